@@ -99,14 +99,14 @@ type explainer struct {
 
 // probing returns the options of a probe, and whether to send one.
 func (x *explainer) probing() (opt probe.Options, wanted bool, err error) {
-	opt.Patience = x.timeout
+	opt.Timeout = x.timeout
 	if x.timeout <= 0 || x.timeout > maxProbeTimeout {
 		return opt, false, fmt.Errorf("timeout %s: want a duration above 0, up to %s", x.timeout, maxProbeTimeout)
 	}
 	if x.probe == "" || x.probe == probeThisHost {
 		return opt, x.probe != "", nil
 	}
-	if opt.Abroad, err = netip.ParseAddr(x.probe); err != nil {
+	if opt.Allow, err = netip.ParseAddr(x.probe); err != nil {
 		return opt, false, fmt.Errorf("probe %q: want the IP address to send a packet to", x.probe)
 	}
 	return opt, true, nil

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// service finds the virtual service of a plane that answers there.
+// service returns the virtual service of a data plane at an address and port.
 func (k *walker) service(plane model.Plane, at netip.AddrPort) (Service, bool) {
 	all, err := k.Services()
 	if k.fail(err) {
@@ -24,37 +24,37 @@ func (k *walker) service(plane model.Plane, at netip.AddrPort) (Service, bool) {
 	return all[i], true
 }
 
-// nobody ends the walk at a service that has no real server for new flows.
-func (k *walker) nobody(h Hop, c choice, p packet) {
+// noReal ends the walk at a service that has no real server for new flows.
+func (k *walker) noReal(h Hop, c choice, p packet) {
 	h.Balance = c.balance
 	what := h.Why
-	h.What += fmt.Sprintf("%s has no real server that takes new flows, and no sorry server: %s", c.Service, what)
+	h.What += fmt.Sprintf("%s has no real server that accepts new flows, and no sorry server: %s", c.Service, what)
 	h.Why = ""
 	k.hop(p, h)
-	k.end(Refused, "%s has no real server that takes new flows: %s", c.Service, what)
+	k.end(Refused, "%s has no real server that accepts new flows: %s", c.Service, what)
 }
 
-// refusal is what a client gets where nobody is.
+// refusal returns what a client of a service without a real server gets.
 func (k *walker) refusal() string {
 	if k.proto == model.UDP {
-		return "the client is told that the port is closed"
+		return "the client gets ICMP port unreachable"
 	}
 	return "the client's connection is reset"
 }
 
-// sees says whom the real server takes for its client.
+// sees returns which address the real server sees as its client's.
 func sees(c choice, src netip.Addr) string {
 	switch {
 	case c.Masquerade:
-		return fmt.Sprintf("the real server sees %s, since its answers would not come back through the host otherwise", src)
+		return fmt.Sprintf("the real server sees %s, because its answers must return through the host", src)
 	case src.IsValid():
-		return fmt.Sprintf("the real server sees the client's own address, %s", src)
+		return fmt.Sprintf("the real server sees the client's address, %s", src)
 	}
 	return ""
 }
 
-// serves walks a packet that our program at a link leads to a real server, and
-// reports whether there is such a service.
+// serves follows a packet that Fairlead's program at a link sends to a real
+// server. It reports whether there is such a service.
 func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 	s, ok := k.service(model.PlaneEBPF, p.dst)
 	if !ok {
@@ -63,13 +63,13 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 	k.unseen(link)
 	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, By: plan.EBPFService{Balanced: s.Balanced}.Add()[0],
 		Program: programText(prog, "tcx ingress of "+link), What: "eBPF: "}
-	c, somebody := s.choose(p.src, p.dst, k.prefer)
-	if !somebody {
+	c, found := s.choose(p.src, p.dst, k.prefer)
+	if !found {
 		h.Why = k.refusal()
-		k.nobody(h, c, p)
+		k.noReal(h, c, p)
 		return true
 	}
-	h.Balance, h.Clue = c.balance, Clue{Translated: true, Lead: kernel.ServiceMapping(s.Service, c.At)}
+	h.Balance, h.Clue = c.balance, Clue{Translated: true, Mapping: kernel.ServiceMapping(s.Service, c.At)}
 	was := p.dst
 	if c.Forward == model.ForwardNAT {
 		p.dst = c.at
@@ -80,7 +80,7 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 	case c.Masquerade, p.src.Addr() == p.dst.Addr():
 		p.src = netip.AddrPortFrom(c.Gateway, 0)
 	}
-	h.What += fmt.Sprintf("%s leads it from %s to %s (%s)%s, past netfilter and conntrack", s, was, c.at, c.among(), forwarded(c))
+	h.What += fmt.Sprintf("%s sends it from %s to %s (%s)%s, bypassing netfilter and conntrack", s, was, c.at, c.among(), forwarded(c))
 	h.Why = sees(c, p.src.Addr())
 	k.hop(p, h)
 	if c.Link != "" && c.Forward != model.ForwardTunnel {
@@ -91,33 +91,34 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 	return true
 }
 
-// forwarded says how a packet is sent on, where that is not by NAT.
+// forwarded returns how a packet is forwarded; "" for NAT.
 func forwarded(c choice) string {
 	switch c.Forward {
 	case model.ForwardDirect:
-		return ", by its hardware address alone: the packet stays as it is"
+		return ", at its hardware address: the packet itself is not changed"
 	case model.ForwardTunnel:
-		return fmt.Sprintf(", wrapped into a packet for it (%s)", wrapping(c.Service.Tunnel))
+		return fmt.Sprintf(", encapsulated in a packet to it (%s)", encapsulation(c.Service.Tunnel))
 	}
 	return ""
 }
 
-// wrapping says in what a packet is wrapped.
-func wrapping(t model.Tunnel) string {
+// encapsulation names the encapsulation of a tunnel.
+func encapsulation(t model.Tunnel) string {
 	if t.Type == model.TunnelGUE {
 		return fmt.Sprintf("GUE, UDP port %d", t.Port)
 	}
 	return "IPIP"
 }
 
-// unseen takes the clue from the hop before: netfilter never sees the packet.
+// unseen removes the clue of the previous hop, because netfilter does not see the
+// packet there.
 func (k *walker) unseen(link string) {
 	if last := len(k.out.Hops) - 1; last >= 0 && k.out.Hops[last].Clue.Netns == "" && k.out.Hops[last].Link == link {
 		k.out.Hops[last].Clue = Clue{}
 	}
 }
 
-// hostTowards is the address that the host speaks from to another.
+// hostTowards returns the source address that the host uses for a destination.
 func (k *walker) hostTowards(to netip.Addr) netip.Addr {
 	r, err := k.Route("", kernel.RouteQuery{To: to})
 	if err != nil {
@@ -126,24 +127,24 @@ func (k *walker) hostTowards(to netip.Addr) netip.Addr {
 	return r.Src
 }
 
-// intoSandbox walks a packet from our program straight into a sandbox.
+// intoSandbox follows a packet from Fairlead's program directly into a sandbox.
 func (k *walker) intoSandbox(link string, was netip.AddrPort, c choice, p packet) {
 	port, ok := linkOf(k, "", c.Link)
 	if !ok {
-		k.end(Unknown, "link %s is gone, behind which %s was", c.Link, c.at)
+		k.end(Unknown, "link %s, behind which %s was, no longer exists", c.Link, c.at)
 		return
 	}
-	k.answer("", c.Link, fmt.Sprintf("eBPF: the program at %s sends the answer, from %s, out by %s", c.Link, was, link))
+	k.answer("", c.Link, fmt.Sprintf("eBPF: the program at %s sends the answer, from %s, out via %s", c.Link, was, link))
 	end, ok := k.Peer("", port)
 	if !ok {
-		k.end(Unknown, "it goes into the namespace behind %s, which nobody here can name", c.Link)
+		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", c.Link)
 		return
 	}
 	k.come("", port, end, p)
 }
 
-// toServer walks a packet that a plane has sent on to a real server by the
-// routing table, without the rules on the way.
+// toServer follows a packet that a data plane sends to a real server along the
+// routing table, without passing rules.
 func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p packet) {
 	r, ok := k.route(netns, "", packet{dst: c.at})
 	if !ok {
@@ -151,14 +152,14 @@ func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p pack
 	}
 	k.answered(r.Link, was, c)
 	if c.Forward == model.ForwardTunnel {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("leaves inside a packet to %s", c.at.Addr())})
-		k.end(Leaves, "it leaves by %s inside a packet to %s, which has the virtual address itself", r.Link, c.at.Addr())
+		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("leaves encapsulated in a packet to %s", c.at.Addr())})
+		k.end(Leaves, "it leaves via %s, encapsulated in a packet to %s, which must have the virtual address", r.Link, c.at.Addr())
 		return
 	}
 	k.routed(netns, in, "", r, packet{src: p.src, dst: c.at})
 	l, ok := linkOf(k, netns, r.Link)
 	if !ok {
-		k.end(Unknown, "link %s is gone", r.Link)
+		k.end(Unknown, "link %s no longer exists", r.Link)
 		return
 	}
 	next := r.Via
@@ -168,49 +169,50 @@ func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p pack
 	k.transmit(netns, l, next, p)
 }
 
-// answered notes which way the answer of a real server elsewhere goes.
+// answered records the path of the answer of a real server on another machine.
 func (k *walker) answered(link string, was netip.AddrPort, c choice) {
 	switch {
 	case c.Forward != model.ForwardNAT:
-		k.answer("", "", fmt.Sprintf("the real server answers the client on its own, from %s: not through this host", was))
+		k.answer("", "", fmt.Sprintf("the real server answers the client directly, from %s, not through this host", was))
 	case c.Plane == model.PlaneEBPF:
-		k.answer("", link, fmt.Sprintf("eBPF: the program at %s gives the answer the source %s and sends it to the client", link, was))
+		k.answer("", link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it to the client", link, was))
 	default:
-		k.answer("", link, fmt.Sprintf("the answer comes back through this host, which gives it the source %s", was))
+		k.answer("", link, fmt.Sprintf("the answer returns through this host, which sets its source to %s", was))
 	}
 }
 
-// servesLocal walks a process's call through the hook at connect() to a real
-// server, and reports whether there is such a service.
+// servesLocal follows a process's call through the hook at connect() to a real
+// server. It reports whether there is such a service.
 func (k *walker) servesLocal(name string, prog kernel.Program, p packet) (packet, bool) {
 	s, ok := k.service(model.PlaneEBPF, p.dst)
 	if !ok {
 		return p, false
 	}
 	was, client := p.dst, p.src
-	if !client.IsValid() { // a socket that is not bound is hashed as what it dials
+	if !client.IsValid() { // an unbound socket is hashed with the address that it dials
 		client = netip.AddrPortFrom(was.Addr(), 0)
 	}
-	c, somebody := s.choose(netip.AddrPortFrom(client.Addr(), 0), was, k.prefer)
-	h := Hop{Kind: Connect, Where: k.Name(""), By: plan.EBPFService{Balanced: s.Balanced}.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Balance: c.balance}
-	if !somebody {
+	c, found := s.choose(netip.AddrPortFrom(client.Addr(), 0), was, k.prefer)
+	h := Hop{Kind: Connect, Where: k.Name(""), By: plan.EBPFService{Balanced: s.Balanced}.Add()[0],
+		Program: programText(prog, "the cgroup of the host's processes"), Balance: c.balance}
+	if !found {
 		h.Why = "the call fails: connection refused"
-		k.nobody(h, c, p)
+		k.noReal(h, c, p)
 		return p, true
 	}
 	p.dst = c.at
 	if p.src.IsValid() && p.src.Addr().Is4() != p.dst.Addr().Is4() {
 		p.src = netip.AddrPort{}
 	}
-	h.What = fmt.Sprintf("the hook %s turns the socket: %s leads it from %s to %s (%s)", name, s, was, c.at, c.among())
-	h.Clue = Clue{Turned: true, Lead: kernel.ServiceMapping(s.Service, c.At)}
+	h.What = fmt.Sprintf("the hook %s redirects the socket: %s sends it from %s to %s (%s)", name, s, was, c.at, c.among())
+	h.Clue = Clue{Redirected: true, Mapping: kernel.ServiceMapping(s.Service, c.At)}
 	k.hop(p, h)
-	k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername tells the process %s", p.dst, was))
+	k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
 	return p, true
 }
 
-// servesNFT walks a packet through our table of services at a hook of the host,
-// and reports whether there is such a service.
+// servesNFT follows a packet through Fairlead's table of services at a hook of the
+// host. It reports whether there is such a service.
 func (k *walker) servesNFT(hook, in, out string, p packet) (packet, bool) {
 	s, ok := k.service(model.PlaneNFT, p.dst)
 	if !ok {
@@ -220,10 +222,10 @@ func (k *walker) servesNFT(hook, in, out string, p packet) (packet, bool) {
 	texts := rule.Rules()
 	h := Hop{Kind: NAT, Where: k.Name(""), Link: firstOf(in, out), Clue: Clue{Hook: hook, Link: in}, What: hook + ": ",
 		By: fmt.Sprintf("inet %s %s: %s", plan.ServicesTable, rule.Chain(), texts[len(texts)-1])}
-	c, somebody := s.choose(p.src, p.dst, k.prefer)
-	if !somebody {
+	c, found := s.choose(p.src, p.dst, k.prefer)
+	if !found {
 		h.Why = k.refusal()
-		k.nobody(h, c, p)
+		k.noReal(h, c, p)
 		return p, true
 	}
 	h.What += fmt.Sprintf("%s: destination NAT from %s to %s (%s)", s, p.dst, c.at, c.among())
@@ -231,12 +233,12 @@ func (k *walker) servesNFT(hook, in, out string, p packet) (packet, bool) {
 	was := p.dst
 	p.dst, p.dnat, p.choice = c.at, true, &c
 	k.hop(p, h)
-	k.answer("", firstOf(in, out), fmt.Sprintf("connection tracking gives the answer the source %s", was))
+	k.answer("", firstOf(in, out), fmt.Sprintf("connection tracking sets the answer's source to %s", was))
 	return p, true
 }
 
-// hides walks a packet through the source NAT that shows a real server the host,
-// and reports whether it does.
+// hides follows a packet through the source NAT of a service: the real server then
+// sees the host's address. It reports whether NAT applies.
 func (k *walker) hides(r kernel.RouteFound, p packet) (packet, bool) {
 	c := p.choice
 	if c == nil || !c.Masquerade || c.Forward != model.ForwardNAT {
@@ -247,24 +249,25 @@ func (k *walker) hides(r kernel.RouteFound, p packet) (packet, bool) {
 		table = plan.IPVSTableName
 	}
 	was := p.src.Addr()
-	p.src = netip.AddrPortFrom(k.speaksFrom("", r, p), 0)
+	p.src = netip.AddrPortFrom(k.sourceAddress("", r, p), 0)
 	k.hop(p, Hop{Kind: NAT, Where: k.Name(""), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, p.src.Addr()),
 		By: "inet " + table + " postrouting: masquerade", Why: sees(*c, p.src.Addr()), Clue: Clue{Hook: "postrouting", Link: r.Link}})
 	return p, true
 }
 
-// servesIPVS walks a packet that is about to be delivered on the host through
-// IPVS, and reports whether that takes it.
+// servesIPVS follows a packet that would be delivered on the host through IPVS. It
+// reports whether IPVS handles it.
 func (k *walker) servesIPVS(in string, p packet) bool {
 	s, ok := k.service(model.PlaneIPVS, p.dst)
 	if !ok || k.ended {
 		return false
 	}
-	h := Hop{Kind: NAT, Where: k.Name(""), Link: in, What: "IPVS: ", By: plan.IPVSService{Proto: k.proto, At: p.dst, Scheduler: s.Scheduler, Persistence: s.Persistence}.Add()[0]}
-	c, somebody := s.choose(p.src, p.dst, k.prefer)
-	if !somebody {
+	h := Hop{Kind: NAT, Where: k.Name(""), Link: in, What: "IPVS: ",
+		By: plan.IPVSService{Proto: k.proto, At: p.dst, Scheduler: s.Scheduler, Persistence: s.Persistence}.Add()[0]}
+	c, found := s.choose(p.src, p.dst, k.prefer)
+	if !found {
 		h.Why = k.refusal()
-		k.nobody(h, c, p)
+		k.noReal(h, c, p)
 		return true
 	}
 	if known, ok := s.known(c.at, p.dst); ok {
@@ -289,12 +292,12 @@ func (k *walker) servesIPVS(in string, p packet) bool {
 	return true
 }
 
-// failed notes that the daemon has a service for what is dialled, and no plane
-// holds it.
+// failed adds a note if the daemon has a service at the dialled address that could
+// not be installed.
 func (k *walker) failed(at netip.AddrPort) {
 	for _, s := range k.Failed() {
 		if slices.Contains(s.Frontends, model.Frontend{Proto: k.proto, At: at}) {
-			k.out.Notes = append(k.out.Notes, fmt.Sprintf("service %s, which is for %s and could not be put into the kernel: %s", s.Name, at, s.Problem))
+			k.out.Notes = append(k.out.Notes, fmt.Sprintf("service %s at %s, which could not be installed in the kernel: %s", s.Name, at, s.Problem))
 		}
 	}
 }

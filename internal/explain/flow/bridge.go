@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/kernel/rules"
 )
 
-// bridge walks a packet through a bridge, from a port or from the bridge's own
-// namespace, to whom the frame is for.
+// bridge follows a packet through a bridge to the interface that the frame is
+// for. It comes from a port; if from is empty, from the bridge's namespace.
 func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing, p packet) {
 	links, err := k.Links(netns)
 	if k.fail(err) {
@@ -26,7 +26,8 @@ func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing,
 			if k.isDown(End{netns, b}, p) || !k.land(c, End{netns, b}, &p) {
 				return
 			}
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: from port %s up to the host, which is %s", from, c.to.addr)})
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.Name(netns), c.to.addr)})
 			k.arrive(netns, b.Name, p)
 			return
 		}
@@ -50,7 +51,7 @@ func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing,
 	}
 }
 
-// isBridges reports whether a frame in a bridge is for the bridge's own namespace.
+// isBridges reports whether a frame in a bridge is for the bridge's namespace.
 func (k *walker) isBridges(netns string, b kernel.NetLink, links []kernel.NetLink, t target) bool {
 	if t.mac == nil {
 		return k.answersFor(End{netns, b}, t.addr)
@@ -60,10 +61,11 @@ func (k *walker) isBridges(netns string, b kernel.NetLink, links []kernel.NetLin
 	})
 }
 
-// ports are those of a bridge behind which the frame's target is, and those
-// behind which more may be. Isolated is the port of the target if only isolation
-// keeps it apart.
-func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, in kernel.NetLink, t target) (found, open []kernel.NetLink, isolated string) {
+// ports returns the ports of a bridge behind which the frame's target is, and the
+// ports behind which there may be more interfaces. isolated is the target's port
+// if only port isolation prevents delivery.
+func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, in kernel.NetLink, t target) (
+	found, open []kernel.NetLink, isolated string) {
 	for _, port := range links {
 		if port.Bridge != b.Name || port.Name == in.Name && !port.Hairpin {
 			continue
@@ -78,15 +80,16 @@ func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, i
 				found = append(found, port)
 			}
 		case apart:
-		case port.Kind != "veth" || !ok || end.Bridge != "" || end.Owner == "" && (k.isProxy(end, t.addr) || len(k.Branches(end.Netns, end.NetLink)) > 0):
+		case port.Kind != "veth" || !ok || end.Bridge != "" ||
+			end.Owner == "" && (k.isProxy(end, t.addr) || len(k.SubLinks(end.Netns, end.NetLink)) > 0):
 			open = append(open, port)
 		}
 	}
 	return found, open, isolated
 }
 
-// forwardsFrames reports whether a port forwards frames, and ends the walk where
-// it does not.
+// forwardsFrames reports whether a port forwards frames, and ends the walk if it
+// does not.
 func (k *walker) forwardsFrames(netns string, port kernel.NetLink, p packet) bool {
 	for _, s := range port.Port.Special {
 		k.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
@@ -106,17 +109,18 @@ func (k *walker) isolated(netns string, b kernel.NetLink, from, to string, p pac
 	k.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
 }
 
-// switched walks a packet out of a bridge by a port.
+// switched follows a packet out of a bridge via a port.
 func (k *walker) switched(netns string, b, in, port kernel.NetLink, c crossing, p packet) {
 	end, ok := k.Peer(netns, port)
-	if !ok || k.isDown(End{netns, port}, p) || k.isDown(end, p) || !k.forwardsFrames(netns, port, p) || k.misled(netns, b, port, end, p) {
+	if !ok || k.isDown(End{netns, port}, p) || k.isDown(end, p) || !k.forwardsFrames(netns, port, p) ||
+		k.misdirected(netns, b, port, end, p) {
 		return
 	}
 	first := stage{netns: netns, bridge: b.Name, hook: "output", out: port.Name}
-	h := Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, where %s is", port.Name, c.to.addr)}
+	h := Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out via port %s, where %s is", port.Name, c.to.addr)}
 	if in.Name != "" {
 		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
-		h.What = fmt.Sprintf("bridge: from port %s out by port %s, where %s is", in.Name, port.Name, c.to.addr)
+		h.What = fmt.Sprintf("bridge: from port %s out via port %s, where %s is", in.Name, port.Name, c.to.addr)
 		if k.callsFilter(netns, p) && !k.bridgeFilter(netns, b, &p) {
 			return
 		}
@@ -130,9 +134,9 @@ func (k *walker) switched(netns string, b, in, port kernel.NetLink, c crossing, 
 	k.come(netns, port, end, p)
 }
 
-// misled reports whether the bridge's forwarding table sends the end's frames to
-// another port, and ends the walk then.
-func (k *walker) misled(netns string, b, port kernel.NetLink, end End, p packet) bool {
+// misdirected reports whether the bridge's forwarding table sends the end's frames
+// to another port, and then ends the walk.
+func (k *walker) misdirected(netns string, b, port kernel.NetLink, end End, p packet) bool {
 	_, table, err := k.Neighbours(netns)
 	if k.fail(err) {
 		return true
@@ -140,17 +144,18 @@ func (k *walker) misled(netns string, b, port kernel.NetLink, end End, p packet)
 	for _, e := range table {
 		other, ok := linkOf(k, netns, e.Link)
 		if e.Permanent && ok && other.Bridge == b.Name && e.Link != port.Name && e.MAC.String() == end.MAC {
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, though %s is at port %s", e.Link, end.MAC, port.Name),
-				By: fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
-			k.doubt("the next frame from %s by port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
-			k.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, and it is at port %s", b.Name, end.MAC, e.Link, port.Name)
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+				What: fmt.Sprintf("bridge: out via port %s, although %s is at port %s", e.Link, end.MAC, port.Name),
+				By:   fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
+			k.doubt("the next frame from %s on port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
+			k.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, but that address is at port %s", b.Name, end.MAC, e.Link, port.Name)
 			return true
 		}
 	}
 	return false
 }
 
-// bridgeFilter walks a bridged packet through the IP rules (br_netfilter).
+// bridgeFilter follows a bridged packet through the IP rules (br_netfilter).
 func (k *walker) bridgeFilter(netns string, b kernel.NetLink, p *packet) bool {
 	rs, ok := k.rules(netns)
 	if !ok {
@@ -175,17 +180,18 @@ func (k *walker) callsFilter(netns string, p packet) bool {
 	return k.Setting(netns, name) == "1"
 }
 
-// beyond walks a packet whose next hop none of a bridge's known ports has.
+// beyond follows a packet whose next hop is not behind a known port of a bridge.
 func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, c crossing, p packet) {
 	next := c.to.addr
 	if i := slices.IndexFunc(open, func(l kernel.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, the tunnel to other hosts", open[i].Name)})
-		k.end(Leaves, "it leaves through the overlay for the host that has %s", next)
+		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+			What: fmt.Sprintf("bridge: out via port %s, the tunnel to other hosts", open[i].Name)})
+		k.end(Leaves, "it leaves through the overlay, for the host that has %s", next)
 		return
 	}
 	if len(open) == 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: nobody at its ports has " + next.String()})
-		k.end(NoRoute, "nobody on %s has %s", b.Name, next)
+		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: no interface at its ports has " + next.String()})
+		k.end(NoRoute, "no interface on %s has %s", b.Name, next)
 		return
 	}
 	for _, port := range open {
@@ -193,20 +199,23 @@ func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, c
 		if !ok || !k.forwardsFrames(netns, port, p) {
 			continue
 		}
-		// A bridge in another namespace, as the LAN is where it is one of ours.
+		// A bridge in another namespace, e.g. the LAN if a test emulates it.
 		if inner, found := linkOf(k, end.Netns, end.Bridge); found && (hasAddress(inner, next) || k.behind(end.Netns, inner, next)) {
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: out by port " + port.Name})
-			k.bridge(end.Netns, inner, end.Name, c.with(stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name}), p)
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: out via port " + port.Name})
+			k.bridge(end.Netns, inner, end.Name, c.with(stage{netns: netns, hook: "egress", link: port.Name},
+				stage{netns: end.Netns, hook: "ingress", link: end.Name}), p)
 			return
 		}
-		for _, subLink := range k.Branches(end.Netns, end.NetLink) {
+		for _, subLink := range k.SubLinks(end.Netns, end.NetLink) {
 			if k.isFor(subLink, c.to) {
-				k.doubt("%s of %s branches from %s, behind port %s of %s, which is not followed in detail", subLink.Name, k.Name(subLink.Netns), end.Name, port.Name, b.Name)
+				k.doubt("%s of %s is a sub-link of %s, behind port %s of %s, which is not followed in detail",
+					subLink.Name, k.Name(subLink.Netns), end.Name, port.Name, b.Name)
 				k.enter(c, port, subLink, p)
 				return
 			}
 		}
 	}
-	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, behind which %s must be", open[0].Name, next)})
-	k.end(Leaves, "it leaves this host by %s, to %s", open[0].Name, next)
+	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+		What: fmt.Sprintf("bridge: out via port %s, behind which %s must be", open[0].Name, next)})
+	k.end(Leaves, "it leaves this host via %s, to %s", open[0].Name, next)
 }

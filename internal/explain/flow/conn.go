@@ -10,11 +10,11 @@ import (
 
 // conn is the flow's entry in the connection tracking of one namespace.
 type conn struct {
-	// mark is the connection's mark; untracked says that there is no entry.
+	// mark is the connection's mark. noTrack is true if there is no entry.
 	mark    rules.Bits
 	noTrack bool
-	// src and dst were the packet's before NAT, and newSrc and newDst are what NAT
-	// made of them; the zero values where it did nothing.
+	// src and dst are the packet's addresses before NAT, and newSrc and newDst those
+	// after NAT. They are zero if NAT changed nothing.
 	src, dst, newSrc, newDst netip.AddrPort
 }
 
@@ -28,8 +28,8 @@ func (k *walker) conn(netns string) *conn {
 	return c
 }
 
-// untranslate undoes NAT for an answer: the source NAT where it comes in or is
-// sent, the destination NAT where it goes out or is delivered.
+// untranslate undoes NAT for an answer: the source NAT when it arrives or is sent,
+// the destination NAT when it leaves or is delivered.
 func (k *walker) untranslate(netns, hook string, p packet) packet {
 	c := k.conn(netns)
 	switch {
@@ -41,7 +41,7 @@ func (k *walker) untranslate(netns, hook string, p packet) packet {
 	return p
 }
 
-// doubt says that the verdict is not certain, and why.
+// doubt marks the verdict as uncertain, and records why.
 func (k *walker) doubt(why string, args ...any) {
 	k.out.Uncertain = true
 	if text := fmt.Sprintf(why, args...); !slices.Contains(k.out.Caveats, text) {
@@ -49,17 +49,18 @@ func (k *walker) doubt(why string, args ...any) {
 	}
 }
 
-// answerLost walks the answer back to where the flow began, and reports whether
-// it is lost. It ends the walk then. Answers that our eBPF programs, virtual
-// services or another machine send on are not followed further.
+// answerLost follows the answer back to where the flow began, and reports whether
+// it is lost. If it is, answerLost ends the walk. It does not follow answers
+// beyond Fairlead's eBPF programs, virtual services or another machine.
 func (k *walker) answerLost(netns string, p packet) bool {
-	back := &walker{World: k.World, proto: k.proto, client: k.client, reply: true, home: k.home, outside: k.outside, translated: k.translated, conns: k.conns}
+	back := &walker{World: k.World, proto: k.proto, client: k.client, reply: true, home: k.home, outside: k.outside,
+		translated: k.translated, conns: k.conns}
 	back.send(netns, packet{src: p.dst, dst: p.src})
 	if back.err != nil {
 		return k.fail(back.err)
 	}
 	for _, c := range back.out.Caveats {
-		k.doubt("%s", c+" (on the way back)")
+		k.doubt("%s", c+" (for the answer)")
 	}
 	for _, n := range back.out.Notes {
 		if !slices.Contains(k.out.Notes, n) {
@@ -80,9 +81,9 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	if o != Dropped && o != Unknown {
 		o = NoRoute
 	}
-	k.end(o, "it reaches %s, and the answer is lost: %s", k.Name(netns), back.out.Verdict)
+	k.end(o, "it reaches %s, but the answer is lost: %s", k.Name(netns), back.out.Verdict)
 	return true
 }
 
-// returned ends the walk of an answer that has come back.
+// returned ends the walk of an answer that reached its client.
 func (k *walker) returned() { k.end(Delivered, "the answer comes back") }

@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// mapping finds what our eBPF table has for an address and port. An address
-// comes before any.
+// mapping returns the port mapping of the eBPF data path for an address and port.
+// A mapping for the address takes precedence over one for the unspecified address.
 func (k *walker) mapping(at netip.AddrPort, hook bool) (plan.EBPFMapping, bool) {
 	s, err := k.EBPFState()
 	if k.fail(err) {
@@ -31,12 +31,13 @@ func (k *walker) mapping(at netip.AddrPort, hook bool) (plan.EBPFMapping, bool) 
 	return best, best.Host.IsValid()
 }
 
-// mapsTo is where a lead leads the port.
-func mapsTo(l plan.EBPFMapping, port uint16) netip.AddrPort {
-	return netip.AddrPortFrom(l.To, l.ToPorts.First+(port-l.Ports.First))
+// mapsTo returns the target of a port.
+func mapsTo(m plan.EBPFMapping, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(m.To, m.ToPorts.First+(port-m.Ports.First))
 }
 
-// programAt is our program at a link of the host.
+// programAt returns Fairlead's program at a link of the host; the zero value if
+// there is none.
 func (k *walker) programAt(link string) kernel.Program {
 	s, err := k.EBPFState()
 	if k.fail(err) {
@@ -50,8 +51,9 @@ func (k *walker) programAt(link string) kernel.Program {
 	return kernel.Program{}
 }
 
-// turn walks a packet of the host's own through the hook at connect().
-func (k *walker) turn(p packet) packet {
+// connectHook follows a packet of a process of the host through the hook at
+// connect() or sendmsg().
+func (k *walker) connectHook(p packet) packet {
 	s, err := k.EBPFState()
 	if k.fail(err) {
 		return p
@@ -65,33 +67,34 @@ func (k *walker) turn(p packet) packet {
 		if prog.Name != name || prog.Link != "" {
 			continue
 		}
-		l, ok := k.mapping(p.dst, true)
-		if !ok || !k.isHosts(p.dst.Addr()) {
+		m, ok := k.mapping(p.dst, true)
+		if !ok || !k.isLocal(p.dst.Addr()) {
 			if p, ok = k.servesLocal(name, prog, p); ok {
 				return p
 			}
 			continue
 		}
 		was := p.dst
-		p.dst = mapsTo(l, was.Port())
+		p.dst = mapsTo(m, was.Port())
 		if p.src.IsValid() && (p.src.Addr().IsLoopback() || p.src.Addr().Is4() != p.dst.Addr().Is4()) || !p.src.IsValid() {
 			p.src = netip.AddrPort{}
 		}
-		k.hop(p, Hop{Kind: Connect, Where: k.Name(""), What: fmt.Sprintf("the hook %s turns the socket from %s to %s", name, was, p.dst),
-			By: l.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: k.promised(was), Clue: Clue{Turned: true, Lead: l.Key()}})
-		k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername tells the process %s", p.dst, was))
+		k.hop(p, Hop{Kind: Connect, Where: k.Name(""), What: fmt.Sprintf("the hook %s redirects the socket from %s to %s", name, was, p.dst),
+			By: m.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: k.promised(was),
+			Clue: Clue{Redirected: true, Mapping: m.Key()}})
+		k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
 		return p
 	}
 	return p
 }
 
-// isHosts reports whether an address is the host's own.
-func (k *walker) isHosts(a netip.Addr) bool {
-	own, err := addresses(k, "")
+// isLocal reports whether the host has an address.
+func (k *walker) isLocal(a netip.Addr) bool {
+	local, err := addresses(k, "")
 	if k.fail(err) || a.IsLoopback() {
 		return a.IsLoopback()
 	}
-	for _, p := range own {
+	for _, p := range local {
 		if p.Addr() == a {
 			return true
 		}
@@ -107,37 +110,39 @@ func programText(p kernel.Program, where string) string {
 	return text
 }
 
-// usesEBPF walks a packet that comes in by a link of the host through our
-// program there, and reports whether it has led it on. Packets from or for
-// 127.0.0.0/8 and ::1 are left to the kernel.
+// usesEBPF follows a packet that arrives on a link of the host through Fairlead's
+// program at the link. It reports whether the program forwards the packet.
+// Packets from or to 127.0.0.0/8 and ::1 are left to the kernel.
 func (k *walker) usesEBPF(link string, p packet) bool {
 	prog := k.programAt(link)
 	if prog.Name == "" || p.dst.Addr().IsLoopback() || p.src.Addr().IsLoopback() {
 		return false
 	}
-	l, ok := k.mapping(p.dst, false)
-	if !ok || !k.isHosts(p.dst.Addr()) {
+	m, ok := k.mapping(p.dst, false)
+	if !ok || !k.isLocal(p.dst.Addr()) {
 		return k.serves(link, prog, p)
 	}
 	was := p.dst
-	p.dst = mapsTo(l, was.Port())
-	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, What: fmt.Sprintf("eBPF: leads it from %s to %s, past netfilter and conntrack, into the sandbox behind %s", was, p.dst, l.Link),
-		By: l.Add()[0], Program: programText(prog, "tcx ingress of "+link), Why: k.promised(was), Clue: Clue{Translated: true, Lead: l.Key()}}
+	p.dst = mapsTo(m, was.Port())
+	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link,
+		What: fmt.Sprintf("eBPF: redirects it from %s to %s, into the sandbox behind %s, bypassing netfilter and conntrack", was, p.dst, m.Link),
+		By:   m.Add()[0], Program: programText(prog, "tcx ingress of "+link), Why: k.promised(was),
+		Clue: Clue{Translated: true, Mapping: m.Key()}}
 	if p.src.Addr() == p.dst.Addr() {
-		p.src = netip.AddrPortFrom(l.Masquerade, 0)
-		h.What += fmt.Sprintf(", as from %s since it reaches itself", l.Masquerade)
+		p.src = netip.AddrPortFrom(m.Masquerade, 0)
+		h.What += fmt.Sprintf("; the source becomes %s, because the sandbox reaches itself", m.Masquerade)
 	}
 	k.unseen(link)
 	k.hop(p, h)
-	port, ok := linkOf(k, "", l.Link)
+	port, ok := linkOf(k, "", m.Link)
 	if !ok {
-		k.end(Unknown, "link %s is gone: its lead leads nowhere", l.Link)
+		k.end(Unknown, "link %s no longer exists, but the port mapping still names it", m.Link)
 		return true
 	}
-	k.answer("", l.Link, fmt.Sprintf("eBPF: the program at %s gives the answer the source %s and sends it out by %s", l.Link, was, link))
+	k.answer("", m.Link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it out via %s", m.Link, was, link))
 	end, ok := k.Peer("", port)
 	if !ok {
-		k.end(Unknown, "it goes into the namespace behind %s, which nobody here can name", l.Link)
+		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", m.Link)
 		return true
 	}
 	k.come("", port, end, p)

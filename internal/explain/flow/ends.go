@@ -11,25 +11,25 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// names of the host as an end of a flow.
+// hostNames are the names of the host as an end of a flow.
 var hostNames = []string{"host", "localhost"}
 
 // ends are both ends of a flow, resolved.
 type ends struct {
 	netns string // where it begins
-	// origin is the namespace of another machine that is one of this host's, as in
-	// a test; known says that there is one.
+	// origin is the namespace of the client's machine, if that is a namespace on
+	// this host, as in tests; known is true if it is.
 	origin string
 	known  bool
-	// in is the link by which it comes from another machine; empty where it
-	// begins here.
+	// in is the link on which the flow arrives from another machine; empty if it
+	// begins on this host.
 	in       string
-	src      netip.Addr // the zero value leaves it to the routing
+	src      netip.Addr // the zero value lets the route choose
 	dst      netip.AddrPort
 	loopback bool
 }
 
-// resolve finds out where a flow begins and what it dials.
+// resolve returns where a flow begins and what it dials.
 func resolve(w World, f Flow) (ends, error) {
 	var e ends
 	if err := e.begin(w, f.From); err != nil {
@@ -39,7 +39,7 @@ func resolve(w World, f Flow) (ends, error) {
 		return e, fmt.Errorf("explain %s: %w", f, err)
 	}
 	if e.src.IsValid() && e.src.Is4() != e.dst.Addr().Is4() {
-		return e, fmt.Errorf("explain %s: %s and %s are of different families: name an address of the client's", f, e.src, e.dst.Addr())
+		return e, fmt.Errorf("explain %s: %s and %s are of different families: give two addresses of one family", f, e.src, e.dst.Addr())
 	}
 	return e, nil
 }
@@ -59,11 +59,11 @@ func (e *ends) begin(w World, from string) error {
 		return err
 	}
 	e.src = addr
-	own, err := addresses(w, "")
+	local, err := addresses(w, "")
 	if err != nil {
 		return err
 	}
-	if addr.IsLoopback() || slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == addr }) {
+	if addr.IsLoopback() || slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == addr }) {
 		e.loopback = addr.IsLoopback()
 		return nil
 	}
@@ -75,8 +75,8 @@ func (e *ends) begin(w World, from string) error {
 	return e.arrives(w, addr)
 }
 
-// looksLikeAddress reports whether a text that is no address was meant as one: it
-// has only digits and dots, or several colons.
+// looksLikeAddress reports whether a text that is not an address was meant to be
+// one: it has only digits and dots, or several colons.
 func looksLikeAddress(text string) bool {
 	if strings.Count(text, ":") > 1 && !strings.Contains(text, "/") && strings.Trim(text, "0123456789abcdefABCDEFgGxXyYzZ:.%") == "" {
 		return true
@@ -85,7 +85,7 @@ func looksLikeAddress(text string) bool {
 }
 
 // outside reports whether the address is behind a link of the host that is not
-// ours: a machine of the LAN, even if its namespace can be seen from here.
+// Fairlead's: a machine of the LAN, even if its namespace is on this host.
 func outside(w World, addr netip.Addr) bool {
 	r, err := w.Route("", kernel.RouteQuery{To: addr})
 	if err != nil {
@@ -95,12 +95,12 @@ func outside(w World, addr netip.Addr) bool {
 	return ok && l.Owner == "" && l.Kind != "bridge"
 }
 
-// arrives finds the link by which another machine's packets come: the one by
-// which the host answers.
+// arrives finds the link on which another machine's packets arrive: the link of
+// the host's route to it.
 func (e *ends) arrives(w World, addr netip.Addr) error {
 	r, err := w.Route("", kernel.RouteQuery{To: addr})
 	if err != nil {
-		return fmt.Errorf("%s is no address of this host nor of a sandbox, and the host has no route to it: %w", addr, err)
+		return fmt.Errorf("%s is not an address of this host or of a sandbox, and the host has no route to it: %w", addr, err)
 	}
 	e.in = r.Link
 	return nil
@@ -120,7 +120,7 @@ func (e *ends) end(w World, f Flow) error {
 	case f.To == "" || f.To == "host":
 		found, err = e.hostAddress(w)
 	case f.To == "localhost":
-		found = e.ownLoopback()
+		found = e.loopbackAddress()
 	default:
 		var netns string
 		if netns, err = w.Find(f.To); err == nil {
@@ -131,18 +131,19 @@ func (e *ends) end(w World, f Flow) error {
 	return err
 }
 
-func (e *ends) ownLoopback() netip.Addr {
+func (e *ends) loopbackAddress() netip.Addr {
 	if e.src.Is6() {
 		return netip.IPv6Loopback()
 	}
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// hostAddress is the address of the host that the client dials: that of the
-// link by which it comes, or the first that is not in a network of ours.
+// hostAddress returns the address of the host that the client dials: that of the
+// link on which it arrives, or the first that is not on a link of Fairlead or a
+// bridge, or any.
 func (e *ends) hostAddress(w World) (netip.Addr, error) {
 	if e.loopback {
-		return e.ownLoopback(), nil
+		return e.loopbackAddress(), nil
 	}
 	links, err := w.Links("")
 	if err != nil {
@@ -163,29 +164,29 @@ func (e *ends) hostAddress(w World) (netip.Addr, error) {
 		}
 	}
 	if !others.IsValid() {
-		return others, errors.New("the host has no address that the client could dial: name one")
+		return others, errors.New("the host has no address that the client could dial: give an address")
 	}
 	return others, nil
 }
 
-// addressIn is the address of a sandbox that the flow dials: one in a subnet
-// that the beginning has, too, or the first.
+// addressIn returns the address of a sandbox that the flow dials: one in a subnet
+// that the client also has, or the first.
 func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
-	there, err := addresses(w, netns)
+	remote, err := addresses(w, netns)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	here, err := addresses(w, e.netns)
+	local, err := addresses(w, e.netns)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	var first netip.Addr
-	for _, p := range there {
+	for _, p := range remote {
 		a := p.Addr()
 		if a.IsLoopback() || a.IsLinkLocalUnicast() || e.src.IsValid() && e.src.Is4() != a.Is4() {
 			continue
 		}
-		if slices.ContainsFunc(here, func(h netip.Prefix) bool { return h.Masked().Contains(a) && h.Addr() != a }) {
+		if slices.ContainsFunc(local, func(h netip.Prefix) bool { return h.Masked().Contains(a) && h.Addr() != a }) {
 			return a, nil
 		}
 		if !first.IsValid() {
@@ -198,7 +199,7 @@ func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
 	return first, nil
 }
 
-// addresses lists those of a namespace, IPv4 first.
+// addresses returns the addresses of a namespace, IPv4 first.
 func addresses(w World, netns string) ([]netip.Prefix, error) {
 	links, err := w.Links(netns)
 	var all []netip.Prefix

@@ -1,26 +1,28 @@
-// Package flow explains a flow: each hop that its first packet takes, and the
-// route, rule, program or socket that sends it there. It asks a World for facts
-// and decides from them alone; it changes nothing. A probe that confirms the
-// hops by real packets is in package flow/probe.
+// Package flow explains a flow: each hop that its first packet passes, and the
+// route, rule, program or socket that decides at the hop. It asks a World for
+// facts and uses nothing else; it changes nothing. Package flow/probe confirms
+// the hops with a real packet.
 //
-// Theory of operation. The packet is walked as the kernel walks it, from the
-// socket or the link where the flow begins: connect() hooks, routing, NAT and
-// filters of each hook, the other end of each link, bridges, our eBPF programs
-// where a link has them, until a socket takes it, something drops it, or it
-// leaves this host. A proxy that takes it begins a walk of its own.
+// Theory of operation. The package follows the packet as the kernel would, from
+// the socket or the link where the flow begins: connect() hooks, routing, NAT and
+// filters of each hook, the other end of each link, bridges, and Fairlead's eBPF
+// programs where a link has them. It stops when a socket accepts the packet,
+// something drops it, or it leaves this host. A proxy that accepts it opens
+// another connection, which is followed in the same way.
 //
 //	connect() ─ route ─ output ─ postrouting ─ link ┐
 //	┌ eBPF ─ prerouting ─ route ─┬─ input ─ socket  │
 //	└────────────────────────────┤                  │
 //	            link ─ postrouting ─ forward   ◀────┘
 //
-// The answer is walked back in the same way: a flow whose answer is lost is not
+// The answer is followed back in the same way: a flow whose answer is lost is not
 // delivered. Address resolution (ARP, Neighbor Discovery) passes the same filters
 // as the packet.
 //
-// Limits: XDP programs, tc filters and tcx programs of others, policy routing by
-// ports or users, VLAN filtering, and statements of rules that are not understood
-// are not followed. Each of them makes the verdict uncertain, with a caveat.
+// Limits: the package does not follow XDP programs, tc filters and tcx programs
+// of other programs, policy routing by ports or users, VLAN filtering, and
+// unknown statements of rules. Each of them makes the verdict uncertain, with a
+// caveat.
 package flow
 
 import (
@@ -33,23 +35,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// Flow is the flow that is asked about, as it was typed.
+// Flow is the flow to explain, as the user typed it.
 type Flow struct {
-	// From is where it begins: an address, a sandbox, or host and localhost.
+	// From is where the flow begins: an address, a sandbox, host or localhost.
 	From string
-	// FromPort is the client's port, if that was said: it decides by which real
-	// server a hashed service answers.
+	// FromPort is the client's port; 0 if unknown. It decides which real server a
+	// service with a hashing scheduler chooses.
 	FromPort uint16
 	// To is an address or a sandbox; empty for the host itself.
 	To    string
 	Port  uint16
 	Proto model.Proto
-	// Server is the real server that a virtual service is taken to choose, where
-	// it may choose it. Nobody types that.
+	// Server is the real server that a virtual service is assumed to choose, if it
+	// may choose it. Users cannot set it.
 	Server netip.AddrPort
 }
 
-// String writes the flow as it can be typed.
+// String returns the flow in the syntax that Parse reads.
 func (f Flow) String() string {
 	to := f.To
 	if a, err := netip.ParseAddr(to); err == nil && a.Is6() {
@@ -66,9 +68,9 @@ func (f Flow) String() string {
 	return text
 }
 
-// Parse reads `FROM -> TO:PORT[/tcp|/udp]`, in one word or several; in place of
-// the arrow, which a shell would take for a redirection, `to` or nothing will
-// do. FROM may be an address with the client's port, too.
+// Parse reads `FROM -> TO:PORT[/tcp|/udp]`, in one word or several. A shell takes
+// the arrow for a redirection, so `to` or nothing may replace it. FROM may also
+// be an address with the client's port.
 func Parse(words []string) (Flow, error) {
 	text := strings.NewReplacer("->", " ", "→", " ").Replace(strings.Join(words, " "))
 	fields := strings.Fields(text)
@@ -116,7 +118,7 @@ func splitPort(text string) (host string, port uint16, err error) {
 	return bare, uint16(n), nil
 }
 
-// Kind says what a hop is.
+// Kind is the kind of a hop.
 type Kind string
 
 // The kinds of hops.
@@ -127,11 +129,11 @@ const (
 	Link     Kind = "link"    // over a link into another namespace
 	Bridge   Kind = "bridge"  // through a bridge
 	NAT      Kind = "nat"     // a rule that changes an address
-	Filter   Kind = "filter"  // rules that let it pass, or not
-	EBPF     Kind = "ebpf"    // an eBPF program of ours
-	Proxy    Kind = "proxy"   // a process that opens a connection of its own
+	Filter   Kind = "filter"  // rules that accept or drop the packet
+	EBPF     Kind = "ebpf"    // an eBPF program of Fairlead
+	Proxy    Kind = "proxy"   // a process that opens another connection
 	Delivery Kind = "socket"  // the socket at the end
-	Answer   Kind = "answer"  // the way back
+	Answer   Kind = "answer"  // a difference on the path of the answer
 )
 
 // Outcome is how a flow ends.
@@ -139,12 +141,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	Delivered Outcome = "delivered" // a socket takes it
-	Refused   Outcome = "refused"   // nobody listens
+	Delivered Outcome = "delivered" // a socket accepts it
+	Refused   Outcome = "refused"   // no socket listens
 	Dropped   Outcome = "dropped"   // a rule drops it
-	NoRoute   Outcome = "no-route"  // nothing leads there
+	NoRoute   Outcome = "no-route"  // no route, or no host with the address
 	Leaves    Outcome = "leaves"    // it leaves this host
-	Unknown   Outcome = "unknown"   // it goes where we cannot look
+	Unknown   Outcome = "unknown"   // it goes where it cannot be followed
 )
 
 // Hop is one thing that happens to the packet.
@@ -152,28 +154,28 @@ type Hop struct {
 	// Number counts from 1.
 	Number int  `json:"hop"`
 	Kind   Kind `json:"kind"`
-	// Where is the sandbox, or host; Link the interface there.
+	// Where is the sandbox, or host. Link is the interface there.
 	Where string `json:"where"`
 	Link  string `json:"link,omitempty"`
 	What  string `json:"what"`
-	// By is the route, rule, map element or program that decides, as an expert
-	// would type it.
+	// By is the route, rule, map element or program that decides, in the syntax of
+	// the tool that shows it.
 	By string `json:"by,omitempty"`
 	// Program is the eBPF program that decides, and where it is attached.
 	Program string `json:"program,omitempty"`
-	// Why says what the way promises that decides here.
+	// Why is what the publish mode promises, or another reason.
 	Why string `json:"why,omitempty"`
-	// Balance is the choice of a real server, where a virtual service answers.
+	// Balance is the choice of a real server, if a virtual service answers.
 	Balance *Balance `json:"balance,omitempty"`
-	// Source and Destination are the packet's after the hop.
+	// Source and Destination are the packet's addresses after the hop.
 	Source      netip.AddrPort `json:"source,omitzero"`
 	Destination netip.AddrPort `json:"destination,omitzero"`
-	// Uncertain says that a rule holds something that is not understood.
+	// Uncertain is true if a rule has a condition that Fairlead cannot evaluate.
 	Uncertain bool `json:"uncertain,omitempty"`
-	// Seen is what a probe has seen of the hop: seen, not seen, or empty where
-	// nothing can be seen.
+	// Seen is the result of a probe at the hop: "seen", "not seen", or empty if a
+	// probe cannot see the hop.
 	Seen string `json:"seen,omitempty"`
-	// Clue is by what a probe sees it.
+	// Clue is how a probe sees the hop.
 	Clue Clue `json:"-"`
 }
 
@@ -183,18 +185,19 @@ type Clue struct {
 	Netns string
 	// Hook is the netfilter hook that the packet passes; empty for none.
 	Hook string
-	// Link is the interface that it comes in by there, or goes out by at
+	// Link is the interface on which the packet arrives, or by which it leaves at
 	// postrouting; empty for any.
 	Link string
-	// Translated says that an eBPF program remembers the flow, Turned that the socket's
-	// real peer is Destination; Lead is the key of the lead that has counted it.
-	Translated, Turned bool
-	Lead               string
-	// Taken says that a socket there is connected.
-	Taken bool
+	// Translated is true if an eBPF program stores the flow. Redirected is true if
+	// the socket's real peer is Destination. Mapping is the key of the port mapping
+	// that counts the flow.
+	Translated, Redirected bool
+	Mapping                string
+	// Connected is true if a socket at the hop is connected.
+	Connected bool
 }
 
-// Process is who takes the packet at the end.
+// Process is the process that accepts the packet at the end.
 type Process struct {
 	PID       int    `json:"pid"`
 	Command   string `json:"command"`
@@ -203,7 +206,7 @@ type Process struct {
 	Where string `json:"where"`
 }
 
-// Explanation is the whole way.
+// Explanation is the whole path of a flow.
 type Explanation struct {
 	Flow        string         `json:"flow"`
 	Proto       model.Proto    `json:"proto"`
@@ -211,35 +214,35 @@ type Explanation struct {
 	Destination netip.AddrPort `json:"destination"`
 	Hops        []Hop          `json:"hops"`
 	Outcome     Outcome        `json:"outcome"`
-	// Verdict is the outcome in a sentence.
+	// Verdict is the outcome as a sentence.
 	Verdict string `json:"verdict"`
-	// Uncertain says that the verdict is not certain: some hop is not, there are
-	// caveats, or something could not be read.
+	// Uncertain is true if the verdict is not certain: a hop is uncertain, there
+	// are caveats, or something could not be read.
 	Uncertain bool     `json:"uncertain,omitempty"`
 	Process   *Process `json:"process,omitempty"`
-	// Caveats say why the verdict is not certain.
+	// Caveats are the reasons why the verdict is not certain.
 	Caveats []string `json:"caveats,omitempty"`
-	// Notes are what could not be looked at.
+	// Notes are what could not be read or followed.
 	Notes []string `json:"notes,omitempty"`
-	// Probe is what a probe has found, if one was sent.
+	// Probe is the result of a probe; nil if none was sent.
 	Probe *Probe `json:"probe,omitempty"`
 
 	// Asked is the flow that was explained.
 	Asked Flow `json:"-"`
 	// Origin is where a probe is sent from: the path of a namespace, empty for
-	// the host's. Outside says that the flow begins at another machine.
+	// the host's. Outside is true if the flow begins at another machine.
 	Origin  string `json:"-"`
 	Outside bool   `json:"-"`
 }
 
-// Probe is what was sent and what came of it.
+// Probe is the result of a probe.
 type Probe struct {
-	// Sent says what was sent from where, or why nothing was.
+	// Sent is what was sent, and from where; or why nothing was sent.
 	Sent string `json:"sent"`
 	// Result is answered, refused, unanswered, unreachable, or not sent.
 	Result string `json:"result"`
-	// Dropped names the rule that a trace has seen drop the packet.
+	// Dropped names the rule that dropped the packet, from a trace.
 	Dropped string `json:"dropped,omitempty"`
-	// Agrees says whether it ended as explained.
+	// Agrees is true if the packet ended as explained.
 	Agrees bool `json:"agrees"`
 }

@@ -44,13 +44,13 @@ func TestParse(t *testing.T) {
 	for _, text := range []string{"", "web", "web to", "web to db", "web to db:0", "web to db:65536", "web to db:80/icmp",
 		"web to 2001:db8::1:80", "web to db:80 now", ":80"} {
 		if got, err := flow.Parse(strings.Fields(text)); err == nil {
-			t.Errorf("%q is taken for %+v", text, got)
+			t.Errorf("%q is parsed as %+v, want an error", text, got)
 		}
 	}
 }
 
-// fake is a host with eth0 (192.0.2.2) and a bridge br0 (10.9.0.1), on it the
-// sandbox web (10.9.0.2).
+// fake is a host with eth0 (192.0.2.2), a bridge br0 (10.9.0.1), and on the bridge
+// the sandbox web (10.9.0.2).
 type fake struct {
 	rules     rules.Ruleset
 	ebpfState kernel.EBPFState
@@ -136,7 +136,7 @@ func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
 func (f *fake) Listeners(netns string) ([]kernel.Listener, error) { return f.listeners[netns], nil }
 func (f *fake) Setting(_, name string) string                     { return f.settings[name] }
 func (f *fake) EBPFState() (kernel.EBPFState, error)              { return f.ebpfState, nil }
-func (f *fake) Branches(string, kernel.NetLink) []flow.End        { return nil }
+func (f *fake) SubLinks(string, kernel.NetLink) []flow.End        { return nil }
 func (f *fake) Published() []flow.Published                       { return f.published }
 func (f *fake) Services() ([]flow.Service, error)                 { return f.services, nil }
 func (f *fake) Failed() []flow.Known                              { return f.failed }
@@ -153,48 +153,48 @@ func (f *fake) Find(name string) (string, error) {
 	return "", errors.New("no such sandbox is running")
 }
 
-// chain is one with a hook and a single rule.
+// chain returns a ruleset of one base chain with one rule.
 func chain(table, hook, kind string, r rules.Rule) rules.Ruleset {
 	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept, Rules: []rules.Rule{r}}}
 }
 
-// port is the condition that a packet is for a port.
+// port returns the condition that a packet is for a port.
 func port(n byte) []rules.Condition {
 	b := []byte{0, n}
 	return []rules.Condition{{Fields: []rules.Field{rules.Port}, In: [][]rules.Range{{{First: b, Last: b}}}}}
 }
 
-// TestExplain walks packets through hosts that are made up.
+// TestExplain follows packets through fake hosts.
 func TestExplain(t *testing.T) {
 	for name, c := range map[string]struct {
 		flow string
 		host func(*fake)
 		want string
 	}{
-		"a port of the host that nobody has": {"192.0.2.7 to :80", nil,
-			"begin host eth0, route host eth0, socket host eth0 = refused: nobody listens on 192.0.2.2:80/tcp in host"},
+		"a port of the host without a listener": {"192.0.2.7 to :80", nil,
+			"begin host eth0, route host eth0, socket host eth0 = refused: no socket listens on 192.0.2.2:80/tcp in host"},
 		"straight to a sandbox": {"host to web:80", nil,
 			"route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
-		"somebody's DNAT": {"192.0.2.7 to :88", func(f *fake) {
+		"DNAT of another program": {"192.0.2.7 to :88", func(f *fake) {
 			f.rules = chain("ip nat", "prerouting", "nat", rules.Rule{Action: rules.DNAT, To: ip("10.9.0.2"), ToPorts: model.Port(80), Conditions: port(88)})
 		}, "begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
 		"a rule that drops": {"192.0.2.7 to :88", func(f *fake) {
 			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88)})
 		}, "begin host eth0, route host eth0, filter host eth0 = dropped: dropped by a rule at input of host: inet fw input: th dport 88 drop"},
-		"a rule that is not understood": {"192.0.2.7 to :88", func(f *fake) {
+		"a rule that cannot be evaluated": {"192.0.2.7 to :88", func(f *fake) {
 			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88), Partial: true})
-		}, "begin host eth0, route host eth0, filter? host eth0, socket host eth0 = refused: nobody listens on 192.0.2.2:88/tcp in host"},
+		}, "begin host eth0, route host eth0, filter? host eth0, socket host eth0 = refused: no socket listens on 192.0.2.2:88/tcp in host"},
 		"no route": {"web to 198.51.100.1:80", nil,
-			"route web = no-route: web leads 198.51.100.1 nowhere: no route to the destination"},
-		"an answer without a way back": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { delete(f.routes, "/web 192.0.2.7") },
-			"begin host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer web = no-route: it reaches web, and the answer is lost: web leads 192.0.2.7 nowhere: no route to the destination"},
+			"route web = no-route: web cannot route packets to 198.51.100.1: no route to the destination"},
+		"an answer without a route": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { delete(f.routes, "/web 192.0.2.7") },
+			"begin host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer web = no-route: it reaches web, but the answer is lost: web cannot route packets to 192.0.2.7: no route to the destination"},
 		"out of the host": {"host to 192.0.2.7:443", nil,
-			"route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7"},
-		"led by eBPF": {"192.0.2.7 to :88", func(f *fake) {
+			"route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7"},
+		"redirected by eBPF": {"192.0.2.7 to :88", func(f *fake) {
 			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_uplink", Link: "eth0"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
-		"turned at connect": {"localhost to :88", func(f *fake) {
+		"redirected at connect": {"localhost to :88", func(f *fake) {
 			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_connect4"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
@@ -202,8 +202,8 @@ func TestExplain(t *testing.T) {
 			f.proxy = at("10.9.0.2:80")
 			f.listeners[""] = []kernel.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"), Process: kernel.Owner{PID: 9, Command: "docker-proxy"}}}
 		}, "route host lo, proxy host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
-		"a host that does not route": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
-			"begin host eth0, route host eth0 = no-route: host does not route packets of others (net.ipv4.conf.eth0.forwarding = 0)"},
+		"a host that does not forward": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
+			"begin host eth0, route host eth0 = no-route: host does not forward packets (net.ipv4.conf.eth0.forwarding = 0)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
@@ -225,7 +225,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// summary is an explanation in a line; a question mark is for what is uncertain.
+// summary returns an explanation as one line. A question mark follows the kind of
+// an uncertain hop.
 func summary(e flow.Explanation) string {
 	var hops []string
 	for _, h := range e.Hops {
@@ -239,18 +240,19 @@ func summary(e flow.Explanation) string {
 }
 
 func TestMistakes(t *testing.T) {
-	for _, text := range []string{"nobody to :80", "web to nobody:80", "203.0.113.1 to :80", "2001:db8::1 to web:80", "web to [2001:db8::1]:80x"} {
+	for _, text := range []string{"unknown to :80", "web to unknown:80", "203.0.113.1 to :80", "2001:db8::1 to web:80", "web to [2001:db8::1]:80x"} {
 		f, err := flow.Parse([]string{text})
 		if err == nil {
 			_, err = flow.Explain(newFake(), f)
 		}
 		if err == nil {
-			t.Errorf("%s is explained", text)
+			t.Errorf("%s is explained, want an error", text)
 		}
 	}
 }
 
-// TestBadAddresses: a mistyped address is called that, and not a sandbox.
+// TestBadAddresses: the error for a mistyped address says that the address is not
+// valid, and does not take it for a sandbox's name.
 func TestBadAddresses(t *testing.T) {
 	for _, text := range []string{"192.0.2.300 to :80", "web to 10.9.0:80", "web to [2001:db8::1::2]:80", "2001:db8::zz to :80"} {
 		f, err := flow.Parse([]string{text})

@@ -9,14 +9,14 @@ import (
 	"fairlead/internal/kernel/rules"
 )
 
-// target is whom a frame is for: who has the next hop's address, or the hardware
-// address that a neighbour entry names.
+// target is the interface that a frame is for: the one with the next hop's
+// address, or with the hardware address of a permanent neighbour entry.
 type target struct {
 	addr netip.Addr
-	mac  net.HardwareAddr // nil where the address is to be resolved
+	mac  net.HardwareAddr // nil if the address must be resolved
 }
 
-// stage is a place on a frame's way where filters may stop it: a link, or a hook
+// stage is a place on a frame's path where filters may drop it: a link, or a hook
 // of a bridge.
 type stage struct {
 	netns string
@@ -26,7 +26,7 @@ type stage struct {
 	bridge, in, out string
 }
 
-// crossing is a frame on its way from a link.
+// crossing is a frame that is sent from a link, with the stages that it passes.
 type crossing struct {
 	netns  string
 	from   kernel.NetLink
@@ -34,8 +34,8 @@ type crossing struct {
 	stages []stage
 }
 
-// begin begins a crossing, and resolves whom the frame is for as far as the
-// sender's own tables say.
+// begin begins a crossing. If the sender has a permanent neighbour entry for the
+// next hop, the frame is for that hardware address.
 func (k *walker) begin(netns string, l kernel.NetLink, next netip.Addr) crossing {
 	c := crossing{netns: netns, from: l, to: target{addr: next}, stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
 	if e, ok := k.entry(netns, l.Name, next); ok && e.Permanent {
@@ -44,7 +44,7 @@ func (k *walker) begin(netns string, l kernel.NetLink, next netip.Addr) crossing
 	return c
 }
 
-// entry is what a namespace has for a neighbour.
+// entry returns a namespace's valid entry for a neighbour.
 func (k *walker) entry(netns, link string, a netip.Addr) (kernel.NeighbourEntry, bool) {
 	list, _, err := k.Neighbours(netns)
 	if k.fail(err) {
@@ -57,7 +57,7 @@ func (k *walker) entry(netns, link string, a netip.Addr) (kernel.NeighbourEntry,
 	return list[i], true
 }
 
-// with is the crossing with more stages.
+// with returns a copy of the crossing with more stages.
 func (c crossing) with(more ...stage) crossing {
 	c.stages = append(slices.Clone(c.stages), more...)
 	return c
@@ -72,8 +72,8 @@ func (k *walker) isFor(e End, t target) bool {
 }
 
 // land ends a crossing at the link that the frame is for: address resolution and
-// the frame itself pass the filters on the way. It reports whether the frame
-// comes in there; otherwise it ends the walk.
+// the frame itself pass the filters of all stages. It reports whether the frame
+// arrives, and ends the walk if it does not.
 func (k *walker) land(c crossing, end End, p *packet) bool {
 	if k.ended || !k.resolved(c, end, *p) {
 		return false
@@ -98,7 +98,8 @@ func (k *walker) land(c crossing, end End, p *packet) bool {
 	return true
 }
 
-// resolved reports whether the sender finds out the hardware address of the end.
+// resolved reports whether the sender can resolve the hardware address of the
+// end, and ends the walk if it cannot.
 func (k *walker) resolved(c crossing, end End, p packet) bool {
 	v6 := c.to.addr.Is6()
 	if c.to.mac != nil || c.from.Owner != "" && end.Owner != "" {
@@ -107,40 +108,42 @@ func (k *walker) resolved(c crossing, end End, p packet) bool {
 	name := map[bool]string{false: "ARP", true: "Neighbor Discovery"}[v6]
 	for _, e := range []End{{c.netns, c.from}, end} {
 		if e.NoARP {
-			k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name, What: "resolves no addresses: " + name + " is off on this link", By: "ip link set dev " + e.Name + " arp on"})
-			k.end(NoRoute, "%s of %s has no %s (arp off), so %s is not found", e.Name, k.Name(e.Netns), name, c.to.addr)
+			k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name,
+				What: "does not resolve addresses: " + name + " is off on this link", By: "ip link set dev " + e.Name + " arp on"})
+			k.end(NoRoute, "%s of %s does not use %s (arp off), so %s cannot be resolved", e.Name, k.Name(e.Netns), name, c.to.addr)
 			return false
 		}
 	}
 	if e, ok := k.entry(c.netns, c.from.Name, c.to.addr); ok {
 		if e.MAC.String() != end.MAC {
-			k.doubt("%s has an outdated neighbour entry: %s is %s, but %s has that address: packets are lost until the entry expires", k.Name(c.netns), c.to.addr, e.MAC, end.MAC)
+			k.doubt("%s has an outdated neighbour entry: %s is %s, but %s has that address: packets are lost until the entry expires",
+				k.Name(c.netns), c.to.addr, e.MAC, end.MAC)
 		}
-		return true // nothing needs to be asked
+		return true // the address is already resolved
 	}
 	ask := k.solicitation(c, end, p)
 	answer := ask
 	answer.From, answer.To, answer.Neighbour = netip.AddrPortFrom(c.to.addr, 0), ask.From, rules.Advertisement
 	answer.HardFrom, answer.HardTo = ask.HardTo, ask.HardFrom
-	ask.HardTo = nil // to everybody
+	ask.HardTo = nil // broadcast or multicast
 	if v6 {
 		ask.To = netip.AddrPortFrom(solicitedNode(c.to.addr), 0)
 	}
-	here, there := End{c.netns, c.from}, end
-	return k.asks(here, there, ask, c.stages, p) && k.asks(there, here, answer, reversed(c.stages), p)
+	sender := End{c.netns, c.from}
+	return k.asks(sender, end, ask, c.stages, p) && k.asks(end, sender, answer, reversed(c.stages), p)
 }
 
-// solicitation is the message that asks for the end's hardware address.
+// solicitation returns the message that asks for the end's hardware address.
 func (k *walker) solicitation(c crossing, end End, p packet) rules.Packet {
 	from, _ := net.ParseMAC(c.from.MAC)
 	to, _ := net.ParseMAC(end.MAC)
 	ask := rules.Packet{Proto: k.proto, To: netip.AddrPortFrom(c.to.addr, 0), Neighbour: rules.Solicitation, HardFrom: from, HardTo: to}
-	own, _ := addresses(k, c.netns)
+	local, _ := addresses(k, c.netns)
 	if c.to.addr.Is6() {
-		own = c.from.Addresses
+		local = c.from.Addresses
 	}
 	src := p.src.Addr()
-	if !slices.ContainsFunc(own, func(o netip.Prefix) bool { return o.Addr() == src }) {
+	if !slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == src }) {
 		src = netip.Addr{}
 		for _, a := range c.from.Addresses {
 			if a.Addr().Is4() == c.to.addr.Is4() && (a.Addr().Is4() || a.Addr().IsLinkLocalUnicast()) {
@@ -153,7 +156,7 @@ func (k *walker) solicitation(c crossing, end End, p packet) rules.Packet {
 	return ask
 }
 
-// solicitedNode is the multicast address of those that may have an address
+// solicitedNode returns the solicited-node multicast address of an address
 // (RFC 4291, section 2.7.1).
 func solicitedNode(a netip.Addr) netip.Addr {
 	b, last := netip.MustParseAddr("ff02::1:ff00:0").As16(), a.As16()
@@ -161,14 +164,15 @@ func solicitedNode(a netip.Addr) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// asks walks a message of address resolution from one end to the other.
-func (k *walker) asks(from, to End, ask rules.Packet, mode []stage, p packet) bool {
+// asks follows a message of address resolution from one end to the other, and
+// reports whether it arrives.
+func (k *walker) asks(from, to End, ask rules.Packet, stages []stage, p packet) bool {
 	out, in := ask, ask
 	out.Out, in.In = from.Name, to.Name
 	if !k.allows(from.Netns, "output", out, p) || ask.To.Addr().Is6() && !k.allows(from.Netns, "postrouting", out, p) {
 		return false
 	}
-	for _, s := range mode {
+	for _, s := range stages {
 		if _, ok := k.stagePasses(s, ask, p); !ok {
 			return false
 		}
@@ -182,25 +186,25 @@ func (k *walker) asks(from, to End, ask rules.Packet, mode []stage, p packet) bo
 	return true
 }
 
-// acceptsARP reports whether who is asked takes the question for one that may
-// come in there: the kernel asks its routes, as for a packet.
+// acceptsARP reports whether the receiver accepts an ARP request on the link: the
+// kernel looks up the route, as for a packet.
 func (k *walker) acceptsARP(to End, ask rules.Packet, p packet) bool {
 	if k.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" || k.Setting(to.Netns, "net.ipv4.conf."+to.Name+".arp_filter") == "1" {
-		k.doubt("%s of %s answers ARP by its routes (arp_filter)", to.Name, k.Name(to.Netns))
+		k.doubt("%s of %s answers ARP only if its routes match (arp_filter)", to.Name, k.Name(to.Netns))
 	}
 	q := packet{src: netip.AddrPortFrom(ask.From.Addr(), 0), dst: netip.AddrPortFrom(ask.To.Addr(), 0)}
 	_, ok := k.route(to.Netns, to.Name, q)
 	return ok
 }
 
-// allows reports whether the rules of a hook let a message of address resolution
-// pass, and ends the walk where they do not.
+// allows reports whether the rules of a hook accept a message of address
+// resolution, and ends the walk if they do not.
 func (k *walker) allows(netns, hook string, ask rules.Packet, p packet) bool {
 	rs, ok := k.rules(netns)
 	return ok && k.judged(rs.Filter(hook, ask), netns, firstOf(ask.In, ask.Out), hook, ask, p)
 }
 
-// judged notes what a verdict means for a frame.
+// judged records the verdict for a frame, and reports whether the frame passes.
 func (k *walker) judged(v rules.Verdict, netns, link, hook string, frame rules.Packet, p packet) bool {
 	by := ruleText(v.By)
 	if v.Policy {
@@ -210,7 +214,7 @@ func (k *walker) judged(v rules.Verdict, netns, link, hook string, frame rules.P
 	what, verdict := "dropped", "dropped at "+hook+" of "+link+" in "+k.Name(netns)
 	if frame.Neighbour != rules.NoNeighbour {
 		name := map[bool]string{true: "ARP", false: "Neighbor Discovery"}[frame.To.Addr().Is4()]
-		what, verdict = name+" is dropped, so the address is not found", name+" is "+verdict
+		what, verdict = name+" is dropped, so the address cannot be resolved", name+" is "+verdict
 	}
 	switch {
 	case lost && v.Certain:
@@ -218,13 +222,13 @@ func (k *walker) judged(v rules.Verdict, netns, link, hook string, frame rules.P
 		k.end(Dropped, "%s: %s", verdict, by)
 		return false
 	case !v.Certain:
-		k.doubt("rules at %s of %s in %s hold more than is understood: %s", hook, link, k.Name(netns), doubtful(v))
+		k.doubt("rules at %s of %s in %s have conditions that Fairlead cannot evaluate: %s", hook, link, k.Name(netns), doubtful(v))
 	}
 	return true
 }
 
-// stagePasses reports whether a frame passes the filters of a stage, and how it
-// goes on.
+// stagePasses reports whether a frame passes the filters of a stage, and returns
+// the frame as the filters changed it.
 func (k *walker) stagePasses(s stage, frame rules.Packet, p packet) (rules.Packet, bool) {
 	rs, ok := k.rules(s.netns)
 	if !ok {
@@ -244,16 +248,18 @@ func (k *walker) stagePasses(s stage, frame rules.Packet, p packet) (rules.Packe
 			k.doubt("%s at %s of %s is not followed: it may drop, change or redirect packets", f.What, s.link, k.Name(s.netns))
 		}
 	}
-	frame.In, frame.Out = map[bool]string{true: s.link}[s.hook == "ingress"], map[bool]string{true: s.link}[s.hook == "egress"]
+	frame.In = map[bool]string{true: s.link}[s.hook == "ingress"]
+	frame.Out = map[bool]string{true: s.link}[s.hook == "egress"]
 	v := rs.Device(s.hook, s.link, frame)
 	return v.Packet, k.judged(v, s.netns, s.link, s.hook, frame, p)
 }
 
-// reversed is the way of an answer.
-func reversed(mode []stage) []stage {
+// reversed returns the stages that the answer passes.
+func reversed(stages []stage) []stage {
 	var back []stage
-	swap := map[string]string{"ingress": "egress", "egress": "ingress", "input": "output", "output": "input", "prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward"}
-	for _, s := range slices.Backward(mode) {
+	swap := map[string]string{"ingress": "egress", "egress": "ingress", "input": "output", "output": "input",
+		"prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward"}
+	for _, s := range slices.Backward(stages) {
 		s.hook, s.in, s.out = swap[s.hook], s.out, s.in
 		back = append(back, s)
 	}

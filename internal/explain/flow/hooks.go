@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ourTable is our table as rules name it.
+// ourTable is the family and name of Fairlead's table.
 const ourTable = "inet " + plan.Mark
 
-// packetAt is the packet as rules see it.
+// packetAt returns the packet as rules see it.
 func (k *walker) packetAt(netns, in, out string, p packet) rules.Packet {
-	own, _ := addresses(k, netns)
-	isOwn := p.dst.Addr().IsLoopback() || slices.ContainsFunc(own, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
+	local, _ := addresses(k, netns)
+	isLocal := p.dst.Addr().IsLoopback() || slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
 	src := p.src
 	if !src.IsValid() {
 		src = netip.AddrPort{}
 	}
 	c := k.conn(netns)
-	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isOwn, Translated: p.dnat || c.newDst.IsValid(),
-		Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: k.reply}
+	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
+		Translated: p.dnat || c.newDst.IsValid(), Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: k.reply}
 }
 
-// rules reads a namespace's rules and notes what could not be read.
+// rules reads a namespace's rules and records what could not be read.
 func (k *walker) rules(netns string) (rules.Ruleset, bool) {
 	rs, unread, err := k.Rules(netns)
 	for _, u := range unread {
@@ -41,10 +41,10 @@ func (k *walker) rules(netns string) (rules.Ruleset, bool) {
 	return rs, !k.fail(err)
 }
 
-// filter walks a packet through the filters of a hook, or of a part of it, and
-// reports whether it goes on. Rules that let it pass are told where tell says so,
-// or where they are not ours.
-func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, notify bool) bool {
+// filter follows a packet through the filters of a hook, or of a part of it, and
+// reports whether it passes. It records rules that accept the packet if showAccept
+// is set, or if they are not Fairlead's.
+func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, showAccept bool) bool {
 	if k.ended {
 		return false
 	}
@@ -56,7 +56,7 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 	k.rerouted = k.rerouted || v.Rerouted
 	k.marked(netns, hook, firstOf(in, out), v, p)
 	if !v.Certain {
-		k.doubt("rules at %s of %s hold more than is understood: %s", hook, k.Name(netns), doubtful(v))
+		k.doubt("rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, k.Name(netns), doubtful(v))
 	}
 	h := Hop{Kind: Filter, Where: k.Name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
 		Clue: Clue{Netns: netns, Hook: hook, Link: firstOf(in, out)}}
@@ -67,7 +67,7 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 			h.By = policyText(v.By)
 		}
 		if k.isIsolation(v.By) {
-			h.Why = "only published ports and answers may enter an isolated network, and nothing an internal one"
+			h.Why = "only published ports and answers may enter an isolated network, and nothing may enter an internal one"
 		}
 		k.hop(*p, h)
 		if v.Certain {
@@ -76,17 +76,17 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 		}
 		return true
 	case !v.Certain:
-		h.What = hook + ": passes, unless a rule matches that is not understood: " + doubtful(v)
+		h.What = hook + ": passes, unless a rule matches that Fairlead cannot evaluate: " + doubtful(v)
 		h.By = ""
 		k.hop(*p, h)
-	case v.By.Rule.Action != "" && !v.Policy && (notify || v.By.Table != ourTable):
+	case v.By.Rule.Action != "" && !v.Policy && (showAccept || v.By.Table != ourTable):
 		h.What = hook + ": accepted"
 		k.hop(*p, h)
 	}
 	return true
 }
 
-// marked takes over the marks that rules have set, and notes them.
+// marked copies the marks that rules set to the packet, and records them.
 func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
 	c := k.conn(netns)
 	var set []string
@@ -97,7 +97,7 @@ func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
 		set = append(set, "the connection's mark to "+v.Packet.CtMark.String())
 	}
 	if v.Packet.NoTrack && !c.noTrack {
-		set = append(set, "that connection tracking leaves it alone")
+		set = append(set, "notrack (no connection tracking)")
 	}
 	p.mark, c.mark, c.noTrack = v.Packet.Mark, v.Packet.CtMark, v.Packet.NoTrack
 	if set == nil {
@@ -123,10 +123,10 @@ func ending(a rules.Action, certain bool) string {
 	if certain {
 		return done(a)
 	}
-	return done(a) + ", unless a rule before accepts it that is not understood"
+	return done(a) + ", unless an earlier rule that Fairlead cannot evaluate accepts it"
 }
 
-// doubtful lists the rules whose conditions are not understood.
+// doubtful lists the rules with conditions that Fairlead cannot evaluate.
 func doubtful(v rules.Verdict) string {
 	var all []string
 	for _, s := range v.Met {
@@ -144,7 +144,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// isIsolation reports whether a rule of ours keeps networks apart.
+// isIsolation reports whether a rule is one of Fairlead's that isolate networks.
 func (k *walker) isIsolation(s rules.Step) bool { return s.Table == ourTable && s.Chain == "forward" }
 
 func ruleText(s rules.Step) string {
@@ -162,7 +162,7 @@ func policyText(s rules.Step) string {
 	return fmt.Sprintf("%s %s: policy %s", s.Table, s.Chain, s.Rule.Action)
 }
 
-// translate walks a packet through the destination NAT of a hook.
+// translate follows a packet through the destination NAT of a hook.
 func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 	if k.reply {
 		return k.untranslate(netns, hook, p)
@@ -179,7 +179,7 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 	v := rs.Translate(hook, k.packetAt(netns, in, out, p))
 	k.marked(netns, hook, firstOf(in, out), v, &p)
 	if !v.Certain {
-		k.doubt("NAT rules at %s of %s hold more than is understood: %s", hook, k.Name(netns), doubtful(v))
+		k.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, k.Name(netns), doubtful(v))
 	}
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
@@ -208,7 +208,8 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 	return p
 }
 
-// redirected is where a redirect leads: the address of the link, or loopback.
+// redirected returns the target of a redirect rule: the link's address, or the
+// loopback address.
 func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
 	l, ok := linkOf(k, netns, in)
 	for _, p := range l.Addresses {
@@ -222,7 +223,8 @@ func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// element is the element of our maps that leads, as it is typed.
+// element returns the nft command that adds the matching element of Fairlead's
+// maps.
 func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 	m := plan.NFTMapping{Proto: k.proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
 	if dialled.Addr().Is4() {
@@ -247,7 +249,7 @@ func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 	return m.Add()[0]
 }
 
-// masquerade walks a packet through the source NAT where it leaves.
+// masquerade follows a packet through the source NAT at postrouting.
 func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) packet {
 	if k.reply {
 		return k.untranslate(netns, "postrouting", p)
@@ -262,7 +264,7 @@ func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) pac
 	v := rs.Translate("postrouting", k.packetAt(netns, in, r.Link, p))
 	k.marked(netns, "postrouting", r.Link, v, &p)
 	if !v.Certain {
-		k.doubt("NAT rules at postrouting of %s hold more than is understood: %s", k.Name(netns), doubtful(v))
+		k.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", k.Name(netns), doubtful(v))
 	}
 	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
 		return p
@@ -270,22 +272,23 @@ func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) pac
 	was := p.src.Addr()
 	to := v.By.Rule.To
 	if v.Action == rules.Masquerade {
-		to = k.speaksFrom(netns, r, p)
+		to = k.sourceAddress(netns, r, p)
 	}
 	c := k.conn(netns)
 	c.src, c.newSrc = p.src, netip.AddrPortFrom(to, 0)
 	p.src = netip.AddrPortFrom(to, 0)
-	h := Hop{Kind: NAT, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to), By: ruleText(v.By),
-		Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
+	h := Hop{Kind: NAT, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to),
+		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
 	if v.By.Table == ourTable {
-		h.By, h.Why = masqueradeText(v.By), "the answer would pass the host by otherwise, or find no way back"
+		h.By, h.Why = masqueradeText(v.By), "without it, the answer would bypass the host or have no route back"
 	}
 	k.hop(p, h)
-	k.answer(netns, r.Link, fmt.Sprintf("the answer goes to %s; connection tracking gives it back to %s", to, was))
+	k.answer(netns, r.Link, fmt.Sprintf("the answer goes to %s; connection tracking translates it back to %s", to, was))
 	return p
 }
 
-// masqueradeText is the rule that masquerades, with the element of our set.
+// masqueradeText returns the rule that masquerades, with the name of Fairlead's
+// set.
 func masqueradeText(s rules.Step) string {
 	for _, set := range []string{plan.SetHairpin, plan.SetOutbound} {
 		for _, c := range s.Rule.Conditions {
@@ -297,11 +300,12 @@ func masqueradeText(s rules.Step) string {
 	return ruleText(s)
 }
 
-// speaksFrom is the address that masquerading gives: what the route prefers, or
-// the link's first.
-func (k *walker) speaksFrom(netns string, r kernel.RouteFound, p packet) netip.Addr {
-	if own, err := k.Route(netns, kernel.RouteQuery{To: p.dst.Addr()}); err == nil && own.Src.IsValid() && own.Type == unix.RTN_UNICAST {
-		return own.Src
+// sourceAddress returns the source address that masquerading uses: the route's
+// preferred one, or the link's first.
+func (k *walker) sourceAddress(netns string, r kernel.RouteFound, p packet) netip.Addr {
+	out, err := k.Route(netns, kernel.RouteQuery{To: p.dst.Addr()})
+	if err == nil && out.Src.IsValid() && out.Type == unix.RTN_UNICAST {
+		return out.Src
 	}
 	l, _ := linkOf(k, netns, r.Link)
 	for _, a := range l.Addresses {
@@ -312,7 +316,8 @@ func (k *walker) speaksFrom(netns string, r kernel.RouteFound, p packet) netip.A
 	return p.src.Addr()
 }
 
-// answer notes what the answer meets; the last is met first.
+// answer records a hop of the answer. The answer passes the recorded hops in
+// reverse order.
 func (k *walker) answer(netns, link, what string) {
 	k.back = append(k.back, Hop{Kind: Answer, Where: k.Name(netns), Link: link, What: what})
 }

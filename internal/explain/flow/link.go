@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// transmit walks a packet over a link towards the next hop.
+// transmit follows a packet over a link towards the next hop.
 func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p packet) {
 	if k.ended {
 		return
@@ -21,26 +21,26 @@ func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p pac
 		k.subLink(netns, l, next, p)
 	case "vxlan":
 		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "goes through the tunnel to another host"})
-		k.end(Leaves, "it leaves through the overlay %s for the host that has %s", l.Name, next)
+		k.end(Leaves, "it leaves through the overlay %s, for the host that has %s", l.Name, next)
 	case "veth":
 		k.across(netns, l, next, p)
 	default:
-		k.away(netns, l, next, p)
+		k.leaveHost(netns, l, next, p)
 	}
 }
 
-// away ends the walk where the packet leaves this host.
-func (k *walker) away(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+// leaveHost ends the walk of a packet that leaves this host.
+func (k *walker) leaveHost(netns string, l kernel.NetLink, next netip.Addr, p packet) {
 	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "leaves this host, to " + next.String(),
 		Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
-	k.end(Leaves, "it leaves this host by %s, to %s", l.Name, next)
+	k.end(Leaves, "it leaves this host via %s, to %s", l.Name, next)
 }
 
-// across walks over a veth.
+// across follows a packet over a veth pair.
 func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packet) {
 	peer, ok := k.Peer(netns, l)
 	if !ok {
-		k.away(netns, l, next, p)
+		k.leaveHost(netns, l, next, p)
 		return
 	}
 	if k.isDown(peer, p) {
@@ -56,15 +56,15 @@ func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packe
 		return
 	}
 	if c.to.mac == nil && k.notAnswered(l, peer, next) {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("nobody answers for %s at %s of %s", next, peer.Name, k.Name(peer.Netns)),
+		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s of %s does not answer for %s", peer.Name, k.Name(peer.Netns), next),
 			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
-		k.end(NoRoute, "nobody has %s behind %s of %s", next, l.Name, k.Name(netns))
+		k.end(NoRoute, "no interface behind %s of %s has %s", l.Name, k.Name(netns), next)
 		return
 	}
 	k.enter(c, l, peer, p)
 }
 
-// isDown reports whether a link is down, and ends the walk there.
+// isDown reports whether a link is down, and then ends the walk.
 func (k *walker) isDown(e End, p packet) bool {
 	if e.Up {
 		return false
@@ -74,45 +74,49 @@ func (k *walker) isDown(e End, p packet) bool {
 	return true
 }
 
-// notAssigned ends the walk of a frame for a hardware address that nothing there
-// has.
+// notAssigned ends the walk of a frame for a hardware address that no interface
+// behind the link has.
 func (k *walker) notAssigned(c crossing, p packet) {
 	entry := fmt.Sprintf("ip neighbour: %s dev %s lladdr %s permanent", c.to.addr, c.from.Name, c.to.mac)
-	k.hop(p, Hop{Kind: Link, Where: k.Name(c.netns), Link: c.from.Name, What: fmt.Sprintf("sends it to %s, a hardware address that nobody there has", c.to.mac), By: entry})
-	k.end(NoRoute, "%s has a wrong neighbour entry: nobody behind %s has %s", k.Name(c.netns), c.from.Name, c.to.mac)
+	k.hop(p, Hop{Kind: Link, Where: k.Name(c.netns), Link: c.from.Name,
+		What: fmt.Sprintf("sends it to %s, a hardware address that no interface behind the link has", c.to.mac), By: entry})
+	k.end(NoRoute, "%s has a wrong neighbour entry: no interface behind %s has %s", k.Name(c.netns), c.from.Name, c.to.mac)
 }
 
-// notAnswered reports whether nobody at the other end of a link that is not
-// ours answers who asks for the address. Ours have what they need.
+// notAnswered reports whether the other end of a link does not answer for the
+// address. It is false for Fairlead's links, which have the entries that they
+// need.
 func (k *walker) notAnswered(l kernel.NetLink, peer End, next netip.Addr) bool {
 	return l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) && !k.isProxy(peer, next)
 }
 
-// isProxy reports whether a link answers for addresses of others.
+// isProxy reports whether a link answers for other addresses than its own (proxy
+// ARP or proxy NDP).
 func (k *walker) isProxy(e End, a netip.Addr) bool {
 	family, name := "ipv6", "proxy_ndp"
 	if a.Is4() {
 		family, name = "ipv4", "proxy_arp"
 	}
-	return k.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" || k.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
+	return k.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" ||
+		k.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
 }
 
-// enter walks a packet into a namespace at the end of a crossing.
+// enter follows a packet into a namespace at the end of a crossing.
 func (k *walker) enter(c crossing, l kernel.NetLink, into End, p packet) {
 	if k.land(c, into, &p) {
 		k.come(c.netns, l, into, p)
 	}
 }
 
-// come walks a packet into a namespace by the other end of a link.
+// come follows a packet into a namespace through the other end of a link.
 func (k *walker) come(netns string, l kernel.NetLink, into End, p packet) {
-	k.hop(p, Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name, What: fmt.Sprintf("comes from %s of %s", l.Name, k.Name(netns)),
+	k.hop(p, Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name, What: fmt.Sprintf("arrives from %s of %s", l.Name, k.Name(netns)),
 		Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}})
 	k.arrive(into.Netns, into.Name, p)
 }
 
-// enterBridge walks a packet into the bridge that a link is a port of. Our
-// programs are at the port, before the bridge.
+// enterBridge follows a packet into the bridge of a port. Fairlead's programs are
+// attached to the port, before the bridge.
 func (k *walker) enterBridge(port End, c crossing, p packet) {
 	if port.Netns == "" && k.usesEBPF(port.Name, p) {
 		return
@@ -122,7 +126,7 @@ func (k *walker) enterBridge(port End, c crossing, p packet) {
 	}
 }
 
-// behind reports whether a port of the bridge leads straight to the address.
+// behind reports whether the peer of a port of the bridge has the address.
 func (k *walker) behind(netns string, b kernel.NetLink, a netip.Addr) bool {
 	links, err := k.Links(netns)
 	return err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool {
@@ -131,32 +135,33 @@ func (k *walker) behind(netns string, b kernel.NetLink, a netip.Addr) bool {
 	})
 }
 
-// answersFor reports whether an end answers who asks for an address: its own, or
-// IPv4's of another link there, unless the namespace is told to be strict.
+// answersFor reports whether an end answers for an address: its own, or for IPv4
+// that of another link of its namespace, unless arp_ignore is set.
 func (k *walker) answersFor(e End, a netip.Addr) bool {
 	if e.Has(a) || !a.Is4() {
 		return e.Has(a)
 	}
-	if k.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" || k.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
+	if k.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" ||
+		k.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
 		return false
 	}
-	own, err := addresses(k, e.Netns)
-	return err == nil && slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a })
+	local, err := addresses(k, e.Netns)
+	return err == nil && slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// subLink walks a packet out by a macvlan or ipvlan: to a sibling on the same
-// parent, or out by the parent. The parent's own host is not reached.
+// subLink follows a packet out of a macvlan or ipvlan: to a sibling on the same
+// parent, or out via the parent. It cannot reach the parent's host.
 func (k *walker) subLink(netns string, l kernel.NetLink, next netip.Addr, p packet) {
 	parent, ok := k.Peer(netns, l)
 	if !ok {
-		k.away(netns, l, next, p)
+		k.leaveHost(netns, l, next, p)
 		return
 	}
 	c := k.begin(netns, l, next)
-	for _, sibling := range k.Branches(parent.Netns, parent.NetLink) {
+	for _, sibling := range k.SubLinks(parent.Netns, parent.NetLink) {
 		if k.isFor(sibling, c.to) && !sibling.Private && !l.Private {
 			k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
-				What: fmt.Sprintf("%s: across its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
+				What: fmt.Sprintf("%s: via its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
 			if !k.isDown(sibling, p) {
 				k.enter(c.with(stage{netns: sibling.Netns, hook: "ingress", link: sibling.Name}), l, sibling, p)
 			}
@@ -164,10 +169,11 @@ func (k *walker) subLink(netns string, l kernel.NetLink, next netip.Addr, p pack
 		}
 	}
 	if parent.Has(next) {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s: the parent's own host is not reached by its branches", l.Kind)})
-		k.end(NoRoute, "a %s does not reach the host of its parent at %s", l.Kind, next)
+		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s: a sub-link cannot reach the host of its parent", l.Kind)})
+		k.end(NoRoute, "a %s cannot reach the host of its parent at %s", l.Kind, next)
 		return
 	}
-	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s: out by its parent, %s of %s, past the host's rules", l.Kind, parent.Name, k.Name(parent.Netns))})
+	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
+		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name, k.Name(parent.Netns))})
 	k.transmit(parent.Netns, parent.NetLink, next, p)
 }

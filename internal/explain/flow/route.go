@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// route asks for the route of the packet, and ends the walk where there is none.
+// route looks up the route of the packet, and ends the walk if there is none.
 func (k *walker) route(netns, in string, p packet) (kernel.RouteFound, bool) {
 	k.selects(netns, p)
 	q := kernel.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Mark: p.mark.Value}
@@ -20,29 +20,29 @@ func (k *walker) route(netns, in string, p packet) (kernel.RouteFound, bool) {
 	var none *kernel.ErrNoRoute
 	if errors.As(err, &none) {
 		why, by := k.whyNot(netns, none.Why, q)
-		k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: in, What: "leads nowhere: " + why, By: by})
-		k.end(NoRoute, "%s leads %s nowhere: %s", k.Name(netns), p.dst.Addr(), why)
+		k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: in, What: "cannot route it: " + why, By: by})
+		k.end(NoRoute, "%s cannot route packets to %s: %s", k.Name(netns), p.dst.Addr(), why)
 		return r, false
 	}
 	return r, !k.fail(err)
 }
 
-// selects doubts the verdict where policy routing compares what is not known of
-// the packet.
+// selects marks the verdict as uncertain if policy routing compares fields of the
+// packet that are not known.
 func (k *walker) selects(netns string, p packet) {
 	s, err := k.Selectors(netns)
 	switch {
 	case k.fail(err):
 	case s.Mark&p.mark.Unknown != 0:
-		k.doubt("the policy routing of %s compares the packet's mark, which is not known: %s", k.Name(netns), p.mark)
+		k.doubt("the policy routing of %s compares the packet's mark, which is unknown: %s", k.Name(netns), p.mark)
 	}
 	for _, o := range s.Others {
 		k.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed", k.Name(netns), o)
 	}
 }
 
-// whyNot says in more detail why the kernel leads a packet nowhere, and how to
-// see it.
+// whyNot returns in more detail why the kernel does not route a packet, and the
+// command or setting that shows it.
 func (k *walker) whyNot(netns, why string, q kernel.RouteQuery) (reason, by string) {
 	if q.In != "" {
 		if reason, by := k.refused(netns, q); reason != "" {
@@ -60,13 +60,13 @@ func (k *walker) whyNot(netns, why string, q kernel.RouteQuery) (reason, by stri
 		}
 	}
 	if len(down) > 0 && q.In == "" {
-		return fmt.Sprintf("%s; down here: %s", why, strings.Join(down, ", ")), "ip link set " + down[0] + " up"
+		return fmt.Sprintf("%s; links that are down: %s", why, strings.Join(down, ", ")), "ip link set " + down[0] + " up"
 	}
 	return why, queryText(q)
 }
 
-// refused says why a namespace does not take a packet from a link although it
-// has a route: the kernel answers all these alike.
+// refused returns why a namespace does not accept a packet from a link although it
+// has a route. The kernel returns the same error for all of these causes.
 func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) {
 	name := func(setting string) string { return "net.ipv4.conf." + q.In + "." + setting }
 	on := func(setting string) bool {
@@ -75,12 +75,13 @@ func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) 
 	if !q.From.Is4() {
 		return "", ""
 	}
-	own, _ := addresses(k, netns)
+	local, _ := addresses(k, netns)
 	switch {
 	case (q.From.IsLoopback() || q.To.IsLoopback()) && !on("route_localnet"):
-		return "loopback addresses do not pass links", name("route_localnet") + " = 0"
-	case slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == q.From }) && !on("accept_local"):
-		return fmt.Sprintf("%s is an address of %s itself, so it cannot be the source of a packet from %s (a martian)", q.From, k.Name(netns), q.In), name("accept_local") + " = 0"
+		return "the kernel drops packets with loopback addresses that arrive on a link", name("route_localnet") + " = 0"
+	case slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == q.From }) && !on("accept_local"):
+		return fmt.Sprintf("%s is an address of %s itself, so it cannot be the source of a packet from %s (a martian)",
+			q.From, k.Name(netns), q.In), name("accept_local") + " = 0"
 	}
 	strict := max(k.Setting(netns, name("rp_filter")), k.Setting(netns, "net.ipv4.conf.all.rp_filter"))
 	if strict != "1" && strict != "2" {
@@ -91,12 +92,12 @@ func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) 
 	case err != nil:
 		return fmt.Sprintf("rp_filter: there is no route back to %s", q.From), name("rp_filter") + " = " + strict
 	case back.Link != q.In && strict == "1":
-		return fmt.Sprintf("rp_filter: answers to %s would leave by %s, and not by %s", q.From, back.Link, q.In), name("rp_filter") + " = 1"
+		return fmt.Sprintf("rp_filter: answers to %s would leave via %s, not via %s", q.From, back.Link, q.In), name("rp_filter") + " = 1"
 	}
 	return "", ""
 }
 
-// queryText is the question as ip(8) asks it.
+// queryText returns the ip(8) command for the query.
 func queryText(q kernel.RouteQuery) string {
 	text := "ip route get " + q.To.String()
 	if q.From.IsValid() {
@@ -108,7 +109,7 @@ func queryText(q kernel.RouteQuery) string {
 	return text
 }
 
-// routeText is the entry that decided, as ip(8) lists it.
+// routeText returns the matching route in the format of ip(8).
 func routeText(r kernel.RouteFound) string {
 	to := "default"
 	switch {

@@ -10,11 +10,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Service is a virtual service as a plane holds it.
+// Service is a virtual service as it is installed in a data plane.
 type Service struct {
 	kernel.InstalledService
-	// Known is what the daemon knows of it; nil where there is none, or where it
-	// is somebody else's.
+	// Known is what the daemon knows of it. It is nil if no daemon runs, or if
+	// another program made the service.
 	Known *Known
 }
 
@@ -22,48 +22,51 @@ type Service struct {
 type Known struct {
 	Name      string
 	Frontends []model.Frontend
-	// Status is as `fairlead service ls` has it, and Problem why it has failed.
+	// Status is the status in `fairlead service ls`. Problem is why the service
+	// failed.
 	Status, Problem string
 	Reals           []Candidate
-	// Routed says that real servers elsewhere have this host as their router.
+	// Routed is true if real servers on other machines use this host as their
+	// router.
 	Routed bool
 }
 
-// Candidate is a real server of a virtual service that a flow could go to.
+// Candidate is a real server of a virtual service to which a flow could go.
 type Candidate struct {
 	At netip.AddrPort `json:"at"`
-	// Endpoint is the attachment that it is.
+	// Endpoint is the attachment that the real server is.
 	Endpoint string `json:"endpoint,omitempty"`
 	Weight   int    `json:"weight"`
-	// State and Cause are the daemon's: up, down, draining, drained, sorry; of a
-	// server of which only the kernel tells, State is draining or nothing.
+	// State and Cause are the daemon's: up, down, draining, drained, sorry. If the
+	// daemon does not know the server, State is draining or empty.
 	State string `json:"state,omitempty"`
 	Cause string `json:"cause,omitempty"`
-	// Taken says that the explanation goes on to it.
+	// Taken is true if the explanation continues to this real server.
 	Taken bool `json:"taken,omitempty"`
 }
 
 // Balance is the choice of a real server, at a hop.
 type Balance struct {
-	// Service is its name; empty for one that is not ours.
+	// Service is its name; empty for a service that Fairlead does not know.
 	Service   string          `json:"service,omitempty"`
 	Frontend  netip.AddrPort  `json:"frontend"`
 	Plane     model.Plane     `json:"plane"`
 	Scheduler model.Scheduler `json:"scheduler"`
 	Forward   model.Forward   `json:"forward"`
-	// Certain says that the flow goes to the candidate that is taken, and to no
-	// other; else it is one of those that it may go to.
+	// Certain is true if the flow goes to the taken candidate. If false, it may
+	// also go to another candidate.
 	Certain    bool        `json:"certain"`
 	Candidates []Candidate `json:"candidates"`
 }
 
-// Merge joins what the planes hold with what the daemon knows of it.
+// Merge joins the installed services with what the daemon knows of them.
 func Merge(inUse []kernel.InstalledService, known []Known) []Service {
 	all := make([]Service, len(inUse))
 	for i, h := range inUse {
 		all[i].InstalledService = h
 		n := slices.IndexFunc(known, func(k Known) bool {
-			return h.Service == k.Name || h.Service == "" && slices.ContainsFunc(k.Frontends, func(f model.Frontend) bool { return all[i].answers(f.Proto, f.At) })
+			return h.Service == k.Name || h.Service == "" &&
+				slices.ContainsFunc(k.Frontends, func(f model.Frontend) bool { return all[i].answers(f.Proto, f.At) })
 		})
 		if n >= 0 {
 			all[i].Known, all[i].Service = &known[n], known[n].Name
@@ -72,38 +75,40 @@ func Merge(inUse []kernel.InstalledService, known []Known) []Service {
 	return all
 }
 
-// answers reports whether it has the frontend.
+// answers reports whether the service has the frontend.
 func (s Service) answers(proto model.Proto, at netip.AddrPort) bool {
 	return s.Proto == proto && slices.Contains(s.Frontends.List(), at)
 }
 
-// String is what it is called.
+// String returns "service" and the name.
 func (s Service) String() string {
 	if s.Service == "" {
-		return "a service that is not ours"
+		return "a service of another program"
 	}
 	return "service " + s.Service
 }
 
-// choice is a real server that was chosen.
+// choice is the chosen real server.
 type choice struct {
 	Service
 	plan.Backend
-	at      netip.AddrPort // Backend.At with the port that is dialled there
+	at      netip.AddrPort // Backend.At with the port that is dialled on the server
 	balance *Balance
 }
 
-// sorry reports whether it is the sorry server.
+// sorry reports whether the sorry server was chosen.
 func (c choice) sorry() bool {
 	return slices.ContainsFunc(c.balance.Candidates, func(o Candidate) bool { return o.Taken && o.State == "sorry" })
 }
 
-// choose chooses a real server for a client's flow, as the plane would or as one
-// of those that it might; false where nobody is to be chosen. The balance tells
-// of all.
-func (s Service) choose(client, host, prefer netip.AddrPort) (c choice, somebody bool) {
+// choose chooses the real server for a client's flow that the data plane would
+// choose. If that cannot be known, it chooses one of those that it might choose:
+// prefer, or the first. It returns false if there is none. The balance lists all
+// candidates.
+func (s Service) choose(client, host, prefer netip.AddrPort) (c choice, found bool) {
 	backends := s.Backends.List()
-	c = choice{Service: s, balance: &Balance{Service: s.Service, Frontend: host, Plane: s.Plane, Scheduler: s.Scheduler, Forward: s.Forward}}
+	c = choice{Service: s, balance: &Balance{Service: s.Service, Frontend: host, Plane: s.Plane, Scheduler: s.Scheduler,
+		Forward: s.Forward}}
 	taken, certain := -1, false
 	if i, known := s.Chooses(client, host); known {
 		taken, certain = i, true
@@ -130,12 +135,13 @@ func (s Service) choose(client, host, prefer netip.AddrPort) (c choice, somebody
 	return c, true
 }
 
-// port is where a real server is asked by who has dialled the host.
+// port returns the address and port of a real server for a client that dialled
+// host.
 func port(b plan.Backend, host netip.AddrPort) netip.AddrPort {
 	return model.RealServer{Address: b.At.Addr(), Port: b.At.Port()}.At(host.Port())
 }
 
-// candidate tells of a real server that the plane has.
+// candidate describes a real server of the data plane.
 func (s Service) candidate(b plan.Backend, host netip.AddrPort, taken bool) Candidate {
 	c := Candidate{At: port(b, host), Weight: int(b.Weight), Taken: taken}
 	if b.Draining {
@@ -159,8 +165,8 @@ func (s Service) known(at, host netip.AddrPort) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// others are the real servers that the daemon knows and the plane has not, as
-// those that are down.
+// others returns the real servers that the daemon knows but that are not in the
+// data plane, e.g. because they are down.
 func (s Service) others(host netip.AddrPort, backends []plan.Backend) []Candidate {
 	if s.Known == nil {
 		return nil
@@ -176,7 +182,7 @@ func (s Service) others(host netip.AddrPort, backends []plan.Backend) []Candidat
 	return all
 }
 
-// among says of how many the real server is one.
+// among returns how the real server was chosen, and of how many.
 func (c choice) among() string {
 	n := 0
 	for _, b := range c.Backends.List() {
@@ -188,9 +194,9 @@ func (c choice) among() string {
 	case c.sorry():
 		return "the sorry server"
 	case n < 2:
-		return "the only one that takes new flows"
+		return "the only one that accepts new flows"
 	case c.balance.Certain:
-		return fmt.Sprintf("of %d, as %s has it", n, c.Scheduler)
+		return fmt.Sprintf("chosen from %d by %s", n, c.Scheduler)
 	}
-	return fmt.Sprintf("say, one of %d by %s", n, c.Scheduler)
+	return fmt.Sprintf("an example: %s chooses one of %d", c.Scheduler, n)
 }

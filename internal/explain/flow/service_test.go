@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// site is a service at 198.51.100.10:80 on a plane.
+// site returns a service at 198.51.100.10:80 in a data plane.
 func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.InstalledService {
 	s := kernel.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
 		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}}), Backends: plan.PackBackends(reals)}}
@@ -24,15 +24,15 @@ func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kerne
 	return s
 }
 
-// TestServices walks packets to virtual services on every plane, and by every
-// way to forward.
+// TestServices follows packets to virtual services in every data plane, and with
+// every forwarding method.
 func TestServices(t *testing.T) {
 	box := plan.Backend{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}
-	away := plan.Backend{At: at("192.0.2.7:8080"), Weight: 1, Masquerade: true}
+	remote := plan.Backend{At: at("192.0.2.7:8080"), Weight: 1, Masquerade: true}
 	known := flow.Known{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}},
 		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"}, {At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
-	inUDP := site(model.PlaneEBPF, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})
-	inUDP.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
+	gue := site(model.PlaneEBPF, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})
+	gue.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
 	const local, uplink = "fl_connect4", "fl_uplink"
 	for name, c := range map[string]struct {
 		inUse []kernel.InstalledService
@@ -40,22 +40,22 @@ func TestServices(t *testing.T) {
 		want  string
 		taken string
 	}{
-		"ipvs by nat": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
+		"ipvs with nat": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host br0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
-		"ipvs to a machine elsewhere, which sees the host": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, away)},
-			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: away.At}}}},
-			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
-		"ipvs of somebody else": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
-			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", " "},
-		"ipvs by tunnel": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
-			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", " "},
-		"ebpf by tunnel in UDP": {[]kernel.InstalledService{inUDP}, nil,
-			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", "site "},
-		"ebpf, directly": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
-			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
-		"ebpf, nobody takes new flows": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
-			"begin host eth0, ebpf host eth0 = refused: service site has no real server that takes new flows: the client's connection is reset", "site up, down"},
+		"ipvs to another machine, which sees the host": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, remote)},
+			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: remote.At}}}},
+			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
+		"ipvs of another program": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", " "},
+		"ipvs with a tunnel": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", " "},
+		"ebpf with a GUE tunnel": {[]kernel.InstalledService{gue}, nil,
+			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", "site "},
+		"ebpf with direct": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
+			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
+		"ebpf, no server accepts new flows": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
+			"begin host eth0, ebpf host eth0 = refused: service site has no real server that accepts new flows: the client's connection is reset", "site up, down"},
 		"nft": {[]kernel.InstalledService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host eth0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
@@ -89,7 +89,7 @@ func explained(t *testing.T, w flow.World, text string) flow.Explanation {
 	return e
 }
 
-// choice is the service's name and how its candidates are.
+// choice returns the service's name and the states of its candidates.
 func choice(e flow.Explanation) string {
 	for _, h := range e.Hops {
 		if h.Balance == nil {
@@ -104,17 +104,17 @@ func choice(e flow.Explanation) string {
 	return "none"
 }
 
-// TestFailedService: what the daemon could not put into the kernel is said.
+// TestFailedService: a note names a service that the daemon could not install.
 func TestFailedService(t *testing.T) {
 	w := newFake()
 	w.failed = []flow.Known{{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("192.0.2.2:80")}}, Problem: "no such link"}}
 	e := explained(t, w, "192.0.2.7 to :80")
-	if len(e.Notes) != 1 || e.Notes[0] != "service site, which is for 192.0.2.2:80 and could not be put into the kernel: no such link" {
-		t.Errorf("it notes %q", e.Notes)
+	if len(e.Notes) != 1 || e.Notes[0] != "service site at 192.0.2.2:80, which could not be installed in the kernel: no such link" {
+		t.Errorf("the notes are %q", e.Notes)
 	}
 }
 
-// TestUncertain: what depends on more than the flow is said to.
+// TestUncertain: a choice that depends on more than the flow is uncertain.
 func TestUncertain(t *testing.T) {
 	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}, {At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
 	for name, c := range map[string]struct {
@@ -122,11 +122,11 @@ func TestUncertain(t *testing.T) {
 		change  func(*kernel.InstalledService)
 		certain bool
 	}{
-		"by Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
-		"by Maglev, and it is not":                  {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
-		"by the source":                             {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.SourceHashing }, true},
-		"in turns":                                  {"192.0.2.7:4000", func(*kernel.InstalledService) {}, false},
-		"by the source, and clients are kept": {"192.0.2.7", func(s *kernel.InstalledService) {
+		"Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
+		"Maglev, and it is not known":            {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
+		"source hashing":                         {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.SourceHashing }, true},
+		"round robin":                            {"192.0.2.7:4000", func(*kernel.InstalledService) {}, false},
+		"source hashing with persistence": {"192.0.2.7", func(s *kernel.InstalledService) {
 			s.Scheduler, s.Persistence = model.SourceHashing, time.Minute
 		}, false},
 	} {

@@ -14,14 +14,14 @@ import (
 	"fairlead/internal/promise"
 )
 
-// receive walks a packet through input to the socket that takes it.
+// receive follows a packet through the hook input to the socket that accepts it.
 func (k *walker) receive(netns, in string, p packet) {
 	if !k.filter(netns, "input", rules.WholeHook, in, "", &p, false) {
 		return
 	}
 	if k.reply {
 		if netns != k.home || k.outside != "" {
-			k.end(NoRoute, "it ends in %s, which has not asked", k.Name(netns))
+			k.end(NoRoute, "it arrives in %s, which did not send the request", k.Name(netns))
 		}
 		k.returned()
 		return
@@ -35,18 +35,19 @@ func (k *walker) receive(netns, in string, p packet) {
 	}
 	l, ok := takes(all, k.proto, p.dst)
 	if !ok {
-		k.hop(p, Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: fmt.Sprintf("nobody listens on %s/%s", p.dst, k.proto), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
+		k.hop(p, Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: fmt.Sprintf("no socket listens on %s/%s", p.dst, k.proto),
+			Clue: Clue{Netns: netns, Hook: "input", Link: in}})
 		if !k.returnPath(netns, in, p) {
 			return
 		}
-		k.end(Refused, "nobody listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
+		k.end(Refused, "no socket listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
 		return
 	}
 	if netns == "" && k.proxied(in, l, p) {
 		return
 	}
 	h := Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: "the socket of " + l.Process.String(), By: socketText(l),
-		Clue: Clue{Netns: netns, Hook: "input", Link: in, Taken: k.proto == model.TCP}}
+		Clue: Clue{Netns: netns, Hook: "input", Link: in, Connected: k.proto == model.TCP}}
 	if netns == "" {
 		k.granted(&h, p.dst)
 	}
@@ -58,15 +59,16 @@ func (k *walker) receive(netns, in string, p packet) {
 	k.end(Delivered, "delivered to %s in %s", l.Process, k.Name(netns))
 }
 
-// granted tells the hook that has given a workload the port.
+// granted adds the bind hook that assigned a workload the port, if one did.
 func (k *walker) granted(h *Hop, at netip.AddrPort) {
 	s, err := k.EBPFState()
 	if k.fail(err) {
 		return
 	}
 	for _, g := range s.Grants {
-		if g.Proto == k.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() && (g.Host.IsUnspecified() || g.Host == at.Addr()) {
-			h.What += fmt.Sprintf("; the hook at bind gave its workload that port when it asked for %d", g.Own.First+(at.Port()-g.Ports.First))
+		if g.Proto == k.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() &&
+			(g.Host.IsUnspecified() || g.Host == at.Addr()) {
+			h.What += fmt.Sprintf("; the hook at bind assigned this port when the workload asked for %d", g.Own.First+(at.Port()-g.Ports.First))
 			h.By = g.Add()[0]
 			h.Why = k.quotes(model.ViaSocket, model.DriverHost, at)
 			return
@@ -82,8 +84,8 @@ func socketText(l kernel.Listener) string {
 	return fmt.Sprintf("%s on %s/%s", state, l.At, l.Proto)
 }
 
-// takes finds the socket that takes packets for an address: the one that is
-// bound to it, else one that is bound to any.
+// takes returns the socket that accepts packets for an address: the one that is
+// bound to it, or else one that is bound to the unspecified address.
 func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.Listener, bool) {
 	var best kernel.Listener
 	rank := -1
@@ -105,8 +107,8 @@ func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.
 	return best, rank >= 0
 }
 
-// returnPath asks for the route of the answer, and notes it where it is another
-// than the way in.
+// returnPath follows the answer, and records its route if it leaves via another
+// link. It reports whether the answer has a route; if not, it ends the walk.
 func (k *walker) returnPath(netns, in string, p packet) bool {
 	if !p.src.IsValid() {
 		return true
@@ -120,27 +122,29 @@ func (k *walker) returnPath(netns, in string, p packet) bool {
 	_, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
 	var none *kernel.ErrNoRoute
 	if errors.As(err, &none) {
-		k.hop(p, Hop{Kind: Answer, Where: k.Name(netns), What: "the answer finds no way back: " + none.Why, By: queryText(kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
-		k.end(NoRoute, "it reaches %s, and the answer finds no route to %s", k.Name(netns), p.src.Addr())
+		k.hop(p, Hop{Kind: Answer, Where: k.Name(netns), What: "the answer has no route: " + none.Why,
+			By: queryText(kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
+		k.end(NoRoute, "it reaches %s, but the answer has no route to %s", k.Name(netns), p.src.Addr())
 		return false
 	}
 	return k.reverse(netns, in, p)
 }
 
-// reverse notes where the answer leaves by another link than the one that the
-// packet came by.
+// reverse records if the answer leaves via another link than the one on which the
+// packet arrived.
 func (k *walker) reverse(netns, in string, p packet) bool {
 	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
 	if err == nil && r.Link != in && in != "lo" {
-		k.answer(netns, r.Link, fmt.Sprintf("the answer goes out by %s, and not by %s: %s", r.Link, in, routeText(r)))
+		k.answer(netns, r.Link, fmt.Sprintf("the answer leaves via %s, not via %s: %s", r.Link, in, routeText(r)))
 	}
 	return true
 }
 
-// ourProxy is what our user-space proxy calls itself.
+// ourProxy is the process name of Fairlead's user-space proxy.
 const ourProxy = "fairlead-proxy"
 
-// proxied walks on from a proxy on the host: ours, or one of Docker's.
+// proxied follows the connection that a proxy on the host opens: Fairlead's proxy
+// or docker-proxy. It returns false if the process is neither.
 func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
 	to, docker := k.ProxyTarget(l)
 	published, ours := k.published(p.dst)
@@ -151,8 +155,8 @@ func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
 	if !docker && !ours {
 		return false
 	}
-	h := Hop{Kind: Proxy, Where: k.Name(""), What: fmt.Sprintf("%s takes it, and dials %s", l.Process, to), By: socketText(l),
-		Clue: Clue{Hook: "input", Taken: k.proto == model.TCP}}
+	h := Hop{Kind: Proxy, Where: k.Name(""), What: fmt.Sprintf("%s accepts it, and dials %s", l.Process, to), By: socketText(l),
+		Clue: Clue{Hook: "input", Connected: k.proto == model.TCP}}
 	switch {
 	case ours:
 		h.Why = k.promised(p.dst)
@@ -164,12 +168,12 @@ func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
 		return true
 	}
 	k.conns, k.home, k.outside = map[string]*conn{}, "", ""
-	k.answer("", "", fmt.Sprintf("%s copies the answer to its client: two connections", l.Process.Command))
+	k.answer("", "", fmt.Sprintf("%s copies the answer to its client; these are two connections", l.Process.Command))
 	k.send("", packet{dst: to})
 	return true
 }
 
-// published finds the publish for a port of the host.
+// published returns the publish of a port of the host.
 func (k *walker) published(at netip.AddrPort) (Published, bool) {
 	all := k.Published()
 	i := slices.IndexFunc(all, func(p Published) bool { return p.covers(k.proto, at) })
@@ -179,7 +183,7 @@ func (k *walker) published(at netip.AddrPort) (Published, bool) {
 	return all[i], true
 }
 
-// promised quotes what the way promises that leads the port.
+// promised returns what the publish mode of the port promises.
 func (k *walker) promised(at netip.AddrPort) string {
 	p, ok := k.published(at)
 	if !ok {
@@ -188,7 +192,8 @@ func (k *walker) promised(at netip.AddrPort) string {
 	return k.quotes(p.Via, p.Driver, at)
 }
 
-// quotes are what a way promises those like the client.
+// quotes returns what a publish mode with a driver promises to this kind of
+// client.
 func (k *walker) quotes(via model.Via, d model.Driver, at netip.AddrPort) string {
 	mode, ok := paths.Mode(via)
 	if !ok {
@@ -198,8 +203,8 @@ func (k *walker) quotes(via model.Via, d model.Driver, at netip.AddrPort) string
 	if set == nil {
 		return ""
 	}
-	source := map[client]promise.Question{lan: promise.LANSource, local: promise.HostSource, peer: promise.PeerSource}[k.client]
-	questions := []promise.Question{source}
+	sources := map[client]promise.Question{lan: promise.LANSource, local: promise.HostSource, peer: promise.PeerSource}
+	questions := []promise.Question{sources[k.client]}
 	switch {
 	case k.client == lan:
 		questions = append(questions, promise.InputFirewall, promise.ForwardFirewall)
@@ -215,7 +220,7 @@ func (k *walker) quotes(via model.Via, d model.Driver, at netip.AddrPort) string
 	return strings.Join(quotes, "; ")
 }
 
-// quote writes a promise as `fairlead paths` does.
+// quote writes a promise in the format of `fairlead paths`.
 func quote(q promise.Question, a promise.Answer) string {
 	text := fmt.Sprintf("%s: no", q)
 	if a.Kept {

@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops bounds a way that leads in circles.
+// maxHops limits the hops of a packet that goes in circles.
 const maxHops = 64
 
-// Explain walks the flow's first packet.
+// Explain follows the flow's first packet and its answer. It returns an error if
+// an end of the flow cannot be resolved, or the world cannot answer a question.
+// It is not an error if the packet is lost: see Explanation.Outcome.
 func Explain(w World, f Flow) (Explanation, error) {
 	e, err := resolve(w, f)
 	if err != nil {
@@ -27,7 +29,7 @@ func Explain(w World, f Flow) (Explanation, error) {
 	p := packet{src: netip.AddrPortFrom(e.src, f.FromPort), dst: e.dst}
 	if e.in != "" {
 		k.client, k.out.Origin = lan, e.origin
-		k.hop(p, Hop{Kind: Begin, Where: w.Name(""), Link: e.in, What: fmt.Sprintf("comes in from %s, by the link that leads back there", e.src),
+		k.hop(p, Hop{Kind: Begin, Where: w.Name(""), Link: e.in, What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
 			Clue: Clue{Hook: "prerouting", Link: e.in}})
 		k.arrive("", e.in, p)
 	} else {
@@ -41,7 +43,7 @@ func Explain(w World, f Flow) (Explanation, error) {
 	return k.finish(), nil
 }
 
-// client says whose promises count.
+// client is the kind of client, which decides which promises apply.
 type client int
 
 const (
@@ -50,17 +52,18 @@ const (
 	peer
 )
 
-// packet is what travels. A source port is not known before something is sent.
+// packet is the packet that is followed. Its source port is unknown until
+// something is sent.
 type packet struct {
 	src, dst netip.AddrPort
 	dnat     bool
 	// mark is the packet's mark in its namespace.
 	mark rules.Bits
-	// choice is the real server that a virtual service of the host has given it.
+	// choice is the real server that a virtual service of the host chose for it.
 	choice *choice
 }
 
-// walker walks one packet.
+// walker follows one packet.
 type walker struct {
 	World
 	out     Explanation
@@ -68,23 +71,24 @@ type walker struct {
 	dialled netip.AddrPort
 	client  client
 	prefer  netip.AddrPort
-	back    []Hop // what the answer meets
+	back    []Hop // the hops of the answer
 	// conns are the flow's entries of connection tracking, by namespace.
 	conns map[string]*conn
-	// home is the namespace where the flow began, and outside the link by which it
-	// came from another machine, if it did.
+	// home is the namespace where the flow began. outside is the link on which it
+	// arrived from another machine; empty if it began on this host.
 	home, outside string
-	// translated says that our eBPF programs, or a virtual service, send the answer on.
+	// translated is true if Fairlead's eBPF programs, or a virtual service, forward
+	// the answer.
 	translated bool
-	// reply says that it is the answer that is walked.
+	// reply is true if the walker follows the answer.
 	reply bool
-	// rerouted says that the kernel asks for the route again.
+	// rerouted is true if the kernel looks up the route again.
 	rerouted bool
 	err      error
 	ended    bool
 }
 
-// hop notes a hop.
+// hop records a hop.
 func (k *walker) hop(p packet, h Hop) {
 	h.Number = len(k.out.Hops) + 1
 	h.Source, h.Destination = p.src, p.dst
@@ -96,7 +100,7 @@ func (k *walker) hop(p packet, h Hop) {
 	}
 }
 
-// end ends the walk. The first end counts.
+// end ends the walk. Later calls have no effect.
 func (k *walker) end(o Outcome, verdict string, args ...any) {
 	if !k.ended {
 		k.ended = true
@@ -112,7 +116,7 @@ func (k *walker) fail(err error) bool {
 
 func (k *walker) finish() Explanation {
 	if !k.ended {
-		k.end(Unknown, "nobody can say where it goes from there")
+		k.end(Unknown, "its further path is unknown")
 	}
 	if k.out.Outcome == Delivered {
 		for _, h := range slices.Backward(k.back) {
@@ -127,13 +131,13 @@ func (k *walker) finish() Explanation {
 	return k.out
 }
 
-// send walks a packet that a process of the namespace sends.
+// send follows a packet that a process of the namespace sends.
 func (k *walker) send(netns string, p packet) {
 	if k.ended {
 		return
 	}
 	if netns == "" && !k.reply {
-		if p = k.turn(p); k.ended {
+		if p = k.connectHook(p); k.ended {
 			return
 		}
 	}
@@ -158,8 +162,8 @@ func (k *walker) send(netns string, p packet) {
 	k.leave(netns, "", r, p)
 }
 
-// output walks a packet through the hook output. Its route is asked for again
-// where NAT, or a mark of a chain of the type route, may have changed it.
+// output follows a packet through the hook output. It looks up the route again if
+// NAT, or a mark that a chain of the type route sets, may have changed it.
 func (k *walker) output(netns string, r kernel.RouteFound, p packet) (packet, kernel.RouteFound, bool) {
 	for _, part := range []rules.Part{rules.BeforeNAT, rules.AfterNAT} {
 		if part == rules.AfterNAT {
@@ -183,17 +187,18 @@ func (k *walker) output(netns string, r kernel.RouteFound, p packet) (packet, ke
 	return p, r, true
 }
 
-// loop walks a packet over loopback to a socket of the same namespace.
+// loop follows a packet over loopback to a socket of the same namespace.
 func (k *walker) loop(netns string, r kernel.RouteFound, p packet) {
 	if lo, ok := linkOf(k, netns, "lo"); ok && k.isDown(End{netns, lo}, p) {
 		return
 	}
-	if k.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {
+	if k.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) &&
+		k.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {
 		k.receive(netns, "lo", p)
 	}
 }
 
-// arrive walks a packet that comes in by a link.
+// arrive follows a packet that arrives on a link.
 func (k *walker) arrive(netns, link string, p packet) {
 	if k.ended {
 		return
@@ -208,7 +213,8 @@ func (k *walker) arrive(netns, link string, p packet) {
 	if !k.filter(netns, "prerouting", rules.BeforeNAT, link, "", &p, false) {
 		return
 	}
-	if p = k.translate(netns, "prerouting", link, "", p); k.ended || !k.filter(netns, "prerouting", rules.AfterNAT, link, "", &p, false) {
+	p = k.translate(netns, "prerouting", link, "", p)
+	if k.ended || !k.filter(netns, "prerouting", rules.AfterNAT, link, "", &p, false) {
 		return
 	}
 	r, ok := k.route(netns, link, p)
@@ -229,8 +235,8 @@ func (k *walker) arrive(netns, link string, p packet) {
 	}
 }
 
-// forwards reports whether the namespace routes packets of others. IPv4's route
-// lookup has said so already.
+// forwards reports whether the namespace forwards packets, and ends the walk if
+// it does not. For IPv4, the route lookup already fails in that case.
 func (k *walker) forwards(netns, link string, p packet) bool {
 	name := "net.ipv6.conf.all.forwarding"
 	if p.dst.Addr().Is4() {
@@ -239,23 +245,23 @@ func (k *walker) forwards(netns, link string, p packet) bool {
 	if k.Setting(netns, name) != "0" || p.dst.Addr().Is6() && k.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
 		return true
 	}
-	k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: link, What: "does not route packets of others", By: name + " = 0"})
-	k.end(NoRoute, "%s does not route packets of others (%s = 0)", k.Name(netns), name)
+	k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: link, What: "does not forward packets", By: name + " = 0"})
+	k.end(NoRoute, "%s does not forward packets (%s = 0)", k.Name(netns), name)
 	return false
 }
 
-// routed notes a routing decision; hook is what the packet meets next.
+// routed records a routing decision. hook is the hook that the packet passes next.
 func (k *walker) routed(netns, in, hook string, r kernel.RouteFound, p packet) {
-	what := fmt.Sprintf("route: out by %s", r.Link)
+	what := fmt.Sprintf("route: out via %s", r.Link)
 	clue := Clue{Netns: netns, Hook: hook, Link: in}
 	switch {
 	case r.Type == unix.RTN_LOCAL:
-		what = fmt.Sprintf("route: %s is its own address", p.dst.Addr())
+		what = fmt.Sprintf("route: %s is a local address", p.dst.Addr())
 	case r.Via.IsValid():
 		what += ", next hop " + r.Via.String()
 	}
 	if r.Type == unix.RTN_BROADCAST || r.Type == unix.RTN_MULTICAST {
-		what += " (to many)"
+		what += " (broadcast or multicast)"
 	}
 	link := in
 	if in == "" {
@@ -264,7 +270,7 @@ func (k *walker) routed(netns, in, hook string, r kernel.RouteFound, p packet) {
 	k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: link, What: what, By: routeText(r), Clue: clue})
 }
 
-// leave walks a packet out by the route.
+// leave follows a packet out of the namespace along the route.
 func (k *walker) leave(netns, in string, r kernel.RouteFound, p packet) {
 	if !k.filter(netns, "postrouting", rules.BeforeNAT, in, r.Link, &p, false) {
 		return
@@ -278,7 +284,7 @@ func (k *walker) leave(netns, in string, r kernel.RouteFound, p packet) {
 	}
 	l, ok := linkOf(k, netns, r.Link)
 	if !ok {
-		k.end(Unknown, "link %s is gone", r.Link)
+		k.end(Unknown, "link %s no longer exists", r.Link)
 		return
 	}
 	if k.isDown(End{netns, l}, p) {

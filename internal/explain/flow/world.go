@@ -8,43 +8,43 @@ import (
 	"fairlead/internal/model"
 )
 
-// World answers questions about this host and its namespaces, each named by
-// its path; the empty path is the host's own.
+// World answers questions about this host and its namespaces. The path of a
+// namespace identifies it; the empty path is the host's namespace.
 type World interface {
-	// Name is how people call a namespace: host, or the sandbox's name.
+	// Name returns the name that users know: host, or the sandbox's name.
 	Name(netns string) string
 	Links(netns string) ([]kernel.NetLink, error)
 	Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error)
-	// Selectors are the fields that policy routing rules compare.
+	// Selectors returns the fields that policy routing rules compare.
 	Selectors(netns string) (kernel.RouteSelectors, error)
-	// Neighbours are a namespace's neighbours and the forwarding tables of its
+	// Neighbours returns a namespace's neighbours and the forwarding tables of its
 	// bridges.
 	Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error)
-	// Foreign are the programs and filters of others at links.
+	// Foreign returns the programs and filters of other programs at links.
 	Foreign(netns string) ([]kernel.Foreign, error)
-	// Rules are a namespace's rules, and what could not be read of them.
+	// Rules returns a namespace's rules, and what could not be read of them.
 	Rules(netns string) (rules.Ruleset, []string, error)
 	Listeners(netns string) ([]kernel.Listener, error)
-	// Setting is a sysctl by its dotted name; empty where there is none.
+	// Setting returns a sysctl by its dotted name; "" if the kernel lacks it.
 	Setting(netns, name string) string
-	// EBPFState is what our eBPF programs on the host lead.
+	// EBPFState returns the programs and map entries of the eBPF data path.
 	EBPFState() (kernel.EBPFState, error)
-	// Peer finds the other end of a veth, or what a link branches from.
+	// Peer returns the other end of a veth pair, or the parent of a sub-link.
 	Peer(netns string, l kernel.NetLink) (End, bool)
-	// Branches are the links that branch from one of a namespace.
-	Branches(netns string, l kernel.NetLink) []End
-	// Services are the virtual services that are in the kernel, and Failed those
-	// of the daemon that are not.
+	// SubLinks returns the macvlan and ipvlan links of a parent link.
+	SubLinks(netns string, l kernel.NetLink) []End
+	// Services returns the virtual services that are in the kernel. Failed returns
+	// those of the daemon that could not be installed.
 	Services() ([]Service, error)
 	Failed() []Known
-	// Published are the ports that the daemon has published on the host.
+	// Published returns the ports that the daemon has published on the host.
 	Published() []Published
-	// ProxyTarget is where the process leads what the socket takes, if it is a
-	// proxy of Docker's.
+	// ProxyTarget returns the target of a docker-proxy's socket; false if the
+	// process is not one.
 	ProxyTarget(l kernel.Listener) (netip.AddrPort, bool)
-	// Holder finds the namespace that has an address, the host's not counted.
+	// Holder returns the namespace that has an address. The host's does not count.
 	Holder(a netip.Addr) (netns string, ok bool)
-	// Find resolves a sandbox by what a user types.
+	// Find resolves a sandbox by any name that users may type.
 	Find(name string) (netns string, err error)
 }
 
@@ -66,15 +66,15 @@ func hasAddress(l kernel.NetLink, a netip.Addr) bool {
 	return false
 }
 
-// Published is a publish with what is known of its endpoint.
+// Published is a publish with the driver and addresses of its endpoint.
 type Published struct {
 	model.Publish
 	Driver    model.Driver
 	Addresses []netip.Addr
 }
 
-// target is where the proxy leads the publish: to the address of the host
-// address's family, or of the other (see publish.Listener).
+// target returns the address that the proxy dials for a host port. It prefers the
+// endpoint's address of the host address's family (see publish.Listener).
 func (p Published) target(port uint16) (netip.AddrPort, bool) {
 	e := model.Endpoint{Addresses: p.Addresses}
 	v4 := !p.HostAddr.Is6()
@@ -85,7 +85,7 @@ func (p Published) target(port uint16) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, p.Ports.First+(port-p.HostPorts.First)), ok
 }
 
-// covers reports whether the publish is for the port of that address.
+// covers reports whether the publish is for the address and port.
 func (p Published) covers(proto model.Proto, at netip.AddrPort) bool {
 	return p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr())
 }

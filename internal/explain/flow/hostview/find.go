@@ -47,7 +47,7 @@ func (w *World) Find(name string) (string, error) {
 	return w.known(s.Path)
 }
 
-// known is the path by which the namespace at a path was found.
+// known returns the World's path of the namespace at another path.
 func (w *World) known(path string) (string, error) {
 	ns, err := kernel.OpenNetns(path)
 	if err != nil {
@@ -63,11 +63,11 @@ func (w *World) known(path string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("the namespace at %s is gone", path)
+	return "", fmt.Errorf("the namespace at %s no longer exists", path)
 }
 
-// Own reports whether an address is the host's own.
-func (w *World) Own(a netip.Addr) bool {
+// IsLocal reports whether the host has an address.
+func (w *World) IsLocal(a netip.Addr) bool {
 	links, err := w.Links("")
 	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
 }

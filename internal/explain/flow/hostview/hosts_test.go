@@ -25,7 +25,7 @@ import (
 )
 
 // topology is a host with a LAN (eth0), a bridge (br0) with the sandboxes a and
-// b, and the sandbox c behind a link of its own. Each has IPv4 and IPv6, routes to
+// b, and the sandbox c behind the veth link vc. Each has IPv4 and IPv6, routes to
 // the others, and listens on port 80.
 const topology = `
 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
@@ -72,26 +72,25 @@ c() { nsenter --net="$c" "$@"; }
 // places are the ends of flows, with their addresses of both families.
 var places = map[string][2]string{"host": {"", ""}, "a": {"10.77.0.2", "fd77::2"}, "b": {"10.77.0.3", "fd77::3"}, "c": {"10.78.0.2", "fd78::2"}, "lan": {"198.18.0.7", "fd18::7"}}
 
-// hosts are the addresses that the clients of each place dial.
+// hosts are the host's addresses that the clients of each place dial.
 var hosts = map[string][2]string{"a": {"10.77.0.1", "fd77::1"}, "b": {"10.77.0.1", "fd77::1"}, "c": {"10.78.0.1", "fd78::1"}, "lan": {"198.18.0.1", "fd18::1"}}
 
-// Bounds of the wait for an answer: of one that is expected, on a busy machine,
-// and of one that should not come.
+// How long to wait for an answer: for an expected one on a busy machine, and for
+// one that should not come.
 const (
 	expected   = 20 * time.Second
 	unexpected = 1500 * time.Millisecond
 )
 
-// atOnce is how many hosts are tried at once: most of the time is spent waiting
-// for answers that do not come.
+// atOnce is how many hosts are tested in parallel: most of the time is spent
+// waiting for answers that do not come.
 const atOnce = 8
 
-// floor is the share of flows that must be explained with confidence.
+// floor is the share of flows that must be explained with certainty.
 const floor = 0.7
 
-// TestHandMadeHosts explains flows over hosts that are made by hand, and compares
-// each verdict with what becomes of a real packet: no verdict that is certain is
-// wrong.
+// TestHandMadeHosts explains flows over hosts that scripts set up, and compares
+// each verdict with the result of a real packet: no certain verdict may be wrong.
 func TestHandMadeHosts(t *testing.T) {
 	var mu sync.Mutex
 	total, certain := 0, 0
@@ -135,7 +134,7 @@ func (s scenario) check(t *testing.T) int {
 		}
 		env = append(env, fmt.Sprintf("%s=/proc/%d/fd/%d", name, os.Getpid(), ns.File().Fd()))
 	}
-	// nft wants a line's end after each block.
+	// nft requires a newline after each block.
 	cmd := exec.Command("bash", "-ec", topology+strings.ReplaceAll(s.script, "; }", "\n}\n"))
 	cmd.Env = env
 	var out []byte
@@ -197,14 +196,14 @@ func dropAt(t *testing.T, links []string) error {
 	return nil
 }
 
-// explanation is a flow of a scenario and what is said of it.
+// explanation is a flow of a scenario and its explanation.
 type explanation struct {
 	flow.Explanation
 	text, from string
 	dial       netip.AddrPort
 }
 
-// certain reports whether the verdict says for certain what becomes of the flow.
+// certain reports whether the verdict says with certainty how the flow ends.
 func (e explanation) certain() bool {
 	return !e.Uncertain && e.Outcome != flow.Unknown && e.Outcome != flow.Leaves
 }
@@ -222,26 +221,27 @@ func explain(t *testing.T, w *hostview.World, text string) explanation {
 	return explanation{e, text, from, dial}
 }
 
-// compare sends the flow and compares its fate with a verdict that is certain.
+// compare sends the flow and compares the result with a certain verdict.
 func (e explanation) compare(t *testing.T, spaces map[string]*kernel.Netns) {
-	patience := unexpected
+	timeout := unexpected
 	if e.certain() && (e.Outcome == flow.Delivered || e.Outcome == flow.Refused) {
-		patience = expected
+		timeout = expected
 	}
-	fate, err := send(spaces[e.from], e.dial, e.Proto == model.UDP, patience)
+	result, err := send(spaces[e.from], e.dial, e.Proto == model.UDP, timeout)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	right := map[flow.Outcome][]string{flow.Delivered: {"answered"}, flow.Refused: {"refused"}, flow.Dropped: {"lost", "refused"}, flow.NoRoute: {"lost"}}
-	if e.certain() && !slices.Contains(right[e.Outcome], fate) {
-		t.Errorf("%s: it is %s, and the explanation is certain that it is %s: %s\n%s", e.text, fate, e.Outcome, e.Verdict, hops(e.Explanation))
+	right := map[flow.Outcome][]string{flow.Delivered: {"answered"}, flow.Refused: {"refused"}, flow.Dropped: {"lost", "refused"},
+		flow.NoRoute: {"lost"}}
+	if e.certain() && !slices.Contains(right[e.Outcome], result) {
+		t.Errorf("%s: it is %s, but the explanation is certain that it is %s: %s\n%s", e.text, result, e.Outcome, e.Verdict, hops(e.Explanation))
 	}
-	t.Logf("%-28s %-9s %-9s certain=%v %s %v", e.text, fate, e.Outcome, e.certain(), e.Verdict, e.Caveats)
+	t.Logf("%-28s %-9s %-9s certain=%v %s %v", e.text, result, e.Outcome, e.certain(), e.Verdict, e.Caveats)
 }
 
 // read returns where a flow of a scenario begins, what its client dials, and the
-// flow as it is typed.
+// flow in the syntax of flow.Parse.
 func read(text string) (from string, dial netip.AddrPort, question string) {
 	words := strings.SplitN(text, " to ", 2)
 	flowText, _, udp := strings.Cut(words[1], "/")
@@ -277,7 +277,7 @@ func endpoint(addr, port string) string {
 	return addr + ":" + port
 }
 
-// hops lists an explanation's for a reader.
+// hops lists an explanation's hops for a reader.
 func hops(e flow.Explanation) string {
 	var b strings.Builder
 	for _, h := range e.Hops {
@@ -339,8 +339,8 @@ func echo(fd int) {
 	}
 }
 
-// send sends what begins a flow, and says what becomes of it.
-func send(ns *kernel.Netns, to netip.AddrPort, udp bool, patience time.Duration) (string, error) {
+// send sends the first packet of a flow, and returns the result.
+func send(ns *kernel.Netns, to netip.AddrPort, udp bool, timeout time.Duration) (string, error) {
 	family, kind := unix.AF_INET6, unix.SOCK_STREAM
 	var at unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	if to.Addr().Is4() {
@@ -366,7 +366,7 @@ func send(ns *kernel.Netns, to netip.AddrPort, udp bool, patience time.Duration)
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		return meaning(err), nil
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		left := time.Until(deadline)
 		if left <= 0 {
@@ -387,7 +387,7 @@ func send(ns *kernel.Netns, to netip.AddrPort, udp bool, patience time.Duration)
 	}
 }
 
-// meaning is a fate as the outcome of a call.
+// meaning returns the result that a system call's error means.
 func meaning(err error) string {
 	switch {
 	case errors.Is(err, unix.Errno(0)):

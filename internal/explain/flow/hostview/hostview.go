@@ -1,6 +1,6 @@
-// Package hostview is the world that package flow asks: this host, as the kernel
-// tells it, and every namespace that a process or a name holds. It looks at
-// each thing once and changes nothing.
+// Package hostview implements flow.World for this host: it reads from the kernel
+// the state of the host and of every namespace that a process or a name keeps
+// alive. It reads most state once, and changes nothing.
 package hostview
 
 import (
@@ -22,12 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what is known beside what the kernel tells.
+// Options are facts that the kernel does not know.
 type Options struct {
-	// Sandboxes are paths of namespaces by the names that people call them by:
-	// attachments'.
+	// Sandboxes are the paths of namespaces by the names of their attachments.
 	Sandboxes map[string]string
-	// Containers are names by short ids.
+	// Containers are names of containers by their short ids.
 	Containers map[string]string
 	Published  []flow.Published
 	// Services are the daemon's virtual services.
@@ -41,19 +40,19 @@ type World struct {
 	opt Options
 	// spaces are the namespaces by path; the host's path is empty.
 	spaces map[string]*space
-	paths  []string // in the order in which they are looked through
-	// services are the host's virtual services, once they were read.
-	services []flow.Service
-	balanced bool
+	paths  []string // in the order of searches
+	// services are the host's virtual services, if servicesRead is true.
+	services     []flow.Service
+	servicesRead bool
 }
 
-// space is a namespace and what has been seen of it. It is held open, so that
-// nothing else can come to its path meanwhile.
+// space is a namespace and the state that was read from it. It is kept open, so
+// that its path cannot get another namespace in the meantime.
 type space struct {
 	ns   *kernel.Netns // nil for the host
 	id   uint64
 	name string
-	// host is the door to it, opened when something is asked.
+	// host is the handle of the namespace; nil until the first question.
 	host      *kernel.Host
 	links     []kernel.NetLink
 	ids       map[int]string
@@ -69,25 +68,25 @@ type ruleset struct {
 	unread []string
 }
 
-// New returns the world of a host. Close lets go of it, but not of the host.
+// New returns the World of a host. Close closes it, but not the host.
 func New(host *kernel.Host, opt Options) (*World, error) {
-	own, err := inode(host.Netns())
+	id, err := inode(host.Netns())
 	if err != nil {
 		return nil, err
 	}
-	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: own, name: "host"}}, paths: []string{""}}
-	seen := map[uint64]bool{own: true}
+	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: id, name: "host"}}, paths: []string{""}}
+	seen := map[uint64]bool{id: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)
 	}
 	for _, path := range host.Namespaces() {
-		w.add(seen, path, opt.called(path))
+		w.add(seen, path, opt.nameOf(path))
 	}
 	return w, nil
 }
 
-// add opens a namespace that has not been seen. One that has gone is no part of
-// the world.
+// add opens a namespace that was not seen before. It ignores a namespace that no
+// longer exists.
 func (w *World) add(seen map[uint64]bool, path, name string) {
 	ns, err := kernel.OpenNetns(path)
 	if err != nil {
@@ -102,18 +101,19 @@ func (w *World) add(seen map[uint64]bool, path, name string) {
 	w.spaces[path], w.paths = &space{ns: ns, id: id, name: name}, append(w.paths, path)
 }
 
-// inode tells a namespace from every other that lives.
+// inode returns the inode number of a namespace, which is unique while the
+// namespace exists.
 func inode(ns *os.File) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("tell a network namespace: %w", err)
+		return 0, fmt.Errorf("read the inode of a network namespace: %w", err)
 	}
 	return st.Ino, nil
 }
 
-// called is how people call a namespace that has no attachment: the name of
-// `ip netns`, or the container or process that holds it.
-func (o Options) called(path string) string {
+// nameOf returns the name of a namespace without an attachment: its name in
+// `ip netns`, or the container or process that keeps it alive.
+func (o Options) nameOf(path string) string {
 	if name, ok := strings.CutPrefix(path, "/run/netns/"); ok {
 		return name
 	}
@@ -125,7 +125,7 @@ func (o Options) called(path string) string {
 	return fmt.Sprintf("pid:%d (%s)", p.PID, p.Command)
 }
 
-// Close lets go of the namespaces.
+// Close closes the namespaces.
 func (w *World) Close() error {
 	var errs []error
 	for _, s := range w.spaces {
@@ -140,7 +140,8 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// Host returns the door to a namespace; it stays the world's.
+// Host returns the handle of a namespace. The World owns it: callers must not
+// close it.
 func (w *World) Host(netns string) (*kernel.Host, error) {
 	s, err := w.at(netns)
 	if err != nil {
@@ -149,16 +150,16 @@ func (w *World) Host(netns string) (*kernel.Host, error) {
 	return s.host, nil
 }
 
-// at returns a namespace with its door open.
+// at returns a namespace with an open handle.
 func (w *World) at(netns string) (*space, error) {
 	s := w.spaces[netns]
 	if s == nil {
-		return nil, fmt.Errorf("look into %s: nobody knows that namespace", netns)
+		return nil, fmt.Errorf("inspect %s: the namespace is unknown", netns)
 	}
 	if s.host == nil {
 		var err error
 		if s.host, err = kernel.Open(s.ns.Path(), kernel.Options{}); err != nil {
-			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 	}
 	return s, nil
@@ -180,7 +181,7 @@ func (w *World) Links(netns string) ([]kernel.NetLink, error) {
 	}
 	if s.links == nil {
 		if s.links, err = s.host.NetLinks(); err != nil {
-			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 	}
 	return s.links, nil
@@ -204,21 +205,22 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 	if s.rules == nil {
 		rs, unread, err := s.host.Ruleset()
 		if err != nil {
-			return nil, nil, fmt.Errorf("look into %s: %w", s.name, err)
+			return nil, nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 		s.rules = &ruleset{rs, unread}
 	}
 	return s.rules.rules, s.rules.unread, nil
 }
 
-// frames is what decides about frames and routes in a namespace, beside links.
+// frames is the state of a namespace that decides about frames and routes, besides
+// its links.
 type frames struct {
 	neighbours, forwarding []kernel.NeighbourEntry
 	foreign                []kernel.Foreign
 	selectors              kernel.RouteSelectors
 }
 
-// frames reads it once.
+// frames returns the frames of a namespace, and reads them only once.
 func (w *World) frames(netns string) (*frames, error) {
 	s, err := w.at(netns)
 	if err != nil {
@@ -227,25 +229,25 @@ func (w *World) frames(netns string) (*frames, error) {
 	if s.frames != nil {
 		return s.frames, nil
 	}
-	var ours []uint32
+	var own []uint32
 	if netns == "" {
 		state, err := w.EBPFState()
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range state.Programs {
-			ours = append(ours, p.ID)
+			own = append(own, p.ID)
 		}
 	}
 	var f frames
 	if f.neighbours, f.forwarding, err = s.host.NeighbourEntries(); err == nil {
-		f.foreign, err = s.host.Foreign(ours)
+		f.foreign, err = s.host.Foreign(own)
 	}
 	if err == nil {
 		f.selectors, err = s.host.RouteSelectors()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 	}
 	s.frames = &f
 	return s.frames, nil
@@ -286,7 +288,7 @@ func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
 	}
 	if !s.listened {
 		if s.listeners, err = s.host.Listeners(); err != nil {
-			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 		for i, l := range s.listeners {
 			s.listeners[i] = facts.Of(l).Listener
@@ -315,7 +317,7 @@ func (w *World) EBPFState() (kernel.EBPFState, error) {
 	if s.ebpfState == nil {
 		found, err := s.host.EBPFState()
 		if err != nil {
-			return found, fmt.Errorf("look at the eBPF data plane: %w", err)
+			return found, fmt.Errorf("read the state of the eBPF data path: %w", err)
 		}
 		s.ebpfState = &found
 	}
@@ -324,14 +326,14 @@ func (w *World) EBPFState() (kernel.EBPFState, error) {
 
 // Services implements flow.World.
 func (w *World) Services() ([]flow.Service, error) {
-	if w.balanced {
+	if w.servicesRead {
 		return w.services, nil
 	}
-	inUse, err := w.spaces[""].host.InstalledServices()
+	installed, err := w.spaces[""].host.InstalledServices()
 	if err != nil {
 		return nil, err
 	}
-	w.services, w.balanced = flow.Merge(inUse, w.opt.Services), true
+	w.services, w.servicesRead = flow.Merge(installed, w.opt.Services), true
 	return w.services, nil
 }
 
@@ -360,7 +362,8 @@ func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
 	return flow.End{Netns: path, NetLink: links[i]}, true
 }
 
-// ids are the numbers by which a namespace calls the others.
+// ids returns the paths of other namespaces by the ids (netnsid) that this
+// namespace has for them.
 func (w *World) ids(netns string) map[int]string {
 	s, err := w.at(netns)
 	if err != nil {
@@ -382,8 +385,8 @@ func (w *World) ids(netns string) map[int]string {
 	return s.ids
 }
 
-// Branches implements flow.World.
-func (w *World) Branches(netns string, parent kernel.NetLink) []flow.End {
+// SubLinks implements flow.World.
+func (w *World) SubLinks(netns string, parent kernel.NetLink) []flow.End {
 	var all []flow.End
 	for _, path := range w.paths {
 		links, err := w.Links(path)

@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// scenario is a host made by hand and flows through it.
+// scenario is a host that a script sets up, and flows through it.
 type scenario struct {
 	name   string
 	script string
-	// drop are links of the host at which a program of others drops what comes in.
+	// drop are links of the host at which an eBPF program of another program drops
+	// all incoming packets.
 	drop  []string
 	flows []string
 	// reasons are what the verdicts of flows must contain.
@@ -34,11 +35,11 @@ func both(flows ...string) []string {
 	return all
 }
 
-// scenarios change the host of topology in hosts_test.go. Each has flows that
-// arrive and flows that do not.
+// scenarios change the host of topology in hosts_test.go. Each has flows that are
+// delivered and flows that are not.
 var scenarios = []scenario{
 	{name: "nothing changed", script: "", flows: both("a to b:80", "lan to a:80", "host to a:80", "a to host:80", "c to a:80", "a6 to b6:80", "lan6 to a6:80", "host6 to c6:80")},
-	{name: "nobody listens", script: "", flows: []string{"a to b:81", "lan to host:81", "a6 to b6:81/udp"}},
+	{name: "no listener", script: "", flows: []string{"a to b:81", "lan to host:81", "a6 to b6:81/udp"}},
 
 	// Marks.
 	{name: "a mark is dropped later", script: `nft -f - <<E
@@ -82,7 +83,7 @@ nft -f - <<E
 table inet t { chain pre { type filter hook prerouting priority -150; ip saddr 10.77.0.2 ip daddr 10.78.0.2 meta mark set 5; }
 chain out { type route hook output priority -150; ip daddr 10.77.0.3 meta mark set 5; } }
 E`, flows: []string{"a to c:80", "b to c:80", "host to a:80", "host to b:80"}},
-	{name: "a mark set by a filter does not route again", script: `ip rule add fwmark 5 table 100
+	{name: "a mark set by a filter does not cause another route lookup", script: `ip rule add fwmark 5 table 100
 ip route add blackhole default table 100
 nft -f - <<E
 table inet t { chain out { type filter hook output priority 0; ip daddr 10.77.0.3 meta mark set 5; } }
@@ -136,7 +137,7 @@ E`, flows: []string{"lan to host:80", "a to host:80"}},
 	{name: "legacy iptables", script: `iptables-legacy -P FORWARD DROP
 iptables-legacy -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 iptables-legacy -A FORWARD -s 10.77.0.2 -j ACCEPT`, flows: both("a to c:80", "b to c:80", "a to lan:80")},
-	{name: "answers that legacy iptables does not let through", script: `iptables-legacy -P FORWARD DROP
+	{name: "answers that legacy iptables drops", script: `iptables-legacy -P FORWARD DROP
 iptables-legacy -A FORWARD -s 10.77.0.2 -j ACCEPT`, flows: both("a to c:80")},
 	{name: "iptables-nft", script: `iptables-nft -P INPUT DROP
 iptables-nft -A INPUT -i lo -j ACCEPT
@@ -146,7 +147,7 @@ iptables-nft -A INPUT -p tcp -m multiport --dports 22,80 -s 10.77.0.0/24 -j ACCE
 iptables-legacy -A INPUT -p tcp --dport 80 -s 10.77.0.3 -j REJECT`, flows: []string{"a to host:80", "b to host:80", "c to host:80"}},
 	{name: "flags of TCP", script: `iptables-nft -A INPUT -i br0 -p tcp --syn -j DROP
 iptables-legacy -A INPUT -i vc -p tcp --tcp-flags SYN,ACK SYN -j DROP`, flows: both("a to host:80", "c to host:80")},
-	{name: "what nobody can say", script: `iptables-nft -A FORWARD -m statistic --mode random --probability 0.5 -j DROP`, flows: []string{"a to c:80"}},
+	{name: "a random drop", script: `iptables-nft -A FORWARD -m statistic --mode random --probability 0.5 -j DROP`, flows: []string{"a to c:80"}},
 
 	// Bridges.
 	{name: "isolated ports", script: `bridge link set dev pa isolated on
@@ -160,22 +161,22 @@ E`, flows: both("a to b:80", "b to a:80", "a to host:80", "b to host:80")},
 table bridge t { chain forw { type filter hook forward priority 0; ether type arp drop; } }
 E`, flows: []string{"a to b:80", "a to host:80", "a6 to b6:80"}},
 	{name: "ebtables", script: `ebtables-nft -A FORWARD -p IPv4 --ip-src 10.77.0.2 -j DROP`, flows: []string{"a to b:80", "b to a:80", "a to c:80"}},
-	{name: "a wrong entry of the forwarding table", script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static`, flows: []string{"b to a:80", "host to a:80", "host to b:80"}},
+	{name: "a wrong entry in the forwarding table", script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static`, flows: []string{"b to a:80", "host to a:80", "host to b:80"}},
 	{name: "rules of a link", script: `nft -f - <<E
 table netdev t { chain i { type filter hook ingress device "pa" priority 0; tcp dport 80 drop; } chain o { type filter hook egress device "vc" priority 0; ip saddr 10.77.0.3 drop; } }
 E`, flows: []string{"a to b:80", "a to b:80/udp", "a to c:80/udp", "b to c:80", "host to a:80", "host to c:80"}},
-	{name: "a mark of a link's rules", script: `nft -f - <<E
+	{name: "a mark set by rules of a link", script: `nft -f - <<E
 table netdev t { chain i { type filter hook ingress device "vc" priority 0; tcp dport 80 meta mark set 4; } }
 table inet t { chain in { type filter hook input priority 0; meta mark 4 drop; } }
 E`, flows: both("c to host:80")},
-	{name: "programs of others", drop: []string{"pa"}, flows: []string{"a to b:80", "b to a:80", "b to host:80"}},
+	{name: "another program's eBPF program", drop: []string{"pa"}, flows: []string{"a to b:80", "b to a:80", "b to host:80"}},
 
 	// Neighbours.
 	{name: "a wrong permanent neighbour", script: `a ip neigh replace 10.77.0.3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev vc nud permanent`, flows: []string{"a to b:80", "a to host:80", "b to a:80", "host to c:80", "b to host:80"}},
 	{name: "a right permanent neighbour", script: `a ip neigh replace 10.77.0.3 lladdr "$(mac b ip -o link show eth0)" dev eth0 nud permanent
 a ip neigh replace fd77::3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`, flows: []string{"a to b:80", "a6 to b6:80", "a6 to host6:80"}},
-	{name: "the neighbour of somebody else", script: `a ip neigh replace 10.77.0.3 lladdr "$(mac ip -o link show br0)" dev eth0 nud permanent
+	{name: "a permanent neighbour with the router's hardware address", script: `a ip neigh replace 10.77.0.3 lladdr "$(mac ip -o link show br0)" dev eth0 nud permanent
 sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.br0.send_redirects=0`, flows: []string{"a to b:80"}},
 	{name: "no ARP", script: `c ip link set eth0 arp off`, flows: []string{"host to c:80", "c to host:80", "a to c:80"}},
 	{name: "ARP that is filtered", script: `b nft -f - <<E
@@ -189,7 +190,7 @@ table ip6 t { chain in { type filter hook input priority 0; policy drop; icmpv6 
 E`, flows: []string{"a6 to b6:80", "host6 to c6:80", "a to b:80"}},
 
 	// Routes, and links.
-	{name: "no way back", script: `a ip route add blackhole 10.77.0.3/32
+	{name: "no route back", script: `a ip route add blackhole 10.77.0.3/32
 c ip route add unreachable 10.77.0.2/32
 b ip route add prohibit 198.18.0.7/32`, flows: []string{"b to a:80", "a to c:80", "lan to b:80", "b to c:80", "lan to a:80", "b to a:80/udp"}},
 	{name: "strict reverse path", script: `ip link add vd type veth peer name eth1 netns "$a"
@@ -228,8 +229,8 @@ ip route add blackhole default table 100`, flows: []string{"a to c:80"}},
 iptables-nft -P FORWARD DROP
 iptables-nft -A FORWARD -s 10.77.0.3 -j ACCEPT
 iptables-nft -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT`, flows: []string{"a to b:80", "b to a:80", "b to c:80"}},
-	{name: "a router that answers for others", script: `sysctl -qw net.ipv4.conf.vc.proxy_arp=1
+	{name: "proxy ARP", script: `sysctl -qw net.ipv4.conf.vc.proxy_arp=1
 c ip route add 10.77.0.0/24 dev eth0`, flows: []string{"c to a:80"}},
 	{name: "loopback addresses from outside", script: `c ip route add 127.0.0.5/32 via 10.78.0.1 table local`, flows: []string{"c to 127.0.0.5:80"}},
-	{name: "an address of the other side", script: `ip addr add 10.77.0.2/32 dev lo`, flows: []string{"a to host:80", "b to host:80"}},
+	{name: "the client's address on the host", script: `ip addr add 10.77.0.2/32 dev lo`, flows: []string{"a to host:80", "b to host:80"}},
 }

@@ -17,11 +17,11 @@ import (
 	"fairlead/test/engines"
 )
 
-// patience is how long a probe may wait on a busy machine.
-const patience = 20 * time.Second
+// timeout is how long a probe may wait on a busy machine.
+const timeout = 20 * time.Second
 
-// TestDocker explains the ports that Docker has published itself: by its NAT
-// rules from elsewhere, and by its proxy from loopback.
+// TestDocker explains the ports that Docker publishes: via its NAT rules for other
+// machines, and via its proxy for loopback.
 func TestDocker(t *testing.T) {
 	host, machine := newHost(t)
 	e := engines.Start(t, dockerd.Options{Netns: host.Netns()})
@@ -40,8 +40,8 @@ func TestDocker(t *testing.T) {
 	}
 }
 
-// look explains a flow as the host is now.
-func look(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World, flow.Explanation) {
+// explainNow explains a flow in the current state of the host.
+func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World, flow.Explanation) {
 	t.Helper()
 	w, err := hostview.New(host, opt)
 	if err != nil {
@@ -62,41 +62,41 @@ func look(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*
 // explained explains a flow to the container and probes it.
 func explained(t *testing.T, host *kernel.Host, opt hostview.Options, text string, want []string) {
 	t.Helper()
-	w, e := look(t, host, opt, text)
-	for begun := time.Now(); e.Outcome == flow.Refused && time.Since(begun) < patience; { // it has just been started
-		w, e = look(t, host, opt, text)
+	w, e := explainNow(t, host, opt, text)
+	for begun := time.Now(); e.Outcome == flow.Refused && time.Since(begun) < timeout; { // the container has just started
+		w, e = explainNow(t, host, opt, text)
 	}
-	if err := probe.Send(t.Context(), w, &e, probe.Options{Patience: patience}); err != nil {
+	if err := probe.Send(t.Context(), w, &e, probe.Options{Timeout: timeout}); err != nil {
 		t.Fatal(err)
 	}
-	var notified strings.Builder
+	var got strings.Builder
 	for _, h := range e.Hops {
-		fmt.Fprintf(&notified, "%s %s [%s %s, %s] %s\n", h.Kind, h.By, h.Where, h.Link, h.Seen, h.What)
+		fmt.Fprintf(&got, "%s %s [%s %s, %s] %s\n", h.Kind, h.By, h.Where, h.Link, h.Seen, h.What)
 	}
-	fmt.Fprintf(&notified, "%s %+v %+v", e.Verdict, e.Process, e.Probe)
+	fmt.Fprintf(&got, "%s %+v %+v", e.Verdict, e.Process, e.Probe)
 	for _, part := range want {
-		if !strings.Contains(notified.String(), part) {
-			t.Errorf("no %q", part)
+		if !strings.Contains(got.String(), part) {
+			t.Errorf("the explanation does not contain %q", part)
 		}
 	}
 	p := e.Process
 	if e.Outcome != flow.Delivered || p == nil || p.Command != "server" || p.Where != "web" || !e.Probe.Agrees {
-		t.Error("it does not end in the container")
+		t.Error("the flow does not end in the container")
 	}
 	if t.Failed() {
-		t.Log(notified.String())
+		t.Log(got.String())
 	}
 }
 
-// newHost is a namespace with a link to a LAN, where another machine is, whose
-// address it returns. That is looked for in every namespace of this computer, so
-// that it must not be in one of another test's: it is made of our process's id,
-// in the range for tests of networks (RFC 2544).
+// newHost returns a namespace with a link to a LAN, and the address of another
+// machine on the LAN. The code under test searches every namespace of this
+// computer for the address, so no other test may use it. It is therefore derived
+// from the process's id, in the range for network tests (RFC 2544).
 func newHost(t *testing.T) (*kernel.Host, string) {
 	t.Helper()
 	id := os.Getpid()
 	lan := fmt.Sprintf("198.%d.%d.", 18+id>>14&1, id>>6&0xff)
-	own, machine := fmt.Sprint(lan, id&0x3f<<2+1), fmt.Sprint(lan, id&0x3f<<2+2)
+	local, machine := fmt.Sprint(lan, id&0x3f<<2+1), fmt.Sprint(lan, id&0x3f<<2+2)
 	var spaces [2]*kernel.Netns
 	for i := range spaces {
 		ns, err := kernel.NewNetns()
@@ -110,7 +110,7 @@ func newHost(t *testing.T) (*kernel.Host, string) {
 ip address add %s/30 dev eth0
 ip link set eth0 up
 nsenter --net=/proc/%[1]d/fd/%[2]d ip address add %[4]s/30 dev eth0
-nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, id, spaces[1].File().Fd(), own, machine)
+nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, id, spaces[1].File().Fd(), local, machine)
 	err := spaces[0].Do(func() error {
 		out, err := exec.Command("sh", "-ec", script).CombinedOutput()
 		if err != nil {
@@ -121,7 +121,7 @@ nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, id, spaces[1].File().Fd
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What holds the other machine's namespace, so that it can be found.
+	// A process in the other machine's namespace, through which it can be found.
 	hold := exec.Command("sleep", "infinity")
 	if err := spaces[1].Do(hold.Start); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// judge compares what was seen with each hop, and the end with the outcome.
+// judge marks each hop as seen or not seen, and compares the result with the
+// explained outcome.
 func (r *run) judge() error {
 	reached := false
 	for i := range r.e.Hops {
@@ -36,7 +37,7 @@ func (r *run) judge() error {
 
 func (r *run) sent() string {
 	if r.knock == nil {
-		return fmt.Sprintf("nothing: %s is another machine; waited for a packet of its own", r.e.Source)
+		return fmt.Sprintf("nothing: %s is another machine; waited for a packet from it", r.e.Source)
 	}
 	what := "a TCP SYN"
 	if r.e.Proto == model.UDP {
@@ -51,23 +52,23 @@ func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 	switch {
 	case h.Clue.Translated:
 		seen, err = r.translated(h.Destination)
-	case h.Clue.Turned && r.knock != nil:
-		seen, err = r.turned(h.Destination)
+	case h.Clue.Redirected && r.knock != nil:
+		seen, err = r.redirected(h.Destination)
 	case h.Clue.Hook == "":
 		return false, false, nil
 	default:
 		seen = r.passed(h.Clue)
 	}
-	if !seen && err == nil && h.Clue.Lead != "" { // a refusal makes it be forgotten at once
-		seen, err = r.counted(h.Clue.Lead)
+	if !seen && err == nil && h.Clue.Mapping != "" { // the flow entry of a refused connection is removed at once
+		seen, err = r.counted(h.Clue.Mapping)
 	}
-	if seen && h.Clue.Taken && r.knock != nil && r.result == kernel.Answered {
-		seen, err = r.taken(h)
+	if seen && h.Clue.Connected && r.knock != nil && r.result == kernel.Answered {
+		seen, err = r.connected(h)
 	}
 	return seen, true, err
 }
 
-// counted reports whether a lead has led something since the probe began.
+// counted reports whether a port mapping has counted a flow since the probe began.
 func (r *run) counted(mapping string) (bool, error) {
 	now, err := r.mappingCounts()
 	return now[mapping] > r.counts[mapping], err
@@ -81,7 +82,7 @@ func (r *run) mappingCounts() (map[string]uint64, error) {
 	return h.EBPFMappingCounts()
 }
 
-// pairs lists the sockets of a namespace that are connected, by a port.
+// pairs lists the connected sockets of a namespace that use a port.
 func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
 	h, err := r.world.Host(netns)
 	if err != nil {
@@ -90,7 +91,8 @@ func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
 	return h.Pairs(r.e.Proto, port)
 }
 
-// translated reports whether our eBPF programs remember the flow, to an endpoint.
+// translated reports whether Fairlead's eBPF programs have an entry of the flow to
+// an endpoint.
 func (r *run) translated(to netip.AddrPort) (bool, error) {
 	h, err := r.world.Host("")
 	if err != nil {
@@ -106,19 +108,21 @@ func (r *run) translated(to netip.AddrPort) (bool, error) {
 	return false, err
 }
 
-// turned reports whether the probe's socket speaks to another than it dialled.
-func (r *run) turned(to netip.AddrPort) (bool, error) {
+// redirected reports whether the probe's socket is connected to the target, and
+// not to the address that it dialled.
+func (r *run) redirected(to netip.AddrPort) (bool, error) {
 	pairs, err := r.pairs(r.e.Origin, r.knock.Local.Port())
 	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
 }
 
-// taken reports whether the end has a socket for the connection.
-func (r *run) taken(h flow.Hop) (bool, error) {
+// connected reports whether the namespace of the hop has a socket for the
+// connection.
+func (r *run) connected(h flow.Hop) (bool, error) {
 	pairs, err := r.pairs(h.Clue.Netns, h.Destination.Port())
 	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local == h.Destination }), err
 }
 
-// dropped names the rule that a trace has seen drop the packet.
+// dropped returns the rule that dropped the packet, from the traces; "" for none.
 func (r *run) dropped() string {
 	for netns, all := range r.seen {
 		for _, s := range all {
@@ -130,7 +134,7 @@ func (r *run) dropped() string {
 	return ""
 }
 
-// rule is the text of the rule that a trace names.
+// rule returns the text of the rule in a trace event.
 func (r *run) rule(netns string, s kernel.TraceEvent) string {
 	if s.Handle == 0 {
 		return "policy drop"
@@ -166,8 +170,8 @@ func (r *run) agrees(reached bool, dropped string) bool {
 	return false
 }
 
-// untraced reports whether netfilter does not trace what drops the packet: legacy
-// iptables, a bridge, a link's own rules, or whatever drops the answer.
+// untraced reports whether the explained drop is at a place that netfilter does
+// not trace: legacy iptables, a bridge, rules of a link, or a drop of the answer.
 func (r *run) untraced() bool {
 	n := len(r.e.Hops)
 	if n == 0 {

@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// TestLegacyDrop: netfilter does not trace rules of legacy iptables, so that a
-// packet which is not answered agrees with a drop by one of them.
+// TestLegacyDrop: netfilter does not trace rules of legacy iptables, so a packet
+// without an answer agrees with a drop by one of them.
 func TestLegacyDrop(t *testing.T) {
 	host, _ := newHost(t)
 	ns, err := kernel.OpenNetns(host.Path())
@@ -25,8 +25,8 @@ func TestLegacyDrop(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w, e := look(t, host, hostview.Options{}, "localhost to :81")
-	if err := probe.Send(t.Context(), w, &e, probe.Options{Patience: time.Second}); err != nil {
+	w, e := explainNow(t, host, hostview.Options{}, "localhost to :81")
+	if err := probe.Send(t.Context(), w, &e, probe.Options{Timeout: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if e.Outcome != flow.Dropped || e.Probe == nil || !e.Probe.Agrees {

@@ -1,7 +1,8 @@
-// Package probe confirms an explanation by one real packet: a TCP SYN or an
-// empty UDP datagram from where the flow begins, while netfilter traces it in
-// every namespace on its way. It sends nothing to other machines unless it is
-// told to, and what it sets up goes with its sockets.
+// Package probe confirms an explanation with one real packet: a TCP SYN or an
+// empty UDP datagram from the place where the flow begins. Netfilter traces it in
+// every namespace on its path. The package sends nothing to other machines unless
+// Options.Allow permits it. The kernel removes everything that it sets up when
+// its sockets are closed.
 package probe
 
 import (
@@ -18,26 +19,27 @@ import (
 	"fairlead/internal/model"
 )
 
-// Options bound a probe.
+// Options limit a probe.
 type Options struct {
-	// Patience is how long to wait for an answer.
-	Patience time.Duration
-	// Abroad is an address that may be probed although it is none of this host's
-	// or of its namespaces'.
-	Abroad netip.Addr
+	// Timeout is how long to wait for an answer.
+	Timeout time.Duration
+	// Allow is an address to which the packet may be sent although it is not an
+	// address of this host or of its namespaces.
+	Allow netip.Addr
 }
 
-// ErrAbroad says that the flow's end is not on this host.
-var ErrAbroad = errors.New("it is no address of this host nor of its namespaces")
+// ErrNotLocal means that the packet would leave this host, and Options.Allow does
+// not permit that.
+var ErrNotLocal = errors.New("it is not an address of this host or of its namespaces")
 
-// NotSent is the result where nothing could be sent: packets of the flow's
-// client were waited for.
+// NotSent is the result if the flow begins at another machine: the probe then
+// sends nothing, and waits for a packet of that machine.
 const NotSent = "not sent"
 
-// drain is how long traces may be behind the packet that they tell of.
+// drain is how long after the packet its trace events may arrive.
 const drain = 20 * time.Millisecond
 
-// step is how often is looked whether it was dropped.
+// step is the interval between checks whether the packet was dropped.
 const step = 100 * time.Millisecond
 
 // run is one probe.
@@ -47,19 +49,22 @@ type run struct {
 	opt     Options
 	tracers map[string]*kernel.Tracer
 	seen    map[string][]kernel.TraceEvent
-	counts  map[string]uint64 // of the leads, before
+	counts  map[string]uint64 // of the port mappings, before the probe
 	knock   *kernel.Knock
 	result  string
-	// others are explanations of the same flow with other real servers of a
-	// service, where nobody can say which it chooses.
+	// others are explanations of the same flow with the other real servers of a
+	// service, if its choice cannot be known.
 	others []flow.Explanation
 }
 
-// Send probes the flow and notes in the explanation what was seen of each hop.
+// Send probes the flow and records the result in the explanation and its hops.
+// Returns ErrNotLocal if the packet would leave this host and opt.Allow is not
+// its destination. Returns the context's cause, after recording the result, if
+// ctx ended.
 func Send(ctx context.Context, w *hostview.World, e *flow.Explanation, opt Options) (err error) {
 	r := &run{world: w, e: e, opt: opt, tracers: map[string]*kernel.Tracer{}, seen: map[string][]kernel.TraceEvent{}}
-	if to := e.Destination.Addr(); to != opt.Abroad && !here(w, *e) {
-		return fmt.Errorf("probe %s: %w: say --probe=%s to send a packet there all the same", e.Destination, ErrAbroad, to)
+	if to := e.Destination.Addr(); to != opt.Allow && !onThisHost(w, *e) {
+		return fmt.Errorf("probe %s: %w: to send a packet to it, use --probe=%s", e.Destination, ErrNotLocal, to)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if !e.Outside {
@@ -67,14 +72,14 @@ func Send(ctx context.Context, w *hostview.World, e *flow.Explanation, opt Optio
 			return err
 		}
 	}
-	if err := r.subLink(); err != nil {
+	if err := r.explainAgain(); err != nil {
 		return err
 	}
 	if err := r.watch(); err != nil {
 		return err
 	}
 	if r.counts, err = r.mappingCounts(); err != nil {
-		return fmt.Errorf("read what eBPF programs count: %w", err)
+		return fmt.Errorf("read the counters of eBPF port mappings: %w", err)
 	}
 	if err := r.send(ctx); err != nil {
 		return err
@@ -109,13 +114,15 @@ func (r *run) open() error {
 	return err
 }
 
-// watch begins to trace in every namespace on the way.
+// watch begins to trace in every namespace on the path.
 func (r *run) watch() error {
-	matches := []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(r.e.Source, 0), Dst: netip.AddrPortFrom(netip.Addr{}, r.e.Destination.Port())}}
+	matches := []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(r.e.Source, 0),
+		Dst: netip.AddrPortFrom(netip.Addr{}, r.e.Destination.Port())}}
 	if r.knock != nil {
 		matches = []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(netip.Addr{}, r.knock.Local.Port())}}
 	}
-	// What is sent anew, or from another address, may have another port.
+	// A packet that a proxy sends, or whose source is translated, may have another
+	// source port.
 	places := []string{r.e.Origin}
 	for _, e := range append([]flow.Explanation{*r.e}, r.others...) {
 		for i, h := range e.Hops {
@@ -123,7 +130,8 @@ func (r *run) watch() error {
 			case h.Kind == flow.Proxy && i+1 < len(e.Hops):
 				matches = append(matches, kernel.TraceMatch{Proto: e.Proto, Dst: e.Hops[i+1].Destination})
 			case h.Source.IsValid() && h.Source.Addr() != e.Source && (h.Kind == flow.NAT || h.Kind == flow.EBPF):
-				matches = append(matches, kernel.TraceMatch{Proto: e.Proto, Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
+				matches = append(matches, kernel.TraceMatch{Proto: e.Proto,
+					Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
 			}
 			places = append(places, h.Clue.Netns)
 		}
@@ -144,7 +152,7 @@ func (r *run) watch() error {
 
 // send sends the packet, waits for the answer, and reads the traces.
 func (r *run) send(ctx context.Context) error {
-	deadline := time.Now().Add(r.opt.Patience)
+	deadline := time.Now().Add(r.opt.Timeout)
 	if r.knock == nil {
 		return r.await(ctx, deadline)
 	}
@@ -154,7 +162,7 @@ func (r *run) send(ctx context.Context) error {
 	} else if r.result, err = r.answer(ctx, deadline); err != nil {
 		return err
 	}
-	// A proxy answers before it dials.
+	// A proxy accepts the connection before it dials.
 	proxied := slices.ContainsFunc(r.e.Hops, func(h flow.Hop) bool { return h.Kind == flow.Proxy })
 	for proxied && !r.arrived() && r.dropped() == "" && time.Now().Before(deadline) && ctx.Err() == nil {
 		if err := r.read(); err != nil {
@@ -164,8 +172,8 @@ func (r *run) send(ctx context.Context) error {
 	return r.read()
 }
 
-// answer waits for what becomes of the packet: an answer, a trace that says that
-// it was dropped, an interruption, or the deadline.
+// answer waits for an answer, a trace event that reports a drop, the end of ctx,
+// or the deadline.
 func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 	for {
 		next := time.Now().Add(step)
@@ -185,8 +193,8 @@ func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 	}
 }
 
-// arrived reports whether the packet was seen at the last hop that can be seen:
-// many that listen on UDP do not answer nothing.
+// arrived reports whether the packet was seen at the last hop that can be seen.
+// Many UDP servers do not answer an empty datagram.
 func (r *run) arrived() bool {
 	for _, h := range slices.Backward(r.e.Hops) {
 		if h.Clue.Hook != "" {
@@ -203,7 +211,7 @@ func (r *run) passed(c flow.Clue) bool {
 	})
 }
 
-// await waits for a packet of a client that we cannot be.
+// await waits for a packet of a client on another machine.
 func (r *run) await(ctx context.Context, deadline time.Time) error {
 	r.result = NotSent
 	for time.Now().Before(deadline) && ctx.Err() == nil {
@@ -217,7 +225,7 @@ func (r *run) await(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// read reads the traces that are there, or come soon.
+// read reads the trace events that have arrived, or arrive within drain.
 func (r *run) read() error {
 	for netns, t := range r.tracers {
 		for {

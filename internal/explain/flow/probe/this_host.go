@@ -8,10 +8,10 @@ import (
 	"fairlead/internal/explain/flow/hostview"
 )
 
-// here reports whether whoever may be sent the packet is on this host: who has
-// the address, or every real server of the service that answers there.
-func here(w *hostview.World, e flow.Explanation) bool {
-	is := func(a netip.Addr) bool { _, inUse := w.Holder(a); return inUse || w.Own(a) }
+// onThisHost reports whether every possible receiver of the packet is on this
+// host: the destination, or all real servers of the service at the destination.
+func onThisHost(w *hostview.World, e flow.Explanation) bool {
+	is := func(a netip.Addr) bool { _, found := w.Holder(a); return found || w.IsLocal(a) }
 	b := balance(e)
 	if b == nil {
 		return is(e.Destination.Addr())
@@ -19,7 +19,7 @@ func here(w *hostview.World, e flow.Explanation) bool {
 	return !slices.ContainsFunc(b.Candidates, func(c flow.Candidate) bool { return !is(c.At.Addr()) })
 }
 
-// balance is the first choice of a real server on the way, nil for none.
+// balance returns the first choice of a real server on the path, nil for none.
 func balance(e flow.Explanation) *flow.Balance {
 	for _, h := range e.Hops {
 		if h.Balance != nil {
@@ -29,10 +29,10 @@ func balance(e flow.Explanation) *flow.Balance {
 	return nil
 }
 
-// subLink explains the flow anew with the port that the probe has, by which a
-// service may choose another real server; and with each real server that it may
-// choose, where it cannot be told which.
-func (r *run) subLink() error {
+// explainAgain explains a flow to a service again with the probe's source port,
+// which may change the chosen real server. If the choice cannot be known, it also
+// explains the flow with each other real server that the service may choose.
+func (r *run) explainAgain() error {
 	b := balance(*r.e)
 	if b == nil {
 		return nil
@@ -58,15 +58,16 @@ func (r *run) subLink() error {
 		if err != nil {
 			return err
 		}
-		if other := balance(e); other != nil && slices.ContainsFunc(other.Candidates, func(o flow.Candidate) bool { return o.Taken && o.At == c.At }) {
+		taken := func(o flow.Candidate) bool { return o.Taken && o.At == c.At }
+		if other := balance(e); other != nil && slices.ContainsFunc(other.Candidates, taken) {
 			r.others = append(r.others, e)
 		}
 	}
 	return nil
 }
 
-// judgeAll compares what was seen with the explanation, or where that does not
-// agree with those of other real servers: the first that does is the one.
+// judgeAll compares the probe with the explanation. If they disagree, it tries the
+// explanations with other real servers, and keeps the first that agrees.
 func (r *run) judgeAll() error {
 	if err := r.judge(); err != nil || r.e.Probe.Agrees {
 		return err

@@ -280,8 +280,8 @@ func TestEjected(t *testing.T) {
 		back  string
 		until bool
 	}{
-		{model.Check{Passive: true}, "connections failed; it is tried again after ", true},
-		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour}, "connections failed; it is back when 2 checks have passed since", false},
+		{model.Check{Passive: true}, "connections failed; it gets clients again after ", true},
+		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour}, "connections failed; it is back after 2 passed checks", false},
 	} {
 		v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 		v.Plane, v.Check = model.PlaneEBPF, c.check

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// firstWait is for the first answer; it doubles with each of the repeats,
-	// so that an exchange takes 15 s at most.
+	// firstWait is how long to wait for the first answer. It doubles with each
+	// repeat, so an exchange takes at most 15 s.
 	firstWait = time.Second
 	repeats   = 4
 )
 
-// asked are the options that we want, classless routes before the default
-// gateway (RFC 3442).
+// asked are the requested options, classless routes before the default gateway
+// (RFC 3442).
 var asked = dhcpv4.OptParameterRequestList(
 	dhcpv4.OptionSubnetMask, dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
 	dhcpv4.OptionInterfaceMTU, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue)
 
-// client speaks with servers from a link in a sandbox.
+// client exchanges messages with servers on a link in a sandbox.
 type client struct {
 	Config
-	// sandbox is the namespace's id: the path may come to lead to another.
+	// sandbox is the namespace's id: another namespace may appear at the path.
 	sandbox string
 	// options are in every message.
 	options []dhcpv4.Modifier
@@ -43,7 +43,7 @@ func newClient(c Config) (*client, error) {
 	}
 	x := &client{Config: c, sandbox: id}
 	if c.ClientID != "" {
-		// Type 0 says that it is no hardware address (RFC 2132, section 9.14).
+		// Type 0 means that the id is not a hardware address (RFC 2132, section 9.14).
 		x.options = append(x.options, dhcpv4.WithOption(dhcpv4.OptClientIdentifier(append([]byte{0}, c.ClientID...))))
 	}
 	if c.Hostname != "" {
@@ -72,8 +72,8 @@ func (x *client) acquire(ctx context.Context) (grant, error) {
 	})
 }
 
-// request asks for offers, of the last address if there was one, and takes the
-// first.
+// request asks for offers, preferably of the last address, and requests the first
+// one.
 func (x *client) request(ctx context.Context, c *nclient4.Client) (*nclient4.Lease, error) {
 	options := slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithBroadcast(true), dhcpv4.WithOption(asked)})
 	desired := options
@@ -106,11 +106,11 @@ func (x *client) extend(ctx context.Context, g grant, anyServer bool) (grant, er
 	})
 }
 
-// release implements exchanger. A server does not answer it.
+// release implements exchanger. Servers do not answer this message.
 func (x *client) release(g grant) error {
 	_, conn, to, err := x.towards(g, false)
 	if errors.Is(err, ErrGone) {
-		return nil // and the lease ends in its own time
+		return nil // the lease will expire
 	}
 	if err != nil {
 		return fmt.Errorf("release the lease: %w", err)
@@ -126,7 +126,7 @@ func (x *client) release(g grant) error {
 	return nil
 }
 
-// decline tells the server that the address cannot be used.
+// decline informs the server that the address cannot be used.
 func (x *client) decline(conn net.PacketConn, link *net.Interface, ack *dhcpv4.DHCPv4) error {
 	message, err := dhcpv4.New(dhcpv4.PrependModifiers(x.options,
 		dhcpv4.WithHwAddr(link.HardwareAddr),
@@ -142,7 +142,7 @@ func (x *client) decline(conn net.PacketConn, link *net.Interface, ack *dhcpv4.D
 	return nil
 }
 
-// ask makes an exchange by the connection, which it closes, and reads the
+// ask makes an exchange over the connection, which it closes, and parses the
 // server's answer.
 func (x *client) ask(link *net.Interface, conn net.PacketConn, exchange func(*nclient4.Client) (*dhcpv4.DHCPv4, error)) (grant, error) {
 	c, err := nclient4.NewWithConn(conn, link.HardwareAddr, nclient4.WithTimeout(firstWait), nclient4.WithRetry(repeats))

@@ -1,19 +1,18 @@
-// Package dhcp holds leases of DHCPv4 servers (RFC 2131) for links in
-// sandboxes: it asks, renews, and releases. It sets no address; who runs it
-// is told of each lease and does.
+// Package dhcp requests, renews and releases leases of DHCPv4 servers (RFC 2131)
+// for links in sandboxes. It sets no addresses: it reports each lease to its
+// caller, which sets the address.
 //
-// Theory of operation. A link without an address can neither send nor receive
-// by an ordinary socket, so a lease is asked for by a packet socket that lets
-// in DHCP's answers only. The server is asked to broadcast them: links that
-// share a MAC address, as ipvlan's, get nothing else before they have an
-// address, and are told apart by the client id. An address that somebody in
-// the network already answers for (RFC 5227) is declined. A lease is renewed
-// with its server by an ordinary socket from the leased address, which finds
-// the way to a server behind a relay; when that does not answer, with any
-// server (RFC 2131, section 4.4.5).
+// Theory of operation. A link without an address cannot send or receive with an
+// ordinary socket, so the package requests a lease with a packet socket that
+// accepts only DHCP answers. It asks the server to broadcast them: links that share
+// a MAC address, such as ipvlan, receive nothing else before they have an address.
+// The client id distinguishes them. If another host answers for the offered
+// address (RFC 5227), the package declines it. It renews a lease with an ordinary
+// socket from the leased address, which routes to a server behind a relay. If the
+// server does not answer, it asks any server (RFC 2131, section 4.4.5).
 //
-// Sockets are open during an exchange only. So nothing of the link's other
-// traffic ever reaches us, and a sandbox that ends is not kept alive.
+// Sockets are open only during an exchange. So the process never receives other
+// traffic of the link, and does not keep the namespace of an ended sandbox alive.
 //
 // Limits: links with six bytes of hardware address (no InfiniBand, RFC 4390);
 // no DHCPv6: in IPv6, routers announce networks and links choose addresses.
@@ -31,79 +30,79 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Config says whose lease it is.
+// Config identifies the client of a lease.
 type Config struct {
 	// Netns is the path of the sandbox's network namespace.
 	Netns string
 	// Link is the link's name there. It must be up.
 	Link string
-	// ClientID tells the client from all others of the network, whatever its
-	// MAC address; empty means that the MAC address does.
+	// ClientID identifies the client in the network. If empty, the MAC address does.
 	ClientID string
-	// Hostname is told to the server, which may know the sandbox by it then.
+	// Hostname is sent to the server, which may e.g. register it in DNS.
 	Hostname string
-	// Last is the address of an earlier lease, which the server is asked for
-	// again; the zero value means any.
+	// Last is the address of an earlier lease, which is requested again. The zero
+	// value means any address.
 	Last netip.Addr
 }
 
-// Lease is what a server gives. The zero value means that there is none any
-// more: the address must not be used.
+// Lease is a DHCP lease. The zero value means that the lease was lost: the address
+// must not be used.
 type Lease struct {
-	// Prefixes is the leased address with its network's length.
+	// Prefixes is the leased address with its network's prefix length.
 	Prefixes []netip.Prefix
 	// Gateways is the default gateway, if there is one.
 	Gateways []netip.Addr
 	Routes   []model.Route
 	DNS      []netip.Addr
-	// MTU is in bytes; 0 means that the server says nothing.
+	// MTU is in bytes; 0 if the server does not set it.
 	MTU    int
 	Server netip.Addr
-	// Renew and Rebind are when the server and then any server is asked to
-	// prolong the lease, Expires when it ends. Zero means never.
+	// Renew is when to ask the server to renew the lease, Rebind when to ask any
+	// server, and Expires when the lease ends. Zero means never.
 	Renew, Rebind, Expires time.Time
 }
 
 // IsZero reports whether there is no lease.
 func (l Lease) IsZero() bool { return len(l.Prefixes) == 0 }
 
-// Errors that callers decide on.
+// Errors that callers may act on.
 var (
-	// ErrNoServer says that no server answered.
+	// ErrNoServer means that no server answered.
 	ErrNoServer = errors.New("no DHCP server answers")
-	// ErrGone says that the sandbox has ended, and with it the lease's use.
+	// ErrGone means that the sandbox has ended, so the lease is no longer needed.
 	ErrGone = errors.New("the sandbox has ended")
 
-	errRefused  = errors.New("the server refuses the lease")
+	errRefused  = errors.New("the server refused the lease")
 	errConflict = errors.New("the address is in use by another host")
 )
 
-// Run holds a lease until ctx ends, and then releases it. It tells of the
-// first lease, of each that is prolonged or replaced, and of its loss, from
-// one goroutine. It fails, after a bounded time, when there is no first lease,
-// and when the sandbox ends; later, it asks on.
+// Run acquires a lease, renews it until ctx ends, and then releases it. It calls
+// notify, always from one goroutine, with the first lease, with each renewed or
+// new lease, and with the zero Lease after a loss. Returns ErrNoServer or another
+// error, after a bounded time, if it cannot get a first lease, and ErrGone when the
+// sandbox ends. After a later loss, it tries until it gets a new lease.
 func Run(ctx context.Context, c Config, notify func(Lease)) error {
 	x, err := newClient(c)
 	if err == nil {
-		err = hold(ctx, x, notify)
+		err = maintain(ctx, x, notify)
 	}
 	if err != nil {
-		return fmt.Errorf("hold a DHCP lease on %s of %s: %w", c.Link, c.Netns, err)
+		return fmt.Errorf("keep a DHCP lease on %s of %s: %w", c.Link, c.Netns, err)
 	}
 	return nil
 }
 
-// exchanger speaks with servers; each exchange takes a bounded time.
+// exchanger exchanges messages with servers. Each exchange takes a bounded time.
 type exchanger interface {
-	// acquire asks for a new lease.
+	// acquire requests a new lease.
 	acquire(ctx context.Context) (grant, error)
-	// extend asks to prolong a lease, its server or any.
+	// extend asks the lease's server, or any server, to renew a lease.
 	extend(ctx context.Context, g grant, anyServer bool) (grant, error)
-	// release gives a lease back.
+	// release releases a lease.
 	release(g grant) error
 }
 
-// grant is a lease with the server's word on it.
+// grant is a lease with the server's acknowledgement.
 type grant struct {
 	Lease
 	ack *dhcpv4.DHCPv4

@@ -272,7 +272,7 @@ func TestRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := startBy(t, ns, func(ctx context.Context, notify func(Lease)) error { return hold(ctx, hastened{x}, notify) })
+	h := startBy(t, ns, func(ctx context.Context, notify func(Lease)) error { return maintain(ctx, hastened{x}, notify) })
 	first := h.next()
 	second := h.next()
 	if second.Prefixes[0] != first.Prefixes[0] || !second.Expires.After(first.Expires) {
@@ -356,7 +356,7 @@ func TestErrors(t *testing.T) {
 		is     error
 		words  string
 	}{
-		"no server":    {Config{Netns: path(quiet), Link: "eth0"}, ErrNoServer, "hold a DHCP lease on eth0 of " + path(quiet) + ": no DHCP server answers: see that the network behind the link"},
+		"no server":    {Config{Netns: path(quiet), Link: "eth0"}, ErrNoServer, "keep a DHCP lease on eth0 of " + path(quiet) + ": no DHCP server answers: check that the network behind the link"},
 		"a link down":  {Config{Netns: path(down), Link: "eth0"}, nil, "the link is down: set it up first"},
 		"no such link": {Config{Netns: path(bare), Link: "eth0"}, nil, "look for the link"},
 		"no Ethernet":  {Config{Netns: path(bare), Link: "lo"}, nil, "the link has no Ethernet address"},

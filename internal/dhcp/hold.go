@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// tries is how many addresses are declined before the first lease is given
-	// up. RFC 2131 wants ten seconds between them lest clients ask for ever.
+	// tries is how many offered addresses may be in use before the first lease
+	// fails. RFC 2131 requires ten seconds between them, so that clients do not ask
+	// forever.
 	tries = 3
-	// The pauses between attempts to replace a lease that was lost.
+	// The pauses between attempts to replace a lost lease.
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
-	// leastPause is between attempts to prolong a lease (RFC 2131, 4.4.5).
+	// leastPause is the pause between attempts to renew a lease (RFC 2131, 4.4.5).
 	leastPause = time.Minute
 )
 
-// hold is Run without the network.
-func hold(ctx context.Context, x exchanger, notify func(Lease)) error {
+// maintain is Run with a given exchanger.
+func maintain(ctx context.Context, x exchanger, notify func(Lease)) error {
 	g, err := first(ctx, x)
 	for err == nil {
 		notify(g.Lease)
@@ -39,7 +40,7 @@ func hold(ctx context.Context, x exchanger, notify func(Lease)) error {
 	return err
 }
 
-// first asks for the first lease.
+// first requests the first lease.
 func first(ctx context.Context, x exchanger) (g grant, err error) {
 	for range tries {
 		g, err = x.acquire(ctx)
@@ -49,15 +50,15 @@ func first(ctx context.Context, x exchanger) (g grant, err error) {
 	}
 	switch {
 	case errors.Is(err, ErrNoServer):
-		err = fmt.Errorf("%w: see that the network behind the link (parent, VLAN, bridge) has one, or give an address", err)
+		err = fmt.Errorf("%w: check that the network behind the link (parent, VLAN, bridge) has one, or give an address", err)
 	case errors.Is(err, errConflict):
-		err = fmt.Errorf("%w, as were those before it: end the hosts that use addresses of the server's range, or shrink the range", err)
+		err = fmt.Errorf("%w, like the addresses offered before: remove the hosts that use addresses of the server's range, or shrink the range", err)
 	}
 	return g, err
 }
 
-// again asks for a lease in the place of a lost one, until there is one. Only
-// the end of ctx or of the sandbox is an error.
+// again requests a new lease after a loss, until it gets one. It fails only if ctx
+// or the sandbox ends.
 func again(ctx context.Context, x exchanger) (grant, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		g, err := x.acquire(ctx)
@@ -70,8 +71,9 @@ func again(ctx context.Context, x exchanger) (grant, error) {
 	}
 }
 
-// keep prolongs a lease in time. It returns another lease if the server gives
-// another, the zero one when it is lost, and the lease itself with ctx's error.
+// keep renews a lease in time. It returns another lease if the server grants
+// another address, the zero lease after a loss, and the lease with ctx's error when
+// ctx ends.
 func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant, error) {
 	var tried time.Time
 	for {
@@ -100,7 +102,7 @@ func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant,
 	}
 }
 
-// step is what comes next in the life of a lease.
+// step is the next step in the life of a lease.
 type step int
 
 const (
@@ -109,9 +111,9 @@ const (
 	expire
 )
 
-// next says when to do what about the lease, where tried is when it was last
-// tried to be prolonged in vain: half of the time that is left, but not before
-// a minute.
+// next returns the next step of the lease and its time. tried is the time of the
+// last failed renewal; the next attempt follows after half of the remaining time,
+// but at least after a minute.
 func (l Lease) next(tried time.Time) (at time.Time, how step) {
 	if l.Expires.IsZero() {
 		return time.Time{}, expire
@@ -135,8 +137,8 @@ func (l Lease) next(tried time.Time) (at time.Time, how step) {
 	return at, how
 }
 
-// sleep waits until the time, for ever if it is zero, or until ctx ends, whose
-// error it returns.
+// sleep waits until the given time, or forever if it is zero. If ctx ends first, it
+// returns ctx's error.
 func sleep(ctx context.Context, until time.Time) error {
 	var at <-chan time.Time
 	if !until.IsZero() {

@@ -104,7 +104,7 @@ func TestHold(t *testing.T) {
 		},
 		"no first lease": {
 			server: server{acquire: never(ErrNoServer)}, lasts: time.Hour,
-			want: "0s acquire", err: ErrNoServer, words: "see that the network behind the link (parent, VLAN, bridge) has one, or give an address",
+			want: "0s acquire", err: ErrNoServer, words: "check that the network behind the link (parent, VLAN, bridge) has one, or give an address",
 		},
 		"every address is in use": {
 			server: server{acquire: never(errConflict)}, lasts: time.Hour,
@@ -127,7 +127,7 @@ func TestHold(t *testing.T) {
 				f.begin = time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), s.lasts)
 				defer cancel()
-				err := hold(ctx, f, func(l Lease) {
+				err := maintain(ctx, f, func(l Lease) {
 					if l.IsZero() {
 						f.note("lost")
 					} else {

@@ -11,26 +11,27 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// forever is a lease time without end (RFC 2131, section 3.3).
+// forever is an infinite lease time (RFC 2131, section 3.3).
 const forever = time.Duration(1<<32-1) * time.Second
 
 // leastMTU is the least MTU that an option may name (RFC 2132, section 5.1).
 const leastMTU = 68
 
-// parse reads a server's acknowledgement of what was asked for at the time.
+// parse parses a server's acknowledgement of a request that was sent at the time
+// asked.
 func parse(ack *dhcpv4.DHCPv4, asked time.Time) (Lease, error) {
 	var l Lease
 	addr, ok := ip(ack.YourIPAddr)
 	if !ok || !addr.Is4() || addr.IsUnspecified() || addr.IsLoopback() || addr.IsMulticast() {
-		return l, fmt.Errorf("the server's answer has no address of a host: %v", ack.YourIPAddr)
+		return l, fmt.Errorf("the server's answer has no valid host address: %v", ack.YourIPAddr)
 	}
 	mask := ack.SubnetMask()
 	if mask == nil {
-		mask = ack.YourIPAddr.DefaultMask() // as before there were masks
+		mask = ack.YourIPAddr.DefaultMask() // of the address's class
 	}
-	bits, _ := mask.Size() // 0 for what is no mask
+	bits, _ := mask.Size() // 0 if it is not a valid mask
 	if bits == 0 {
-		return l, fmt.Errorf("the server's answer has no mask of a network: %v", mask)
+		return l, fmt.Errorf("the server's answer has no valid subnet mask: %v", mask)
 	}
 	l.Prefixes = []netip.Prefix{netip.PrefixFrom(addr, bits)}
 	l.Server, _ = ip(ack.ServerIdentifier())
@@ -47,8 +48,8 @@ func parse(ack *dhcpv4.DHCPv4, asked time.Time) (Lease, error) {
 	return l, nil
 }
 
-// route reads the routes. Where there are classless ones, the option for the
-// default gateway must be ignored (RFC 3442).
+// route sets the routes. If there are classless routes, the option for the default
+// gateway must be ignored (RFC 3442).
 func (l *Lease) route(ack *dhcpv4.DHCPv4) {
 	routes := ack.ClasslessStaticRoute()
 	if len(routes) == 0 {
@@ -79,8 +80,8 @@ func (l *Lease) route(ack *dhcpv4.DHCPv4) {
 	}
 }
 
-// time reads how long the lease lasts, with RFC 2131's shares of it where the
-// server says nothing, or nothing sensible.
+// time sets the times of the lease. If the server sends no valid renewal and
+// rebinding times, they are the shares of the lease time from RFC 2131.
 func (l *Lease) time(ack *dhcpv4.DHCPv4, asked time.Time) {
 	lasts := ack.IPAddressLeaseTime(forever)
 	if lasts >= forever {

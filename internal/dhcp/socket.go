@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answers lets UDP datagrams to the client's port through, as a packet socket
-// without a link layer sees them: from the header of IPv4 on.
+// answers is a BPF filter that accepts UDP datagrams to the client's port. It sees
+// packets from the IPv4 header on.
 var answers = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 9, Size: 1}, // the protocol
 	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 5},
@@ -33,8 +33,8 @@ var answers = []bpf.Instruction{
 	bpf.RetConstant{Val: 1 << 16},
 }
 
-// inside runs fn in the sandbox, with the link there. Sockets that it opens
-// stay in the sandbox.
+// inside runs fn in the sandbox's namespace, with the link. Sockets that fn opens
+// stay in that namespace. Returns ErrGone if the sandbox has ended.
 func (x *client) inside(fn func(*net.Interface) error) error {
 	ns, err := kernel.OpenNetns(x.Netns)
 	if errors.Is(err, os.ErrNotExist) {
@@ -51,7 +51,7 @@ func (x *client) inside(fn func(*net.Interface) error) error {
 		link, err := net.InterfaceByName(x.Link)
 		switch {
 		case err != nil:
-			return fmt.Errorf("look for the link: %w", err)
+			return fmt.Errorf("find the link: %w", err)
 		case len(link.HardwareAddr) != len(nclient4.BroadcastMac):
 			return fmt.Errorf("the link has no Ethernet address, so it cannot ask a DHCP server: give an address")
 		case link.Flags&net.FlagUp == 0:
@@ -61,7 +61,7 @@ func (x *client) inside(fn func(*net.Interface) error) error {
 	})
 }
 
-// packets opens a socket that needs no address on the link.
+// packets opens a packet socket, which needs no address on the link.
 func (x *client) packets() (link *net.Interface, conn net.PacketConn, err error) {
 	err = x.inside(func(found *net.Interface) (err error) {
 		link = found
@@ -71,10 +71,10 @@ func (x *client) packets() (link *net.Interface, conn net.PacketConn, err error)
 	return link, conn, err
 }
 
-// towards opens a socket to the lease's server, or to any, and returns whom to
-// address. If the leased address cannot be bound, because it has been removed
-// or something else in the sandbox has the port, packets go to the server's
-// address, whoever on the link has it.
+// towards opens a socket to the lease's server, or to any server, and returns the
+// destination. If the leased address cannot be bound, because it was removed or the
+// port is in use in the sandbox, packets to the server's address are broadcast on
+// the link.
 func (x *client) towards(g grant, anyServer bool) (link *net.Interface, conn net.PacketConn, to *net.UDPAddr, err error) {
 	if anyServer || !g.Server.IsValid() {
 		link, conn, err = x.packets()
@@ -99,8 +99,8 @@ func (x *client) towards(g grant, anyServer bool) (link *net.Interface, conn net
 	return link, conn, &net.UDPAddr{IP: g.ack.ServerIdentifier(), Port: nclient4.ServerPort}, err
 }
 
-// byAddress sends from the leased address, and hears all answers: a server
-// that refuses tells everybody.
+// byAddress sends from the leased address, and receives all answers: a server
+// broadcasts a refusal.
 type byAddress struct {
 	net.PacketConn
 	out net.PacketConn
@@ -113,8 +113,8 @@ func (b byAddress) WriteTo(p []byte, to net.Addr) (int, error) { return b.out.Wr
 func (b byAddress) Close() error { return errors.Join(b.out.Close(), b.PacketConn.Close()) }
 
 // listenPackets opens a packet socket for answers in the calling thread's
-// namespace. What it sends is broadcast on the link, from the address if there
-// is one; then it hears only what is sent there.
+// namespace. It broadcasts on the link. If from is set, it sends from that address,
+// and receives only packets to it.
 func listenPackets(link *net.Interface, from net.IP) (net.PacketConn, error) {
 	filter, err := bpf.Assemble(answers)
 	if err != nil {
@@ -127,7 +127,7 @@ func listenPackets(link *net.Interface, from net.IP) (net.PacketConn, error) {
 	return nclient4.NewBroadcastUDPConn(raw, &net.UDPAddr{IP: from, Port: nclient4.ClientPort}), nil
 }
 
-// listen binds the client's port of an address, on the link alone.
+// listen binds the client's port of an address, on the link only.
 func listen(link *net.Interface, from netip.Addr) (net.PacketConn, error) {
 	onLink := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var bound error
@@ -137,12 +137,12 @@ func listen(link *net.Interface, from netip.Addr) (net.PacketConn, error) {
 	return onLink.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(from, nclient4.ClientPort).String())
 }
 
-// patience is how long others may take to say that the address is theirs. RFC
-// 5227 takes seconds, for networks of another age.
-const patience = 300 * time.Millisecond
+// probeTimeout is how long to wait for other hosts that have the address. RFC 5227
+// waits for seconds, for slower networks.
+const probeTimeout = 300 * time.Millisecond
 
-// inUse asks the network whether another host answers for the address, or is
-// about to take it like us. Who is interrupted has heard nobody.
+// inUse asks the network whether another host answers for the address, or probes
+// for it at the same time. If ctx ends first, it returns false.
 func (x *client) inUse(ctx context.Context, address net.IP) (used bool, err error) {
 	var asker *neighbour.Asker
 	err = x.inside(func(link *net.Interface) (err error) {
@@ -150,13 +150,13 @@ func (x *client) inUse(ctx context.Context, address net.IP) (used bool, err erro
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("look whether the address is in use: %w", err)
+		return false, fmt.Errorf("check whether the address is in use: %w", err)
 	}
 	defer asker.Close()
-	own, _ := netip.AddrFromSlice(address.To4())
-	claims, err := asker.Ask(ctx, []netip.Addr{own}, patience)
+	leased, _ := netip.AddrFromSlice(address.To4())
+	claims, err := asker.Ask(ctx, []netip.Addr{leased}, probeTimeout)
 	if err != nil {
-		return false, fmt.Errorf("look whether the address is in use: %w", err)
+		return false, fmt.Errorf("check whether the address is in use: %w", err)
 	}
 	return ctx.Err() == nil && len(claims) > 0, nil
 }

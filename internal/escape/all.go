@@ -2,8 +2,8 @@ package escape
 
 import "reflect"
 
-// All makes every string that v leads to one line, as Line does: fields that are
-// exported, elements, and keys and values of maps. v is a pointer.
+// All applies Line to every string in the value that v points to: in exported
+// fields, elements, and keys and values of maps.
 func All(v any) { all(reflect.ValueOf(v).Elem()) }
 
 func all(v reflect.Value) {
@@ -31,7 +31,7 @@ func all(v reflect.Value) {
 	}
 }
 
-// allOfMap puts each entry of a map back with its strings escaped.
+// allOfMap replaces each entry of a map with its escaped form.
 func allOfMap(m reflect.Value) {
 	for _, key := range m.MapKeys() {
 		k, value := reflect.New(key.Type()).Elem(), reflect.New(m.Type().Elem()).Elem()

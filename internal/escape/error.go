@@ -24,7 +24,7 @@ func Error(err error) string {
 			continue
 		}
 		before, after, found := strings.Cut(text, part.Error())
-		if !found { // the error has a text of its own
+		if !found { // the error's text does not contain that of the part
 			continue
 		}
 		if joined && i > 0 {

@@ -1,7 +1,7 @@
-// Package escape makes text that somebody else chose safe to show on a terminal
-// and safe to paste into a shell: names of processes, links, containers and
-// labels, comments of rules, keys of files, messages of servers. It changes no
-// printable text, and it decides nothing about what is allowed as a name.
+// Package escape makes untrusted text safe to show on a terminal and to paste into
+// a shell: names of processes, links, containers and labels, comments of rules,
+// keys of files, messages of servers. It does not change printable text, and does
+// not decide which names are valid.
 package escape
 
 import (
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether a character must not reach a terminal as it is: it
+// Hidden reports whether a character must not reach a terminal unescaped: it
 // controls the terminal, changes the direction of text, or has no width.
 func Hidden(r rune) bool {
 	if r < utf8.RuneSelf {
@@ -22,14 +22,14 @@ func Hidden(r rune) bool {
 		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Line returns s as one line: hidden characters, line breaks and tabs included,
-// and bytes that are not UTF-8 are written as Go writes them in a string.
+// Line returns s as one line. It writes hidden characters, including line breaks
+// and tabs, and bytes that are not UTF-8 as Go escape sequences.
 func Line(s string) string { return visible(s, "") }
 
 // Text is Line for text of several lines: line breaks and tabs stay.
 func Text(s string) string { return visible(s, "\n\t") }
 
-// visible escapes what is hidden, but for the characters of keep.
+// visible escapes hidden characters, except those in keep.
 func visible(s, keep string) string {
 	hidden := func(r rune) bool { return r == utf8.RuneError || Hidden(r) && !strings.ContainsRune(keep, r) }
 	first := strings.IndexFunc(s, hidden)
@@ -53,7 +53,7 @@ func visible(s, keep string) string {
 	return b.String()
 }
 
-// spelled is the escape sequence of a character.
+// spelled returns the escape sequence of a character.
 func spelled(r rune) string {
 	switch {
 	case r == '\n':

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// plain are the characters that a word of a shell may have without quotes. A
-// tilde expands, and a sign of equality does so in zsh if it comes first.
+// plain are the characters that need no quotes in a shell word. It has no tilde,
+// which shells expand, and no "=", which zsh expands at the beginning of a word.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@%+"
 
-// Shell returns s as one word of a shell: plain, in single quotes, or, if it
-// has hidden characters, as $'…', which bash, zsh, ksh and POSIX of 2024 read.
-// Older shells read $'…' as another word, but run nothing of it: it has no
-// quotes inside.
+// Shell returns s as one shell word: unquoted, in single quotes, or, if it has
+// hidden characters, as $'…', which bash, zsh, ksh and POSIX.1-2024 shells
+// support. Older shells read $'…' as another word, but never run a part of it,
+// because it has no quotes inside.
 func Shell(s string) string {
 	switch {
 	case s != "" && strings.Trim(s, plain+"=") == "" && s[0] != '=':

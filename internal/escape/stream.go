@@ -8,22 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Writer returns what writes text of several lines to w as Text returns it. A
-// character may be split over two writes.
+// Writer returns a writer that escapes text of several lines with Text and writes
+// it to w. A character may be split over two writes.
 func Writer(w io.Writer) io.Writer { return &stream{to: w, escape: Text} }
 
-// JSON returns what writes JSON to w: hidden characters, which stand in strings
-// only, become \u sequences, so that readers of JSON get what was written.
+// JSON returns a writer for JSON text: hidden characters, which occur only in
+// strings, become \u sequences, so that JSON parsers get the original strings.
 func JSON(w io.Writer) io.Writer { return &stream{to: w, escape: jsonText} }
 
-// Styled is Writer, but lets the given styles of a terminal pass (the numbers of
-// the sequence that ECMA-48 calls SGR), e.g. "1;31". A style stands within one write.
+// Styled is like Writer, but does not escape the given terminal styles: the numbers
+// of the ECMA-48 sequence SGR, e.g. "1;31". A style must not be split over two
+// writes.
 func Styled(w io.Writer, styles ...string) io.Writer {
-	own := regexp.MustCompile("\x1b\\[(?:" + strings.Join(styles, "|") + ")m")
+	allowed := regexp.MustCompile("\x1b\\[(?:" + strings.Join(styles, "|") + ")m")
 	return &stream{to: w, escape: func(s string) string {
 		var b strings.Builder
 		at := 0
-		for _, found := range own.FindAllStringIndex(s, -1) {
+		for _, found := range allowed.FindAllStringIndex(s, -1) {
 			b.WriteString(Text(s[at:found[0]]) + s[found[0]:found[1]])
 			at = found[1]
 		}
@@ -35,7 +36,7 @@ func Styled(w io.Writer, styles ...string) io.Writer {
 type stream struct {
 	to     io.Writer
 	escape func(string) string
-	// begun is the beginning of a character whose rest has not come yet.
+	// begun is the beginning of a character whose rest was not yet written.
 	begun []byte
 }
 
@@ -58,7 +59,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// jsonText spells hidden characters as JSON does.
+// jsonText writes hidden characters as JSON escape sequences.
 func jsonText(s string) string {
 	var b strings.Builder
 	at := 0

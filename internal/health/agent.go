@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Advice is what a server's agent says. What it does not speak of is as it was
-// before.
+// Advice is the answer of a server's agent. Points that it does not mention keep
+// their last value.
 type Advice struct {
-	// Weighs says that it wants a Share of its weight, in percent.
+	// Weighs is true if the agent sets Share, in percent of the server's weight.
 	Weighs bool `json:"weighs,omitempty"`
 	Share  int  `json:"share,omitempty"`
 	// Admin is ready, drain or maint.
 	Admin string `json:"admin,omitempty"`
-	// Health is up or down, and Reason why.
+	// Health is up or down. Reason is the agent's reason.
 	Health string `json:"health,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// mostShare bounds what an agent may ask for, in percent of its weight.
+// mostShare is the largest share that an agent may set, in percent.
 const mostShare = 1000
 
-// String says it in the words of the agent.
+// String returns the advice in the agent's format.
 func (a Advice) String() string {
 	var words []string
 	if a.Weighs {
@@ -43,9 +43,9 @@ func (a Advice) String() string {
 	return strings.Join(words, " ")
 }
 
-// ParseAdvice reads the first line of an agent's answer: words, parted by
-// blanks or commas, and a reason after a sharp (HAProxy's configuration manual,
-// agent-check). Words that it does not know it passes over, as HAProxy does.
+// ParseAdvice parses the first line of an agent's answer: words, separated by
+// blanks or commas, and a reason after "#" (HAProxy's configuration manual,
+// agent-check). It ignores unknown words, as HAProxy does.
 func ParseAdvice(answer string) Advice {
 	line, _, _ := strings.Cut(strings.TrimLeft(answer, "\r\n"), "\n")
 	line, reason, _ := strings.Cut(line, "#")
@@ -72,34 +72,33 @@ func ParseAdvice(answer string) Advice {
 	return a
 }
 
-// withAgent asks a server's agent beside its check, if it has one. An agent
-// that cannot be reached says nothing, and fails nothing.
+// withAgent asks a server's agent in parallel with its check, if it has one. An
+// agent that cannot be reached gives no advice, and does not fail the check.
 type withAgent struct {
 	check Checker
 	port  uint16
 }
 
-// Check is Checker's.
+// Check implements Checker.
 func (w withAgent) Check(ctx context.Context, at Target) Result {
 	if w.check == nil {
 		advice := askAgent(ctx, at, w.port)
 		if advice == (Advice{}) {
-			return Result{Void: true, Detail: "the agent says nothing"}
+			return Result{Void: true, Detail: "the agent gives no advice"}
 		}
 		return Result{OK: true, Detail: "agent: " + advice.String(), Advice: advice}
 	}
 	advice := make(chan Advice, 1)
 	go func() { advice <- askAgent(ctx, at, w.port) }()
 	r := w.check.Check(ctx, at)
-	if r.OK { // bad news does not wait for an agent
+	if r.OK { // a failed check is not delayed by the agent
 		r.Advice = <-advice
 	}
 	return r
 }
 
 func askAgent(ctx context.Context, at Target, port uint16) Advice {
-	// The agent is no part of the service: its port is asked at the server's own
-	// address.
+	// The agent is not part of the service: it is dialled at the server's address.
 	at.Real, at.Dial = netip.AddrPortFrom(at.Real.Addr(), port), nil
 	conn, err := open(ctx, at, "tcp")
 	if err != nil {
@@ -118,7 +117,7 @@ func askAgent(ctx context.Context, at Target, port uint16) Advice {
 		}
 	}
 	if len(answer) == cap(answer) && !ended(answer) {
-		return Advice{} // its last word is cut, and may be another
+		return Advice{} // the last word is cut off, and may mean something else
 	}
 	return ParseAdvice(string(answer))
 }

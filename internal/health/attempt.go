@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Theory of operation (ADR 35). A check that is not answered soon does not hold
-// up the next: that begins beside it (settings.beside), and each has its whole
-// timeout. The first answer is enough, and makes the others moot; where none
-// comes, so many as make the server down end soon after each other. So a lost
-// packet fails no check, and a server that is silent is out after little more
-// than one timeout, and not after as many as there are checks.
+// Theory of operation (ADR 35). A check without an answer does not delay the next
+// one: that begins in parallel after settings.beside, and each has its whole
+// timeout. The first answer is enough, and makes the other checks moot. If no
+// answer comes, as many checks as take the server down end soon after each other.
+// So a lost packet does not fail a check, and a silent server is down after little
+// more than one timeout, and not after one timeout for each check.
 //
-// The host may be so busy that this process does not run for a while. What the
-// server has answered meanwhile is looked at before it is judged
-// (bounded.Read, socket.wait), and a check that had too little of its time to
-// itself is void.
+// The host may be so busy that this process does not run for a while. Answers that
+// arrived in that time are read before the check fails (bounded.Read,
+// socket.wait). If the process was delayed for a quarter of the timeout or more, a
+// timed-out check is void.
 
-// ask has a server checked that is due. One that is late is not checked twice
-// for that.
+// ask queues a check of a server that is due. It does not queue a second one if
+// the first is only delayed.
 func (m *Monitor) ask(s *server, now time.Time) {
 	if n := len(s.checks); n > 0 {
 		last := s.began
@@ -37,8 +37,8 @@ func (m *Monitor) ask(s *server, now time.Time) {
 	s.next = s.besideAt(now)
 }
 
-// besideAt returns when to check the server once more if what was begun last has
-// found nothing by then; zero for never.
+// besideAt returns when to begin a parallel check if the last one, which began at
+// last, has no result by then; zero for never.
 func (s *server) besideAt(last time.Time) time.Time {
 	st := s.of.settings
 	if st.beside == 0 || len(s.checks) >= max(2, st.fall) || s.rec.Known && !s.rec.Up {
@@ -58,7 +58,7 @@ func (s *server) end() {
 	s.checks = nil
 }
 
-// check makes a check, and then others for as long as some wait.
+// check makes a check, and then others as long as some wait.
 func (m *Monitor) check(ctx context.Context, c *attempt) {
 	for c != nil {
 		m.mu.Lock()
@@ -77,8 +77,8 @@ func (m *Monitor) check(ctx context.Context, c *attempt) {
 	}
 }
 
-// finish takes the result of a check that had so much time, and returns the next
-// check to make, if one waits.
+// finish applies the result of a check with the given timeout, and returns the next
+// waiting check, nil if there is none.
 func (m *Monitor) finish(ctx context.Context, c *attempt, res Result, timeout time.Duration) *attempt {
 	s, now := c.of, c.began.Add(res.Latency)
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *Monitor) finish(ctx context.Context, c *attempt, res Result, timeout ti
 	return m.waiting.take()
 }
 
-// after returns when to check the server next, after a check that has ended now.
+// after returns when to check the server next, after a check that ended now.
 func (s *server) after(now time.Time) time.Time {
 	next := time.Time{}
 	switch n := len(s.checks); {
@@ -126,8 +126,8 @@ func (s *server) after(now time.Time) time.Time {
 // punctual is how late the loop may be on a host that is not too busy.
 const punctual = 20 * time.Millisecond
 
-// overslept notes that the loop was later than it meant to be: this process did
-// not run, though there was something to do.
+// overslept records that the loop ran later than planned: this process did not get
+// CPU time.
 func (m *Monitor) overslept(by time.Duration) {
 	if by < punctual {
 		return

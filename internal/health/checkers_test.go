@@ -121,15 +121,15 @@ func TestTCP(t *testing.T) {
 		expect(t, check(t, tcp, Means{}, at), true, "connected")
 		at.Dial = (&net.Dialer{}).DialContext
 		expect(t, check(t, tcp, Means{}, at), true, "connected")
-		expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, at), true, "the answer fits")
-		expect(t, check(t, model.Check{Type: model.CheckTCP, Send: "QUIT\r\n", Expect: "^220 "}, Means{}, at), true, "the answer fits")
+		expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, at), true, "the answer matches")
+		expect(t, check(t, model.Check{Type: model.CheckTCP, Send: "QUIT\r\n", Expect: "^220 "}, Means{}, at), true, "the answer matches")
 	}
 	closed := Target{Real: closedPort(t)}
 	expect(t, check(t, tcp, Means{}, closed), false, "connect: connection refused")
 	closed.Dial = (&net.Dialer{}).DialContext
 	expect(t, check(t, tcp, Means{}, closed), false, "connect: connection refused")
 	shut := Target{Real: listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, "554 \x1b[31mno\r\n") })}
-	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false, `the answer does not fit: "554 \x1b[31mno\r\n"`)
+	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false, `the answer does not match: "554 \x1b[31mno\r\n"`)
 }
 
 // TestConnectWaits: a connection that is not made at once is waited for, until
@@ -205,10 +205,10 @@ func TestHTTP(t *testing.T) {
 		{"a status as wanted", model.Check{Path: "/broken", Status: "200,500-599"}, true, "status 503"},
 		{"no redirect is followed", model.Check{Path: "/moved"}, true, "status 302"},
 		{"no redirect is wanted", model.Check{Path: "/moved", Status: "200"}, false, "status 302, want 200"},
-		{"the host's name", model.Check{Path: "/ok", Host: "example.com", Body: "^host=example.com$"}, true, "the body fits"},
-		{"another host's name", model.Check{Path: "/ok", Body: "example.com"}, false, "status 200, but the body does not fit"},
+		{"the host's name", model.Check{Path: "/ok", Host: "example.com", Body: "^host=example.com$"}, true, "the body matches"},
+		{"another host's name", model.Check{Path: "/ok", Body: "example.com"}, false, "status 200, but the body does not match"},
 		{"a method", model.Check{Method: "HEAD", Path: "/head"}, true, "status 200"},
-		{"the end of a body after interim answers", model.Check{Path: "/early", Body: "END$"}, true, "the body fits"},
+		{"the end of a body after interim answers", model.Check{Path: "/early", Body: "END$"}, true, "the body matches"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			c.check.Type = model.CheckHTTP
@@ -270,7 +270,7 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	certificate := s.Certificate()
-	if err := expires(certificate, time.Hour, certificate.NotAfter.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "has expired") {
+	if err := expires(certificate, time.Hour, certificate.NotAfter.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "expired on") {
 		t.Errorf("after its end: %v", err)
 	}
 }
@@ -312,7 +312,7 @@ func TestGRPC(t *testing.T) {
 		{"", true, "serving"},
 		{"web", true, "serving"},
 		{"ill", false, "health status 2, want 1 (serving)"},
-		{"unknown", false, "gRPC status 5: the server knows no such service"},
+		{"unknown", false, "gRPC status 5: the server does not know the service"},
 		{"page", false, "no gRPC status: is it a gRPC server?"},
 	} {
 		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service}, Means{}, Target{Real: where(t, plain)}), c.ok, c.detail)
@@ -348,7 +348,7 @@ func TestDNS(t *testing.T) {
 		{"truncated", answer(func(m *dnsmessage.Message) { m.Truncated = true }), true, "is answered"},
 		{"empty", answer(func(*dnsmessage.Message) {}), false, "no answer for example.com. A"},
 		{"refused", answer(func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeRefused }), false, "Refused for example.com. A"},
-		{"cut", func(q []byte) []byte { return found(q)[:len(q)+3] }, false, "cannot be read"},
+		{"cut", func(q []byte) []byte { return found(q)[:len(q)+3] }, false, "parse the answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{}, Target{Real: datagrams(t, c.answer)}), c.ok, c.detail)
@@ -384,9 +384,9 @@ func TestUDP(t *testing.T) {
 	udp := func(send, expect string) model.Check {
 		return model.Check{Type: model.CheckUDP, Send: send, Expect: expect}
 	}
-	expect(t, check(t, udp("ping", "^re: ping$"), Means{}, Target{Real: echo}), true, "the answer fits")
+	expect(t, check(t, udp("ping", "^re: ping$"), Means{}, Target{Real: echo}), true, "the answer matches")
 	expect(t, check(t, udp("ping", ""), Means{}, Target{Real: echo}), true, "it answers")
-	expect(t, check(t, udp("", ""), Means{}, Target{Real: silent}), true, "the port is not told to be closed")
+	expect(t, check(t, udp("", ""), Means{}, Target{Real: silent}), true, "no ICMP message reports the port as closed")
 	closed := Target{Real: netip.MustParseAddrPort("127.0.0.1:1")}
 	expect(t, check(t, udp("ping", ""), Means{}, closed), false, "read: connection refused")
 	expect(t, check(t, udp("", ""), Means{}, closed), false, "read: connection refused")
@@ -407,7 +407,7 @@ func TestGarbageIsNoSilence(t *testing.T) {
 			r = one.Check(ctx, garbage)
 			cancel()
 		}
-		if want := "a datagram came that is no answer to the question"; r.OK || r.Failure != WrongAnswer || r.Detail != want {
+		if want := "a datagram came that does not answer the request"; r.OK || r.Failure != WrongAnswer || r.Detail != want {
 			t.Errorf("%s: %+v, want %s", c.Type, r, want)
 		}
 	}
@@ -431,7 +431,7 @@ func TestDocker(t *testing.T) {
 	if r := check(t, docker, m, Target{Endpoint: "gone"}); !r.Void || asked != "gone" {
 		t.Errorf("an engine that does not answer: %+v", r)
 	}
-	expect(t, check(t, docker, m, Target{}), false, "it is no container here")
+	expect(t, check(t, docker, m, Target{}), false, "it is not a container on this host")
 	if _, err := New(docker, Means{}); err == nil {
 		t.Error("no error without an engine")
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerLimit bounds what is looked at of an answer, in bytes, and readLimit
-// what is read of a connection in all.
+// answerLimit limits how much of an answer is examined, in bytes. readLimit limits
+// how much is read from a connection in total.
 const (
 	answerLimit = 64 << 10
 	readLimit   = 1 << 20
@@ -24,7 +24,8 @@ const (
 
 var errTooMuch = errors.New("the answer has no end")
 
-// open connects to the target. The connection ends with ctx at the latest.
+// open connects to the target. The connection is closed at the latest when ctx
+// ends.
 func open(ctx context.Context, at Target, network string) (*bounded, error) {
 	var conn net.Conn
 	var err error
@@ -50,15 +51,15 @@ func open(ctx context.Context, at Target, network string) (*bounded, error) {
 	return b, nil
 }
 
-// bounded is a connection of which only so many bytes are read, and which ends
-// with a reset.
+// bounded is a connection from which at most readLimit bytes are read, and which
+// ends with a reset.
 type bounded struct {
 	net.Conn
 	left int
 	stop func() bool
 }
 
-// Read reads, within the bound.
+// Read implements io.Reader, within the limit.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooMuch
@@ -66,16 +67,16 @@ func (b *bounded) Read(p []byte) (int, error) {
 	p = p[:min(len(p), b.left)]
 	n, err := b.Conn.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		n, err = b.there(p, err)
+		n, err = b.readArrived(p, err)
 	}
 	b.left -= n
 	return n, err
 }
 
-// there reads what has come already, though the time is up: the server is not to
-// blame if this process had no CPU to read it. The error is returned where
-// nothing has.
-func (b *bounded) there(p []byte, timedOut error) (int, error) {
+// readArrived reads data that arrived before the deadline: it is not the server's
+// fault if this process had no CPU time to read it. If there is none, it returns
+// the error timedOut.
+func (b *bounded) readArrived(p []byte, timedOut error) (int, error) {
 	conn, ok := b.Conn.(syscall.Conn)
 	if !ok || len(p) == 0 {
 		return 0, timedOut
@@ -99,14 +100,13 @@ func (b *bounded) there(p []byte, timedOut error) (int, error) {
 	return n, nil
 }
 
-// datagrams reports whether an empty read is a message rather than the end.
+// datagrams reports whether an empty read is a message, and not the end.
 func (b *bounded) datagrams() bool {
 	_, ok := b.Conn.(net.PacketConn)
 	return ok
 }
 
-// Close ends the connection at once. A reset leaves neither side waiting for
-// late packets.
+// Close ends the connection with a reset, so that no side waits for late packets.
 func (b *bounded) Close() error {
 	b.stop()
 	if tcp, ok := b.Conn.(interface{ SetLinger(int) error }); ok {
@@ -115,10 +115,10 @@ func (b *bounded) Close() error {
 	return b.Conn.Close()
 }
 
-// broken returns the result of a check that met an error while it did
-// something.
+// broken returns the result of a check that failed with an error at a step, e.g.
+// "connect".
 func broken(ctx context.Context, doing string, err error) Result {
-	if ours(err) {
+	if isLocal(err) {
 		r := failed("this host cannot check: %s: %v", doing, err)
 		r.Void = true
 		return r
@@ -126,10 +126,11 @@ func broken(ctx context.Context, doing string, err error) Result {
 	return failed("%s: %s", doing, reason(ctx, err)).as(kindOf(ctx, doing, err))
 }
 
-// ours reports whether the error says that this host lacks something, so that
-// nothing is known of the server.
-func ours(err error) bool {
-	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EADDRNOTAVAIL, syscall.EAGAIN} {
+// isLocal reports whether the error means that this host lacks a resource, so that
+// it says nothing about the server.
+func isLocal(err error) bool {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+		syscall.EADDRNOTAVAIL, syscall.EAGAIN} {
 		if errors.Is(err, lack) {
 			return true
 		}
@@ -137,8 +138,7 @@ func ours(err error) bool {
 	return false
 }
 
-// Unanswered is an error of a DialFunc that says itself what was not answered,
-// where nothing came in time.
+// Unanswered is a timeout of a DialFunc whose message says what was not answered.
 type Unanswered struct{ Err error }
 
 // Error implements error.
@@ -147,7 +147,7 @@ func (u Unanswered) Error() string { return u.Err.Error() }
 // Unwrap returns the error.
 func (u Unanswered) Unwrap() error { return u.Err }
 
-// reason says in a few words what an error of a connection means.
+// reason returns in a few words what an error of a connection means.
 func reason(ctx context.Context, err error) string {
 	var number syscall.Errno
 	var silent Unanswered
@@ -162,10 +162,10 @@ func reason(ctx context.Context, err error) string {
 	return err.Error()
 }
 
-// detailLimit bounds a detail, in characters.
+// detailLimit is the longest detail, in characters.
 const detailLimit = 120
 
-// oneLine makes text of any origin fit to be shown: printable, one line, short.
+// oneLine makes untrusted text safe to show: printable, one line, short.
 func oneLine(text string) string {
 	cut := len(text) > 4*detailLimit
 	if cut {
@@ -189,7 +189,7 @@ func oneLine(text string) string {
 	return clean
 }
 
-// quoted returns the beginning of an answer, to be shown.
+// quoted returns the quoted beginning of an answer.
 func quoted(answer []byte) string {
 	return fmt.Sprintf("%q", answer[:min(len(answer), 40)])
 }

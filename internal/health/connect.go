@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe makes a TCP connection and ends it with a reset: what most checks do,
-// thousands of times a second. A server on this host has mostly answered before
-// the first connect(2) returns, and the second tells; only where it has not is
-// the runtime's poller asked.
+// probe makes a TCP connection and ends it with a reset. Most checks do this,
+// thousands of times per second. A server on this host has usually answered before
+// the first connect(2) returns, and a second connect(2) confirms it. Only if it
+// has not, probe uses the runtime's poller.
 func probe(ctx context.Context, to netip.AddrPort) error {
 	s, err := begin(to)
 	if err != nil {
@@ -27,8 +27,8 @@ func probe(ctx context.Context, to netip.AddrPort) error {
 	return errors.Join(s.wait(ctx, file), file.Close())
 }
 
-// connect makes a TCP connection, which ends with a reset. It does in a few
-// system calls what the net package takes a dozen and a goroutine for.
+// connect makes a TCP connection that ends with a reset. It needs a few system
+// calls, where the net package needs a dozen and a goroutine.
 func connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	s, err := begin(to)
 	if err != nil {
@@ -49,20 +49,20 @@ type connection struct {
 	to net.Addr
 }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (c connection) RemoteAddr() net.Addr { return c.to }
 
-// LocalAddr is net.Conn's; nobody asks for it.
+// LocalAddr implements net.Conn. The package does not use it.
 func (c connection) LocalAddr() net.Addr { return &net.TCPAddr{} }
 
-// socket is one that connects, or is done with it.
+// socket is a socket that connects; done is true if it is connected.
 type socket struct {
 	fd   int
 	to   unix.Sockaddr
 	done bool
 }
 
-// begin begins to connect.
+// begin starts a non-blocking connection.
 func begin(to netip.AddrPort) (socket, error) {
 	s := socket{to: &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}}
 	family := unix.AF_INET6
@@ -73,7 +73,7 @@ func begin(to netip.AddrPort) (socket, error) {
 	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP); err != nil {
 		return s, os.NewSyscallError("socket", err)
 	}
-	// Closed without lingering, it sends a reset and is forgotten.
+	// With a linger time of 0, close sends a reset and leaves no TIME_WAIT.
 	if err = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return s, errors.Join(os.NewSyscallError("setsockopt", err), unix.Close(s.fd))
 	}
@@ -88,8 +88,8 @@ func begin(to netip.AddrPort) (socket, error) {
 	return s, nil
 }
 
-// connected begins a connection or asks what has become of it, and reports
-// whether it is made.
+// connected starts the connection or checks its progress, and reports whether it
+// is established.
 func (s socket) connected() (bool, error) {
 	switch err := unix.Connect(s.fd, s.to); {
 	case err == nil, errors.Is(err, unix.EISCONN):
@@ -101,10 +101,9 @@ func (s socket) connected() (bool, error) {
 	}
 }
 
-// wait waits until the connection is made, or ctx ends. The file is the
-// socket's.
+// wait waits until the connection is established, or ctx ends. file is the socket.
 func (s socket) wait(ctx context.Context, file *os.File) error {
-	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // it can be waited for
+	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // cannot fail: the file is pollable
 	defer stop()
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -117,7 +116,7 @@ func (s socket) wait(ctx context.Context, file *os.File) error {
 		return done || cause != nil
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// The answer may have come while this process had no CPU to see it.
+		// The answer may have arrived while this process had no CPU time.
 		if done, timedOut := s.connected(); done || timedOut != nil {
 			return timedOut
 		}

@@ -13,17 +13,17 @@ import (
 	"fairlead/internal/child"
 )
 
-// descendants are a command and all that it has started, in whatever sessions and
-// process groups. A cgroup holds them. Where there is none
-// (no cgroup v2, or before Linux 5.14), a variable with a random value in their
-// environment marks them: a process that clears its environment escapes.
+// descendants are a command and all processes that it started, in any session or
+// process group. They are in one cgroup. Without cgroup v2, or before Linux 5.14,
+// an environment variable with a random value marks them instead; a process that
+// clears its environment then escapes.
 type descendants struct {
 	group *cgroup.Group
 	mark  string
 }
 
-// The processes of the host are searched until none is marked. One that the kernel
-// does not let die would have them searched for ever.
+// The host's processes are searched until none is marked, but at most passes times,
+// because the kernel may not be able to kill a process.
 const (
 	passes = 100
 	pause  = 10 * time.Millisecond
@@ -42,7 +42,7 @@ func (e execCheck) descendants() descendants {
 	return descendants{mark: "FAIRLEAD_CHECK=" + rand.Text()}
 }
 
-// place prepares the command and returns where it is to run.
+// place prepares the command and returns where to run it.
 func (d descendants) place(cmd *exec.Cmd) child.Place {
 	if d.group != nil {
 		return child.Place{Cgroup: d.group.Dir}
@@ -51,7 +51,7 @@ func (d descendants) place(cmd *exec.Cmd) child.Place {
 	return child.Place{}
 }
 
-// kill kills all of them.
+// kill kills all descendants.
 func (d descendants) kill() {
 	if d.group != nil {
 		_ = d.group.Kill()
@@ -65,24 +65,23 @@ func (d descendants) kill() {
 	}
 }
 
-// end kills all of them and leaves nothing behind.
+// end kills all descendants and removes the cgroup.
 func (d descendants) end() {
 	d.kill()
 	if d.group != nil {
-		_ = d.group.Close() // what cannot be removed now, the next check removes
+		_ = d.group.Close() // if it cannot be removed now, the next check removes it
 	}
 }
 
-// killMarked kills the marked processes and reports whether there were any: they
-// may have started others meanwhile. A process that has been killed has no
-// environment.
+// killMarked kills the marked processes and reports whether there were any: in the
+// meantime they may have started others. A killed process has no environment.
 func (d descendants) killMarked() bool {
 	found := false
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environments {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		// FindProcess opens a pidfd: the process that is killed is the one whose
-		// environment is read.
+		// FindProcess opens a pidfd, so the killed process is the one whose environment
+		// is read.
 		process, err := os.FindProcess(pid)
 		if err != nil {
 			continue

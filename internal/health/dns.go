@@ -12,13 +12,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// dnsCheck asks a name server for a name, and passes where it has an answer.
+// dnsCheck sends a query to a name server, and passes if there is an answer.
 type dnsCheck struct {
 	question dnsmessage.Question
 	record   string
 }
 
-// dnsRecords are those of model.DNSRecords in the library's words.
+// dnsRecords are the types of the library for the names in model.DNSRecords.
 var dnsRecords = map[string]dnsmessage.Type{
 	"": dnsmessage.TypeA, "A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
 	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
@@ -33,7 +33,8 @@ func newDNS(c model.Check) (Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query %q: %w", c.Query, err)
 	}
-	d := dnsCheck{question: dnsmessage.Question{Name: name, Type: record, Class: dnsmessage.ClassINET}, record: strings.TrimPrefix(record.String(), "Type")}
+	d := dnsCheck{question: dnsmessage.Question{Name: name, Type: record, Class: dnsmessage.ClassINET},
+		record: strings.TrimPrefix(record.String(), "Type")}
 	_, err = d.pack(0)
 	return d, err
 }
@@ -43,7 +44,7 @@ func (d dnsCheck) pack(id uint16) ([]byte, error) {
 	return m.Pack()
 }
 
-// Check is Checker's.
+// Check implements Checker.
 func (d dnsCheck) Check(ctx context.Context, at Target) Result {
 	conn, err := open(ctx, at, "udp")
 	if err != nil {
@@ -71,7 +72,7 @@ func (d dnsCheck) Check(ctx context.Context, at Target) Result {
 	return failed("%d datagrams came, and none answers %s %s", mostDatagrams, d.question.Name, d.record)
 }
 
-// judge judges a datagram, and reports whether it answers our question at all.
+// judge returns the result from a datagram, and whether it answers the query.
 func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(datagram)
@@ -83,7 +84,7 @@ func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 	}
 	switch asked, err := p.AllQuestions(); {
 	case err != nil:
-		return failed("the answer cannot be read: %v", err), true
+		return failed("parse the answer: %v", err), true
 	case len(asked) != 1 || !d.asks(asked[0]):
 		return Result{}, false
 	}
@@ -93,12 +94,12 @@ func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 	case errors.Is(err, dnsmessage.ErrSectionDone):
 		return failed("no answer for %s %s", d.question.Name, d.record), true
 	default:
-		return failed("the answer cannot be read: %v", err), true
+		return failed("parse the answer: %v", err), true
 	}
 }
 
-// asks reports whether the question is ours. A server may write names otherwise
-// (RFC 4343).
+// asks reports whether q is the check's question. A server may change the case of
+// names (RFC 4343).
 func (d dnsCheck) asks(q dnsmessage.Question) bool {
 	return q.Type == d.question.Type && q.Class == d.question.Class && strings.EqualFold(q.Name.String(), d.question.Name.String())
 }

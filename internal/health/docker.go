@@ -2,15 +2,14 @@ package health
 
 import "context"
 
-// dockerCheck passes where the container engine says that the endpoint's
-// container is healthy.
+// dockerCheck passes if the container engine reports the endpoint's container as
+// healthy.
 type dockerCheck struct{ ask Container }
 
-// Check is Checker's. An engine that cannot be asked says nothing about the
-// server.
+// Check implements Checker. If the engine cannot be asked, the result is void.
 func (d dockerCheck) Check(ctx context.Context, at Target) Result {
 	if at.Endpoint == "" {
-		return failed("it is no container here: check it otherwise").as(Unhealthy)
+		return failed("it is not a container on this host: use another type of check").as(Unhealthy)
 	}
 	switch healthy, detail, err := d.ask(ctx, at.Endpoint); {
 	case err != nil:

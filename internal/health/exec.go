@@ -13,27 +13,27 @@ import (
 )
 
 // execCheck runs a command with the server's address and port as its last
-// arguments, and passes where it exits with 0. Whatever the command has started
-// is killed when it ends: a check that leaves processes behind would fill the host
-// with them.
+// arguments, and passes if it exits with 0. When the command ends, all processes
+// that it started are killed, so that checks cannot fill the host with processes.
 type execCheck struct {
 	command []string
-	// group makes the cgroup of one run.
+	// group creates the cgroup of one run.
 	group func() (*cgroup.Group, error)
 }
 
-// drained is how long the output of a command is waited for that has ended, as
-// others may hold it open.
+// drained is how long to wait for the output of a command that has ended: other
+// processes may keep the output open.
 const drained = 100 * time.Millisecond
 
-// Check is Checker's.
+// Check implements Checker.
 func (e execCheck) Check(ctx context.Context, at Target) Result {
 	said := &head{}
 	args := append(append([]string{}, e.command[1:]...), at.Real.Addr().String(), strconv.Itoa(int(at.Real.Port())))
 	cmd := exec.Command(e.command[0], args...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, drained
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "FAIRLEAD_SERVICE=" + at.Service, "FAIRLEAD_ENDPOINT=" + at.Endpoint}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"FAIRLEAD_SERVICE=" + at.Service, "FAIRLEAD_ENDPOINT=" + at.Endpoint}
 	processes := e.descendants()
 	process, err := child.Start(context.WithoutCancel(ctx), cmd, processes.place(cmd))
 	if err != nil {
@@ -52,16 +52,16 @@ func (e execCheck) Check(ctx context.Context, at Target) Result {
 		return failed("the command took too long: %s", said.first()).as(Timeout)
 	case errors.As(err, &exit):
 		return failed("%s: %s", exit, said.first()).as(CommandFailed)
-	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // others had its output open
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // other processes kept the output open
 		return failed("%v", err).as(CommandFailed)
 	}
 	return passed("exit status 0: %s", said.first())
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the first 1024 bytes of what is written to it.
 type head struct{ text []byte }
 
-// Write is io.Writer's; it takes everything.
+// Write implements io.Writer. It never fails.
 func (h *head) Write(p []byte) (int, error) {
 	h.text = append(h.text, p[:min(len(p), 1024-len(h.text))]...)
 	return len(p), nil

@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// Failure is of what kind the failure of a check was. There are few, so that
-// each can be counted of each server.
+// Failure is the kind of a check's failure. There are few kinds, so that each can
+// be counted for each server.
 type Failure string
 
 // The failures.
 const (
-	// Refused is a connection that the server's host has refused.
+	// Refused is a connection that the server's host refused.
 	Refused Failure = "refused"
-	// Timeout is no answer in time, or none that was complete.
+	// Timeout is no complete answer in time.
 	Timeout Failure = "timeout"
-	// Unreachable is a server to which no way leads.
+	// Unreachable is a server without a route, or whose host is down.
 	Unreachable Failure = "unreachable"
-	// Closed is a connection that was ended before the answer was.
+	// Closed is a connection that ended before the answer was complete.
 	Closed Failure = "closed"
-	// Insecure is TLS that fails, or a certificate that is not right.
+	// Insecure is a failed TLS handshake, or a certificate that is not accepted.
 	Insecure Failure = "tls"
-	// WrongAnswer is an answer that is not as it should be.
+	// WrongAnswer is an answer that does not match.
 	WrongAnswer Failure = "answer"
 	// CommandFailed is a command that does not exit with 0.
 	CommandFailed Failure = "command"
-	// Unhealthy is a container of which its engine says so.
+	// Unhealthy is a container that its engine does not report as healthy.
 	Unhealthy Failure = "unhealthy"
 )
 
@@ -41,11 +41,12 @@ func (r Result) as(f Failure) Result {
 	return r
 }
 
-// kindOf returns of what kind a failure is that an error made of what was done.
+// kindOf returns the kind of failure for an error at a step.
 func kindOf(ctx context.Context, doing string, err error) Failure {
 	var silent Unanswered
 	switch {
-	case errors.As(err, &silent), ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.As(err, &silent), ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
 		return Timeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
@@ -59,17 +60,17 @@ func kindOf(ctx context.Context, doing string, err error) Failure {
 	return WrongAnswer
 }
 
-// Counts count the checks of one real server since it is one.
+// Counts count the checks of one real server since it was added.
 type Counts struct {
 	Passed uint64 `json:"passed"`
-	// Void are those that this host could not make.
+	// Void counts the checks that this host could not make.
 	Void uint64 `json:"void"`
-	// Failed are by their kind; those that have not happened are left out.
+	// Failed counts failures by kind. Kinds with 0 are missing.
 	Failed map[Failure]uint64 `json:"failed,omitempty"`
-	// Ejected is how often clients' failures took the server out.
+	// Ejected is how often clients' failures took the server down.
 	Ejected uint64 `json:"ejected"`
-	// Busy is how long all checks together took, and Last the last of them, which
-	// has passed or not.
+	// Busy is how long all checks together took. Last is how long the last one took,
+	// and OK is true if it passed.
 	Busy time.Duration `json:"busy"`
 	Last time.Duration `json:"last"`
 	OK   bool          `json:"ok"`
@@ -100,8 +101,8 @@ func (c *Counts) count(res Result) {
 	}
 }
 
-// CountsOf returns what is counted of a service's real servers, by where they
-// are.
+// CountsOf returns the counts of a service's real servers, by address and port; nil
+// if the service is unknown.
 func (m *Monitor) CountsOf(service string) map[netip.AddrPort]Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// grpcCheck asks a server's health service (grpc.health.v1.Health/Check). gRPC
-// is a POST over HTTP/2. The one question and its answer are framed here: the
-// client of net/http writes a line to the log for every frame that it does not
-// know, as many as a server likes.
+// grpcCheck calls a server's health service (grpc.health.v1.Health/Check). gRPC is
+// a POST over HTTP/2. The check writes and reads the frames itself, because the
+// client of net/http writes a line to the log for every unknown frame, as many as
+// a server sends.
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 type grpcCheck struct {
 	question []byte
@@ -35,8 +35,8 @@ func newGRPC(c model.Check, m Means) (Checker, error) {
 	return g, nil
 }
 
-// healthQuestion is a HealthCheckRequest, whose first field is the service's
-// name, behind a gRPC prefix: one byte for no compression, four for the length.
+// healthQuestion returns a HealthCheckRequest, whose first field is the service's
+// name, after a gRPC prefix: one byte for no compression, four for the length.
 func healthQuestion(service string) []byte {
 	var message []byte
 	if service != "" {
@@ -45,7 +45,7 @@ func healthQuestion(service string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 }
 
-// Check is Checker's.
+// Check implements Checker.
 func (g grpcCheck) Check(ctx context.Context, at Target) Result {
 	raw, err := open(ctx, at, "tcp")
 	if err != nil {
@@ -75,14 +75,14 @@ func (g grpcCheck) Check(ctx context.Context, at Target) Result {
 	return failed("read: the answer has no end")
 }
 
-// mostFrames bounds the frames of an answer, which has a dozen or so.
+// mostFrames limits the frames of an answer. About a dozen are usual.
 const mostFrames = 100
 
-// stream is the one stream of a connection, with what has come on it.
+// stream is the only stream of a connection, with the received answer.
 type stream struct {
 	out    *bufio.Writer
 	frames *http2.Framer
-	// status is of HTTP, code of gRPC.
+	// status is the HTTP status, code the gRPC status.
 	status, code string
 	body         []byte
 }
@@ -96,8 +96,8 @@ func newStream(conn net.Conn) *stream {
 	return s
 }
 
-// ask sends the question. It fits the window that every connection begins with,
-// and so does the answer.
+// ask sends the request. The request and the answer fit into the initial window of
+// a connection.
 func (s *stream) ask(scheme, host string, question []byte) error {
 	var block bytes.Buffer
 	head := hpack.NewEncoder(&block)
@@ -115,8 +115,8 @@ func (s *stream) ask(scheme, host string, question []byte) error {
 		s.out.Flush())
 }
 
-// read reads a frame, and reports whether the answer is complete. Frames of
-// unknown kinds are passed over (RFC 9113, section 4.1).
+// read reads a frame, and reports whether the answer is complete. It ignores frames
+// of unknown types (RFC 9113, section 4.1).
 func (s *stream) read() (done bool, err error) {
 	frame, err := s.frames.ReadFrame()
 	if err != nil {
@@ -133,10 +133,10 @@ func (s *stream) read() (done bool, err error) {
 		}
 	case *http2.GoAwayFrame:
 		if f.LastStreamID < 1 {
-			return false, fmt.Errorf("the server goes away: %v", f.ErrCode)
+			return false, fmt.Errorf("the server sent GOAWAY: %v", f.ErrCode)
 		}
 	case *http2.RSTStreamFrame:
-		return false, fmt.Errorf("the server does not answer: %v", f.ErrCode)
+		return false, fmt.Errorf("the server reset the stream: %v", f.ErrCode)
 	case *http2.MetaHeadersFrame:
 		for _, h := range f.Fields {
 			switch h.Name {
@@ -154,8 +154,8 @@ func (s *stream) read() (done bool, err error) {
 	return false, nil
 }
 
-// judge reads the answer: a status in its trailer, or in its head where there
-// is no message.
+// judge returns the result from the answer. The gRPC status is in the trailer, or
+// in the header if there is no message.
 func (s *stream) judge() Result {
 	if s.status != "200" {
 		return failed("HTTP status %s, want 200", s.status)
@@ -165,7 +165,7 @@ func (s *stream) judge() Result {
 	case "":
 		return failed("no gRPC status: is it a gRPC server?")
 	case "5":
-		return failed("gRPC status 5: the server knows no such service")
+		return failed("gRPC status 5: the server does not know the service")
 	case "12":
 		return failed("gRPC status 12: the server has no health service")
 	default:
@@ -181,15 +181,15 @@ func (s *stream) judge() Result {
 	return passed("serving")
 }
 
-// healthAnswer returns the status in a HealthCheckResponse: its first field, 0
-// (unknown) where that is left out.
+// healthAnswer returns the status in a HealthCheckResponse: its first field, or 0
+// (unknown) if the field is missing.
 func healthAnswer(body []byte) (status uint64, err error) {
 	short := errors.New("the message is cut short")
 	if len(body) < 5 || uint64(len(body)-5) < uint64(binary.BigEndian.Uint32(body[1:])) {
 		return 0, short
 	}
 	if body[0] != 0 {
-		return 0, errors.New("the message is compressed, which nobody has asked for")
+		return 0, errors.New("the message is compressed, although the request did not allow that")
 	}
 	for message := body[5:][:binary.BigEndian.Uint32(body[1:])]; len(message) > 0; {
 		tag, n := binary.Uvarint(message)

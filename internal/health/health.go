@@ -15,55 +15,55 @@ import (
 // tcp or udp.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Target is what is checked.
+// Target is a real server to check.
 type Target struct {
 	// Service is the virtual service's name.
 	Service string
 	// Real is the real server's address and the port to check.
 	Real netip.AddrPort
-	// Dial opens connections to the server on the way that clients' packets
-	// take; nil dials Real from this host, which is what the planes' packets do
-	// that forward by NAT.
+	// Dial opens connections to the server on the path of clients' packets. If nil,
+	// the check dials Real from this host, as data planes do that forward by NAT.
 	Dial DialFunc
-	// Endpoint is the attachment that the server is, if it is one of ours.
+	// Endpoint is the attachment that the server is, if it is one of Fairlead's.
 	Endpoint string
 }
 
-// Result is what a check has found.
+// Result is the result of a check.
 type Result struct {
 	OK bool
-	// Void says that the check could not be made for a reason of this host's: it
-	// counts neither way.
+	// Void is true if this host could not make the check. The result is then
+	// discarded.
 	Void bool
-	// Failure is of what kind it is, where it is one.
+	// Failure is the kind of failure; empty if the check passed.
 	Failure Failure
-	// Detail says in one short line what was found.
+	// Detail is one short line about the result.
 	Detail string
 	// Latency is how long the check took.
 	Latency time.Duration
-	// Advice is what the server's agent says; its zero value says nothing.
+	// Advice is the answer of the server's agent; zero if there is none.
 	Advice Advice
 }
 
-// Checker checks one real server once. It returns when ctx ends at the latest.
+// Checker checks one real server once. Check returns at the latest when ctx ends.
 type Checker interface {
 	Check(ctx context.Context, at Target) Result
 }
 
-// Container says how a container engine finds the container of an endpoint. An
-// error says that it could not be asked.
+// Container returns the health of an endpoint's container, from its engine. An
+// error means that the engine could not be asked.
 type Container func(ctx context.Context, endpoint string) (healthy bool, detail string, err error)
 
-// Means is what checkers need that the model does not say.
+// Means is what checkers need besides the model.
 type Means struct {
 	// Container answers checks of type docker.
 	Container Container
-	// Roots sign the certificates of servers; nil is those that the host trusts.
+	// Roots are the certificate authorities that servers' certificates are verified
+	// with. If nil, those that the host trusts are used.
 	Roots *x509.CertPool
 }
 
-// New returns the checker of a service's check, and nil where nothing is to be
-// checked. The check is valid.
+// New returns the checker for a service's check, or nil if the type is none. The
+// check must be valid.
 func New(c model.Check, m Means) (Checker, error) {
 	one, err := byType(c, m)
 	if err != nil {
@@ -93,15 +93,15 @@ func byType(c model.Check, m Means) (Checker, error) {
 		return execCheck{c.Command, newCheckGroup}, nil
 	case model.CheckDocker:
 		if m.Container == nil {
-			return nil, fmt.Errorf("no container engine can be asked: use another check")
+			return nil, fmt.Errorf("no container engine is configured: use another check")
 		}
 		return dockerCheck{m.Container}, nil
 	}
-	return nil, fmt.Errorf("no such check: want tcp, http, https, grpc, dns, udp, exec, docker or none")
+	return nil, fmt.Errorf("unknown type: want tcp, http, https, grpc, dns, udp, exec, docker or none")
 }
 
-// failed returns the result of a check that the server has not passed, for a
-// wrong answer unless somebody says otherwise.
+// failed returns the result of a failed check. The kind of failure is
+// WrongAnswer; as changes it.
 func failed(format string, args ...any) Result {
 	return Result{Failure: WrongAnswer, Detail: oneLine(fmt.Sprintf(format, args...))}
 }

@@ -17,14 +17,14 @@ import (
 	"fairlead/internal/model"
 )
 
-// httpCheck asks for a page, and passes where its status and body are right. It
-// follows no redirect: that would check another server.
+// httpCheck requests a page, and passes if its status and body match. It does not
+// follow redirects, which could check another server.
 type httpCheck struct {
 	method, path, host string
-	// before and after are what a request says before and after the host's name.
+	// before and after are the parts of a request before and after the host's name.
 	before, after string
 	status        []model.PortRange
-	// wants is the status as it was written, for details.
+	// wants is the status as the user wrote it, for details.
 	wants string
 	body  *regexp.Regexp
 	tls   *secure
@@ -54,7 +54,7 @@ func newHTTP(c model.Check, m Means) (Checker, error) {
 	return h, err
 }
 
-// Check is Checker's.
+// Check implements Checker.
 func (h httpCheck) Check(ctx context.Context, at Target) Result {
 	raw, err := open(ctx, at, "tcp")
 	if err != nil {
@@ -79,11 +79,11 @@ func (h httpCheck) Check(ctx context.Context, at Target) Result {
 	return h.read(ctx, conn)
 }
 
-// readers are used again by checks: an answer's head is read by its lines.
+// readers are the buffers with which checks read the lines of an answer's header.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1024) }}
 
-// read reads the answer: so much for its head, and so much more for what the
-// body is wrapped in.
+// read reads the answer: at most answerLimit bytes of header, and then at most
+// readLimit bytes with the body's encoding.
 func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 	limited := &io.LimitedReader{R: conn, N: answerLimit}
 	from := readers.Get().(*bufio.Reader)
@@ -95,7 +95,7 @@ func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 	answer, err := final(from, h.method)
 	switch {
 	case err != nil && limited.N <= 0:
-		return failed("read: the head of the answer has no end")
+		return failed("read: the header of the answer has no end")
 	case err != nil:
 		return broken(ctx, "read", err)
 	}
@@ -107,25 +107,25 @@ func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 		return passed("status %d", answer.StatusCode)
 	}
 	limited.N = readLimit
-	if !fits(h.body, answer.Body) {
-		return failed("status %d, but the body does not fit", answer.StatusCode)
+	if !matches(h.body, answer.Body) {
+		return failed("status %d, but the body does not match", answer.StatusCode)
 	}
-	return passed("status %d, and the body fits", answer.StatusCode)
+	return passed("status %d, and the body matches", answer.StatusCode)
 }
 
-// finish lets the server say the rest, if that is soon and short: one that is
-// reset while it speaks writes so into its log, at every check.
+// finish reads the rest of the answer, if it is short and comes soon: many servers
+// write a line to their log if a connection is reset before the answer's end.
 func finish(conn net.Conn, body io.Reader) {
-	if conn.SetReadDeadline(time.Now().Add(politeness)) == nil {
-		_, _ = io.CopyN(io.Discard, body, answerLimit) // what it says was judged already
+	if conn.SetReadDeadline(time.Now().Add(finishTimeout)) == nil {
+		_, _ = io.CopyN(io.Discard, body, answerLimit) // the result is already known
 	}
 }
 
-// politeness is how long the rest of an answer is waited for.
-const politeness = 100 * time.Millisecond
+// finishTimeout is how long to wait for the rest of an answer.
+const finishTimeout = 100 * time.Millisecond
 
-// final returns the first answer that is one: some servers send interim ones
-// before (RFC 9110, section 15.2).
+// final returns the first final answer: some servers send interim answers before
+// it (RFC 9110, section 15.2).
 func final(from *bufio.Reader, method string) (*http.Response, error) {
 	for range 8 {
 		answer, err := http.ReadResponse(from, &http.Request{Method: method})
@@ -145,8 +145,8 @@ func (h httpCheck) accepts(status int) bool {
 	return false
 }
 
-// fits reads the body until what has come of it fits, or there is no more.
-func fits(want *regexp.Regexp, body io.Reader) bool {
+// matches reads the body until the expression matches, or the body ends.
+func matches(want *regexp.Regexp, body io.Reader) bool {
 	text := make([]byte, 0, 4096)
 	tried := 0
 	for {

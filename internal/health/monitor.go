@@ -13,28 +13,30 @@ import (
 	"fairlead/internal/model"
 )
 
-// Options are what a Monitor works with.
+// Options configure a Monitor.
 type Options struct {
 	Means
-	// Dial returns how to reach a service's real server on the way that its
-	// clients' packets take, nil for an ordinary connection; see Target. It is
-	// asked when the service changes: what it returns looks up what else may
-	// have changed by itself.
+	// Dial returns a function that connects to a service's real server on the path
+	// of clients' packets, or nil for an ordinary connection; see Target. It is
+	// called when the service changes; the returned function must itself look up
+	// anything else that can change.
 	Dial func(model.VirtualService, model.RealServer) DialFunc
-	// Changed is called with all that has changed since it was last called, by
-	// one goroutine. It may call the Monitor.
+	// Changed is called with all changes since its last call, always from one
+	// goroutine. It may call the Monitor.
 	Changed func(Batch)
-	// InFlight bounds the checks that are under way; 0 is 4096, or a quarter of the
-	// files that this process may open, as each may hold one. Servers that are down
-	// have half of them at most, checks beside others an eighth, and commands 64,
-	// so that they never hold up the others.
+	// InFlight limits the checks that are in progress. The default is 4096, but at
+	// most a quarter of the files that this process may open, because each check
+	// may need one. Servers that are down get at most half of them, parallel checks
+	// of a server an eighth, and commands 64, so that they do not delay other
+	// checks.
 	InFlight int
 }
 
-// Batch is what has changed.
+// Batch is a set of changes.
 type Batch struct {
-	// Services are the names of those whose Effective may be another: more than
-	// those below, as a weight that grows is no change of state.
+	// Services are the names of the services whose Effective may have changed. There
+	// may be more than in Changes and Pools: a growing weight is not a change of
+	// state.
 	Services []string
 	Changes  []Change
 	Pools    []PoolChange
@@ -62,7 +64,7 @@ type PoolChange struct {
 // Monitor checks the real servers of all services.
 type Monitor struct {
 	o Options
-	// kick wakes the loop, before the time that it meant to.
+	// kick wakes the loop before its planned time.
 	kick chan struct{}
 	work sync.WaitGroup
 
@@ -70,14 +72,14 @@ type Monitor struct {
 	services map[string]*service
 	due      schedule
 	waiting  queue
-	// pending are servers whose first checks wait until there are no holds.
+	// pending are servers whose first checks wait until holds is 0.
 	pending []*server
 	holds   int
 	batch   Batch
 	// touched are the services of the batch.
 	touched map[string]bool
-	// wake is when the loop means to look next, and late by how much it was later
-	// than it meant, all in all.
+	// wake is when the loop plans to run next. delayed is the sum of the delays with
+	// which it ran.
 	wake     time.Time
 	delayed  time.Duration
 	stopped  bool
@@ -85,27 +87,29 @@ type Monitor struct {
 	past     past
 }
 
-// NewMonitor returns a Monitor of no service. It checks while it runs.
+// NewMonitor returns a Monitor without services. It makes checks while Run runs.
+// Its methods are safe for concurrent use.
 func NewMonitor(o Options) *Monitor {
-	o.InFlight = cmp.Or(o.InFlight, room())
-	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{}, waiting: newQueue(o.InFlight)}
+	o.InFlight = cmp.Or(o.InFlight, defaultInFlight())
+	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{},
+		waiting: newQueue(o.InFlight)}
 }
 
-// room returns how many checks may be under way where nobody says.
-func room() int {
+// defaultInFlight returns the default of Options.InFlight.
+func defaultInFlight() int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return 256 // of the 1024 that every process has
+		return 256 // a quarter of the usual limit of 1024 files
 	}
 	return int(max(64, min(4096, files.Cur/4)))
 }
 
-// tick is how long the loop sleeps at least: what is due meanwhile is started
-// together.
+// tick is the shortest sleep of the loop: checks that become due in this time are
+// started together.
 const tick = 2 * time.Millisecond
 
-// Run checks until ctx ends, once; then it waits for the checks under way, which end
-// with it.
+// Run makes checks until ctx ends, and then waits for the checks in progress, which
+// end with ctx. It may be called once.
 func (m *Monitor) Run(ctx context.Context) {
 	defer m.work.Wait()
 	timer, planned := time.NewTimer(0), time.Now()
@@ -134,7 +138,8 @@ func (m *Monitor) stop() {
 	m.stopped = true
 }
 
-// turn starts what is due, and returns how long to sleep and what has changed.
+// turn starts the checks that are due, and returns how long to sleep and the
+// changes.
 func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,8 +163,8 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 	return sleep, m.changed(now)
 }
 
-// plan puts a server into the schedule, and sees that the loop is up in time,
-// also where what it has told of the server is no longer so.
+// plan updates a server's place in the schedule. It wakes the loop if the server
+// is due before the planned time, or if its condition changed.
 func (m *Monitor) plan(s *server, now time.Time) {
 	s.turns = s.rec.turns(s.of.settings, now)
 	m.due.set(s)
@@ -172,7 +177,7 @@ func (m *Monitor) plan(s *server, now time.Time) {
 	}
 }
 
-// note takes down a change of a server's state.
+// note records a change of a server's state.
 func (m *Monitor) note(s *server, before model.RealState, changed bool, now time.Time) {
 	if !changed {
 		return
@@ -193,7 +198,7 @@ func (m *Monitor) nudge() {
 	}
 }
 
-// changed returns the batch that has gathered, and begins another.
+// changed returns the collected batch, and begins a new one.
 func (m *Monitor) changed(now time.Time) Batch {
 	b := m.batch
 	m.batch = Batch{}

@@ -315,9 +315,9 @@ func TestMonitorSignals(t *testing.T) {
 		f.monitor.Signal("web", netip.MustParseAddrPort("192.0.2.9:1"), Signal{Failed: 9})
 		f.monitor.Signal("mail", at, Signal{Failed: 9})
 		synctest.Wait()
-		f.wantNotified(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it is tried again after 2s`, `0s web pool ""→"panic" 1/2`)
+		f.wantNotified(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it gets clients again after 2s`, `0s web pool ""→"panic" 1/2`)
 		time.Sleep(3 * time.Second)
-		f.wantNotified(t, `2s web e1 "down"→"" tried again, as nothing checks it`, `2s web pool "panic"→"" 2/2`)
+		f.wantNotified(t, `2s web e1 "down"→"" the time after failed connections is over`, `2s web pool "panic"→"" 2/2`)
 		f.monitor.Signal("web", at, Signal{Failed: 5})
 		if s := f.monitor.StatusOf(v).Servers[0]; time.Until(s.Until) != 4*time.Second {
 			t.Errorf("it is tried again at %s", s.Until)
@@ -382,7 +382,7 @@ func TestMonitorUnchecked(t *testing.T) {
 		v.Check = model.Check{}
 		f.mustSet(t, v)
 		time.Sleep(time.Minute)
-		f.wantNotified(t, `2.5s web e1 "down"→"" tried again, as nothing checks it`, `2.5s web pool "empty"→"" 1/1`)
+		f.wantNotified(t, `2.5s web e1 "down"→"" the time after failed connections is over`, `2.5s web pool "empty"→"" 1/1`)
 		if n := len(f.times("e1")); n != 3 {
 			t.Errorf("it was checked %d times", n)
 		}

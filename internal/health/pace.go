@@ -6,20 +6,20 @@ import (
 	"fairlead/internal/model"
 )
 
-// Condition is what a real server's record says at a time.
+// Condition is the state and weight of a real server at a time.
 type Condition struct {
 	State model.RealState `json:"state,omitempty"`
 	// Share is how much of its weight the server gets, in percent.
 	Share int `json:"share"`
 }
 
-// steps returns in how many steps a weight grows: each changes the kernel's
-// tables, so they are 20 at most, and a second apart.
+// steps returns in how many steps a weight grows. Each step changes the kernel's
+// tables, so there are at most 20, at least a second apart.
 func (s settings) steps() int64 {
 	return min(20, max(1, int64(s.slowStart/time.Second)))
 }
 
-// condition returns what the record says now.
+// condition returns the record's condition now.
 func (r Record) condition(s settings, now time.Time) Condition {
 	c := Condition{State: r.State(), Share: 100}
 	if r.Said.Weighs {
@@ -35,8 +35,7 @@ func (r Record) condition(s settings, now time.Time) Condition {
 	return c
 }
 
-// wait returns how long to wait from one check to the next. Random is in
-// [0, 1).
+// wait returns the time from one check to the next. random is in [0, 1).
 func (r Record) wait(s settings, random float64) time.Duration {
 	d := s.interval
 	switch {
@@ -48,8 +47,8 @@ func (r Record) wait(s settings, random float64) time.Duration {
 	return d + time.Duration((2*random-1)*float64(d)*float64(s.jitter)/100)
 }
 
-// turns returns when the record next says something else by itself; zero for
-// never.
+// turns returns when the record's condition next changes without a check; zero
+// for never.
 func (r Record) turns(s settings, now time.Time) time.Time {
 	switch {
 	case !r.Growing.IsZero() && s.slowStart > 0:

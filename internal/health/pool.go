@@ -7,35 +7,34 @@ import (
 	"fairlead/internal/model"
 )
 
-// View tells what is known of a real server of a service; false if nothing is,
-// and then it is taken for well.
+// View returns the condition of a real server of a service; false if it is
+// unknown, and then the server counts as up.
 type View func(model.RealServer) (Condition, bool)
 
-// Mode says what keeps a pool from being used as the checks say.
+// Mode is the reason why a service does not use exactly the servers that are up.
 type Mode string
 
-// The modes; the empty one is that of a pool that is well.
+// The modes. The empty mode is the normal one.
 const (
-	// ModePanic uses all real servers: so few are up that the checks are not
-	// believed.
+	// ModePanic uses all real servers: so few are up that the checks are ignored.
 	ModePanic Mode = "panic"
 	// ModeSorry sends new clients to the sorry server.
 	ModeSorry Mode = "sorry"
-	// ModeEmpty has no real server to send clients to.
+	// ModeEmpty has no real server for clients.
 	ModeEmpty Mode = "empty"
 )
 
-// Pool sums up the real servers of a service.
+// Pool summarizes the real servers of a service.
 type Pool struct {
 	Mode Mode `json:"mode,omitempty"`
-	// Up is how many real servers may get new flows by what their checks say, of
-	// so many that the administrator lets have any.
+	// Up is the number of real servers that may get new flows according to their
+	// checks. Of is the number of those that the administrator has enabled.
 	Up int `json:"up"`
 	Of int `json:"of"`
 }
 
-// Judge sums up the service's real servers. The panic threshold comes first:
-// where the checks are not believed, no sorry server is needed.
+// Judge summarizes the service's real servers. The panic threshold takes
+// precedence: if the checks are ignored, no sorry server is needed.
 func Judge(v model.VirtualService, view View) Pool {
 	var p Pool
 	well := 0
@@ -63,13 +62,13 @@ func Judge(v model.VirtualService, view View) Pool {
 	return p
 }
 
-// Effective returns the service with the states and weights that its planes
-// shall hold. What the administrator has said of a server stays. A sorry server
-// in use is the only one that gets new flows: what is up then drains, and what
-// is down stays in the list, so that the others keep their places in a table.
+// Effective returns the service with the states and weights that its data planes
+// should have. States that the administrator set stay. If the sorry server is in
+// use, only it gets new flows: servers that are up drain, and servers that are
+// down stay in the list, so that the other ones keep their places in a table.
 //
-// Where the check has a slow start or an agent, weights are counted in
-// hundredths, lest the small ones have no steps between none and all.
+// If the check has a slow start or an agent, weights are multiplied by 100, so that
+// small weights have steps between 0 and all.
 func Effective(v model.VirtualService, view View) model.VirtualService {
 	mode := Judge(v, view).Mode
 	scale := scaleOf(v)
@@ -109,8 +108,8 @@ func effective(r model.RealServer, c Condition, mode Mode, scale float64) model.
 	return r
 }
 
-// scaleOf returns what to multiply weights times percent by, so that the
-// greatest is in bounds; 0 for weights that are never less than whole.
+// scaleOf returns the factor for weight times percent, such that the greatest
+// weight stays within its limit; 0 if weights are never scaled.
 func scaleOf(v model.VirtualService) float64 {
 	if v.Check.SlowStart == 0 && v.Check.Agent == 0 {
 		return 0

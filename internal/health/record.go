@@ -8,51 +8,50 @@ import (
 	"fairlead/internal/model"
 )
 
-// Record is all that is known of one real server. Its methods are the state
-// machine: time is an argument, and nothing is read but the record.
+// Record is the state of one real server. Its methods are the state machine: they
+// get the time as an argument, and read only the record.
 type Record struct {
-	// Up is what the checks and the clients' connections say, and Known that they
-	// have said anything: before that it is the initial state.
+	// Up is the result of the checks and of clients' connections. Known is true if
+	// there was a result; until then, Up is the initial state.
 	Up    bool `json:"up"`
 	Known bool `json:"known,omitempty"`
-	// Streak counts the checks in a row that have said otherwise than Up.
+	// Streak counts the consecutive checks whose result contradicts Up.
 	Streak int `json:"streak,omitempty"`
-	// Since is when the state, as State tells it, was last another, and Cause why
-	// it changed.
+	// Since is when the result of State last changed, and Cause is why.
 	Since time.Time `json:"since"`
 	Cause string    `json:"cause"`
-	// Growing is when the slow start began that is under way.
+	// Growing is when the current slow start began; zero if there is none.
 	Growing time.Time `json:"growing,omitzero"`
 
-	// Said is what the agent has last said of each thing.
+	// Said is the agent's last advice on each point.
 	Said Advice `json:"said,omitzero"`
 
 	// Failed and Answered count the clients' connections since Window.
 	Failed   int       `json:"failed,omitempty"`
 	Answered int       `json:"answered,omitempty"`
 	Window   time.Time `json:"window,omitzero"`
-	// Ejected is when clients' failures took the server down, if that is why it is.
+	// Ejected is when clients' failures took the server down; zero if they did not.
 	Ejected time.Time `json:"ejected,omitzero"`
-	// Ejections counts how often they did of late where nothing checks the server, and
-	// until when the last of them keeps it there.
+	// Ejections counts how often clients' failures took the server down recently, if
+	// the service has no checks. Until is when the last ejection ends.
 	Ejections int       `json:"held,omitempty"`
 	Until     time.Time `json:"until,omitzero"`
 }
 
-// Signal tells how many connections of clients to a real server have failed
-// (unanswered, or refused) and how many were answered, since the last signal: a
-// tenth of a second ago or so.
+// Signal counts connections of clients to a real server since the last signal,
+// about 0.1 s ago: those that failed (unanswered or refused), and those that were
+// answered.
 type Signal struct{ Failed, Answered int }
 
-// A server that fails burst connections of clients within window is taken down
-// at once, unless a signal meanwhile tells of as many answers: few failures among
-// many are the clients' own, and answers from before it failed do not help it
-// for long.
+// A server is taken down at once if burst connections of clients fail within
+// window, unless a signal in that time has at least as many answers as failures.
+// A few failures among many connections are caused by the clients. Answers from
+// before the server failed protect it only for a short time.
 //
-// Rise checks in a row that pass bring it back, if they began after that: what
-// asks the server knows sooner than any clock. Where nothing checks it, it is
-// held down for shortestHold, twice as long each time, until longestHold, and
-// tried again; a time as long without such a failure is forgiveness.
+// The server is back after Rise consecutive checks pass that began later. Without
+// checks, it stays down for shortestHold, then for twice as long each time, up to
+// longestHold, and then gets clients again. If longestHold passes after that
+// without another ejection, the counter of ejections restarts.
 const (
 	burst        = 5
 	window       = time.Second
@@ -60,8 +59,7 @@ const (
 	longestHold  = 5 * time.Minute
 )
 
-// first returns the record of a server that has just come, to a service that is
-// new or not.
+// first returns the record of a server that was just added.
 func first(c model.Check, newService bool, now time.Time) Record {
 	initial := c.Initial
 	if initial == "" && !newService && settle(c).checked {
@@ -73,7 +71,7 @@ func first(c model.Check, newService bool, now time.Time) Record {
 	return Record{Up: true, Since: now, Cause: "added"}
 }
 
-// State returns what the server may get.
+// State returns the state that follows from checks, clients and the agent.
 func (r Record) State() model.RealState {
 	switch {
 	case !r.Up, r.Said.Health == "down", r.Said.Admin == "maint":
@@ -84,8 +82,7 @@ func (r Record) State() model.RealState {
 	return model.RealUp
 }
 
-// checked takes the result of a check, and reports whether the state has
-// changed.
+// checked applies the result of a check, and reports whether the state changed.
 func (r *Record) checked(s settings, res Result, now time.Time) bool {
 	before, known := r.State(), r.Known || !s.checked
 	cause := r.heed(res.Advice)
@@ -95,7 +92,7 @@ func (r *Record) checked(s settings, res Result, now time.Time) bool {
 	return r.moved(s, before, known, cause, now)
 }
 
-// count counts the result, and returns a cause if that has turned Up.
+// count counts the result. If Up changed, it returns the cause.
 func (r *Record) count(s settings, res Result, now time.Time) string {
 	switch {
 	case !r.Known:
@@ -109,7 +106,7 @@ func (r *Record) count(s settings, res Result, now time.Time) string {
 		r.Streak = 0
 		return ""
 	case res.OK && now.Add(-res.Latency).Before(r.Ejected):
-		return "" // it began before clients failed
+		return "" // the check began before the clients' failures
 	}
 	r.Streak++
 	switch {
@@ -125,7 +122,7 @@ func (r *Record) count(s settings, res Result, now time.Time) string {
 	return ""
 }
 
-// up makes the server up, and ends what clients' failures have done.
+// up sets the server up, and ends an ejection.
 func (r *Record) up() { r.Up, r.Streak, r.Ejected = true, 0, time.Time{} }
 
 func checks(n int) string {
@@ -135,7 +132,7 @@ func checks(n int) string {
 	return fmt.Sprintf("%d checks", n)
 }
 
-// heed takes what the agent says; what it does not speak of stays.
+// heed applies the agent's advice. Points that it does not mention stay.
 func (r *Record) heed(a Advice) string {
 	if a == (Advice{}) {
 		return ""
@@ -148,7 +145,7 @@ func (r *Record) heed(a Advice) string {
 	return "agent: " + a.String()
 }
 
-// signalled takes a signal, and reports whether the state has changed.
+// signalled applies a signal, and reports whether the state changed.
 func (r *Record) signalled(s settings, sig Signal, now time.Time) bool {
 	if !s.passive || !r.Up {
 		return false
@@ -169,11 +166,10 @@ func (r *Record) signalled(s settings, sig Signal, now time.Time) bool {
 	return r.moved(s, before, true, cause, now)
 }
 
-// keepDown notes until when clients' failures keep the server down, and says what
-// brings it back.
+// keepDown records how long the ejection lasts, and returns as text what ends it.
 func (r *Record) keepDown(s settings, now time.Time) string {
 	if s.checked {
-		return fmt.Sprintf("it is back when %s passed since", have(s.rise))
+		return fmt.Sprintf("it is back after %s", passedChecks(s.rise))
 	}
 	if now.Sub(r.Until) > longestHold {
 		r.Ejections = 0
@@ -181,18 +177,18 @@ func (r *Record) keepDown(s settings, now time.Time) string {
 	d := hold(r.Ejections)
 	r.Until = now.Add(d)
 	r.Ejections++
-	return fmt.Sprintf("it is tried again after %s", d)
+	return fmt.Sprintf("it gets clients again after %s", d)
 }
 
-func have(n int) string {
+func passedChecks(n int) string {
 	if n == 1 {
-		return "1 check has"
+		return "1 passed check"
 	}
-	return fmt.Sprintf("%d checks have", n)
+	return fmt.Sprintf("%d passed checks", n)
 }
 
-// readmitted takes an administrator's word that ends what clients' failures have
-// done, and reports whether the state has changed.
+// readmitted ends an ejection on an administrator's request, and reports whether
+// the state changed.
 func (r *Record) readmitted(s settings, now time.Time) bool {
 	if r.Ejected.IsZero() {
 		return false
@@ -200,16 +196,16 @@ func (r *Record) readmitted(s settings, now time.Time) bool {
 	before := r.State()
 	r.up()
 	r.Ejections, r.Until = 0, time.Time{}
-	return r.moved(s, before, true, "its administrator has said so", now)
+	return r.moved(s, before, true, "readmitted by the administrator", now)
 }
 
-// hold returns how long a server is kept down that was so often before.
+// hold returns how long an ejection lasts after so many earlier ones.
 func hold(before int) time.Duration {
 	return min(longestHold, shortestHold<<min(before, 10))
 }
 
-// age lets time pass: what is held down and not checked is tried again, and
-// a slow start ends.
+// age applies the time: an ejection without checks ends, and a slow start ends. It
+// reports whether the state changed.
 func (r *Record) age(s settings, now time.Time) bool {
 	if !r.Growing.IsZero() && now.Sub(r.Growing) >= s.slowStart {
 		r.Growing = time.Time{}
@@ -219,11 +215,11 @@ func (r *Record) age(s settings, now time.Time) bool {
 	}
 	before := r.State()
 	r.up()
-	return r.moved(s, before, true, "tried again, as nothing checks it", now)
+	return r.moved(s, before, true, "the time after failed connections is over", now)
 }
 
-// adapt forgets what the service's check no longer asks for: an agent, or
-// clients' failures. It reports whether the state has changed.
+// adapt removes from the record what the service's check no longer uses: the
+// agent's advice, or ejections. It reports whether the state changed.
 func (r *Record) adapt(c model.Check, s settings, now time.Time) bool {
 	before := r.State()
 	if c.Agent == 0 {
@@ -232,12 +228,12 @@ func (r *Record) adapt(c model.Check, s settings, now time.Time) bool {
 	if !c.Passive || s.checked {
 		r.Ejections, r.Until = 0, time.Time{}
 	}
-	return r.moved(s, before, false, "its agent is asked no more", now)
+	return r.moved(s, before, false, "its agent is no longer used", now)
 }
 
-// moved notes since when and why the state is another, if it is. known says
-// whether the state before was more than the initial one: after a failure a
-// server starts slowly.
+// moved records the time and cause if the state changed, and reports whether it
+// did. known is true if the state before was not only the initial one: then a
+// server that comes back has a slow start.
 func (r *Record) moved(s settings, before model.RealState, known bool, cause string, now time.Time) bool {
 	after := r.State()
 	if after == before {

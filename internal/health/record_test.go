@@ -101,10 +101,10 @@ var stories = []struct {
 		start => up 100
 		ok => up 100
 		clients 4/0 => up 100
-		clients 1/0 => down 100: clients: 5 of 5 connections failed; it is back when 2 checks have passed since
+		clients 1/0 => down 100: clients: 5 of 5 connections failed; it is back after 2 passed checks
 		ok => down 100
 		ok => up 100: 2 checks passed: yes
-		clients 9/3 => down 100: clients: 9 of 12 connections failed; it is back when 2 checks have passed since
+		clients 9/3 => down 100: clients: 9 of 12 connections failed; it is back after 2 passed checks
 		ok => down 100
 		fail => down 100
 		+10m => down 100
@@ -113,16 +113,16 @@ var stories = []struct {
 	{"a check that began before clients failed says nothing", model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
 		start => up 100
 		ok => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back when 1 check has passed since
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 1 passed check
 		+1s => down 100
 		late ok => down 100
 		ok => up 100: 1 check passed: yes`},
 	{"an administrator ends what clients' failures have done, and no more", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		enable => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back when 2 checks have passed since
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 2 passed checks
 		fail => down 100
-		enable => up 100: its administrator has said so
+		enable => up 100: readmitted by the administrator
 		fail => up 100
 		fail => up 100
 		fail => down 100: 3 checks failed: no
@@ -138,24 +138,24 @@ var stories = []struct {
 		clients 0/1 => up 100
 		clients 4/3 => up 100
 		clients 0/900 => up 100
-		clients 9/0 => down 100: clients: 9 of 9 connections failed; it is back when 2 checks have passed since`},
+		clients 9/0 => down 100: clients: 9 of 9 connections failed; it is back after 2 passed checks`},
 	{"clients' failures where none asked for them", model.Check{Type: model.CheckTCP}, true, `
 		start => up 100
 		clients 50/0 => up 100`},
 	{"what nothing checks is tried again, later each time", model.Check{Passive: true}, true, `
 		start => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 2s
 		+1999ms => down 100
-		+1ms => up 100: tried again, as nothing checks it
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 4s
-		+4s => up 100: tried again, as nothing checks it
+		+1ms => up 100: the time after failed connections is over
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 4s
+		+4s => up 100: the time after failed connections is over
 		+5m => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 8s
-		enable => up 100: its administrator has said so
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s
-		+2s => up 100: tried again, as nothing checks it
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 8s
+		enable => up 100: readmitted by the administrator
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 2s
+		+2s => up 100: the time after failed connections is over
 		+6m => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s`},
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 2s`},
 }
 
 func TestStories(t *testing.T) {

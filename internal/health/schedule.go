@@ -7,11 +7,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// schedule holds the servers by when there is something to do for them, in a
-// heap.
+// schedule is a heap of servers, ordered by the time at which they are due.
 type schedule struct{ heap byTime }
 
-// first returns the server whose time comes first, nil if there is none.
+// first returns the server that is due first, nil if there is none.
 func (s *schedule) first() *server {
 	if len(s.heap) == 0 {
 		return nil
@@ -19,7 +18,8 @@ func (s *schedule) first() *server {
 	return s.heap[0]
 }
 
-// set puts the server where its times say; without any it is taken out.
+// set updates the server's place from its times. A server without a time is
+// removed.
 func (s *schedule) set(of *server) {
 	of.when = of.next
 	if of.when.IsZero() || (!of.turns.IsZero() && of.turns.Before(of.when)) {
@@ -37,7 +37,7 @@ func (s *schedule) set(of *server) {
 	}
 }
 
-// byTime is the heap; a server knows its place in it, -1 for none.
+// byTime is the heap. A server stores its index in it, -1 for none.
 type byTime []*server
 
 func (h byTime) Len() int           { return len(h) }
@@ -47,14 +47,14 @@ func (h byTime) Swap(i, j int) {
 	h[i].place, h[j].place = i, j
 }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (h *byTime) Push(x any) {
 	s := x.(*server)
 	s.place = len(*h)
 	*h = append(*h, s)
 }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (h *byTime) Pop() any {
 	last := len(*h) - 1
 	s := (*h)[last]
@@ -64,12 +64,12 @@ func (h *byTime) Pop() any {
 	return s
 }
 
-// class is what a check is counted as.
+// class is the class of a check, by which checks in progress are limited.
 type class int
 
-// The classes: servers that are down, which may not answer, commands, each of
-// which is a process, and checks beside others of the same server leave room
-// for the others.
+// The classes. The limits of commands (each is a process), of servers that are
+// down (which may not answer) and of parallel checks of a server leave room for
+// ordinary checks.
 const (
 	ordinary class = iota
 	command
@@ -78,34 +78,35 @@ const (
 	classes
 )
 
-// attempt is a check that waits to be made, or is under way.
+// attempt is a check that waits or is in progress.
 type attempt struct {
 	of    *server
 	class class
-	// began is when it has begun; it waits before.
+	// began is when the check began; zero while it waits.
 	began time.Time
-	// moot says that nobody asks any more what it finds.
+	// moot is true if the result is no longer needed.
 	moot bool
-	// cancel ends it, once it has begun.
+	// cancel ends the check, after it has begun.
 	cancel func()
-	// delayed is by how much the Monitor had been late in all when it began.
+	// delayed is the Monitor's total delay when the check began.
 	delayed time.Duration
 }
 
-// queue holds the checks that are due until they may be made.
+// queue contains the checks that are due until they may begin.
 type queue struct {
 	waiting [classes]fifo
-	// under are the checks under way, and most how many there may be: of a class,
-	// and all.
-	under, most         [classes]int
-	allUnder, mostUnder int
+	// running counts the checks in progress, and limit is the most there may be, for
+	// each class; allRunning and allLimit are for all classes together.
+	running, limit       [classes]int
+	allRunning, allLimit int
 }
 
-// mostCommands bounds the commands that run at once.
+// mostCommands limits the commands that run at the same time.
 const mostCommands = 64
 
-func newQueue(most int) queue {
-	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2), beside: max(1, most/8)}}
+func newQueue(limit int) queue {
+	return queue{allLimit: limit, limit: [classes]int{ordinary: limit, command: min(limit, mostCommands),
+		downed: max(1, limit/2), beside: max(1, limit/8)}}
 }
 
 type fifo struct {
@@ -139,17 +140,17 @@ func (q *queue) add(c *attempt) {
 	q.waiting[c.class].add(c)
 }
 
-// take returns the next check that may be made now, nil if there is none. done
-// is to be called for it.
+// take returns the next check that may begin now, nil if there is none. The caller
+// must call done when the check has ended.
 func (q *queue) take() *attempt {
 	for n := range q.waiting {
-		for q.waiting[n].len() > 0 && q.under[n] < q.most[n] && q.allUnder < q.mostUnder {
+		for q.waiting[n].len() > 0 && q.running[n] < q.limit[n] && q.allRunning < q.allLimit {
 			c := q.waiting[n].take()
 			if c.moot {
 				continue
 			}
-			q.allUnder++
-			q.under[n]++
+			q.allRunning++
+			q.running[n]++
 			return c
 		}
 	}
@@ -157,11 +158,11 @@ func (q *queue) take() *attempt {
 }
 
 func (q *queue) done(c *attempt) {
-	q.allUnder--
-	q.under[c.class]--
+	q.allRunning--
+	q.running[c.class]--
 }
 
-// len returns how many wait.
+// len returns the number of waiting checks.
 func (q *queue) len() int {
 	n := 0
 	for c := range q.waiting {
@@ -170,12 +171,13 @@ func (q *queue) len() int {
 	return n
 }
 
-// Counters count what a Monitor has done.
+// Counters count the checks of a Monitor.
 type Counters struct {
-	// Checks were made, of which some Failed, and some were Void: this host
-	// could not make them.
+	// Checks is the number of all checks. Failed of them failed, and Void of them
+	// could not be made by this host.
 	Checks, Failed, Void uint64
-	// InFlight are under way, and Waiting are due.
+	// InFlight is the number of checks in progress, Waiting that of checks that are
+	// due but wait.
 	InFlight, Waiting int
 	// Busy is how long all checks together took.
 	Busy time.Duration

@@ -12,16 +12,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// secure speaks TLS with servers. Every check shakes hands anew: a session that
-// is resumed shows no certificate.
+// secure makes TLS connections to servers. Every check makes a full handshake,
+// because a resumed session shows no certificate.
 type secure struct {
 	config *tls.Config
-	// expiry is how long a certificate must still be good; 0 does not look.
+	// expiry is how long a certificate must still be valid; 0 skips this check.
 	expiry time.Duration
 }
 
+// newSecure returns the TLS client of a check. If the check has no TLS name, the
+// certificate is not verified.
 func newSecure(c model.Check, m Means) *secure {
-	s := &secure{expiry: c.Expiry, config: &tls.Config{ServerName: c.TLSName, RootCAs: m.Roots, InsecureSkipVerify: c.TLSName == ""}}
+	s := &secure{expiry: c.Expiry, config: &tls.Config{ServerName: c.TLSName, RootCAs: m.Roots,
+		InsecureSkipVerify: c.TLSName == ""}}
 	if c.TLSName == "" {
 		s.config.ServerName = hostName(c.Host)
 	}
@@ -29,7 +32,7 @@ func newSecure(c model.Check, m Means) *secure {
 	return s
 }
 
-// hostName returns the name in a Host header, and nothing for an address.
+// hostName returns the name in a Host header, or "" for an address.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -58,11 +61,11 @@ func (s *secure) verify(state tls.ConnectionState) error {
 	return expires(state.PeerCertificates[0], s.expiry, time.Now())
 }
 
-// expires returns an error if a certificate is not good for so long from now.
+// expires returns an error if a certificate expires within the time left.
 func expires(c *x509.Certificate, left time.Duration, now time.Time) error {
 	switch {
 	case now.After(c.NotAfter):
-		return fmt.Errorf("the certificate has expired on %s", c.NotAfter.UTC().Format(time.DateOnly))
+		return fmt.Errorf("the certificate expired on %s", c.NotAfter.UTC().Format(time.DateOnly))
 	case now.Add(left).After(c.NotAfter):
 		return fmt.Errorf("the certificate expires on %s", c.NotAfter.UTC().Format(time.DateOnly))
 	}

@@ -11,27 +11,27 @@ import (
 	"fairlead/internal/model"
 )
 
-// service is one that is checked.
+// service is a service that is checked.
 type service struct {
 	v        model.VirtualService
 	settings settings
-	// checker is nil where nothing is asked.
+	// checker is nil if no checks are made.
 	checker Checker
 	servers map[netip.AddrPort]*server
 	pool    Pool
 }
 
-// server is a real server of a service. What is said of a schedule is the
-// Monitor's: next is when to check, turns when the record says something else
-// by itself, and when the earlier of both; place is that in the heap.
+// server is a real server of a service. next is the time of the next check, turns
+// the time at which the record changes without a check, and when the earlier of
+// both; place is the server's index in the schedule's heap.
 type server struct {
 	of     *service
 	at     netip.AddrPort
 	target Target
-	// endpoint is the one that it was last known to be.
+	// endpoint is the last known endpoint of the server.
 	endpoint string
 	rec      Record
-	// notified is what was last told of it.
+	// notified is the condition that was last reported.
 	notified Condition
 	last     Result
 	lastAt   time.Time
@@ -39,18 +39,18 @@ type server struct {
 
 	next, turns, when time.Time
 	place             int
-	// checks are those that wait or are under way, the oldest first.
+	// checks are the checks that wait or are in progress, the oldest first.
 	checks []*attempt
-	// began is when the last of all has begun.
+	// began is when the latest check began.
 	began time.Time
-	// gone says that the server is no longer wanted.
+	// gone is true if the server was removed.
 	gone bool
 }
 
-// Set checks these services from now on, and no others. Their real servers
-// have addresses; those that have none are passed over. What is as it was keeps
-// its state and its place in the schedule. The error tells of services that
-// cannot be checked: their servers are taken for up.
+// Set checks these services from now on, and no others. It skips real servers
+// without an address. Services and servers that did not change keep their state
+// and their place in the schedule. The error lists services that cannot be
+// checked: their servers count as up.
 func (m *Monitor) Set(services []model.VirtualService) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 	wanted := make(map[string]bool, len(services))
 	for _, v := range services {
 		wanted[v.Name] = true
-		come, err := m.set(v, now)
-		fresh = append(fresh, come...)
+		added, err := m.set(v, now)
+		fresh = append(fresh, added...)
 		errs = append(errs, err)
 	}
 	for name, of := range m.services {
@@ -79,9 +79,8 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 	return errors.Join(errs...)
 }
 
-// Hold puts off the first checks of the servers that come by Set from now on,
-// until the function that it returns is called: what leads to them may have to
-// be made first.
+// Hold delays the first checks of servers that Set adds from now on, until the
+// returned function is called: routes or links to them may have to be made first.
 func (m *Monitor) Hold() (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +96,8 @@ func (m *Monitor) Hold() (release func()) {
 	}
 }
 
-// set takes one service, and returns the servers that are to be checked for
-// the first time.
+// set adds or changes one service, and returns the servers to check for the first
+// time.
 func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, err error) {
 	of := m.services[v.Name]
 	isNew := of == nil
@@ -124,9 +123,9 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 		if !r.Address.IsValid() || keep[r.At(0)] {
 			continue
 		}
-		s, come := m.serve(of, r, isNew, now)
+		s, added := m.serve(of, r, isNew, now)
 		keep[s.at] = true
-		if come || rechecked {
+		if added || rechecked {
 			s.end()
 			m.note(s, s.rec.State(), s.rec.adapt(of.v.Check, of.settings, now), now)
 			fresh = append(fresh, s)
@@ -143,8 +142,8 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now time.Time) (*server, bool) {
 	at := r.At(0)
 	s := of.servers[at]
-	come := s == nil || replaced(s.endpoint, r.Endpoint)
-	if come {
+	added := s == nil || replaced(s.endpoint, r.Endpoint)
+	if added {
 		if s != nil {
 			m.leave(s)
 		}
@@ -157,14 +156,14 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 	if m.o.Dial != nil {
 		s.target.Dial = m.o.Dial(of.v, r)
 	}
-	return s, come
+	return s, added
 }
 
-// replaced reports whether an address is another endpoint's than before. One
-// that is not known, or no more, is no other.
+// replaced reports whether an address belongs to another endpoint than before. An
+// unknown endpoint ("") does not count as another.
 func replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
-// begin returns the record with which a server begins.
+// begin returns the first record of a server.
 func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now time.Time) Record {
 	if rec, ok := m.past.take(of.v.Name, r, now); ok {
 		return rec
@@ -172,7 +171,7 @@ func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now ti
 	return first(of.v.Check, newService, now)
 }
 
-// drop forgets the servers of a service that are not to be kept.
+// drop removes the servers of a service that are not in keep.
 func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool, now time.Time) {
 	for at, s := range of.servers {
 		if !keep[at] {
@@ -189,11 +188,11 @@ func (m *Monitor) leave(s *server) {
 	m.due.set(s)
 }
 
-// gap is how far apart the first checks of servers are that come together,
-// if they are so few that this is done within the interval.
+// gap is the time between the first checks of servers that are added together, if
+// all of these fit into the interval.
 const gap = 5 * time.Millisecond
 
-// start plans the first check of servers, spread over their interval.
+// start plans the first checks of servers, spread over their interval.
 func (m *Monitor) start(fresh []*server, now time.Time) {
 	for i, s := range fresh {
 		apart := min(gap, s.of.settings.interval/time.Duration(len(fresh)))
@@ -204,10 +203,11 @@ func (m *Monitor) start(fresh []*server, now time.Time) {
 	}
 }
 
-// Signal takes what a plane has seen of clients' connections to a real server,
-// which it names by address and port as the service does (0 is the port that
-// the client has dialled). The last server that may get clients is left, where
-// nothing would tell that it is back, and nobody else would serve them.
+// Signal counts clients' connections to a real server that a data plane has seen.
+// real is the server's address and port in the service (port 0 is the port that
+// the client dialled). Signal does not take down the last server that may get
+// clients if the service has no checks, which would bring it back, and no sorry
+// server.
 func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +216,7 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 		return
 	}
 	s, now := of.servers[real], time.Now()
-	if s.rec.Failed+sig.Failed >= burst && of.clings(now) {
+	if s.rec.Failed+sig.Failed >= burst && of.keepsLast(now) {
 		return
 	}
 	before := s.rec.State()
@@ -227,14 +227,14 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 	}
 }
 
-// clings reports whether the last server that may get clients is kept whatever
-// becomes of them.
-func (of *service) clings(now time.Time) bool {
+// keepsLast reports whether clients' failures cannot take down the last server
+// that may get clients.
+func (of *service) keepsLast(now time.Time) bool {
 	return !of.settings.checked && !of.v.Sorry.IsValid() && Judge(of.v, of.view(now)).Up <= 1
 }
 
-// Readmit ends at once that clients' failures keep a real server down, and
-// reports whether they did. What checks have found stays.
+// Readmit brings back a real server that clients' failures took down, and reports
+// whether they did. The results of checks stay.
 func (m *Monitor) Readmit(service string, real netip.AddrPort) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +252,7 @@ func (m *Monitor) Readmit(service string, real netip.AddrPort) bool {
 	return true
 }
 
-// view tells what is known of the service's servers at a time.
+// view returns the View of the service's servers at a time.
 func (of *service) view(now time.Time) View {
 	return func(r model.RealServer) (Condition, bool) {
 		s := of.servers[r.At(0)]
@@ -263,9 +263,9 @@ func (of *service) view(now time.Time) View {
 	}
 }
 
-// Effective returns the service as its planes shall hold it now (see the
-// function of that name), and what is known that makes it so. The service is
-// one that was Set.
+// Effective returns the service as it should be in its data planes now (see the
+// function Effective), and the status from which this follows. The service must
+// be one that was Set.
 func (m *Monitor) Effective(v model.VirtualService) (model.VirtualService, ServiceStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,15 +19,15 @@ const (
 // settings are a check's numbers with the defaults filled in.
 type settings struct {
 	interval, fast, down, timeout time.Duration
-	// beside is how long a check goes unanswered before the next begins beside it;
-	// 0 for never.
+	// beside is how long a check may be unanswered before the next one begins in
+	// parallel; 0 for never.
 	beside     time.Duration
 	rise, fall int
 	// jitter is in percent of an interval.
 	jitter    int
 	slowStart time.Duration
-	// checked says that there is something to ask the server, passive that
-	// clients' failures count.
+	// checked is true if checks are made. passive is true if failed connections of
+	// clients count.
 	checked, passive bool
 }
 
@@ -49,9 +49,10 @@ func settle(c model.Check) settings {
 	return s
 }
 
-// overlaps reports whether a check may be made beside another of the same server.
-// Commands may not, who knows what they do; nor may what takes its time though
-// all is well: to wait for an agent, or for word that a port is closed.
+// overlaps reports whether two checks of the same server may run in parallel.
+// Commands may not, because their effects are unknown. Checks may not if they take
+// long even when they pass: those with an agent, and UDP checks that wait for an
+// ICMP message about a closed port.
 func overlaps(c model.Check) bool {
 	switch c.Type {
 	case model.CheckTCP, model.CheckHTTP, model.CheckHTTPS, model.CheckGRPC, model.CheckDNS:

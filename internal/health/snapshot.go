@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// Snapshot is what a Monitor knows, for one that follows it.
+// Snapshot is the state of a Monitor, for the Monitor after a restart.
 type Snapshot []Remembered
 
 // Remembered is one real server's record.
@@ -22,17 +22,17 @@ type Remembered struct {
 	Record   Record         `json:"record"`
 }
 
-// origin says whose a record is.
+// origin identifies the server of a record.
 type origin struct {
 	service string
 	real    netip.AddrPort
 }
 
-// remembers is how long records wait for their servers after a restart:
-// containers may be found only later.
+// remembers is how long imported records are kept for servers that are not Set
+// yet: containers may be found only later.
 const remembers = 2 * time.Minute
 
-// Export returns what is known, in a fixed order.
+// Export returns the state of all servers, in a fixed order.
 func (m *Monitor) Export() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,10 +48,10 @@ func (m *Monitor) Export() Snapshot {
 	return all
 }
 
-// Import makes servers that are Set within the next two minutes begin as they
-// were, rather than anew. It comes before the first Set. Held are the services as
-// their planes have them now, as far as the checks have a say in it: who died
-// before it could be asked for a Snapshot has left an old one, or none.
+// Import makes servers that are Set within the next two minutes begin with their
+// old records. It must be called before the first Set. services are the checked
+// services as they are now in their data planes: if the process before was killed,
+// the snapshot may be old or missing.
 func (m *Monitor) Import(all Snapshot, services []model.VirtualService) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,55 +67,57 @@ func (m *Monitor) Import(all Snapshot, services []model.VirtualService) {
 	}
 }
 
-// Forget has a service that was taken away for good, and is Set once more, begin
-// anew, though the Monitor has Imported something of it a short time ago. It
-// comes after the Set that took it away.
+// Forget deletes the imported records of a service that was removed, so that a
+// service of the same name begins without them. It must be called after the Set
+// that removed the service.
 func (m *Monitor) Forget(service string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.past.services, service)
-	maps.DeleteFunc(m.past.records, func(whose origin, _ Remembered) bool { return whose.service == service })
+	maps.DeleteFunc(m.past.records, func(o origin, _ Remembered) bool { return o.service == service })
 }
 
-// past is what was known at a time, before a restart.
+// past is the state before a restart, imported at a time.
 type past struct {
 	at       time.Time
 	records  map[origin]Remembered
 	services map[string]bool
 }
 
-// correct has the records of a service say what its planes have, so that these
-// go on as they are. In a panic they have all, whatever the records say.
-func (p *past) correct(services model.VirtualService, now time.Time) {
-	asked := services.Clone()
-	asked.Reals = slices.DeleteFunc(asked.Reals, func(r model.RealServer) bool { return r.At(0) == services.Sorry })
+// correct makes the records of a service agree with its data planes, so that these
+// do not change. In panic mode the planes have all servers, so records of servers
+// that are down stay.
+func (p *past) correct(installed model.VirtualService, now time.Time) {
+	asked := installed.Clone()
+	asked.Reals = slices.DeleteFunc(asked.Reals, func(r model.RealServer) bool { return r.At(0) == installed.Sorry })
 	for i := range asked.Reals {
 		asked.Reals[i].State = model.RealUp
 	}
-	panics := Judge(asked, p.view(services.Name)).Mode == ModePanic
-	for _, r := range services.Reals {
-		whose := origin{services.Name, r.At(0)}
-		one, known := p.records[whose]
+	panics := Judge(asked, p.view(installed.Name)).Mode == ModePanic
+	for _, r := range installed.Reals {
+		key := origin{installed.Name, r.At(0)}
+		one, known := p.records[key]
 		up := r.State != model.RealDown
-		if r.At(0) == services.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
+		if r.At(0) == installed.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
 			continue
 		}
-		p.records[whose] = Remembered{services.Name, whose.real, cmp.Or(r.Endpoint, one.Endpoint), taken(one.Record, up, settle(services.Check), now)}
+		p.records[key] = Remembered{installed.Name, key.real, cmp.Or(r.Endpoint, one.Endpoint),
+			inherited(one.Record, up, settle(installed.Check), now)}
 	}
 }
 
-// taken returns the record of a server that is up or down with its plane, where
-// the one before says otherwise.
-func taken(r Record, up bool, s settings, now time.Time) Record {
-	r = Record{Up: up, Known: true, Since: now, Ejections: r.Ejections, Cause: "so it was when the daemon before ended"}
-	if !up && !s.checked { // by clients' failures
+// inherited returns the record of a server whose state in the data plane differs
+// from its old record r.
+func inherited(r Record, up bool, s settings, now time.Time) Record {
+	r = Record{Up: up, Known: true, Since: now, Ejections: r.Ejections, Cause: "state before the daemon's restart"}
+	if !up && !s.checked { // clients' failures took it down
 		r.Ejected, r.Until = now, now.Add(hold(r.Ejections))
 		r.Ejections++
 	}
 	return r
 }
 
-// view tells what the records say of a service's servers.
+// view returns the View of a service's records.
 func (p *past) view(service string) View {
 	return func(r model.RealServer) (Condition, bool) {
 		one, known := p.records[origin{service, r.At(0)}]
@@ -123,28 +125,29 @@ func (p *past) view(service string) View {
 	}
 }
 
-// keep takes the record of a server back that is Set no more: it may be, again.
+// keep stores the record of a server that is no longer Set, because it may be Set
+// again.
 func (p *past) keep(one Remembered, now time.Time) {
 	if now.Sub(p.at) < remembers {
 		p.records[origin{one.Service, one.Real}] = one
 	}
 }
 
-// take returns the record of a service's real server, which is given once.
+// take returns and removes the record of a service's real server.
 func (p *past) take(service string, r model.RealServer, now time.Time) (Record, bool) {
 	if now.Sub(p.at) >= remembers {
 		*p = past{}
 	}
-	whose := origin{service, r.At(0)}
-	one, ok := p.records[whose]
+	key := origin{service, r.At(0)}
+	one, ok := p.records[key]
 	if !ok || replaced(one.Endpoint, r.Endpoint) {
 		return Record{}, false
 	}
-	delete(p.records, whose)
+	delete(p.records, key)
 	return one.Record, true
 }
 
-// had reports whether a service was there.
+// had reports whether a service existed before the restart.
 func (p *past) had(service string, now time.Time) bool {
 	return now.Sub(p.at) < remembers && p.services[service]
 }

@@ -9,29 +9,29 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceStatus is what is known of a service.
+// ServiceStatus is the status of a service and its servers.
 type ServiceStatus struct {
 	Service string `json:"service"`
 	Pool
 	Servers []ServerStatus `json:"servers"`
 }
 
-// ServerStatus is what is known of a real server.
+// ServerStatus is the status of a real server.
 type ServerStatus struct {
-	// Real is the server as its service names it, with 0 for the port that the
-	// client has dialled, and Endpoint the attachment that it is.
+	// Real is the server's address and port in the service, where port 0 is the port
+	// that the client dialled. Endpoint is the attachment that the server is.
 	Real     netip.AddrPort `json:"real"`
 	Endpoint string         `json:"endpoint,omitempty"`
-	// Condition is what the checks say; the administrator's word is the
-	// service's.
+	// Condition follows from the checks. States that the administrator set are in
+	// the service.
 	Condition
 	Since time.Time `json:"since"`
 	Cause string    `json:"cause"`
-	// Until is when it is tried again, where clients' failures took it down and
-	// nothing checks it.
+	// Until is when the server gets clients again, if clients' failures took it down
+	// and the service has no checks.
 	Until time.Time `json:"until,omitzero"`
-	// Checked is when the last check ended, if there was one; the rest is what it
-	// found.
+	// Checked is when the last check ended, zero if there was none. The other fields
+	// are its result.
 	Checked time.Time     `json:"checked,omitzero"`
 	OK      bool          `json:"ok,omitempty"`
 	Void    bool          `json:"void,omitempty"`
@@ -39,8 +39,8 @@ type ServerStatus struct {
 	Latency time.Duration `json:"latency,omitempty"`
 }
 
-// Status returns what is known of all services, by name, and of their real
-// servers, by address.
+// Status returns the status of all services, sorted by name, with their real
+// servers, sorted by address.
 func (m *Monitor) Status() []ServiceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,8 +53,8 @@ func (m *Monitor) Status() []ServiceStatus {
 	return all
 }
 
-// StatusOf returns what is known of one service, whose pool is summed up as it
-// is given.
+// StatusOf returns the status of one service. It computes the pool from v, and not
+// from the service that was Set.
 func (m *Monitor) StatusOf(v model.VirtualService) ServiceStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,15 +79,15 @@ func (s *server) status(now time.Time) ServerStatus {
 	if !s.rec.Up && !s.of.settings.checked {
 		until = s.rec.Until
 	}
-	return ServerStatus{Real: s.at, Endpoint: s.target.Endpoint, Condition: s.rec.condition(s.of.settings, now), Since: s.rec.Since, Cause: s.rec.Cause, Until: until,
-		Checked: s.lastAt, OK: s.last.OK, Void: s.last.Void, Detail: s.last.Detail, Latency: s.last.Latency}
+	return ServerStatus{Real: s.at, Endpoint: s.target.Endpoint, Condition: s.rec.condition(s.of.settings, now),
+		Since: s.rec.Since, Cause: s.rec.Cause, Until: until, Checked: s.lastAt, OK: s.last.OK, Void: s.last.Void, Detail: s.last.Detail, Latency: s.last.Latency}
 }
 
-// Counters returns what has been done since the Monitor was made.
+// Counters returns the Monitor's counters since NewMonitor.
 func (m *Monitor) Counters() Counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.counters
-	c.InFlight, c.Waiting = m.waiting.allUnder, m.waiting.len()
+	c.InFlight, c.Waiting = m.waiting.allRunning, m.waiting.len()
 	return c
 }

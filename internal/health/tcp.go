@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// tcpCheck passes where a connection is made and, as wanted, TLS is spoken and
-// the right answer comes.
+// tcpCheck passes if a connection is established and, if configured, the TLS
+// handshake succeeds and the answer matches.
 type tcpCheck struct {
 	send   []byte
 	expect *regexp.Regexp
@@ -32,7 +32,7 @@ func newTCP(c model.Check, m Means) (Checker, error) {
 	return t, err
 }
 
-// Check is Checker's.
+// Check implements Checker.
 func (t tcpCheck) Check(ctx context.Context, at Target) Result {
 	if at.Dial == nil && t.tls == nil && len(t.send) == 0 && t.expect == nil {
 		if err := probe(ctx, at.Real); err != nil {
@@ -62,9 +62,9 @@ func (t tcpCheck) Check(ctx context.Context, at Target) Result {
 	return t.read(ctx, conn)
 }
 
-// read reads until the answer fits. The expression is tried on all that has
-// come whenever that has grown by a quarter, or nothing more has come for a
-// while: a server that answers byte by byte does not make it be tried for each.
+// read reads until the answer matches. It tries the expression on the whole answer
+// after it has grown by a quarter, or after a pause, so that a server that answers
+// byte by byte does not cause one try for each byte.
 func (t tcpCheck) read(ctx context.Context, conn net.Conn) Result {
 	const pause = 50 * time.Millisecond
 	answer, tried := make([]byte, 0, 512), 0
@@ -80,12 +80,12 @@ func (t tcpCheck) read(ctx context.Context, conn net.Conn) Result {
 		last := len(answer) >= answerLimit || err != nil && !paused
 		if len(answer) > tried && (last || paused || len(answer)*4 >= tried*5) {
 			if t.expect.Match(answer) {
-				return passed("the answer fits")
+				return passed("the answer matches")
 			}
 			tried = len(answer)
 		}
 		if last {
-			return t.unfit(ctx, answer, err)
+			return t.mismatch(ctx, answer, err)
 		}
 		if len(answer) == cap(answer) {
 			answer = append(make([]byte, 0, min(answerLimit, 4*cap(answer))), answer...)
@@ -93,17 +93,17 @@ func (t tcpCheck) read(ctx context.Context, conn net.Conn) Result {
 	}
 }
 
-func (t tcpCheck) unfit(ctx context.Context, answer []byte, err error) Result {
+func (t tcpCheck) mismatch(ctx context.Context, answer []byte, err error) Result {
 	switch {
 	case len(answer) == 0 && errors.Is(err, io.EOF):
 		return failed("the server closed the connection without an answer").as(Closed)
 	case len(answer) == 0:
 		return broken(ctx, "read", err)
 	}
-	return failed("the answer does not fit: %s", quoted(answer))
+	return failed("the answer does not match: %s", quoted(answer))
 }
 
-// soon returns the time after a while, or that of ctx's end if that is sooner.
+// soon returns the earlier of the time after while and ctx's deadline.
 func soon(ctx context.Context, while time.Duration) time.Time {
 	at := time.Now().Add(while)
 	if until, ok := ctx.Deadline(); ok && until.Before(at) {

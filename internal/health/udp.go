@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// udpCheck sends a datagram. It passes where an answer fits; where none is
-// expected, it fails only if the port is told to be closed.
+// udpCheck sends a datagram. It passes if an answer matches. Without an expected
+// answer, it fails only if an ICMP message reports that the port is closed.
 type udpCheck struct {
 	send   []byte
 	expect *regexp.Regexp
@@ -26,16 +26,16 @@ func newUDP(c model.Check) (Checker, error) {
 	return u, err
 }
 
-// closedWithin is how long a host may take to tell that a port is closed. Hosts
-// tell it only so often (icmp_ratelimit), and firewalls not at all: a server
-// that can answer is better asked for an answer.
+// closedWithin is how long a host may take to report that a port is closed. Hosts
+// limit the rate of these ICMP messages (icmp_ratelimit), and firewalls may drop
+// them: if a server can answer, expect an answer.
 const closedWithin = 250 * time.Millisecond
 
-// mostDatagrams bounds what is read before an answer: late ones to others'
-// questions, of a port that was theirs before.
+// mostDatagrams limits the datagrams that are read before an answer: late answers
+// to other clients that used the same port before.
 const mostDatagrams = 100
 
-// Check is Checker's.
+// Check implements Checker.
 func (u udpCheck) Check(ctx context.Context, at Target) Result {
 	conn, err := open(ctx, at, "udp")
 	if err != nil {
@@ -55,26 +55,26 @@ func (u udpCheck) Check(ctx context.Context, at Target) Result {
 		case err == nil && u.expect == nil:
 			return passed("it answers")
 		case err == nil && u.expect.Match(datagram[:n]):
-			return passed("the answer fits")
-		case err == nil: // a late answer to somebody else's question, maybe
+			return passed("the answer matches")
+		case err == nil: // perhaps a late answer to another client
 		case u.expect == nil && (errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil):
-			return passed("the port is not told to be closed")
+			return passed("no ICMP message reports the port as closed")
 		default:
 			return unanswered(ctx, others, err)
 		}
 	}
-	return failed("%d datagrams came, and none fits", mostDatagrams)
+	return failed("%d datagrams came, and none matches", mostDatagrams)
 }
 
-// unanswered is the result where reading ends after so many datagrams that are no
-// answer: a server that sends those is not silent.
+// unanswered returns the result if reading ends after so many datagrams that are
+// not an answer: a server that sends some is not silent.
 func unanswered(ctx context.Context, others int, err error) Result {
 	r := broken(ctx, "read", err)
 	if others == 0 || r.Failure != Timeout {
 		return r
 	}
 	if others == 1 {
-		return failed("a datagram came that is no answer to the question")
+		return failed("a datagram came that does not answer the request")
 	}
-	return failed("%d datagrams came, and none is an answer to the question", others)
+	return failed("%d datagrams came, and none answers the request", others)
 }

@@ -11,19 +11,19 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Target is a way through an overlay, from this host to another.
+// Target is a path through an overlay, from this host to another.
 type Target struct {
-	// Local and Peer are the hosts' own addresses in the network.
+	// Local and Peer are the hosts' addresses in the network.
 	Local, Peer netip.Addr
-	// MTU is the network's, in bytes.
+	// MTU is the network's MTU, in bytes.
 	MTU int
-	// Underlay is the host's link that carries it, and Remote the other's address
-	// there.
+	// Underlay is this host's link that carries the overlay. Remote is the other
+	// host's address in the underlay.
 	Underlay string
 	Remote   netip.Addr
 	Overlay  model.Overlay
-	// Enter runs a function in the namespace where sockets are to be opened;
-	// nil is the caller's.
+	// Enter runs a function in the namespace in which to open sockets. If nil, they
+	// are opened in the caller's namespace.
 	Enter func(func() error) error
 }
 
@@ -34,74 +34,76 @@ func (t Target) enter(do func() error) error {
 	return t.Enter(do)
 }
 
-// Targets returns the ways to the other hosts of a network, one for each
-// address family inside. The network is as the engine has completed it; hosts
-// whose ranges it does not say cannot be checked.
+// Targets returns the paths to the other hosts of a network, one for each address
+// family of the network. The engine must have completed the network. Peers without
+// ranges cannot be checked and are skipped.
 func Targets(n model.Network, f plan.Facts) []Target {
 	var all []Target
 	for _, p := range n.Overlay.Peers {
 		for i, peer := range p.Own(n) {
-			own := n.Subnets[i].HostAddress()
-			if own == peer {
+			local := n.Subnets[i].HostAddress()
+			if local == peer {
 				continue
 			}
-			all = append(all, Target{Local: own, Peer: peer, MTU: n.LinkMTU(), Underlay: f.Links[p.Address.String()].Name, Remote: p.Address, Overlay: n.Overlay})
+			all = append(all, Target{Local: local, Peer: peer, MTU: n.LinkMTU(), Underlay: f.Links[p.Address.String()].Name,
+				Remote: p.Address, Overlay: n.Overlay})
 		}
 	}
 	return all
 }
 
-// What is sent: first a packet that every link takes, at last a stream that is
-// worth cutting up.
+// The sizes in bytes: small is a packet that fits through every link, streamBytes
+// a TCP stream that is long enough to be segmented.
 const (
-	small          = 128
-	streamBytes    = 1 << 20
-	streamPatience = 10 * time.Second
+	small         = 128
+	streamBytes   = 1 << 20
+	streamTimeout = 10 * time.Second
 )
 
-var errSpoilt = errors.New("other bytes arrived than were sent")
+var errCorrupted = errors.New("the received data differs from the sent data")
 
-// Report is what a check found out.
+// Report is the result of a check.
 type Report struct {
 	Target Target
-	// Replies says whether the other host answered at all, Unsummed that it did
-	// so to datagrams without a checksum only.
+	// Replies is true if the other host answered. Unsummed is true if it answered
+	// only datagrams without a checksum.
 	Replies, Unsummed bool
-	// Blocked names what in this host's own firewall drops the overlay's datagrams,
-	// if the caller of Check finds that out; it explains why nothing answers.
+	// Blocked names the rule in this host's firewall that drops the overlay's
+	// datagrams. The caller of Check may set it; it explains why no answer comes.
 	Blocked string
-	// There and Back are the largest packets that crossed, in bytes; the
-	// network's MTU where all is well.
+	// There and Back are the largest packets that arrived in each direction, in
+	// bytes; the network's MTU if the path is good.
 	There, Back int
-	// PeerMTU is the network's MTU on the other host, 0 if that host does not say.
+	// PeerMTU is the network's MTU on the other host, 0 if unknown.
 	PeerMTU int
-	// Spoilt counts datagrams that arrived other than they were sent.
-	Spoilt int
-	// Stream is why a stream of TCP did not cross, nil if it did; it is not
-	// tried where packets are lost by their size.
+	// Corrupted counts datagrams that arrived with other data than was sent.
+	Corrupted int
+	// Stream is why a TCP stream failed, nil if it did not. It is not tried if
+	// packets are lost because of their size.
 	Stream error
 }
 
-// Check sends through the overlay. The error says that it could not even send.
+// Check sends packets through the overlay and reports which arrive. An error means
+// that it could not send at all, or that ctx ended.
 func (t Target) Check(ctx context.Context) (Report, error) {
 	r := Report{Target: t}
 	if err := r.datagrams(ctx); err != nil {
-		return r, fmt.Errorf("check the way to %s: %w", t.Peer, err)
+		return r, fmt.Errorf("check the path to %s: %w", t.Peer, err)
 	}
 	if r.Replies && r.There == t.MTU && r.Back == t.MTU {
-		r.Stream = t.stream(ctx, streamBytes, streamPatience)
+		r.Stream = t.stream(ctx, streamBytes, streamTimeout)
 	}
 	return r, ctx.Err()
 }
 
-// datagrams finds out who answers, and to which sizes.
+// datagrams tests whether the peer answers, and for which sizes.
 func (r *Report) datagrams(ctx context.Context) error {
 	p, err := r.Target.newProber()
 	if err != nil {
 		return err
 	}
 	defer p.conn.Close()
-	defer func() { r.Spoilt = p.spoilt }()
+	defer func() { r.Corrupted = p.corrupted }()
 	heard, err := p.crosses(ctx, askSmall, small)
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func (r *Report) datagrams(ctx context.Context) error {
 	if r.There, err = p.fits(ctx, askSmall, r.Target.MTU); err != nil {
 		return err
 	}
-	// What does not get there cannot come back.
+	// A packet that does not arrive cannot return, so r.There limits r.Back.
 	r.Back, err = p.fits(ctx, askWhole, r.There)
 	return err
 }
@@ -131,8 +133,8 @@ func (p *prober) fits(ctx context.Context, k kind, size int) (int, error) {
 	return p.largest(ctx, k, small, size)
 }
 
-// bare finds out whether datagrams without a checksum are answered; IPv6 has
-// none.
+// bare tests whether datagrams without a checksum are answered. IPv6 always has
+// checksums.
 func (p *prober) bare(ctx context.Context, peer netip.Addr) (bool, error) {
 	if peer.Is6() {
 		return false, nil

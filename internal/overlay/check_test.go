@@ -35,7 +35,7 @@ func network(f *fabric.Fabric, v4 bool) model.Network {
 }
 
 // build sets up the overlay, with a responder on each host, and returns the
-// ways from the first one to the other.
+// paths from the first one to the other.
 func build(t *testing.T, f *fabric.Fabric, v4, respond bool) []overlay.Target {
 	t.Helper()
 	var targets []overlay.Target
@@ -103,7 +103,7 @@ func TestWhereAllIsWell(t *testing.T) {
 		f := fabric.New(t, fabric.Options{Hosts: 2, MTU: c.mtu})
 		targets := build(t, f, c.v4, true)
 		if len(targets) != 2 || targets[0].Underlay != fabric.Underlay(0) {
-			t.Fatalf("the ways are %+v", targets)
+			t.Fatalf("the paths are %+v", targets)
 		}
 		for _, target := range targets {
 			r, err := target.Check(t.Context())
@@ -124,23 +124,23 @@ func TestFaults(t *testing.T) {
 		rules [2]string // for what comes from each host
 		want  string
 	}{
-		{"a black hole on the way there", [2]string{"meta length > 1400 drop", ""},
-			"packets of the network's mtu, 1450 bytes, get lost on the way to 10.9.0.128; the largest that passes has 1350\n" +
+		{"a black hole to the peer", [2]string{"meta length > 1400 drop", ""},
+			"packets of the network's mtu, 1450 bytes, are lost on the path to 10.9.0.128; the largest that passes has 1350 bytes\n" +
 				"  a hop between the hosts carries 100 bytes less than their links do: raise its mtu, or set the network's to 1350 on all hosts"},
-		{"a black hole on the way back", [2]string{"", "meta length > 1237 drop"},
-			"packets of the network's mtu, 1450 bytes, get lost on the way back from 10.9.0.128; the largest that passes has 1187\n" +
+		{"a black hole from the peer", [2]string{"", "meta length > 1237 drop"},
+			"packets of the network's mtu, 1450 bytes, are lost on the path back from 10.9.0.128; the largest that passes has 1187 bytes\n" +
 				"  a hop between the hosts carries 263 bytes less than their links do: raise its mtu, or set the network's to 1187 on all hosts"},
 		{"a card that loses segments", [2]string{"meta length > 1500 drop", ""},
-			"packets of all sizes get to 10.9.0.128, but a stream of TCP does not"},
+			"packets of all sizes reach 10.9.0.128, but a TCP stream does not"},
 		{"a card that spoils checksums", [2]string{unsummed, unsummed},
-			"only datagrams without a checksum get to 10.9.0.128 and back: checksums are spoilt on the way\n" +
-				"  leave the work to the kernel, on both hosts: ethtool -K under0 tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off; or give the overlay another port"},
+			"only datagrams without a checksum reach 10.9.0.128 and return: checksums are corrupted on the path\n" +
+				"  turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off; or use another port for the overlay"},
 		{"a card that spoils bytes", [2]string{"@nh,1024,8 set 0x5a", ""},
-			"other bytes arrive than are sent on the way to 10.9.0.128 and back\n" +
-				"  leave the work to the kernel, on both hosts: ethtool -K under0 tx-checksum-ip-generic off"},
+			"data is corrupted on the path to 10.9.0.128 and back\n" +
+				"  turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off"},
 		{"a firewall", [2]string{"udp dport 4789 drop", ""},
 			"10.9.0.128 does not answer through the overlay\n" +
-				"  see that the network is up on 198.51.100.2, with the same vni, port, and that firewalls between let UDP port 4789 pass both ways"},
+				"  check that the network is up on 198.51.100.2, with the same vni, port, and that firewalls between the hosts accept UDP port 4789 in both directions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

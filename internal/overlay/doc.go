@@ -1,25 +1,24 @@
-// Package overlay finds out whether an overlay carries what it should, from
-// host to host, and says what to change where it does not. It changes nothing
-// itself, and knows nothing of how the overlay is made.
+// Package overlay tests whether an overlay transports packets between hosts, and
+// reports what to change if it does not. It changes nothing itself, and does not
+// depend on how the overlay is made.
 //
-// Theory of operation. Each host answers at its own address in the network, on
-// one TCP and one UDP port (Responder). Who checks sends there, through the
-// tunnel:
+// Theory of operation. Each host answers at its address in the network, on one TCP
+// and one UDP port (Responder). The checking host sends through the tunnel:
 //
-//   - a small datagram: is anybody there?
-//   - one as large as the network's MTU, with the DF bit: does all fit that the
-//     sandboxes will send? If not, which size does? The answer is as large as
-//     the question or small, as asked for, so that the way there and the way
-//     back are told apart.
-//   - a stream of TCP each way: it is cut into segments by whoever can, often
-//     the card, and that is where tunnels are spoilt.
+//   - a small datagram: does the peer answer?
+//   - a datagram as large as the network's MTU, with the DF bit: do the largest
+//     packets of sandboxes fit? If not, which size does? The check asks for an
+//     answer as large as the request, or for a small one, so that it can test the
+//     two directions separately.
+//   - a TCP stream in each direction: often the network card segments it, and
+//     offloads that do not support the tunnel corrupt it.
 //
-// All of it carries checksums of its own, since the faults that are looked for
-// are about the others. Where datagrams without a UDP checksum arrive and others
-// do not, checksums are spoilt on the way.
+// All messages have their own checksums, because the faults may be in those of the
+// protocols. If datagrams without a UDP checksum arrive and others do not,
+// checksums are corrupted on the path.
 //
-// Both hosts of a pair see the same faults but for the offloads of the other's
-// card; so each host should check.
+// Both hosts of a pair see the same faults, except for those of offloads of the
+// other's card. So run the check on each host.
 package overlay
 
 import (
@@ -29,38 +28,37 @@ import (
 	"time"
 )
 
-// Port is the TCP and UDP port at which each host answers, at its own addresses
-// in the network.
+// Port is the TCP and UDP port on which each host answers, at its addresses in the
+// network.
 const Port = 14789
 
-// A message is the magic, the sender's number for it, its kind, padding, and a
-// checksum of all that (CRC-32, IEEE).
+// A message consists of the magic, the sender's number for it, its kind, padding,
+// and a checksum of these (CRC-32, IEEE).
 const (
 	magic      = "fairlead"
 	kindAt     = len(magic) + 8
 	minMessage = kindAt + 1 + crc32.Size
 )
 
-// kind says what a message is.
+// kind is the kind of a message.
 type kind byte
 
 const (
-	// askSmall wants a small answer, askWhole one as large as the question, and
-	// askBare one without a UDP checksum (IPv4 only).
+	// askSmall asks for a small answer, askWhole for one as large as the request, and
+	// askBare for one without a UDP checksum (IPv4 only).
 	askSmall kind = iota
 	askWhole
 	askBare
-	// answer says that the question arrived as it was sent, damaged that it did
-	// not.
+	// answer means that the request arrived unchanged, damaged that it did not.
 	answer
 	damaged
-	// askMTU wants to know the MTU that the network has on the other host, and
-	// answerMTU is that, as 4 bytes after the kind. Older hosts do not answer it.
+	// askMTU asks for the network's MTU on the other host. answerMTU has it, as 4
+	// bytes after the kind. Older versions do not answer askMTU.
 	askMTU
 	answerMTU
 )
 
-// message makes a message of so many bytes.
+// message returns a message of the given size in bytes.
 func message(size int, number uint64, k kind) []byte {
 	m := make([]byte, max(size, minMessage))
 	copy(m, magic)
@@ -73,7 +71,7 @@ func message(size int, number uint64, k kind) []byte {
 	return m
 }
 
-// withMTU makes an answer that holds an MTU.
+// withMTU returns an answer with an MTU.
 func withMTU(number uint64, mtu int) []byte {
 	m := message(minMessage+4, number, answerMTU)
 	binary.BigEndian.PutUint32(m[kindAt+1:], uint32(mtu))
@@ -81,7 +79,7 @@ func withMTU(number uint64, mtu int) []byte {
 	return m
 }
 
-// mtuOf reads the MTU from such an answer.
+// mtuOf returns the MTU in an answerMTU message.
 func mtuOf(m []byte) (int, bool) {
 	_, k, whole, ok := parse(m)
 	if !ok || !whole || k != answerMTU || len(m) != minMessage+4 {
@@ -94,8 +92,8 @@ func seal(m []byte) {
 	binary.BigEndian.PutUint32(m[len(m)-crc32.Size:], crc32.ChecksumIEEE(m[:len(m)-crc32.Size]))
 }
 
-// parse returns what a message is; ok is false where it is none of ours, and
-// whole where it is not as it was sent.
+// parse parses a message. ok is false if it is not one of this package. whole is
+// false if its checksum is wrong.
 func parse(m []byte) (number uint64, k kind, whole, ok bool) {
 	if len(m) < minMessage || !bytes.HasPrefix(m, []byte(magic)) {
 		return 0, 0, false, false
@@ -104,13 +102,13 @@ func parse(m []byte) (number uint64, k kind, whole, ok bool) {
 	return binary.BigEndian.Uint64(m[len(magic):]), kind(m[kindAt]), whole, true
 }
 
-// The bounds on one stream: bytes each way, and how long it may take.
+// The limits of one stream: bytes in each direction, and duration.
 const (
 	maxStream  = 16 << 20
 	streamTime = 30 * time.Second
 )
 
-// fill writes the bytes of a stream from an offset on.
+// fill writes the test data of a stream from an offset on.
 func fill(b []byte, offset int) {
 	for i := range b {
 		at := offset + i

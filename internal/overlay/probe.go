@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each size is tried a few times, since a datagram may be lost without a fault,
-// and each time the answer has a while to come.
+// Each size is tried several times, because single datagrams may be lost without a
+// fault. wait is how long to wait for the answers of each try.
 const (
 	tries = 3
 	wait  = 400 * time.Millisecond
@@ -24,15 +24,15 @@ type prober struct {
 	conn    *net.UDPConn
 	headers int
 	number  uint64
-	// peerMTU is the network's on the other host, as far as it was said.
+	// peerMTU is the network's MTU on the other host, 0 until it is known.
 	peerMTU int
-	// spoilt counts the messages that arrived other than they were sent, either
-	// way.
-	spoilt int
+	// corrupted counts the messages that arrived with other data than was sent, in
+	// both directions.
+	corrupted int
 }
 
-// newProber opens a socket that sends with the DF bit, whatever the kernel
-// knows of the way.
+// newProber opens a socket that sends with the DF bit, and ignores the path MTU
+// that the kernel knows.
 func (t Target) newProber() (*prober, error) {
 	p := &prober{headers: 20 + 8}
 	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
@@ -65,8 +65,8 @@ func setOption(conn *net.UDPConn, level, option, value int) error {
 	return errors.Join(err, set)
 }
 
-// crosses sends packets of all those sizes at a time, in bytes with their IP
-// headers, and returns which are answered.
+// crosses sends packets of all the sizes at once and returns the sizes that are
+// answered. Sizes are in bytes, with the IP headers.
 func (p *prober) crosses(ctx context.Context, k kind, sizes ...int) ([]int, error) {
 	open := map[uint64]int{}
 	var done []int
@@ -93,14 +93,14 @@ func (p *prober) crosses(ctx context.Context, k kind, sizes ...int) ([]int, erro
 	return done, nil
 }
 
-// lost reports whether the error stands for a packet that does not get
-// through, which is what is to be found out: too large a one, or an ICMP error
-// about an earlier.
+// lost reports whether the error is a result of the test, and not a failure of it:
+// the packet is too large, or an ICMP error about an earlier packet arrived.
 func lost(err error) bool {
-	return errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
+	return errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ECONNREFUSED) ||
+		errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
 }
 
-// hear takes answers for a while, until enough is true.
+// hear reads answers for the time wait, or until enough returns true.
 func (p *prober) hear(ctx context.Context, open map[uint64]int, enough func(size int) bool) error {
 	until := time.Now().Add(wait)
 	if err := p.conn.SetReadDeadline(until); err != nil {
@@ -113,7 +113,7 @@ func (p *prober) hear(ctx context.Context, open map[uint64]int, enough func(size
 			return nil
 		}
 		if err != nil {
-			continue // ICMP says that nobody is there; maybe somebody comes
+			continue // an ICMP error; a later answer may still arrive
 		}
 		number, k, whole, ok := parse(buf[:n])
 		size, asked := open[number]
@@ -123,7 +123,7 @@ func (p *prober) hear(ctx context.Context, open map[uint64]int, enough func(size
 		switch {
 		case !ok || !asked:
 		case !whole || k == damaged:
-			p.spoilt++
+			p.corrupted++
 		case enough(size):
 			return nil
 		}
@@ -136,8 +136,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// largest returns the largest packet between two sizes that crosses, of which
-// the smaller does and the larger does not.
+// largest returns the largest size between small and large that is answered. small
+// is answered, and large is not.
 func (p *prober) largest(ctx context.Context, k kind, small, large int) (int, error) {
 	const steps = 16
 	for large-small > 1 {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// maxStreams bounds the streams that are answered at a time: who checks opens
-// one.
+// maxStreams limits the streams that are answered at the same time: each check
+// opens one.
 const maxStreams = 16
 
 // Responder answers the checks of other hosts.
@@ -25,14 +25,14 @@ type Responder struct {
 	mtu atomic.Int64
 }
 
-// SetMTU says which MTU the network has on this host. It may be called at any
-// time.
+// SetMTU sets the MTU that the network has on this host. It may be called at any
+// time, from any goroutine.
 func (r *Responder) SetMTU(mtu int) { r.mtu.Store(int64(mtu)) }
 
-// Respond answers at the host's address in the network, which must be there,
-// until it is closed. The sockets are opened in the caller's namespace.
-func Respond(own netip.Addr) (*Responder, error) {
-	at := netip.AddrPortFrom(own, Port)
+// Respond starts to answer checks at the host's address in the network, until
+// Close. The address must exist. The sockets are opened in the caller's namespace.
+func Respond(local netip.Addr) (*Responder, error) {
+	at := netip.AddrPortFrom(local, Port)
 	tcp, err := net.Listen("tcp", at.String())
 	if err != nil {
 		return nil, fmt.Errorf("answer checks of the overlay: %w", err)
@@ -47,14 +47,14 @@ func Respond(own netip.Addr) (*Responder, error) {
 	return r, nil
 }
 
-// Close ends all answers.
+// Close stops answering.
 func (r *Responder) Close() error {
 	err := errors.Join(r.tcp.Close(), r.udp.Close())
 	r.all.Wait()
 	return err
 }
 
-// datagrams answers every message with one that is no larger.
+// datagrams answers every message with one that is not larger.
 func (r *Responder) datagrams() {
 	buf := make([]byte, 1<<16)
 	for {
@@ -85,7 +85,7 @@ func (r *Responder) datagrams() {
 	}
 }
 
-// answer sends a message, which may get lost like any.
+// answer sends a message. Errors are ignored: the prober treats them as loss.
 func (r *Responder) answer(m []byte, to net.Addr, bare bool) {
 	if bare {
 		_ = sum(r.udp, false)
@@ -109,7 +109,7 @@ func (r *Responder) streams() {
 			r.all.Go(func() {
 				defer func() { conn.Close(); <-room }()
 				_ = conn.SetDeadline(time.Now().Add(streamTime))
-				_ = mirror(conn) // who checks sees that it ends
+				_ = mirror(conn) // the checking host sees that the stream ends
 			})
 		default:
 			conn.Close()
@@ -135,7 +135,7 @@ func mirror(conn net.Conn) error {
 	return err
 }
 
-// pattern is an endless stream.
+// pattern is an endless stream of test data.
 type pattern struct{ at int }
 
 // Read implements io.Reader.

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// stream sends so many bytes by TCP and takes as many back, within the time.
-// The error says how far it came.
+// stream sends length bytes over TCP and receives as many, within the time limit.
+// The error says how many bytes were transferred.
 func (t Target) stream(ctx context.Context, length int, limit time.Duration) error {
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(t.Local, 0)), Timeout: limit}
 	var conn net.Conn
@@ -39,17 +39,17 @@ func (t Target) stream(ctx context.Context, length int, limit time.Duration) err
 	}
 	var sum uint32
 	if err := binary.Read(conn, binary.BigEndian, &sum); err != nil {
-		return fmt.Errorf("%d bytes sent, and no answer: %w", length, err)
+		return fmt.Errorf("%d bytes sent, but no answer received: %w", length, err)
 	}
 	if sum != crc32.ChecksumIEEE(data) {
-		return errSpoilt
+		return errCorrupted
 	}
 	back := make([]byte, length)
 	if n, err := io.ReadFull(conn, back); err != nil {
-		return fmt.Errorf("%d of %d bytes came back: %w", n, length, err)
+		return fmt.Errorf("%d of %d bytes returned: %w", n, length, err)
 	}
 	if !bytes.Equal(back, data) {
-		return errSpoilt
+		return errCorrupted
 	}
 	return nil
 }

@@ -1,13 +1,12 @@
-// Package workload runs a command in the host's own network namespace with
-// published ports, as a cgroup of its own. It does not decide how ports are
-// published; the way `socket` does, and the engine carries it out.
+// Package workload runs a command in a new cgroup in the host's network namespace,
+// with published ports. The publish mode `socket` decides how ports are published,
+// and the engine applies it.
 //
-// Theory of operation. The engine of such a workload lives as long as the
-// command, keeps its record in memory and pins nothing: however this process
-// ends, its programs end with it. A command that outlives it is killed by the
-// kernel. What it leaves then is the cgroup with the command's own children;
-// the lock on the directory is gone, by which the next run knows that it is
-// nobody's.
+// Theory of operation. The engine of a workload lives as long as the command,
+// keeps its record in memory and pins nothing: however this process ends, its eBPF
+// programs end with it. If this process is killed, the kernel kills the command.
+// The cgroup with the command's children then stays, but the lock on its directory
+// is released, so the next run knows that it may remove the cgroup.
 package workload
 
 import (
@@ -31,30 +30,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix marks the cgroups of workloads.
+// prefix is the prefix of workloads' cgroups.
 const prefix = plan.Mark + "-run-"
 
-// Options say what to run.
+// Options are the command to run and its ports.
 type Options struct {
-	// Name is the workload's in messages; empty means the command's.
+	// Name is the workload's name in messages; the default is the command's name.
 	Name string
-	// Publishes are its ports. Endpoint and Via are filled in.
+	// Publishes are its ports. Run sets Endpoint and Via.
 	Publishes []model.Publish
 	Unlisted  model.Unpublished
 	// Command is the program and its arguments.
 	Command []string
 }
 
-// Validate says what in the options cannot be.
+// Validate returns the mistakes in the options.
 func (o Options) Validate() error { return desired(o, "/").Validate() }
 
-// Run runs the command on our own standard streams until it ends, and returns
-// its exit code as a shell tells it: 128 and the signal's number if one ended
-// it. Signals that would end us are the command's to handle.
+// Run runs the command with this process's standard streams until it ends, and
+// returns its exit code as a shell does: 128 plus the signal's number if a signal
+// ended it. It forwards SIGINT, SIGTERM and SIGHUP to the command. Returns a
+// *model.PortTakenError if a host port is in use.
 func Run(opt Options) (code int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
@@ -68,7 +68,7 @@ func Run(opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	e := engine.New(engine.Config{Kernel: own{h}, Store: &store.Memory{}, StartProxy: noProxy})
+	e := engine.New(engine.Config{Kernel: private{h}, Store: &store.Memory{}, StartProxy: noProxy})
 	state := desired(opt, g.Path)
 	if err := free(h, state.Publishes); err != nil {
 		return 0, err
@@ -78,24 +78,24 @@ func Run(opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer func() {
-		_, gone := e.Set(ctx, model.State{})
-		err = errors.Join(err, gone)
+		_, removed := e.Set(ctx, model.State{})
+		err = errors.Join(err, removed)
 	}()
 	return start(ctx, opt.Command, g, signals)
 }
 
-// own is the host without what others of ours have made in it: a daemon, or
-// other workloads. What we find at our start is never ours to remove.
-type own struct{ *kernel.Host }
+// private is the host without the objects that Fairlead's daemon or other
+// workloads have made: this engine must not remove objects that it finds at start.
+type private struct{ *kernel.Host }
 
 // Observe implements engine.Kernel.
-func (own) Observe(_, _ plan.Plan) (plan.Plan, error) { return nil, nil }
+func (private) Observe(_, _ plan.Plan) (plan.Plan, error) { return nil, nil }
 
 func noProxy(context.Context) (engine.Proxy, error) {
 	return nil, errors.New("a workload in the host's namespace needs no proxy")
 }
 
-// desired is the state of a host with this one workload.
+// desired returns the desired state of a host with only this workload.
 func desired(opt Options, path string) model.State {
 	name := opt.Name
 	if name == "" {
@@ -112,8 +112,8 @@ func desired(opt Options, path string) model.State {
 	return s
 }
 
-// free says who holds a host port that is to be published. Nothing of the
-// workload runs yet, so every socket there is another's.
+// free returns an error that names the owner of a host port that is in use. The
+// workload does not run yet, so every socket belongs to another program.
 func free(h *kernel.Host, publishes []model.Publish) error {
 	for _, p := range publishes {
 		var mappings []plan.EBPFMapping
@@ -132,7 +132,7 @@ func free(h *kernel.Host, publishes []model.Publish) error {
 	return nil
 }
 
-// start runs the command and passes signals on to it.
+// start runs the command and forwards signals to it.
 func start(ctx context.Context, command []string, g *cgroup.Group, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -144,7 +144,7 @@ func start(ctx context.Context, command []string, g *cgroup.Group, signals <-cha
 		select {
 		case s := <-signals:
 			if s != syscall.SIGINT || !atTerminal() {
-				_ = cmd.Process.Signal(s) // it may have ended just now
+				_ = cmd.Process.Signal(s) // fails only if the command has just ended
 			}
 		case <-p.Done():
 			return exitCode(p.Wait())
@@ -152,8 +152,8 @@ func start(ctx context.Context, command []string, g *cgroup.Group, signals <-cha
 	}
 }
 
-// atTerminal reports whether we are in the foreground of a terminal: its
-// interrupt goes to the command as well as to us.
+// atTerminal reports whether this process is in the foreground of a terminal: the
+// terminal then sends SIGINT to the command, too.
 func atTerminal() bool {
 	foreground, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground == unix.Getpgrp()

@@ -358,7 +358,7 @@ func TestErrors(t *testing.T) {
 	}{
 		"no server":    {Config{Netns: path(quiet), Link: "eth0"}, ErrNoServer, "keep a DHCP lease on eth0 of " + path(quiet) + ": no DHCP server answers: check that the network behind the link"},
 		"a link down":  {Config{Netns: path(down), Link: "eth0"}, nil, "the link is down: set it up first"},
-		"no such link": {Config{Netns: path(bare), Link: "eth0"}, nil, "look for the link"},
+		"no such link": {Config{Netns: path(bare), Link: "eth0"}, nil, "find the link"},
 		"no Ethernet":  {Config{Netns: path(bare), Link: "lo"}, nil, "the link has no Ethernet address"},
 		"no sandbox":   {Config{Netns: "/nowhere", Link: "eth0"}, os.ErrNotExist, "open network namespace"},
 	} {

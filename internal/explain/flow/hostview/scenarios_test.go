@@ -200,7 +200,7 @@ a ip addr add 10.79.0.2/24 dev eth1
 a ip link set eth1 up
 a ip route add 10.78.0.0/24 via 10.79.0.1
 a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`, flows: []string{"c to 10.77.0.2:80", "c to 10.79.0.2:80", "lan to a:80", "a to c:80"},
-		reasons: map[string]string{"c to 10.77.0.2:80": "rp_filter: answers to 10.78.0.2 would leave by eth1, and not by eth0"}},
+		reasons: map[string]string{"c to 10.77.0.2:80": "rp_filter: answers to 10.78.0.2 would leave via eth1, not via eth0"}},
 	{name: "loose reverse path", script: `a ip route del default
 a sysctl -qw net.ipv4.conf.eth0.rp_filter=2`, flows: []string{"c to a:80", "b to a:80"},
 		reasons: map[string]string{"c to a:80": "rp_filter: there is no route back to 10.78.0.2"}},
@@ -212,13 +212,13 @@ a ip link set eth1 up
 a ip route add 10.78.0.2/32 via 10.77.0.1
 ip route add 10.77.0.2/32 dev vd
 a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`, flows: []string{"a to c:80", "b to c:80"},
-		reasons: map[string]string{"a to c:80": "the answer is lost: a leads 10.77.0.2 nowhere: rp_filter: answers to 10.78.0.2 would leave by eth0, and not by eth1"}},
+		reasons: map[string]string{"a to c:80": "the answer is lost: a cannot route packets to 10.77.0.2: rp_filter: answers to 10.78.0.2 would leave via eth0, not via eth1"}},
 	{name: "a link that is down", script: `b ip link set eth0 down`, flows: []string{"a to b:80", "b to a:80", "host to b:80", "a to host:80"},
-		reasons: map[string]string{"a to b:80": "eth0 of b is down", "host to b:80": "eth0 of b is down", "b to a:80": "down here: eth0"}},
+		reasons: map[string]string{"a to b:80": "eth0 of b is down", "host to b:80": "eth0 of b is down", "b to a:80": "links that are down: eth0"}},
 	{name: "loopback that is down", script: `a ip link set lo down`, flows: []string{"a to 10.77.0.2:80", "b to a:80"}},
 	{name: "an unused address", script: "", flows: []string{"a to 10.77.0.99:80", "host to 10.77.0.99:80", "lan to 10.77.0.99:80", "a6 to fd77::99:80"},
-		reasons: map[string]string{"a to 10.77.0.99:80": "nobody on br0 has 10.77.0.99", "host to 10.77.0.99:80": "nobody on br0 has 10.77.0.99",
-			"lan to 10.77.0.99:80": "nobody on br0 has 10.77.0.99", "a6 to fd77::99:80": "nobody on br0 has fd77::99"}},
+		reasons: map[string]string{"a to 10.77.0.99:80": "no interface on br0 has 10.77.0.99", "host to 10.77.0.99:80": "no interface on br0 has 10.77.0.99",
+			"lan to 10.77.0.99:80": "no interface on br0 has 10.77.0.99", "a6 to fd77::99:80": "no interface on br0 has fd77::99"}},
 	{name: "no forwarding", script: `sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0`, flows: []string{"lan to a:80", "a to host:80", "lan6 to a6:80", "a to b:80"}},
 	{name: "rules of the sandbox", script: `a nft -f - <<E
 table inet t { chain in { type filter hook input priority 0; ip saddr 10.77.0.3 drop; } chain out { type filter hook output priority 0; ip daddr 10.78.0.2 drop; } }

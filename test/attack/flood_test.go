@@ -25,11 +25,11 @@ const (
 	localPorts     = 28232
 )
 
-// clients is how many conversations of a client each flood is about.
+// clients is the number of conversations of a client in each flood.
 const clients = 20
 
-// synCount is how many SYNs one flood has; FAIRLEAD_SYNS overrides it. The default
-// is more than the map of half-open connections holds.
+// synCount is the number of SYNs of one flood; FAIRLEAD_SYNS overrides it. The
+// default exceeds the size of the map of half-open connections.
 func synCount(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_SYNS"), "20000"))
@@ -60,8 +60,8 @@ func TestFloods(t *testing.T) {
 }
 
 // floodIdle sends SYNs from many addresses and ports while connections of a client
-// are idle. In half of them the container then speaks first: the programs know only
-// by the flow where its packets go.
+// are idle. In half of them the container then sends first: only the flow tells
+// the programs where its packets go.
 func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	var idle []talk
 	for range clients {
@@ -100,8 +100,8 @@ func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	}
 }
 
-// again has an idle connection carry data, from the container's side first or from
-// the client's.
+// again makes an idle connection carry data, sent first from the container's side
+// or from the client's.
 func (w *world) again(c threat.Cell, conn talk, container bool) error {
 	text := nonce()
 	if !container {

@@ -10,8 +10,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// multipathClients is how many addresses the client has. The host's multipath
-// routes lead to about half of them by each uplink.
+// multipathClients is the number of addresses of the client. The host's multipath
+// routes use each uplink for about half of them.
 const multipathClients = 16
 
 // The sandboxes of the host.
@@ -20,9 +20,10 @@ const (
 	evilBox = "evil"
 )
 
-// TestMultipathUplinks: a client behind a multipath route over two uplinks reaches
-// a port that ebpf publishes by each of them. Packets that a sandbox, or a host
-// behind a third uplink, sends with the client's addresses do not arrive.
+// TestMultipathUplinks checks that a client behind a multipath route over two
+// uplinks reaches a port published with ebpf via each of them. Packets that a
+// sandbox, or a host behind a third uplink, sends with the client's addresses must
+// not arrive.
 //
 //	client ──┬─ switch 0 ─┬── host ──┬─ web
 //	stranger ┼─ switch 1 ─┤          └─ evil
@@ -54,7 +55,7 @@ func TestMultipathUplinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// What comes later is answered after what came before.
+			// Later packets are answered after earlier ones.
 			if err := attacker.converse(fl.proto, netip.AddrPort{}, to, webBox, nonce()); err != nil {
 				t.Errorf("%s: %s does not reach the port with its own address: %v", fl, name, err)
 			}
@@ -108,7 +109,8 @@ func newMultipath(t *testing.T, host, client, stranger *fabric.Host) place {
 }
 
 // service is the host's address that clients dial. The kernel prefers the next hop
-// of a multipath route that has the answer's source, and no uplink has this one.
+// of a multipath route whose link has the answer's source address; no uplink has
+// this one.
 func service(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.114.1")

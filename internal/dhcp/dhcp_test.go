@@ -62,7 +62,7 @@ func run(t *testing.T, ns *kernel.Netns, name string, args ...string) string {
 	return string(out)
 }
 
-// path leads to a namespace from every process.
+// path returns a path to the namespace that every process can open.
 func path(ns *kernel.Netns) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd()) }
 
 // host is a sandbox on the network, whose link is eth0.
@@ -173,7 +173,7 @@ func setAddress(ns *kernel.Netns, p netip.Prefix) error {
 	})
 }
 
-// next waits for the next that is told.
+// next waits for the next lease that is reported.
 func (h *holding) next() Lease {
 	h.t.Helper()
 	select {

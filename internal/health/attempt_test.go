@@ -20,8 +20,8 @@ import (
 type port struct {
 	*Monitor
 	mu sync.Mutex
-	// answer is asked for each connection, of which it is told the number; it
-	// returns nil when that is made.
+	// answer is called with the number of each connection. It returns nil if
+	// the connection is made.
 	answer func(ctx context.Context, n int) error
 	// dialled are when connections were asked for; under are so many now, and most
 	// the most at once.
@@ -183,8 +183,8 @@ func TestSlowServer(t *testing.T) {
 	})
 }
 
-// TestBeside: checks of a silent server begin a quarter of their time apart, or
-// as told, and those of one that is down one after the other.
+// TestBeside: checks of a silent server begin a quarter of their timeout apart, or
+// as configured. Checks of a server that is down run one after the other.
 func TestBeside(t *testing.T) {
 	for _, c := range []struct {
 		check model.Check
@@ -222,7 +222,7 @@ func TestStarved(t *testing.T) {
 			t.Errorf("counted %+v", c)
 		}
 		if s := p.Status()[0].Servers[0]; s.Detail != "this host was too busy to check: connect: no answer in time" {
-			t.Errorf("it tells %+v", s)
+			t.Errorf("the status is %+v", s)
 		}
 		p.become(silent)
 		<-p.down

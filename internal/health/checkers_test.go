@@ -75,8 +75,8 @@ func datagrams(t testing.TB, answer func([]byte) []byte) netip.AddrPort {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// closedPort returns an address where nobody listens, and nobody else can until the
-// test ends.
+// closedPort returns an address on which no process listens, and reserves it until
+// the test ends.
 func closedPort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -259,7 +259,7 @@ func TestTLS(t *testing.T) {
 		{"whoever has signed it", model.Check{}, Means{}, true, "connected"},
 		{"the name is right", model.Check{TLSName: "example.com"}, m, true, "connected"},
 		{"the name is another", model.Check{TLSName: "example.org"}, m, false, "TLS: "},
-		{"nobody we know has signed it", model.Check{TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, false, "TLS: "},
+		{"it is signed by an unknown authority", model.Check{TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, false, "TLS: "},
 		{"it is good for long enough", model.Check{Expiry: time.Hour}, m, true, "connected"},
 		{"it expires too soon", model.Check{Expiry: century}, m, false, "the certificate expires on 2084-01-29"},
 		{"it expires too soon, whoever has signed it", model.Check{Expiry: century}, Means{}, false, "the certificate expires on 2084-01-29"},

@@ -15,7 +15,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestFailures: what has failed is told apart, of real servers.
+// TestFailures: the kinds of failures of real servers are distinguished.
 func TestFailures(t *testing.T) {
 	closed := listen(t, "127.0.0.1:0", func(net.Conn) {})
 	silent := listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -23,16 +23,16 @@ func TestFailures(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c)
 	})
-	nobody := closedPort(t)
+	refusing := closedPort(t)
 	ill := Means{Container: func(context.Context, string) (bool, string, error) { return false, "ill", nil }}
 	for _, c := range []struct {
 		at    netip.AddrPort
 		check model.Check
 		want  Failure
 	}{
-		{nobody, model.Check{Type: model.CheckTCP}, Refused},
-		{nobody, model.Check{Type: model.CheckDNS, Query: "a"}, Refused},
-		{nobody, model.Check{Type: model.CheckUDP, Expect: "a"}, Refused},
+		{refusing, model.Check{Type: model.CheckTCP}, Refused},
+		{refusing, model.Check{Type: model.CheckDNS, Query: "a"}, Refused},
+		{refusing, model.Check{Type: model.CheckUDP, Expect: "a"}, Refused},
 		{closed, model.Check{Type: model.CheckHTTP}, Closed},
 		{closed, model.Check{Type: model.CheckTCP, Expect: "a"}, Closed},
 		{closed, model.Check{Type: model.CheckGRPC}, Closed},
@@ -41,9 +41,9 @@ func TestFailures(t *testing.T) {
 		{garbage, model.Check{Type: model.CheckHTTP}, WrongAnswer},
 		{garbage, model.Check{Type: model.CheckGRPC}, WrongAnswer},
 		{garbage, model.Check{Type: model.CheckHTTPS}, Insecure},
-		{nobody, script("exit 1"), CommandFailed},
-		{nobody, script("exec sleep 1000"), Timeout},
-		{nobody, model.Check{Type: model.CheckDocker}, Unhealthy},
+		{refusing, script("exit 1"), CommandFailed},
+		{refusing, script("exec sleep 1000"), Timeout},
+		{refusing, model.Check{Type: model.CheckDocker}, Unhealthy},
 	} {
 		one, err := New(c.check, ill)
 		if err != nil {

@@ -46,22 +46,22 @@ var hostile = map[string]func(c net.Conn){
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n")
 		repeat(c, "X-Name: value\r\n", 1<<30)
 	},
-	"an endless header":  func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("a", 1000), 1<<30) },
-	"an endless status":  func(c net.Conn) { repeat(c, "HTTP/1.1 200 "+strings.Repeat("OK", 1000), 1<<30) },
-	"continue for ever":  func(c net.Conn) { repeat(c, "HTTP/1.1 100 Continue\r\n\r\n", 1<<30) },
-	"HTTP/0.9":           func(c net.Conn) { _, _ = io.WriteString(c, "<html>It works!</html>") },
-	"a negative length":  func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 1) },
-	"nonsense of TLS":    func(c net.Conn) { repeat(c, "\x16\x03\x03\x40\x00\x02\x00\xff\xff", 1<<30) },
-	"half a handshake":   halfHandshake,
-	"endless settings":   func(c net.Conn) { frames(c, 4, "\x00\x03\x00\x00\x00\x64") },
-	"endless pings":      func(c net.Conn) { frames(c, 6, "12345678") },
-	"frames of no kind":  func(c net.Conn) { frames(c, 99, "what?") },
-	"headers for nobody": func(c net.Conn) { frames(c, 1, "\x88") },
-	"endless name":       func(c net.Conn) { frames(c, 9, strings.Repeat("a", 16000)) },
-	"too large a frame":  func(c net.Conn) { repeat(c, "\xff\xff\xff\x00\x00\x00\x00\x00\x01", 1<<30) },
+	"an endless header":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("a", 1000), 1<<30) },
+	"an endless status":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 "+strings.Repeat("OK", 1000), 1<<30) },
+	"continue for ever":    func(c net.Conn) { repeat(c, "HTTP/1.1 100 Continue\r\n\r\n", 1<<30) },
+	"HTTP/0.9":             func(c net.Conn) { _, _ = io.WriteString(c, "<html>It works!</html>") },
+	"a negative length":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 1) },
+	"nonsense of TLS":      func(c net.Conn) { repeat(c, "\x16\x03\x03\x40\x00\x02\x00\xff\xff", 1<<30) },
+	"half a handshake":     halfHandshake,
+	"endless settings":     func(c net.Conn) { frames(c, 4, "\x00\x03\x00\x00\x00\x64") },
+	"endless pings":        func(c net.Conn) { frames(c, 6, "12345678") },
+	"frames of no kind":    func(c net.Conn) { frames(c, 99, "what?") },
+	"headers of no stream": func(c net.Conn) { frames(c, 1, "\x88") },
+	"endless name":         func(c net.Conn) { frames(c, 9, strings.Repeat("a", 16000)) },
+	"too large a frame":    func(c net.Conn) { repeat(c, "\xff\xff\xff\x00\x00\x00\x00\x00\x01", 1<<30) },
 }
 
-// repeat writes a text so often, or until nobody reads it.
+// repeat writes a text the given number of times, or until the peer closes.
 func repeat(c net.Conn, text string, times int) {
 	block := []byte(text)
 	if times > 1000 {
@@ -110,9 +110,8 @@ func (c *cutShort) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHostile holds that no server passes a check by nonsense, makes it last
-// longer than its time, or be told more than a line; and that only so much is
-// read of it.
+// TestHostile: a server that answers nonsense fails its check, within the
+// timeout, with a detail of one line. Only a bounded amount is read from it.
 func TestHostile(t *testing.T) {
 	checks := map[string]model.Check{
 		"tcp":     {Type: model.CheckTCP, Expect: "^welcome"},

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve tells the address of its listener, and serves until its input ends.
+// serve prints the address of its listener, and serves until its input ends.
 func serve(handle func(net.Conn)) int {
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {

@@ -62,7 +62,7 @@ func (f *farm) ask(ctx context.Context, endpoint string) (bool, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.busy--
-	return !ill, "as told", nil
+	return !ill, "as set", nil
 }
 
 func (f *farm) changed(b Batch) {
@@ -127,7 +127,7 @@ func (f *farm) mustSet(t *testing.T, services ...model.VirtualService) {
 func (f *farm) wantNotified(t *testing.T, want ...string) {
 	t.Helper()
 	if got := f.notify(); got != strings.Join(want, "\n") {
-		t.Errorf("told:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+		t.Errorf("reported:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
 	}
 }
 
@@ -140,19 +140,19 @@ func TestMonitor(t *testing.T) {
 		f.wantNotified(t)
 		f.set(f.ill, "e1", true)
 		time.Sleep(4 * time.Second)
-		f.wantNotified(t, `7s web e1 ""→"down" 3 checks failed: as told`)
+		f.wantNotified(t, `7s web e1 ""→"down" 3 checks failed: as set`)
 		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealDown {
 			t.Errorf("it is %q", got)
 		}
 		f.set(f.ill, "e2", true)
 		time.Sleep(3 * time.Second)
-		f.wantNotified(t, `11.01s web e2 ""→"down" 3 checks failed: as told`, `11.01s web pool ""→"empty" 0/2`)
+		f.wantNotified(t, `11.01s web e2 ""→"down" 3 checks failed: as set`, `11.01s web pool ""→"empty" 0/2`)
 		f.set(f.ill, "e1", false)
 		time.Sleep(5 * time.Second)
-		f.wantNotified(t, `13s web e1 "down"→"" 2 checks passed: as told`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
+		f.wantNotified(t, `13s web e1 "down"→"" 2 checks passed: as set`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
 		s := f.monitor.StatusOf(v)
 		one := s.Servers[1]
-		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as told" || one.OK || one.Checked.IsZero() || one.Endpoint != "e2" {
+		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as set" || one.OK || one.Checked.IsZero() || one.Endpoint != "e2" {
 			t.Errorf("the status is %+v", s)
 		}
 		if c := f.monitor.Counters(); c.Checks != 34 || c.Failed != 15 || c.InFlight != 0 || c.Waiting != 0 {
@@ -172,7 +172,7 @@ func TestMonitorKeeps(t *testing.T) {
 		f.set(f.ill, "e1", true)
 		f.mustSet(t, web)
 		time.Sleep(1500 * time.Millisecond)
-		f.wantNotified(t, `0s web e1 ""→"down" first check: as told`, `0s web pool ""→"empty" 0/1`)
+		f.wantNotified(t, `0s web e1 ""→"down" first check: as set`, `0s web pool ""→"empty" 0/1`)
 		f.mustSet(t, mail, web)
 		web.Reals[0].Weight, web.Quorum = 7, 2
 		f.mustSet(t, web, mail)
@@ -211,7 +211,7 @@ func TestMonitorComers(t *testing.T) {
 			t.Errorf("a comer is %q", got)
 		}
 		time.Sleep(50 * time.Millisecond)
-		f.wantNotified(t, `1s web e2 "down"→"" first check: as told`)
+		f.wantNotified(t, `1s web e2 "down"→"" first check: as set`)
 		v.Reals[0].Endpoint = "" // it is not known for a while
 		f.mustSet(t, v)
 		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealUp {
@@ -291,9 +291,9 @@ func TestMonitorRestart(t *testing.T) {
 			t.Errorf("it begins with %+v", reals)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		f.wantNotified(t, `10ms web e3 "down"→"" first check: as told`)
+		f.wantNotified(t, `10ms web e3 "down"→"" first check: as set`)
 		time.Sleep(time.Second)
-		f.wantNotified(t, `2.01s web e2 ""→"down" 3 checks failed: as told`)
+		f.wantNotified(t, `2.01s web e2 ""→"down" 3 checks failed: as set`)
 	})
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		f.monitor.Import(was, nil)
@@ -332,7 +332,7 @@ func TestMonitorSignals(t *testing.T) {
 }
 
 // TestLastOfAll: clients' failures do not take the last server out, unless
-// something tells when it is back, or a sorry server takes its place.
+// a check finds out when it is available again, or a sorry server takes its place.
 func TestLastOfAll(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -361,8 +361,8 @@ func TestLastOfAll(t *testing.T) {
 	}
 }
 
-// TestMonitorUnchecked: a service whose check cannot be made is told of, and
-// used; one whose check goes away is used again.
+// TestMonitorUnchecked: a service whose check cannot be created is reported, and
+// used. A service whose check is removed is used again.
 func TestMonitorUnchecked(t *testing.T) {
 	m := NewMonitor(Options{})
 	v := farmService("web", 1)
@@ -453,7 +453,7 @@ func drain(q *queue) int {
 	return n
 }
 
-// TestMonitorCallsBack: who is told of a change may ask and set.
+// TestMonitorCallsBack: the callback for a change may call Status and Set.
 func TestMonitorCallsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := farmService("web", 1)

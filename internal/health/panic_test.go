@@ -57,7 +57,7 @@ func TestAllFailAtOnce(t *testing.T) {
 	}
 }
 
-// planes are told what has changed, one batch after another.
+// planes is notified of the changes, one batch after another.
 type planes struct {
 	t       *testing.T
 	monitor *Monitor

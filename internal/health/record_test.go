@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// A story is told in lines of what happens, "=>", and what the record then
-// says: state, share in percent, and the cause if the state has changed. Time
-// goes on by "+2s".
+// A story has lines of what happens, "=>", and what the record then says: the
+// state, the share in percent, and the cause if the state has changed. "+2s"
+// advances the time.
 var stories = []struct {
 	name  string
 	check model.Check

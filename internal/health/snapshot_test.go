@@ -77,6 +77,6 @@ func TestImportThenChecked(t *testing.T) {
 		f.monitor.Import(nil, []model.VirtualService{services})
 		f.mustSet(t, asked)
 		time.Sleep(1500 * time.Millisecond)
-		f.wantNotified(t, `1s web e1 "down"→"" 2 checks passed: as told`)
+		f.wantNotified(t, `1s web e1 "down"→"" 2 checks passed: as set`)
 	})
 }

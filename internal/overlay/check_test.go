@@ -189,7 +189,7 @@ func TestDifferentMTUs(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	for _, target := range build(t, f, true, false) {

@@ -82,7 +82,7 @@ func datagramSink(b *testing.B, at netip.AddrPort) *atomic.Int64 {
 	return &arrived
 }
 
-// floodDatagrams sends until told to stop.
+// floodDatagrams sends until stop is true.
 func floodDatagrams(b *testing.B, to netip.AddrPort, stop *atomic.Bool) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -196,9 +196,10 @@ func unlisten(fd int) error {
 	return unix.Shutdown(fd, unix.SHUT_RD)
 }
 
-// bindOver binds a socket to an address that overlaps others of ours. The
-// kernel cannot tell ours from a stranger's, so the caller has to know that
-// no stranger is there.
+// bindOver binds a socket to an address that overlaps addresses of this proxy's
+// other sockets. The kernel does not distinguish them from sockets of other
+// processes, so the caller must make sure first that no other process has the
+// address.
 func (b binder) bindOver(fd int, k socketKey, ours []*socket) error {
 	if k.proto == model.UDP {
 		return b.bindOverUDP(fd, k, ours)

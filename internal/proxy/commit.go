@@ -8,11 +8,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// change is what a commit does to one worker's sockets.
+// change lists what a commit does to one worker's sockets.
 type change struct {
 	retire []*socket         // close
 	mute   []*socket         // turn into a reservation
-	move   map[*socket]place // lead elsewhere
+	move   map[*socket]place // give another target
 	admit  []*socket         // begin to serve
 }
 

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a client's connection and ours to the target. Side inward is the
-// client's descriptor, outward the target's; way[d] leads away from fd[d].
+// conn is a client's connection together with the proxy's connection to the
+// target. fd[inward] is the client's socket, fd[outward] the target's. half[d]
+// forwards what is read from fd[d].
 type conn struct {
 	fd         [2]int
 	half       [2]half

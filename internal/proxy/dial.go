@@ -7,35 +7,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection that we close first leaves its local port in TIME_WAIT for a
-// minute. The kernel's own choice of a port passes those over, and takes
-// milliseconds to find another once half of them are gone: one target then
-// sees some 500 connections a second, and none after 28,000 in a minute.
+// A connection that the proxy closes first leaves its local port in TIME_WAIT
+// for a minute. When the kernel chooses a port it skips these ports, and takes
+// milliseconds to find another once half of the range is used: one target then
+// gets about 500 connections per second, and none after 28,000 in a minute.
 //
-// A port that was chosen by bind may be taken over from TIME_WAIT at once if
-// the old connection used timestamps, which is safe: they tell late segments
-// from new ones. So we choose, from a few ports only, because the kernel
-// gives a bound port to no other program's connections. Both the old socket
-// and the new one need SO_REUSEADDR. Where our ports are in use by live
-// connections to the same target, the kernel chooses after all.
+// A port that was chosen with bind can be reused from TIME_WAIT at once if the
+// old connection used timestamps. This is safe, because the timestamps
+// distinguish delayed segments from new ones. So the proxy chooses the ports
+// itself. It uses only a few, because the kernel gives a bound port to no other
+// program's connections. Both the old and the new socket need SO_REUSEADDR. If
+// live connections to the same target use these ports, the kernel chooses.
 const (
 	// poolPorts is how many ports a worker reuses.
 	poolPorts = 1024
-	// portTries bounds the search among them.
+	// portTries limits the ports that are tried for one connection.
 	portTries = 4
-	// poolRest is for how many connections a full pool is left alone.
+	// poolRest is the number of connections for which a full pool is not
+	// tried again.
 	poolRest = 256
 )
 
-// portPool is a worker's choice of local ports.
+// portPool contains the local ports that a worker chooses from.
 type portPool struct {
 	first, count int
 	next         int
 	rest         int // connections to go before the pool is tried again
 }
 
-// newPortPool takes part n, from the end, of the range that is meant for
-// connections; it is empty if that is too small to share.
+// newPortPool returns part n, counted from the end, of
+// net.ipv4.ip_local_port_range. The pool is empty if the range is too small.
 func newPortPool(n int) portPool {
 	first, last := 32768, 60999 // the kernel's defaults
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
@@ -68,8 +69,8 @@ func (w *worker) dial(g *group, offset uint16) (int, unix.Errno) {
 	return dialFrom(nil, &to)
 }
 
-// dialFrom starts a connection, from the kernel's choice of port if from is
-// nil.
+// dialFrom starts a connection. If from is nil, the kernel chooses the local
+// port.
 func dialFrom(from, to *sockaddr) (int, unix.Errno) {
 	fd, e := socketOf(to.family(), unix.SOCK_STREAM)
 	if e != 0 {

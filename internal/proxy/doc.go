@@ -19,8 +19,8 @@
 // socket of the data path is touched. One that runs another program than the
 // parent does is replaced by a successor, which gets copies of its sockets
 // (handover.go) while it goes on with the connections that it has. A kept
-// proxy ends when it holds nothing. That parent and proxy are root's, or of
-// one user, the kernel tells both of them (SO_PEERCRED).
+// proxy ends when it holds nothing. Parent and proxy each check via SO_PEERCRED that
+// the other runs as root or as the same user.
 //
 // A worker is an epoll loop that owns its sockets outright: nothing on the
 // data path takes a lock. A TCP listener belongs to one worker, which keeps

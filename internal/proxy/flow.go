@@ -7,28 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flow is a UDP client's way to the target: a connected socket, whose answers
-// leave from the listening socket.
+// flow forwards the datagrams of one UDP client to the target through a
+// connected socket. Answers are sent to the client from the listening socket.
 type flow struct {
 	key   flowKey
 	group *group
 	slot  slotID
-	// in leads to the target, out back to the client.
+	// in sends to the target, out to the client.
 	in, out  outlet
 	answered bool
 	used     time.Duration
 	place    *list.Element
 }
 
-// flowKey tells flows apart: who sent, to which of our addresses, on which
-// listening socket.
+// flowKey identifies a flow: the listening socket, the client's address, and
+// the local address that the client sent to.
 type flowKey struct {
 	socket *socket
 	client sockaddr
 	local  localAddr
 }
 
-// flowTable finds a worker's flows and knows which has been idle longest.
+// flowTable contains a worker's flows, in the order of their last use.
 type flowTable struct {
 	flows map[flowKey]*flow
 	// oneDirection and answered are in the order of last use, the oldest first.
@@ -40,8 +40,8 @@ func (t *flowTable) init() {
 	t.oneDirection, t.answered = list.New(), list.New()
 }
 
-// get returns the flow of a key, opening it if needed; nil if that fails,
-// which loses the datagram as UDP may.
+// get returns the flow of a key, and opens it if needed. It returns nil if that
+// fails; the datagram is then lost, as UDP permits.
 func (t *flowTable) get(w *worker, key flowKey) *flow {
 	if f := t.flows[key]; f != nil {
 		return f
@@ -84,7 +84,8 @@ func (g *group) dialUDP(offset uint16) (int, unix.Errno) {
 	return fd, 0
 }
 
-// touch notes that a flow was used, and whether by an answer.
+// touch records that a flow was used. answer is true if the datagram came from
+// the target.
 func (t *flowTable) touch(f *flow, now time.Duration, answer bool) {
 	f.used = now
 	switch {
@@ -99,8 +100,8 @@ func (t *flowTable) touch(f *flow, now time.Duration, answer bool) {
 	}
 }
 
-// evict drops the oldest flow, one without an answer if there is any: a
-// flood of forged clients must not push out those that talk.
+// evict drops the flow that has been idle longest. Flows without an answer go
+// first, so that a flood from spoofed addresses does not evict working flows.
 func (t *flowTable) evict(w *worker) {
 	oldest := t.oneDirection.Front()
 	if oldest == nil {
@@ -136,8 +137,8 @@ func (t *flowTable) expire(w *worker) {
 	}
 }
 
-// timeout is the time until the next flow expires in milliseconds, rounded
-// up; -1 without flows.
+// timeout returns the time until the next flow expires, in milliseconds,
+// rounded up. It returns -1 if there are no flows.
 func (t *flowTable) timeout(w *worker) int {
 	if len(t.flows) == 0 {
 		return -1

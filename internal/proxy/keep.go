@@ -65,7 +65,7 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 	return next, p.Part()
 }
 
-// start runs a new proxy; that takes over from the one before if it is told.
+// start runs a new proxy. If takeOver is set, it takes over from the running one.
 func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 	if len(k.Socket)+len(fresh) >= len(unix.RawSockaddrUnix{}.Path) {
 		return nil, fmt.Errorf("start proxy: %s is too long for a unix socket: use a directory with a shorter path", k.Socket)

@@ -36,7 +36,7 @@ const (
 	strangerRole = "proxy-stranger"
 )
 
-// kept is what a keeper is told.
+// kept is the input of a keeper.
 type kept struct {
 	Socket, Errors string
 	Hold           Config
@@ -198,7 +198,7 @@ func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFD(t, gone)
-	// What is left of it is in nobody's way.
+	// The socket file that it left does not prevent a new one.
 	again, err := Keep(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestDeathOfAKeptProxyIsNoticed(t *testing.T) {
 	}
 	<-p.Done()
 	if err := p.Set(t.Context(), cfg); !errors.Is(err, errStopped) {
-		t.Errorf("a dead one is told what to hold: %v", err)
+		t.Errorf("Set on an ended proxy: %v", err)
 	}
 	again, err := Keep(t.Context(), at)
 	if err != nil {
@@ -305,7 +305,7 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 			t.Errorf("%s is free", taken)
 		}
 	}
-	// The socket leads to the new one only.
+	// Only the new proxy is found at the socket.
 	if p := found(t, at); p.PID() == pid {
 		t.Error("the old one is found")
 	}

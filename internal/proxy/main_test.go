@@ -136,7 +136,7 @@ func until(t testing.TB, p *Proxy, what string, holds func(Stats) bool) {
 // both is the host of a listener for every address of both families.
 const both = ""
 
-// published returns a listener of one port on host that leads to target.
+// published returns a listener of one port on host that forwards to target.
 func published(proto model.Proto, host string, port uint16, target netip.AddrPort) plan.Listener {
 	var at netip.Addr
 	if host != both {

@@ -152,7 +152,7 @@ func socketPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "proxy control"), os.NewFile(uintptr(fds[1]), "proxy control"), nil
 }
 
-// receive leads answers to their callers until the child is gone.
+// receive delivers answers to their callers until the child has ended.
 func (p *Proxy) receive() {
 	for answers := json.NewDecoder(p.control); ; {
 		var answer response

@@ -101,7 +101,7 @@ func (r *registry) group(l plan.Listener) (*group, error) {
 		return g, nil
 	}
 	if l.Ports.Len() != l.TargetPorts.Len() {
-		return nil, fmt.Errorf("listen on %s %s/%s: its %d ports lead to %d target ports; give ranges of equal length",
+		return nil, fmt.Errorf("listen on %s %s/%s: %d ports but %d target ports; give ranges of equal length",
 			l.Host, l.Ports, l.Proto, l.Ports.Len(), l.TargetPorts.Len())
 	}
 	target, err := newSockaddr(l.Target, 0)

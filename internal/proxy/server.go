@@ -63,7 +63,7 @@ func run(lim limits) int {
 // own work for it, and an idle worker still costs a thread.
 const maxWorkers = 4
 
-// server is the child: what it holds, and who may tell it what to.
+// server is the state of the proxy process.
 type server struct {
 	workers []*worker
 	limits  limits

@@ -135,8 +135,8 @@ func TestReservationBesideListener(t *testing.T) {
 	}
 }
 
-// echoTarget returns an echoing server and a check that a published address
-// leads to it.
+// echoTarget returns an echo server, and a check that a published address
+// forwards to it.
 func echoTarget(t *testing.T, proto model.Proto) (netip.AddrPort, func(*testing.T, string)) {
 	if proto == model.TCP {
 		return serveTCP(t, "127.0.0.1", echo), func(t *testing.T, addr string) {
@@ -333,8 +333,8 @@ func TestRemovalEndsConnections(t *testing.T) {
 	mustBeFree(t, model.UDP, "127.0.0.1:8003")
 }
 
-// TestNewTargetTakesOverPort: the port stays bound while what it leads to
-// changes, and while it turns into a reservation and back.
+// TestNewTargetTakesOverPort: the port stays bound while its target changes, and
+// while it becomes a reservation and a listener again.
 func TestNewTargetTakesOverPort(t *testing.T) {
 	p := newProxy(t, Role)
 	say := func(word string) netip.AddrPort {

@@ -1,12 +1,13 @@
 package proxy
 
-// handler is what epoll events are for: a listening socket, a connection or
-// a flow. side tells a connection's two descriptors apart.
+// handler handles the epoll events of a listening socket, a connection or a
+// flow. side says which of a connection's two descriptors has the event.
 type handler interface {
 	ready(w *worker, events uint32, side direction)
 }
 
-// direction is a way through the proxy, and the side where it begins.
+// direction is the direction in which bytes are forwarded. It also names the
+// side that they are read from.
 type direction int
 
 const (
@@ -14,8 +15,9 @@ const (
 	outward direction = 1 // from the target to the client
 )
 
-// slotID names a handler in epoll's user data. The age tells apart an event
-// that was fetched before its handler went and the slot was used anew.
+// slotID identifies a handler in epoll's user data. A slot's age grows when its
+// handler is removed, so that an event fetched before that does not reach the
+// slot's next handler.
 type slotID struct{ index, age uint32 }
 
 // slots maps slot ids to handlers.
@@ -55,7 +57,8 @@ func (s *slots) get(index, age uint32) handler {
 	return nil
 }
 
-// bell is the handler of the eventfd: the loop reads its mail anyway.
+// bell handles the eventfd. It does nothing, because the loop reads its mailbox
+// after each wait.
 type bell struct{}
 
 func (bell) ready(*worker, uint32, direction) {}

@@ -42,8 +42,8 @@ func (s *server) outlive(k keep) error {
 	if s.stay != nil {
 		return errors.New("the proxy outlives its parents already")
 	}
-	// In a session of its own it gets none of a terminal's signals; those that
-	// somebody sends by hand to whole groups are not meant for it either.
+	// In a session of its own it gets none of a terminal's signals; signals
+	// that a user sends to a whole process group must not end it either.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
 	next := k.Socket + fresh
 	l, err := listenControl(next)
@@ -81,8 +81,8 @@ func listenControl(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	// Nobody knows the path yet; whoever connects all the same is asked who
-	// he is.
+	// The path is not public yet. The user id of every process that connects is
+	// checked all the same.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close(), os.Remove(path))
 	}
@@ -165,7 +165,8 @@ func (s *server) curtail(cfg Config) error {
 	return nil
 }
 
-// curtailBefore tells the predecessor what there is still.
+// curtailBefore makes the predecessor end the connections of all listeners that
+// are not in cfg.
 func (st *stay) curtailBefore(cfg Config) {
 	if st.before == nil {
 		return

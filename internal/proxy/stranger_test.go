@@ -40,10 +40,11 @@ func stranger() int {
 	return 0
 }
 
-// beStranger runs one as nobody, and returns the line that it says.
+// beStranger runs a stranger as an unprivileged user, and returns the line that
+// it prints.
 func beStranger(t *testing.T, path string) string {
 	t.Helper()
-	const nobody = 65534
+	const unprivileged = 65534
 	program := anotherProgram(t)
 	for dir := filepath.Dir(program); dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
@@ -56,8 +57,8 @@ func beStranger(t *testing.T, path string) string {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), child.Role+"="+strangerRole)
 	cmd.Stdin = strings.NewReader(path)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	// What it says outlives it, which that of StdoutPipe would not.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
+	// The output can be read after the process has ended, unlike that of StdoutPipe.
 	out, says, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -228,7 +228,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	until(t, p, "all connections to end", func(s Stats) bool { return s.Connections == 0 })
 }
 
-func TestRangeLeadsPortByPort(t *testing.T) {
+func TestRangeForwardsPortByPort(t *testing.T) {
 	p := newProxy(t, Role)
 	for _, port := range []uint16{9100, 9150, 9199} {
 		serveOn(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), func(c *net.TCPConn) {
@@ -243,7 +243,7 @@ func TestRangeLeadsPortByPort(t *testing.T) {
 		"127.0.0.1:8100": "127.0.0.1:9100", "127.0.0.1:8150": "127.0.0.1:9150", "127.0.0.1:8199": "127.0.0.1:9199",
 	} {
 		if got, err := io.ReadAll(dial(t, at)); err != nil || string(got) != want {
-			t.Errorf("%s leads to %q (%v), want %s", at, got, err, want)
+			t.Errorf("%s forwards to %q (%v), want %s", at, got, err, want)
 		}
 	}
 }

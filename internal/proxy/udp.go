@@ -119,7 +119,7 @@ func (b *batch) receive(fd int, named bool) int {
 	return n
 }
 
-// receive leads clients' datagrams to their flows.
+// receive forwards clients' datagrams through their flows.
 func (s *socket) receive(w *worker) {
 	b := w.datagrams()
 	n := b.receive(s.fd, true)
@@ -149,8 +149,8 @@ func (s *socket) receive(w *worker) {
 	clear(b.flows[:n])
 }
 
-// ready leads the target's datagrams back to the client. An error that ICMP
-// reported is taken by the receive call, and the flow goes on.
+// ready forwards the target's datagrams to the client. An error that ICMP
+// reported is consumed by the receive call, and the flow continues.
 func (f *flow) ready(w *worker, _ uint32, _ direction) {
 	b := w.datagrams()
 	n := b.receive(f.in.fd, false)

@@ -208,14 +208,14 @@ func TestUDPFlowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedDatagramSparesFlow: ICMP says that nobody is there, then
-// somebody comes, and the same flow reaches it.
+// TestRefusedDatagramSparesFlow: ICMP reports that the target port is closed. Then a
+// server binds it, and the same flow reaches the server.
 func TestRefusedDatagramSparesFlow(t *testing.T) {
 	p := newProxy(t, Role)
 	set(t, p, oneUDP("127.0.0.1", 8053, netip.MustParseAddrPort("127.0.0.1:9053")))
 	c := dialUDP(t, "127.0.0.1:8053")
 	for i := range uint64(5) {
-		if _, err := c.Write([]byte("nobody home")); err != nil {
+		if _, err := c.Write([]byte("still closed")); err != nil {
 			t.Fatal(err)
 		}
 		until(t, p, "the datagram to be sent", func(s Stats) bool { return s.DatagramsIn == i+1 })

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptBatch bounds the connections taken from one listener a wake-up.
+// acceptBatch limits the connections accepted from one listener per wake-up.
 const acceptBatch = 16
 
 // arrival is an accepted connection on its way to its worker.
@@ -17,7 +17,8 @@ type arrival struct {
 	offset uint16
 }
 
-// accept takes new connections, and passes them on if it has many.
+// accept accepts connections. If the worker has many more than another, it passes
+// them to that worker.
 func (s *socket) accept(w *worker) {
 	for range acceptBatch {
 		var from sockaddr
@@ -30,8 +31,8 @@ func (s *socket) accept(w *worker) {
 		case unix.EAGAIN:
 			return
 		default:
-			// The connection that was at the head has died; the level-
-			// triggered event comes again if there are others.
+			// The first connection of the queue has failed. The level-triggered
+			// event comes again if there are others.
 			return
 		}
 		w.counts.accepted.Add(1)
@@ -50,20 +51,19 @@ func (s *socket) accept(w *worker) {
 	}
 }
 
-// pauseAccept stops a level-triggered listener from waking us for ever while
-// there is no descriptor (or memory) for its clients, who wait in the backlog
-// meanwhile.
+// pauseAccept stops the events of a level-triggered listener while there is no
+// free descriptor (or memory) for its clients. They wait in the backlog.
 func (w *worker) pauseAccept(s *socket) {
 	if w.control(unix.EPOLL_CTL_MOD, s.fd, 0, s.slot, 0) == 0 {
-		w.starve = append(w.starve, s)
+		w.paused = append(w.paused, s)
 		w.retryAt = w.now() + retryAfter
 	}
 }
 
-// retryAccept wakes the paused listeners.
+// retryAccept enables the events of the paused listeners again.
 func (w *worker) retryAccept() {
-	for _, s := range w.starve {
+	for _, s := range w.paused {
 		_ = w.control(unix.EPOLL_CTL_MOD, s.fd, unix.EPOLLIN, s.slot, 0)
 	}
-	w.starve = w.starve[:0]
+	w.paused = w.paused[:0]
 }

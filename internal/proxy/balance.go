@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Short connections are cheapest where they were accepted: their events come
-// in batches, and no other thread has to be woken. So a worker keeps what it
-// accepts until it has connectionSlack more than another. Streams that prove
-// bulky are what fills a core; they move as soon as another worker has two
-// fewer of them.
+// Short connections cost least on the worker that accepted them: their events
+// come in batches, and no other thread has to be woken. So a worker keeps the
+// connections that it accepts until it has connectionSlack more than another.
+// Bulk streams use most of a core's time. They move as soon as another worker
+// has bulkSlack fewer of them.
 const (
 	connectionSlack = 16
 	bulkSlack       = 2
@@ -32,7 +32,7 @@ func (w *worker) lightest(load func(*counters) *atomic.Int64, slack int64) *work
 	return best
 }
 
-// give passes a connection on to another worker.
+// give moves a connection to another worker.
 func (w *worker) give(c *conn, to *worker) {
 	for _, fd := range c.fd {
 		_ = w.control(unix.EPOLL_CTL_DEL, fd, 0, c.slot, 0)
@@ -49,8 +49,8 @@ func (w *worker) give(c *conn, to *worker) {
 	to.post(letter{conn: c})
 }
 
-// adopt goes on with a connection of another worker, whose listener may have
-// been removed meanwhile.
+// adopt continues a connection that another worker has moved here. Its listener
+// may have been removed meanwhile.
 func (w *worker) adopt(c *conn) {
 	if !c.attach(w) {
 		return

@@ -11,26 +11,26 @@ import (
 	"fairlead/internal/plan"
 )
 
-// group is a listener of the configuration: what the sockets of a port range
-// share.
+// group is a listener of the configuration. The sockets of its port range share
+// it.
 type group struct {
 	plan.Listener
 	target sockaddr // without a port
-	// counts are those of each worker.
+	// counts has one entry per worker.
 	counts []tally
-	// ended is set before the workers end the group's connections, so that
-	// one on its way between workers does not slip through.
+	// ended is set before the workers end the group's connections, so that a
+	// connection that is being moved between workers is ended, too.
 	ended atomic.Bool
 }
 
-// socketKey names what a socket is bound to.
+// socketKey is the protocol and address that a socket is bound to.
 type socketKey struct {
 	proto model.Proto
 	addr  netip.AddrPort
 }
 
-// wildcards are the other keys that cover k: every address of its family,
-// and every address of both.
+// wildcards returns the other keys that cover k: the wildcard of its family, and
+// the wildcard of both families.
 func (k socketKey) wildcards() []socketKey {
 	if k.dual() {
 		return nil
@@ -46,12 +46,12 @@ func (k socketKey) wildcards() []socketKey {
 	return []socketKey{{k.proto, netip.AddrPortFrom(family, k.addr.Port())}, both}
 }
 
-// dual says that k is both families' addresses, on one socket.
+// dual reports whether k is the wildcard of both families on one socket.
 func (k socketKey) dual() bool { return !k.addr.Addr().IsValid() }
 
 func (k socketKey) wildcard() bool { return k.dual() || k.addr.Addr().IsUnspecified() }
 
-// fail wraps an errno for the user.
+// fail returns a *BindError for k.
 func (k socketKey) fail(err error) error {
 	if k.dual() {
 		k.addr = netip.AddrPortFrom(netip.IPv6Unspecified(), k.addr.Port())
@@ -64,7 +64,7 @@ type socket struct {
 	fd     int
 	group  *group
 	offset uint16 // of the port in the group's range
-	// open says that clients are let in (TCP: listening).
+	// open is true if clients can use the socket (TCP: it listens).
 	open  bool
 	owner *worker
 	slot  slotID
@@ -81,18 +81,19 @@ func (s *socket) ready(w *worker, _ uint32, _ direction) {
 
 type option struct{ level, name, value int }
 
-// streamOptions are for both sides of a connection. An accepted socket has
-// its listener's, so for clients they cost nothing. Keepalive reaps peers
-// that vanished, after 60 s of silence and the kernel's usual probes; each
-// further option would be one more system call a connection.
+// streamOptions are set on both sides of a connection. An accepted socket
+// inherits them from its listener, so for clients they cost nothing. Keepalive
+// closes connections to peers that have vanished, after 60 s of silence and the
+// kernel's default probes. Each further option would be one more system call per
+// connection.
 var streamOptions = [...]option{
 	{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 	{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 	{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
 }
 
-// newSocket opens an unbound socket of the key's kind. IPV6_V6ONLY leaves
-// the IPv4 half of the port to the IPv4 socket, unless one holds both.
+// newSocket opens an unbound socket for the key's family and protocol.
+// IPV6_V6ONLY leaves IPv4 to a separate socket, unless the key is dual.
 func newSocket(k socketKey, at place) (*socket, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if !k.addr.Addr().Is4() {
@@ -122,12 +123,13 @@ func newSocket(k socketKey, at place) (*socket, error) {
 	return &socket{fd: fd, group: at.group, offset: at.offset, open: k.proto == model.UDP}, nil
 }
 
-// binder binds sockets. It is the key that the eBPF hooks at bind ask for where
-// a port is still published via ebpf (Config.BindKey); 0 if there are no hooks.
+// binder binds sockets. Its value is the key that the eBPF hooks at bind require
+// for a port that is still published via ebpf (Config.BindKey); 0 if there are
+// no hooks.
 type binder uint64
 
-// bindTo binds to an address. The socket has the key until then. A process that
-// may not set the options binds without the key.
+// bindTo binds to an address. The socket carries the key only during the call.
+// A process that may not set the options binds without the key.
 func (b binder) bindTo(fd int, k socketKey) error {
 	to, err := newSockaddr(k.addr.Addr(), k.addr.Port())
 	if err != nil {
@@ -155,12 +157,12 @@ func setReuse(fd int, on int) unix.Errno {
 	return setOption(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, on)
 }
 
-// bindAlone binds a socket whose address overlaps none of ours.
+// bindAlone binds a socket whose address overlaps none of the proxy's sockets.
 //
-// A UDP socket never has SO_REUSEADDR: with it two programs that both set it
-// share the port. A TCP listener has it, so that connections of a previous
-// life in TIME_WAIT do not keep it from starting; a port on which anyone
-// listens is refused all the same.
+// A UDP socket never has SO_REUSEADDR: two programs that both set it
+// would share the port. A TCP listener has it, so that connections of an earlier
+// proxy in TIME_WAIT do not prevent it from starting. The kernel still refuses a
+// port on which any process listens.
 func (b binder) bindAlone(fd int, k socketKey, listener bool) error {
 	if k.proto == model.TCP && listener {
 		_ = setReuse(fd, 1)
@@ -172,11 +174,11 @@ func (b binder) bindAlone(fd int, k socketKey, listener bool) error {
 	return err
 }
 
-// bindReused reserves a TCP port that is busy, but perhaps only with
-// connections. While we are bound with SO_REUSEADDR and do not listen, the
-// kernel remembers for the whole port that it can be shared. Listening for a
-// moment ends that, and is refused if anyone else listens; without
-// SO_REUSEADDR from then on, we hold the port against everyone.
+// bindReused reserves a TCP port that is in use, perhaps only by connections.
+// While a socket is bound with SO_REUSEADDR and does not listen, the kernel marks
+// the whole port as shareable. Listening for a moment clears the mark, and fails
+// if another process listens. Then SO_REUSEADDR is cleared, and no other socket
+// can bind the port.
 func (b binder) bindReused(fd int, k socketKey) error {
 	_ = setReuse(fd, 1)
 	if err := b.bindTo(fd, k); err != nil {
@@ -185,11 +187,11 @@ func (b binder) bindReused(fd int, k socketKey) error {
 	if err := unix.Listen(fd, 0); err != nil {
 		return err
 	}
-	return unlisten(fd)
+	return stopListening(fd)
 }
 
-// unlisten turns a listening TCP socket into a reservation.
-func unlisten(fd int) error {
+// stopListening turns a listening TCP socket into a reservation.
+func stopListening(fd int) error {
 	if e := setReuse(fd, 0); e != 0 {
 		return e
 	}
@@ -217,7 +219,7 @@ func (b binder) bindOver(fd int, k socketKey, ours []*socket) error {
 	return nil
 }
 
-// bindOverUDP lets ours share the address just while it is bound.
+// bindOverUDP sets SO_REUSEADDR on the proxy's own sockets only while it binds.
 func (b binder) bindOverUDP(fd int, k socketKey, ours []*socket) error {
 	fds := []int{fd}
 	for _, s := range ours {
@@ -241,12 +243,12 @@ func (b binder) bindOverUDP(fd int, k socketKey, ours []*socket) error {
 // others.
 const queueBytes = 1 << 20
 
-// deafen makes a UDP socket hold its port and queue next to nothing: the
-// kernel rounds the buffer up to its minimum, about two packets, and drops
-// what comes after. Connecting the socket to itself would let in nothing at
-// all, but narrows a wildcard address; a filter costs twice the time of all
-// other calls for a port.
-func deafen(fd int) error {
+// limitQueue makes a UDP socket keep its port but queue almost nothing: the kernel
+// rounds the buffer up to its minimum, about two packets, and drops the rest.
+// Connecting the socket to itself would queue nothing at all, but would narrow a
+// wildcard address. A socket filter takes twice the time of all other calls for
+// a port.
+func limitQueue(fd int) error {
 	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); e != 0 {
 		return e
 	}
@@ -254,8 +256,8 @@ func deafen(fd int) error {
 	return nil
 }
 
-// hear undoes deafen.
-func hear(fd int) error {
+// enlargeQueue undoes limitQueue.
+func enlargeQueue(fd int) error {
 	drain(fd)
 	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes); e != 0 {
 		return e
@@ -263,8 +265,8 @@ func hear(fd int) error {
 	return nil
 }
 
-// drain forgets what a socket has queued. The bound ends a race with senders
-// that are faster.
+// drain discards the queued datagrams. The limit is for senders that are faster
+// than the loop.
 func drain(fd int) {
 	var sink [1]byte
 	for range 1 << 12 {

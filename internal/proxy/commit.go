@@ -10,15 +10,15 @@ import (
 
 // change lists what a commit does to one worker's sockets.
 type change struct {
-	retire []*socket         // close
-	mute   []*socket         // turn into a reservation
-	move   map[*socket]place // give another target
-	admit  []*socket         // begin to serve
+	retire  []*socket         // close
+	reserve []*socket         // turn into a reservation
+	move    map[*socket]place // give another target
+	admit   []*socket         // begin to serve
 }
 
-// commit goes over to the new configuration. Everything that can be refused
-// has been bound; what fails here (a stranger slipped in between) is
-// reported after all the rest is done.
+// commit applies the new configuration, whose sockets are all bound. If a socket
+// cannot listen, because another process took the port meanwhile, commit does
+// the rest and then returns the error.
 func (r *registry) commit(cfg Config, want wanted, opened map[socketKey]*socket) error {
 	changes, listen := r.changes(want, opened)
 	r.onOwners(changes, (*worker).withdraw)
@@ -32,8 +32,8 @@ func (r *registry) commit(cfg Config, want wanted, opened map[socketKey]*socket)
 	return err
 }
 
-// changes updates the table of sockets and sorts out what becomes of each,
-// by worker. listen holds the TCP sockets that do not listen yet.
+// changes updates the table of sockets. It returns the changes of each worker,
+// and the sockets that do not let clients in yet.
 func (r *registry) changes(want wanted, opened map[socketKey]*socket) (map[*worker]*change, map[socketKey]*socket) {
 	changes := map[*worker]*change{}
 	listen := map[socketKey]*socket{}
@@ -49,7 +49,7 @@ func (r *registry) changes(want wanted, opened map[socketKey]*socket) (map[*work
 			listen[key] = s
 			r.enter(changes, s)
 		case at.group == nil:
-			r.of(changes, s.owner).mute = append(r.of(changes, s.owner).mute, s)
+			r.of(changes, s.owner).reserve = append(r.of(changes, s.owner).reserve, s)
 		default:
 			r.of(changes, s.owner).move[s] = at
 		}
@@ -80,7 +80,7 @@ func (r *registry) enter(changes map[*worker]*change, s *socket) {
 	r.of(changes, s.owner).admit = append(r.of(changes, s.owner).admit, s)
 }
 
-// leave takes a socket from its worker; a reservation has none.
+// leave removes a socket from its worker. A reservation has no worker.
 func (r *registry) leave(changes map[*worker]*change, s *socket) {
 	if s.owner == nil {
 		closeFD(s.fd)
@@ -111,8 +111,8 @@ func (r *registry) deadGroups(want wanted) map[*group]bool {
 	return dead
 }
 
-// listenAll opens sockets to clients. One under a wildcard reservation needs
-// that to look shareable for a moment.
+// listenAll makes sockets listen. If a wildcard reservation covers a socket, the
+// reservation needs SO_REUSEADDR during the call.
 func (r *registry) listenAll(sockets map[socketKey]*socket) error {
 	var errs []error
 	for key, s := range sockets {
@@ -143,7 +143,7 @@ func (r *registry) reuseAbove(key socketKey, on int) {
 func (s *socket) listen() error {
 	s.open = true
 	if s.group.Proto == model.UDP {
-		return hear(s.fd)
+		return enlargeQueue(s.fd)
 	}
 	for _, o := range streamOptions {
 		_ = setOption(s.fd, o.level, o.name, o.value)
@@ -153,15 +153,16 @@ func (s *socket) listen() error {
 	return unix.Listen(s.fd, backlog)
 }
 
-// withdraw is the first half of a commit: what goes, goes.
+// withdraw is the first half of a commit: it closes sockets, turns listeners
+// into reservations and changes targets.
 func (w *worker) withdraw(c *change) {
 	for _, s := range c.retire {
 		w.unwatch(s)
 		closeFD(s.fd)
 	}
-	for _, s := range c.mute {
+	for _, s := range c.reserve {
 		w.unwatch(s)
-		s.mute()
+		s.toReservation()
 	}
 	for s, at := range c.move {
 		s.group, s.offset = at.group, at.offset
@@ -172,25 +173,25 @@ func (w *worker) withdraw(c *change) {
 func (w *worker) unwatch(s *socket) {
 	_ = w.control(unix.EPOLL_CTL_DEL, s.fd, 0, s.slot, 0)
 	w.slots.remove(s.slot)
-	for i, hungry := range w.starve {
-		if hungry == s {
-			w.starve = append(w.starve[:i], w.starve[i+1:]...)
+	for i, paused := range w.paused {
+		if paused == s {
+			w.paused = append(w.paused[:i], w.paused[i+1:]...)
 			return
 		}
 	}
 }
 
-// mute turns a listening socket into a reservation.
-func (s *socket) mute() {
+// toReservation turns a listening socket into a reservation.
+func (s *socket) toReservation() {
 	if s.group.Proto == model.UDP {
-		_ = deafen(s.fd)
+		_ = limitQueue(s.fd)
 	} else {
-		_ = unlisten(s.fd)
+		_ = stopListening(s.fd)
 	}
 	s.group, s.owner, s.open = nil, nil, false
 }
 
-// end ends the connections and flows of groups that have gone.
+// end ends the connections and flows of removed groups.
 func (w *worker) end(dead map[*group]bool) {
 	for i := range w.slots.table {
 		switch h := w.slots.table[i].handler.(type) {
@@ -206,7 +207,7 @@ func (w *worker) end(dead map[*group]bool) {
 	}
 }
 
-// admit is the second half of a commit: what is new begins.
+// admit is the second half of a commit: it starts to serve the new listeners.
 func (w *worker) admit(c *change) {
 	for _, s := range c.admit {
 		s.slot = w.slots.add(s)

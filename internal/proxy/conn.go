@@ -18,10 +18,10 @@ type conn struct {
 	live       bool
 	connecting bool
 	queued     bool
-	bulky      bool // has just earned a pipe, and may be better off elsewhere
+	bulky      bool // has just got a pipe, and may move to another worker
 }
 
-// edges is what both descriptors are registered for, once.
+// edges are the events that both descriptors are registered for.
 const edges = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
 
 // begin connects an accepted client, which is counted already, to its target.
@@ -49,7 +49,7 @@ func (c *conn) attach(w *worker) bool {
 	return true
 }
 
-// ready notes what changed on one side and moves what can be moved.
+// ready records the events of one side and forwards what it can.
 func (c *conn) ready(w *worker, events uint32, side direction) {
 	const gone = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 	if events&(unix.EPOLLIN|gone) != 0 {
@@ -73,16 +73,16 @@ func (c *conn) ready(w *worker, events uint32, side direction) {
 	case c.connecting:
 		c.connecting = false
 		c.half[outward].writable = true
-		if c.group.ProxyProtocol != 0 && !c.introduce(w) {
+		if c.group.ProxyProtocol != 0 && !c.sendHeader(w) {
 			return
 		}
 	}
 	c.pump(w)
 }
 
-// introduce sends the PROXY header ahead of everything else. A new
+// sendHeader sends the PROXY protocol header before anything else. A new
 // connection's send buffer always has room for it.
-func (c *conn) introduce(w *worker) bool {
+func (c *conn) sendHeader(w *worker) bool {
 	var local sockaddr
 	if e := localName(c.fd[inward], &local); e != 0 {
 		c.abort(w)
@@ -96,7 +96,7 @@ func (c *conn) introduce(w *worker) bool {
 	return true
 }
 
-// pump moves what can be moved, both ways, for one turn.
+// pump forwards in both directions for one turn.
 func (c *conn) pump(w *worker) {
 	again := false
 	for d := range direction(2) {
@@ -125,7 +125,8 @@ func (c *conn) pump(w *worker) {
 	}
 }
 
-// abort resets both sides, so that neither takes the end for an orderly one.
+// abort sends a RST to both sides, so that neither takes the end for a normal
+// close.
 func (c *conn) abort(w *worker) { c.close(w, reset) }
 
 func (c *conn) close(w *worker, end func(fd int)) {

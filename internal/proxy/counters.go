@@ -2,9 +2,9 @@ package proxy
 
 import "sync/atomic"
 
-// tally counts what was forwarded, in a cache line of its own. Only one worker
-// writes it, but for connections that another hands to it, so an addition
-// hardly ever contends.
+// tally counts forwarded bytes, datagrams, connections and flows. Only its worker
+// writes it, except when another worker moves a connection to it, so additions
+// rarely contend.
 type tally struct {
 	bytesIn, bytesOut         atomic.Uint64
 	accepted                  atomic.Uint64
@@ -34,12 +34,12 @@ func (t *tally) addTo(s *Stats) {
 	s.Flows += uint64(t.flows.Load())
 }
 
-// counters are one worker's; the padding keeps workers off each other's cache
-// lines.
+// counters has the counters of one worker. The padding keeps the counters of
+// different workers in different cache lines.
 type counters struct {
 	_ [64]byte
 	tally
-	// bulk is how many ways through this worker have a pipe.
+	// bulk is the number of directions of connections that have a pipe.
 	bulk atomic.Int64
 	_    [64]byte
 }

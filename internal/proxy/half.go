@@ -6,32 +6,33 @@ import "golang.org/x/sys/unix"
 type half struct {
 	pipe     pipe
 	buffered int // bytes in the pipe
-	// readable and writable hold from an edge until EAGAIN.
+	// readable and writable are true from an edge until EAGAIN.
 	readable, writable bool
-	// ending says that the source may have hung up already: no further edge
-	// will come, so it is read until it says so.
+	// ending means that the source may have closed already: no further edge
+	// will come, so it is read until EOF or an error.
 	ending bool
-	// eof: the source sent FIN. done: we passed it on.
+	// eof: the source sent FIN. done: the FIN was sent to the other side.
 	eof, done bool
 	piped     bool
 	full      uint8 // transfers in a row that filled the buffer
-	small     uint8 // transfers in a row that did not deserve a pipe
+	small     uint8 // transfers in a row that were too small for a pipe
 }
 
 type moveResult int
 
 const (
 	moveIdle   moveResult = iota // nothing more to do until an edge
-	moveMore                     // its turn is over, its work is not
-	moveBroken                   // one of the peers is gone
+	moveMore                     // the turn is over, but there is more to move
+	moveBroken                   // one of the connections has failed
 )
 
 const (
-	// turnBytes bounds what a way moves before others have their turn.
+	// turnBytes limits what one direction moves per turn.
 	turnBytes = 1 << 20
-	// bulkAfter full buffers in a row earn a pipe.
+	// bulkAfter is how many full buffers in a row give a direction a pipe.
 	bulkAfter = 2
-	// quietAfter spliced transfers below quietBytes in a row lose it.
+	// After quietAfter spliced transfers below quietBytes in a row, the pipe is
+	// released.
 	quietAfter, quietBytes = 32, 4 << 10
 )
 
@@ -75,8 +76,8 @@ func (c *conn) move(w *worker, d direction) moveResult {
 	return moveMore
 }
 
-// finish passes the end of the stream on. When the other way has ended too,
-// closing the socket says it as well.
+// finish sends the end of the stream to the other side. If the other direction
+// has ended too, closing the socket does that.
 func (c *conn) finish(d direction) {
 	if c.half[d].done {
 		return
@@ -124,7 +125,8 @@ func (p *half) drain(to int) (int, unix.Errno) {
 	return n, 0
 }
 
-// carry moves one buffer. What the other side does not take waits in a pipe.
+// carry copies through the buffer. Bytes that the other side does not accept go
+// into a pipe.
 func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	p := &c.half[d]
 	n, e := receive(c.fd[d], w.buffer)
@@ -151,15 +153,15 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 		return sent, p.keep(w, w.buffer[sent:n])
 	}
 	if p.full >= bulkAfter {
-		// Without a pipe (out of files) the buffer does as well.
+		// Without a pipe (too many open files) the buffer is used.
 		c.bulky = p.keep(w, nil) == 0
 		p.full = 0
 	}
 	return sent, 0
 }
 
-// keep takes a pipe, and into it what could not be sent. A pipe holds at
-// least a buffer, so the write is never short.
+// keep gets a pipe and writes into it what could not be sent. A pipe has at least
+// the capacity of the buffer, so the write is never short.
 func (p *half) keep(w *worker, rest []byte) unix.Errno {
 	var e unix.Errno
 	if p.pipe, e = w.pipes.get(); e != 0 {

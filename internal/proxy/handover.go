@@ -15,10 +15,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// A new version of the program takes over from a proxy that runs: it gets
-// copies of all sockets over the control socket (SCM_RIGHTS), serves them,
-// and only then asks the other to leave. The queue of a listening socket is
-// the socket's, not the process's, so no client is refused at any moment.
+// A proxy of a new version (the successor) takes over from a running one (the
+// predecessor): it gets copies of all sockets over the control socket
+// (SCM_RIGHTS), serves them, and only then asks the predecessor to leave. The
+// accept queue belongs to the listening socket, not to a process, so no client
+// is refused at any moment.
 //
 //	successor            predecessor
 //	    │──── sockets? ──────▶│
@@ -26,21 +27,22 @@ import (
 //	    │──── leave ─────────▶│   keeps its connections, ends with the last
 //	    │──── curtail ───────▶│   … or when their ports are unpublished
 
-// handOverLimit bounds a whole hand-over.
+// handOverLimit limits the duration of a whole handover.
 const handOverLimit = 10 * time.Second
 
 // rightsBatch is how many descriptors go with one message; the kernel allows
 // 253 (SCM_MAX_FD).
 const rightsBatch = 200
 
-// external names sockets whose copies come with the message, in this order; the
-// last message is the response.
-type external struct {
+// handoverMessage names the sockets whose copies come with the message, in this
+// order. The last message is the response.
+type handoverMessage struct {
 	Sockets []inheritedSocket `json:"sockets,omitempty"`
 	response
 }
 
-// inheritedSocket is a socketKey. An AddrPort without an address has no text.
+// inheritedSocket is a socketKey. It has no AddrPort, because an AddrPort without
+// an address has no text form.
 type inheritedSocket struct {
 	Proto model.Proto `json:"proto"`
 	Host  netip.Addr  `json:"host"`
@@ -51,7 +53,7 @@ type inheritedSocket struct {
 func (r *registry) handOver(to io.ReadWriter) error {
 	conn, ok := to.(*net.UnixConn)
 	if !ok {
-		return errors.New("hand over sockets: they are for a successor")
+		return errors.New("hand over sockets: the requester is not a successor")
 	}
 	if err := conn.SetWriteDeadline(time.Now().Add(handOverLimit)); err != nil {
 		return fmt.Errorf("hand over sockets: %w", err)
@@ -59,7 +61,7 @@ func (r *registry) handOver(to io.ReadWriter) error {
 	var batch []inheritedSocket
 	var fds []int
 	flush := func() error {
-		text, err := json.Marshal(external{Sockets: batch})
+		text, err := json.Marshal(handoverMessage{Sockets: batch})
 		if err != nil {
 			return fmt.Errorf("hand over sockets: %w", err)
 		}
@@ -88,8 +90,8 @@ func (r *registry) handOver(to io.ReadWriter) error {
 	return flush()
 }
 
-// release closes all sockets without regard to what is queued, and ends all
-// flows. TCP connections go on.
+// release closes all sockets, also with queued clients, and ends all UDP flows.
+// TCP connections continue.
 func (r *registry) release() {
 	changes := map[*worker]*change{}
 	flows := map[*group]bool{}
@@ -104,7 +106,7 @@ func (r *registry) release() {
 	r.sockets = map[socketKey]*socket{}
 }
 
-// curtail ends the connections of groups that cfg does not have.
+// curtail ends the connections of groups that are not in cfg.
 func (r *registry) curtail(cfg Config) {
 	want := wanted{groups: map[plan.Listener]*group{}}
 	for _, l := range cfg.Listeners {
@@ -118,8 +120,9 @@ func (r *registry) curtail(cfg Config) {
 	r.groups, r.config = want.groups, cfg
 }
 
-// takeOver makes the empty registry hold what the proxy at a control socket
-// does, and asks that one to leave. It returns the handle on it.
+// takeOver fills the empty registry with copies of the sockets of the proxy at a
+// control socket, and asks that proxy to leave. It returns the handle for that
+// proxy, or nil if that proxy had to be killed.
 func (r *registry) takeOver(path string) (*Proxy, error) {
 	conn, err := net.DialTimeout("unix", path, handOverLimit)
 	if err != nil {
@@ -128,7 +131,7 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 	before := conn.(*net.UnixConn)
 	who, err := peerOf(before)
 	if err != nil || !who.trusted() {
-		return nil, errors.Join(fmt.Errorf("take over: %s is not a proxy of ours", path), err, before.Close())
+		return nil, errors.Join(fmt.Errorf("take over: %s belongs to another user", path), err, before.Close())
 	}
 	err = before.SetDeadline(time.Now().Add(handOverLimit))
 	if err == nil {
@@ -137,8 +140,9 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take over: %w", err), before.Close())
 	}
-	// From here on we serve, whatever becomes of the predecessor. One that does
-	// not say that it has left must not go on with what we may give up.
+	// From now on this proxy serves, whatever the predecessor does. If that does
+	// not confirm that it has left, it is killed: it must not keep sockets that
+	// this proxy may close later.
 	var left response
 	err = json.NewEncoder(before).Encode(request{ID: 2, Ask: askLeave})
 	if err == nil {
@@ -156,13 +160,13 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 	return p, nil
 }
 
-// inherit takes copies of a predecessor's sockets and serves them.
+// inherit gets copies of a predecessor's sockets and serves them.
 func (r *registry) inherit(from *net.UnixConn) error {
 	sockets, cfg, err := receiveSockets(from)
 	if err == nil {
 		var want wanted
 		var opened map[socketKey]*socket
-		if want, err = r.spell(cfg); err == nil {
+		if want, err = r.resolve(cfg); err == nil {
 			opened, err = adoptSockets(want, sockets)
 		}
 		if err == nil {
@@ -175,18 +179,18 @@ func (r *registry) inherit(from *net.UnixConn) error {
 	return err
 }
 
-// adoptSockets makes sockets of ours of the copies, all of them or none.
+// adoptSockets wraps the copies into sockets, all of them or none.
 func adoptSockets(want wanted, sockets map[socketKey]int) (map[socketKey]*socket, error) {
 	opened := make(map[socketKey]*socket, len(want.places))
 	for key, at := range want.places {
 		fd, ok := sockets[key]
 		if !ok {
-			return nil, fmt.Errorf("the other proxy does not have %s/%s, which it says that it holds", key.addr, key.proto)
+			return nil, fmt.Errorf("the other proxy has not sent the socket of %s/%s", key.addr, key.proto)
 		}
 		opened[key] = &socket{fd: fd, group: at.group, offset: at.offset, open: at.group != nil || key.proto == model.UDP}
 	}
 	if len(opened) < len(sockets) {
-		return nil, errors.New("the other proxy has sockets that we know nothing of")
+		return nil, errors.New("the other proxy has sent sockets that are not in its configuration")
 	}
 	return opened, nil
 }
@@ -200,7 +204,7 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 	var keys []inheritedSocket
 	rights := &rightsReader{from: from}
 	for messages := json.NewDecoder(rights); ; {
-		var m external
+		var m handoverMessage
 		err := messages.Decode(&m)
 		if err == nil {
 			err = m.err()
@@ -210,7 +214,7 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 			continue
 		}
 		if err == nil && len(keys) != len(rights.fds) {
-			err = fmt.Errorf("%d sockets are announced, and %d came", len(keys), len(rights.fds))
+			err = fmt.Errorf("%d sockets announced, but %d received", len(keys), len(rights.fds))
 		}
 		if err != nil {
 			for _, fd := range rights.fds {
@@ -239,7 +243,7 @@ func (r *rightsReader) Read(b []byte) (int, error) {
 		return n, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return n, errors.New("receive descriptors: there is no room for them: raise the limit on open files (ulimit -n)")
+		return n, errors.New("receive descriptors: too many open files: raise the limit on open files (ulimit -n)")
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:c])
 	if err != nil {

@@ -13,16 +13,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// holders knows which ports are listened on (TCP) or bound (UDP) at any
-// address, and by which sockets, given as inodes. It is asked only where a new socket has to be bound
-// around narrower ones of ours, which hides strangers from bind's own check.
+// holders lists the inodes of the sockets that listen on (TCP) or are bound to
+// (UDP) each port at any address. It is used only where a new wildcard socket
+// overlaps narrower sockets of this proxy, because then bind's own check does
+// not find the sockets of other processes.
 type holders struct {
 	tables map[string]map[uint16][]uint64
 }
 
-// stranger reports whether a socket that is not one of ours holds an address
-// that the wildcard k covers, that is, any of its port.
-func (h *holders) stranger(k socketKey, ours []*socket) (bool, error) {
+// usedByOther reports whether a socket that is not in ours has the port of the
+// wildcard k at any address.
+func (h *holders) usedByOther(k socketKey, ours []*socket) (bool, error) {
 	var others []uint64
 	for _, path := range k.tables() {
 		t, err := h.table(path, k.proto)
@@ -47,7 +48,7 @@ func (h *holders) stranger(k socketKey, ours []*socket) (bool, error) {
 	return false, nil
 }
 
-// tables are the kernel's lists of sockets that k may meet.
+// tables returns the kernel's lists of sockets that can conflict with k.
 func (k socketKey) tables() []string {
 	path := "/proc/thread-self/net/" + string(k.proto)
 	switch {

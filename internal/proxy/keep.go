@@ -17,22 +17,22 @@ import (
 	"fairlead/internal/child"
 )
 
-// Keeping says where a proxy lives that outlives whoever started it.
+// Keeping configures a proxy that outlives its parent.
 type Keeping struct {
-	// Socket is the path of the unix socket where the next one finds it.
+	// Socket is the path of the unix socket where the next parent finds it.
 	Socket string
-	// Netns is an open network namespace; nil means ours.
+	// Netns is an open network namespace; nil means the caller's.
 	Netns *os.File
-	// Errors is the path of a file for what it says when it fails.
+	// Errors is the path of a file for the proxy's standard error.
 	Errors string
 	Log    *slog.Logger
 }
 
-// findLimit bounds the time until a proxy that runs says what it holds.
+// findLimit limits the time until a running proxy returns its configuration.
 const findLimit = 5 * time.Second
 
-// Keep returns the proxy that outlives its parents: the one that there is, or
-// else a new one. It ends when it has held nothing for a while.
+// Keep returns the proxy that outlives its parents: the running one, or a new
+// one. The proxy ends when it has had no ports for a while (10 s).
 func Keep(ctx context.Context, at Keeping) (*Proxy, error) {
 	p, err := Find(ctx, at)
 	if p != nil || err != nil {
@@ -41,9 +41,9 @@ func Keep(ctx context.Context, at Keeping) (*Proxy, error) {
 	return at.start(ctx, false)
 }
 
-// Find returns the proxy that an earlier parent has left, nil if there is
-// none. If that runs another program than we are, a new one takes over from
-// it first.
+// Find returns the proxy that an earlier parent has left, or nil. If it runs
+// another program file than the caller, a new proxy takes over from it first.
+// If that fails, Find logs a warning and returns the old proxy.
 func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 	p, err := at.connect(ctx)
 	if p == nil || err != nil {
@@ -58,7 +58,7 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 	}
 	next, err := at.start(ctx, true)
 	if err != nil {
-		at.Log.Warn("let a proxy of this version take over: the one before goes on", "pid", p.pid, "error", err)
+		at.Log.Warn("start a proxy of this version: the earlier one continues", "pid", p.pid, "error", err)
 		return p, nil
 	}
 	at.Log.Info("a proxy of this version has taken over", "pid", next.pid, "before", p.pid)
@@ -67,7 +67,7 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 
 // start runs a new proxy. If takeOver is set, it takes over from the running one.
 func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
-	if len(k.Socket)+len(fresh) >= len(unix.RawSockaddrUnix{}.Path) {
+	if len(k.Socket)+len(newSuffix) >= len(unix.RawSockaddrUnix{}.Path) {
 		return nil, fmt.Errorf("start proxy: %s is too long for a unix socket: use a directory with a shorter path", k.Socket)
 	}
 	said, err := os.OpenFile(k.Errors, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -75,8 +75,8 @@ func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
 	defer said.Close()
-	// Whoever started us may have left us a file, a lock or a pipe's end, that
-	// must not stay open for as long as the proxy lives. Linux 5.11.
+	// This process may have inherited a file, a lock or the end of a pipe, which
+	// must not stay open as long as the proxy runs. Needs Linux 5.11.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	cmd := child.Self(Role)
 	cmd.Env = []string{child.Role + "=" + Role}
@@ -88,7 +88,7 @@ func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*handOverLimit)
 	defer cancel()
 	if _, err := p.call(ctx, request{Keep: &keep{k.Socket, takeOver}}); err != nil {
-		// Without a parent it ends, unless it has taken over after all.
+		// Without a parent it ends, unless it has taken over in spite of the error.
 		return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.Part())
 	}
 	p.socket = k.Socket
@@ -113,7 +113,7 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the proxy at %s: %w", k.Socket, err), conn.Close())
 	}
-	// It answers, so its pid is not another's by now.
+	// It answers, so its pid has not been reused.
 	if _, err := p.CurrentConfig(ctx); errors.Is(err, errStopped) {
 		return nil, p.Part()
 	} else if err != nil {
@@ -122,7 +122,8 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 	return p, nil
 }
 
-// identify makes sure that it is a proxy of ours that listens.
+// identify makes sure that the process that listens runs as root or this user, in
+// the right network namespace.
 func (k Keeping) identify(conn *net.UnixConn) (*Proxy, error) {
 	who, err := peerOf(conn)
 	if err != nil {
@@ -130,7 +131,7 @@ func (k Keeping) identify(conn *net.UnixConn) (*Proxy, error) {
 	}
 	pid := int(who.Pid)
 	if !who.trusted() {
-		return nil, fmt.Errorf("process %d of user %d listens there, which is not us: end it", pid, who.Uid)
+		return nil, fmt.Errorf("process %d of user %d listens there, which is another user: end it", pid, who.Uid)
 	}
 	if err := k.inNetns(pid); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (k Keeping) identify(conn *net.UnixConn) (*Proxy, error) {
 	return p, nil
 }
 
-// inNetns makes sure that the process is in our network namespace.
+// inNetns makes sure that the process is in the network namespace k.Netns.
 func (k Keeping) inNetns(pid int) error {
 	path := fmt.Sprintf("/proc/%d/ns/net", pid)
 	theirs, err := os.Stat(path)
@@ -164,36 +165,36 @@ func (k Keeping) inNetns(pid int) error {
 	return nil
 }
 
-// runsOurProgram reports whether the proxy runs the very file that we run. As
-// long as it does the file is there, deleted or not, and its inode no other's.
+// runsOurProgram reports whether the proxy runs the same file as this process.
+// While a file is executed, deleted or not, its inode is not reused.
 func (p *Proxy) runsOurProgram() (bool, error) {
 	theirs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", p.pid))
 	if err != nil {
-		return false, fmt.Errorf("look at the proxy: %w", err)
+		return false, fmt.Errorf("read the program of the proxy: %w", err)
 	}
 	ours, err := os.Stat("/proc/self/exe")
 	if err != nil {
-		return false, fmt.Errorf("look at the proxy: %w", err)
+		return false, fmt.Errorf("read the program of the proxy: %w", err)
 	}
 	return os.SameFile(theirs, ours), nil
 }
 
-// CurrentConfig returns what the proxy holds.
+// CurrentConfig returns the proxy's configuration.
 func (p *Proxy) CurrentConfig(ctx context.Context) (Config, error) {
 	answer, err := p.call(ctx, request{Ask: askConfig})
 	if err == nil && answer.Config == nil {
-		err = errors.New("it does not know")
+		err = errors.New("the answer has none")
 	}
 	if err != nil {
-		return Config{}, fmt.Errorf("ask the proxy what it holds: %w", err)
+		return Config{}, fmt.Errorf("read the configuration of the proxy: %w", err)
 	}
 	return *answer.Config, nil
 }
 
-// Part lets a kept proxy go on without us.
+// Part closes the control socket of a kept proxy, which continues to run.
 func (p *Proxy) Part() error {
 	if a, ok := p.process.(adopted); ok {
-		_ = a.pidfd.Close() // it was only to end it by
+		_ = a.pidfd.Close() // it is needed only for Kill
 	}
 	if err := p.control.Close(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrClosed) {
 		return err
@@ -201,12 +202,12 @@ func (p *Proxy) Part() error {
 	return nil
 }
 
-// release takes everything from a proxy that outlives us and is to end, and
-// so ends the connections of its predecessors, too.
+// release sets an empty configuration before a kept proxy is ended. That ends
+// the connections of its predecessors, too.
 func (p *Proxy) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*curtailLimit)
 	defer cancel()
-	_ = p.Set(ctx, Config{}) // it may be gone already
+	_ = p.Set(ctx, Config{}) // it may have ended already
 }
 
 // forgetSocket removes the socket of a proxy that has ended.
@@ -220,7 +221,7 @@ func (p *Proxy) forgetSocket() error {
 	return nil
 }
 
-// adopted is a process that is not our child.
+// adopted is a process that is not a child of this one.
 type adopted struct{ pidfd *os.File }
 
 // Kill implements process.

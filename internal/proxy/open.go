@@ -14,17 +14,17 @@ type opening struct {
 	want     wanted
 	opened   map[socketKey]*socket
 	holders  holders
-	// beneath lists the sockets before this Set by the wildcard that covers
-	// them; nil until a wildcard is bound.
-	beneath map[socketKey][]*socket
+	// covered lists the sockets from before this Set, by the wildcard that covers
+	// them; nil until it is needed.
+	covered map[socketKey][]*socket
 }
 
-// open binds the sockets that are wanted and not there. On an error it
-// returns those that it had bound.
+// open binds the wanted sockets that do not exist. On an error it returns those
+// that it has opened so far.
 func (r *registry) open(want wanted) (map[socketKey]*socket, error) {
 	o := opening{registry: r, want: want, opened: make(map[socketKey]*socket, len(want.places))}
-	// Wildcards first: one that is ours proves that what it covers is no
-	// stranger's.
+	// Wildcards first: if the proxy has bound one, no other process has an
+	// address that it covers.
 	for _, keys := range [][]socketKey{want.wide, want.narrow} {
 		if err := o.openAll(keys); err != nil {
 			return o.opened, err
@@ -33,7 +33,7 @@ func (r *registry) open(want wanted) (map[socketKey]*socket, error) {
 	return o.opened, nil
 }
 
-// openAll opens those of the sockets that are not there.
+// openAll opens those of the sockets that do not exist.
 func (o *opening) openAll(keys []socketKey) error {
 	for _, key := range keys {
 		if o.registry.sockets[key] != nil {
@@ -57,8 +57,8 @@ func (o *opening) openOne(key socketKey) (*socket, error) {
 	return openAlone(o.want.bind, key, o.want.places[key])
 }
 
-// openAlone binds a socket that overlaps none of ours; a listener listens.
-// It returns the socket even if binding failed.
+// openAlone binds a socket that overlaps none of the proxy's, and makes a TCP
+// listener listen. It returns the socket even if binding failed.
 func openAlone(bind binder, key socketKey, at place) (*socket, error) {
 	s, err := newSocket(key, at)
 	if err != nil {
@@ -73,11 +73,11 @@ func openAlone(bind binder, key socketKey, at place) (*socket, error) {
 	return s, nil
 }
 
-// openOver binds around or beneath sockets of ours. A TCP listener does not
-// listen yet: it may have to wait for them to go.
+// openOver binds a socket that overlaps others of the proxy. A TCP listener does
+// not listen yet: the others may have to be closed first.
 func (o *opening) openOver(key socketKey, ours []*socket) (*socket, error) {
 	if key.wildcard() {
-		taken, err := o.holders.stranger(key, ours)
+		taken, err := o.holders.usedByOther(key, ours)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (o *opening) openOver(key socketKey, ours []*socket) (*socket, error) {
 	return s, o.want.bind.bindOver(s.fd, key, ours)
 }
 
-// overlapping returns our sockets that share addresses with key.
+// overlapping returns the proxy's sockets that share addresses with key.
 func (o *opening) overlapping(key socketKey) []*socket {
 	var ours []*socket
 	if key.wildcard() {
@@ -110,13 +110,13 @@ func (o *opening) overlapping(key socketKey) []*socket {
 
 // narrower groups the registry's sockets by the wildcards that cover them.
 func (o *opening) narrower() map[socketKey][]*socket {
-	if o.beneath == nil {
-		o.beneath = map[socketKey][]*socket{}
+	if o.covered == nil {
+		o.covered = map[socketKey][]*socket{}
 		for key, s := range o.registry.sockets {
 			for _, wide := range key.wildcards() {
-				o.beneath[wide] = append(o.beneath[wide], s)
+				o.covered[wide] = append(o.covered[wide], s)
 			}
 		}
 	}
-	return o.beneath
+	return o.covered
 }

@@ -6,49 +6,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outlet is where datagrams leave: towards the target on a connected socket,
-// or towards a client on the listening socket.
+// outlet sends datagrams to the target on a connected socket, or to a client on
+// the listening socket.
 type outlet struct {
 	fd int
-	to sockaddr // of no length on a connected socket
+	to sockaddr // empty on a connected socket
 	// sender is control data that names the local address to send from.
 	sender    [senderRoom]byte
 	senderLen int
-	// plain: the way does not take segmented sends.
+	// plain is set after a segmented send (UDP_SEGMENT) has failed.
 	plain bool
 }
 
 const (
-	// segmentBytes bounds the datagrams of one segmented send; together
-	// they have to be shorter than one IP packet can be.
+	// segmentBytes limits the size of one segmented send, which must fit into
+	// one IP packet.
 	segmentBytes = 64000
 	// segmentRoom holds control data with a 16-bit segment size.
 	segmentRoom = 24
 )
 
-// parcels are the sends that a batch is made into.
+// parcels are the messages that a batch is sent as.
 type parcels struct {
 	hdrs     [datagrams]mmsghdr
 	controls [datagrams][senderRoom + segmentRoom]byte
 	n        int
 }
 
-// send sends the batch's datagrams from up to to, and returns how many and
-// how many bytes went. What the kernel refuses is skipped, as UDP may.
+// send sends the batch's datagrams [from, to). It returns the number of datagrams
+// and of bytes sent. Datagrams that the kernel refuses are skipped.
 func (b *batch) send(o *outlet, from, to int) (sent, bytes int) {
 	b.pack(o, from, to)
 	refused := false
 	for i := 0; i < b.out.n; {
 		n, e := sendBatch(o.fd, b.out.hdrs[i:b.out.n])
 		if e == unix.ECONNREFUSED && !refused {
-			// ICMP's word on an earlier datagram; this one was not tried.
+			// An ICMP error for an earlier datagram; this one was not sent.
 			refused = true
 			continue
 		}
 		refused = false
 		if b.out.hdrs[i].Iovlen > 1 && (e == unix.EINVAL || e == unix.EMSGSIZE || e == unix.EIO) {
-			// Larger than the route's MTU, or no offload there: one by one
-			// from now on.
+			// Larger than the route's MTU, or no offload on the link: send the
+			// datagrams one by one from now on.
 			o.plain = true
 			n, more := b.send(o, from, to)
 			return sent + n, bytes + more
@@ -69,7 +69,7 @@ func (b *batch) send(o *outlet, from, to int) (sent, bytes int) {
 	return sent, bytes
 }
 
-// size adds up the datagrams from up to to.
+// size returns the bytes of the datagrams [from, to).
 func (b *batch) size(from, to int) int {
 	sum := 0
 	for i := from; i < to; i++ {
@@ -78,9 +78,9 @@ func (b *batch) size(from, to int) int {
 	return sum
 }
 
-// pack makes parcels of datagrams, equal ones in one: the kernel carries
-// them through its stack as one packet and cuts them up at the end (generic
-// segmentation, Linux 4.18), which costs a fraction of sending each.
+// pack makes messages of datagrams, one for each run of equal size: the kernel
+// passes them through its stack as one packet and splits it at the end (UDP GSO,
+// Linux 4.18). This costs much less than sending each datagram.
 func (b *batch) pack(o *outlet, from, to int) {
 	b.out.n = 0
 	for from < to {
@@ -106,8 +106,8 @@ func (b *batch) pack(o *outlet, from, to int) {
 	}
 }
 
-// alike counts the datagrams that can go as segments of one send: of equal
-// size, but for a last shorter one.
+// alike counts the datagrams that can be segments of one send: of equal size,
+// except that the last one may be shorter.
 func (b *batch) alike(from, to int) int {
 	size := b.vecs[from].Len
 	sum, count := size, 1
@@ -124,7 +124,7 @@ func (b *batch) alike(from, to int) int {
 	return count
 }
 
-// appendSegment appends control data that asks for segments of a size.
+// appendSegment appends control data that sets the segment size.
 func appendSegment(b []byte, size uint16) []byte {
 	var data [8]byte
 	binary.NativeEndian.PutUint16(data[:], size)

@@ -13,7 +13,7 @@ const (
 	idlePipes = 16
 )
 
-// pipePool keeps empty pipes, which are dear to make (three system calls).
+// pipePool keeps empty pipes, because creating one takes three system calls.
 type pipePool struct{ idle []pipe }
 
 func (p *pipePool) get() (pipe, unix.Errno) {
@@ -26,8 +26,8 @@ func (p *pipePool) get() (pipe, unix.Errno) {
 	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return pipe{}, err.(unix.Errno)
 	}
-	// Refused where pipe-user-pages are exhausted; the default of 64 KB
-	// works as well, only not as fast.
+	// Fails if the limit fs.pipe-user-pages-soft is reached. The default of
+	// 64 KB works too, but is slower.
 	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
 	return pipe{fds[0], fds[1]}, 0
 }

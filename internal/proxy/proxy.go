@@ -21,7 +21,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Config is everything that a proxy shall hold.
+// Config is the desired state of a proxy: all its sockets.
 type Config struct {
 	Listeners    []plan.Listener    `json:"listeners,omitempty"`
 	Reservations []plan.Reservation `json:"reservations,omitempty"`
@@ -47,7 +47,7 @@ type Stats struct {
 	Flows       uint64 `json:"flows"`
 }
 
-// BindError says that an address could not be had. It unwraps to the
+// BindError reports that the proxy could not bind an address. It unwraps to the
 // syscall.Errno.
 type BindError struct {
 	Proto model.Proto
@@ -55,12 +55,12 @@ type BindError struct {
 	Err   error
 }
 
-// Error says which address is the matter and what to do about it.
+// Error names the address, the cause and what to do.
 func (e *BindError) Error() string {
 	hint := ""
 	switch {
 	case errors.Is(e.Err, syscall.EADDRINUSE):
-		hint = "; choose another host port or stop the program that holds it"
+		hint = "; choose another host port or stop the program that uses it"
 	case errors.Is(e.Err, syscall.EADDRNOTAVAIL):
 		hint = "; publish on an address that this host has"
 	}
@@ -70,48 +70,49 @@ func (e *BindError) Error() string {
 // Unwrap returns the errno.
 func (e *BindError) Unwrap() error { return e.Err }
 
-// errStopped is returned once the child is gone or no longer understood.
+// errStopped is returned if the child has ended, has a successor, or the control
+// socket has failed.
 var errStopped = errors.New("the proxy process has stopped; start a new one and set its ports again")
 
-// Proxy is the parent's handle on a proxy process. Its methods may be called
+// Proxy is the parent's handle for a proxy process. Its methods may be called
 // concurrently.
 type Proxy struct {
 	process process
 	pid     int
 	control control
-	// socket is where one that outlives us is found; empty for one that ends
-	// with us.
+	// socket is the path of the control socket of a kept proxy; empty for a
+	// proxy that ends with its parent.
 	socket string
 	done   chan struct{}
 
 	mu      sync.Mutex
 	last    uint64
-	waiting map[uint64]chan response // nil once the child is gone
+	waiting map[uint64]chan response // nil after the child has ended
 	left    bool                     // it has a successor
 }
 
-// process is a proxy's process; *child.Process is one.
+// process is a proxy's process, for example a *child.Process.
 type process interface {
-	// Kill ends it at once and waits for it.
+	// Kill ends the process at once and waits for it.
 	Kill() error
 	Wait() error
 }
 
-// control is our end of a control socket.
+// control is the parent's end of a control socket.
 type control interface {
 	io.ReadWriteCloser
 	SetWriteDeadline(time.Time) error
 }
 
-// newHandle returns the handle on a process that listens to the control socket.
+// newHandle returns the handle for a process that serves the control socket.
 func newHandle(of process, pid int, at control) *Proxy {
 	p := &Proxy{process: of, pid: pid, control: at, done: make(chan struct{}), waiting: map[uint64]chan response{}}
 	go p.receive()
 	return p
 }
 
-// Start runs a proxy process, which holds nothing until Set. It is killed
-// when ctx ends.
+// Start runs a proxy process. It has no ports until Set. It is killed when ctx
+// ends.
 func Start(ctx context.Context, at child.Place) (*Proxy, error) { return start(ctx, at, Role) }
 
 func start(ctx context.Context, at child.Place, role string) (*Proxy, error) {
@@ -122,7 +123,7 @@ func start(ctx context.Context, at child.Place, role string) (*Proxy, error) {
 	return launch(ctx, cmd, at)
 }
 
-// launch runs a command that is a proxy.
+// launch runs a command that serves as a proxy.
 func launch(ctx context.Context, cmd *exec.Cmd, at child.Place) (*Proxy, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -196,16 +197,16 @@ func (p *Proxy) call(ctx context.Context, ask request) (response, error) {
 	}
 }
 
-// send numbers a request and writes it. A request that was written in part
-// leaves the stream useless, so the control socket is closed, which ends the
-// child.
+// send numbers a request and writes it. After a request that was written only
+// in part the stream cannot be used any more, so send closes the control socket,
+// which ends the child.
 func (p *Proxy) send(ctx context.Context, ask *request, caller chan response) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == nil {
 		return errStopped
 	}
-	deadline, _ := ctx.Deadline() // the zero time is none
+	deadline, _ := ctx.Deadline() // the zero time means no deadline
 	if err := p.control.SetWriteDeadline(deadline); err != nil {
 		return errors.Join(errStopped, err)
 	}
@@ -219,9 +220,9 @@ func (p *Proxy) send(ctx context.Context, ask *request, caller chan response) er
 	return nil
 }
 
-// Set makes the proxy hold exactly cfg: unchanged listeners keep their
-// sockets, connections and flows; those of removed ones end. If an address
-// cannot be bound nothing changes and the error is a *BindError.
+// Set replaces the configuration with cfg. Unchanged listeners keep their
+// sockets, connections and flows; those of removed listeners end. Returns a
+// *BindError if an address cannot be bound; then nothing changes.
 func (p *Proxy) Set(ctx context.Context, cfg Config) error {
 	if _, err := p.call(ctx, request{Set: &cfg}); err != nil {
 		return fmt.Errorf("set proxy ports: %w", err)
@@ -241,11 +242,12 @@ func (p *Proxy) Stats(ctx context.Context) (Stats, error) {
 // PID returns the proxy's process id.
 func (p *Proxy) PID() int { return p.pid }
 
-// Done is closed when the proxy is gone, or can no longer be spoken to.
+// Done returns a channel that is closed when the proxy has ended or the control
+// socket has failed.
 func (p *Proxy) Done() <-chan struct{} { return p.done }
 
-// Close ends the proxy, its ports and its connections, and waits for it. One
-// that has a successor goes on with the connections that it has.
+// Close ends the proxy, its ports and its connections, and waits for it. A proxy
+// that has a successor keeps its open connections.
 func (p *Proxy) Close() error {
 	if p.socket != "" {
 		p.release()

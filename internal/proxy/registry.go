@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// registry holds the bound sockets and turns one configuration into the
-// next. Only the control loop uses it.
+// registry contains the bound sockets and applies configurations. Only the
+// control loop uses it.
 type registry struct {
 	workers []*worker
 	groups  map[plan.Listener]*group
@@ -29,19 +29,20 @@ type place struct {
 	offset uint16
 }
 
-// wanted is a configuration spelled out socket by socket.
+// wanted is a configuration with one entry per socket.
 type wanted struct {
 	groups map[plan.Listener]*group
 	places map[socketKey]place
-	// bind binds those that are new.
+	// bind binds the new sockets.
 	bind binder
-	// wide are the wildcards, narrow the rest, in the configuration's order.
+	// wide has the keys with a wildcard address, narrow the others, in the
+	// configuration's order.
 	wide, narrow []socketKey
 }
 
-// set makes the registry hold cfg, or fails and leaves it as it was.
+// set applies cfg. If it fails to bind, it changes nothing.
 func (r *registry) set(cfg Config) error {
-	want, err := r.spell(cfg)
+	want, err := r.resolve(cfg)
 	if err != nil {
 		return err
 	}
@@ -55,8 +56,9 @@ func (r *registry) set(cfg Config) error {
 	return r.commit(cfg, want, opened)
 }
 
-// spell resolves cfg. Listeners that were there before keep their group.
-func (r *registry) spell(cfg Config) (wanted, error) {
+// resolve turns cfg into one entry per socket. Listeners that existed before keep their
+// group.
+func (r *registry) resolve(cfg Config) (wanted, error) {
 	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports()), bind: binder(cfg.BindKey)}
 	for _, l := range cfg.Listeners {
 		g, err := r.group(l)
@@ -95,7 +97,7 @@ func (c Config) ports() int {
 	return n
 }
 
-// group returns the listener's group, a new one if it was not there.
+// group returns the listener's group, or a new one.
 func (r *registry) group(l plan.Listener) (*group, error) {
 	if g, ok := r.groups[l]; ok {
 		return g, nil
@@ -123,7 +125,7 @@ func (w *wanted) listen(g *group) error {
 	return nil
 }
 
-// unique refuses two listeners for one port of one address.
+// unique fails if two listeners have the same port of the same address.
 func (w *wanted) unique(l plan.Listener) error {
 	for i := range l.Ports.Len() {
 		key := socketKey{l.Proto, netip.AddrPortFrom(l.Host, l.Ports.First+uint16(i))}
@@ -134,8 +136,8 @@ func (w *wanted) unique(l plan.Listener) error {
 	return nil
 }
 
-// reserve adds a reservation's sockets, but for those whose address a
-// listener or a wildcard reservation holds already.
+// reserve adds a reservation's sockets, except those whose address a listener or
+// a wildcard reservation covers already.
 func (w *wanted) reserve(res plan.Reservation) {
 	for i := range res.Ports.Len() {
 		key := socketKey{res.Proto, netip.AddrPortFrom(res.Host, res.Ports.First+uint16(i))}
@@ -145,7 +147,7 @@ func (w *wanted) reserve(res plan.Reservation) {
 	}
 }
 
-// covered says that a wildcard holds the key's address.
+// covered reports whether a wildcard covers the key's address.
 func (w *wanted) covered(key socketKey) bool {
 	for _, wide := range key.wildcards() {
 		if _, ok := w.places[wide]; ok {

@@ -19,20 +19,21 @@ const Role = "proxy"
 // controlFD is the descriptor on which the child finds its control socket.
 const controlFD = 3
 
-// limits bounds what clients can make the proxy hold.
+// limits bounds the resources that clients can use.
 type limits struct {
-	// answered is the idle time of a UDP flow that has seen answers: longer
-	// than the 60 s retry of DNS, SIP and QUIC keepalives needs, shorter
-	// than conntrack's 120 s, so that a NAT before us forgets later than we.
+	// answered is the idle timeout of a UDP flow that has had answers: longer
+	// than the 60 s that retries of DNS, SIP and QUIC keepalives need, shorter
+	// than conntrack's 120 s, so that a NAT in front of the proxy forgets the
+	// flow later than the proxy does.
 	answered time.Duration
-	// oneDirection is the idle time of a flow without an answer, as conntrack's:
-	// a scan or a spoofed flood must not fill the table for long.
+	// oneDirection is the idle timeout of a flow without an answer, the same as
+	// conntrack's: a scan or a spoofed flood must not fill the table for long.
 	oneDirection time.Duration
-	// flows is the number of UDP flows of one worker; the oldest goes first.
-	// Each takes a descriptor and about 2 KB of kernel memory.
+	// flows is the maximum of UDP flows per worker; see flowTable.evict.
+	// Each flow takes a descriptor and about 2 KB of kernel memory.
 	flows int
-	// empty is how long a kept proxy that holds nothing waits for what its
-	// parent wants next, which is then there sooner.
+	// empty is how long a kept proxy without ports waits for the next Set
+	// before it ends, which saves its parent the start of a new proxy.
 	empty time.Duration
 }
 
@@ -43,7 +44,7 @@ func defaultLimits() limits {
 // Main is the child's main function.
 func Main() int {
 	// The kernel names a process by its program, which is /proc/self/exe here; ss
-	// and top show that name. Without it the proxy works as well.
+	// and top show that name. The proxy works without it, too.
 	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)
 	return run(defaultLimits())
 }
@@ -59,15 +60,15 @@ func run(lim limits) int {
 	return 0
 }
 
-// maxWorkers: beyond four cores a host's traffic is bound by the kernel's
-// own work for it, and an idle worker still costs a thread.
+// maxWorkers limits the workers. With more than four cores, the kernel's own
+// work limits the traffic, and an idle worker still costs a thread.
 const maxWorkers = 4
 
 // server is the state of the proxy process.
 type server struct {
 	workers []*worker
 	limits  limits
-	// over takes why the process ends; nil is well.
+	// over receives the reason why the process ends; nil is success.
 	over chan error
 
 	mu    sync.Mutex
@@ -78,8 +79,8 @@ type server struct {
 	stay *stay
 }
 
-// serve answers requests until the parent is gone, or, if it outlives its
-// parents, until it holds nothing.
+// serve answers requests until the parent has closed the control socket. A kept
+// proxy serves until it has no sockets and no connections.
 func serve(lim limits, control io.ReadWriteCloser) error {
 	raiseFiles()
 	n := min(runtime.NumCPU(), maxWorkers)
@@ -93,7 +94,7 @@ func serve(lim limits, control io.ReadWriteCloser) error {
 	return <-s.over
 }
 
-// attend serves one parent until it is gone.
+// attend serves one parent until its control socket is closed.
 func (s *server) attend(control io.ReadWriteCloser) {
 	err := s.converse(control)
 	control.Close()
@@ -107,7 +108,7 @@ func (s *server) attend(control io.ReadWriteCloser) {
 	}
 }
 
-// end ends the process, for the first reason that there is.
+// end ends the process. Only the first reason counts.
 func (s *server) end(why error) {
 	select {
 	case s.over <- why:
@@ -159,12 +160,13 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 	case ask.Ask == askLeave:
 		answer.fail(s.leave())
 	default:
-		answer.Fault = fmt.Sprintf("this proxy does not know what %q asks", ask.Ask)
+		answer.Fault = fmt.Sprintf("this proxy does not know the request %q", ask.Ask)
 	}
 	return answer
 }
 
-// set makes the proxy hold cfg, and its predecessor no more than that.
+// set applies cfg, and makes the predecessor end the connections of all other
+// listeners.
 func (s *server) set(cfg Config) error {
 	err := s.ports.set(cfg)
 	if s.stay != nil {
@@ -174,9 +176,9 @@ func (s *server) set(cfg Config) error {
 	return err
 }
 
-// raiseFiles lifts the limit on open files as far as we may: to the kernel's
-// own default (fs.nr_open) when privileged, else to the hard limit. Failing,
-// we go on with fewer connections.
+// raiseFiles raises the limit on open files: to the kernel's default of
+// fs.nr_open (1,048,576) if privileged, else to the hard limit. If that fails,
+// the proxy runs with fewer connections.
 func raiseFiles() {
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {

@@ -45,7 +45,7 @@ func newSockaddr(addr netip.Addr, port uint16) (sockaddr, error) {
 	return s.withPort(port), nil
 }
 
-// scopeID turns a zone, an interface's name or index, into a scope.
+// scopeID converts a zone (an interface's name or index) to a scope id.
 func scopeID(zone string) (uint32, error) {
 	if zone == "" {
 		return 0, nil
@@ -76,8 +76,8 @@ func (s sockaddr) everywhere() sockaddr {
 // family returns AF_INET or AF_INET6.
 func (s *sockaddr) family() int { return int(binary.NativeEndian.Uint16(s.raw[:])) }
 
-// addrPort decodes s, without its scope; an IPv4 address that an IPv6 socket
-// shows as mapped becomes plain.
+// addrPort decodes s, without its scope; an IPv4-mapped IPv6 address becomes
+// an IPv4 address.
 func (s *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(s.raw[portAt:])
 	if s.family() == unix.AF_INET {

@@ -14,38 +14,39 @@ import (
 )
 
 const (
-	// fresh is what a socket's name ends in until it is to be found.
-	fresh = ".new"
-	// drainCheck is how often one that has left looks whether its last
+	// newSuffix is the suffix of a new socket's name until it replaces the old one.
+	newSuffix = ".new"
+	// drainCheck is how often a proxy with a successor checks whether its last
 	// connection has ended.
 	drainCheck = time.Second
-	// curtailLimit bounds what a predecessor that does not answer can cost.
+	// curtailLimit limits the wait for a predecessor that does not answer.
 	curtailLimit = time.Second
 )
 
-// stay is what a proxy that outlives its parents has besides.
+// stay is the additional state of a kept proxy.
 type stay struct {
 	listener *net.UnixListener
-	// before is the predecessor, as long as it has connections.
+	// before is the predecessor while it has connections, else nil.
 	before *Proxy
-	// left says that a successor has our sockets.
+	// left is true after a successor has taken over the sockets.
 	left bool
-	// empty is since when it holds nothing; zero while it holds something.
+	// empty is the time since when the proxy has no sockets; zero while it has
+	// some.
 	empty time.Time
-	// rest looks again whether it is to end.
+	// rest calls server.rest again later.
 	rest *time.Timer
 }
 
-// outlive makes the proxy go on without its parent, found at a socket by the
-// next one.
+// outlive makes the proxy continue without its parent. The next parent finds it
+// at the socket.
 func (s *server) outlive(k keep) error {
 	if s.stay != nil {
 		return errors.New("the proxy outlives its parents already")
 	}
-	// In a session of its own it gets none of a terminal's signals; signals
-	// that a user sends to a whole process group must not end it either.
+	// The proxy runs in a separate session and gets no signals of a terminal.
+	// Signals that a user sends to a whole process group must not end it either.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
-	next := k.Socket + fresh
+	next := k.Socket + newSuffix
 	l, err := listenControl(next)
 	if err != nil {
 		return err
@@ -71,7 +72,8 @@ func (s *server) outlive(k keep) error {
 	return nil
 }
 
-// listenControl listens on a socket that is ours alone.
+// listenControl listens on a unix socket that only this user (and root) may
+// open.
 func listenControl(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -111,9 +113,8 @@ func (s *server) admit(l *net.UnixListener) {
 	}
 }
 
-// rest ends a proxy that holds nothing: at once if no parent is there, else
-// if nothing is wanted of it for a while. One that has left holds its
-// connections.
+// rest ends a kept proxy that has no sockets: at once if it has no parent, else
+// after limits.empty. A proxy with a successor ends when it has no connections.
 func (s *server) rest() {
 	st := s.stay
 	switch {
@@ -140,8 +141,8 @@ func (s *server) rest() {
 	}
 }
 
-// leave gives up what the successor has copies of. Connections go on; a UDP
-// flow begins anew with the successor.
+// leave closes the sockets that the successor has copies of. TCP connections
+// continue; UDP flows start again in the successor.
 func (s *server) leave() error {
 	if s.stay == nil {
 		return errors.New("the proxy ends with its parent and has no successor")
@@ -153,8 +154,8 @@ func (s *server) leave() error {
 	return err
 }
 
-// curtail ends the connections of a proxy that has left but those of the
-// listeners that there are still.
+// curtail ends the connections whose listener is not in cfg. The proxy must have
+// a successor.
 func (s *server) curtail(cfg Config) error {
 	if s.stay == nil || !s.stay.left {
 		return errors.New("the proxy has no successor")
@@ -179,14 +180,14 @@ func (st *stay) curtailBefore(cfg Config) {
 	}
 }
 
-// credentials are who is at the other end of a control socket.
+// credentials identify the process at the other end of a control socket.
 type credentials struct{ unix.Ucred }
 
-// trusted says that the process is root's or our own user's.
+// trusted reports whether the process runs as root or as this process's user.
 func (c credentials) trusted() bool { return c.Uid == 0 || int(c.Uid) == os.Geteuid() }
 
-// peerOf asks the kernel who is at the other end; of a listener's end that is
-// who listens.
+// peerOf returns the credentials of the process at the other end (SO_PEERCRED).
+// If the other end is a listener's, that is the process that listens.
 func peerOf(conn syscall.Conn) (credentials, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -197,7 +198,7 @@ func peerOf(conn syscall.Conn) (credentials, error) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(failed, err); err != nil {
-		return credentials{}, fmt.Errorf("ask who is at the other end: %w", err)
+		return credentials{}, fmt.Errorf("read the credentials of the peer: %w", err)
 	}
 	return credentials{*cred}, nil
 }

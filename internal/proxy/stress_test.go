@@ -42,7 +42,7 @@ func TestOutOfFiles(t *testing.T) {
 }
 
 // TestChurn changes the ports under load: streams that move between workers,
-// short connections, and listeners that come and go beneath them. Nothing
+// short connections, and listeners that come and go covered them. Nothing
 // may leak, and the port that stays must never fail.
 func TestChurn(t *testing.T) {
 	p := newProxy(t, Role)

@@ -7,8 +7,8 @@ import (
 )
 
 // These calls work on non-blocking descriptors only. They are raw: none can
-// sleep, so the Go scheduler need not hear of them. They return an Errno
-// rather than an error because EAGAIN is their everyday answer.
+// sleep, so the Go scheduler need not know of them. They return an Errno
+// and not an error, because EAGAIN is frequent.
 
 func accept(fd int, from *sockaddr) (int, unix.Errno) {
 	from.len = uint32(len(from.raw))
@@ -88,7 +88,7 @@ func sendBatch(fd int, m []mmsghdr) (int, unix.Errno) {
 	return int(n), e
 }
 
-// localName reads the address that a socket has on our side.
+// localName reads the local address of a socket.
 func localName(fd int, name *sockaddr) unix.Errno {
 	name.len = uint32(len(name.raw))
 	_, _, e := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&name.raw)), uintptr(unsafe.Pointer(&name.len)))

@@ -9,16 +9,16 @@ import (
 const (
 	// datagrams is how many are received at once.
 	datagrams = 32
-	// datagramRoom holds the largest datagram, 65,507 bytes over IPv4 and
+	// datagramRoom fits the largest datagram, 65,507 bytes over IPv4 and
 	// 65,527 over IPv6. Memory is used only as far as datagrams fill it.
 	datagramRoom = 1 << 16
-	// senderRoom holds control data with an in6_pktinfo.
+	// senderRoom fits control data with an in6_pktinfo.
 	senderRoom = 40
 )
 
 // localAddr is the local address that a datagram was sent to: an in_pktinfo
-// or in6_pktinfo without what varies from packet to packet. It is zero on
-// sockets that are bound to one address.
+// or in6_pktinfo without the fields that vary from packet to packet. It is zero
+// on sockets that are bound to one address.
 type localAddr struct {
 	family  int32
 	ifindex uint32 // IPv6 link-local addresses only
@@ -41,7 +41,7 @@ func (l *localAddr) appendTo(b []byte) []byte {
 }
 
 // parseLocal reads the control data of a received datagram. Only packet
-// information is asked for, so it comes first and alone.
+// information is enabled, so it is the only message.
 func parseLocal(b []byte) localAddr {
 	var l localAddr
 	if len(b) < unix.CmsgLen(unix.SizeofInet4Pktinfo) {
@@ -65,7 +65,7 @@ func parseLocal(b []byte) localAddr {
 
 // prepareUDP sets a new socket's options before it is bound.
 func prepareUDP(fd int, k socketKey, listener bool) unix.Errno {
-	size := 0 // see deafen
+	size := 0 // see limitQueue
 	if listener {
 		size = queueBytes
 	}
@@ -79,7 +79,7 @@ func prepareUDP(fd int, k socketKey, listener bool) unix.Errno {
 	return setOption(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
 }
 
-// batch is the room for one recvmmsg, and for sending on what it brought.
+// batch has the buffers for one recvmmsg, and for sending its datagrams.
 type batch struct {
 	hdrs     [datagrams]mmsghdr
 	vecs     [datagrams]unix.Iovec

@@ -8,42 +8,43 @@ import (
 	"fairlead/internal/model"
 )
 
-// request is what a parent, or a successor, asks: to hold Set, to carry out
-// an order, or else for what Ask says.
+// request is a request of a parent or a successor. At most one of Set, Keep and
+// Curtail is set; without them, Ask says what is requested.
 type request struct {
 	ID  uint64  `json:"id"`
 	Set *Config `json:"set,omitempty"`
 	// Keep makes the proxy outlive its parents.
 	Keep *keep `json:"keep,omitempty"`
-	// Curtail makes a proxy that has left end what is not of these ports.
+	// Curtail makes a proxy with a successor end the connections of all other
+	// listeners.
 	Curtail *Config  `json:"curtail,omitempty"`
 	Ask     question `json:"ask,omitempty"`
 }
 
-// keep says how a proxy outlives its parents.
+// keep makes a proxy outlive its parents.
 type keep struct {
-	// Socket is where it listens for the next one.
+	// Socket is the path where it listens for the next parent.
 	Socket string `json:"socket"`
 	// TakeOver makes it the successor of the proxy that listens there.
 	TakeOver bool `json:"takeOver,omitempty"`
 }
 
-// question is what is asked for, or an order without particulars. Proxies of
-// different versions put them to each other: what one means never changes, and
-// one that is not understood is answered by a fault.
+// question names a request without parameters. Proxies of different versions
+// send them to each other: the meaning of a question never changes, and an
+// unknown question is answered with a fault.
 type question string
 
 const (
-	// askStats is for the counters.
+	// askStats requests the counters.
 	askStats question = ""
-	// askEach is for the counters of each listener.
+	// askEach requests the counters of each listener.
 	askEach question = "each"
-	// askConfig is for what the proxy holds.
+	// askConfig requests the configuration.
 	askConfig question = "held"
-	// askSockets is for copies of all sockets; see handover.go.
+	// askSockets requests copies of all sockets; see handover.go.
 	askSockets question = "sockets"
-	// askLeave makes a proxy close its copies and go on with nothing but the
-	// connections that it has.
+	// askLeave makes a proxy close its copies and keep only its open
+	// connections.
 	askLeave question = "leave"
 )
 
@@ -55,11 +56,11 @@ type response struct {
 	Config *Config         `json:"held,omitempty"`
 	Bind   *bindFault      `json:"bind,omitempty"`
 	Fault  string          `json:"fault,omitempty"`
-	// Left says that the proxy has a successor, and what was asked is for that.
+	// Left says that the proxy has a successor, which must get the request instead.
 	Left bool `json:"left,omitempty"`
 }
 
-// bindFault is a BindError on its way to the parent.
+// bindFault is a BindError in a response.
 type bindFault struct {
 	Proto model.Proto    `json:"proto"`
 	Addr  netip.AddrPort `json:"addr"`
@@ -79,7 +80,7 @@ func (r *response) fail(err error) {
 	}
 }
 
-// err reads the error back.
+// err returns the error in the response.
 func (r response) err() error {
 	switch {
 	case r.Left:

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// eventBatch bounds the sockets served between two waits.
+	// eventBatch limits the events served between two waits.
 	eventBatch = 128
-	// lingerMS is how long a worker waits raw before it parks. Traffic has
-	// smaller gaps than that; an idle worker parks after it for good.
+	// lingerMS is how many milliseconds a worker waits in a raw system call
+	// before it waits through the Go runtime. Gaps in traffic are shorter.
 	lingerMS = 2
-	// retryAfter is when accepting is tried again after running out of files.
+	// retryAfter is the wait before the next accept if there was no free
+	// descriptor.
 	retryAfter = 100 * time.Millisecond
-	// bufferSize is what a small transfer may carry at once.
+	// bufferSize is the size of the buffer for transfers without a pipe, in bytes.
 	bufferSize = 64 << 10
 )
 
@@ -27,14 +28,14 @@ type worker struct {
 	id     int // among its peers
 	peers  []*worker
 	epoll  int
-	bell   int // eventfd that says that there is mail
+	bell   int // eventfd that wakes the worker for its mailbox
 	mail   mailbox
 	counts counters
 	limits limits
 
 	slots   slots
 	queue   []*conn       // connections whose turn ended before their work did
-	starve  []*socket     // listeners that wait for a free descriptor
+	paused  []*socket     // listeners that wait for a free descriptor
 	retryAt time.Duration // when they try again
 	pipes   pipePool
 	buffer  []byte
@@ -57,7 +58,7 @@ func startWorkers(n int, lim limits) ([]*worker, error) {
 			return nil, fmt.Errorf("start worker: %w", err)
 		}
 		w.flows.init()
-		// Edge-triggered, each ring is one event and needs no read.
+		// Edge-triggered: each write is one event, and no read is needed.
 		if err := w.watch(w.bell, unix.EPOLLIN|unix.EPOLLET, w.slots.add(bell{}), 0); err != 0 {
 			return nil, fmt.Errorf("start worker: %w", err)
 		}
@@ -69,7 +70,7 @@ func startWorkers(n int, lim limits) ([]*worker, error) {
 	return workers, nil
 }
 
-// loop serves events for ever.
+// loop serves events and never returns.
 func (w *worker) loop() {
 	events := make([]unix.EpollEvent, eventBatch)
 	for {
@@ -83,14 +84,14 @@ func (w *worker) loop() {
 		w.resume()
 		w.read()
 		w.flows.expire(w)
-		if len(w.starve) > 0 && w.now() >= w.retryAt {
+		if len(w.paused) > 0 && w.now() >= w.retryAt {
 			w.retryAccept()
 		}
 	}
 }
 
-// wait returns the number of events, none on a time-out. First it waits raw,
-// see the package's theory of operation, and parks if that was in vain.
+// wait returns the number of events, 0 on a timeout. It first waits in a raw
+// system call, and then through the Go runtime; see the package documentation.
 func (w *worker) wait(events []unix.EpollEvent) int {
 	limit := w.timeout()
 	first := limit
@@ -112,19 +113,19 @@ func (w *worker) wait(events []unix.EpollEvent) int {
 	return parked
 }
 
-// timeout is in milliseconds; -1 is for ever.
+// timeout returns the maximum wait in milliseconds; -1 is unlimited.
 func (w *worker) timeout() int {
 	if len(w.queue) > 0 {
 		return 0
 	}
 	limit := w.flows.timeout(w)
-	if retry := int(retryAfter / time.Millisecond); len(w.starve) > 0 && (limit < 0 || limit > retry) {
+	if retry := int(retryAfter / time.Millisecond); len(w.paused) > 0 && (limit < 0 || limit > retry) {
 		limit = retry
 	}
 	return limit
 }
 
-// resume goes on with the connections that were cut short.
+// resume continues with the connections whose turn ended before their work.
 func (w *worker) resume() {
 	pending := w.queue
 	if len(pending) == 0 {
@@ -153,23 +154,24 @@ func (w *worker) control(op, fd int, events uint32, slot slotID, side direction)
 	return e
 }
 
-// now is the time on the worker's clock.
+// now returns the time since the worker's start.
 func (w *worker) now() time.Duration { return time.Since(w.start) }
 
-// mailbox is how other goroutines reach a worker; first in, first out.
+// mailbox is a queue (first in, first out) from other goroutines to a worker.
 type mailbox struct {
 	mu      sync.Mutex
 	letters []letter
 }
 
-// letter is a task, a connection to go on with, or one to begin.
+// letter is a task, an open connection from another worker, or an accepted one.
 type letter struct {
 	task func()
 	conn *conn
 	from arrival
 }
 
-// post puts a letter into the mailbox and wakes the worker for the first.
+// post puts a letter into the mailbox. It wakes the worker if the mailbox was
+// empty.
 func (w *worker) post(l letter) {
 	w.mail.mu.Lock()
 	w.mail.letters = append(w.mail.letters, l)
@@ -199,7 +201,7 @@ func (w *worker) read() {
 	}
 }
 
-// everywhere runs a task on each worker and waits for all.
+// everywhere runs a task on each worker and waits until all are done.
 func everywhere(workers []*worker, task func(*worker)) {
 	var done sync.WaitGroup
 	for _, w := range workers {

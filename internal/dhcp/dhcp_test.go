@@ -75,7 +75,7 @@ func (l *lan) host(name string) *kernel.Netns {
 	return ns
 }
 
-// dnsmasq is a real server.
+// dnsmasq is a real DHCP server process.
 type dnsmasq struct {
 	t     *testing.T
 	p     *child.Process
@@ -102,7 +102,7 @@ func (l *lan) serve(options ...string) *dnsmasq {
 	return d
 }
 
-// says waits until the server's log has the words.
+// says waits until the server's log contains the words.
 func (d *dnsmasq) says(words string) {
 	d.t.Helper()
 	var said []string
@@ -112,7 +112,7 @@ func (d *dnsmasq) says(words string) {
 		}
 		said = append(said, d.lines.Text())
 	}
-	d.t.Fatalf("the server never says %q, but:\n%s", words, strings.Join(said, "\n"))
+	d.t.Fatalf("the server's log does not contain %q, but:\n%s", words, strings.Join(said, "\n"))
 }
 
 // stop ends the server, which writes its leases, and returns them.
@@ -132,7 +132,7 @@ func (l *lan) stop(d *dnsmasq) string {
 	return string(text)
 }
 
-// holding is a lease that is held meanwhile.
+// holding is a lease that Run keeps and renews in the background.
 type holding struct {
 	t        *testing.T
 	notified chan Lease
@@ -140,7 +140,7 @@ type holding struct {
 	cancel   context.CancelFunc
 }
 
-// start holds a lease on eth0 of a sandbox, whose address it sets.
+// start gets a lease for eth0 of a sandbox, sets its address, and keeps the lease.
 func start(t *testing.T, ns *kernel.Netns, c Config) *holding {
 	t.Helper()
 	return startBy(t, ns, func(ctx context.Context, notify func(Lease)) error {
@@ -185,7 +185,7 @@ func (h *holding) next() Lease {
 	}
 }
 
-// end ends the holding, which must release the lease.
+// end stops Run, which must release the lease.
 func (h *holding) end() {
 	h.t.Helper()
 	h.cancel()
@@ -223,7 +223,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestRoutes: classless routes come in the place of the default gateway.
+// TestRoutes: classless routes replace the default gateway.
 func TestRoutes(t *testing.T) {
 	l := newLAN(t)
 	l.serve(dynamic, "--dhcp-option=3,192.0.2.7", "--dhcp-option=121,198.51.100.0/24,192.0.2.254,203.0.113.0/25,0.0.0.0,0.0.0.0/0,192.0.2.1")
@@ -241,7 +241,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestLast: who comes back gets the address that it had, if it is free.
+// TestLast: a client that returns gets its previous address, if that is free.
 func TestLast(t *testing.T) {
 	l := newLAN(t)
 	l.serve(dynamic)
@@ -282,7 +282,7 @@ func TestRenewal(t *testing.T) {
 	d.says("DHCPRELEASE(br0)")
 }
 
-// TestExtend asks by each of the ways, and a server that knows better.
+// TestExtend extends a lease in each possible mode, and at a server that refuses.
 func TestExtend(t *testing.T) {
 	l := newLAN(t)
 	ns := l.host("web")
@@ -301,7 +301,7 @@ func TestExtend(t *testing.T) {
 	if more, err := x.extend(t.Context(), g, false); err != nil || more.Prefixes[0] != g.Prefixes[0] {
 		t.Errorf("its server: %+v, %v", more, err)
 	}
-	// The sandbox has a DHCP client of its own.
+	// A DHCP client runs in the sandbox.
 	var other net.PacketConn
 	err = ns.Do(func() (err error) {
 		other, err = net.ListenPacket("udp4", ":68")
@@ -343,7 +343,8 @@ func TestConflict(t *testing.T) {
 	h.end()
 }
 
-// TestErrors: attempts in vain end in a bounded time, and say what to do.
+// TestErrors: failed attempts end in a bounded time, and the error says what to
+// do.
 func TestErrors(t *testing.T) {
 	l := newLAN(t)
 	quiet := l.host("quiet")
@@ -368,7 +369,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 
-	// A sandbox that ended is not mistaken for the next one by its name.
+	// A new sandbox with the name of one that has ended is not mistaken for it.
 	x, err := newClient(Config{Netns: path(gone), Link: "eth0"})
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +380,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestInterrupted: who gives up while no server answers is let go.
+// TestInterrupted: Run returns if its context ends while no server answers.
 func TestInterrupted(t *testing.T) {
 	l := newLAN(t)
 	h := start(t, l.host("quiet"), Config{})

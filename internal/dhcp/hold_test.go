@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// server is a network with a DHCP server, in a bubble of time: it writes down
-// what it is asked, and when, and answers as the test wants.
+// server is a network with a DHCP server, with simulated time (synctest). It
+// records each request and its time, and answers as the test wants.
 type server struct {
 	begin   time.Time
 	log     []string
@@ -47,7 +47,7 @@ func (f fake) release(g grant) error {
 	return nil
 }
 
-// lease is a lease from now on, of an hour.
+// lease returns a lease of one hour that starts now.
 func lease(address string) grant {
 	now := time.Now()
 	return grant{Lease: Lease{Prefixes: []netip.Prefix{netip.MustParsePrefix(address)},
@@ -145,8 +145,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestNextEnds: whatever its times, a lease is never tried without a pause,
-// and ends.
+// TestNextEnds: whatever the times of a lease are, there is a pause between
+// attempts to renew it, and it expires.
 func TestNextEnds(t *testing.T) {
 	begin := time.Unix(1e9, 0)
 	for _, lasts := range []time.Duration{time.Second, 2 * time.Minute, time.Hour, 1000 * time.Hour} {

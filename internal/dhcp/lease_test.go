@@ -8,7 +8,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// TestTimes: what a server says of time is taken where it makes sense.
+// TestTimes: a server's times are used if they are plausible.
 func TestTimes(t *testing.T) {
 	seconds := func(code dhcpv4.OptionCode, n uint32) dhcpv4.Modifier {
 		return dhcpv4.WithGeneric(code, []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
@@ -51,7 +51,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSilentServer: what a server leaves out has a meaning, or none.
+// TestSilentServer: options that a server omits have their defaults.
 func TestSilentServer(t *testing.T) {
 	ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)))
 	if err != nil {
@@ -63,7 +63,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestBadAnswers: what would harm the sandbox is no lease.
+// TestBadAnswers: answers that would harm the sandbox are refused.
 func TestBadAnswers(t *testing.T) {
 	at := func(a ...byte) dhcpv4.Modifier { return dhcpv4.WithYourIP(net.IP(a)) }
 	mask := func(m ...byte) dhcpv4.Modifier { return dhcpv4.WithNetmask(net.IPMask(m)) }
@@ -84,8 +84,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// FuzzParse: no datagram of the network ends us, nor gives a lease that is
-// none.
+// FuzzParse: no datagram makes the parser panic or return an invalid lease.
 func FuzzParse(f *testing.F) {
 	for _, options := range [][]dhcpv4.Modifier{
 		nil,

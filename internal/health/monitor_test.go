@@ -246,8 +246,8 @@ func TestMonitorSpreads(t *testing.T) {
 	})
 }
 
-// TestMonitorBounds: only so many checks are under way, and servers that are
-// down and do not answer hold up no others.
+// TestMonitorBounds: the number of concurrent checks is limited, and servers that
+// are down and do not answer do not delay the checks of others.
 func TestMonitorBounds(t *testing.T) {
 	inFarm(t, 8, func(t *testing.T, f *farm) {
 		v := farmService("web", 100)
@@ -270,7 +270,7 @@ func TestMonitorBounds(t *testing.T) {
 	})
 }
 
-// TestMonitorRestart: who follows knows what was known.
+// TestMonitorRestart: a new monitor starts with the states of the previous one.
 func TestMonitorRestart(t *testing.T) {
 	var was Snapshot
 	v := farmService("web", 2)
@@ -389,8 +389,8 @@ func TestMonitorUnchecked(t *testing.T) {
 	})
 }
 
-// TestMonitorDials: checks go the way that the caller gives, to the port that
-// is to be checked; what an agent has said is forgotten with it.
+// TestMonitorDials: checks use the caller's dialer, to the port to check. An
+// agent's report in the snapshot is ignored if the service has no agent.
 func TestMonitorDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dialled []string
@@ -420,8 +420,8 @@ func TestMonitorDials(t *testing.T) {
 	})
 }
 
-// TestQueue: servers that are down and commands have a share of the room, and
-// no more.
+// TestQueue: checks of servers that are down, and commands, get only a share of
+// the places.
 func TestQueue(t *testing.T) {
 	q := newQueue(4)
 	of := &service{}
@@ -440,11 +440,11 @@ func TestQueue(t *testing.T) {
 	}
 	q.done(first)
 	if c := q.take(); c == nil || c.class != ordinary {
-		t.Errorf("who is up does not come first: %+v", c)
+		t.Errorf("servers that are up do not come first: %+v", c)
 	}
 }
 
-// drain takes what may be taken, and returns how many that are.
+// drain takes all checks that may start, and returns their number.
 func drain(q *queue) int {
 	n := 0
 	for q.take() != nil {
@@ -478,7 +478,7 @@ func TestMonitorCallsBack(t *testing.T) {
 	})
 }
 
-// TestMonitorVoid: an engine that fails says nothing.
+// TestMonitorVoid: an error of the container engine is no result.
 func TestMonitorVoid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", errors.New("gone") }}})
@@ -495,14 +495,14 @@ func TestMonitorVoid(t *testing.T) {
 	})
 }
 
-// inUse is what the planes shall hold of the service.
+// inUse returns the service as the data planes must have it.
 func inUse(m *Monitor, v model.VirtualService) model.VirtualService {
 	v, _ = m.Effective(v)
 	return v
 }
 
-// TestMonitorHolds: what comes meanwhile is not checked before it is let go, and
-// what was there goes on.
+// TestMonitorHolds: while the monitor is on hold, new servers are not checked, and
+// the checks of existing servers continue.
 func TestMonitorHolds(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		old, fresh := farmService("old", 1), farmService("web", 2)

@@ -12,9 +12,9 @@ import (
 )
 
 // TestAllFailAtOnce: a checker that finds all servers dead within one interval,
-// or clients that fail at all of them, never leaves less than the panic
-// threshold of a pool, at no moment, sorry server or not; and when it comes to
-// its senses, its word counts again.
+// or clients that fail at all of them, never leave less than the panic threshold
+// of a pool in use, with a sorry server or without. When the checker works again,
+// its results count again.
 func TestAllFailAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		servers, panic, fall int
@@ -62,7 +62,7 @@ type planes struct {
 	t       *testing.T
 	monitor *Monitor
 	v       model.VirtualService
-	// least is how many servers must be used at any time.
+	// least is the number of servers that must be in use at any time.
 	least, up int
 	mode      Mode
 }

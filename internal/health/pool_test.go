@@ -10,7 +10,7 @@ import (
 )
 
 // A pool is written as its servers, "address weight", with the administrator's
-// state and, behind a colon, what the checks say.
+// state and, after a colon, the result of the checks.
 func TestEffective(t *testing.T) {
 	sorry := netip.MustParseAddrPort("192.0.2.99:80")
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func written(v model.VirtualService, mode Mode) string {
 	return text
 }
 
-// TestSorryInPool: a sorry server that is a real server, too, is there once.
+// TestSorryInPool: a sorry server that is a real server, too, is used once.
 func TestSorryInPool(t *testing.T) {
 	v := model.VirtualService{Sorry: netip.MustParseAddrPort("192.0.2.1:80"), Reals: []model.RealServer{
 		{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, Weight: 3}, {Address: netip.MustParseAddr("192.0.2.2"), Port: 80, Weight: 3}}}

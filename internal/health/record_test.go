@@ -172,7 +172,7 @@ func TestStories(t *testing.T) {
 				rec = restarted(t, rec)
 			}
 			if notified.String() != s.story {
-				t.Errorf("the story is another:%s\nwant:%s", notified.String(), s.story)
+				t.Errorf("the story differs:%s\nwant:%s", notified.String(), s.story)
 			}
 		})
 	}
@@ -221,7 +221,7 @@ func says(rec Record, s settings, now time.Time, changed bool) string {
 	return text
 }
 
-// restarted is the record after a restart of the daemon: the same.
+// restarted returns the record after a restart of the daemon; it must not change.
 func restarted(t *testing.T, rec Record) Record {
 	text, err := json.Marshal(rec)
 	if err != nil {
@@ -261,7 +261,7 @@ func TestWait(t *testing.T) {
 func TestHold(t *testing.T) {
 	for before, want := range map[int]time.Duration{0: 2 * time.Second, 1: 4 * time.Second, 3: 16 * time.Second, 8: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
 		if got := hold(before); got != want {
-			t.Errorf("after %d it is held for %s, want %s", before, got, want)
+			t.Errorf("after %d the hold time is %s, want %s", before, got, want)
 		}
 	}
 }

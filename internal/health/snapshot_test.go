@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestImport: servers begin as their planes have them, however old the notes
-// are, and whether there are any.
+// TestImport: servers start in the state of their data planes, with a snapshot of
+// any age or without one.
 func TestImport(t *testing.T) {
 	sorry := model.VirtualService{Sorry: farmReals(9)[8].At(80)}
 	for _, c := range []struct {
@@ -68,7 +68,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportThenChecked: who was down comes back by its checks.
+// TestImportThenChecked: a server that was down is used again after its checks
+// pass.
 func TestImportThenChecked(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		asked := farmService("web", 2)

@@ -86,7 +86,7 @@ func sh(t *testing.T, h interface{ Do(func() error) error }, line string) {
 	shell.Run(t, h.Do, line)
 }
 
-// hop puts a rule into the switch, for what comes from a host.
+// hop adds a rule to the switch for packets from a host.
 func hop(t *testing.T, f *fabric.Fabric, host int, rule string) {
 	t.Helper()
 	table := fmt.Sprint("netdev from", host)
@@ -94,7 +94,7 @@ func hop(t *testing.T, f *fabric.Fabric, host int, rule string) {
 		table, fabric.Port(host), rule))
 }
 
-func TestWhereAllIsWell(t *testing.T) {
+func TestHealthyPaths(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		v4  bool
@@ -114,7 +114,7 @@ func TestWhereAllIsWell(t *testing.T) {
 	}
 }
 
-// TestFaults spoils the wire. Offsets are of the outer IPv4 packet, in bits:
+// TestFaults injects faults into the wire. Offsets are of the outer IPv4 packet, in bits:
 // headers of IP 20, UDP 8, VXLAN 8 and Ethernet 14 bytes, then IP 20 and UDP 8
 // again.
 func TestFaults(t *testing.T) {
@@ -201,7 +201,7 @@ func TestNoAnswer(t *testing.T) {
 }
 
 // TestHopWithVLANAllowance: a bridge lets frames pass that are four bytes larger
-// than its MTU, and the advice leaves these out.
+// than its MTU, and the advice does not count these bytes.
 func TestHopWithVLANAllowance(t *testing.T) {
 	t.Parallel()
 	f := fabric.New(t, fabric.Options{Hosts: 2})

@@ -21,14 +21,14 @@ import (
 	"fairlead/internal/plan"
 )
 
-// The comparisons run rounds of ours and docker-proxy by turns, one round of
-// each an iteration:
+// The comparisons alternate between Fairlead's proxy and docker-proxy, one round
+// of each per iteration:
 //
 //	go test -run '^$' -bench AgainstDocker -benchtime 5x ./internal/proxy
 
 const dockerProxy = "/usr/sbin/docker-proxy"
 
-// contender is a proxy process from at to the benchmark's server.
+// contender is a proxy process that forwards from at to the benchmark's server.
 type contender struct {
 	name string
 	at   netip.AddrPort
@@ -51,7 +51,7 @@ func contenders(b *testing.B, target netip.AddrPort) []*contender {
 	}
 }
 
-// startDockerProxy runs docker-proxy, which says on descriptor 3 that it is
+// startDockerProxy runs docker-proxy, which reports on descriptor 3 that it is
 // ready.
 func startDockerProxy(b *testing.B, proto, port string, target netip.AddrPort) int {
 	ready, says, err := os.Pipe()
@@ -77,7 +77,7 @@ func startDockerProxy(b *testing.B, proto, port string, target netip.AddrPort) i
 	return cmd.Process.Pid
 }
 
-// cpuOf is the CPU time of a process's threads, to the nanosecond.
+// cpuOf returns the CPU time of a process's threads, in nanosecond resolution.
 func cpuOf(b *testing.B, pid int) time.Duration {
 	var sum time.Duration
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
@@ -106,7 +106,8 @@ func (c *contender) round(b *testing.B, work func(at netip.AddrPort) float64) {
 	c.cpu += cpuOf(b, c.pid) - cpu
 }
 
-// report prints rates, CPU a unit, and ours divided by docker's.
+// report prints rates, CPU time per unit, and Fairlead's values divided by
+// docker-proxy's.
 func report(b *testing.B, cs []*contender, unit string, per float64) {
 	var rate, cost [2]float64
 	for i, c := range cs {
@@ -124,7 +125,7 @@ func sockaddrOf(a netip.AddrPort) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 }
 
-// rawServer accepts on a free port of 127.0.0.1 by threads, each of which
+// rawServer accepts on a free port of 127.0.0.1 with threads, each of which
 // handles one connection at a time.
 func rawServer(b *testing.B, threads int, handle func(fd int)) netip.AddrPort {
 	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -189,7 +190,7 @@ func clients(b *testing.B, n int, d time.Duration, work func(stop *atomic.Bool) 
 	return sum
 }
 
-// BenchmarkBulkAgainstDocker sends ten streams for 700 ms a round. The
+// BenchmarkBulkAgainstDocker sends ten streams for 700 ms per round. The
 // server discards without copying, so that the proxy's share is large.
 func BenchmarkBulkAgainstDocker(b *testing.B) {
 	const streams = 10
@@ -231,8 +232,8 @@ func BenchmarkBulkAgainstDocker(b *testing.B) {
 	report(b, cs, "GB", 1)
 }
 
-// BenchmarkCRRAgainstDocker connects, asks, is answered and closes, on eight
-// threads for 300 ms a round.
+// BenchmarkCRRAgainstDocker connects, sends a request, reads the answer and
+// closes, on eight threads for 300 ms per round.
 func BenchmarkCRRAgainstDocker(b *testing.B) {
 	const threads = 8
 	target := rawServer(b, threads+8, func(fd int) {
@@ -284,7 +285,7 @@ func connectAskClose(at netip.AddrPort) error {
 }
 
 // benchRange measures Set of n new ports, control round trip included, and
-// what the process then weighs.
+// the process's memory after it.
 func benchRange(b *testing.B, cfg Config) {
 	p := newProxy(b, Role)
 	for b.Loop() {
@@ -296,7 +297,7 @@ func benchRange(b *testing.B, cfg Config) {
 	}
 }
 
-// rss is a process's resident memory in MB.
+// rss returns a process's resident memory in MB.
 func rss(b *testing.B, pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

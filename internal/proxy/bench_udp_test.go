@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkDatagramsAgainstDocker offers 1,200-byte datagrams as fast as one
-// thread can send them, for 400 ms a round, and counts what arrives.
+// thread can send them, for 400 ms per round, and counts those that arrive.
 func BenchmarkDatagramsAgainstDocker(b *testing.B) {
 	target := netip.MustParseAddrPort("127.0.0.1:9800")
 	arrived := datagramSink(b, target)
@@ -41,7 +41,7 @@ func BenchmarkDatagramsAgainstDocker(b *testing.B) {
 	report(b, cs, "datagram", 1e6)
 }
 
-// sameAgain is n message headers that share one buffer of a size.
+// sameAgain returns n message headers that share one buffer of the given size.
 func sameAgain(n, size int) []mmsghdr {
 	vec := &unix.Iovec{Base: &make([]byte, size)[0], Len: uint64(size)}
 	hdrs := make([]mmsghdr, n)
@@ -51,7 +51,7 @@ func sameAgain(n, size int) []mmsghdr {
 	return hdrs
 }
 
-// datagramSink counts the datagrams that come to an address.
+// datagramSink counts the datagrams that arrive at an address.
 func datagramSink(b *testing.B, at netip.AddrPort) *atomic.Int64 {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -36,8 +36,8 @@ func TestHeaderBytes(t *testing.T) {
 	}
 }
 
-// TestHeaderPrecedesStream sends headers through a proxy, to a target of the
-// other family too: the header is about the client's side.
+// TestHeaderPrecedesStream sends headers through a proxy, also to a target of the
+// other family: the header has the addresses of the client's side.
 func TestHeaderPrecedesStream(t *testing.T) {
 	for _, c := range []struct{ name, host, dial, target, family, dst string }{
 		{"IPv4", "0.0.0.0", "10.77.0.1:8001", "127.0.0.1", "TCP4", "10.77.0.1"},

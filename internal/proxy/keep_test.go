@@ -32,7 +32,7 @@ import (
 const (
 	// keeperRole is a process that keeps a proxy and waits to be killed.
 	keeperRole = "proxy-keeper"
-	// strangerRole is one of another user, who would like to be its parent.
+	// strangerRole is a process of another user that tries to be its parent.
 	strangerRole = "proxy-stranger"
 )
 
@@ -65,8 +65,8 @@ func keeping(t *testing.T) Keeping {
 	return Keeping{Socket: filepath.Join(dir, "s"), Errors: filepath.Join(dir, "log"), Log: slog.New(slog.DiscardHandler)}
 }
 
-// keptBy runs a program that keeps a proxy, and returns the proxy's process
-// and what kills the program.
+// keptBy runs a program that keeps a proxy. It returns the proxy's process and a
+// function that kills the program.
 func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kill func()) {
 	t.Helper()
 	cmd := exec.Command(program)
@@ -91,9 +91,9 @@ func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kil
 	}
 	kill = func() {
 		_ = keeps.Kill()
-		// A file that the program was given by accident is open no more.
+		// The proxy has closed a file that the program inherited.
 		if _, err := left.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the proxy holds a file of its parent's: %v", err)
+			t.Errorf("the proxy has a file of its parent open: %v", err)
 		}
 		left.Close()
 	}
@@ -118,7 +118,7 @@ func watch(t *testing.T, pid int) int {
 	return fd
 }
 
-// found returns the proxy that is there.
+// found returns the running proxy.
 func found(t *testing.T, at Keeping) *Proxy {
 	t.Helper()
 	p, err := Find(t.Context(), at)
@@ -130,7 +130,7 @@ func found(t *testing.T, at Keeping) *Proxy {
 	return p
 }
 
-func buffered(t *testing.T, p *Proxy) Config {
+func currentConfig(t *testing.T, p *Proxy) Config {
 	t.Helper()
 	cfg, err := p.CurrentConfig(t.Context())
 	if err != nil {
@@ -150,8 +150,8 @@ func TestKeptProxyOutlivesItsParent(t *testing.T) {
 	exchange(t, dial(t, "[::1]:8001"), "hello")
 	for range 2 {
 		p := found(t, at)
-		if got := buffered(t, p); p.PID() != pid || !reflect.DeepEqual(got, cfg) {
-			t.Errorf("found %d, which holds %+v; want %d, %+v", p.PID(), got, pid, cfg)
+		if got := currentConfig(t, p); p.PID() != pid || !reflect.DeepEqual(got, cfg) {
+			t.Errorf("found %d with %+v; want %d, %+v", p.PID(), got, pid, cfg)
 		}
 		set(t, p, cfg)
 		if err := p.Part(); err != nil {
@@ -185,7 +185,7 @@ func TestKeptProxyOutlivesItsParent(t *testing.T) {
 	}
 }
 
-func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
+func TestKeptProxyWithoutPortsEnds(t *testing.T) {
 	at := keeping(t)
 	p, err := Keep(t.Context(), at)
 	if err != nil {
@@ -208,9 +208,9 @@ func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
 	}
 }
 
-// TestKeptProxyWaitsALittleForWhatIsWantedNext, and no longer: it ends though
-// its parent is there.
-func TestKeptProxyWaitsALittleForWhatIsWantedNext(t *testing.T) {
+// TestKeptProxyWaitsForNextSet: a proxy without ports waits for the next Set, but
+// only for limits.empty. Then it ends, even if it has a parent.
+func TestKeptProxyWaitsForNextSet(t *testing.T) {
 	at := keeping(t)
 	p, err := start(t.Context(), child.Place{}, briskRole)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestKeptProxyWaitsALittleForWhatIsWantedNext(t *testing.T) {
 	}
 }
 
-func TestDeathOfAKeptProxyIsNoticed(t *testing.T) {
+func TestEndOfKeptProxyIsNoticed(t *testing.T) {
 	at := keeping(t)
 	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
 	_, kill := keptBy(t, "/proc/self/exe", at, cfg)
@@ -250,7 +250,7 @@ func TestDeathOfAKeptProxyIsNoticed(t *testing.T) {
 	exchange(t, dial(t, "127.0.0.1:8001"), "hello")
 }
 
-// anotherProgram returns a copy of this one.
+// anotherProgram returns the path of a copy of this program.
 func anotherProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "old")
@@ -264,8 +264,8 @@ func anotherProgram(t *testing.T) string {
 	return path
 }
 
-// TestAnotherProgramTakesOver: no client is refused meanwhile, connections go
-// on, and end with their publish.
+// TestAnotherProgramTakesOver: no client is refused meanwhile. Open connections
+// continue until their port is unpublished.
 func TestAnotherProgramTakesOver(t *testing.T) {
 	at := keeping(t)
 	target := serveTCP(t, "127.0.0.1", echo)
@@ -293,8 +293,8 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 	p := found(t, at)
 	stop.Store(true)
 	load.Wait()
-	if p.PID() == pid || !reflect.DeepEqual(buffered(t, p), cfg) {
-		t.Errorf("%d has taken over from %d, and holds %+v", p.PID(), pid, buffered(t, p))
+	if p.PID() == pid || !reflect.DeepEqual(currentConfig(t, p), cfg) {
+		t.Errorf("%d has taken over from %d, with %+v", p.PID(), pid, currentConfig(t, p))
 	}
 	exchange(t, first, "still with the old one")
 	ask(t, client, "new", "new")
@@ -307,12 +307,12 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 	}
 	// Only the new proxy is found at the socket.
 	if p := found(t, at); p.PID() == pid {
-		t.Error("the old one is found")
+		t.Error("the old proxy is found")
 	}
 	cfg.Listeners = cfg.Listeners[1:]
 	set(t, p, cfg)
 	if _, err := io.ReadAll(first); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the connection of a publish that has gone: %v", err)
+		t.Errorf("the connection to a removed port: %v", err)
 	}
 	exchange(t, second, "the other one's is there")
 	second.Close()
@@ -320,7 +320,7 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 	set(t, p, Config{})
 }
 
-func TestTakeOverThatFailsLeavesTheOldOne(t *testing.T) {
+func TestFailedTakeOverKeepsOldProxy(t *testing.T) {
 	at := keeping(t)
 	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
 	pid, kill := keptBy(t, anotherProgram(t), at, cfg)
@@ -328,7 +328,7 @@ func TestTakeOverThatFailsLeavesTheOldOne(t *testing.T) {
 	at.Errors = filepath.Join(t.TempDir(), "not", "there")
 	p := found(t, at)
 	exchange(t, dial(t, "127.0.0.1:8001"), "hello")
-	if p.PID() != pid || !reflect.DeepEqual(buffered(t, p), cfg) {
+	if p.PID() != pid || !reflect.DeepEqual(currentConfig(t, p), cfg) {
 		t.Errorf("found %d, want %d", p.PID(), pid)
 	}
 }

@@ -57,7 +57,7 @@ func TestProxyDiesWithItsParent(t *testing.T) {
 	waitFD(t, proxy)
 }
 
-// waitFD waits until a pidfd says that its process has ended.
+// waitFD waits until the process of a pidfd has ended.
 func waitFD(t *testing.T, pidfd int) {
 	t.Helper()
 	for {
@@ -66,7 +66,7 @@ func waitFD(t *testing.T, pidfd int) {
 			continue
 		}
 		if err != nil || n != 1 {
-			t.Fatalf("the process goes on (%v)", err)
+			t.Fatalf("the process still runs (%v)", err)
 		}
 		return
 	}
@@ -80,7 +80,7 @@ func TestClosedControlSocketEndsProxy(t *testing.T) {
 	}
 }
 
-func TestCallsAfterDeathSayWhatToDo(t *testing.T) {
+func TestCallsAfterEndSayWhatToDo(t *testing.T) {
 	p := newProxy(t, Role)
 	if err := p.process.Kill(); err != nil {
 		t.Fatal(err)

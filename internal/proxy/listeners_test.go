@@ -6,9 +6,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestListenersAreCountedApart sends known traffic through one of two
+// TestListenersAreCountedSeparately sends known traffic through one of two
 // listeners.
-func TestListenersAreCountedApart(t *testing.T) {
+func TestListenersAreCountedSeparately(t *testing.T) {
 	p := newProxy(t, Role)
 	stream, datagrams := serveTCP(t, "127.0.0.1", echo), serveUDP(t, "127.0.0.1:0", echoUDP)
 	one, idle := oneTCP("127.0.0.1", 7101, stream), oneTCP("127.0.0.1", 7102, stream)

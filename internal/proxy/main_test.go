@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// briskRole is a proxy whose answered UDP flows expire fast and are few, and
-	// which ends soon when it holds nothing.
+	// briskRole is a proxy with few UDP flows, whose answered flows expire fast.
+	// It ends soon when it has no ports.
 	briskRole = "proxy-brisk"
-	// curtRole is one whose UDP flows expire fast that have no answer. Answers
-	// may come late where others keep the machine busy: it is not asked for any.
+	// curtRole is a proxy whose unanswered UDP flows expire fast. Its tests expect
+	// no answers, because these can be delayed on a busy machine.
 	curtRole = "proxy-curt"
 )
 
-// patience is for what must come, on a machine that others keep busy too.
+// patience is the timeout for events that must happen, also on a busy machine.
 const patience = time.Minute
 
-// inNetns marks the run of the tests that has a network namespace to itself.
+// inNetns marks the run of the tests that has a separate network namespace.
 const inNetns = "FAIRLEAD_TEST_NETNS"
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	// The kernel puts an IPv6 address's route there a little later.
+	// The kernel adds the route of an IPv6 address a little later.
 	for needsRestart := time.Now().Add(patience); exec.Command("ip", "route", "get", "fd00:77::1").Run() != nil; {
 		if time.Now().After(needsRestart) {
 			fmt.Fprintln(os.Stderr, "there is no route to fd00:77::1")
@@ -120,14 +120,14 @@ func stats(t testing.TB, p *Proxy) Stats {
 	return s
 }
 
-// until polls the counters for a condition; the test's own time limit ends
-// a wait in vain.
+// until polls the counters until a condition is true, or until the test times
+// out.
 func until(t testing.TB, p *Proxy, what string, holds func(Stats) bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for s := stats(t, p); !holds(s); s = stats(t, p) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s: %+v", what, s)
+			t.Fatalf("timeout: waited for %s: %+v", what, s)
 		}
 		time.Sleep(time.Millisecond)
 	}

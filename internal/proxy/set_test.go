@@ -18,8 +18,8 @@ func reserved(proto model.Proto, host string, port uint16) plan.Reservation {
 	return plan.Reservation{Proto: proto, Host: netip.MustParseAddr(host), Ports: model.Port(port)}
 }
 
-// bind tries to take an address as another program would; reuse sets
-// SO_REUSEADDR. What it got is let go when the test ends.
+// bind tries to bind an address like another program; reuse sets SO_REUSEADDR.
+// The socket is closed when the test ends.
 func bind(t *testing.T, proto model.Proto, addr string, reuse bool) (net.PacketConn, io.Closer, error) {
 	t.Helper()
 	lc := net.ListenConfig{Control: reuseAddress(reuse)}
@@ -54,7 +54,7 @@ func reuseAddress(reuse bool) func(_, _ string, c syscall.RawConn) error {
 	}
 }
 
-// mustBeTaken requires that another program cannot have the address.
+// mustBeTaken requires that another program cannot bind the address.
 func mustBeTaken(t *testing.T, proto model.Proto, addr string) {
 	t.Helper()
 	for _, reuse := range []bool{false, true} {
@@ -67,7 +67,7 @@ func mustBeTaken(t *testing.T, proto model.Proto, addr string) {
 	}
 }
 
-// mustBeFree requires that another program can have the address.
+// mustBeFree requires that another program can bind the address.
 func mustBeFree(t *testing.T, proto model.Proto, addr string) {
 	t.Helper()
 	_, c, err := bind(t, proto, addr, true)
@@ -78,7 +78,7 @@ func mustBeFree(t *testing.T, proto model.Proto, addr string) {
 	c.Close()
 }
 
-func TestReservationHoldsPort(t *testing.T) {
+func TestReservationBlocksPort(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		t.Run(string(proto), func(t *testing.T) {
 			p := newProxy(t, Role)
@@ -102,7 +102,8 @@ func TestReservedTCPPortRefuses(t *testing.T) {
 	}
 }
 
-// TestReservationBesideListener: the two may overlap, whichever comes first.
+// TestReservationBesideListener: a reservation and a listener may overlap, in any
+// order.
 func TestReservationBesideListener(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		t.Run(string(proto), func(t *testing.T) {
@@ -150,11 +151,12 @@ func echoTarget(t *testing.T, proto model.Proto) (netip.AddrPort, func(*testing.
 	}
 }
 
-// TestBothFamiliesHoldBoth: a listener of both families keeps others out of
-// either, is refused while another has either, and gives way to narrower
-// ones of the next configuration. No other test has connections to its port:
-// what is left of those would be in the stranger's way.
-func TestBothFamiliesHoldBoth(t *testing.T) {
+// TestDualListenerBlocksBothFamilies: with a listener of both families, no other
+// program can bind the port in either family. The listener is refused while
+// another program has the port in either family. Narrower listeners of the next
+// configuration can replace it. No other test has connections to this port:
+// their remains would make the other program's bind fail.
+func TestDualListenerBlocksBothFamilies(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		target, _ := echoTarget(t, proto)
 		wide := Config{Listeners: []plan.Listener{published(proto, both, 8021, target)}}
@@ -179,9 +181,9 @@ func TestBothFamiliesHoldBoth(t *testing.T) {
 	}
 }
 
-// TestStrangerUnderNewWildcard: a reservation that is wider than a listener
-// of ours must still see a stranger beside it.
-func TestStrangerUnderNewWildcard(t *testing.T) {
+// TestOtherProcessUnderNewWildcard: a wildcard reservation over a listener of
+// the proxy fails if another process has the port at another address.
+func TestOtherProcessUnderNewWildcard(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		t.Run(string(proto), func(t *testing.T) {
 			target, check := echoTarget(t, proto)
@@ -238,15 +240,15 @@ func TestConflictChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAddressThatIsNotOurs(t *testing.T) {
+func TestAddressOfAnotherHost(t *testing.T) {
 	p := newProxy(t, Role)
 	err := p.Set(t.Context(), oneTCP("192.0.2.77", 8001, netip.MustParseAddrPort("127.0.0.1:9")))
 	wantBindError(t, err, model.TCP, "192.0.2.77:8001", syscall.EADDRNOTAVAIL)
 }
 
-// TestBoundNotListening: a port that a stranger bound and does not listen on
-// is refused, unless the stranger offered to share it (SO_REUSEADDR); then
-// the kernel lets a reservation in, and the stranger can no longer listen.
+// TestBoundNotListening: a port that another process has bound but does not
+// listen on is refused, unless that process has set SO_REUSEADDR. Then the kernel
+// permits the reservation, and the other process can no longer listen.
 func TestBoundNotListening(t *testing.T) {
 	p := newProxy(t, Role)
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -265,13 +267,13 @@ func TestBoundNotListening(t *testing.T) {
 	}
 	set(t, p, cfg)
 	if err := syscall.Listen(fd, 1); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("the stranger's listen: got %v, want EADDRINUSE", err)
+		t.Errorf("listen of the other process: got %v, want EADDRINUSE", err)
 	}
 	mustBeTaken(t, model.TCP, "127.0.0.1:8091")
 }
 
-// TestTimeWaitDoesNotBlock: connections that a listener closed first linger
-// in TIME_WAIT, and neither a new listener nor a reservation minds.
+// TestTimeWaitDoesNotBlock: connections that a listener closed first remain
+// in TIME_WAIT. They do not prevent a new listener or a reservation.
 func TestTimeWaitDoesNotBlock(t *testing.T) {
 	target := serveTCP(t, "127.0.0.1", func(c *net.TCPConn) {})
 	leave := func() {
@@ -323,7 +325,7 @@ func TestRemovalEndsConnections(t *testing.T) {
 	ask(t, dialUDP(t, "127.0.0.1:8003"), "goes", "goes")
 	set(t, p, Config{Listeners: []plan.Listener{stays}})
 	if _, err := b.Read(make([]byte, 1)); err == nil {
-		t.Error("the removed listener's connection goes on")
+		t.Error("the connection of the removed listener continues")
 	}
 	exchange(t, a, "still here")
 	if s := stats(t, p); s.Connections != 1 || s.Flows != 0 {

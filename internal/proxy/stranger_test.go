@@ -19,7 +19,7 @@ import (
 )
 
 // stranger connects to the socket that its input names, or listens there if it
-// can, and says what it got.
+// can, and prints the result.
 func stranger() int {
 	var path string
 	_, _ = fmt.Scan(&path)
@@ -77,9 +77,9 @@ func beStranger(t *testing.T, path string) string {
 	return line
 }
 
-// TestStrangersAreNoParents: the socket's mode keeps other users out, and so
-// does the kernel's word on who they are.
-func TestStrangersAreNoParents(t *testing.T) {
+// TestOtherUsersAreRefused: the mode of the socket and the check of the peer's
+// credentials each keep other users out.
+func TestOtherUsersAreRefused(t *testing.T) {
 	at := keeping(t)
 	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
 	_, kill := keptBy(t, "/proc/self/exe", at, cfg)
@@ -93,8 +93,8 @@ func TestStrangersAreNoParents(t *testing.T) {
 	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
 		t.Errorf("another user at an open socket: %s", got)
 	}
-	if got := buffered(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
-		t.Errorf("it holds %+v", got)
+	if got := currentConfig(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
+		t.Errorf("the configuration is %+v", got)
 	}
 	at.Socket += "2"
 	if got := beStranger(t, at.Socket); got != "listening\n" {
@@ -105,7 +105,7 @@ func TestStrangersAreNoParents(t *testing.T) {
 	}
 }
 
-func TestAProxyOfAnotherNetnsIsRefused(t *testing.T) {
+func TestProxyOfAnotherNetnsIsRefused(t *testing.T) {
 	at := keeping(t)
 	_, kill := keptBy(t, "/proc/self/exe", at, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
 	kill()

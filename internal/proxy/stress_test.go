@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestOutOfFiles: with too few descriptors clients are reset or wait, those
-// that are connected go on, and when there is room again so is service.
+// TestOutOfFiles: without free descriptors new clients are reset or wait, and
+// open connections continue. When descriptors are free again, clients are served.
 func TestOutOfFiles(t *testing.T) {
 	p := newProxy(t, Role)
 	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
@@ -42,7 +42,7 @@ func TestOutOfFiles(t *testing.T) {
 }
 
 // TestChurn changes the ports under load: streams that move between workers,
-// short connections, and listeners that come and go covered them. Nothing
+// short connections, and listeners that are added and removed meanwhile. Nothing
 // may leak, and the port that stays must never fail.
 func TestChurn(t *testing.T) {
 	p := newProxy(t, Role)

@@ -16,7 +16,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// port is a real server's, that answers connections as its test wants.
+// port is a port of a real server, which answers connections as the test wants.
 type port struct {
 	*Monitor
 	mu sync.Mutex
@@ -72,7 +72,7 @@ func silent(ctx context.Context, _ int) error {
 	return ctx.Err()
 }
 
-// slowly answers after a time.
+// slowly answers after a delay.
 func slowly(after time.Duration) func(ctx context.Context, n int) error {
 	return func(ctx context.Context, _ int) error {
 		select {
@@ -123,8 +123,8 @@ func mostSilent(s settings) time.Duration {
 	return s.interval + s.interval*time.Duration(s.jitter)/100 + s.timeout + time.Duration(s.fall-1)*s.beside
 }
 
-// TestSilentServer: one that answers nothing any more is out after little more
-// than one timeout, at whatever moment that begins.
+// TestSilentServer: a server that stops answering at any moment is taken out
+// after little more than one timeout.
 func TestSilentServer(t *testing.T) {
 	for _, c := range []struct {
 		check model.Check
@@ -149,7 +149,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestLostPacket: what gets lost once fails no check, also where one is enough.
+// TestLostPacket: one lost packet fails no check, even if one failed check is
+// enough to take the server out.
 func TestLostPacket(t *testing.T) {
 	lossy := func(ctx context.Context, n int) error {
 		if n%2 == 1 {
@@ -245,7 +246,7 @@ func TestStarved(t *testing.T) {
 	})
 }
 
-// TestReadAfterTime: what has come is read, though the time is up.
+// TestReadAfterTime: data that has arrived is read, even after the timeout.
 func TestReadAfterTime(t *testing.T) {
 	spoken := make(chan bool)
 	at := listen(t, "127.0.0.1:0", func(c net.Conn) {
@@ -292,8 +293,8 @@ func awaitReadable(t *testing.T, b *bounded) {
 	}
 }
 
-// TestConnectedAfterTime: a connection that is made is made, though the time is
-// up.
+// TestConnectedAfterTime: an established connection counts, even after the
+// timeout.
 func TestConnectedAfterTime(t *testing.T) {
 	past, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// listen serves connections until the test ends, and returns where.
+// listen serves connections until the test ends, and returns its address.
 func listen(t testing.TB, address string, handle func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -95,7 +95,7 @@ func closedPort(t testing.TB) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(at.(*unix.SockaddrInet4).Port))
 }
 
-// check makes one check, with more time than it needs.
+// check runs one check with a long timeout.
 func check(t testing.TB, c model.Check, m Means, at Target) Result {
 	t.Helper()
 	one, err := New(c, m)
@@ -132,8 +132,8 @@ func TestTCP(t *testing.T) {
 	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false, `the answer does not match: "554 \x1b[31mno\r\n"`)
 }
 
-// TestConnectWaits: a connection that is not made at once is waited for, until
-// the check ends.
+// TestConnectWaits: the check waits for a connection that is not established
+// at once, until its timeout.
 func TestConnectWaits(t *testing.T) {
 	// A listener whose queue is full answers no more.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,7 +173,7 @@ func TestConnectWaits(t *testing.T) {
 	expect(t, <-done, true, "connected")
 }
 
-// shorten makes a listener's queue as short as can be.
+// shorten makes a listener's queue as short as possible.
 func shorten(fd int) error { return unix.Listen(fd, 0) }
 
 func TestHTTP(t *testing.T) {
@@ -392,8 +392,8 @@ func TestUDP(t *testing.T) {
 	expect(t, check(t, udp("", ""), Means{}, closed), false, "read: connection refused")
 }
 
-// TestGarbageIsNoSilence: a server that answers, but not the question, is not taken
-// for one that is silent.
+// TestGarbageIsNoSilence: a server that sends a wrong answer is not reported as
+// silent.
 func TestGarbageIsNoSilence(t *testing.T) {
 	garbage := Target{Real: datagrams(t, func([]byte) []byte { return []byte("garbage") })}
 	for _, c := range []model.Check{{Type: model.CheckDNS, Query: "example.com"}, {Type: model.CheckUDP, Send: "ping", Expect: "^pong"}} {

@@ -30,8 +30,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecGroup: whatever the command has started ends with it, in a session of
-// its own too, and its cgroup is removed.
+// TestExecGroup: all processes that the command has started end with it, also
+// those in another session, and its cgroup is removed.
 func TestExecGroup(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

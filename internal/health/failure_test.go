@@ -69,7 +69,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCounts: each server's checks are counted by what has come of them.
+// TestCounts: each server's checks are counted by their result.
 func TestCounts(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		v := farmService("web", 2)

@@ -28,7 +28,7 @@ func FuzzParseAdvice(f *testing.F) {
 	})
 }
 
-// FuzzHTTPAnswer: whatever a server answers, the detail can be shown.
+// FuzzHTTPAnswer: the detail is printable for any answer of a server.
 func FuzzHTTPAnswer(f *testing.F) {
 	for _, text := range []string{"", "HTTP/1.1 200 OK\r\n\r\nwelcome", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwel\r\n0\r\n\r\n",
 		"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 99999 \x1b\r\n\r\n", "HTTP/9.9 200\r\n a\r\n\r\n"} {
@@ -46,7 +46,7 @@ func FuzzHTTPAnswer(f *testing.F) {
 	})
 }
 
-// FuzzGRPCAnswer: whatever frames come, there is an end.
+// FuzzGRPCAnswer: the check ends, whatever frames it receives.
 func FuzzGRPCAnswer(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))

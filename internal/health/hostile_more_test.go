@@ -98,7 +98,7 @@ func unasked(q []byte) []byte {
 	return answered(q, func(m *dnsmessage.Message) { m.Questions = nil })
 }
 
-// TestDNSCase: a server may write the name as it likes.
+// TestDNSCase: a server may answer with the name in upper or lower case.
 func TestDNSCase(t *testing.T) {
 	at := datagrams(t, func(q []byte) []byte {
 		return answered(q, func(m *dnsmessage.Message) { m.Questions[0].Name = dnsmessage.MustNewName("EXAMPLE.com.") })
@@ -117,7 +117,7 @@ func TestHostileAgent(t *testing.T) {
 	}
 }
 
-// TestExpiredCertificate: it fails a check that looks at it, and none else.
+// TestExpiredCertificate: an expired certificate fails only checks that verify it.
 func TestExpiredCertificate(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

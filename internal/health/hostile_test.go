@@ -75,7 +75,7 @@ func repeat(c net.Conn, text string, times int) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// frames writes frames of HTTP/2 for ever, after settings as they should be.
+// frames writes HTTP/2 frames without end, after correct settings.
 func frames(c net.Conn, kind byte, payload string) {
 	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind)), 0, 0, 0, 0, 1)
 	if kind == 4 || kind == 6 {

@@ -26,7 +26,7 @@ type farm struct {
 	asked map[string][]time.Duration
 	// busy are the questions under way, and most the most at once.
 	busy, most int
-	// notified is what has changed, and when.
+	// notified lists the changes with their times.
 	notified []string
 	monitor  *Monitor
 }
@@ -89,7 +89,7 @@ func (f *farm) set(what map[string]bool, endpoint string, yes bool) {
 	what[endpoint] = yes
 }
 
-// notify returns what has changed since it was last called.
+// notify returns the changes since the last call.
 func (f *farm) notify() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +164,7 @@ func TestMonitor(t *testing.T) {
 	})
 }
 
-// TestMonitorKeeps: what is set again keeps its state and its schedule.
+// TestMonitorKeeps: a service that is set again keeps its state and its schedule.
 func TestMonitorKeeps(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		web, mail := farmService("web", 1), farmService("mail", 1)
@@ -198,8 +198,8 @@ func TestMonitorKeeps(t *testing.T) {
 	})
 }
 
-// TestMonitorComers: a server that comes to a service is down until it is
-// checked, at once; one of another endpoint at an old address is another.
+// TestMonitorComers: a server that is added to a service is down until its first
+// check, which runs at once. Another endpoint at the same address is a new server.
 func TestMonitorComers(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		v := farmService("web", 1)

@@ -15,7 +15,7 @@ import (
 	children "fairlead/test/process"
 )
 
-// serveUDP answers each datagram with what reply makes of it.
+// serveUDP answers each datagram with the result of reply.
 func serveUDP(t testing.TB, at string, reply func(from netip.AddrPort, b []byte) []byte) netip.AddrPort {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(at)))
@@ -99,8 +99,8 @@ func TestUDPAnswersFromTheAddressAsked(t *testing.T) {
 	}
 }
 
-// TestOneClientTwoAddresses: an unconnected client that asks two of our
-// addresses from one port gets each answer from the address that it asked.
+// TestOneClientTwoAddresses: an unconnected client sends from one port to two
+// addresses of the proxy, and gets each answer from the address that it sent to.
 func TestOneClientTwoAddresses(t *testing.T) {
 	p := newProxy(t, Role)
 	set(t, p, oneUDP("0.0.0.0", 8053, serveUDP(t, "127.0.0.1:0", echoUDP)))
@@ -163,7 +163,7 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 	}
 }
 
-// stopped runs do while the proxy cannot.
+// stopped runs do while the proxy is stopped.
 func stopped(t *testing.T, p *Proxy, do func()) {
 	t.Helper()
 	goOn := children.Pause(t, p.PID())

@@ -24,9 +24,9 @@ func promising(s *model.State, promises ...promise.Question) {
 	}
 }
 
-// TestAutoKeepsWhatItPromises publishes one workload by two wishes, and lets
-// a firewall and the workload say which path the packets took.
-func TestAutoKeepsWhatItPromises(t *testing.T) {
+// TestAutoKeepsPromises publishes one sandbox twice via auto, with different
+// promises. A firewall rule and the sandbox show which path the packets take.
+func TestAutoKeepsPromises(t *testing.T) {
 	w := world(t)
 	before := snapshot(t, w)
 	s := dual(t, w, model.DriverBridge, "web")
@@ -52,7 +52,7 @@ func TestAutoKeepsWhatItPromises(t *testing.T) {
 		}
 	}
 	heard(8080)
-	// Who obeys INPUT is now refused, at once and on both protocols.
+	// Ports whose packets pass INPUT now refuse, at once and on both protocols.
 	onServer(t, w, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
 		" add rule inet probe input iifname "+topology.Wire+" meta l4proto { tcp, udp } th dport { 8080, 8081 } reject'")
 	for _, proto := range protos {
@@ -69,7 +69,7 @@ func TestAutoKeepsWhatItPromises(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// refused fails the test unless the port is there for nobody.
+// refused fails the test unless the host refuses the connection or datagram.
 func refused(t *testing.T, from place, proto model.Proto, to string) {
 	t.Helper()
 	err := from(func() error {
@@ -86,15 +86,15 @@ func refused(t *testing.T, from place, proto model.Proto, to string) {
 	}
 }
 
-// TestAutoStaysWithItsChoice sets the wish again, and the choice by name: the
-// host has nothing to do.
-func TestAutoStaysWithItsChoice(t *testing.T) {
+// TestAutoChoiceIsStable sets the same state again, and then a state that names
+// the chosen mode. Neither changes the host.
+func TestAutoChoiceIsStable(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	publish(&s, "web", model.ViaAuto, model.TCP, 8080, 80)
 	full := mustSet(t, w, s)
 	if s.Publishes[0].Via != model.ViaAuto {
-		t.Errorf("the wish was changed to %s", s.Publishes[0])
+		t.Errorf("Set changed its argument to %s", s.Publishes[0])
 	}
 	if state, err := w.Engine.State(); err != nil || !reflect.DeepEqual(full, state) {
 		t.Errorf("Set returned %+v, State %+v, %v", full, state, err)
@@ -115,9 +115,9 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 		publish func(*model.State)
 		want    []string
 	}{
-		{"by no way", func(s *model.State) { promising(s, promise.LANSource, promise.InputFirewall) },
+		{"no mode keeps them", func(s *model.State) { promising(s, promise.LANSource, promise.InputFirewall) },
 			[]string{"publish 8080/tcp -> web:80 via auto: no way to publish fits", "nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
-		{"by the way that is named", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
+		{"the named mode does not keep them", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
 			[]string{"publish 8080/tcp -> web:80 via nat: it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT: publish via auto"}},
 		{"unknown, via auto", func(s *model.State) { promising(s, "world-peace") },
 			[]string{`via auto: there is no promise "world-peace" of a publish: want some of lan, `}},

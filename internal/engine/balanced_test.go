@@ -11,14 +11,14 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestFlowsOfNFTAreCounted: those begun, and those that are there.
-func TestFlowsOfNFTAreCounted(t *testing.T) {
+// TestNFTFlowsAreCounted checks the counts of begun and of active flows.
+func TestNFTFlowsAreCounted(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	balanced(t, w, &s, model.PlaneNFT)
 	mustSet(t, w, s)
 	serve(t, in(w, "web"), "web", ":80")
-	for range 3 { // all at once, so that each has a port of its own
+	for range 3 { // all open at once, so that each uses a different port
 		dial(t, w.DoClient, model.UDP, atVIPs(8080)[0]).hears("web")
 	}
 	open := dial(t, w.DoClient, model.TCP, atVIPs(8080)[1])
@@ -30,7 +30,7 @@ func TestFlowsOfNFTAreCounted(t *testing.T) {
 	defer h.Close()
 	counts, err := h.NFTCounts()
 	if err != nil || len(counts) != 4 {
-		t.Fatalf("counted are %v, %v", counts, err)
+		t.Fatalf("got counts %v, %v", counts, err)
 	}
 	for _, c := range counts {
 		want := map[string]uint64{"198.51.100.80:8080/udp": 3, "[2001:db8:1::80]:8080/tcp": 1}[c.Frontend.String()]
@@ -42,12 +42,12 @@ func TestFlowsOfNFTAreCounted(t *testing.T) {
 	open.conn.Close()
 	for end := time.Now().Add(patience); activeTCP(t, h) > 0; {
 		if time.Now().After(end) {
-			t.Fatal("a connection that has ended is counted")
+			t.Fatal("an ended connection is still counted as active")
 		}
 	}
 }
 
-// activeTCP returns how many TCP connections there are.
+// activeTCP returns the number of active TCP connections.
 func activeTCP(t *testing.T, h *kernel.Host) (n uint64) {
 	t.Helper()
 	counts, err := h.NFTCounts()
@@ -62,10 +62,11 @@ func activeTCP(t *testing.T, h *kernel.Host) (n uint64) {
 	return n
 }
 
-// TestFlowsOfOneThatIsDownAreReset by every scheduler of plane nft, also where
-// nobody is left, and where the service has lost the port; those of the other
-// server go on.
-func TestFlowsOfOneThatIsDownAreReset(t *testing.T) {
+// TestFlowsOfDownRealServerAreReset marks real servers as down, with each
+// scheduler of data plane nft. Their flows are reset, also when no real server
+// is left and when the service no longer has the port. Flows of the other real
+// server continue.
+func TestFlowsOfDownRealServerAreReset(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "a", "b")
 	full := mustSet(t, w, s)
@@ -117,9 +118,9 @@ func TestFlowsOfOneThatIsDownAreReset(t *testing.T) {
 	}
 }
 
-// TestABoundHoldsBehindAService: the plane that would pass by it is not chosen,
-// and refuses.
-func TestABoundHoldsBehindAService(t *testing.T) {
+// TestLimitAppliesBehindService checks that auto does not choose the data plane
+// that would bypass an endpoint's limit, and that naming it is an error.
+func TestLimitAppliesBehindService(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	s = mustSet(t, w, s)
@@ -133,15 +134,15 @@ func TestABoundHoldsBehindAService(t *testing.T) {
 	}{{0, model.PlaneEBPF}, {1_000_000, model.PlaneNFT}} {
 		s.Endpoints[0].Limit = model.Limit{In: c.limit}
 		if plane := mustSet(t, w, s).Services[0].Plane; plane != c.plane {
-			t.Errorf("bound to %d bit/s it is balanced by %s", c.limit, plane)
+			t.Errorf("with a limit of %d bit/s, the data plane is %s", c.limit, plane)
 		}
 		arrive := floodBy(t, w.DoClient, in(w, "web"), web, netip.AddrPortFrom(vips[0], 9), burst)
 		if bounded := arrive < burst; bounded != (c.limit > 0) {
-			t.Errorf("bound to %d bit/s, %d of %d arrive", c.limit, arrive, burst)
+			t.Errorf("with a limit of %d bit/s, %d of %d datagrams arrive", c.limit, arrive, burst)
 		}
 	}
 	s.Services[0].Plane = model.PlaneEBPF
 	if _, err := w.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the bound on what web receives") {
-		t.Errorf("by ebpf: %v", err)
+		t.Errorf("with data plane ebpf: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// behind are services that another host balances at the virtual addresses.
+// behind returns services at the virtual addresses that another host balances.
 func behind() (all []model.VirtualService) {
 	for i, vip := range vips {
 		all = append(all, model.VirtualService{Name: fmt.Sprintf("site-%d", i), Addresses: []netip.Addr{vip}, Ports: []model.PortRange{model.Port(8080)},
@@ -24,14 +24,14 @@ func behind() (all []model.VirtualService) {
 	return all
 }
 
-// TestBehindAnotherHost: the host takes what is sent to its link for the virtual
-// addresses, at the services' ports alone, and tells no neighbour that it has
-// them.
+// TestBehindAnotherHost checks that the host accepts packets for the virtual
+// addresses that arrive on its link, only at the services' ports. The host
+// answers no neighbour discovery (ARP, NDP) for these addresses.
 func TestBehindAnotherHost(t *testing.T) {
 	w := world(t)
 	serve(t, w.DoServer, "host", ":8080")
 	serve(t, w.DoServer, "other", ":9999")
-	onServer(t, w, "sysctl -qw net.ipv4.conf.all.arp_announce=2") // its own choice
+	onServer(t, w, "sysctl -qw net.ipv4.conf.all.arp_announce=2") // set by the administrator
 	before := snapshot(t, w)
 	settings := func() string {
 		return strings.Join(strings.Fields(onServer(t, w, "sysctl -n net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce")), " ")
@@ -44,7 +44,7 @@ func TestBehindAnotherHost(t *testing.T) {
 	sh(t, w.DoClient, "for f in /proc/sys/net/ipv[46]/neigh/*/retrans_time_ms; do echo 20 > $f; done")
 	for _, at := range atVIPs(8080) {
 		if err := w.DoClient(func() error { _, err := net.DialTimeout("tcp", at, patience); return err }); !errors.Is(err, unix.EHOSTUNREACH) {
-			t.Errorf("%s: %v; want nobody to say who has it", at, err)
+			t.Errorf("%s: %v; want no answer from any neighbour", at, err)
 		}
 	}
 
@@ -62,13 +62,13 @@ func TestBehindAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if is := settings(); is != "0 2" {
-		t.Errorf("in the end, arp_ignore and arp_announce are %s", is)
+		t.Errorf("after TearDown, arp_ignore and arp_announce are %s", is)
 	}
 	unchanged(t, w, before)
 }
 
-// sendDirect has the client send what is for the virtual addresses to the server's
-// link, as a director does.
+// sendDirect makes the client send packets for the virtual addresses to the
+// server's link, as an IPVS director does.
 func sendDirect(t testing.TB, w *topology.World) {
 	t.Helper()
 	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+" | awk '{print $2}') | awk '{print $3}'")
@@ -76,7 +76,7 @@ func sendDirect(t testing.TB, w *topology.World) {
 		vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
 }
 
-// TestPublishedBehindAnotherHost: what is there may be published from a sandbox.
+// TestPublishedBehindAnotherHost publishes the services' port from a sandbox.
 func TestPublishedBehindAnotherHost(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")

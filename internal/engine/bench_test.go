@@ -15,7 +15,8 @@ import (
 	"fairlead/internal/store"
 )
 
-// noProxy holds no ports: what is left is the engine's and the kernel's time.
+// noProxy binds no ports, so that only the engine's and the kernel's time is
+// measured.
 type noProxy struct{}
 
 func (noProxy) Set(context.Context, proxy.Config) error                  { return nil }
@@ -24,8 +25,8 @@ func (noProxy) Listeners(context.Context) ([]proxy.ListenerStats, error) { retur
 func (noProxy) Close() error                                             { return nil }
 func withoutPorts(context.Context) (engine.Proxy, error)                 { return noProxy{}, nil }
 
-// BenchmarkPublish goes from a host without these publishes to one with them,
-// in one Set. The variants without the proxy leave the reserving of ports out.
+// BenchmarkPublish adds the publishes in one Set and removes them in another.
+// The variants without the proxy do not reserve ports.
 func BenchmarkPublish(b *testing.B) {
 	for _, c := range []struct {
 		via     model.Via

@@ -59,7 +59,7 @@ func TestChangesKeepOtherConnections(t *testing.T) {
 			s.Publishes = append(s.Publishes, model.Publish{Endpoint: "app", Via: model.ViaNAT, Proto: model.TCP,
 				HostPorts: model.PortRange{First: 9100, Last: 9200}, Ports: model.PortRange{First: 9100, Last: 9200}})
 		}},
-		{"the other way to publish those", func(s *model.State) {
+		{"the other publish mode for those", func(s *model.State) {
 			publish(s, "app", model.ViaProxy, model.TCP, 9000, 80)
 			publish(s, "app", model.ViaNAT, model.TCP, 9001, 80)
 			s.Publishes = append(s.Publishes, model.Publish{Endpoint: "app", Via: model.ViaNAT, Proto: model.TCP,
@@ -80,7 +80,7 @@ func TestChangesKeepOtherConnections(t *testing.T) {
 	}
 }
 
-func TestMTUIsThatOfEveryLinkAndBigPacketsCross(t *testing.T) {
+func TestMTUAppliesToEveryLink(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
@@ -106,8 +106,8 @@ func TestMTUIsThatOfEveryLinkAndBigPacketsCross(t *testing.T) {
 	}
 }
 
-// sendWhole sends a packet of exactly that size, which nobody may cut in
-// pieces, until one is answered; one byte more must not fit.
+// sendWhole sends packets of exactly mtu bytes, with fragmentation forbidden,
+// until one is answered. A packet that is one byte larger must be refused.
 func sendWhole(t *testing.T, c *net.UDPConn, mtu int) {
 	t.Helper()
 	level, option, header := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, 28
@@ -141,8 +141,8 @@ func sendWhole(t *testing.T, c *net.UDPConn, mtu int) {
 	}
 }
 
-// TestMoves leads an endpoint elsewhere; its publish follows, and nothing of
-// the old place is left.
+// TestMoves moves an endpoint. Its publishes must follow, and nothing may be
+// left of the old configuration.
 func TestMoves(t *testing.T) {
 	for _, move := range []struct {
 		name   string
@@ -229,7 +229,7 @@ func mustSandbox(t testing.TB, w *topology.World, name string) string {
 	return path
 }
 
-func TestSettingsArePutBackUnlessSomeoneElseChangedThem(t *testing.T) {
+func TestSettingsAreRestoredUnlessChangedByOthers(t *testing.T) {
 	const forward, filter = "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables"
 	for _, c := range []struct {
 		name              string
@@ -237,8 +237,8 @@ func TestSettingsArePutBackUnlessSomeoneElseChangedThem(t *testing.T) {
 		wantForward       string
 		wantFilter        string
 	}{
-		{"as they were", "true", "true", "0", "1"},
-		{"ours before already", "sysctl -qw " + forward + "=1 " + filter + "=0", "true", "1", "0"},
+		{"unchanged", "true", "true", "0", "1"},
+		{"already set before", "sysctl -qw " + forward + "=1 " + filter + "=0", "true", "1", "0"},
 		{"changed meanwhile", "true", "sysctl -qw " + forward + "=0 " + filter + "=1", "0", "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,8 +270,8 @@ func TestSettingsArePutBackUnlessSomeoneElseChangedThem(t *testing.T) {
 	})
 }
 
-// TestSocketsOfTheProxyTakeOverPortsFromEBPF: the hooks at bind still refuse the
-// port to everybody else while the proxy binds it.
+// TestSocketsOfTheProxyTakeOverPortsFromEBPF changes the publish mode of a port.
+// While the proxy binds the port, the bind hooks still refuse it to all others.
 func TestSocketsOfTheProxyTakeOverPortsFromEBPF(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")

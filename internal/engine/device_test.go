@@ -19,8 +19,8 @@ import (
 	"fairlead/internal/store"
 )
 
-// device gives the server host a card of the name nic, with settings, an alias
-// and addresses of its own, and the client host its far end.
+// device adds a network device named nic to the server host, with settings, an
+// alias and addresses. Its peer is on the client host.
 func device(t testing.TB, w *topology.World) {
 	t.Helper()
 	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
@@ -30,7 +30,7 @@ func device(t testing.TB, w *topology.World) {
 		" ip addr add 192.0.2.9/24 brd + dev nic; ip addr add 2001:db8:9::9/64 dev nic")
 }
 
-// external is a state that hands the card to the sandbox at the path.
+// external returns a state that moves the device nic into the sandbox at path.
 func external(sandbox string) model.State {
 	return model.State{
 		Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: "nic"}},
@@ -50,7 +50,7 @@ func reached(t *testing.T, w *topology.World) {
 	}
 }
 
-func TestADeviceIsHandedOverAndGivenBack(t *testing.T) {
+func TestDeviceIsMovedToTheSandboxAndBack(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -65,15 +65,15 @@ func TestADeviceIsHandedOverAndGivenBack(t *testing.T) {
 	serve(t, in(w, "web"), "web", ":80")
 	reached(t, w)
 	if got := onServer(t, w, "ip -br link"); strings.Contains(got, "nic") {
-		t.Errorf("the host has it still:\n%s", got)
+		t.Errorf("the host still has the device:\n%s", got)
 	}
 	mustSet(t, w, model.State{})
 	unchanged(t, w, before)
 }
 
-// TestADeviceHasSettingsOfItsOwnInTheSandbox gives it another name, MTU and
-// hardware address there, changes them, and lets the workload change them.
-func TestADeviceHasSettingsOfItsOwnInTheSandbox(t *testing.T) {
+// TestDeviceSettingsInTheSandbox gives the device another name, MTU and hardware
+// address in the sandbox. Then the state and the workload change them.
+func TestDeviceSettingsInTheSandbox(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -132,8 +132,8 @@ func TestADeviceGoesToAnotherSandbox(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// daemon starts an engine on the server host which keeps its record there.
-// stop ends it as a kill does: it gives nothing back.
+// daemon starts an engine on the server host that uses the given store. stop
+// ends the engine as a kill does: nothing is undone.
 func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engine, stop func()) {
 	t.Helper()
 	h, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
@@ -171,9 +171,10 @@ func container(t *testing.T) (sandbox string, in place, kill func()) {
 	}, kill
 }
 
-// TestADeviceOutlivesItsSandbox kills the sandbox of a virtual device, whose
-// namespace would take it along, and tells the engine so; also one that was
-// started meanwhile, and one whose workload had renamed the device.
+// TestADeviceOutlivesItsSandbox kills the sandbox of a virtual device and
+// notifies the engine, because the kernel deletes virtual devices with their
+// namespace. It also tests an engine that was restarted meanwhile, and a
+// workload that had renamed the device.
 func TestADeviceOutlivesItsSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -309,8 +310,8 @@ func TestADeviceWhoseAliasTheSandboxChanges(t *testing.T) {
 	}
 }
 
-// TestADeviceWhoseNameIsTaken comes back under another, and gets its own as
-// soon as that is free.
+// TestADeviceWhoseNameIsTaken returns a device to a host where another link has
+// its name. It gets a temporary name, and its old name once that is free.
 func TestADeviceWhoseNameIsTaken(t *testing.T) {
 	w := world(t)
 	device(t, w)
@@ -322,10 +323,10 @@ func TestADeviceWhoseNameIsTaken(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if got := onServer(t, w, "ip -o addr show dev0"); !strings.Contains(got, "192.0.2.9/24") {
-		t.Errorf("it has not its addresses:\n%s", got)
+		t.Errorf("the device lacks its addresses:\n%s", got)
 	}
 	if _, err := w.Engine.Heal(t.Context()); err == nil {
-		t.Error("it is right, though its name is taken")
+		t.Error("Heal succeeded although the name is taken")
 	}
 	onServer(t, w, "ip link del nic")
 	if _, err := w.Engine.Heal(t.Context()); err != nil {

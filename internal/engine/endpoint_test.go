@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAnEndpointsOwnWishes: hardware address, gateway and further routes are
-// the endpoint's where it asks for them, whatever attaches it.
-func TestAnEndpointsOwnWishes(t *testing.T) {
+// TestEndpointSettings checks that an endpoint's hardware address, routes and
+// default route are those that its state names, with each driver.
+func TestEndpointSettings(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
@@ -35,7 +35,7 @@ func TestAnEndpointsOwnWishes(t *testing.T) {
 				t.Errorf("hardware address: %s", got)
 			}
 			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default"); got != "" {
-				t.Errorf("a default route that nobody asked for: %s", got)
+				t.Errorf("unwanted default route: %s", got)
 			}
 			for _, to := range []netip.Addr{topology.ClientAddr4, topology.ClientAddr6} {
 				serve(t, w.DoClient, "lan", netip.AddrPortFrom(to, 90).String())
@@ -56,9 +56,9 @@ func TestAnEndpointsOwnWishes(t *testing.T) {
 	}
 }
 
-// TestALimitBoundsEachWay sends more at once than the bound lets through, and
-// looks at how much of it arrives.
-func TestALimitBoundsEachWay(t *testing.T) {
+// TestLimitAppliesToEachDirection sends a burst that is larger than the limit
+// lets through, and counts the datagrams that arrive.
+func TestLimitAppliesToEachDirection(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
@@ -71,19 +71,19 @@ func TestALimitBoundsEachWay(t *testing.T) {
 				return flood(t, in(w, from), in(w, to), netip.AddrPortFrom(endpointAddr(s, to), 9), burst)
 			}
 			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out != burst {
-				t.Errorf("without a bound %d and %d of %d arrive", in, out, burst)
+				t.Errorf("without a limit %d and %d of %d arrive", in, out, burst)
 			}
 			s.Endpoints[0].Limit = model.Limit{In: 1_000_000}
 			if in, out := arrives("peer", "web"), arrives("web", "peer"); in == burst || in == 0 || out != burst {
-				t.Errorf("bound inwards: %d of %d arrive, outwards %d", in, burst, out)
+				t.Errorf("limit inwards: %d of %d arrive, outwards %d", in, burst, out)
 			}
 			s.Endpoints[0].Limit = model.Limit{Out: 1_000_000}
 			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out == burst || out == 0 {
-				t.Errorf("bound outwards: %d of %d arrive, inwards %d", out, burst, in)
+				t.Errorf("limit outwards: %d of %d arrive, inwards %d", out, burst, in)
 			}
 			s.Endpoints[0].Limit = model.Limit{}
 			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out != burst {
-				t.Errorf("with the bound lifted %d and %d of %d arrive", in, out, burst)
+				t.Errorf("with the limit removed %d and %d of %d arrive", in, out, burst)
 			}
 		})
 	}
@@ -95,14 +95,14 @@ func endpointAddr(s model.State, name string) netip.Addr {
 	return a
 }
 
-// flood sends n datagrams at once, by a way that a first one has found, and
-// counts those that arrive before a last one.
+// flood sends a first datagram until it is answered, then n datagrams at once
+// and a last one. It returns how many of the n arrive before the last.
 func flood(t *testing.T, from, to place, at netip.AddrPort, n int) int {
 	t.Helper()
 	return floodBy(t, from, to, at, at, n)
 }
 
-// floodBy does so by another address, that leads there.
+// floodBy is flood for a client that sends to at, which reaches server4.
 func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (arrived int) {
 	t.Helper()
 	var server net.PacketConn
@@ -185,9 +185,8 @@ func roomy(t *testing.T, conn *net.UDPConn) {
 	}
 }
 
-// TestWhatHasNoRulesIsNotTracked: a table costs every packet of the host its
-// way through connection tracking, so there is none until something asks for
-// one.
+// TestWhatHasNoRulesIsNotTracked checks that no connection is tracked before a
+// rule needs it: with our table, every packet of the host passes conntrack.
 func TestWhatHasNoRulesIsNotTracked(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverRouted, "web")
@@ -208,12 +207,12 @@ func TestWhatHasNoRulesIsNotTracked(t *testing.T) {
 	}
 	serve(t, in(w, "web"), "web", ":80")
 	if tracked() {
-		t.Error("what goes to a routed sandbox is tracked, though no rule wants to know")
+		t.Error("packets to a routed sandbox are tracked although no rule needs it")
 	}
 	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 	mustSet(t, w, s)
 	undrifted(t, w)
 	if !tracked() {
-		t.Error("with a port published by nat nothing is tracked: this test sees nothing")
+		t.Error("with a port published via nat nothing is tracked: this test cannot detect tracking")
 	}
 }

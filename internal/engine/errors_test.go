@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAnEndpointThatDoesNotListenRefuses leads the endpoint's ICMP error back
-// to a client, also to one that the endpoint knows by another port.
-func TestAnEndpointThatDoesNotListenRefuses(t *testing.T) {
+// TestClosedPortRefusesClients checks that the endpoint's ICMP error or reset
+// reaches the client, also a client whose source port was translated.
+func TestClosedPortRefusesClients(t *testing.T) {
 	for _, via := range direct {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
@@ -45,13 +45,14 @@ func TestAnEndpointThatDoesNotListenRefuses(t *testing.T) {
 	}
 }
 
-// far are the addresses of a host behind the client host, which is its router.
+// far are the addresses of a host behind the client host, which routes for it.
 var far = []string{"203.0.113.2", "2001:db8:2::2"}
 
-// narrow is the largest packet that the router forwards either way.
+// narrow is the largest packet, in bytes, that the router forwards in either
+// direction.
 const narrow = 1280
 
-// behindARouter makes that host; it believes that every link takes 1500 bytes.
+// behindARouter makes that host. It assumes an MTU of 1500 bytes on every link.
 func behindARouter(t *testing.T, w *topology.World) place {
 	t.Helper()
 	path := strings.Replace(mustSandbox(t, w, "far"), "self", fmt.Sprint(os.Getpid()), 1)
@@ -89,7 +90,7 @@ func TestTransfersCrossANarrowPath(t *testing.T) {
 	}
 }
 
-// forgetPaths forgets what the place has learned of paths' MTU.
+// forgetPaths deletes the path MTUs that the place has learned.
 func forgetPaths(t *testing.T, in place) {
 	t.Helper()
 	sh(t, in, "ip route flush cache; ip -6 route flush cache")
@@ -114,10 +115,10 @@ func (t talk) exchanges(sent []byte) {
 	}
 }
 
-// TestErrorsOnTheWayReachTheEndpoint has the endpoint send what the router
-// cannot forward: too large, or with too few hops to go. It is told so, also
-// where it knows its client by another port.
-func TestErrorsOnTheWayReachTheEndpoint(t *testing.T) {
+// TestRouterErrorsReachTheEndpoint makes the endpoint send packets that the
+// router cannot forward: too large, or with too small a TTL. The router's ICMP
+// error must reach the endpoint, also where the client's port was translated.
+func TestRouterErrorsReachTheEndpoint(t *testing.T) {
 	for _, via := range direct {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
@@ -167,7 +168,8 @@ func hops(t *testing.T, c *net.UDPConn, n int) {
 	option(t, c, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, n)
 }
 
-// careful opens a UDP socket that is told of errors, and cuts nothing.
+// careful opens a UDP socket that receives ICMP errors (IP_RECVERR) and never
+// fragments.
 func careful(t *testing.T, in place, at string) *net.UDPConn {
 	t.Helper()
 	var conn net.PacketConn

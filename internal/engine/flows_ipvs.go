@@ -9,9 +9,10 @@ import (
 	"fairlead/internal/plan"
 )
 
-// cutFlows returns the TCP connections of IPVS that the steps will cut: those to
-// real servers that are down or taken away, and of services that are. With its real
-// server the kernel forgets a flow (expire_nodest_conn), so they are read before.
+// cutFlows returns the open TCP connections of IPVS that the steps will end: those
+// to real servers that are down or removed, and those of removed services. They
+// are read before the steps, because the kernel deletes a flow with its real
+// server (expire_nodest_conn).
 func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
 	gone := map[answer]bool{}
 	for _, op := range slices.Concat(s.set, s.unserved) {
@@ -25,7 +26,7 @@ func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
 	})
 }
 
-// noteIPVS adds the answers that a step takes away.
+// noteIPVS adds the answers that a step removes to gone.
 func noteIPVS(gone map[answer]bool, op plan.Op) {
 	is, service := op.Object.(plan.IPVSService)
 	old, _ := op.Old.(plan.IPVSService)

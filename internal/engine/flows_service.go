@@ -10,23 +10,25 @@ import (
 	"fairlead/internal/plan"
 )
 
-// staleAnswers are the flows of services in nftables that a change leaves stale:
-// those to a real server that is down or taken away, or by a frontend that is,
-// and UDP flows to a new frontend that go elsewhere.
+// staleAnswers selects the conntrack entries of nftables services that a change
+// makes stale: flows to a real server that is down or removed, flows of a removed
+// frontend, and UDP flows to a new frontend that have another target.
 type staleAnswers struct {
+	// gone are the answers that the change removes.
 	gone map[answer]bool
-	// fresh are new frontends.
+	// fresh are the new UDP frontends.
 	fresh map[frontend]bool
-	// now are those that are there after the change.
+	// now are the answers of the changed services after the change.
 	now map[answer]bool
 }
 
+// frontend is a protocol, address and port at which a service accepts flows.
 type frontend struct {
 	proto model.Proto
 	at    netip.AddrPort
 }
 
-// answer is a frontend with a real server.
+// answer is a frontend and a real server that answers its flows.
 type answer struct {
 	frontend
 	by netip.AddrPort
@@ -38,7 +40,7 @@ func newStaleAnswers() staleAnswers {
 
 func (s staleAnswers) empty() bool { return len(s.gone) == 0 && len(s.fresh) == 0 }
 
-// note takes the answers that a step takes away or adds.
+// note records the answers that a step removes or adds.
 func (s staleAnswers) note(op plan.Op) {
 	is, service := op.Object.(plan.NFTService)
 	if !service {
@@ -68,13 +70,15 @@ func (s staleAnswers) note(op plan.Op) {
 	maps.Copy(s.now, answers)
 }
 
-// broken are the TCP connections whose real servers are gone.
+// broken returns the open flows among flushed whose answers are gone. It modifies
+// flushed.
 func (s staleAnswers) broken(flushed []kernel.Flow) []kernel.Flow {
 	return slices.DeleteFunc(flushed, func(f kernel.Flow) bool {
 		return !f.Open || !s.gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }
 
+// match reports whether the change makes the conntrack entry stale.
 func (s staleAnswers) match(f kernel.Flow) bool {
 	a := answer{frontend{f.Proto, f.Host}, f.Target}
 	return (s.gone[a] || s.fresh[a.frontend]) && !s.now[a]

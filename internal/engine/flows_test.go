@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// flows lists what conntrack on the server host knows, one flow a line: the
-// destination that the client chose, its ports, and who answers.
+// flows lists the conntrack entries of the server host: for each flow its
+// ports, the destination that the client chose, and the address that answers.
 func flows(t *testing.T, w *topology.World) []string {
 	t.Helper()
 	parts := regexp.MustCompile(`^(tcp|udp).*? src=\S+ dst=(\S+) sport=(\d+) dport=(\d+).* src=(\S+) dst=`)
@@ -27,9 +27,9 @@ func flows(t *testing.T, w *topology.World) []string {
 	return list
 }
 
-// TestStaleUDPFlowsFollowThePublish has clients that never stop talking from
-// the same port: they must reach the new endpoint, and all other flows must
-// be left alone.
+// TestStaleUDPFlowsFollowThePublish changes a publish while clients keep sending
+// from the same port. They must reach the new endpoint, and all other flows must
+// stay unchanged.
 func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web", "app")
@@ -56,10 +56,10 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	only := model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP,
 		HostPorts: model.Port(9000), Ports: model.Port(80), HostAddr: netip.MustParseAddr("198.51.100.2")}
 	s.Publishes = []model.Publish{only}
-	// The program that had the port makes room first.
+	// The port is still in use by another program.
 	_, err := w.Engine.Set(t.Context(), s)
 	if err == nil {
-		t.Error("a port that a program holds was published")
+		t.Error("Set published a port that another program uses")
 	}
 	if got := flows(t, w); !slices.Equal(sorted(got), sorted(before)) {
 		t.Errorf("a publish that failed changed flows:\n%s\nbefore:\n%s", strings.Join(got, "\n"), strings.Join(before, "\n"))
@@ -67,7 +67,7 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	s.Publishes[0].HostPorts = model.Port(9002)
 	lost := dial(t, w.DoClient, model.UDP, "198.51.100.2:9002")
 	if got, err := lost.ask(); err == nil {
-		t.Fatalf("nobody listens, and yet %q answers", got)
+		t.Fatalf("no program listens, and yet %q answers", got)
 	}
 	other := dial(t, w.DoClient, model.UDP, "198.51.100.3:9002")
 	other.ask()
@@ -87,7 +87,7 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	s.Endpoints[1].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.50"), netip.MustParseAddr("fd00:30::50")}
 	mustSet(t, w, s)
 	lost.hears("app")
-	// And the publish goes: nobody answers.
+	// The publish is removed: no answer arrives.
 	s.Publishes = nil
 	mustSet(t, w, s)
 	if got, err := lost.ask(); err == nil {
@@ -99,8 +99,8 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	tcp.hears("port")
 }
 
-// TestUnpublishEndsFlows ends what goes through the publish, and no other:
-// the host, which has no such socket, says so to the next packet.
+// TestUnpublishEndsFlows checks that only the flows of the removed publish end:
+// the host has no socket for them and refuses the next packet.
 func TestUnpublishEndsFlows(t *testing.T) {
 	for _, via := range direct {
 		t.Run(string(via), func(t *testing.T) {
@@ -136,9 +136,9 @@ func TestUnpublishEndsFlows(t *testing.T) {
 	}
 }
 
-// TestAWiderRangeKeepsWhatStaysInIt widens a range at both ends: connections
-// to ports that lead where they did live on, of remote and of local clients.
-func TestAWiderRangeKeepsWhatStaysInIt(t *testing.T) {
+// TestWiderRangeKeepsConnections widens a range at both ends. Connections to
+// ports whose mapping did not change continue, for remote and local clients.
+func TestWiderRangeKeepsConnections(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	ranged := func(first, last, to uint16) (all model.State) {
@@ -165,15 +165,15 @@ func TestAWiderRangeKeepsWhatStaysInIt(t *testing.T) {
 	}
 	for _, talk := range remote {
 		if got, err := talk.ask(); err == nil {
-			t.Errorf("%s %s answers %q though the range leads elsewhere", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
+			t.Errorf("%s %s answers %q although the range maps to other ports", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
 		}
 	}
 }
 
-// TestAPublishThatMovesTakesNoConnectionAlong leads the same host port to
-// another endpoint: connections end, and clients that speak on over UDP reach
-// the new one.
-func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
+// TestMovedPublishEndsConnections publishes the same host port from another
+// endpoint. TCP connections end, and clients that continue to send over UDP
+// reach the new endpoint. With mode ebpf the UDP sockets of local clients end.
+func TestMovedPublishEndsConnections(t *testing.T) {
 	for _, via := range direct {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
@@ -213,11 +213,11 @@ func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
 	}
 }
 
-// remembers fails the test unless the eBPF programs remember n flows.
+// remembers fails the test unless the eBPF maps have n flows.
 func remembers(t *testing.T, w *topology.World, n int) {
 	t.Helper()
 	if got, err := w.EBPFFlows(); err != nil || got != n {
-		t.Errorf("%d flows are remembered, %v; want %d", got, err, n)
+		t.Errorf("the eBPF maps have %d flows, %v; want %d", got, err, n)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestHeals damages a running host in every way that we know of. Verify must
-// name the damage, and Heal must bring the traffic back.
+// TestHeals damages a running host in each known manner. Verify must list the
+// damage, and Heal must restore the traffic.
 func TestHeals(t *testing.T) {
 	const table = "inet " + plan.Mark
 	for _, damage := range []struct {
@@ -38,7 +38,7 @@ func TestHeals(t *testing.T) {
 		{"bridge's filter changed", false, "ip link set fl-net type bridge nf_call_iptables 0", "ip link set fl-net type bridge nf_call_iptables 1"},
 		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},
 		{"veth off the bridge", false, "ip link set fv-web nomaster", "ip link set fv-web master fl-net"},
-		{"stray link of ours", false, "ip link add fl-old type bridge && ip link set fl-old alias fairlead:old", "ip link del fl-old"},
+		{"left-over link with our alias", false, "ip link add fl-old type bridge && ip link set fl-old alias fairlead:old", "ip link del fl-old"},
 		{"setting changed", false, "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.ip_forward=1"},
 		{"address deleted in the sandbox", true, "ip addr flush dev eth0 scope global", "ip addr replace 172.30.0.2/24 dev eth0"},
 		{"route deleted in the sandbox", true, "ip route del default; ip -6 route del default", "route replace default via 172.30.0.1 dev eth0"},
@@ -88,7 +88,7 @@ func TestHealsTheRoutedHost(t *testing.T) {
 		"route deleted":   "ip route del 172.30.0.2",
 		"address deleted": "ip addr del 172.30.0.1/32 dev fv-web",
 		"veth deleted":    "ip link del fv-web",
-		"stray route":     "ip route add 203.0.113.9/32 dev wire0 proto 250",
+		"left-over route": "ip route add 203.0.113.9/32 dev wire0 proto 250",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t)
@@ -106,7 +106,7 @@ func TestHealsTheRoutedHost(t *testing.T) {
 	}
 }
 
-func TestHealsAProxyThatDied(t *testing.T) {
+func TestHealRestartsADeadProxy(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	publish(&s, "web", model.ViaProxy, model.TCP, 8080, 80)
@@ -123,7 +123,7 @@ func TestHealsAProxyThatDied(t *testing.T) {
 	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
 }
 
-func TestSetStartsAProxyThatDied(t *testing.T) {
+func TestSetRestartsADeadProxy(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	publish(&s, "web", model.ViaProxy, model.TCP, 8080, 80)
@@ -139,9 +139,9 @@ func TestSetStartsAProxyThatDied(t *testing.T) {
 	hears(t, w.DoClient, model.TCP, "198.51.100.2:8081", "web")
 }
 
-// TestASandboxThatComesBackIsAttachedAgain gives the path of a sandbox to a
-// new namespace, as a container engine does when a container restarts.
-func TestASandboxThatComesBackIsAttachedAgain(t *testing.T) {
+// TestRestartedSandboxIsAttachedAgain puts a new namespace at the path of a
+// sandbox, as a container engine does when a container restarts.
+func TestRestartedSandboxIsAttachedAgain(t *testing.T) {
 	w := world(t)
 	name := fmt.Sprintf("fairlead-heal-%d", os.Getpid())
 	onServer(t, w, "ip netns add "+name)
@@ -164,9 +164,9 @@ func TestASandboxThatComesBackIsAttachedAgain(t *testing.T) {
 	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
 }
 
-// TestSetGoesOnAfterAnOutsideFlush changes the state while our own account
-// of the host is wrong.
-func TestSetGoesOnAfterAnOutsideFlush(t *testing.T) {
+// TestSetAfterAnOutsideFlush changes the state while the engine's cached plan
+// no longer matches the host.
+func TestSetAfterAnOutsideFlush(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
 	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)

@@ -11,8 +11,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestInternalNetworkReachesNoPublishedPort: an internal network reaches the ports
-// of other networks by no address of the host, whichever way they are published.
+// TestInternalNetworkReachesNoPublishedPort checks that an internal network
+// reaches published ports of other networks at no address of the host, with
+// each publish mode.
 func TestInternalNetworkReachesNoPublishedPort(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		for _, via := range []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF} {
@@ -47,7 +48,7 @@ func TestInternalNetworkReachesNoPublishedPort(t *testing.T) {
 	}
 }
 
-// unanswered fails the test if somebody answers at an address.
+// unanswered fails the test if any program answers at the address.
 func unanswered(t testing.TB, from place, proto model.Proto, to string) {
 	t.Helper()
 	var conn net.Conn
@@ -60,6 +61,6 @@ func unanswered(t testing.TB, from place, proto model.Proto, to string) {
 		return
 	}
 	if n, err := conn.Read(make([]byte, 64)); err == nil {
-		t.Errorf("an internal sandbox asks %s %s, and %d bytes answer", proto, to, n)
+		t.Errorf("an internal sandbox gets an answer from %s %s: %d bytes", proto, to, n)
 	}
 }

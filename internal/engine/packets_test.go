@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// echo gives back what a port of the place is sent.
+// echo serves a port of the place that returns what it receives.
 func echo(t testing.TB, in place, at string) {
 	t.Helper()
 	listen(t, in, at, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(datagram []byte) []byte { return datagram })
@@ -40,7 +40,7 @@ func dialFrom(t testing.TB, from place, proto model.Proto, local netip.AddrPort,
 	return talk
 }
 
-// returns fails the test unless the very bytes come back.
+// returns fails the test unless exactly the sent bytes come back.
 func (t talk) returns(sent []byte) {
 	t.t.Helper()
 	got := make([]byte, len(sent)+1)
@@ -59,9 +59,8 @@ func (t talk) returns(sent []byte) {
 	}
 }
 
-// TestOneSourcePortToManyHostPorts has a client dial all that leads to one
-// container port from one port of its own: the endpoint must not take them
-// for one conversation.
+// TestOneSourcePortToManyHostPorts dials, from one source port, all host ports
+// that map to one container port. For the endpoint they must be different flows.
 func TestOneSourcePortToManyHostPorts(t *testing.T) {
 	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
@@ -117,8 +116,8 @@ func TestRangesEndAtTheirEdges(t *testing.T) {
 						HostPorts: model.PortRange{First: 9021, Last: 9030}, Ports: model.PortRange{First: 9041, Last: 9050}})
 			}
 			mustSet(t, w, s)
-			// Beyond the edges somebody listens too, where a range that is
-			// too wide would lead.
+			// Servers also listen on the ports beyond the edges, to which a range
+			// that is too wide would map.
 			mappings := map[int]int{9000: 0, 9001: 9001, 9010: 9010, 9011: 0, 9020: 0, 9021: 9041, 9025: 9045, 9030: 9050, 9031: 0}
 			for _, port := range []int{9000, 9001, 9010, 9011, 9020, 9031, 9040, 9041, 9045, 9050, 9051} {
 				serve(t, in(w, "web"), fmt.Sprint(port), fmt.Sprintf(":%d", port))
@@ -138,7 +137,7 @@ func TestRangesEndAtTheirEdges(t *testing.T) {
 	}
 }
 
-// isClosed fails the test unless a new conversation is refused.
+// isClosed fails the test unless a new connection or datagram is refused.
 func isClosed(t testing.TB, from place, proto model.Proto, to string) {
 	t.Helper()
 	var conn net.Conn
@@ -152,8 +151,8 @@ func isClosed(t testing.TB, from place, proto model.Proto, to string) {
 	}
 }
 
-// TestDatagramsLargerThanTheMTU sends what must be cut into fragments, there
-// and back.
+// TestDatagramsLargerThanTheMTU sends datagrams that must be fragmented, in both
+// directions.
 func TestDatagramsLargerThanTheMTU(t *testing.T) {
 	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {

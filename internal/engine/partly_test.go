@@ -13,7 +13,7 @@ import (
 	"fairlead/internal/store"
 )
 
-// fickle is a kernel that cannot put our program on the uplinks that lack it
+// fickle is a kernel that cannot attach our program to uplinks that lack it
 // while refuses is true.
 type fickle struct {
 	*kernel.Host
@@ -27,10 +27,10 @@ func (f *fickle) Set(o plan.Object) error {
 	return f.Host.Set(o)
 }
 
-// TestWhatCannotBeHealedStays has a link come to the host that our program
-// cannot be put on: all other links keep it, whether it is to be put right or a
-// change meets it that does not know of it.
-func TestWhatCannotBeHealedStays(t *testing.T) {
+// TestFailedAttachKeepsOtherLinks adds a link to which our program cannot be
+// attached. All other links keep the program, both when Heal repairs the host
+// and when Set applies a change.
+func TestFailedAttachKeepsOtherLinks(t *testing.T) {
 	w := world(t)
 	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"fairlead/internal/store"
 )
 
-// strict is a kernel that takes no eBPF programs with what services need.
+// strict is a kernel that refuses the eBPF programs for services.
 type strict struct{ *kernel.Host }
 
 func (strict) Balances() error { return errors.New("too complex a program") }
 
-// TestAPlaneThatTheKernelRefuses: auto takes the next one, and a service that
-// names it is told why it cannot have it.
-func TestAPlaneThatTheKernelRefuses(t *testing.T) {
+// TestDataPlaneThatTheKernelRefuses checks that auto chooses the next data
+// plane, and that an error with the cause is returned if a service names it.
+func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 	host, err := kernel.Open("", kernel.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ func startProxy(t testing.TB, w *topology.World) func(context.Context) (engine.P
 	}
 }
 
-// TestTakenPortNamesItsOwnerAndChangesNothing takes a port in every way that
-// a program can, and publishes where that is in the way.
+// TestTakenPortNamesItsOwnerAndChangesNothing binds a port with each kind of
+// socket, and publishes a range that includes it.
 func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
@@ -69,7 +69,7 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 				_, err := w.Engine.Set(context.Background(), want)
 				if c.free {
 					if err != nil {
-						t.Errorf("nobody holds it, but: %v", err)
+						t.Errorf("the port is free, but: %v", err)
 					}
 					mustSet(t, w, model.State{})
 				} else if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("engine.test (pid %d)", os.Getpid())) {
@@ -82,7 +82,7 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// hold takes an address on the server host until the test ends.
+// hold binds an address on the server host until the test ends.
 func hold(t *testing.T, w *topology.World, proto model.Proto, at netip.AddrPort, listening bool) {
 	t.Helper()
 	kind := unix.SOCK_STREAM
@@ -123,7 +123,7 @@ func TestPublishesThatCollideAreRefused(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestReservedPortsCannotBeTaken tries to listen where nat leads elsewhere.
+// TestReservedPortsCannotBeTaken tries to listen on a port that nat translates.
 func TestReservedPortsCannotBeTaken(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
@@ -137,7 +137,7 @@ func TestReservedPortsCannotBeTaken(t *testing.T) {
 			}
 			return err
 		}); err == nil {
-			t.Errorf("a program may listen on %s in vain", at)
+			t.Errorf("a program can listen on %s although nat translates the port", at)
 		}
 	}
 }

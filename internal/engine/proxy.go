@@ -40,7 +40,7 @@ func (e *Engine) adoptProxy(ctx context.Context) error {
 	return nil
 }
 
-// planOf returns the objects of a proxy's configuration.
+// planOf returns the plan objects of a proxy's configuration.
 func planOf(inUse proxy.Config) plan.Plan {
 	var p plan.Plan
 	for _, l := range inUse.Listeners {
@@ -73,7 +73,7 @@ func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 		if !errors.As(refused, &bind) {
 			break
 		}
-		left := beside(want, bind)
+		left := withoutPort(want, bind)
 		if len(left) == len(want) || len(left) == 0 {
 			break
 		}
@@ -82,7 +82,7 @@ func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 	return e.proxy != nil, err
 }
 
-// added returns the steps that add all of the plan.
+// added returns the steps that add every object of the plan.
 func added(p plan.Plan) []plan.Op {
 	ops := make([]plan.Op, 0, len(p))
 	for _, o := range p {
@@ -91,8 +91,9 @@ func added(p plan.Plan) []plan.Op {
 	return ops
 }
 
-// beside returns the plan without what has the port that could not be bound.
-func beside(p plan.Plan, taken *proxy.BindError) plan.Plan {
+// withoutPort returns a copy of the plan without the objects that need the port
+// that could not be bound.
+func withoutPort(p plan.Plan, taken *proxy.BindError) plan.Plan {
 	return slices.DeleteFunc(slices.Clone(p), func(o plan.Object) bool {
 		return holds(o, taken.Proto, model.Port(taken.Addr.Port()))
 	})

@@ -22,7 +22,7 @@ import (
 // until it is killed.
 const restlessRole = "restless-engine"
 
-// restless is what the process is told to do, on its standard input.
+// restless is the configuration that the process reads from standard input.
 type restless struct {
 	// Server is the path of the server host's namespace.
 	Server string
@@ -45,7 +45,7 @@ func beRestless(do restless) error {
 	}
 }
 
-// open returns an engine without a proxy over the kept store.
+// open returns an engine without a proxy that uses the stored record.
 func (do restless) open() (*engine.Engine, *kernel.Host, *store.File, error) {
 	h, err := kernel.Open(do.Server, kernel.Options{})
 	if err != nil {
@@ -58,10 +58,10 @@ func (do restless) open() (*engine.Engine, *kernel.Host, *store.File, error) {
 	return engine.New(engine.Config{Kernel: h, Store: kept}), h, kept, nil
 }
 
-// TestADeviceSurvivesAHundredKills kills an engine that hands a device to one
-// sandbox and the other, a hundred times at random moments. The next engine
-// finds the device wherever it is: it brings it where it belongs, or back to
-// the host as it was.
+// TestADeviceSurvivesAHundredKills kills an engine that moves a device between
+// two sandboxes, a hundred times at random moments. The next engine finds the
+// device wherever it is, and moves it to the desired sandbox or back to the host
+// with its former settings.
 func TestADeviceSurvivesAHundredKills(t *testing.T) {
 	w := world(t)
 	device(t, w)
@@ -81,7 +81,7 @@ func TestADeviceSurvivesAHundredKills(t *testing.T) {
 			t.Fatalf("after kill %d: %v", i, err)
 		}
 		if ops, err := e.Verify(t.Context()); err != nil || len(ops) != 0 {
-			t.Errorf("after kill %d: strayed: %v %v", i, ops, err)
+			t.Errorf("after kill %d: Verify lists %v, %v", i, ops, err)
 		}
 		if len(want.Networks) == 0 {
 			unchanged(t, w, before)
@@ -115,10 +115,10 @@ func killAtRandom(t *testing.T, do restless) {
 	}
 }
 
-// TestTheNextEngineTakesAwayWhatTheRecordForgot kills the engine between its
-// record, which wants nothing any more, and the deed. What stands in a sandbox
-// alone is found all the same, also when it is half made.
-func TestTheNextEngineTakesAwayWhatTheRecordForgot(t *testing.T) {
+// TestNextEngineRemovesWhatTheRecordNoLongerHas simulates a kill after the
+// engine saved an empty desired state and before it changed the kernel. The next
+// engine still removes links that exist only in a sandbox, also incomplete ones.
+func TestNextEngineRemovesWhatTheRecordNoLongerHas(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverDevice, model.DriverMacvlan} {
 		for _, damage := range []string{"true", "ip link set eth0 down"} {
 			t.Run(fmt.Sprintf("%s %s", d, damage), func(t *testing.T) {

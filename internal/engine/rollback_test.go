@@ -16,7 +16,7 @@ import (
 	"fairlead/internal/store"
 )
 
-// TestFailureLeavesTheHostAsItWas makes a step fail for a real reason.
+// TestFailureLeavesTheHostAsItWas makes a step fail for a realistic cause.
 func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -64,15 +64,15 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 	}
 }
 
-// brittle is a kernel whose nth step fails, before it is taken or after; and
-// again when the engine, having asked what is there, tries once more.
+// brittle is a kernel whose nth step fails, before or after its execution. It
+// fails again when the engine retries after Observe.
 type brittle struct {
 	*kernel.Host
 	n, left int
 	after   bool
 }
 
-// never is an n that fails no step.
+// never is a value of n with which no step fails.
 const never = -2
 
 func (b *brittle) failAt(n int) { b.n, b.left = n, n }
@@ -97,15 +97,15 @@ func (b *brittle) step(do func() error) error {
 func (b *brittle) Set(o plan.Object) error { return b.step(func() error { return b.Host.Set(o) }) }
 
 func (b *brittle) Transact(ops []plan.Op) error {
-	// A transaction is done or not done; it does not fail afterwards.
+	// A transaction is atomic: it cannot fail after it was applied.
 	if b.left--; b.left == -1 {
 		return errBroken
 	}
 	return b.Host.Transact(ops)
 }
 
-// TestEveryStepCanFail lets each step of setting up, and of a large change,
-// fail in turn: the host is as it was each time, by every account.
+// TestEveryStepCanFail makes each step of a first Set and of a large change fail
+// in turn. Each time the host and Verify must show the state before.
 func TestEveryStepCanFail(t *testing.T) {
 	for _, c := range []struct {
 		driver model.Driver
@@ -137,7 +137,8 @@ func TestEveryStepCanFail(t *testing.T) {
 	}
 }
 
-// failAtEveryStep sets a state again and again, until no step fails.
+// failAtEveryStep sets a state repeatedly; a later step fails each time, until
+// none does.
 func failAtEveryStep(t *testing.T, w *topology.World, e *engine.Engine, k *brittle, s model.State) {
 	t.Helper()
 	before := snapshot(t, w)

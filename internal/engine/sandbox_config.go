@@ -8,11 +8,11 @@ import (
 	"fairlead/internal/paths"
 )
 
-// SandboxConfig is what an endpoint's link has in its sandbox.
+// SandboxConfig is the configuration of an endpoint's link in its sandbox.
 type SandboxConfig = driver.SandboxConfig
 
-// SandboxConfig works out what the endpoint's link will have in its sandbox, without
-// regard to what the host holds.
+// SandboxConfig computes the configuration of the endpoint's link in its sandbox.
+// It ignores addresses that are already leased and other objects on the host.
 func (e *Engine) SandboxConfig(n model.Network, ep model.Endpoint) (SandboxConfig, error) {
 	by, ok := paths.Driver(n.Driver)
 	if !ok {

@@ -40,7 +40,7 @@ func TestManyEndpointsOnOneBridge(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestTearDownAfterASandboxDied takes a sandbox away under the engine.
+// TestTearDownAfterASandboxDied deletes a sandbox while it is attached.
 func TestTearDownAfterASandboxDied(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		t.Run(string(d), func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestPlanTextIsValid(t *testing.T) {
 		}
 		return false
 	})
-	// A table that somebody typed does not carry our comments, so the engine
-	// would make it anew with all its elements; nothing else is to do.
+	// A table that the shell made lacks our comments, so the engine would make
+	// it again with all its elements. No other step may be left.
 	for _, op := range left {
 		switch op.Object.(type) {
 		case plan.Table, plan.NFTMapping, plan.Member:
@@ -138,7 +138,7 @@ func TestPlanTextIsValid(t *testing.T) {
 		t.Errorf("typed:\n%s\nmade:\n%s", a, b)
 	}
 
-	// And the way back.
+	// The printed plan must also remove everything.
 	mustSet(t, w, model.State{})
 	onServer(t, w, "sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0")
 	mustSet(t, w, s)

@@ -13,7 +13,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// completeServices returns the virtual services with their planes chosen.
+// completeServices returns a copy of the virtual services in which each has its
+// data plane and its local real servers are marked. Services that another host
+// balances are not changed.
 func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) ([]model.VirtualService, error) {
 	all = slices.Clone(all)
 	var errs []error
@@ -27,14 +29,14 @@ func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) 
 			continue
 		}
 		all[i].Plane = p.Name()
-		all[i].Reals = whereabouts(v, facts)
+		all[i].Reals = withLocal(v, facts)
 	}
 	return all, errors.Join(errs...)
 }
 
-// whereabouts returns the real servers of a service, with those known that are
-// the host itself. The virtual address is one where packets stay as they are.
-func whereabouts(v model.VirtualService, facts plan.Facts) []model.RealServer {
+// withLocal returns a copy of the service's real servers in which Local is set
+// for those at an address of the host or at a virtual address of the service.
+func withLocal(v model.VirtualService, facts plan.Facts) []model.RealServer {
 	all := slices.Clone(v.Reals)
 	for i, r := range all {
 		all[i].Local = facts.Own[r.Address] || slices.Contains(v.Addresses, r.Address)
@@ -42,17 +44,17 @@ func whereabouts(v model.VirtualService, facts plan.Facts) []model.RealServer {
 	return all
 }
 
-// plannedService is what a plane has planned for a virtual service.
+// plannedService is the plan that a data plane made for a virtual service.
 type plannedService struct {
 	of model.VirtualService
-	// ends are the endpoints among its real servers, as they were planned.
+	// ends are the endpoints among its real servers, as planned.
 	ends []*plannedEndpoint
 	part plan.Part
 }
 
-// prepared has the sandboxes among the real servers of a service take packets
-// for the virtual address itself, where they are sent such: they have it on
-// their loopback link, and are quiet about it on others.
+// prepared returns the plan for sandboxes that receive packets for the virtual
+// address untranslated. It adds the address to their loopback link and keeps them
+// from answering ARP for it on other links. For forwarding by NAT it is empty.
 func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
 	if balance.Forward(v) == model.ForwardNAT {
 		return nil
@@ -72,18 +74,18 @@ func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
 	return all
 }
 
-// quiet has a host, or a sandbox, neither answer on a link for addresses of
-// another nor speak of them there (arp_ignore and arp_announce,
-// Documentation/networking/ip-sysctl.rst). IPv6 answers for no address of
-// another link.
+// quiet returns the settings with which a host or sandbox neither answers nor
+// announces addresses of one link by ARP on another link (arp_ignore and
+// arp_announce, Documentation/networking/ip-sysctl.rst). IPv6 needs no setting:
+// it never answers for addresses of another link.
 func quiet(netns string) plan.Plan {
 	return plan.Plan{plan.Sysctl{Netns: netns, Name: "net.ipv4.conf.all.arp_ignore", Value: "1"},
 		plan.Sysctl{Netns: netns, Name: "net.ipv4.conf.all.arp_announce", Value: "2"}}
 }
 
-// buildServices returns what the planes plan for the virtual services. Planes
-// are pure, so what they have planned holds for as long as a service and the
-// endpoints behind it are the same.
+// buildServices returns the plans of the data planes for the virtual services.
+// Data planes are pure functions, so a plan of before is used again while the
+// service and the endpoints behind it are unchanged.
 func (e *Engine) buildServices(s model.State, attachments []plan.Attachment, before map[string]*plannedService) []plan.Part {
 	e.planned.services = make(map[string]*plannedService, len(s.Services))
 	find := func(endpoint string) (plan.Attachment, bool) {
@@ -116,6 +118,7 @@ func (e *Engine) buildServices(s model.State, attachments []plan.Attachment, bef
 	return append(shared, parts...)
 }
 
+// endsOf returns the planned endpoints among the service's real servers.
 func (e *Engine) endsOf(v model.VirtualService) []*plannedEndpoint {
 	var ends []*plannedEndpoint
 	for _, r := range v.Reals {

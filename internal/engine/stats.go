@@ -6,8 +6,8 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// Proxied returns what the proxy has forwarded, in all and by each listener;
-// false while there is no proxy.
+// Proxied returns what the proxy has forwarded, in total and for each listener.
+// It returns false if no proxy runs or if its counters cannot be read.
 func (e *Engine) Proxied(ctx context.Context) (proxy.Stats, []proxy.ListenerStats, bool, error) {
 	e.mu.Lock()
 	p := e.proxy

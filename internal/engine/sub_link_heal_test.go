@@ -14,9 +14,9 @@ import (
 	"fairlead/internal/store"
 )
 
-// TestHealsBranches damages a host whose sandboxes branch from a parent. Verify
-// must name the damage, and Heal must bring the traffic back.
-func TestHealsBranches(t *testing.T) {
+// TestHealsSubLinks damages a host whose sandboxes have sub-links of a parent.
+// Verify must list the damage, and Heal must restore the traffic.
+func TestHealsSubLinks(t *testing.T) {
 	for _, damage := range []struct {
 		name    string
 		sandbox bool // where the command runs
@@ -32,13 +32,13 @@ func TestHealsBranches(t *testing.T) {
 		{"shim listens to routers", false, "sysctl -qw net.ipv6.conf.fm-net.accept_ra=1", "accept_ra=0"},
 		{"shim's address deleted", false, "ip addr flush dev fm-net", "addr replace 198.51.100.254/32 dev fm-net"},
 		{"host's routes deleted", false, "ip route flush dev fm-net; ip -6 route flush dev fm-net proto 250", "route replace 198.51.100.128/32 dev fm-net"},
-		{"stray shim", false, "ip link add link wire0 name fm-old type macvlan mode bridge && ip link set fm-old alias fairlead:old", "ip link del fm-old"},
-		{"masqueraded no more", false, "nft delete element inet fairlead lan '{ fm-net }'", "add element inet fairlead lan '{ fm-net }'"},
-		{"branch deleted", true, "ip link del eth0", "type macvlan mode bridge"},
-		{"branch down", true, "ip link set eth0 down", "type macvlan mode bridge"},
-		{"branch of another mode", true, "ip link set eth0 type macvlan mode private", "type macvlan mode bridge"},
-		{"branch renamed", true, "ip link set eth0 down && ip link set eth0 name eth9", "type macvlan mode bridge"},
-		{"branch's address changed", true, "ip link set eth0 address 02:00:00:00:00:01", "ip link set eth0 address 02:f1:c6:33:64:80"},
+		{"left-over shim", false, "ip link add link wire0 name fm-old type macvlan mode bridge && ip link set fm-old alias fairlead:old", "ip link del fm-old"},
+		{"masquerading deleted", false, "nft delete element inet fairlead lan '{ fm-net }'", "add element inet fairlead lan '{ fm-net }'"},
+		{"sub-link deleted", true, "ip link del eth0", "type macvlan mode bridge"},
+		{"sub-link down", true, "ip link set eth0 down", "type macvlan mode bridge"},
+		{"sub-link of another mode", true, "ip link set eth0 type macvlan mode private", "type macvlan mode bridge"},
+		{"sub-link renamed", true, "ip link set eth0 down && ip link set eth0 name eth9", "type macvlan mode bridge"},
+		{"sub-link's address changed", true, "ip link set eth0 address 02:00:00:00:00:01", "ip link set eth0 address 02:f1:c6:33:64:80"},
 		{"route to the host deleted", true, "ip -6 route del 2001:db8:1::2", "-6 route replace 2001:db8:1::2/128 via"},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestHealsBranches(t *testing.T) {
 	}
 }
 
-// heals wants Verify to list the step, and Heal to take it.
+// heals fails the test unless Verify lists the step and Heal executes it.
 func heals(t *testing.T, w *topology.World, want string) {
 	t.Helper()
 	ops, err := w.Engine.Verify(context.Background())
@@ -76,9 +76,9 @@ func heals(t *testing.T, w *topology.World, want string) {
 	undrifted(t, w)
 }
 
-// TestTheMTUFollowsTheParent changes the parent's while the network runs.
+// TestTheMTUFollowsTheParent changes the parent's MTU while the network exists.
 func TestTheMTUFollowsTheParent(t *testing.T) {
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			s := onLAN(t, w, d, "web", "app")
@@ -110,10 +110,10 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 	}
 }
 
-// TestAParentThatGoesAndReturns takes the branches with it. Nothing is left,
-// and all comes back.
-func TestAParentThatGoesAndReturns(t *testing.T) {
-	for _, d := range branching(t) {
+// TestDeletedParentReturns deletes the parent, and with it the sub-links, and
+// creates it again. Heal restores the sub-links, and TearDown leaves nothing.
+func TestDeletedParentReturns(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			lan := strings.Replace(mustSandbox(t, w, "lan"), "self", fmt.Sprint(os.Getpid()), 1)
@@ -149,10 +149,10 @@ func TestAParentThatGoesAndReturns(t *testing.T) {
 	}
 }
 
-// TestABranchEndsWithItsSandbox leaves nothing of a sandbox that dies, and
-// attaches the one that comes to its path.
-func TestABranchEndsWithItsSandbox(t *testing.T) {
-	for _, d := range branching(t) {
+// TestSubLinkEndsWithItsSandbox deletes a sandbox. Nothing of it is left, and a
+// new namespace at its path is attached.
+func TestSubLinkEndsWithItsSandbox(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			before := snapshot(t, w)
@@ -183,10 +183,10 @@ func TestABranchEndsWithItsSandbox(t *testing.T) {
 	}
 }
 
-// TestSandboxesDieWhileTheyBranch kills them at many moments of an attach. What
-// the attach says does not matter, but nothing may be left.
-func TestSandboxesDieWhileTheyBranch(t *testing.T) {
-	for _, d := range branching(t) {
+// TestSandboxesDieDuringAttach deletes sandboxes at many moments of an attach.
+// The attach may fail or not, but nothing may be left.
+func TestSandboxesDieDuringAttach(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			before := snapshot(t, w)
@@ -218,9 +218,10 @@ func TestSandboxesDieWhileTheyBranch(t *testing.T) {
 	}
 }
 
-// TestAnInterfaceThatIsThere is an error, and changes nothing.
-func TestAnInterfaceThatIsThere(t *testing.T) {
-	for _, d := range branching(t) {
+// TestExistingInterfaceIsAnError checks that Set fails and changes nothing if
+// the sandbox already has an interface of the endpoint's name.
+func TestExistingInterfaceIsAnError(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		w := world(t)
 		before := snapshot(t, w)
 		s := onLAN(t, w, d, "web")
@@ -235,14 +236,14 @@ func TestAnInterfaceThatIsThere(t *testing.T) {
 	}
 }
 
-// TestABranchThatGoesIsForgotten: the record says which sandboxes may hold a
-// branch only as long as one does.
-func TestABranchThatGoesIsForgotten(t *testing.T) {
-	for _, d := range branching(t) {
+// TestDeletedSubLinkLeavesTheRecord checks that the record lists a sandbox only
+// while it can contain a sub-link.
+func TestDeletedSubLinkLeavesTheRecord(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			s := onLAN(t, w, d, "web", "app")
-			s.Networks[0].Subnets = s.Networks[0].Subnets[:1] // IPv6 brings settings, which are forgotten besides
+			s.Networks[0].Subnets = s.Networks[0].Subnets[:1] // IPv6 adds settings, which the record also lists
 			var kept store.Memory
 			e, stop := daemon(t, w, &kept)
 			defer stop()
@@ -253,7 +254,7 @@ func TestABranchThatGoesIsForgotten(t *testing.T) {
 				}
 			}
 			if record, err := kept.Load(); err != nil || len(record.Inside) != 1 || record.Inside[0].Netns != s.Endpoints[0].Sandbox {
-				t.Errorf("the record remembers %v, %v", record.Inside, err)
+				t.Errorf("the record lists %v, %v", record.Inside, err)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestModesOfMacvlan asks who hears whom.
+// TestModesOfMacvlan checks which sandboxes reach each other, in each mode.
 func TestModesOfMacvlan(t *testing.T) {
 	for _, c := range []struct {
 		mode        model.Mode
@@ -64,7 +64,7 @@ func TestModesOfMacvlan(t *testing.T) {
 		hearsAll(t, w.DoClient, addressesOf(t, full, "web", 80), "web")
 		mustSet(t, w, model.State{})
 		unchanged(t, w, before)
-		// A foreign macvlan is in the way.
+		// Another program's macvlan uses the parent.
 		onServer(t, w, "ip link add link wire0 name foreign type macvlan mode bridge")
 		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru is for one alone") {
 			t.Errorf("beside another: %v", err)
@@ -76,7 +76,7 @@ func TestModesOfMacvlan(t *testing.T) {
 
 // TestModesOfIPvlan routes where the sandboxes have no frames of the LAN.
 func TestModesOfIPvlan(t *testing.T) {
-	if !slices.Contains(branching(t), model.DriverIPvlan) {
+	if !slices.Contains(subLinkDrivers(t), model.DriverIPvlan) {
 		unwanted(t, model.Network{Name: "net", Driver: model.DriverIPvlan, Parent: topology.Wire}, "module ipvlan")
 		return
 	}
@@ -111,7 +111,8 @@ func TestModesOfIPvlan(t *testing.T) {
 	}
 }
 
-// unwanted fails the test unless the network is refused with the text.
+// unwanted fails the test unless Set refuses the network with an error that
+// contains the text.
 func unwanted(t *testing.T, n model.Network, want string) {
 	t.Helper()
 	w := world(t)
@@ -120,7 +121,7 @@ func unwanted(t *testing.T, n model.Network, want string) {
 	}
 }
 
-// TestAVLANOfTheParent speaks to a client that has the VLAN, and to no other.
+// TestAVLANOfTheParent checks that only a client in the VLAN reaches the sandbox.
 func TestAVLANOfTheParent(t *testing.T) {
 	if missing := probe(t).Missing[plan.FeatureVLAN]; missing != "" {
 		if *whole {
@@ -129,7 +130,7 @@ func TestAVLANOfTheParent(t *testing.T) {
 		unwanted(t, model.Network{Name: "net", Driver: model.DriverMacvlan, Parent: topology.Wire, VLAN: 100}, "vlan 100: "+missing)
 		return
 	}
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			before := snapshot(t, w)

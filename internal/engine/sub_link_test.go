@@ -15,12 +15,12 @@ import (
 	"fairlead/internal/paths"
 )
 
-// whole is set in the machine of test/vm, where every kernel feature must be.
+// whole is set in the virtual machine of test/vm, whose kernel must have every
+// feature.
 var whole = flag.Bool("whole", false, "fail for a kernel feature that is missing")
 
-// branching lists the drivers that branch from a parent and that this kernel
-// has.
-func branching(t *testing.T) []model.Driver {
+// subLinkDrivers lists the drivers with sub-links that this kernel supports.
+func subLinkDrivers(t *testing.T) []model.Driver {
 	t.Helper()
 	facts := probe(t)
 	var drivers []model.Driver
@@ -39,8 +39,8 @@ func branching(t *testing.T) []model.Driver {
 	return drivers
 }
 
-// onLAN is a network on the wire, of both families, and a sandbox for each
-// name. The client host is the LAN's other host and its router.
+// onLAN returns a network on the wire, with both families and one sandbox for
+// each name. The client host is the LAN's other host and its router.
 func onLAN(t testing.TB, w *topology.World, d model.Driver, names ...string) model.State {
 	t.Helper()
 	prefix := netip.MustParsePrefix
@@ -53,7 +53,7 @@ func onLAN(t testing.TB, w *topology.World, d model.Driver, names ...string) mod
 	return s
 }
 
-// addressesOf are where the endpoint listens, on the port.
+// addressesOf returns the endpoint's addresses with the port.
 func addressesOf(t testing.TB, s model.State, name string, port int) []string {
 	t.Helper()
 	e, _ := s.Endpoint(name)
@@ -67,7 +67,7 @@ func addressesOf(t testing.TB, s model.State, name string, port int) []string {
 	return all
 }
 
-// hostIn are the host's own addresses in the network, with the port.
+// hostIn returns the host's addresses in the network, with the port.
 func hostIn(t testing.TB, s model.State, network string, port int) []string {
 	t.Helper()
 	n, _ := s.Network(network)
@@ -78,7 +78,7 @@ func hostIn(t testing.TB, s model.State, network string, port int) []string {
 	return all
 }
 
-// hearsAll asks over every protocol at every address.
+// hearsAll calls hears for every protocol and address.
 func hearsAll(t testing.TB, from place, to []string, want string) {
 	t.Helper()
 	for _, proto := range protos {
@@ -88,7 +88,8 @@ func hearsAll(t testing.TB, from place, to []string, want string) {
 	}
 }
 
-// deaf fails the test if somebody answers. To be sure takes time.
+// deaf fails the test if any address accepts a TCP connection. It waits for the
+// duration silence at each address.
 func deaf(t testing.TB, from place, to []string) {
 	t.Helper()
 	for _, addr := range to {
@@ -104,8 +105,8 @@ func deaf(t testing.TB, from place, to []string) {
 	}
 }
 
-func TestTheShimComesAndGoesWithTheEndpoints(t *testing.T) {
-	for _, d := range branching(t) {
+func TestShimExistsWhileEndpointsExist(t *testing.T) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			before := snapshot(t, w)
@@ -132,7 +133,7 @@ func TestTheShimComesAndGoesWithTheEndpoints(t *testing.T) {
 }
 
 func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		for _, via := range []model.Via{model.ViaNAT, model.ViaProxy, model.ViaAuto} {
 			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
 				w := world(t)
@@ -213,7 +214,7 @@ func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
 // the parent although it checks who may come by which link. What an ipvlan
 // sends there comes by the parent, and a strict check drops it.
 func TestStrictReversePathsOnTheLAN(t *testing.T) {
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			s := onLAN(t, w, d, "web", "app")
@@ -237,7 +238,7 @@ func TestStrictReversePathsOnTheLAN(t *testing.T) {
 
 // TestNetworksOfOneParentAreApart has two networks on the wire.
 func TestNetworksOfOneParentAreApart(t *testing.T) {
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			sh(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
@@ -262,7 +263,7 @@ func TestNetworksOfOneParentAreApart(t *testing.T) {
 // to be masqueraded, as for any host of the LAN; and published ports of theirs
 // to be reached from there.
 func TestBridgedSandboxesSpeakToTheLANsOwn(t *testing.T) {
-	for _, d := range branching(t) {
+	for _, d := range subLinkDrivers(t) {
 		for _, via := range modes {
 			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
 				w := world(t)

@@ -17,7 +17,7 @@ import (
 var vips = []netip.Addr{netip.MustParseAddr("198.51.100.80"), netip.MustParseAddr("2001:db8:1::80")}
 
 // balanced adds services at the virtual addresses, on the server's link to the
-// client, that lead to sandbox web.
+// client. Their real server is sandbox web.
 func balanced(t testing.TB, w *topology.World, s *model.State, plane model.Plane) {
 	t.Helper()
 	full := mustSet(t, w, *s)
@@ -37,8 +37,8 @@ func atVIPs(port int) []string { return both(vips[0].String(), vips[1].String(),
 
 var planes = []model.Plane{model.PlaneNFT, model.PlaneEBPF}
 
-// TestVirtualAddressOnInterface: clients find the service on the link, and
-// nothing else of the host there.
+// TestVirtualAddressOnInterface checks that clients reach the service at the
+// virtual address, and no other port of the host there.
 func TestVirtualAddressOnInterface(t *testing.T) {
 	for _, plane := range planes {
 		t.Run(string(plane), func(t *testing.T) {
@@ -107,8 +107,8 @@ func echoes(t testing.TB, from place, to netip.Addr) {
 	}
 }
 
-// TestVirtualAddressIsAdopted: one that the host has is left as it is, with the
-// ports there.
+// TestVirtualAddressIsAdopted uses a virtual address that the host already has.
+// The address and the host's other ports there stay unchanged.
 func TestVirtualAddressIsAdopted(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
@@ -124,14 +124,15 @@ func TestVirtualAddressIsAdopted(t *testing.T) {
 	s.Services = nil
 	mustSet(t, w, s)
 	if is := onServer(t, w, "ip -o addr show to 198.51.100.80"); !strings.Contains(is, "198.51.100.80/25") {
-		t.Errorf("the host's own address has gone: %s", is)
+		t.Errorf("the address that the host had before is gone: %s", is)
 	}
 	if is := onServer(t, w, "ip -o addr show to 2001:db8:1::80"); is != "" {
-		t.Errorf("ours has stayed: %s", is)
+		t.Errorf("the virtual address was not removed: %s", is)
 	}
 }
 
-// TestVirtualAddressIsTaken: whoever is in the way is named, and nothing changes.
+// TestVirtualAddressIsTaken checks that the error names the owner of a port or
+// address that is in use, and that nothing changes.
 func TestVirtualAddressIsTaken(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")
@@ -157,6 +158,6 @@ func TestVirtualAddressIsTaken(t *testing.T) {
 	s.Services = append(s.Services, other)
 	refused("for service tcp-0")
 	if is := onServer(t, w, "ip -o addr show to 198.51.100.80"); is != "" {
-		t.Errorf("it is there: %s", is)
+		t.Errorf("the virtual address exists: %s", is)
 	}
 }

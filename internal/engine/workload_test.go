@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// bound is a state with one workload of the host, its cgroup, and a publish
-// of each protocol via socket.
+// bound returns a state with one workload of the host, named by its cgroup, and
+// one publish per protocol via socket.
 func bound(t *testing.T) (model.State, string) {
 	t.Helper()
 	path, err := os.MkdirTemp(cgroupRoot(t), plan.Mark+"-test-")
@@ -46,8 +46,8 @@ func cgroupRoot(t *testing.T) string {
 	return root
 }
 
-// within is the server host as a process in the cgroup sees it. The whole
-// test moves there.
+// within returns the server host as seen by a process in the cgroup. It moves
+// the whole test process there.
 func within(t *testing.T, w *topology.World, path string) place {
 	return func(fn func() error) error {
 		lines, err := os.ReadFile("/proc/self/cgroup")
@@ -68,9 +68,9 @@ func enter(path string) error {
 	return os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0)
 }
 
-// TestAWorkloadThatComesBackIsBoundAgain gives the path of a cgroup to a new
+// TestRestartedWorkloadIsBoundAgain puts a new cgroup at the path of the old
 // one, as a container engine does when a container restarts.
-func TestAWorkloadThatComesBackIsBoundAgain(t *testing.T) {
+func TestRestartedWorkloadIsBoundAgain(t *testing.T) {
 	w := world(t)
 	before := snapshot(t, w)
 	s, path := bound(t)

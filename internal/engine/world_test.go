@@ -24,12 +24,13 @@ import (
 )
 
 const (
-	// patience bounds how long a packet is waited for that should come, on a
-	// machine that has much else to do.
+	// patience is how long the tests wait for an expected packet, on a busy
+	// machine.
 	patience = 30 * time.Second
-	// silence is how long nobody must answer to be taken for deaf.
+	// silence is how long the tests wait before they conclude that no answer
+	// will come.
 	silence = time.Second
-	// again is how long after a datagram the next is sent: one may be lost.
+	// again is the time between two datagrams of a retry, as one may be lost.
 	again = 200 * time.Millisecond
 )
 
@@ -64,7 +65,7 @@ func in(w *topology.World, sandbox string) place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
 }
 
-// dual is a network with both families and one sandbox for each name.
+// dual returns a network with both families and one sandbox for each name.
 func dual(t testing.TB, w *topology.World, d model.Driver, names ...string) model.State {
 	t.Helper()
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: d, Subnets: []model.Subnet{
@@ -94,12 +95,12 @@ func mustSet(t testing.TB, w *topology.World, s model.State) model.State {
 	return full
 }
 
-// undrifted fails the test if the kernel does not hold what is wanted.
+// undrifted fails the test if Verify lists a difference from the desired state.
 func undrifted(t testing.TB, w *topology.World) {
 	t.Helper()
 	ops, err := w.Engine.Verify(context.Background())
 	if err != nil || len(ops) != 0 {
-		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+		t.Errorf("the host differs from the desired state: %v\n%s", err, plan.Text(ops))
 	}
 }
 
@@ -113,12 +114,12 @@ func onServer(t testing.TB, w *topology.World, line string) string {
 	return sh(t, w.DoServer, line)
 }
 
-// snapshot writes down everything on the server host that we could leave.
+// snapshot returns all state of the server host that Fairlead could leave behind.
 func snapshot(t testing.TB, w *topology.World) string {
 	t.Helper()
-	// Carriers, the ends of checks for duplicates and link-local addresses come
-	// by themselves, and ip cannot name a namespace that is just ending. The
-	// kernel chooses the address of a veth that has to be made again.
+	// Carrier, the end of duplicate address detection and link-local addresses
+	// change without us, and ip cannot name a namespace that is just ending. The
+	// kernel chooses the address of a veth that is created again.
 	return onServer(t, w, "ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
 		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
 		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
@@ -127,12 +128,12 @@ func snapshot(t testing.TB, w *topology.World) string {
 func unchanged(t testing.TB, w *topology.World, before string) {
 	t.Helper()
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, w), "\n")); diff != "" {
-		t.Errorf("the host is not as it was before (-):\n%s", diff)
+		t.Errorf("the host differs from before (-):\n%s", diff)
 	}
 }
 
-// serve answers every line and datagram to a port of the place with the name,
-// and with what was said.
+// serve answers every line and datagram at a port of the place with the name
+// and the received text.
 func serve(t testing.TB, in place, name, at string) {
 	t.Helper()
 	listen(t, in, at, func(conn net.Conn) {
@@ -185,7 +186,7 @@ func listen(t testing.TB, in place, at string, converse func(net.Conn), reply fu
 	}()
 }
 
-// talk is a conversation with whoever answers, open until the test ends.
+// talk is a TCP connection or connected UDP socket, open until the test ends.
 type talk struct {
 	t    testing.TB
 	conn net.Conn
@@ -204,7 +205,7 @@ func dial(t testing.TB, from place, proto model.Proto, to string) talk {
 	return talk
 }
 
-// dialAll begins a conversation of each protocol with each address.
+// dialAll dials each address over each protocol.
 func dialAll(t testing.TB, from place, addrs []string) []talk {
 	t.Helper()
 	var talks []talk
@@ -216,9 +217,9 @@ func dialAll(t testing.TB, from place, addrs []string) []talk {
 	return talks
 }
 
-// ask says a line, over UDP again and again, until it is answered, and returns by
-// whom. What comes late is no answer: neither one to an earlier line, nor, over
-// UDP, an error about an earlier datagram, which the next one meets.
+// ask sends a line, over UDP repeatedly, until it is answered, and returns the
+// name that the server answers with. It ignores answers to earlier lines and,
+// over UDP, errors about earlier datagrams that the next one reports.
 func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"
 	line := fmt.Sprintf(" %d\n", time.Now().UnixNano())
@@ -245,7 +246,7 @@ func (t talk) ask() (string, error) {
 	}
 }
 
-// hears fails the test unless the conversation is answered by want.
+// hears fails the test unless the server named want answers.
 func (t talk) hears(want string) {
 	t.t.Helper()
 	if got, err := t.ask(); err != nil || got != want {
@@ -253,7 +254,8 @@ func (t talk) hears(want string) {
 	}
 }
 
-// isRefused fails the test unless the host answers that nobody is there.
+// isRefused fails the test unless the host refuses: with a TCP reset or an ICMP
+// error.
 func (t talk) isRefused() {
 	t.t.Helper()
 	if got, err := t.ask(); !isRefusal(err) {
@@ -261,8 +263,8 @@ func (t talk) isRefused() {
 	}
 }
 
-// hasEnded fails the test unless the kernel tells the process that its socket
-// is ended.
+// hasEnded fails the test unless the kernel has aborted the socket
+// (ECONNABORTED).
 func (t talk) hasEnded() {
 	t.t.Helper()
 	err := t.conn.SetDeadline(time.Now().Add(patience))
@@ -273,12 +275,13 @@ func (t talk) hasEnded() {
 		t.t.Errorf("%s %s is read: %v; want %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), err, unix.ECONNABORTED)
 	}
 	if _, err := t.conn.Write([]byte("hello\n")); err == nil {
-		t.t.Errorf("%s %s sends though it is ended", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr())
+		t.t.Errorf("%s %s still sends although it has ended", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr())
 	}
 }
 
-// endsBy fails the test unless the conversation of a process of the host has
-// ended, which eBPF led to the endpoint itself and other ways did not.
+// endsBy fails the test unless the flow of a host process has ended. Via ebpf
+// its socket was connected to the endpoint directly, so the socket is aborted;
+// with other modes the next packet is refused.
 func (t talk) endsBy(via model.Via) {
 	t.t.Helper()
 	if via == model.ViaEBPF {
@@ -288,12 +291,12 @@ func (t talk) endsBy(via model.Via) {
 	}
 }
 
-// isRefusal reports whether the error says that nobody is there.
+// isRefusal reports whether the error is a refusal: ECONNRESET or ECONNREFUSED.
 func isRefusal(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.ECONNREFUSED)
 }
 
-// hears asks once on a new conversation.
+// hears dials and fails the test unless the server named want answers.
 func hears(t testing.TB, from place, proto model.Proto, to, want string) {
 	t.Helper()
 	var conn net.Conn
@@ -321,6 +324,7 @@ func everywhere(port int) []string { return slices.Concat(server(port), local(po
 var (
 	protos = []model.Proto{model.TCP, model.UDP}
 	modes  = []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}
-	// direct are the ways whose flows the kernel leads from end to end.
+	// direct are the publish modes whose flows the kernel forwards without a
+	// proxy.
 	direct = []model.Via{model.ViaNAT, model.ViaEBPF}
 )

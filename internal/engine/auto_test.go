@@ -15,7 +15,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// promising makes the last publish one via auto with these promises.
+// promising sets mode auto and these promises for the last publish.
 func promising(s *model.State, promises ...promise.Question) {
 	p := &s.Publishes[len(s.Publishes)-1]
 	p.Via = model.ViaAuto
@@ -39,7 +39,7 @@ func TestAutoKeepsPromises(t *testing.T) {
 	full := mustSet(t, w, s)
 	for _, p := range full.Publishes {
 		if p.Via == model.ViaAuto || (p.Via == model.ViaProxy) != (p.HostPorts.First == 8080) {
-			t.Errorf("the full state says %s", p)
+			t.Errorf("the completed state has %s", p)
 		}
 	}
 	serve(t, in(w, "web"), "web", ":80")

@@ -56,7 +56,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// benchPublishes returns what is published, by the benchmark's name.
+// benchPublishes returns the publishes of each benchmark, by its name.
 func benchPublishes(via model.Via) map[string][]model.Publish {
 	ports := func(first, n int) model.PortRange {
 		return model.PortRange{First: uint16(first), Last: uint16(first + n - 1)}
@@ -123,8 +123,8 @@ func set(b *testing.B, e *engine.Engine, s model.State) time.Duration {
 	return time.Since(start)
 }
 
-// perOp reports the median and the least: on a machine that others use too,
-// the least is nearer to what the work takes.
+// perOp reports the median and the minimum. On a machine that also does other
+// work, the minimum is nearer to the true cost.
 func perOp(b *testing.B, took []time.Duration, what string) {
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -39,7 +39,7 @@ func external(sandbox string) model.State {
 	}
 }
 
-// reached fails the test unless the client host reaches what serves in the
+// reached fails the test unless the client host reaches the server in the
 // sandbox, over both families and protocols.
 func reached(t *testing.T, w *topology.World) {
 	t.Helper()
@@ -108,9 +108,9 @@ func TestDeviceSettingsInTheSandbox(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestADeviceGoesToAnotherSandbox moves it from one to the next, also when the
-// engine is a new one.
-func TestADeviceGoesToAnotherSandbox(t *testing.T) {
+// TestDeviceMovesToAnotherSandbox moves the device from sandbox to sandbox, each
+// time with a new engine.
+func TestDeviceMovesToAnotherSandbox(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -147,7 +147,8 @@ func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engin
 	}
 }
 
-// container is a process that alone keeps its sandbox alive.
+// container starts a process that alone keeps its network namespace alive. kill
+// ends it.
 func container(t *testing.T) (sandbox string, in place, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
@@ -171,11 +172,11 @@ func container(t *testing.T) (sandbox string, in place, kill func()) {
 	}, kill
 }
 
-// TestADeviceOutlivesItsSandbox kills the sandbox of a virtual device and
-// notifies the engine, because the kernel deletes virtual devices with their
-// namespace. It also tests an engine that was restarted meanwhile, and a
-// workload that had renamed the device.
-func TestADeviceOutlivesItsSandbox(t *testing.T) {
+// TestDeviceOutlivesItsSandbox kills the process that keeps a sandbox alive, and
+// then removes the endpoint. A virtual device, which the kernel deletes with its
+// namespace, must return to the host: also if the engine was restarted before, or
+// if the workload had renamed the device.
+func TestDeviceOutlivesItsSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		restarted, rename bool
@@ -210,9 +211,8 @@ func TestADeviceOutlivesItsSandbox(t *testing.T) {
 	}
 }
 
-// TestADeviceFollowsASandboxThatComesBack replaces the namespace behind a
-// path.
-func TestADeviceFollowsASandboxThatComesBack(t *testing.T) {
+// TestDeviceFollowsARestartedSandbox replaces the namespace at a sandbox's path.
+func TestDeviceFollowsARestartedSandbox(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -238,10 +238,10 @@ func TestADeviceFollowsASandboxThatComesBack(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestADeviceThatTheKernelBroughtBack moves it to the host by hand, under its
-// name of the sandbox, as the kernel does with a physical one. It goes where
-// it belongs by then.
-func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
+// TestDeviceReturnedByTheKernel moves the device to the host under the name that
+// it has in the sandbox, as the kernel does with a physical device. The engine
+// must then move it to where the desired state needs it.
+func TestDeviceReturnedByTheKernel(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -262,7 +262,7 @@ func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
 			unchanged(t, w, before)
 		}
 	}
-	// Without a record only the name is taken from the alias.
+	// Without a record, only the name is restored from the alias.
 	mustSet(t, w, s)
 	sh(t, in(w, "web"), back)
 	e, stop := daemon(t, w, &store.Memory{})
@@ -272,16 +272,16 @@ func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
 		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
 	}
 	if got := onServer(t, w, "ip -o link show nic; ip -o addr show nic"); strings.Contains(got, "192.0.2.9") || strings.Contains(got, "alias") {
-		t.Errorf("more than the name is taken from the alias:\n%s", got)
+		t.Errorf("more than the name was restored from the alias:\n%s", got)
 	}
 }
 
-// TestADeviceWhoseAliasTheSandboxChanges restarts the engine before it gives the
-// device back.
-func TestADeviceWhoseAliasTheSandboxChanges(t *testing.T) {
+// TestSandboxCannotForgeTheDeviceAlias changes the alias in the sandbox and
+// restarts the engine. The device must return to the host unchanged.
+func TestSandboxCannotForgeTheDeviceAlias(t *testing.T) {
 	const forged = `ip link set eth0 alias 'fairlead-device:{"device":"nic","name":"evil","mtu":1280,"mac":"02:00:00:00:00:66","addresses":["198.51.100.66/24"],"alias":"x"}'`
 	for _, c := range []struct{ name, script string }{
-		{"another past", forged},
+		{"other former settings", forged},
 		{"another device", `ip link set eth0 alias 'fairlead-device:{"device":"other","name":"evil","mtu":1280}'`},
 		{"no alias", `ip link set eth0 alias ''`},
 		{"another link that claims to be the device", `ip link set eth0 alias ''; ip link add fake type bridge; ip link set fake alias 'fairlead-device:{"device":"nic","name":"nic","mtu":1500}'`},
@@ -310,9 +310,9 @@ func TestADeviceWhoseAliasTheSandboxChanges(t *testing.T) {
 	}
 }
 
-// TestADeviceWhoseNameIsTaken returns a device to a host where another link has
+// TestDeviceWhoseNameIsTaken returns a device to a host where another link has
 // its name. It gets a temporary name, and its old name once that is free.
-func TestADeviceWhoseNameIsTaken(t *testing.T) {
+func TestDeviceWhoseNameIsTaken(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -336,8 +336,8 @@ func TestADeviceWhoseNameIsTaken(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestEveryStepWithADeviceCanFail takes it back from a state that cannot be
-// reached.
+// TestEveryStepWithADeviceCanFail makes each step with a device fail in turn. The
+// engine must undo the steps before.
 func TestEveryStepWithADeviceCanFail(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestEndpointSettings(t *testing.T) {
 			undrifted(t, w)
 			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default; ip route; ip -6 route"); strings.Count(got, "default") != 4 ||
 				strings.Contains(got, "198.51.100.0") || strings.Contains(got, "2001:db8:1::") {
-				t.Errorf("the default routes did not come, or the others did not go: %s", got)
+				t.Errorf("the default routes are missing, or the other routes remain: %s", got)
 			}
 			mustSet(t, w, model.State{})
 			unchanged(t, w, before)
@@ -118,7 +118,7 @@ func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (a
 			return err
 		}
 		defer client.Close()
-		if err := cpu.Stay(); err != nil { // packets of two may overtake each other
+		if err := cpu.Stay(); err != nil { // packets sent from two CPUs may overtake each other
 			return err
 		}
 		if _, err := asked(client, "first"); err != nil {
@@ -137,7 +137,8 @@ func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (a
 	return arrived
 }
 
-// countLarge answers every small datagram with how many large ones have come.
+// countLarge answers every small datagram with the number of large ones received
+// so far.
 func countLarge(server net.PacketConn) {
 	count := 0
 	for b := make([]byte, 2000); ; {
@@ -154,7 +155,7 @@ func countLarge(server net.PacketConn) {
 }
 
 // asked sends a word until it is answered, and returns how many large datagrams
-// came before it.
+// the server received before it.
 func asked(client *net.UDPConn, word string) (count int, err error) {
 	b := make([]byte, 100)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -172,7 +173,7 @@ func asked(client *net.UDPConn, word string) (count int, err error) {
 	return 0, fmt.Errorf("nothing arrives at %s", client.RemoteAddr())
 }
 
-// roomy gives a socket a buffer for all that a test sends at once.
+// roomy sets a receive buffer that is large enough for a test's burst.
 func roomy(t *testing.T, conn *net.UDPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

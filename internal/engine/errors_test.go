@@ -69,8 +69,8 @@ func behindARouter(t *testing.T, w *topology.World) place {
 	return in(w, "far")
 }
 
-// TestTransfersCrossANarrowPath needs the router's ICMP errors to reach the
-// endpoint, with the addresses that it knows.
+// TestTransfersCrossANarrowPath transfers data over a path with a small MTU. The
+// router's ICMP errors must reach the endpoint, with the endpoint's addresses.
 func TestTransfersCrossANarrowPath(t *testing.T) {
 	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
@@ -96,8 +96,8 @@ func forgetPaths(t *testing.T, in place) {
 	sh(t, in, "ip route flush cache; ip -6 route flush cache")
 }
 
-// exchanges sends and receives at once, and fails the test unless all comes
-// back as it was.
+// exchanges sends and receives simultaneously, and fails the test unless the peer
+// returns the bytes unchanged.
 func (t talk) exchanges(sent []byte) {
 	t.t.Helper()
 	writing := make(chan error, 1)
@@ -142,7 +142,7 @@ func TestRouterErrorsReachTheEndpoint(t *testing.T) {
 				hops(t, endpoint, 64)
 				isReported(t, endpoint, seen, 1400, unix.EMSGSIZE)
 				if _, err := endpoint.WriteToUDPAddrPort(make([]byte, 1400), seen); !errors.Is(err, unix.EMSGSIZE) {
-					t.Errorf("%s: the endpoint's kernel has learned nothing: %v", to, err)
+					t.Errorf("%s: the endpoint's kernel has not learned the path MTU: %v", to, err)
 				}
 				forgetPaths(t, in(w, "web"))
 			}
@@ -150,7 +150,7 @@ func TestRouterErrorsReachTheEndpoint(t *testing.T) {
 	}
 }
 
-// isReported sends one datagram and waits for the error that it meets.
+// isReported sends one datagram and waits until the socket reports the error.
 func isReported(t *testing.T, c *net.UDPConn, to netip.AddrPort, size int, want error) {
 	t.Helper()
 	if _, err := c.WriteToUDPAddrPort(make([]byte, size), to); err != nil {
@@ -161,7 +161,7 @@ func isReported(t *testing.T, c *net.UDPConn, to netip.AddrPort, size int, want 
 	}
 }
 
-// hops sets how many routers the socket's packets may pass.
+// hops sets the TTL and the hop limit of the socket's packets.
 func hops(t *testing.T, c *net.UDPConn, n int) {
 	t.Helper()
 	option(t, c, unix.IPPROTO_IP, unix.IP_TTL, n)

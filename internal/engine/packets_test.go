@@ -173,7 +173,7 @@ func TestDatagramsLargerThanTheMTU(t *testing.T) {
 	}
 }
 
-// noise returns bytes that differ, the same each time.
+// noise returns n pseudo-random bytes, the same in each run.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{})

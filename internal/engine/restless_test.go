@@ -18,8 +18,8 @@ import (
 	"fairlead/test/process"
 )
 
-// restlessRole is a process that sets one state after the other, over and over,
-// until it is killed.
+// restlessRole names a process that sets its states in turn, repeatedly, until it
+// is killed.
 const restlessRole = "restless-engine"
 
 // restless is the configuration that the process reads from standard input.
@@ -58,11 +58,11 @@ func (do restless) open() (*engine.Engine, *kernel.Host, *store.File, error) {
 	return engine.New(engine.Config{Kernel: h, Store: kept}), h, kept, nil
 }
 
-// TestADeviceSurvivesAHundredKills kills an engine that moves a device between
+// TestDeviceSurvivesAHundredKills kills an engine that moves a device between
 // two sandboxes, a hundred times at random moments. The next engine finds the
 // device wherever it is, and moves it to the desired sandbox or back to the host
 // with its former settings.
-func TestADeviceSurvivesAHundredKills(t *testing.T) {
+func TestDeviceSurvivesAHundredKills(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
@@ -100,8 +100,8 @@ func TestADeviceSurvivesAHundredKills(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// killAtRandom starts the process and kills it within the time that a few
-// changes take.
+// killAtRandom starts the process and kills it after at most 30 ms, which is the
+// time of a few changes.
 func killAtRandom(t *testing.T, do restless) {
 	t.Helper()
 	p := process.Start(t, restlessRole, do, child.Place{})

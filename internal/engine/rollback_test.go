@@ -26,10 +26,10 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 		{"interface name taken in the sandbox", func(t *testing.T, w *topology.World, _ *model.State) {
 			sh(t, in(w, "app"), "ip link add eth0 type bridge")
 		}, "the sandbox has an interface eth0 already"},
-		{"foreign bridge of our name", func(t *testing.T, w *topology.World, _ *model.State) {
+		{"bridge of another program with our name", func(t *testing.T, w *topology.World, _ *model.State) {
 			onServer(t, w, "ip link add fl-net type bridge && ip link set fl-net up")
 		}, "set link  fl-net: a link of that name exists and is not Fairlead's"},
-		{"foreign link of the endpoint's name", func(t *testing.T, w *topology.World, _ *model.State) {
+		{"link of another program with the endpoint's name", func(t *testing.T, w *topology.World, _ *model.State) {
 			onServer(t, w, "ip link add fv-app type bridge")
 		}, "set link  fv-app: a link of that name exists and is not Fairlead's"},
 		{"foreign default route in the sandbox", func(t *testing.T, w *topology.World, _ *model.State) {
@@ -58,7 +58,7 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 			}
 			unchanged(t, w, before)
 			if got, err := w.Engine.State(); err != nil || len(got.Networks) != 0 {
-				t.Errorf("a state that failed is kept: %+v, %v", got, err)
+				t.Errorf("the engine keeps a state that failed: %+v, %v", got, err)
 			}
 		})
 	}

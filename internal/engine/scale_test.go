@@ -69,9 +69,8 @@ func TestTearDownAfterASandboxDied(t *testing.T) {
 	}
 }
 
-// TestPlanTextIsValid runs the printed plan of a full state in a shell, on a
-// server host where the engine has never been. The engine there must find
-// everything as it wants it.
+// TestPlanTextIsValid runs the printed plan of a full state in a shell, on a new
+// server host. The engine must then find the desired state there.
 func TestPlanTextIsValid(t *testing.T) {
 	w := world(t)
 	clean := snapshot(t, w)
@@ -116,10 +115,10 @@ func TestPlanTextIsValid(t *testing.T) {
 		switch op.Object.(type) {
 		case plan.Table, plan.NFTMapping, plan.Member:
 			if op.Del {
-				t.Errorf("too much: %s", op.Object.Key())
+				t.Errorf("unexpected object: %s", op.Object.Key())
 			}
 		default:
-			t.Errorf("after the text, still to do: %s %+v", strings.Join(op.Commands(), "; "), op)
+			t.Errorf("left after the printed plan: %s %+v", strings.Join(op.Commands(), "; "), op)
 		}
 	}
 	serve(t, in(w, "app"), "app", ":80")
@@ -153,8 +152,8 @@ func TestPlanTextIsValid(t *testing.T) {
 	unchanged(t, w, clean)
 }
 
-// TestTextOfAChangeIsValid types a large change in a shell; setting it then
-// changes nothing more.
+// TestTextOfAChangeIsValid runs the printed plan of a large change in a shell. Set
+// must then change nothing more.
 func TestTextOfAChangeIsValid(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web", "app")
@@ -183,7 +182,7 @@ func TestTextOfAChangeIsValid(t *testing.T) {
 	}
 }
 
-// withoutProxy drops the lines that only Fairlead itself can carry out.
+// withoutProxy removes the lines that only Fairlead can execute.
 func withoutProxy(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {

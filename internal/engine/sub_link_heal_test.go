@@ -104,7 +104,7 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 			hearsAll(t, w.DoServer, addressesOf(t, full, "web", 80), "web")
 			s.Networks[1].MTU = 1401
 			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mtu 1401: parent wire0 takes 1400 bytes") {
-				t.Errorf("too large an MTU: %v", err)
+				t.Errorf("MTU larger than the parent's: %v", err)
 			}
 		})
 	}

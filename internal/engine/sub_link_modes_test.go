@@ -40,7 +40,7 @@ func TestModesOfMacvlan(t *testing.T) {
 			}
 			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 			if _, err := w.Engine.Set(context.Background(), s); c.host != (err == nil) || err != nil && !strings.Contains(err.Error(), "mode "+string(c.mode)) {
-				t.Errorf("publishing gives %v", err)
+				t.Errorf("publish: %v", err)
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestModesOfMacvlan(t *testing.T) {
 		// Another program's macvlan uses the parent.
 		onServer(t, w, "ip link add link wire0 name foreign type macvlan mode bridge")
 		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru is for one alone") {
-			t.Errorf("beside another: %v", err)
+			t.Errorf("with another macvlan on the parent: %v", err)
 		}
 		onServer(t, w, "ip link del foreign")
 		unchanged(t, w, before)
@@ -121,8 +121,8 @@ func unwanted(t *testing.T, n model.Network, want string) {
 	}
 }
 
-// TestAVLANOfTheParent checks that only a client in the VLAN reaches the sandbox.
-func TestAVLANOfTheParent(t *testing.T) {
+// TestVLANOfTheParent checks that only a client in the VLAN reaches the sandbox.
+func TestVLANOfTheParent(t *testing.T) {
 	if missing := probe(t).Missing[plan.FeatureVLAN]; missing != "" {
 		if *whole {
 			t.Fatal(missing)

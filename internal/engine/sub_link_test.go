@@ -161,9 +161,10 @@ func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatTheLANGave is in no subnet of ours, as from a DHCP server or
-// the LAN's administrator. The host speaks to it by its own on the parent.
-func TestAnAddressThatTheLANGave(t *testing.T) {
+// TestAddressOutsideTheSubnets attaches endpoints with addresses from the LAN's
+// DHCP server or administrator, to a network without subnets. The host reaches
+// them from its address on the parent.
+func TestAddressOutsideTheSubnets(t *testing.T) {
 	w := world(t)
 	serve(t, w.DoServer, "host", ":81")
 	before := snapshot(t, w)
@@ -181,15 +182,15 @@ func TestAnAddressThatTheLANGave(t *testing.T) {
 	hearsAll(t, in(w, "web"), server(81), "host")
 	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 	if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "the network has no subnet") {
-		t.Errorf("publishing gives %v", err)
+		t.Errorf("publish: %v", err)
 	}
 	mustSet(t, w, model.State{})
 	unchanged(t, w, before)
 }
 
-// TestTheLANKnowsTheHostByOneAddress wants the shim to be silent to the LAN:
-// what is for the host shall not come by it.
-func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
+// TestShimIsSilentOnTheLAN checks that the shim answers no neighbour discovery of
+// the LAN: packets for the host must arrive on the parent.
+func TestShimIsSilentOnTheLAN(t *testing.T) {
 	w := world(t)
 	s := onLAN(t, w, model.DriverMacvlan, "web")
 	mustSet(t, w, s)
@@ -204,15 +205,15 @@ func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
 			}
 		}
 	}
-	hearsAll(t, in(w, "web"), server(81), "host") // and the sandbox finds it by the shim
+	hearsAll(t, in(w, "web"), server(81), "host") // the sandbox reaches the host via the shim
 	if routes := onServer(t, w, "ip -6 route show default; sysctl -n net.ipv6.conf.fm-net.accept_ra"); strings.TrimSpace(routes) != "0" {
-		t.Errorf("the shim listens to routers: %s", routes)
+		t.Errorf("the shim accepts router advertisements: %s", routes)
 	}
 }
 
-// TestStrictReversePathsOnTheLAN wants sandboxes to reach the host by its addresses on
-// the parent although it checks who may come by which link. What an ipvlan
-// sends there comes by the parent, and a strict check drops it.
+// TestStrictReversePathsOnTheLAN checks that sandboxes reach the host's addresses
+// on the parent with rp_filter on. Packets of an ipvlan sandbox arrive on the
+// parent, and strict mode (1) drops them.
 func TestStrictReversePathsOnTheLAN(t *testing.T) {
 	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
@@ -236,7 +237,8 @@ func TestStrictReversePathsOnTheLAN(t *testing.T) {
 	}
 }
 
-// TestNetworksOfOneParentAreApart has two networks on the wire.
+// TestNetworksOfOneParentAreApart checks two networks on one parent: their
+// sandboxes reach each other only through the LAN's router.
 func TestNetworksOfOneParentAreApart(t *testing.T) {
 	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
@@ -259,10 +261,10 @@ func TestNetworksOfOneParentAreApart(t *testing.T) {
 	}
 }
 
-// TestBridgedSandboxesSpeakToTheLANsOwn wants what comes from behind the host
-// to be masqueraded, as for any host of the LAN; and published ports of theirs
-// to be reached from there.
-func TestBridgedSandboxesSpeakToTheLANsOwn(t *testing.T) {
+// TestBridgedSandboxesReachSubLinks checks that packets of bridged sandboxes to
+// sandboxes on the LAN are masqueraded, as for any host of the LAN, and that
+// sandboxes on the LAN reach the published ports of bridged sandboxes.
+func TestBridgedSandboxesReachSubLinks(t *testing.T) {
 	for _, d := range subLinkDrivers(t) {
 		for _, via := range modes {
 			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
@@ -282,7 +284,7 @@ func TestBridgedSandboxesSpeakToTheLANsOwn(t *testing.T) {
 				hearsAll(t, w.DoClient, server(8080), "inner")
 				host := server(8080)
 				if via == model.ViaEBPF && d == model.DriverIPvlan {
-					// It answers by the link that a packet came by: the parent.
+					// The answer leaves on the link on which the packet arrived: the parent.
 					host = hostIn(t, full, "lan", 8080)
 				}
 				hearsAll(t, in(w, "web"), host, "inner")

@@ -95,8 +95,9 @@ func TestRestartedWorkloadIsBoundAgain(t *testing.T) {
 	unchanged(t, w, before)
 }
 
-// TestTearDownAfterAWorkloadDied also forgets what it was granted: another
-// has its host port at once.
+// TestTearDownAfterAWorkloadDied deletes the cgroup of a workload and then sets an
+// empty state. The workload's grants are deleted too: another workload can use
+// its host port immediately.
 func TestTearDownAfterAWorkloadDied(t *testing.T) {
 	w := world(t)
 	dead, path := bound(t)
@@ -112,8 +113,8 @@ func TestTearDownAfterAWorkloadDied(t *testing.T) {
 	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
 }
 
-// TestAGrantThatMoves: the next bind of the workload goes by the new state.
-func TestAGrantThatMoves(t *testing.T) {
+// TestMovedGrant checks that the next bind of the workload follows the new state.
+func TestMovedGrant(t *testing.T) {
 	w := world(t)
 	s, path := bound(t)
 	mustSet(t, w, s)

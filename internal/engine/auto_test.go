@@ -86,8 +86,8 @@ func refused(t *testing.T, from place, proto model.Proto, to string) {
 	}
 }
 
-// TestAutoChoiceIsStable sets the same state again, and then a state that names
-// the chosen mode. Neither changes the host.
+// TestAutoChoiceIsStable plans the same state again, and states that name the
+// chosen mode. None of these plans has a step.
 func TestAutoChoiceIsStable(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web")

@@ -348,7 +348,7 @@ func TestEveryStepWithADeviceCanFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer host.Close()
-			k := &brittle{Host: host, n: never, left: never, after: after}
+			k := &failingKernel{Host: host, n: never, left: never, after: after}
 			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
 			one, other := external(mustSandbox(t, w, "web")), external(mustSandbox(t, w, "app"))
 			other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"

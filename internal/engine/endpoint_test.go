@@ -110,7 +110,7 @@ func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (a
 		t.Fatal(err)
 	}
 	defer server.Close()
-	roomy(t, server.(*net.UDPConn))
+	growBuffer(t, server.(*net.UDPConn))
 	go countLarge(server)
 	if err := from(func() error {
 		client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at))
@@ -173,8 +173,8 @@ func asked(client *net.UDPConn, word string) (count int, err error) {
 	return 0, fmt.Errorf("nothing arrives at %s", client.RemoteAddr())
 }
 
-// roomy sets a receive buffer that is large enough for a test's burst.
-func roomy(t *testing.T, conn *net.UDPConn) {
+// growBuffer sets a receive buffer that is large enough for a test's burst.
+func growBuffer(t *testing.T, conn *net.UDPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	if err != nil {

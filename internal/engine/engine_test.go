@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, restlessRole: process.Main(beRestless)})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, setLoopRole: process.Main(runSetLoop)})
 	os.Exit(m.Run())
 }
 

@@ -83,7 +83,7 @@ func TestTransfersCrossANarrowPath(t *testing.T) {
 			echo(t, in(w, "web"), ":80")
 			for i, to := range append(server(8080), server(8081)...) {
 				local := netip.AddrPortFrom(netip.MustParseAddr(far[i%2]), 4711)
-				dialFrom(t, from, model.TCP, local, to).exchanges(noise(4 << 20))
+				dialFrom(t, from, model.TCP, local, to).exchanges(randomBytes(4 << 20))
 				forgetPaths(t, in(w, "web"))
 			}
 		})
@@ -127,7 +127,7 @@ func TestRouterErrorsReachTheEndpoint(t *testing.T) {
 			publish(&s, "web", via, model.UDP, 8080, 80)
 			publish(&s, "web", via, model.UDP, 8081, 80)
 			mustSet(t, w, s)
-			endpoint := careful(t, in(w, "web"), ":80")
+			endpoint := openErrorSocket(t, in(w, "web"), ":80")
 			for i, to := range append(server(8080), server(8081)...) {
 				client := dialFrom(t, from, model.UDP, netip.AddrPortFrom(netip.MustParseAddr(far[i%2]), 4711), to)
 				if _, err := client.conn.Write([]byte("hello\n")); err != nil {
@@ -168,9 +168,9 @@ func hops(t *testing.T, c *net.UDPConn, n int) {
 	option(t, c, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, n)
 }
 
-// careful opens a UDP socket that receives ICMP errors (IP_RECVERR) and never
+// openErrorSocket opens a UDP socket that receives ICMP errors (IP_RECVERR) and never
 // fragments.
-func careful(t *testing.T, in place, at string) *net.UDPConn {
+func openErrorSocket(t *testing.T, in place, at string) *net.UDPConn {
 	t.Helper()
 	var conn net.PacketConn
 	if err := in(func() (err error) { conn, err = net.ListenPacket("udp", at); return err }); err != nil {

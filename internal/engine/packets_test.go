@@ -166,15 +166,15 @@ func TestDatagramsLargerThanTheMTU(t *testing.T) {
 				local := netip.AddrPortFrom(netip.MustParseAddr([]string{"198.51.100.1", "2001:db8:1::1"}[i%2]), 4711)
 				talk := dialFrom(t, w.DoClient, model.UDP, local, to)
 				for _, size := range []int{1473, 8000, 60000} {
-					talk.returns(noise(size))
+					talk.returns(randomBytes(size))
 				}
 			}
 		})
 	}
 }
 
-// noise returns n pseudo-random bytes, the same in each run.
-func noise(n int) []byte {
+// randomBytes returns n pseudo-random bytes, the same in each run.
+func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{})
 	_, _ = source.Read(b)

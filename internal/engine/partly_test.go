@@ -13,14 +13,14 @@ import (
 	"fairlead/internal/store"
 )
 
-// fickle is a kernel that cannot attach our program to uplinks that lack it
+// failingUplinks is a kernel that cannot attach our program to uplinks that lack it
 // while refuses is true.
-type fickle struct {
+type failingUplinks struct {
 	*kernel.Host
 	refuses bool
 }
 
-func (f *fickle) Set(o plan.Object) error {
+func (f *failingUplinks) Set(o plan.Object) error {
 	if u, is := o.(plan.Uplinks); is && f.refuses && !u.Partly {
 		return errBroken
 	}
@@ -37,7 +37,7 @@ func TestFailedAttachKeepsOtherLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	k := &fickle{Host: host}
+	k := &failingUplinks{Host: host}
 	e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
 	defer func() {
 		if err := e.TearDown(context.Background()); err != nil {

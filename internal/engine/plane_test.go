@@ -12,10 +12,10 @@ import (
 	"fairlead/internal/store"
 )
 
-// strict is a kernel that refuses the eBPF programs for services.
-type strict struct{ *kernel.Host }
+// refusingKernel is a kernel that refuses the eBPF programs for services.
+type refusingKernel struct{ *kernel.Host }
 
-func (strict) Balances() error { return errors.New("too complex a program") }
+func (refusingKernel) Balances() error { return errors.New("too complex a program") }
 
 // TestDataPlaneThatTheKernelRefuses checks that auto chooses the next data
 // plane, and that an error with the cause is returned if a service names it.
@@ -25,7 +25,7 @@ func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	e := engine.New(engine.Config{Kernel: strict{host}, Store: &store.Memory{}, Facts: probe(t)})
+	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
 		Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.1"), Port: 80}}}
 	full, err := e.Complete(model.State{Services: []model.VirtualService{v}})

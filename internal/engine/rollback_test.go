@@ -64,9 +64,9 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 	}
 }
 
-// brittle is a kernel whose nth step fails, before or after its execution. It
+// failingKernel is a kernel whose nth step fails, before or after its execution. It
 // fails again when the engine retries after Observe.
-type brittle struct {
+type failingKernel struct {
 	*kernel.Host
 	n, left int
 	after   bool
@@ -75,16 +75,16 @@ type brittle struct {
 // never is a value of n with which no step fails.
 const never = -2
 
-func (b *brittle) failAt(n int) { b.n, b.left = n, n }
+func (b *failingKernel) failAt(n int) { b.n, b.left = n, n }
 
-func (b *brittle) Observe(should, want plan.Plan) (plan.Plan, error) {
+func (b *failingKernel) Observe(should, want plan.Plan) (plan.Plan, error) {
 	b.left = b.n
 	return b.Host.Observe(should, want)
 }
 
 var errBroken = errors.New("broken on purpose")
 
-func (b *brittle) step(do func() error) error {
+func (b *failingKernel) step(do func() error) error {
 	if b.left--; b.left != -1 {
 		return do()
 	}
@@ -94,9 +94,11 @@ func (b *brittle) step(do func() error) error {
 	return errBroken
 }
 
-func (b *brittle) Set(o plan.Object) error { return b.step(func() error { return b.Host.Set(o) }) }
+func (b *failingKernel) Set(o plan.Object) error {
+	return b.step(func() error { return b.Host.Set(o) })
+}
 
-func (b *brittle) Transact(ops []plan.Op) error {
+func (b *failingKernel) Transact(ops []plan.Op) error {
 	// A transaction is atomic: it cannot fail after it was applied.
 	if b.left--; b.left == -1 {
 		return errBroken
@@ -118,7 +120,7 @@ func TestEveryStepCanFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer host.Close()
-			k := &brittle{Host: host, n: never, left: never, after: c.after}
+			k := &failingKernel{Host: host, n: never, left: never, after: c.after}
 			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
 			small := dual(t, w, c.driver, "web", "app")
 			publish(&small, "web", model.ViaNAT, model.TCP, 8080, 80)
@@ -139,7 +141,7 @@ func TestEveryStepCanFail(t *testing.T) {
 
 // failAtEveryStep sets a state repeatedly; a later step fails each time, until
 // none does.
-func failAtEveryStep(t *testing.T, w *topology.World, e *engine.Engine, k *brittle, s model.State) {
+func failAtEveryStep(t *testing.T, w *topology.World, e *engine.Engine, k *failingKernel, s model.State) {
 	t.Helper()
 	before := snapshot(t, w)
 	for n := 0; ; n++ {

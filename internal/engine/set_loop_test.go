@@ -18,19 +18,19 @@ import (
 	"fairlead/test/process"
 )
 
-// restlessRole names a process that sets its states in turn, repeatedly, until it
+// setLoopRole names a process that sets its states in turn, repeatedly, until it
 // is killed.
-const restlessRole = "restless-engine"
+const setLoopRole = "engine-set-loop"
 
-// restless is the configuration that the process reads from standard input.
-type restless struct {
+// setLoop is the configuration that the process reads from standard input.
+type setLoop struct {
 	// Server is the path of the server host's namespace.
 	Server string
 	Store  store.Places
 	States []model.State
 }
 
-func beRestless(do restless) error {
+func runSetLoop(do setLoop) error {
 	e, _, _, err := do.open()
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func beRestless(do restless) error {
 }
 
 // open returns an engine without a proxy that uses the stored record.
-func (do restless) open() (*engine.Engine, *kernel.Host, *store.File, error) {
+func (do setLoop) open() (*engine.Engine, *kernel.Host, *store.File, error) {
 	h, err := kernel.Open(do.Server, kernel.Options{})
 	if err != nil {
 		return nil, nil, nil, err
@@ -68,7 +68,7 @@ func TestDeviceSurvivesAHundredKills(t *testing.T) {
 	before := snapshot(t, w)
 	one, other := external(process.Seen(mustSandbox(t, w, "web"))), external(process.Seen(mustSandbox(t, w, "app")))
 	other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
-	do := restless{Server: process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
+	do := setLoop{Server: process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
 		Store: store.Places{State: t.TempDir(), Run: t.TempDir()}, States: []model.State{one, {}, other, one}}
 	for i := range 100 {
 		killAtRandom(t, do)
@@ -102,9 +102,9 @@ func TestDeviceSurvivesAHundredKills(t *testing.T) {
 
 // killAtRandom starts the process and kills it after at most 30 ms, which is the
 // time of a few changes.
-func killAtRandom(t *testing.T, do restless) {
+func killAtRandom(t *testing.T, do setLoop) {
 	t.Helper()
-	p := process.Start(t, restlessRole, do, child.Place{})
+	p := process.Start(t, setLoopRole, do, child.Place{})
 	time.Sleep(rand.N(30 * time.Millisecond))
 	if err := p.Cmd.Process.Kill(); err != nil {
 		t.Errorf("the engine ended by itself: %v", err)

@@ -120,7 +120,7 @@ func hostAddresses(n model.Network) []netip.Addr {
 func (b SubLinks) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	switch {
 	case !b.Shim:
-		return plan.Attachment{Closed: fmt.Sprintf("the host reaches nobody in a %s network of mode %s: use mode bridge to publish", n.Driver, b.Mode)}
+		return plan.Attachment{Closed: fmt.Sprintf("the host reaches no sandbox of a %s network in mode %s: use mode bridge to publish", n.Driver, b.Mode)}
 	case len(n.Subnets) == 0:
 		return plan.Attachment{Closed: "the network has no subnet, so the host has no address of its own among its sandboxes: give it one, with a range that the LAN leaves to this host"}
 	}

@@ -34,7 +34,7 @@ func (b SubLinks) Check(n model.Network, f plan.Facts) error {
 	parent, known := f.Links[n.Parent]
 	switch {
 	case n.Parent == "":
-		return fmt.Errorf("a %s network needs a parent, the host's link that leads to the LAN, e.g. eth0", n.Driver)
+		return fmt.Errorf("a %s network needs a parent, the host's link to the LAN, e.g. eth0", n.Driver)
 	case n.Internal:
 		return fmt.Errorf("internal: a %s network is on the LAN of its parent; use driver bridge for one that is cut off", n.Driver)
 	case n.VLAN != 0 && !f.Has(plan.FeatureVLAN):
@@ -49,7 +49,7 @@ func (b SubLinks) Check(n model.Network, f plan.Facts) error {
 func checkParent(n model.Network, parent plan.HostLink) error {
 	switch {
 	case parent.Encap == "loopback":
-		return fmt.Errorf("parent %s is the loopback, which leads to nobody: sandboxes that reach only each other and the host attach by driver bridge", n.Parent)
+		return fmt.Errorf("parent %s is the loopback, which reaches no other host: sandboxes that reach only each other and the host attach by driver bridge", n.Parent)
 	case parent.Encap == "infiniband":
 		return fmt.Errorf("parent %s is an InfiniBand link: its neighbours know a queue pair and no Ethernet address, so nothing can branch from it"+
 			" (the kernel says: invalid argument): use driver device with parent %s and a pkey, e.g. 0x8001, which gives each sandbox a child of the link", n.Parent, n.Parent)

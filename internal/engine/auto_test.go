@@ -116,7 +116,7 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 		want    []string
 	}{
 		{"no mode keeps them", func(s *model.State) { promising(s, promise.LANSource, promise.InputFirewall) },
-			[]string{"publish 8080/tcp -> web:80 via auto: no way to publish fits", "nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
+			[]string{"publish 8080/tcp -> web:80 via auto: no publish mode fits", "nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
 		{"the named mode does not keep them", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
 			[]string{"publish 8080/tcp -> web:80 via nat: it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT: publish via auto"}},
 		{"unknown, via auto", func(s *model.State) { promising(s, "world-peace") },
@@ -126,7 +126,7 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 		{"without a network", func(s *model.State) {
 			s.Networks[0] = model.Network{Name: "net", Driver: model.DriverNone}
 			promising(s)
-		}, []string{"no way publishes what driver none attaches"}},
+		}, []string{"no publish mode supports driver none"}},
 		{"on a port that is taken", func(s *model.State) {
 			promising(s)
 			publish(s, "web", model.ViaProxy, model.TCP, 8080, 80)

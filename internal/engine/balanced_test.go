@@ -142,7 +142,7 @@ func TestLimitAppliesBehindService(t *testing.T) {
 		}
 	}
 	s.Services[0].Plane = model.PlaneEBPF
-	if _, err := w.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the bound on what web receives") {
+	if _, err := w.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the limit on what web receives") {
 		t.Errorf("with data plane ebpf: %v", err)
 	}
 }

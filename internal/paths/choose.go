@@ -129,7 +129,7 @@ func Keeps(d model.Driver, p model.Publish) error {
 		return nil // Reaches says why
 	}
 	if unkept, broken := promises.Unkept(asked); broken {
-		return fmt.Errorf("%s: publish via auto to have a way chosen that does, or leave the promise out", denial(promises, unkept))
+		return fmt.Errorf("%s: publish via auto to choose a mode that does, or leave the promise out", denial(promises, unkept))
 	}
 	return nil
 }
@@ -157,11 +157,11 @@ func praise(promises promise.Set, asked []promise.Question) string {
 
 func noMode(d model.Driver, candidates []Candidate) error {
 	if len(candidates) == 0 {
-		return fmt.Errorf("no way publishes what driver %s attaches: attach the endpoint by another driver", d)
+		return fmt.Errorf("no publish mode supports driver %s: attach the endpoint by another driver", d)
 	}
 	var refused []string
 	for _, c := range candidates {
 		refused = append(refused, fmt.Sprintf("%s (%s)", c.Via, c.Reason))
 	}
-	return fmt.Errorf("no way to publish fits: %s: ask for fewer promises, or attach the endpoint by another driver", strings.Join(refused, "; "))
+	return fmt.Errorf("no publish mode fits: %s: ask for fewer promises, or attach the endpoint by another driver", strings.Join(refused, "; "))
 }

@@ -50,7 +50,7 @@ func TestChoose(t *testing.T) {
 		{"nothing asked", plain, model.DriverBridge, auto(model.TCP), model.ViaNAT, "the cheapest"},
 		{"a cheap promise", plain, model.DriverBridge, auto(model.UDP, promise.LANSource), model.ViaNAT, "the cheapest that promises lan-source"},
 		{"a promise with a limit", plain, model.DriverBridge, auto(model.TCP, promise.ForwardFirewall, promise.LAN), model.ViaNAT,
-			"the cheapest that promises forward-firewall (but for IPv6 to an IPv4 endpoint, which the proxy answers), lan"},
+			"the cheapest that promises forward-firewall (except for IPv6 to an IPv4 endpoint, which the proxy serves), lan"},
 		{"a dear promise", plan.Facts{}, model.DriverBridge, auto(model.TCP, promise.InputFirewall), model.ViaProxy,
 			"the cheapest that promises input-firewall (packets end at the host's stack)"},
 		{"one dear promise of several", plain, model.DriverBridge, auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
@@ -111,7 +111,7 @@ func TestDearerAndRefusedWaysSayWhy(t *testing.T) {
 		t.Errorf("the proxy costs more than nat: %+v", last)
 	}
 	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.InputFirewall, promise.LANSource), at)
-	for _, want := range []string{"no way to publish fits", "nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
+	for _, want := range []string{"no publish mode fits", "nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
 		"proxy (it does not promise lan-source: ", "ask for fewer promises"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
@@ -141,7 +141,7 @@ func TestChooseRefuses(t *testing.T) {
 	}{
 		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `there is no promise "world-peace" of a publish: want some of lan, host-address, `},
 		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `there is no promise "isolated" of a publish`},
-		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no way publishes what driver none attaches"},
+		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no publish mode supports driver none"},
 		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP), &plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
 		{"an endpoint that no way reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
 		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (it cannot work here: nftables-nat: modprobe nf_tables)"},

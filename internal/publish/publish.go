@@ -1,6 +1,6 @@
-// Package publish holds what all ways to publish share: the interface they
-// fill and the families a publish answers on. A way turns a publish into a
-// plan; it never touches the kernel.
+// Package publish has the interface that every publish mode implements, and what
+// all modes share. A mode turns a publish into a plan. It never changes the
+// kernel.
 package publish
 
 import (
@@ -12,40 +12,43 @@ import (
 	"fairlead/internal/promise"
 )
 
-// Mode is a way to lead a host port to an endpoint. All methods are pure.
+// Mode makes a host port reach an endpoint. All methods are pure functions of
+// their arguments.
 type Mode interface {
-	// Name is the way's name in the model.
+	// Name returns the mode's name in the model.
 	Name() model.Via
 	// Needs lists the kernel features without which it cannot work.
 	Needs() []plan.Feature
-	// Validate says what in the publish this way cannot do.
+	// Validate returns an error if the mode does not support a setting of the
+	// publish.
 	Validate(model.Publish) error
-	// Reaches says why it cannot lead to an endpoint of that attachment.
+	// Reaches returns an error if the mode cannot reach an endpoint with that
+	// attachment.
 	Reaches(plan.Attachment) error
-	// Shared plans what all publishes of the way share, given the attachments
-	// of all endpoints of the host.
+	// Shared plans what all publishes of the mode share, from the attachments of
+	// all endpoints of the host.
 	Shared([]plan.Attachment) plan.Plan
-	// Publish plans one publish to the endpoint that the attachment tells.
+	// Publish plans one publish to the endpoint with that attachment.
 	Publish(model.Publish, plan.Attachment) plan.Plan
-	// Promises answers every question of promise.Publish for endpoints of
-	// the driver; nil means that it cannot publish them.
+	// Promises answers every question of promise.Publish for endpoints of the
+	// driver. It returns nil if the mode cannot publish them.
 	Promises(model.Driver) promise.Set
 }
 
-// Sandboxed is Reaches for the ways that lead to a sandbox with a network of
-// its own.
+// Sandboxed implements Reaches for the modes that publish ports of a sandbox with
+// its own network namespace.
 func Sandboxed(a plan.Attachment) error {
 	if a.Closed != "" {
 		return errors.New(a.Closed)
 	}
 	if a.Link == "" {
-		return errors.New("the endpoint's driver offers nothing to publish: a host workload listens on the host itself (publish it via socket), and none has no network")
+		return errors.New("the endpoint's driver offers nothing to publish: a workload of driver host listens on the host itself (publish it via socket), and driver none has no network")
 	}
 	return nil
 }
 
-// OfSandboxes returns the promises for a driver that leads to its sandboxes
-// through the host, and nil for the others.
+// OfSandboxes returns s if the driver's sandboxes are reached through the host, and
+// nil for the drivers host, none and device.
 func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
 	if d == model.DriverHost || d == model.DriverNone || d == model.DriverDevice {
 		return nil
@@ -53,8 +56,8 @@ func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
 	return s
 }
 
-// Hosts returns the host addresses to answer on, one for each family: the
-// address asked for, or the unspecified one.
+// Hosts returns the host addresses of a publish: its HostAddr, or if that is not
+// set, the unspecified address of each family.
 func Hosts(p model.Publish) []netip.Addr {
 	if p.HostAddr.IsValid() {
 		return []netip.Addr{p.HostAddr}
@@ -62,10 +65,11 @@ func Hosts(p model.Publish) []netip.Addr {
 	return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 }
 
-// Listener returns the proxy's listener for the publish: one socket a port,
-// whatever families it answers. It leads to the endpoint's address of the
-// host address's family where there is one, else to the other's; clients of
-// both families on one socket are led to the IPv4 address.
+// Listener returns the proxy's listener for the publish: one socket per port, for
+// one or both families. The target is the endpoint's address in the family of
+// the host address, if it has one, and its address in the other family if not. A
+// socket for clients of both families has the IPv4 address as target, if there is
+// one.
 func Listener(p model.Publish, a plan.Attachment) plan.Listener {
 	v4 := !p.HostAddr.Is6()
 	target, ok := a.Address(v4)

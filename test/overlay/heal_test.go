@@ -120,7 +120,7 @@ func TestUnderlayIsDeleted(t *testing.T) {
 	n.Overlay.Underlays = []string{fabric.Underlay(0)}
 	set(t, h, state(h, n, "box1"))
 	sh(t, h.Do, "ip link del under0")
-	if _, err := h.Engine.Heal(t.Context()); err == nil || !strings.Contains(err.Error(), "peer 198.51.100.1: no route leads there") {
+	if _, err := h.Engine.Heal(t.Context()); err == nil || !strings.Contains(err.Error(), "peer 198.51.100.1: no route to it") {
 		t.Errorf("the error is %v", err)
 	}
 	if err := h.Engine.TearDown(t.Context()); err != nil {

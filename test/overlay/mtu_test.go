@@ -109,7 +109,7 @@ func TestRefuses(t *testing.T) {
 		"a foreign VXLAN of that VNI and port": {before: "ip link add vxlan99 type vxlan id 42 dstport 4789", want: "link vxlan99, which is not Fairlead's, already has VNI 42 on UDP port 4789: give the overlay another vni or port, on all hosts"},
 		"a foreign link of that name":          {before: "ip link add fx-net type bridge", want: "a link of that name exists and is not Fairlead's"},
 		"a port that another program has":      {taken: "0.0.0.0:4789", want: "UDP port 4789 is in use by another program: `ss -lunp sport = :4789` names it"},
-		"a peer without a route":               {change: func(n *model.Network) { n.Overlay.Peers[1].Address = addr("203.0.113.9") }, want: "peer 203.0.113.9: no route leads there"},
+		"a peer without a route":               {change: func(n *model.Network) { n.Overlay.Peers[1].Address = addr("203.0.113.9") }, want: "peer 203.0.113.9: no route to it"},
 		"an underlay that is not there":        {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} }, want: "underlay ib0: the host has no such link or address"},
 		"an underlay that is down":             {before: "ip link add eth9 type bridge", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link is down: ip link set eth9 up"},
 		"an underlay of the other family":      {before: "ip -4 addr flush dev lo; ip link add eth9 type bridge; ip link set eth9 up; ip addr add 2001:db8:9::1/64 dev eth9", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link has no IPv4 address"},

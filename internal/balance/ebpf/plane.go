@@ -1,42 +1,47 @@
-// Package ebpf balances virtual services by eBPF programs of our own, past the
-// host's bridge, netfilter and conntrack. The programs are in the folder bpf at
-// the top (bpf/include/balance.h, services.h); here they are only planned.
+// Package ebpf balances virtual services with Fairlead's eBPF programs. The
+// packets bypass the host's bridge, netfilter and conntrack. The programs are in
+// the folder bpf of the repository (bpf/include/balance.h, services.h). This
+// package only plans them.
 //
-// Theory of operation. A packet for a virtual address and port is looked for
-// among the connections first: whoever has a real server keeps it, whatever has
-// become of the table since. For a new one the scheduler chooses. The packet is
-// rewritten and put into the sandbox, or sent on to a real server elsewhere; its
-// answer is found where it comes in, at the sandbox's link or an uplink, and gets
-// the virtual address back. Processes of the host choose at connect and sendmsg,
-// and then speak to the real server itself: no packet of theirs is touched.
+// Theory of operation. The programs first look up a packet for a virtual address
+// and port among the open connections. A connection that has a real server keeps
+// it, even if the table has changed since. For a new connection the scheduler
+// chooses a real server. The packet is rewritten and redirected into the sandbox,
+// or forwarded to a real server on another host. The answer is recognized where
+// it comes in, at the sandbox's link or at an uplink, and gets the virtual address
+// as its source again. For processes of the host the choice is made at connect and
+// sendmsg. They then communicate with the real server directly, and none of their
+// packets is changed.
 //
 //	client ── uplink ─[ choose ]─ sandbox's link ── real server
-//	client ── uplink ─[ choose ]─ uplink ── real server elsewhere
+//	client ── uplink ─[ choose ]─ uplink ── real server on another host
 //	host process ─[ choose at connect ]─ host's routing ── real server
 //
 // The virtual address need not be on any interface. Flows end with their real
-// server: over TCP by a reset to both sides. Without anybody to choose, clients
-// are refused.
+// server: TCP connections are reset on both sides. If there is no real server to
+// choose, clients are refused.
 //
-// By direct and tunnel packets stay as they are. A real server elsewhere gets
-// them by its hardware address, or wrapped in others for its own address, in UDP where GUE is asked for
-// (bpf/include/tunnel.h); a sandbox gets them as they are.
+// With direct and tunnel forwarding the packets are not changed. A real server on
+// another host gets them at its hardware address (direct), or encapsulated in
+// packets to its own address (tunnel), in UDP if GUE is configured
+// (bpf/include/tunnel.h). A sandbox gets them unchanged and not encapsulated.
 //
-// A real server may be the host itself. By nat the packet is rewritten and left to
-// the kernel, and the answer is rewritten at the egress of the link by which it
-// leaves (bpf/include/local_real.h). By direct and tunnel the kernel gets it as it is.
+// A real server may be the host itself. With nat the packet is rewritten and left
+// to the kernel, and the answer is rewritten at the egress of its link
+// (bpf/include/local_real.h). With direct and tunnel the kernel gets the packet
+// unchanged.
 //
-// What stays as it is and goes elsewhere, drivers may send on without the kernel
-// (XDP, bpf/include/xdp.h).
+// Packets that stay unchanged and go to another host can be forwarded by network
+// drivers, without the kernel's stack (XDP, bpf/include/xdp.h).
 //
-// A packet that is too large for the way to a real server elsewhere is not sent
-// on, and its sender is told how large it may be.
+// A packet that exceeds the MTU of the route to a real server on another host is
+// not forwarded. Its sender gets an ICMP error with the MTU.
 //
-// Limits: a process of the host counts for lc and wlc until it closes its socket,
-// and calls a real server of direct forwarding or by tunnel, too, at its own
-// address. A sandbox whose receiving is bounded is none of this plane's. Where a
-// router on a tunnel's way has a narrower link than the route says, what is too
-// large for that is lost: nobody tells the client.
+// Limits: a process of the host counts for lc and wlc until it closes its socket.
+// It connects to the real server's own address, also with direct and tunnel
+// forwarding. Sandboxes with a limited receive rate are refused. If a router
+// between the host and a tunnel's real server has a link with a lower MTU than
+// the host's route, packets above that MTU are lost, and the client gets no error.
 //
 // Kernel: 5.14 with cgroup v2; TCX from 6.6 on, cls_bpf before.
 package ebpf
@@ -52,11 +57,12 @@ import (
 	"fairlead/internal/plan"
 )
 
-// maxLoaded is how many real servers can be asked for their load for each new
-// flow, as in bpf/include/services.h.
+// maxLoaded is the largest number of real servers whose load the programs compare
+// for each new flow, as in bpf/include/services.h.
 const maxLoaded = 256
 
-// maxBuckets bounds a table to what one piece of the programs' memory holds.
+// maxBuckets is the largest number of buckets that fit into one value of the
+// programs' map.
 const maxBuckets = 262139
 
 // Plane implements balance.Plane.
@@ -77,15 +83,15 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
 	case model.LeastConnection, model.WeightedLeastConnection:
 		if len(v.Reals) > maxLoaded {
-			return fmt.Errorf("ebpf asks at most %d real servers for their load, and there are %d: use mh", maxLoaded, len(v.Reals))
+			return fmt.Errorf("ebpf compares the load of at most %d real servers, and there are %d: use mh", maxLoaded, len(v.Reals))
 		}
 	}
 	if v.Tunnel.Checksum != "" {
-		return fmt.Errorf("ebpf adds no checksum to what it wraps (%s), since the packets within have theirs: leave it out, or use the plane ipvs", v.Tunnel.Checksum)
+		return fmt.Errorf("ebpf adds no checksum to encapsulated packets (%s), because the inner packets have their own: leave it out, or use the plane ipvs", v.Tunnel.Checksum)
 	}
 	for _, r := range v.Reals {
 		if f.Shaped[r.Endpoint] {
-			return fmt.Errorf("the short-cut passes by the bound on what %s receives: use the plane nft, or lift the bound", r.Endpoint)
+			return fmt.Errorf("ebpf bypasses the limit on what %s receives: use the plane nft, or remove the limit", r.Endpoint)
 		}
 		if f.Internal[r.Endpoint] {
 			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft", r.Endpoint)
@@ -117,7 +123,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		case b.Forward != model.ForwardNAT:
 			backends[i].Masquerade = false
 		case backends[i].Link == "" && v.SourceNAT != model.SourceNATRouted:
-			// A sandbox without an end of its link on the host is on the LAN.
+			// If the sandbox's link has no end on the host, the sandbox is on the LAN.
 			backends[i].Masquerade = true
 		}
 		if backends[i].Link == "" {
@@ -135,11 +141,12 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	return append(all, plan.EBPFService{Balanced: b})
 }
 
-// isElsewhere reports whether a real server is neither here nor in a sandbox.
+// isElsewhere reports whether a real server is on another machine: neither the
+// host itself nor in a sandbox of the host.
 func isElsewhere(b plan.Backend) bool { return b.Link == "" && !b.Local }
 
-// forwarding is what the kernel wants before it tells programs the way to a real
-// server elsewhere (bpf_fib_lookup: BPF_FIB_LKUP_RET_FWD_DISABLED).
+// forwarding returns the sysctl without which bpf_fib_lookup returns no next hop
+// for a real server on another machine (BPF_FIB_LKUP_RET_FWD_DISABLED).
 func forwarding(backends []plan.Backend) plan.Plan {
 	for _, b := range backends {
 		if isElsewhere(b) {

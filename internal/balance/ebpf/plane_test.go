@@ -92,7 +92,7 @@ func TestRefuses(t *testing.T) {
 		"load": func(v *model.VirtualService) {
 			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
 		},
-		"the bound on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
+		"the limit on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
 		"adds no checksum": func(v *model.VirtualService) {
 			v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
 		},
@@ -142,7 +142,8 @@ func TestTablesHaveABound(t *testing.T) {
 	}
 }
 
-// TestForwarding: the kernel tells programs a way elsewhere only where it routes.
+// TestForwarding: bpf_fib_lookup returns a next hop to another machine only if the
+// kernel forwards packets.
 func TestForwarding(t *testing.T) {
 	forwards := func(v model.VirtualService) bool {
 		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.IPForwarding(true)))

@@ -1,42 +1,45 @@
-// Package ipvs balances by the kernel's IP Virtual Server.
+// Package ipvs balances virtual services with the kernel's IP Virtual Server.
 //
 // Theory of operation. Each frontend is one virtual service of IPVS, with every
-// real server as its destination. IPVS takes a packet when it is about to be
-// delivered on the host, so the virtual address must be the host's own: it is
-// on a link, or a local route of ours says so.
+// real server as a destination. IPVS takes a packet just before it is delivered
+// on the host. So the virtual address must be local to the host: it is on a link,
+// or Fairlead adds a local route for it.
 //
 //	client ── routing: local ── INPUT ── IPVS ── OUTPUT ── POSTROUTING ── real server
 //	client ── POSTROUTING ── IPVS ── FORWARD ◄──────────────── answer (nat)
 //	client ◄────────────────────────────────────────────────── answer (direct, tunnel)
 //
-// By nat, answers must come back through the host. Those of our sandboxes do,
-// but to neighbours on their own segment; those of servers elsewhere do not,
-// unless the host is their router. Where they would go astray, the real server
-// sees the host: a rule of our own knows what IPVS leads by a label that the flow
-// got when it was opened (plan.IPVSTable). For that IPVS keeps conntrack's entries right
-// (conntrack=1), by which stateful rules of others know the answers, too.
+// With nat, answers must come back through the host. Answers of Fairlead's
+// sandboxes do, except those to neighbours on their own segment. Answers of
+// servers on other machines do not, unless the host is their router. Where
+// answers would bypass the host, clients are masqueraded: the real server sees the
+// host's address. The rule that masquerades recognizes the flows of IPVS by a
+// conntrack label, which a flow gets when it is opened (plan.IPVSTable). For that
+// IPVS keeps the conntrack entries correct (conntrack=1), so stateful rules of
+// other programs recognize the answers, too.
 //
-// A real server may be the host itself, which IPVS calls LocalNode: its packets go
-// up from INPUT, rewritten by nat, and its answers are found at OUTPUT.
+// A real server may be the host itself, which IPVS calls LocalNode: its packets
+// continue from INPUT to the local process, rewritten with nat, and its answers are
+// recognized at OUTPUT.
 //
-// A real server that drains, or weighs nothing, is left in the kernel with the
-// weight 0: its flows stay, new ones go elsewhere, and the clients that
-// persistence has tied to it with them (expire_quiescent_template). One that is
-// down is removed, and its flows are forgotten with it (expire_nodest_conn): what
-// comes next of them is nobody's, and the host answers with a reset. The engine,
-// which has read the flows before, sees to it that something comes at once. A
-// datagram goes to another server.
+// A real server that drains, or has the weight 0, stays in the kernel with the
+// weight 0. Its flows continue. New flows go to other servers, also those of
+// clients that persistence has bound to it (expire_quiescent_template). A real
+// server that is down is removed, and IPVS forgets its flows (expire_nodest_conn):
+// the next packet of such a flow belongs to no connection, and the host answers
+// with a reset. The engine, which has read the flows before, causes such a packet
+// at once. A datagram goes to another server.
 //
-// Hashing schedulers go on to another server where theirs weighs nothing
-// (sh-fallback, mh-fallback). Maglev hashing has the client's port count
-// (mh-port), as it does in the other planes. The kernel fills its Maglev table
-// in the order in which the destinations came, which is the canonical one for a
-// service that is new; a server that is added later takes its turn last, so two
-// hosts have the same table only if both were given the same at once.
+// Hashing schedulers choose another server if the first has the weight 0
+// (sh-fallback, mh-fallback). Maglev hashing includes the client's port
+// (mh-port), as in the other data planes. The kernel fills its Maglev table in the
+// order in which destinations were added. For a new service that is the canonical
+// order. A server that is added later is last, so two hosts have the same table
+// only if both got the same servers at once.
 //
-// Kernel: ip_vs with the scheduler's module, Linux 5.9: before that, a client's
-// port that is used again could be led to a server that has gone, or made to
-// wait (conn_reuse_mode), and flows of a removed server were kept. nat needs
+// Kernel: ip_vs with the scheduler's module, Linux 5.9. Before that, a connection
+// from a client's port that is used again could be sent to a removed server or be
+// delayed (conn_reuse_mode), and flows of a removed server were kept. nat needs
 // nftables, too.
 package ipvs
 
@@ -68,7 +71,7 @@ func (Plane) Needs(v model.VirtualService) []plan.Feature {
 func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	errs := []error{balance.Families(v)}
 	if v.Check.Passive {
-		errs = append(errs, errors.New("ipvs tells nobody of connections that fail: leave passive checks out, or use plane ebpf"))
+		errs = append(errs, errors.New("ipvs does not report connections that fail: leave passive checks out, or use plane ebpf"))
 	}
 	if balance.Forward(v) == model.ForwardNAT {
 		return errors.Join(errs...)
@@ -82,8 +85,8 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	return errors.Join(errs...)
 }
 
-// Shared implements balance.Plane: what IPVS does with flows whose real server
-// has gone, or is going.
+// Shared implements balance.Plane. It plans the sysctls that decide what IPVS does
+// with flows of removed and draining real servers.
 func (Plane) Shared([]plan.Attachment) plan.Plan {
 	return plan.Plan{
 		plan.Sysctl{Name: "net.ipv4.vs.expire_nodest_conn", Value: "1"},
@@ -110,7 +113,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	return all
 }
 
-// reals returns the backends as IPVS has them, for clients of a port.
+// reals returns the backends as destinations of IPVS for one port of the service.
 func reals(backends []plan.Backend, port uint16) plan.Backends {
 	all := make([]plan.Backend, len(backends))
 	for i, b := range backends {
@@ -123,7 +126,7 @@ func reals(backends []plan.Backend, port uint16) plan.Backends {
 	return plan.PackBackends(all)
 }
 
-// returns is what brings answers back through the host.
+// returns plans the objects that make answers come back through the host.
 func returns(v model.VirtualService, find balance.Sandboxes, backends []plan.Backend) plan.Plan {
 	all := plan.Plan{plan.Sysctl{Name: "net.ipv4.vs.conntrack", Value: "1"}, plan.IPVSTable{}}
 	for _, a := range v.Addresses {

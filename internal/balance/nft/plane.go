@@ -1,50 +1,51 @@
-// Package nft balances virtual services in nftables.
+// Package nft balances virtual services with nftables.
 //
 // Theory of operation. The first packet of a flow to a frontend is looked up in
-// one map of all services and goes to its service's chain. That chooses a bucket
-// and looks up the bucket's real server in a map of the service's own, to which
-// the packet's destination is rewritten; conntrack does the same for the rest of
-// the flow and the reverse for the answers. So what a service costs does not
-// depend on how many there are, and nothing of ours runs for the packets after
-// the first but one comparison.
+// one map of all services and goes to the chain of its service. The chain chooses
+// a bucket and looks up the bucket's real server in the service's own map. The
+// packet's destination is rewritten to that real server. conntrack rewrites the
+// rest of the flow in the same way, and the answers in reverse. So the cost of a
+// service does not depend on the number of services. For all packets after the
+// first, Fairlead's rules make one comparison.
 //
 //	client ── prerouting ── services: VIP . tcp . 80 ── service-web: jhash mod 251 ── reals-web ── DNAT
 //	host process ── output ── the same
 //
-// The buckets are a Maglev table: where a real server comes or goes, only the
-// elements of buckets that have another owner change, and all others lead where
-// they did. An element costs the kernel about a hundred bytes and a microsecond,
-// so there are fewer buckets than in our other tables: at least 25 for each real
-// server. When one is taken out of the service, that moves three to four in a
-// hundred of the others' new flows, instead of fewer than one; flows that
-// conntrack knows are never moved. One that is down or drains comes back, and
-// meanwhile the table stays as it is but for its own buckets: they lead where a
-// table without it has them, and no others move. Weights are met to within one
-// bucket while nobody is out. rr and wrr count through a list, sh hashes the
-// client's address alone.
+// The buckets are a Maglev table. If a real server is added or removed, only the
+// elements of buckets with a new owner change. An element costs the kernel about
+// a hundred bytes and a microsecond, so there are fewer buckets than in
+// Fairlead's other tables: at least 25 for each real server. Removing a real server
+// from the service moves three to four percent of the other servers' new flows,
+// instead of less than one percent. Flows that conntrack knows are never moved. A
+// real server that is down or draining is expected to come back. Meanwhile only
+// its own buckets change: they map to the real servers that a table without it
+// would choose. While all real servers are available, weights are met to within
+// one bucket. rr and wrr count through a list. sh hashes the client's address only.
 //
-// A real server that drains, or weighs nothing, has no bucket, and so gets no
-// new flows. One that is down gets nothing: conntrack forgets its flows and the
-// clients of TCP connections are reset (the engine sees to both). Where one has not
-// heard of it, its next packet is taken for the first of a flow. Hashes lead it on to another server, which resets it, or, on
-// a host that has taken over from another, to the server that knows it; rr and
-// wrr reset it here. Where no real server is left, clients are refused.
+// A real server that drains, or has the weight 0, has no bucket, and so gets no
+// new flows. A real server that is down gets no packets: the engine deletes its
+// flows from conntrack and resets the clients of its TCP connections. If a client
+// does not receive the reset, its next packet is handled as the first of a flow.
+// Hashing schedulers map it to another server, which resets it, or, on a host that
+// has taken over from another host, to the server that knows the connection. With
+// rr and wrr this host resets it. If no real server is left, clients are refused.
 //
 // Persistence is a map of clients' addresses to real servers, whose elements
-// expire: the chain looks there first. It is written once the destination is
-// rewritten, from the packet itself, by every packet of a flow that nobody has
-// answered yet:
+// expire. The chain looks there first. The map is written from the packet itself,
+// after the destination is rewritten, by every packet of a flow that has had no
+// answer yet:
 //
 //	prerouting, output ── services ── service-web ── clients-web, or else a bucket ── DNAT
 //	translated, translated-local ── opened: VIP . tcp . 80 . real server ── keep-web ── into clients-web
 //
-// A real server that gets no new flows is in no element of the map that leads to
+// A real server that gets no new flows is in no element of the map that jumps to
 // keep-web, and its clients are forgotten. A client keeps its real server for all
-// ports of a service. A service remembers 65,535 clients; a new one has to wait
-// until others expire. Repair of a damaged service forgets all of its clients.
+// ports of a service. A service remembers 65,535 clients; a new client has to
+// wait until others expire. Repair of a damaged service forgets all of its clients.
 //
-// Real servers of ours see the client, but for neighbours whose answers would
-// pass the host by; others see the host, unless they are said to be routed.
+// Real servers in Fairlead's sandboxes see the client's address, except for
+// neighbours whose answers would bypass the host. Other real servers see the
+// host's address, unless the service declares them as routed.
 //
 // Kernel: reject in prerouting (5.9), and what package nat needs. IPv4 is not
 // translated to IPv6.
@@ -86,13 +87,13 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 		return fmt.Errorf("scheduler %s: nftables counts no connections: choose mh, sh, rr or wrr, or another plane", v.Scheduler)
 	}
 	if f := balance.Forward(v); f != model.ForwardNAT {
-		return fmt.Errorf("forward %s: nftables forwards by nat alone: choose that, or another plane", f)
+		return fmt.Errorf("forward %s: nftables forwards with nat only: choose nat, or another plane", f)
 	}
 	if v.Check.Passive {
-		return errors.New("nftables tells nobody of connections that fail: leave passive checks out, or use plane ebpf")
+		return errors.New("nftables does not report connections that fail: leave passive checks out, or use plane ebpf")
 	}
 	if n := len(v.Frontends()) * len(v.Reals); n > maxAnswers {
-		return fmt.Errorf("it has %d addresses times ports times real servers: want at most %d: give it fewer ports, or choose another plane", n, maxAnswers)
+		return fmt.Errorf("it has %d combinations of address, port and real server: want at most %d: give it fewer ports, or choose another plane", n, maxAnswers)
 	}
 	if s := (plan.NFTService{Balanced: plan.Balanced{Service: v.Name}}); len(s.Chain()) > plan.MaxNFTName {
 		return errors.New("its name is too long for a chain of nftables: choose a shorter one, or letters and digits")
@@ -100,7 +101,7 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	return errors.Join(balance.Families(v), ports(v), persistent(v))
 }
 
-// persistent refuses persistence over IPv6 to several ports.
+// persistent returns an error for persistence over IPv6 to several ports.
 func persistent(v model.VirtualService) error {
 	if v.Persistence == 0 || v.Addresses[0].Is4() {
 		return nil
@@ -113,13 +114,13 @@ func persistent(v model.VirtualService) error {
 		}
 	}
 	if len(asked) > 1 {
-		return fmt.Errorf("persistence: real servers of IPv6 are asked at ports %v: nft(8) of today fails at a map that holds an address of IPv6 and a port: give all one port, or choose another plane", slices.Sorted(maps.Keys(asked)))
+		return fmt.Errorf("persistence: real servers of IPv6 have the ports %v: current versions of nft(8) fail at a map with an IPv6 address and a port: give all the same port, or choose another plane", slices.Sorted(maps.Keys(asked)))
 	}
 	return nil
 }
 
-// ports refuses real servers of which some keep the port that the client has
-// dialled and some do not, where there are several to dial.
+// ports returns an error if the service has several ports and only some of the
+// real servers keep the port that the client dialled.
 func ports(v model.VirtualService) error {
 	if _, one := onlyPort(v); one || len(v.Reals) == 0 {
 		return nil
@@ -131,20 +132,19 @@ func ports(v model.VirtualService) error {
 		}
 	}
 	if len(kept) > 0 && len(kept) < len(v.Reals) {
-		return fmt.Errorf("real servers %s keep the port that the client has dialled and the others do not: a map of nftables holds the one or the other: give each its port, or none, or make two services", strings.Join(kept, ", "))
+		return fmt.Errorf("real servers %s keep the port that the client dialled and the others do not: a map of nftables cannot have both: give every real server a port, or none, or make two services", strings.Join(kept, ", "))
 	}
 	return nil
 }
 
-// onlyPort returns the port of a service that answers on one alone.
+// onlyPort returns the first port of a service, and whether it is the only one.
 func onlyPort(v model.VirtualService) (uint16, bool) {
 	return v.Ports[0].First, len(v.Ports) == 1 && v.Ports[0].Len() == 1
 }
 
 // Shared implements balance.Plane.
 func (Plane) Shared([]plan.Attachment) plan.Plan {
-	// The skeleton of publishes lets flows pass that were led, and masquerades
-	// neighbours.
+	// The table of publishes accepts translated flows and masquerades neighbours.
 	return plan.Plan{plan.Table{}, plan.ServiceTable{}}
 }
 
@@ -165,7 +165,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	return append(append(all, returns(v, find)...), service(v, find))
 }
 
-// returns masquerades the clients whose answers would pass the host by.
+// returns plans to masquerade the clients whose answers would bypass the host.
 func returns(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	var all plan.Plan
 	seen := map[plan.Bypass]bool{}

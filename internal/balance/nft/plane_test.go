@@ -56,7 +56,7 @@ var scenarios = map[string]func(*model.VirtualService){
 	},
 	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
 	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
-	"nobody":              func(v *model.VirtualService) { v.Reals = nil },
+	"no real server":      func(v *model.VirtualService) { v.Reals = nil },
 	"two ports unchanged": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0 },
 	"IPv6 over udp": func(v *model.VirtualService) {
 		v.Proto, v.Addresses = model.UDP, []netip.Addr{addr("2001:db8::80")}
@@ -107,7 +107,7 @@ func TestRefuses(t *testing.T) {
 		"forward direct": func(v *model.VirtualService) { v.Forward = model.ForwardDirect },
 		"forward tunnel": func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
 		"address family": func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
-		"at ports [80 81]": func(v *model.VirtualService) {
+		"have the ports [80 81]": func(v *model.VirtualService) {
 			v.Persistence, v.Addresses = time.Minute, []netip.Addr{addr("2001:db8::80")}
 			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1}, {Address: addr("fd00::2"), Port: 81, Weight: 1}}
 		},

@@ -63,7 +63,7 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	case !nameable(n.Parent):
 		return fmt.Errorf("parent %q: want the name of a link, or a PCI address, e.g. 0000:3b:02.1", n.Parent)
 	case n.Internal:
-		return errors.New("internal: a device leads out of the host: leave it out")
+		return errors.New("internal: a device connects to networks outside the host: leave it out")
 	case n.VLAN != 0:
 		return fmt.Errorf("vlan %d: make the VLAN's link on the host, and name it as parent", n.VLAN)
 	}

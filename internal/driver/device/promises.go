@@ -6,8 +6,8 @@ import "fairlead/internal/promise"
 func (Driver) Promises() promise.Set {
 	return promise.Set{
 		promise.Isolated:       promise.Yes(""),
-		promise.HostDirect:     promise.No("the host is one of the LAN: it needs a way there by another device"),
-		promise.PeerDirect:     promise.No("a device goes to one sandbox"),
+		promise.HostDirect:     promise.No("the host needs another device on the LAN"),
+		promise.PeerDirect:     promise.No("a device belongs to one sandbox"),
 		promise.LANDirect:      promise.Yes("the sandbox is on the LAN itself"),
 		promise.Outbound:       promise.Yes(""),
 		promise.OutboundSource: promise.Yes(""),

@@ -6,7 +6,7 @@ import "fairlead/internal/promise"
 func (Driver) Promises() promise.Set {
 	return promise.Set{
 		promise.Isolated:       promise.Yes(""),
-		promise.HostDirect:     promise.Yes("by an ipvlan of the host's own"),
+		promise.HostDirect:     promise.Yes("via an ipvlan of the host"),
 		promise.PeerDirect:     promise.Yes("switched by the kernel"),
 		promise.LANDirect:      promise.Yes("in mode l2 it is a host of the LAN; in l3 and l3s the LAN needs a route to the subnet"),
 		promise.Outbound:       promise.Yes(""),

@@ -88,7 +88,7 @@ func TestRefuses(t *testing.T) {
 		{"no parent", network(func(n *model.Network) { n.Parent = "" }), facts, []string{"needs a parent"}},
 		{"a parent that is not there", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
 		{"an InfiniBand parent", whole, link(func(l *plan.HostLink) { l.Encap = "infiniband" }), []string{"invalid argument", "driver device", "pkey"}},
-		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }), []string{"leads to nobody", "driver bridge"}},
+		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }), []string{"reaches no other host", "driver bridge"}},
 		{"a tunnel", whole, link(func(l *plan.HostLink) { l.Encap = "none" }), []string{"link/none", "driver routed"}},
 		{"a wireless parent", whole, link(func(l *plan.HostLink) { l.Wireless = true }), []string{"wireless", "ipvlan in mode l2"}},
 		{"a port of a bridge", whole, link(func(l *plan.HostLink) { l.Master = "br0" }), []string{"port of br0", "name br0 as the parent"}},

@@ -4,7 +4,7 @@ import "fairlead/internal/promise"
 
 // Promises implements driver.Driver.
 func (Driver) Promises() promise.Set {
-	unreachable := promise.No("no link leads out of the sandbox")
+	unreachable := promise.No("the sandbox has no link to the outside")
 	return promise.Set{
 		promise.Isolated:       promise.Yes(""),
 		promise.HostDirect:     unreachable,

@@ -1,29 +1,29 @@
-// Package nat publishes a port by destination NAT in nftables. It leaves the
-// sandbox's answers to the host's conntrack.
+// Package nat publishes a port with destination NAT in nftables. conntrack
+// translates the sandbox's answers.
 //
-// Theory of operation. The first packet of a flow to a local address is
-// looked up in our maps and its destination rewritten to the endpoint;
-// conntrack does the same for the rest of the flow and the reverse for the
-// answers. Nothing of ours runs for each packet. The host forwards them, so
-// each family that is led has forwarding turned on.
+// Theory of operation. The first packet of a flow to a local address is looked up
+// in Fairlead's maps, and its destination is rewritten to the endpoint. conntrack
+// does the same for the rest of the flow, and the reverse for the answers, so no
+// lookup is made for later packets. The host forwards the packets, so forwarding
+// is turned on for each family that is translated.
 //
 //	client ── uplink ── prerouting: DNAT ── routing ── endpoint
 //	host process ── output: DNAT ── routing ── endpoint
 //
-// A range that keeps its port numbers is one element of an interval map,
-// whatever its size. A range that shifts them is an element a port, in the
-// same transaction: conntrack picks a free port from a range, which is not
-// the offset that was asked for.
+// A range of ports with the same numbers on both sides is one element of an
+// interval map, whatever its size. A range with different numbers needs one
+// element per port, in the same transaction: with a target range, conntrack would
+// pick any free port of it instead of the one at the same offset.
 //
-// 127.0.0.1 needs route_localnet on the link to the endpoint; the guard chain
-// keeps everyone but the host itself out of 127.0.0.0/8 there, and answers
-// come back because such flows are masqueraded. Netfilter cannot lead ::1
-// anywhere else, nor one address family to the other: there the user-space
-// proxy answers. Neighbours whose answers would pass the host by are
-// masqueraded, nobody else. Every port led away is held by a socket, so that
-// no other program listens there in vain: the proxy's listener where it has
-// one, or else one that is bound and never read. Should someone flush our
-// rules, that listener answers until they are healed.
+// 127.0.0.1 needs route_localnet on the link to the endpoint. The guard chain
+// drops packets for 127.0.0.0/8 there, except the host's own. Answers come back
+// because such flows are masqueraded. Netfilter can translate ::1 to no other
+// host, and no address family to the other: there the user-space proxy serves
+// clients. Only neighbours whose answers would bypass the host are masqueraded. A
+// socket reserves every translated port, so that no other program listens there
+// without effect: the proxy's listener if there is one, or else a socket that is
+// bound and never read. If another program flushes Fairlead's rules, the proxy's
+// listener serves clients until the rules are repaired.
 //
 // Kernel: nftables with inet NAT (5.2), concatenated intervals (5.6), fib and
 // masquerade expressions, conntrack.
@@ -38,33 +38,34 @@ import (
 	"fairlead/internal/publish"
 )
 
-// Mode implements publish.Way.
+// Mode implements publish.Mode.
 type Mode struct{}
 
-// Name implements publish.Way.
+// Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaNAT }
 
-// Needs implements publish.Way.
+// Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureNAT} }
 
-// Validate implements publish.Way.
+// Validate implements publish.Mode.
 func (Mode) Validate(p model.Publish) error {
 	if p.ProxyProtocol != 0 {
 		return errors.New("nat keeps the client's address and sends no PROXY header: leave it out, or publish via proxy")
 	}
 	if p.Reset {
-		return errors.New("nat leaves its connections to conntrack and resets none: leave reset out, or publish via ebpf")
+		return errors.New("nat cannot reset connections, conntrack handles them: leave reset out, or publish via ebpf")
 	}
 	return nil
 }
 
-// Reaches implements publish.Way.
+// Reaches implements publish.Mode.
 func (Mode) Reaches(a plan.Attachment) error { return publish.Sandboxed(a) }
 
-// Shared implements publish.Way: every publish brings what it needs.
+// Shared implements publish.Mode. It returns nil: each publish plans all that it
+// needs.
 func (Mode) Shared([]plan.Attachment) plan.Plan { return nil }
 
-// Publish implements publish.Way.
+// Publish implements publish.Mode.
 func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	all := plan.Plan{plan.Table{}}
 	translated := 0
@@ -84,8 +85,8 @@ func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	return append(all, socket(p, a, translated))
 }
 
-// socket holds the host ports against other programs. It also answers where
-// netfilter cannot lead, unless it led everything.
+// socket reserves the host ports. If netfilter cannot translate all clients, it
+// returns the proxy's listener, which serves the others.
 func socket(p model.Publish, a plan.Attachment, translated int) plan.Object {
 	loopback6 := !p.HostAddr.IsValid() || p.HostAddr == netip.IPv6Unspecified()
 	if loopback6 || translated == 0 {
@@ -94,7 +95,7 @@ func socket(p model.Publish, a plan.Attachment, translated int) plan.Object {
 	return plan.Reservation{Proto: p.Proto, Host: p.HostAddr, Ports: p.HostPorts}
 }
 
-// mappings returns the elements that lead the ports to the target.
+// mappings returns the map elements that translate the ports to the target.
 func mappings(p model.Publish, host, target netip.Addr) plan.Plan {
 	m := plan.NFTMapping{Host: host, Proto: p.Proto, Ports: p.HostPorts, To: target}
 	if p.HostPorts == p.Ports && p.Ports.Len() > 1 {
@@ -109,7 +110,7 @@ func mappings(p model.Publish, host, target netip.Addr) plan.Plan {
 	return all
 }
 
-// returns masquerades the clients whose answers would pass the host by.
+// returns plans to masquerade the clients whose answers would bypass the host.
 func returns(a plan.Attachment, target netip.Addr) plan.Plan {
 	var all plan.Plan
 	for _, by := range a.Bypass {

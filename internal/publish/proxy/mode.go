@@ -1,12 +1,12 @@
-// Package proxy publishes a port through the user-space proxy. The proxy's
-// own code is in internal/proxy; here it is only planned.
+// Package proxy publishes a port via the user-space proxy. The code of the proxy
+// is in internal/proxy. This package only plans it.
 //
-// Theory of operation. One process listens on every published port of the
-// host and carries the bytes to the endpoint: TCP is spliced in the kernel,
-// UDP forwarded in batches with a socket for each client. Packets end at the
-// host's stack, so the host's INPUT firewall is obeyed, every local address
-// works alike, and an IPv6 client reaches an IPv4 endpoint; the endpoint sees
-// the host's address unless a PROXY header tells it the client's.
+// Theory of operation. One process listens on every published port of the host
+// and copies the bytes to the endpoint. TCP is spliced in the kernel. UDP is
+// forwarded in batches, with one socket per client. Packets end at the host's
+// stack. So the host's INPUT firewall applies, all local addresses work in the
+// same way, and an IPv6 client reaches an IPv4 endpoint. The endpoint sees the
+// host's address, unless a PROXY header carries the client's.
 //
 //	client ── host's stack ── proxy process ── host's stack ── endpoint
 //
@@ -22,19 +22,19 @@ import (
 	"fairlead/internal/publish"
 )
 
-// Mode implements publish.Way.
+// Mode implements publish.Mode.
 type Mode struct{}
 
-// Name implements publish.Way.
+// Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaProxy }
 
-// Needs implements publish.Way.
+// Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return nil }
 
-// Validate implements publish.Way.
+// Validate implements publish.Mode.
 func (Mode) Validate(p model.Publish) error {
 	if p.ProxyProtocol != 0 && p.Proto != model.TCP {
-		return fmt.Errorf("a PROXY header goes ahead of a TCP stream: leave it out for %s", p.Proto)
+		return fmt.Errorf("a PROXY header can be sent only before a TCP stream: leave it out for %s", p.Proto)
 	}
 	if p.Reset {
 		return errors.New("the proxy ends its connections itself: leave reset out, or publish via ebpf")
@@ -42,13 +42,14 @@ func (Mode) Validate(p model.Publish) error {
 	return nil
 }
 
-// Reaches implements publish.Way.
+// Reaches implements publish.Mode.
 func (Mode) Reaches(a plan.Attachment) error { return publish.Sandboxed(a) }
 
-// Shared implements publish.Way: every publish brings what it needs.
+// Shared implements publish.Mode. It returns nil: each publish plans all that it
+// needs.
 func (Mode) Shared([]plan.Attachment) plan.Plan { return nil }
 
-// Publish implements publish.Way.
+// Publish implements publish.Mode.
 func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	return plan.Plan{publish.Listener(p, a)}
 }

@@ -6,9 +6,9 @@ import (
 	"fairlead/internal/publish"
 )
 
-// Promises implements publish.Way.
+// Promises implements publish.Mode.
 func (Mode) Promises(d model.Driver) promise.Set {
-	hidden := promise.No("the workload sees the host's address; a PROXY header can tell it the client's")
+	hidden := promise.No("the workload sees the host's address; a PROXY header can carry the client's")
 	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:             promise.Yes(""),
 		promise.HostAddress:     promise.Yes(""),
@@ -19,10 +19,10 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.LoopbackClosed:  promise.Yes("the socket is bound to 127.0.0.1"),
 		promise.V6ToV4:          promise.Yes(""),
 		promise.LANSource:       hidden,
-		promise.HostSource:      promise.Yes("a host process has the host's address either way"),
+		promise.HostSource:      promise.Yes("a process of the host has the host's address with or without the proxy"),
 		promise.PeerSource:      hidden,
 		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
 		promise.ForwardFirewall: promise.No("packets pass INPUT and OUTPUT, never FORWARD"),
-		promise.Survives:        promise.Yes("the proxy is a process of its own, and the next daemon adopts it"),
+		promise.Survives:        promise.Yes("the proxy is a separate process, and the next daemon adopts it"),
 	})
 }

@@ -1,24 +1,25 @@
-// Package socket publishes a port of a workload that runs in the host's own
-// network namespace, by what its socket calls mean. The programs are in the
-// folder bpf at the top; here they are only planned.
+// Package socket publishes a port of a workload that runs in the host's network
+// namespace. It changes the port numbers in the workload's socket calls. The
+// programs are in the folder bpf of the repository. This package only plans them.
 //
 // Theory of operation. Programs at the socket calls of the workload's cgroup
-// put the host port that it was granted in place of the port that it binds,
-// and tell it its own where it asks. Its socket is the host's: packets go the
-// way that they go to every process of the host, and nothing of ours touches
-// any. What it binds and nobody published is moved to the loopback address,
-// refused or left, as the endpoint says. Programs at the root of the cgroups
-// refuse a granted port to everyone else.
+// replace the port that the workload binds with the host port that was granted to
+// it. When the workload asks for the socket's port, they return the port that it
+// bound. Its socket is a normal socket of the host: packets take the same path as
+// to every process of the host, and Fairlead touches none. A port that the
+// workload binds and that is not published is moved to the loopback address,
+// refused or left open, as the endpoint configures. Programs at the root cgroup
+// refuse a granted port to every other process.
 //
 //	client ── host's stack ── the workload's socket, bound to 8080
 //	workload ── bind 80 ──[ eBPF ]── bind 8080
 //
-// Where the workload dials a port on the host, its own ports come first, then
-// those of the one other workload that has the port. A publish is one grant
-// for each family, whatever its number of ports.
+// If the workload dials a port on the host, its own ports come first, then those
+// of the one other workload that has the port. A publish is one grant per family,
+// for any number of ports.
 //
-// Kernel: 5.14 with cgroup v2. Limits: a socket that another process has made
-// (socket activation) is not the workload's; one that listens without a bind
+// Kernel: 5.14 with cgroup v2. Limits: a socket that another process created
+// (socket activation) is not the workload's. A socket that listens without a bind
 // gets a free port, which is open.
 package socket
 
@@ -31,39 +32,39 @@ import (
 	"fairlead/internal/publish"
 )
 
-// Mode implements publish.Way.
+// Mode implements publish.Mode.
 type Mode struct{}
 
-// Name implements publish.Way.
+// Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaSocket }
 
-// Needs implements publish.Way.
+// Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureCgroupHooks} }
 
-// Validate implements publish.Way.
+// Validate implements publish.Mode.
 func (Mode) Validate(p model.Publish) error {
 	if p.ProxyProtocol != 0 {
-		return errors.New("socket leaves the client's own connection to the workload and sends no PROXY header: leave it out")
+		return errors.New("socket does not change the client's connection and sends no PROXY header: leave it out")
 	}
 	if p.Reset {
-		return errors.New("socket leaves connections to the workload and resets none: leave reset out, or publish via ebpf")
+		return errors.New("socket cannot reset connections, they belong to the workload: leave reset out, or publish via ebpf")
 	}
 	return nil
 }
 
-// Reaches implements publish.Way.
+// Reaches implements publish.Mode.
 func (Mode) Reaches(a plan.Attachment) error {
 	if a.Cgroup == "" {
-		return errors.New("socket tells a workload of driver host by its cgroup: give the endpoint the workload's, or start it by `fairlead run`")
+		return errors.New("socket identifies a workload of driver host by its cgroup: give the endpoint the workload's cgroup, or start it with `fairlead run`")
 	}
 	return nil
 }
 
-// Shared implements publish.Way: the hooks at the root keep granted ports
-// from everyone else.
+// Shared implements publish.Mode. It plans the hooks at the root cgroup that refuse
+// granted ports to all other processes.
 func (Mode) Shared([]plan.Attachment) plan.Plan { return plan.Plan{plan.LocalClients{}} }
 
-// Publish implements publish.Way.
+// Publish implements publish.Mode.
 func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	all := plan.Plan{plan.BindHooks{Cgroup: a.Cgroup, Unpublished: cmp.Or(a.Unpublished, model.UnpublishedLoopback)}}
 	for _, host := range publish.Hosts(p) {

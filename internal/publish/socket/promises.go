@@ -5,7 +5,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// Promises implements publish.Way.
+// Promises implements publish.Mode.
 func (Mode) Promises(d model.Driver) promise.Set {
 	if d != model.DriverHost {
 		return nil
@@ -16,14 +16,14 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.Loopback4:       promise.Yes(""),
 		promise.Loopback6:       promise.Yes(""),
 		promise.Peer:            promise.Yes("other workloads are the host's processes too"),
-		promise.Itself:          promise.Yes("by its own port as well"),
+		promise.Itself:          promise.Yes("at its own port, too"),
 		promise.LoopbackClosed:  promise.Yes("the socket is bound to 127.0.0.1"),
-		promise.V6ToV4:          promise.No("IPv6 clients reach what listens on IPv6"),
+		promise.V6ToV4:          promise.No("IPv6 clients reach only sockets that listen on IPv6"),
 		promise.LANSource:       promise.Yes(""),
-		promise.HostSource:      promise.No("a client that dials 127.0.0.1 comes from there"),
+		promise.HostSource:      promise.No("a client that dials 127.0.0.1 has that source address"),
 		promise.PeerSource:      promise.Yes("the host's address is the other workload's"),
 		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
 		promise.ForwardFirewall: promise.No("packets pass INPUT, never FORWARD"),
-		promise.Survives:        promise.Yes("pinned; no process of ours is on the way"),
+		promise.Survives:        promise.Yes("pinned; no process of Fairlead is on the path"),
 	}
 }

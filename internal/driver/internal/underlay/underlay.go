@@ -41,7 +41,7 @@ func Find(n model.Network, f plan.Facts) (Underlay, error) {
 		for _, a := range p.Underlay() {
 			l, ok := f.Links[a.String()]
 			if !ok {
-				return u, fmt.Errorf("peer %s: no route leads there: `ip route get %s` should show one; add it, or correct the address", a, a)
+				return u, fmt.Errorf("peer %s: no route to it: `ip route get %s` should show one; add it, or correct the address", a, a)
 			}
 			sources[l.Source] = true
 			u.mtu = min(u.mtu, l.MTU)
@@ -71,7 +71,7 @@ func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]
 	}
 	switch {
 	case n.Overlay.Group.IsValid() && u.Link == "":
-		return fmt.Errorf("group %s: no route leads there: name the link to use as underlay", n.Overlay.Group)
+		return fmt.Errorf("group %s: no route to it: name the link to use as underlay", n.Overlay.Group)
 	case u.Self.Address.IsValid() && len(u.Self.Further) == 0:
 		u.Local = u.Self.Address
 	case len(sources) == 1 && !u.Self.Address.IsValid():

@@ -66,7 +66,7 @@ func TestModesOfMacvlan(t *testing.T) {
 		unchanged(t, w, before)
 		// Another program's macvlan uses the parent.
 		onServer(t, w, "ip link add link wire0 name foreign type macvlan mode bridge")
-		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru is for one alone") {
+		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru allows only one macvlan") {
 			t.Errorf("with another macvlan on the parent: %v", err)
 		}
 		onServer(t, w, "ip link del foreign")

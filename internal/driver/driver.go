@@ -28,8 +28,8 @@ type Driver interface {
 	Network(model.Network, plan.Facts) plan.Plan
 	// Endpoint plans one sandbox's attachment.
 	Endpoint(model.Network, model.Endpoint) plan.Plan
-	// Attachment tells the ways to publish how the endpoint is reached; the
-	// zero value means that nothing can be published there.
+	// Attachment returns how publish modes reach the endpoint. The zero value
+	// means that nothing can be published there.
 	Attachment(model.Network, model.Endpoint) plan.Attachment
 	// Promises answers every question of promise.Driver.
 	Promises() promise.Set

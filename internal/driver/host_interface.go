@@ -48,7 +48,7 @@ type SandboxConfig struct {
 // Inside returns what belongs into the endpoint's sandbox, if its addresses
 // there have their subnets' prefix lengths, as container engines give them.
 // Where the driver wants an address alone, routes to the two halves of the
-// subnet lead by the gateway all the same: they are more to the point than the
+// subnet go via the gateway all the same: they are more to the point than the
 // subnet's own.
 func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
 	var in SandboxConfig
@@ -81,7 +81,7 @@ func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
 	return in
 }
 
-// detour leads to an address's subnet by its gateway, where the address is not
+// detour returns routes to an address's subnet via its gateway, where the address is not
 // to have the subnet on its link.
 func detour(n model.Network, p netip.Prefix) []model.Route {
 	for _, s := range n.Subnets {

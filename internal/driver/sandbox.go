@@ -72,8 +72,8 @@ func Addressing(n model.Network, e model.Endpoint) plan.Plan {
 	return append(p, Extras(e)...)
 }
 
-// DefaultRoute leads out of the sandbox, unless the endpoint leaves that to
-// another.
+// DefaultRoute plans the sandbox's default route via the gateway, unless the
+// endpoint has NoDefault.
 func DefaultRoute(e model.Endpoint, gateway netip.Addr) plan.Plan {
 	if e.NoDefault {
 		return nil

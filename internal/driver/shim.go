@@ -80,8 +80,8 @@ func (b SubLinks) source(n model.Network, onLink netip.Prefix, own netip.Addr) n
 	return n.ParentAddresses[i]
 }
 
-// toParent leads the sandbox to the host's IPv6 addresses on the parent, by the
-// shim's link-local one. Linux answers ARP for any address by any link, but
+// toParent plans the sandbox's routes to the host's IPv6 addresses on the parent, via the
+// shim's link-local address. Linux answers ARP for any address by any link, but
 // neighbour solicitations only by the link that has the address.
 func toParent(n model.Network, e model.Endpoint, onLink netip.Prefix) plan.Plan {
 	via := shimLinkLocal(n)
@@ -115,8 +115,8 @@ func hostAddresses(n model.Network) []netip.Addr {
 	return all
 }
 
-// Attachment tells how the endpoint is reached. It answers everybody directly
-// on the LAN, past the host, but for the host's own address.
+// Attachment returns how the endpoint is reached. Its answers to all clients but
+// the host's own addresses go directly to the LAN and bypass the host.
 func (b SubLinks) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	switch {
 	case !b.Shim:

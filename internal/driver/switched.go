@@ -77,8 +77,8 @@ func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
 // to the host's routing.
 func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.FilterOff }
 
-// SwitchAttachment tells how a sandbox on the network's bridge is reached. A
-// neighbour there is answered directly, past the host.
+// SwitchAttachment returns how a sandbox on the network's bridge is reached.
+// Answers to neighbours on the bridge bypass the host.
 func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
 	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {

@@ -55,9 +55,9 @@ func ByCost() []publish.Mode {
 	return modes
 }
 
-// Choose finds the cheapest way that can lead the publish to an endpoint of
-// the driver and keeps every promise asked for. A nil attachment says that no
-// endpoint is known yet. Where no way fits, the choice still tells why not.
+// Choose returns the cheapest publish mode that can reach an endpoint of the
+// driver and keeps every requested promise. A nil attachment means that no
+// endpoint is known yet. If no mode fits, the choice still has the reasons.
 func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment) (Choice, error) {
 	asked, err := promise.Named(p.Promises)
 	if err != nil {
@@ -96,8 +96,8 @@ func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Que
 	c.Candidates = append(c.Candidates, next)
 }
 
-// obstacle says why the way cannot lead the publish, whatever it promises;
-// empty when it can.
+// obstacle returns why the mode cannot serve the publish, whatever it promises.
+// It is empty if the mode can.
 func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at *plan.Attachment) string {
 	if missing := Missing(f, slices.Concat(d.Needs(), w.Needs())); missing != "" {
 		return "it cannot work here: " + missing

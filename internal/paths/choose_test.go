@@ -101,7 +101,7 @@ func TestEveryWayHasItsCost(t *testing.T) {
 	}
 }
 
-func TestDearerAndRefusedWaysSayWhy(t *testing.T) {
+func TestCostlierAndRefusedModesHaveReasons(t *testing.T) {
 	choice, err := paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.LAN), at)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 			}
 		}
 		if len(p.Promises) != len(questions) {
-			t.Errorf("%s %s answers what nobody asks: %v", p.Via, p.Driver, p.Promises)
+			t.Errorf("%s %s answers unknown questions: %v", p.Via, p.Driver, p.Promises)
 		}
 		if p.Unavailable != "" {
 			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)

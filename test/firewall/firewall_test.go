@@ -140,7 +140,7 @@ func (h *host) blocked(firewall string) (commands []string) {
 	h.Helper()
 	out, _ := h.command("fairlead doctor -o json").Output() // it fails if there is a problem
 	var found struct {
-		Findings []struct{ Check, Seen, Mend string }
+		Findings []struct{ Check, Seen, Fix string }
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
 		h.Fatalf("%v: %s", err, out)
@@ -152,7 +152,7 @@ func (h *host) blocked(firewall string) (commands []string) {
 		if !strings.HasPrefix(f.Seen, firewall+": ") {
 			h.Errorf("doctor does not name %s: %s", firewall, f.Seen)
 		}
-		commands = append(commands, f.Mend)
+		commands = append(commands, f.Fix)
 	}
 	return commands
 }

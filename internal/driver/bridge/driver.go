@@ -13,7 +13,7 @@
 // iptables and nftables IP rules (br_netfilter); with filter off the host's
 // switch for that is turned off while the network exists. The switch is the
 // whole host's: other bridges lose the filtering too until the network goes.
-// Ports are in hairpin mode unless the filter is off and nobody asked for it.
+// Ports are in hairpin mode unless the filter is off and hairpin is not set.
 //
 // Kernel: veth and bridge, any since 3.x; filter on needs br_netfilter and
 // Linux 3.18. The bridge takes no part in spanning tree.

@@ -53,8 +53,8 @@ func (Driver) Needs() []plan.Feature { return nil }
 // fullMember is the bit of a partition key that says so; the kernel sets it.
 const fullMember = 0x8000
 
-// Validate implements driver.Driver. What the host has under the parent's name
-// is looked at when it is handed over: until it comes back, that is another
+// Validate implements driver.Driver. The host's link with the parent's name
+// is inspected when it is moved into the sandbox: until it comes back, that is another
 // link or none.
 func (Driver) Validate(n model.Network, f plan.Facts) error {
 	switch {

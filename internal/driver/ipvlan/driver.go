@@ -14,15 +14,15 @@
 //	                         host's stack
 //
 // In mode l2 sandboxes speak ARP and are hosts of the LAN. In modes l3 and l3s
-// they speak to nobody but the host's routing, which sends for them by the
+// they communicate only with the host's routing, which sends for them by the
 // parent; they need a subnet of their own, to which the LAN's routers know a
 // route through this host. In l3s what they receive passes the host's netfilter
 // too (INPUT).
 //
 // The host cannot reach a sandbox by the parent, and so has an ipvlan of its
 // own beside them, the shim: made with the first endpoint, gone with the last.
-// It has an address of its own in each subnet, and a route to each endpoint
-// leads there. What a sandbox says to the host's addresses on the parent comes
+// It has an address of its own in each subnet, and the host has a route to each
+// endpoint via it. What a sandbox says to the host's addresses on the parent comes
 // in by the parent, but is answered by the shim: a strict rp_filter on the
 // parent drops it.
 //

@@ -15,8 +15,8 @@
 // In mode bridge the kernel switches between macvlans of one parent. Parent and
 // macvlan never hear each other, so the host has a macvlan of its own beside
 // the sandboxes, the shim: made with the first endpoint, gone with the last. It
-// has an address of its own in each subnet, and a route to each endpoint leads
-// there. The host answers on the parent's addresses by the shim too, but only
+// has an address of its own in each subnet, and the host has a route to each
+// endpoint via it. The host answers on the parent's addresses by the shim too, but only
 // sandboxes: else the LAN would find it by two hardware addresses.
 //
 // Published packets are rewritten by the host and leave by the shim. Their
@@ -28,7 +28,7 @@
 // the parent to one sandbox whole. There the host has no shim. Kernel: macvlan,
 // Linux 3.0. Limits: the parent must be Ethernet and no wireless station; a
 // switch that admits one hardware address a port stops it; hypervisors often
-// do, unless they are told.
+// do, unless they are configured for it.
 package macvlan
 
 import (

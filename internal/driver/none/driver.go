@@ -1,7 +1,7 @@
 // Package none gives a sandbox nothing but its loopback interface. Whatever
 // else is in the namespace stays as it is.
 //
-// Theory of operation. The sandbox's lo is brought up; no link leads out, so
+// Theory of operation. The sandbox's lo is brought up; there is no link to the outside, so
 // no packet enters or leaves, and nothing can be published.
 package none
 

@@ -1,5 +1,5 @@
 // Package routed attaches sandboxes by a veth pair without a bridge. It does
-// not publish ports, and does not tell other hosts the way.
+// not publish ports, and does not announce routes to other hosts.
 //
 // Theory of operation. The host's end of each pair holds the gateway address
 // as a /32 (/128), and the host has one route to each endpoint; the sandbox

@@ -14,8 +14,8 @@
 // What is known of another host's sandboxes is set: a neighbour entry, by which
 // the bridge answers ARP and neighbour solicitations in the other's place, and
 // a forwarding entry, which says behind which host the hardware address is.
-// That address follows from the IP address (driver.EndpointMAC). So nobody asks
-// the wire for a known sandbox. For an unknown one every host gets a copy of
+// That address follows from the IP address (driver.EndpointMAC). So no request
+// for a known sandbox is sent to other hosts. For an unknown one every host gets a copy of
 // the question, and the tunnel learns from the answer.
 //
 // Several underlays share one VXLAN link, which is bound to none: each host's

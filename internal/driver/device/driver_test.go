@@ -59,7 +59,7 @@ func TestRefuses(t *testing.T) {
 		`parent "et h": want the name`:          {Parent: "et h"},
 		`parent "../../x": want the name`:       {Parent: "../../x"},
 		`parent "0000:3b:0/.1": want`:           {Parent: "0000:3b:0/.1"},
-		"a device connects to networks outside":                    {Parent: "eth2", Internal: true},
+		"a device connects to networks outside": {Parent: "eth2", Internal: true},
 		"mode vepa: it is for":                  {Parent: "eth2", Mode: model.ModeVEPA},
 		"vlan 7: make the VLAN's link":          {Parent: "eth2", VLAN: 7},
 		"filter on: it is for":                  {Parent: "eth2", Filter: model.FilterOn},

@@ -60,7 +60,7 @@ func TestFloods(t *testing.T) {
 }
 
 // floodIdle sends SYNs from many addresses and ports while connections of a client
-// are idle. In half of them the container then sends first: only the flow tells
+// are idle. In half of them the container then sends first: only the flow shows
 // the programs where its packets go.
 func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	var idle []talk

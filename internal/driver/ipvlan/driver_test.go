@@ -113,8 +113,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestTheHostRoutesForL3 leaves no address for a router of the LAN, whom nobody
-// asks.
+// TestTheHostRoutesForL3 leaves no address for a router of the LAN, which is not
+// asked.
 func TestTheHostRoutesForL3(t *testing.T) {
 	for mode, gateway := range map[model.Mode]string{model.ModeL2: "192.0.2.1", model.ModeL3: "192.0.2.254", model.ModeL3S: "192.0.2.254"} {
 		n := ipvlan.Driver{}.Complete(network(func(n *model.Network) { n.Mode = mode }), facts)

@@ -115,7 +115,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestComplete wants an address of the host's own that nobody else has, and
+// TestComplete wants an address of the host's own that no other host has, and
 // the LAN's router as gateway.
 func TestComplete(t *testing.T) {
 	subnet := func(p string) model.Subnet { return model.Subnet{Prefix: prefix(p)} }

@@ -28,7 +28,7 @@ type Overlay struct {
 	// overlay is encrypted. 0 means 4789 (RFC 7348) or 51820.
 	Port uint16 `json:"port,omitempty"`
 	// Underlays are the host's links that carry the overlay, or the host's
-	// addresses on them. Empty means the link that leads to the peers. Several
+	// addresses on them. Empty means the link of the route to the peers. Several
 	// underlays share the traffic.
 	Underlays []string `json:"underlays,omitempty"`
 	// Peers are the hosts of the overlay. A host ignores the entry with its own

@@ -113,7 +113,7 @@ func (LocalClients) Del() []string {
 // clients can come from, given the attachments of all endpoints of the host. Every
 // sandbox's link gets the program, because every sandbox may be a client. Packets
 // of sandboxes without a link end on the host come through the shared link that
-// leads to them. Links of internal networks get no program, because these networks
+// has the route to them. Links of internal networks get no program, because these networks
 // must not reach published ports.
 func AttachPrograms(all []Attachment) Plan {
 	p := Plan{Uplinks{}, LocalClients{}}

@@ -68,7 +68,7 @@ type Facts struct {
 	Missing map[Feature]string
 	// Links answers the questions of model.Network.Asks. The key is a link's name
 	// or the host's address on it, for that link; or another host's address, for
-	// the link that leads to it. Questions without an answer are missing.
+	// the link of the route to it. Questions without an answer are missing.
 	Links map[string]HostLink
 	// Own are the host's addresses. They are known if there are virtual services.
 	Own map[netip.Addr]bool

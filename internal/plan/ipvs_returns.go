@@ -12,7 +12,7 @@ import (
 // separate table, so that only hosts with such services pay for it.
 //
 // Conntrack does not treat IPVS as NAT, and IPVS rewrites a packet before any rule
-// can tell which service it belongs to. So a rule sets a label on each flow
+// can determine which service it belongs to. So a rule sets a label on each flow
 // (connlabel, one bit of 128) when it is opened to a frontend. The label identifies
 // the flow's packets when they leave.
 type IPVSTable struct{}

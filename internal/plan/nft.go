@@ -12,7 +12,7 @@ import (
 // The sets of Fairlead's table that hold links and address ranges. Each of the
 // address sets exists twice, with the suffix 4 or 6.
 const (
-	// SetLinks holds the host's links that lead to our sandboxes.
+	// SetLinks holds the host's links to Fairlead's sandboxes.
 	SetLinks = "links"
 	// SetLAN holds the links of SetLinks whose sandboxes are on the LAN. These
 	// sandboxes have no route back to networks behind the host.

@@ -108,7 +108,7 @@ type Forwarding struct {
 	MAC  string
 	// Remote is the host's address.
 	Remote netip.Addr
-	// Underlay is the link that leads to the host, if the address does not
+	// Underlay is the link of the route to the host, if the address does not
 	// determine it (link-local).
 	Underlay string
 }

@@ -54,7 +54,7 @@ type Port struct {
 	Container *Container `json:"container,omitempty"`
 	// Sandbox is the name of the Fairlead attachment that the port reaches.
 	Sandbox string `json:"sandbox,omitempty"`
-	// Ended says that the sandbox has ended: nobody answers at the port.
+	// Ended says that the sandbox has ended: no process answers at the port.
 	Ended   bool   `json:"ended,omitempty"`
 	Network string `json:"network,omitempty"`
 	// Service is the virtual service that answers at the port.

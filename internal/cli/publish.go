@@ -26,7 +26,7 @@ func newPublish(a *app) *cobra.Command {
 		Example: "  fairlead publish shop 8080:80\n" +
 			"  fairlead publish shop 127.0.0.1:5353:53/udp '[::1]:5353:53/udp'\n" +
 			"  fairlead publish shop 9000-9010:8000-8010 --via nat\n" +
-			"  fairlead publish shop 8080:80 --promise client-address",
+			"  fairlead publish shop 8080:80 --promise lan-source",
 		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			by, err := text.Via(via)

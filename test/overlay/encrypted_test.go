@@ -290,7 +290,7 @@ func keyFiles(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
 	take(t, h.Do, "0.0.0.0:51820")
-	if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, keyFile(t, secret)), "box1")); err == nil || !strings.Contains(err.Error(), "UDP port 51820 is another's") {
+	if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, keyFile(t, secret)), "box1")); err == nil || !strings.Contains(err.Error(), "UDP port 51820 is in use by another program") {
 		t.Errorf("the error is %v", err)
 	}
 }

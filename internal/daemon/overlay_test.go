@@ -41,7 +41,7 @@ func TestCheckNetwork(t *testing.T) {
 	for _, hook := range []string{"input", "output"} {
 		w.sh(fmt.Sprintf("nft 'flush table inet probe; add chain inet probe %[1]s { type filter hook %[1]s priority 0; }; add rule inet probe %[1]s udp dport 4789 drop'", hook))
 		paths, err = w.CheckNetwork(t.Context(), "net")
-		if err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
+		if err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "of chain "+hook+" (inet probe) drops UDP port 4789") {
 			t.Errorf("a rule at %s drops the overlay, and the paths are %+v, %v", hook, paths, err)
 		}
 	}

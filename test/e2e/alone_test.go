@@ -72,7 +72,7 @@ func TestBusyMachine(t *testing.T) {
 	}
 	o = r.run(append(run, "--shared")...)
 	o.expect(t, 0, nil)
-	if !strings.Contains(o.stdout, "no run was left out for it (--shared)") || strings.Contains(o.stderr, "other processes") {
+	if !strings.Contains(o.stdout, "no run was discarded because of it (--shared)") || strings.Contains(o.stderr, "other processes") {
 		t.Errorf("a shared session says:\n%s%s", o.stdout, o.stderr)
 	}
 	if got = r.shares("b.json"); !got.Shared || len(got.Runs) != planned {

@@ -89,7 +89,7 @@ func TestMissingPeers(t *testing.T) {
 		}
 	}
 	o := r.run(append([]string{"lab", "run", "attach", "cni-bridge", "cni-ptp", "pasta", "--workload", "tcp-rr", "--json", r.file("p.json")}, short...)...)
-	o.expect(t, 1, []string{"path cni-ptp is left out", "path pasta is left out"})
+	o.expect(t, 1, []string{"path cni-ptp is not measured", "path pasta is not measured"})
 	if got := decode(t, r.read("p.json")); len(got.Absent) != 2 || len(got.Runs) != 3 {
 		t.Errorf("%d runs, unavailable: %+v", len(got.Runs), got.Absent)
 	}

@@ -138,7 +138,7 @@ func TestMissingPrograms(t *testing.T) {
 	if len(got.Absent) != 1 || got.Absent[0].Path != "docker-proxy" || !strings.Contains(got.Absent[0].Reason, "docker.io") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
-	if !strings.Contains(o.stderr, "path docker-proxy is left out") {
+	if !strings.Contains(o.stderr, "path docker-proxy is not measured") {
 		t.Errorf("it is not said before measuring: %s", o.stderr)
 	}
 	if !strings.Contains(o.stdout, "docker-proxy") || !strings.Contains(o.stdout, "not installed") {
@@ -229,7 +229,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	r.write("text.json", []byte("hello\n"))
 	r.write("empty.json", nil)
 	for file, says := range map[string][]string{
-		"cut.json":   {"cut short"},
+		"cut.json":   {"incomplete"},
 		"other.json": {"fairlead lab run --json"},
 		"newer.json": {"newer fairlead"},
 		"text.json":  {"not JSON"},

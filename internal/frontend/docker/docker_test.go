@@ -94,7 +94,7 @@ func TestInvalidNetworksAreRefused(t *testing.T) {
 	p.refuses("NetworkDriver.CreateNetwork", `{"NetworkID": "../../etc"}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`, "want an address range")
-	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "10.0.0.0/24"}, {"Pool": "10.0.1.0/24"}]}`, "one subnet of each")
+	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "10.0.0.0/24"}, {"Pool": "10.0.1.0/24"}]}`, "at most one subnet per address family")
 	if len(p.networks) != 0 || len(p.lasting) != 0 {
 		t.Errorf("left: %+v, %s", p.networks, p.lasting)
 	}

@@ -215,6 +215,6 @@ func TestUnusablePath(t *testing.T) {
 	f := finder(t)
 	refuses(t, f, "/nowhere", sandbox.ErrAbsent, "no such sandbox")
 	refuses(t, f, "/proc/self/ns/net", sandbox.ErrHost, "")
-	refuses(t, f, "/etc/passwd", sandbox.ErrAbsent, "it is none any more")
+	refuses(t, f, "/etc/passwd", sandbox.ErrAbsent, "the file is not a network namespace")
 	refuses(t, f, "path:web", nil, "is not an absolute path")
 }

@@ -209,10 +209,10 @@ func (d *Daemon) healthChanged(b health.Batch) {
 func (d *Daemon) takeHealthChanges() {
 	s := &d.services
 	s.batchMu.Lock()
-	notified := s.batches
+	batches := s.batches
 	s.batches = nil
 	s.batchMu.Unlock()
-	for _, b := range notified {
+	for _, b := range batches {
 		for _, name := range b.Services {
 			s.dirty[name] = true
 		}

@@ -173,7 +173,7 @@ func TestDataPlaneFails(t *testing.T) {
 	}
 	host.fail(errors.New("the kernel refuses the test"), "web")
 	stop()
-	w.notified("service web: failed")
+	w.awaitEvent("service web: failed")
 	w.stands("other", after)
 	problem := func() string {
 		v, err := w.Service("web")
@@ -192,8 +192,8 @@ func TestDataPlaneFails(t *testing.T) {
 	}
 }
 
-// notified waits for an event.
-func (w *world) notified(event string) {
+// awaitEvent waits for an event.
+func (w *world) awaitEvent(event string) {
 	w.Helper()
 	for e := range w.FollowEvents(w.Context()) {
 		if e.Object+": "+string(e.Kind) == event {
@@ -212,7 +212,7 @@ func TestPanicAndSorry(t *testing.T) {
 	w.serves("10.0.0.2:8080")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
-	w.notified("service web: panic")
+	w.awaitEvent("service web: panic")
 	view, err := w.Service("web")
 	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic although down: first check: connect: connection refused") {
 		t.Errorf("%+v, %v", view, err)

@@ -134,10 +134,10 @@ func (l *lan) stop(d *dnsmasq) string {
 
 // holding is a lease that Run keeps and renews in the background.
 type holding struct {
-	t        *testing.T
-	notified chan Lease
-	ended    chan error
-	cancel   context.CancelFunc
+	t      *testing.T
+	leases chan Lease
+	ended  chan error
+	cancel context.CancelFunc
 }
 
 // start gets a lease for eth0 of a sandbox, sets its address, and keeps the lease.
@@ -160,7 +160,7 @@ func startBy(t *testing.T, ns *kernel.Netns, run func(context.Context, func(Leas
 					t.Error(err)
 				}
 			}
-			h.notified <- l
+			h.leases <- l
 		})
 	}()
 	t.Cleanup(cancel)
@@ -177,7 +177,7 @@ func setAddress(ns *kernel.Netns, p netip.Prefix) error {
 func (h *holding) next() Lease {
 	h.t.Helper()
 	select {
-	case l := <-h.notified:
+	case l := <-h.leases:
 		return l
 	case err := <-h.ended:
 		h.t.Fatalf("it ends: %v", err)

@@ -168,8 +168,8 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 func (m *Monitor) plan(s *server, now time.Time) {
 	s.turns = s.rec.turns(s.of.settings, now)
 	m.due.set(s)
-	if c := s.rec.condition(s.of.settings, now); c != s.notified {
-		s.notified = c
+	if c := s.rec.condition(s.of.settings, now); c != s.reported {
+		s.reported = c
 		m.touch(s.of)
 	}
 	if !s.when.IsZero() && s.when.Before(m.wake) {

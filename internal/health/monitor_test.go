@@ -26,8 +26,8 @@ type farm struct {
 	asked map[string][]time.Duration
 	// busy are the questions under way, and most the most at once.
 	busy, most int
-	// notified lists the changes with their times.
-	notified []string
+	// reported lists the changes with their times.
+	reported []string
 	monitor  *Monitor
 }
 
@@ -70,15 +70,15 @@ func (f *farm) changed(b Batch) {
 	defer f.mu.Unlock()
 	at := time.Since(f.began).Round(10 * time.Millisecond)
 	for _, c := range b.Changes {
-		f.notified = append(f.notified, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
+		f.reported = append(f.reported, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
 	}
 	for _, p := range b.Pools {
-		f.notified = append(f.notified, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
+		f.reported = append(f.reported, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
 	}
 	if len(b.Changes)+len(b.Pools) == 0 {
 		for _, s := range b.Services {
 			v := model.VirtualService{Name: s, Check: model.Check{SlowStart: 1}, Reals: farmReals(2)}
-			f.notified = append(f.notified, fmt.Sprintf("%s %s weight %d", at, s, inUse(f.monitor, v).Reals[0].Weight))
+			f.reported = append(f.reported, fmt.Sprintf("%s %s weight %d", at, s, inUse(f.monitor, v).Reals[0].Weight))
 		}
 	}
 }
@@ -93,8 +93,8 @@ func (f *farm) set(what map[string]bool, endpoint string, yes bool) {
 func (f *farm) notify() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text := strings.Join(f.notified, "\n")
-	f.notified = nil
+	text := strings.Join(f.reported, "\n")
+	f.reported = nil
 	return text
 }
 

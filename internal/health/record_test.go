@@ -164,15 +164,15 @@ func TestStories(t *testing.T) {
 			now := time.Unix(1000, 0)
 			set := settle(s.check)
 			rec := first(s.check, s.isNew, now)
-			var notified strings.Builder
+			var story strings.Builder
 			for line := range strings.SplitSeq(strings.TrimSpace(s.story), "\n") {
 				event, _, _ := strings.Cut(strings.TrimSpace(line), " => ")
 				changed := happens(t, &rec, set, event, &now)
-				fmt.Fprintf(&notified, "\n\t\t%s => %s", event, says(rec, set, now, changed))
+				fmt.Fprintf(&story, "\n\t\t%s => %s", event, says(rec, set, now, changed))
 				rec = restarted(t, rec)
 			}
-			if notified.String() != s.story {
-				t.Errorf("the story differs:%s\nwant:%s", notified.String(), s.story)
+			if story.String() != s.story {
+				t.Errorf("the story differs:%s\nwant:%s", story.String(), s.story)
 			}
 		})
 	}

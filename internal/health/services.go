@@ -31,8 +31,8 @@ type server struct {
 	// endpoint is the last known endpoint of the server.
 	endpoint string
 	rec      Record
-	// notified is the condition that was last reported.
-	notified Condition
+	// reported is the condition that was last reported.
+	reported Condition
 	last     Result
 	lastAt   time.Time
 	counts   Counts
@@ -148,7 +148,7 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 			m.leave(s)
 		}
 		s = &server{of: of, at: at, place: -1, rec: m.begin(of, r, newService, now)}
-		s.notified = s.rec.condition(of.settings, now)
+		s.reported = s.rec.condition(of.settings, now)
 		of.servers[at] = s
 	}
 	s.endpoint = cmp.Or(r.Endpoint, s.endpoint)

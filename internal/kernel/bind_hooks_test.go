@@ -27,8 +27,8 @@ func TestWorkloadBindsGrantedPorts(t *testing.T) {
 	g := newWorkload(t, w, model.UnpublishedLoopback, web...)
 	for _, s := range []struct {
 		bind string
-		// notified is the address that getsockname reports to the workload.
-		notified string
+		// reported is the address that getsockname reports to the workload.
+		reported string
 		// heard are the addresses at which outside clients reach it, unheard those
 		// at which they do not.
 		heard, unheard []string
@@ -47,8 +47,8 @@ func TestWorkloadBindsGrantedPorts(t *testing.T) {
 	} {
 		eachKind(t, s.bind, func(t *testing.T, kind int) {
 			server := g.mustBind(t, kind, s.bind)
-			if notified := server.name(t); notified != s.notified {
-				t.Errorf("getsockname reports %s, want %s", notified, s.notified)
+			if reported := server.name(t); reported != s.reported {
+				t.Errorf("getsockname reports %s, want %s", reported, s.reported)
 			}
 			_, port, _ := strings.Cut(s.bind[strings.LastIndexByte(s.bind, ':'):], ":")
 			for _, at := range s.heard {
@@ -56,8 +56,8 @@ func TestWorkloadBindsGrantedPorts(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", at, err)
 				}
-				if notified := g.named(t, c.meets(t, kind, server)); !strings.HasSuffix(notified, ":"+port) {
-					t.Errorf("the accepted connection's local address is %s, want port %s", notified, port)
+				if reported := g.named(t, c.meets(t, kind, server)); !strings.HasSuffix(reported, ":"+port) {
+					t.Errorf("the accepted connection's local address is %s, want port %s", reported, port)
 				}
 			}
 			for _, at := range s.unheard {
@@ -92,8 +92,8 @@ func TestFamiliesBoundSeparately(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", at, err)
 				}
-				if notified := one.named(t, c.meets(t, kind, server)); netip.MustParseAddrPort(notified).Port() != port {
-					t.Errorf("the accepted connection's local address is %s, want port %d", notified, port)
+				if reported := one.named(t, c.meets(t, kind, server)); netip.MustParseAddrPort(reported).Port() != port {
+					t.Errorf("the accepted connection's local address is %s, want port %d", reported, port)
 				}
 			}
 		})
@@ -136,8 +136,8 @@ func TestReusedPort(t *testing.T) {
 		eachKind(t, at, func(t *testing.T, kind int) {
 			g.mustBind(t, kind, at, reusePort)
 			last := g.mustBind(t, kind, at, reusePort)
-			if notified := last.name(t); notified != at {
-				t.Errorf("getsockname of the second socket reports %s", notified)
+			if reported := last.name(t); reported != at {
+				t.Errorf("getsockname of the second socket reports %s", reported)
 			}
 			if _, err := g.bind(t, kind, at); !errors.Is(err, unix.EADDRINUSE) {
 				t.Errorf("bind a third socket without SO_REUSEPORT: %v, want %v", err, unix.EADDRINUSE)
@@ -150,7 +150,7 @@ func TestUnpublishedPorts(t *testing.T) {
 	w := newLocalWorld(t)
 	for _, s := range []struct {
 		policy         model.Unpublished
-		bind, notified string // notified is empty if bind is refused
+		bind, reported string // reported is empty if bind is refused
 	}{
 		{model.UnpublishedLoopback, "0.0.0.0:99", "127.0.0.1:99"},
 		{model.UnpublishedLoopback, "10.9.0.1:99", "127.0.0.1:99"},
@@ -169,7 +169,7 @@ func TestUnpublishedPorts(t *testing.T) {
 			g := newWorkload(t, w, s.policy, web...)
 			defer w.dismiss(t, g.path, web...)
 			c, err := g.bind(t, kind, s.bind)
-			if s.notified == "" {
+			if s.reported == "" {
 				if !errors.Is(err, unix.EACCES) {
 					t.Errorf("bind: %v, want %v", err, unix.EACCES)
 				}
@@ -178,8 +178,8 @@ func TestUnpublishedPorts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if notified := c.name(t); notified != s.notified {
-				t.Errorf("bound to %s, want %s", notified, s.notified)
+			if reported := c.name(t); reported != s.reported {
+				t.Errorf("bound to %s, want %s", reported, s.reported)
 			}
 		})
 	}
@@ -191,8 +191,8 @@ func TestAnyPortIsUnchanged(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
 	eachKind(t, "10.9.0.1:0", func(t *testing.T, kind int) {
-		if notified := g.mustBind(t, kind, "10.9.0.1:0").name(t); !strings.HasPrefix(notified, "10.9.0.1:") {
-			t.Errorf("bound to %s", notified)
+		if reported := g.mustBind(t, kind, "10.9.0.1:0").name(t); !strings.HasPrefix(reported, "10.9.0.1:") {
+			t.Errorf("bound to %s", reported)
 		}
 	})
 }
@@ -218,15 +218,15 @@ func TestWorkloadDials(t *testing.T) {
 		{two, "127.0.0.1:8080", "0.0.0.0:80", one},
 		{one, "[::1]:9080", "[::]:80", two},
 	} {
-		notified := strings.Replace(s.dial, "0.0.0.0", "127.0.0.1", 1)
+		reported := strings.Replace(s.dial, "0.0.0.0", "127.0.0.1", 1)
 		eachKind(t, s.dial, func(t *testing.T, kind int) {
 			server := s.owner.mustBind(t, kind, s.bind)
 			c, err := s.from.connect(t, kind, s.dial)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if peer := c.peer(t); peer != notified {
-				t.Errorf("getpeername reports %s, want %s", peer, notified)
+			if peer := c.peer(t); peer != reported {
+				t.Errorf("getpeername reports %s, want %s", peer, reported)
 			}
 			c.meets(t, kind, server)
 		})
@@ -367,8 +367,8 @@ func TestBindHooksAreSetAndDeleted(t *testing.T) {
 		w.dismiss(t, g.path, web...)
 		attached(t, g.path, 0, bindHookPrograms)
 	}
-	if notified := g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80").name(t); notified != "0.0.0.0:80" {
-		t.Errorf("without hooks, getsockname reports %s", notified)
+	if reported := g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80").name(t); reported != "0.0.0.0:80" {
+		t.Errorf("without hooks, getsockname reports %s", reported)
 	}
 	w.unheard(t, unix.SOCK_STREAM, "127.0.0.1:8080")
 }

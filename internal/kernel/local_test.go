@@ -24,25 +24,25 @@ var published = slices.Concat(
 // mappedCalls are calls that the programs translate.
 var mappedCalls = []struct {
 	dial string
-	// notified is the peer address that the process gets from the kernel.
-	notified string
+	// reported is the peer address that the process gets from the kernel.
+	reported string
 	reached  string
 	// connected means that only a connected socket can be translated.
 	connected bool
 }{
-	{dial: "127.0.0.1:80", notified: "127.0.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "127.0.0.1:81", notified: "127.0.0.1:81", reached: "10.9.0.2:8081"},
-	{dial: "127.1.2.3:80", notified: "127.1.2.3:80", reached: "10.9.0.2:8080"},
-	{dial: "0.0.0.0:80", notified: "127.0.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "10.9.0.1:80", notified: "10.9.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "[::1]:80", notified: "[::1]:80", reached: "[fd09::2]:8080"},
-	{dial: "[::]:81", notified: "[::1]:81", reached: "[fd09::2]:8081"},
-	{dial: "[fd09::1]:80", notified: "[fd09::1]:80", reached: "[fd09::2]:8080"},
-	{dial: "[::ffff:127.0.0.1]:80", notified: "[::ffff:127.0.0.1]:80", reached: "10.9.0.2:8080"},
-	{dial: "[::ffff:10.9.0.1]:81", notified: "[::ffff:10.9.0.1]:81", reached: "10.9.0.2:8081"},
-	{dial: "[::1]:90", notified: "[::1]:90", reached: "10.9.0.2:8080", connected: true},
-	{dial: "[fd09::1]:91", notified: "[fd09::1]:91", reached: "10.9.0.2:8081", connected: true},
-	{dial: "[::ffff:127.0.0.1]:92", notified: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
+	{dial: "127.0.0.1:80", reported: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "127.0.0.1:81", reported: "127.0.0.1:81", reached: "10.9.0.2:8081"},
+	{dial: "127.1.2.3:80", reported: "127.1.2.3:80", reached: "10.9.0.2:8080"},
+	{dial: "0.0.0.0:80", reported: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "10.9.0.1:80", reported: "10.9.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "[::1]:80", reported: "[::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::]:81", reported: "[::1]:81", reached: "[fd09::2]:8081"},
+	{dial: "[fd09::1]:80", reported: "[fd09::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::ffff:127.0.0.1]:80", reported: "[::ffff:127.0.0.1]:80", reached: "10.9.0.2:8080"},
+	{dial: "[::ffff:10.9.0.1]:81", reported: "[::ffff:10.9.0.1]:81", reached: "10.9.0.2:8081"},
+	{dial: "[::1]:90", reported: "[::1]:90", reached: "10.9.0.2:8080", connected: true},
+	{dial: "[fd09::1]:91", reported: "[fd09::1]:91", reached: "10.9.0.2:8081", connected: true},
+	{dial: "[::ffff:127.0.0.1]:92", reported: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
 }
 
 func TestLocalConnectionsAreTranslated(t *testing.T) {
@@ -53,10 +53,10 @@ func TestLocalConnectionsAreTranslated(t *testing.T) {
 			if err := c.connect(call.dial); err != nil {
 				t.Fatal(err)
 			}
-			notified := c.peer(t)
-			if said, _ := c.answer(t); said != call.reached || notified != call.notified {
+			reported := c.peer(t)
+			if said, _ := c.answer(t); said != call.reached || reported != call.reported {
 				t.Errorf("reached %s with the peer address %s, want %s and %s",
-					said, notified, call.reached, call.notified)
+					said, reported, call.reached, call.reported)
 			}
 		})
 		t.Run("udp "+call.dial, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestLocalConnectionsAreTranslated(t *testing.T) {
 				t.Fatal(err)
 			}
 			said, from := c.answer(t)
-			if notified := c.peer(t); said != call.reached || notified != call.notified || from != call.notified {
+			if reported := c.peer(t); said != call.reached || reported != call.reported || from != call.reported {
 				t.Errorf("reached %s with the peer address %s, answered by %s; want %s and %s",
-					said, notified, from, call.reached, call.notified)
+					said, reported, from, call.reached, call.reported)
 			}
 		})
 	}
@@ -87,8 +87,8 @@ func TestLocalDatagramsAreTranslated(t *testing.T) {
 			if err := c.sendTo(call.dial); err != nil {
 				t.Fatal(err)
 			}
-			if said, from := c.answer(t); said != call.reached || from != call.notified {
-				t.Errorf("reached %s, answered by %s, want %s and %s", said, from, call.reached, call.notified)
+			if said, from := c.answer(t); said != call.reached || from != call.reported {
+				t.Errorf("reached %s, answered by %s, want %s and %s", said, from, call.reached, call.reported)
 			}
 		})
 	}

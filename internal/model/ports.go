@@ -105,13 +105,13 @@ func (s State) ownPorts() []error {
 		}
 	}
 	var errs []error
-	notified := map[string]bool{}
+	reported := map[string]bool{}
 	for _, all := range of {
 		slices.SortStableFunc(all, func(p, o Publish) int { return cmp.Compare(p.Ports.First, o.Ports.First) })
 		for i := 1; i < len(all); i++ {
 			p, o := all[i], all[i-1]
-			if p.Ports.Overlaps(o.Ports) && !notified[p.String()] {
-				notified[p.String()] = true
+			if p.Ports.Overlaps(o.Ports) && !reported[p.String()] {
+				reported[p.String()] = true
 				errs = append(errs, fmt.Errorf("publish %s: port %s is already published (%s), and a workload binds a port only once: remove one of the publishes, or use another publish mode", p, p.Ports, o))
 			}
 			if o.Ports.Last > p.Ports.Last {

@@ -56,16 +56,16 @@ func TestFollowContainers(t *testing.T) {
 	go func() { _ = server.Serve(l) }() // the cleanup ends it
 	t.Cleanup(func() { server.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
-	notified, ended := make(chan sandbox.ContainerEvent, 10), make(chan struct{})
+	reported, ended := make(chan sandbox.ContainerEvent, 10), make(chan struct{})
 	go func() {
-		sandbox.Finder{NetnsDir: t.TempDir(), Engines: []string{socket}}.FollowContainers(ctx, func(n sandbox.ContainerEvent) { notified <- n })
+		sandbox.Finder{NetnsDir: t.TempDir(), Engines: []string{socket}}.FollowContainers(ctx, func(n sandbox.ContainerEvent) { reported <- n })
 		close(ended)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	next := func(want string) {
 		t.Helper()
 		select {
-		case n := <-notified:
+		case n := <-reported:
 			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s timeout=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.StopTimeout, n.Stopping, n.Gone); got != want {
 				t.Errorf("%s\nwant %s", got, want)
 			}

@@ -43,16 +43,27 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 	return stored, nil
 }
 
-// migrate rewrites the database in today's format, in one transaction.
+// migrate rewrites the database in today's format, in one transaction. It writes
+// nothing if that is the database's format.
 func (d *database) migrate() error {
-	err := d.db.Update(func(tx *bbolt.Tx) error {
-		stored, err := readFormat(tx)
-		if err != nil {
-			return err
-		}
-		if stored < format {
-			err = tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
-		}
+	var stored int
+	err := d.db.View(func(tx *bbolt.Tx) (err error) {
+		stored, err = readFormat(tx)
+		return err
+	})
+	if err == nil && stored < format {
+		err = d.rewrite(stored)
+	}
+	if err != nil {
+		return fmt.Errorf("open store %s: %w", d.db.Path(), err)
+	}
+	return nil
+}
+
+// rewrite rewrites the database, which has the format stored.
+func (d *database) rewrite(stored int) error {
+	return d.db.Update(func(tx *bbolt.Tx) error {
+		err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
 		if err != nil {
 			return err
 		}
@@ -62,10 +73,6 @@ func (d *database) migrate() error {
 		}
 		return meta.Put(formatKey, []byte(strconv.Itoa(format)))
 	})
-	if err != nil {
-		return fmt.Errorf("open store %s: %w", d.db.Path(), err)
-	}
-	return nil
 }
 
 func migrateBucket(name string, b *bbolt.Bucket, stored int) error {

@@ -125,7 +125,7 @@ func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	if err == nil || !strings.Contains(string(out), "problem  ended-sandbox: ") {
 		h.Errorf("fairlead doctor: %v\n%s", err, out)
 	}
-	h.sh("mv /var/lib/fairlead /var/lib/elsewhere") // a --state that no command knows
+	h.sh("mv /var/lib/fairlead /var/lib/elsewhere") // a --state-dir that no command knows
 	for i := range vias {
 		h.ended(8080+i, false, "maybe")
 	}
@@ -136,17 +136,17 @@ func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 // has ended, and whether the LAN reaches it.
 func (h *host) ended(port int, want bool, lan string) {
 	h.Helper()
-	var notified struct {
+	var ready struct {
 		Ports []struct {
 			Ended bool
 			Reach map[string]string
 		}
 	}
 	text := h.sh(fmt.Sprintf("%s/fairlead ports -o json %d", h.dir, port))
-	if err := json.Unmarshal([]byte(text), &notified); err != nil || len(notified.Ports) == 0 {
+	if err := json.Unmarshal([]byte(text), &ready); err != nil || len(ready.Ports) == 0 {
 		h.Fatalf("%v: %s", err, text)
 	}
-	for _, p := range notified.Ports { // one per address family if their sandbox is unknown
+	for _, p := range ready.Ports { // one per address family if their sandbox is unknown
 		if p.Ended != want || p.Reach["lan"] != lan {
 			h.Errorf("ended: %t, want %t; reached from the LAN: %s, want %s\n%s", p.Ended, want, p.Reach["lan"], lan, text)
 		}

@@ -154,14 +154,14 @@ func (h *host) passes() {
 // and fails the test unless `fairlead ports` says what comes of it.
 func (h *host) truthful(port string) {
 	h.Helper()
-	var notified struct {
+	var ready struct {
 		Ports []struct{ Reach, Reach6 map[string]string }
 	}
 	text := h.sh(h.dir + "/fairlead ports -o json " + port)
-	if err := json.Unmarshal([]byte(text), &notified); err != nil || len(notified.Ports) != 1 {
+	if err := json.Unmarshal([]byte(text), &ready); err != nil || len(ready.Ports) != 1 {
 		h.Fatalf("%v: %s", err, text)
 	}
-	byFamily := []map[string]string{notified.Ports[0].Reach, notified.Ports[0].Reach6}
+	byFamily := []map[string]string{ready.Ports[0].Reach, ready.Ports[0].Reach6}
 	if byFamily[1] == nil {
 		byFamily[1] = byFamily[0]
 	}

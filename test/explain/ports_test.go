@@ -151,21 +151,21 @@ func TestPortsOfDocker(t *testing.T) {
 // was reported.
 func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 	t.Helper()
-	var notified struct {
+	var list struct {
 		Ports []struct {
 			Proto string
 			Ports struct{ First int }
 			Reach map[string]string
 		}
 	}
-	if err := json.Unmarshal([]byte(in(t, e, fairlead+" ports -o json")), &notified); err != nil {
+	if err := json.Unmarshal([]byte(in(t, e, fairlead+" ports -o json")), &list); err != nil {
 		t.Fatal(err)
 	}
 	places := []struct{ name, from, at string }{
 		{"loopback", "", "127.0.0.1"}, {"host", "", "192.0.2.10"},
 		{"containers", "ip netns exec beside", "172.17.0.1"}, {"lan", "ip netns exec lan", "192.0.2.10"},
 	}
-	for _, p := range notified.Ports {
+	for _, p := range list.Ports {
 		for _, place := range places {
 			if p.Proto != "tcp" {
 				continue

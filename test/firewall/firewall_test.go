@@ -39,8 +39,8 @@ ip -n lan addr add 2001:db8:9::1/64 dev eth0 nodad
 ip -n lan link set eth0 up
 ip route add default via 192.0.2.1
 ip route add default via 2001:db8:9::1
-for box in lan shop; do ip netns exec $box socat TCP6-LISTEN:80,ipv6-v6only=0,fork,reuseaddr EXEC:"echo hello" & done
-exec fairlead daemon --teardown
+for box in lan shop; do ip netns exec $box socat TCP6-LISTEN:80,ipv6-v6only=0,fork,reuseaddr EXEC:"echo hello" 3>&- & done
+exec fairlead daemon --teardown --ready-fd 3
 `
 
 // firewalls are started with their default settings: they drop or reject what
@@ -76,6 +76,13 @@ func start(t *testing.T, programs string) *host {
 	h := &host{T: t, path: programs + ":" + os.Getenv("PATH")}
 	cmd := exec.Command("sh", "-c", furnish)
 	cmd.Env = []string{"PATH=" + h.path}
+	ready, daemonsEnd, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	defer daemonsEnd.Close()
+	cmd.ExtraFiles = []*os.File{daemonsEnd}
 	ctx, cancel := context.WithCancel(context.Background())
 	process, err := child.Start(ctx, cmd, child.Place{Netns: ns.File(), Contained: true})
 	if err != nil {
@@ -83,14 +90,13 @@ func start(t *testing.T, programs string) *host {
 	}
 	t.Cleanup(func() { cancel(); <-process.Done() })
 	h.pid = cmd.Process.Pid
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if h.command("test -e /run/fairlead/pid && fairlead ls").Run() == nil {
-			return h
-		}
-		if time.Now().After(end) {
-			t.Fatal("the daemon does not answer")
-		}
+	if err := ready.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("wait for the daemon: %v", err)
+	}
+	return h
 }
 
 // command is a command line on the host.

@@ -140,8 +140,8 @@ func systemCalls(t *testing.T, unit systemd.Unit) []string {
 	return calls
 }
 
-// notified waits until the service manager has received each of these.
-func (s *service) notified(want ...string) {
+// await waits until the service manager has received each of these.
+func (s *service) await(want ...string) {
 	s.Helper()
 	if err := s.notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		s.Fatal(err)
@@ -196,7 +196,7 @@ func TestUnitIsEnough(t *testing.T) {
 	s := start(t)
 	// The socket is there before the daemon is: who calls, waits.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
-	s.notified("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
+	s.await("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
 	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+asked+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
 	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
@@ -207,14 +207,14 @@ func TestUnitIsEnough(t *testing.T) {
 		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", asked, port), "hello")
 		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", asked, port), "hello")
 	}
-	s.notified("STATUS=3 attachments, 3 publishes")
+	s.await("STATUS=3 attachments, 3 publishes")
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
 		t.Errorf("a port that another user's process has: %v: %s; want its name", err, out)
 	}
 	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	s.notified("STOPPING=1")
+	s.await("STOPPING=1")
 	if err := s.process.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, s.logged())
 	}

@@ -9,20 +9,20 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// notified is a daemon with a past event and the given channel of new events.
-type notified struct {
+// fakeDaemon is a daemon with a past event and the given channel of new events.
+type fakeDaemon struct {
 	admin.Daemon
 	events chan daemon.Event
 }
 
-func (f *notified) Events() []daemon.Event {
+func (f *fakeDaemon) Events() []daemon.Event {
 	return []daemon.Event{{Kind: daemon.Healed, Object: "nft table", By: "nft (process 7)"}}
 }
 
-func (f *notified) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
+func (f *fakeDaemon) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
 
 func TestEvents(t *testing.T) {
-	f := &notified{events: make(chan daemon.Event, 2)}
+	f := &fakeDaemon{events: make(chan daemon.Event, 2)}
 	client := admin.NewClient(serve(t, f))
 	all, err := client.Events(t.Context())
 	if err != nil || len(all) != 1 || all[0].By != "nft (process 7)" {
@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 // TestFollowEventsReturnsTheCallbacksError checks that FollowEvents ends if its
 // callback returns an error.
 func TestFollowEventsReturnsTheCallbacksError(t *testing.T) {
-	f := &notified{events: make(chan daemon.Event, 1)}
+	f := &fakeDaemon{events: make(chan daemon.Event, 1)}
 	f.events <- daemon.Event{Object: "one"}
 	enough := errors.New("enough")
 	err := admin.NewClient(serve(t, f)).FollowEvents(t.Context(), func(daemon.Event) error { return enough })

@@ -36,7 +36,7 @@ type Workloads interface {
 // Engine is a container engine. sandbox.Engine implements it.
 type Engine interface {
 	Labelled(ctx context.Context, label, id string) ([]sandbox.Labelled, error)
-	FollowLabelled(ctx context.Context, label string, notified func(), notify func(sandbox.Happened)) error
+	FollowLabelled(ctx context.Context, label string, ready func(), notify func(sandbox.Happened)) error
 	CgroupOf(ctx context.Context, id string) (string, error)
 	Watch(context.Context) (<-chan struct{}, error)
 }

@@ -42,8 +42,8 @@ func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelle
 	return []sandbox.Labelled{e.shop}, nil
 }
 
-func (e shopEngine) FollowLabelled(ctx context.Context, _ string, notified func(), notify func(sandbox.Happened)) error {
-	notified()
+func (e shopEngine) FollowLabelled(ctx context.Context, _ string, ready func(), notify func(sandbox.Happened)) error {
+	ready()
 	for {
 		select {
 		case <-ctx.Done():

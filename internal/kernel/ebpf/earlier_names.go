@@ -52,34 +52,40 @@ func earlierName(name string) string {
 // renamePins renames pins that an earlier version has left, so that its flows
 // and attached programs are adopted. dir is the directory of pins.
 func renamePins(dir string, spec *ebpf.CollectionSpec) error {
-	var errs []error
+	maps, programs := map[string]string{}, map[string]string{} // today's names by earlier ones
 	for name := range spec.Maps {
-		if earlier := earlierName(name); shared(name) && earlier != name {
-			errs = append(errs, renamePin(filepath.Join(dir, "maps", earlier), filepath.Join(dir, "maps", name)))
-		}
+		maps[earlierName(name)] = name
 	}
-	links, err := os.ReadDir(filepath.Join(dir, "links"))
-	errs = append(errs, err)
 	for name := range spec.Programs {
-		for _, l := range links {
-			// A link's pin is PROGRAM-PLACE.
-			if place, ok := strings.CutPrefix(l.Name(), earlierName(name)+"-"); ok {
-				errs = append(errs, renamePin(filepath.Join(dir, "links", l.Name()), filepath.Join(dir, "links", name+"-"+place)))
-			}
-		}
+		programs[earlierName(name)] = name
 	}
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(renameIn(filepath.Join(dir, "maps"), maps), renameIn(filepath.Join(dir, "links"), programs))
+	if err != nil {
 		return fmt.Errorf("rename an earlier version's pins: %w", err)
 	}
 	return nil
 }
 
-// renamePin renames a pin that exists, unless the new name is taken: then the
-// earlier one is of no use and is removed.
-func renamePin(from, to string) error {
-	if _, err := os.Lstat(from); err != nil {
-		return nil
+// renameIn renames the pins of a directory. A map's pin has its name, a link's
+// that of its program, followed by "-" and the place where it is attached.
+func renameIn(dir string, names map[string]string) error {
+	pins, err := os.ReadDir(dir)
+	errs := []error{err}
+	for _, pin := range pins {
+		earlier, place, _ := strings.Cut(pin.Name(), "-")
+		if now := names[earlier]; now != "" && now != earlier {
+			if place != "" {
+				now += "-" + place
+			}
+			errs = append(errs, renamePin(filepath.Join(dir, pin.Name()), filepath.Join(dir, now)))
+		}
 	}
+	return errors.Join(errs...)
+}
+
+// renamePin renames a pin, unless the new name is taken: then the earlier pin is
+// of no use and is removed.
+func renamePin(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return os.Remove(from)
 	}

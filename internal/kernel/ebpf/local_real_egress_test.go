@@ -72,20 +72,20 @@ func TestLocalRealEgress(t *testing.T) {
 // understood by whom they are for. A call is as its sender and as the host saw it.
 func (b *bench) errorsToClient(t *testing.T, call, seen packet, on skb) {
 	t.Helper()
-	notified := b.pass(t, "the host's error", LocalRealEgress, icmpError(seen.dst.Addr(), seen.frame(), 68), on)
-	v := packetView(notified)
-	if from, _ := v.addresses(notified); from != call.dst.Addr() {
+	translated := b.pass(t, "the host's error", LocalRealEgress, icmpError(seen.dst.Addr(), seen.frame(), 68), on)
+	v := packetView(translated)
+	if from, _ := v.addresses(translated); from != call.dst.Addr() {
 		t.Errorf("the error comes from %s, want from %s", from, call.dst.Addr())
 	}
-	if src, dst := v.quote.ends(notified); src != call.src || dst != call.dst {
+	if src, dst := v.quote.ends(translated); src != call.src || dst != call.dst {
 		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, call.src, call.dst)
 	}
-	notified = b.pass(t, "a router's error", Uplink, icmpError(router(call), call.answer().frame(), 68), on)
-	v = packetView(notified)
-	if _, to := v.addresses(notified); to != seen.dst.Addr() {
+	translated = b.pass(t, "a router's error", Uplink, icmpError(router(call), call.answer().frame(), 68), on)
+	v = packetView(translated)
+	if _, to := v.addresses(translated); to != seen.dst.Addr() {
 		t.Errorf("the router's error goes to %s, want to %s", to, seen.dst.Addr())
 	}
-	if src, dst := v.quote.ends(notified); src != seen.dst || dst != seen.src {
+	if src, dst := v.quote.ends(translated); src != seen.dst || dst != seen.src {
 		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, seen.dst, seen.src)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The host's addresses, which its uplink has, and those of its two sandboxes.
+// The addresses of the host's uplink and of its two sandboxes.
 var (
 	hostV4, hostV6   = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8:1::1")
 	otherV4, otherV6 = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8:1::2")
@@ -28,15 +28,15 @@ var (
 	hostMAC          = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 )
 
-// bench is a host for the programs to run on without traffic: a namespace
-// with two uplinks and the host's ends of the sandboxes web and app.
+// bench is a network namespace in which tests run the programs without real
+// traffic: with two uplinks and the host interfaces of the sandboxes web and app.
 type bench struct {
 	*Datapath
 	work              chan func()
 	up, up2, web, app int // interfaces
 }
 
-// testFlows is how many flows the maps hold here: few, to be counted fast.
+// testFlows is the maps' limit of flows: small, so that tests count flows quickly.
 const testFlows = 1024
 
 // newBench makes a bench with an empty table.
@@ -45,7 +45,7 @@ func newBench(tb testing.TB) *bench {
 	return newBenchWith(tb, forLinks)
 }
 
-// newBenchWith loads the programs of some types.
+// newBenchWith is newBench with only the programs that the function selects.
 func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	tb.Helper()
 	b := &bench{work: make(chan func())}
@@ -103,8 +103,8 @@ func (b *bench) do(tb testing.TB, fn func() error) {
 	}
 }
 
-// links makes the interfaces. Forwarding is on, as on every host with
-// sandboxes: without it the routing table is not asked.
+// links creates the interfaces. It enables forwarding, as on every host with
+// sandboxes: bpf_fib_lookup finds no route while forwarding is off.
 func (b *bench) links() error {
 	var errs []error
 	for _, l := range []struct {
@@ -130,7 +130,7 @@ func (b *bench) links() error {
 	return errors.Join(errs...)
 }
 
-// routers gives the host default routes by its first uplink.
+// routers gives the host default routes via its first uplink.
 func (b *bench) routers(tb testing.TB) {
 	tb.Helper()
 	for _, router := range []string{"192.0.2.254", "2001:db8:1::fe"} {
@@ -180,18 +180,18 @@ type skb struct {
 	_                uint64
 }
 
-// checksumComplete makes the kernel sum up the packet as a network card does,
-// and compare at the end (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+// checksumComplete makes the kernel add up the packet's bytes as a network card does,
+// and verify the sum after the program (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
 const checksumComplete = 1 << 2
 
-// What the programs return.
+// The return values of the programs.
 const (
 	untouched = -1
 	redirect  = 7
 )
 
-// try gives the program a frame that came by the interface, and returns what
-// it said and what it made of the frame.
+// try runs the program on a frame received by the interface, and returns the
+// program's return value and the frame after it.
 func (b *bench) try(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte, error) {
 	tb.Helper()
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: ctx, Flags: flags}
@@ -204,17 +204,17 @@ func (b *bench) try(tb testing.TB, program string, frame []byte, ctx skb, flags 
 	return int(int32(act)), o.DataOut, failed
 }
 
-// run does the same where the kernel must be able to.
+// run is try, but fails the test if the kernel cannot run the program.
 func (b *bench) run(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte) {
 	tb.Helper()
 	act, out, err := b.try(tb, program, frame, ctx, flags)
 	if err != nil {
-		tb.Fatalf("run %s for\n%x: %v", program, frame, err)
+		tb.Fatalf("run %s on\n%x: %v", program, frame, err)
 	}
 	return act, out
 }
 
-// uplink runs the program uplink for a frame.
+// uplink runs the program uplink on a frame that the first uplink receives.
 func (b *bench) uplink(tb testing.TB, frame []byte) (int, []byte) {
 	tb.Helper()
 	return b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, 0)
@@ -232,7 +232,8 @@ func (b *bench) publish(tb testing.TB, mappings ...Mapping) {
 	}
 }
 
-// mapping maps host ports from first to last to ports of the sandbox web from to on.
+// mapping returns a mapping of the host ports first to last to the ports of the
+// sandbox web that begin at to.
 func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags uint8) Mapping {
 	l := Mapping{Host: Address(host), To: Address(webV4), Masquerade: Address(gateV4), Ifindex: uint32(b.web),
 		First: first, Last: last, ToFirst: to, Flags: flags, Class: ClassOf(host.Is4(), udp)}
@@ -263,7 +264,7 @@ func (b *bench) forget(tb testing.TB) {
 	}
 }
 
-// alter changes what is known of a flow.
+// alter changes a flow in its map.
 func (b *bench) alter(tb testing.TB, f Flow, change func(*bpf.FairleadFlow)) {
 	tb.Helper()
 	m := b.maps[bpf.FairleadMapFlFlowsTcp]

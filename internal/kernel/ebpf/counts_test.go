@@ -44,8 +44,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsLast checks that counters stay with a changed mapping, and are deleted with
-// it.
+// TestCountsLast checks that a mapping keeps its counters when it changes, and that
+// they are deleted together with it.
 func TestCountsLast(t *testing.T) {
 	b := newBench(t)
 	dns := b.mapping(true, hostV4, 53, 53, 53, 0)
@@ -67,19 +67,20 @@ func TestCountsLast(t *testing.T) {
 	b.publish(t, dns, b.mapping(true, hostV4, 54, 54, 54, 0), b.mapping(true, hostV4, 55, 55, 55, 0))
 	for _, port := range []uint16{53, 54, 55} {
 		if c := b.countsOf(t, true, port); c.Counts != (Counts{}) {
-			t.Errorf("port %d begins with %+v", port, c.Counts)
+			t.Errorf("port %d begins with the counters %+v, want zeros", port, c.Counts)
 		}
 	}
 }
 
-// TestStaleFlowsAreNotLive counts no flow that was silent for too long.
+// TestStaleFlowsAreNotLive checks that a flow that was silent for longer than its
+// timeout does not count as live.
 func TestStaleFlowsAreNotLive(t *testing.T) {
 	b := newBench(t)
 	b.publish(t, b.mapping(true, hostV4, 53, 53, 53, 0))
 	b.turn(t, first(true, client4, ap("192.0.2.1:53")))
 	b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Seen -= uint64(udpAnswered) + 1e9 })
 	if c := b.countsOf(t, true, 53); c.Live != 0 || c.Flows != 1 {
-		t.Errorf("%d of %d flows live", c.Live, c.Flows)
+		t.Errorf("%d of %d flows count as live, want 0 of 1", c.Live, c.Flows)
 	}
 }
 
@@ -92,7 +93,7 @@ func TestBeyondTheCounters(t *testing.T) {
 	b.turn(t, first(true, client4, ap("192.0.2.1:53")))
 	all, err := b.Counts()
 	if err != nil || len(all) != 0 {
-		t.Errorf("counted %+v (%v)", all, err)
+		t.Errorf("the counters are %+v (%v), want none", all, err)
 	}
 	if packets, _, err := b.Translated(); err != nil || packets != 2 {
 		t.Errorf("translated %d packets (%v), want 2", packets, err)

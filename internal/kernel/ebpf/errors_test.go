@@ -6,13 +6,12 @@ import (
 	"testing"
 )
 
-// Who sends errors: a router between the client and the host, and one of the
-// sandbox's.
+// The routers between the clients and the host, which send errors.
 var (
 	routerV4, routerV6 = netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db8:9::1")
 )
 
-// errorCases are flows of each sort for errors to be about.
+// errorCases are the first packets of the flows that the errors are about.
 var errorCases = []packet{
 	first(false, client4, ap("192.0.2.1:8080")),
 	first(true, client4, ap("192.0.2.1:5353")),
@@ -27,8 +26,8 @@ func router(p packet) netip.Addr {
 	return routerV6
 }
 
-// TestErrorAboutAnAnswer translates an error about an endpoint's packet, so that the
-// endpoint recognises its packet in it.
+// TestErrorAboutAnAnswer checks that an error about an endpoint's packet is translated:
+// the endpoint must recognise its packet in the quote.
 func TestErrorAboutAnAnswer(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
@@ -43,14 +42,14 @@ func TestErrorAboutAnAnswer(t *testing.T) {
 				t.Errorf("the error about %s goes to %s, want %s", sent.src, to, seen.dst.Addr())
 			}
 			if src, dst := v.quote.ends(out); src != seen.dst || dst != p.src {
-				t.Errorf("it quotes %s to %s, want %s to %s", src, dst, seen.dst, p.src)
+				t.Errorf("the error quotes %s to %s, want %s to %s", src, dst, seen.dst, p.src)
 			}
 		}
 	}
 }
 
-// TestErrorAboutAQuestion translates an error about a client's packet: its source
-// becomes the address that the client dialled.
+// TestErrorAboutAQuestion checks that an error about a client's packet is translated:
+// its source becomes the address that the client dialled.
 func TestErrorAboutAQuestion(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -62,17 +61,18 @@ func TestErrorAboutAQuestion(t *testing.T) {
 			t.Errorf("the error comes from %s to %s, want from %s to %s", from, to, p.dst.Addr(), p.src.Addr())
 		}
 		if src, dst := v.quote.ends(out); src != p.src || dst != p.dst {
-			t.Errorf("it quotes %s to %s, want %s to %s", src, dst, p.src, p.dst)
+			t.Errorf("the error quotes %s to %s, want %s to %s", src, dst, p.src, p.dst)
 		}
 	}
 }
 
-// TestErrorOfASandbox is one that a sandbox sends as a client.
+// TestErrorOfASandbox checks the translation of an error that a sandbox sends as a
+// client.
 func TestErrorOfASandbox(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
 	p := first(true, netip.AddrPortFrom(appV4, 40000), ap("192.0.2.1:5353"))
-	b.mustMap(t, "question", Sandbox, b.app, p.frame())
+	b.mustMap(t, "request", Sandbox, b.app, p.frame())
 	out := b.mustMap(t, "error", Sandbox, b.app, icmpError(appV4, p.answer().frame(), 100))
 	if _, to := packetView(out).addresses(out); to != webV4 {
 		t.Errorf("the error goes to %s, want %s", to, webV4)

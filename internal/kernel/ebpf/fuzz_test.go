@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fuzzBench is a bench with the flows of errorCases, which it has again
-// before every packet.
+// fuzzBench is a bench with the flows of errorCases, which it restores before
+// every packet.
 func fuzzBench(tb testing.TB) *bench {
 	b := newBench(tb)
 	b.publishUsual(tb)
@@ -19,7 +19,7 @@ func fuzzBench(tb testing.TB) *bench {
 	return b
 }
 
-// restore forgets all flows but those.
+// restore deletes all flows except those of errorCases.
 func (b *bench) restore(tb testing.TB) {
 	tb.Helper()
 	b.forget(tb)
@@ -30,7 +30,8 @@ func (b *bench) restore(tb testing.TB) {
 	}
 }
 
-// seeds returns frames of every sort: those towards the host first.
+// seeds returns frames of every sort: first those towards the host, then those of
+// sandboxes.
 func seeds() (inward, outward [][]byte) {
 	for _, p := range errorCases {
 		seen := p
@@ -53,7 +54,7 @@ func seeds() (inward, outward [][]byte) {
 	return inward, outward
 }
 
-// judge runs a program for an arbitrary frame. The frame is translated, passed on, or
+// judge runs a program on an arbitrary frame. The frame is translated, passed on, or
 // dropped for its source. A frame that is not translated is unchanged and creates no
 // flow. A translated frame differs only where it must, and its checksums are as valid as
 // before.
@@ -74,9 +75,9 @@ func (b *bench) judge(tb testing.TB, program string, frame []byte) {
 	case act != untouched && act != dropped:
 		tb.Errorf("%s returns %d for\n%x", program, act, frame)
 	case !bytes.Equal(frame, out):
-		tb.Errorf("%s left this alone:\n%x\nbut turned it into\n%x", program, frame, out)
+		tb.Errorf("%s did not translate\n%x\nbut changed it to\n%x", program, frame, out)
 	case began:
-		tb.Errorf("%s began a flow for\n%x", program, frame)
+		tb.Errorf("%s created a flow for\n%x", program, frame)
 	}
 	if tb.Failed() {
 		tb.Fatalf("the frame is\n%x", frame)
@@ -100,7 +101,7 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestDamagedPackets is a short run of the same with a fixed seed.
+// TestDamagedPackets does the same for a fixed number of frames and a fixed seed.
 func TestDamagedPackets(t *testing.T) {
 	b := fuzzBench(t)
 	const seed = 4711

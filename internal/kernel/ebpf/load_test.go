@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// BenchmarkLoad measures how long the kernel verifies the programs of a kind, while
-// there are no virtual services and with them.
+// BenchmarkLoad measures the time that the kernel needs to verify the programs of
+// each kind, with and without support for virtual services.
 func BenchmarkLoad(b *testing.B) {
 	for _, c := range []struct {
 		name, program string

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// ownService is a service with the host itself as its one real server.
+// ownService returns a service whose only real server is the host itself.
 func (b *bench) ownService(udp, v4 bool, forward uint8) Service {
 	s := b.served(udp, v4)
 	at := netip.AddrPortFrom(hostV6, 8000)
@@ -22,19 +22,20 @@ func (b *bench) ownService(udp, v4 bool, forward uint8) Service {
 	return s
 }
 
-// pass runs a program that leaves the frame to the kernel, and returns what it has
-// made of it.
+// pass runs a program, which must leave the frame to the kernel, and returns the frame
+// after it.
 func (b *bench) pass(t *testing.T, what, program string, frame []byte, ctx skb) []byte {
 	t.Helper()
 	act, out := b.run(t, program, frame, ctx, 0)
 	if act != untouched {
-		t.Fatalf("%s: %d, want it left to the kernel", what, act)
+		t.Fatalf("%s: the program returns %d, want %d", what, act, untouched)
 	}
 	return out
 }
 
-// TestLocalRealEgress: the kernel gets what is for a real server that is the host itself,
-// rewritten, and so do answers of the host's own, and no others.
+// TestLocalRealEgress checks that packets for a real server that is the host itself are
+// translated and left to the kernel. The host's own replies are translated too;
+// forwarded packets and packets without a flow are not.
 func TestLocalRealEgress(t *testing.T) {
 	b := newBenchWith(t, func(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forEgress(prog) })
 	b.routers(t)
@@ -46,39 +47,41 @@ func TestLocalRealEgress(t *testing.T) {
 		call := first(udp, client, s.Frontends[0])
 		called := b.pass(t, "a call", Uplink, call.frame(), in)
 		if src, dst := ends(called); src != client || dst != own {
-			t.Errorf("%s is called by %s", dst, src)
+			t.Errorf("the packet goes from %s to %s, want from %s to %s", src, dst, client, own)
 		}
 		answer := packet{src: own, dst: client, udp: udp, flags: syn | ack, payload: make([]byte, 40)}
 		if src, dst := ends(b.pass(t, "an answer", LocalRealEgress, answer.frame(), out)); src != s.Frontends[0] || dst != client {
-			t.Errorf("the answer comes from %s for %s", src, dst)
+			t.Errorf("the answer goes from %s to %s, want from %s to %s", src, dst, s.Frontends[0], client)
 		}
-		if forwarded := b.pass(t, "what is forwarded", LocalRealEgress, answer.frame(), through); !bytes.Equal(forwarded, answer.frame()) {
-			t.Errorf("what is no answer of the host's own becomes\n%x", forwarded)
+		forwarded := b.pass(t, "a forwarded packet", LocalRealEgress, answer.frame(), through)
+		if !bytes.Equal(forwarded, answer.frame()) {
+			t.Errorf("a forwarded packet becomes\n%x", forwarded)
 		}
 		other := packet{src: own, dst: netip.AddrPortFrom(client.Addr(), client.Port()+1), udp: udp, payload: make([]byte, 40)}
-		if left := b.pass(t, "another's", LocalRealEgress, other.frame(), out); !bytes.Equal(left, other.frame()) {
-			t.Errorf("a reply without a flow becomes\n%x", left)
+		left := b.pass(t, "a packet to another client", LocalRealEgress, other.frame(), out)
+		if !bytes.Equal(left, other.frame()) {
+			t.Errorf("a packet without a flow becomes\n%x", left)
 		}
 		b.errorsToClient(t, call, packet{src: client, dst: own, udp: udp, payload: call.payload}, in)
 		if c := b.counted(t, "web")[own]; c.Flows != 1 || c.Packets != [2]uint64{1, 1} || c.Drops != [2]uint64{} {
-			t.Errorf("of the host it counts %+v", c)
+			t.Errorf("the host's counters are %+v, want one flow with one packet in each direction", c)
 		}
 		b.unserve(t, "web")
 		b.asTheyAre(t, udp, v4, client)
 	})
 }
 
-// errorsToClient: the errors that the host and a router send about a flow are
-// understood by whom they are for. A call is as its sender and as the host saw it.
+// errorsToClient checks the translation of the errors that the host and a router send
+// about a flow. The flow's first packet is given as the client and as the host saw it.
 func (b *bench) errorsToClient(t *testing.T, call, seen packet, on skb) {
 	t.Helper()
 	translated := b.pass(t, "the host's error", LocalRealEgress, icmpError(seen.dst.Addr(), seen.frame(), 68), on)
 	v := packetView(translated)
 	if from, _ := v.addresses(translated); from != call.dst.Addr() {
-		t.Errorf("the error comes from %s, want from %s", from, call.dst.Addr())
+		t.Errorf("the host's error comes from %s, want from %s", from, call.dst.Addr())
 	}
 	if src, dst := v.quote.ends(translated); src != call.src || dst != call.dst {
-		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, call.src, call.dst)
+		t.Errorf("the host's error quotes %s to %s, want %s to %s", src, dst, call.src, call.dst)
 	}
 	translated = b.pass(t, "a router's error", Uplink, icmpError(router(call), call.answer().frame(), 68), on)
 	v = packetView(translated)
@@ -86,11 +89,12 @@ func (b *bench) errorsToClient(t *testing.T, call, seen packet, on skb) {
 		t.Errorf("the router's error goes to %s, want to %s", to, seen.dst.Addr())
 	}
 	if src, dst := v.quote.ends(translated); src != seen.dst || dst != seen.src {
-		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, seen.dst, seen.src)
+		t.Errorf("the router's error quotes %s to %s, want %s to %s", src, dst, seen.dst, seen.src)
 	}
 }
 
-// asTheyAre: packets that stay as they are do so for the host itself, too.
+// asTheyAre checks that direct forwarding and tunnels do not change packets whose real
+// server is the host itself.
 func (b *bench) asTheyAre(t *testing.T, udp, v4 bool, client netip.AddrPort) {
 	t.Helper()
 	for _, forward := range []uint8{ForwardDirect, ForwardTunnel} {
@@ -98,7 +102,7 @@ func (b *bench) asTheyAre(t *testing.T, udp, v4 bool, client netip.AddrPort) {
 		b.hold(t, s)
 		frame := first(udp, client, s.Frontends[0]).frame()
 		if got := b.pass(t, "a call", Uplink, frame, skb{Ifindex: uint32(b.up)}); !bytes.Equal(got, frame) {
-			t.Errorf("a call becomes\n%x, and was\n%x", got, frame)
+			t.Errorf("the packet\n%x becomes\n%x", frame, got)
 		}
 		b.unserve(t, "web")
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// begin runs the first packet of a flow, and returns it as the endpoint sees it.
+// begin runs a program on the first packet of a flow, and returns the packet as the
+// endpoint sees it.
 func (b *bench) begin(tb testing.TB, p packet) packet {
 	tb.Helper()
 	out := b.mustMap(tb, "first packet", Uplink, b.up, p.frame())
@@ -16,7 +17,7 @@ func (b *bench) begin(tb testing.TB, p packet) packet {
 	return p
 }
 
-// turn runs one more packet to the endpoint and the reply, and checks that the reply
+// turn sends one more packet to the endpoint and a reply, and checks that the reply
 // comes from the dialled address.
 func (b *bench) turn(tb testing.TB, p packet) {
 	tb.Helper()
@@ -45,8 +46,7 @@ func TestAnswerComesFromWhomTheClientDialled(t *testing.T) {
 	}
 }
 
-// TestRoundTrips does the same for clients, host addresses and ports at
-// random.
+// TestRoundTrips checks the same for random clients, host addresses and ports.
 func TestRoundTrips(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
@@ -84,14 +84,14 @@ func TestOutwardLeavesOtherPackets(t *testing.T) {
 		b.mustLeave(t, "cut off", Sandbox, b.web, answer.frame()[:ethernet+20+n])
 	}
 	answer.payload = bytes.Repeat([]byte("x"), 1461)
-	b.mustLeave(t, "larger than the uplink takes", Sandbox, b.web, answer.frame())
+	b.mustLeave(t, "larger than the uplink's MTU", Sandbox, b.web, answer.frame())
 	answer.payload = answer.payload[:1460]
-	b.mustMap(t, "as large as the uplink takes", Sandbox, b.web, answer.frame())
+	b.mustMap(t, "as large as the uplink's MTU", Sandbox, b.web, answer.frame())
 }
 
-// TestSandboxAsClient translates a sandbox's packet to the host's address, in a frame
-// that its bridge port marks as another host's. It passes on the sandbox's multicast and
-// packets without a route.
+// TestSandboxAsClient checks that a sandbox's packet to the host's address is translated,
+// in a frame that its bridge port marks as another host's. The sandbox's multicast and
+// its packets to other addresses are left to the kernel.
 func TestSandboxAsClient(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -120,8 +120,9 @@ func TestSandboxAsClient(t *testing.T) {
 	}
 }
 
-// TestOnePortPublishedTwice has a client dial both from one port: the
-// endpoint, which would take the two for one, sees an alias.
+// TestOnePortPublishedTwice lets a client dial both publishes of a container port from
+// one source port. The endpoint could not distinguish the two connections, so it sees
+// an alias for the second.
 func TestOnePortPublishedTwice(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -139,7 +140,7 @@ func TestOnePortPublishedTwice(t *testing.T) {
 			b.turn(t, pair[0])
 		}
 		if again := b.begin(t, pair[1]); again.src != two.src {
-			t.Errorf("the alias changes from %s to %s", two.src, again.src)
+			t.Errorf("the alias changed from %s to %s", two.src, again.src)
 		}
 	}
 	if n := len(b.flows(t)); n != 6 {
@@ -169,15 +170,16 @@ func TestEndpointReachesItself(t *testing.T) {
 	}
 }
 
-// TestAliasIsNotTheHosts leaves answers to the host's own socket, though an
-// endpoint that reaches itself is called by the socket's address and port.
+// TestAliasIsNotTheHosts checks that replies to a socket of the host are left to the
+// kernel, although the socket has the address and port that is also the alias of an
+// endpoint that reaches itself.
 func TestAliasIsNotTheHosts(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
 	p := first(true, netip.AddrPortFrom(webV4, 40000), ap("192.0.2.1:5353"))
 	p.src, p.dst = ends(b.mustMap(t, "to itself", Sandbox, b.web, p.frame()))
 	if p.src.Port() >= 32768 {
-		t.Errorf("the alias %s is of the ports from which hosts dial", p.src)
+		t.Errorf("the alias %s is in the range of local ports", p.src)
 	}
 	answer := p.answer().frame()
 	b.mustMap(t, "before the host dials", Sandbox, b.web, answer)
@@ -188,7 +190,7 @@ func TestAliasIsNotTheHosts(t *testing.T) {
 	})
 	b.mustLeave(t, "while the host dials", Sandbox, b.web, answer)
 	c.Close()
-	b.mustMap(t, "after that", Sandbox, b.web, answer)
+	b.mustMap(t, "after the host has closed its socket", Sandbox, b.web, answer)
 }
 
 // TestMappingDeleted checks that no packet is translated inward after the mapping is
@@ -205,7 +207,7 @@ func TestMappingDeleted(t *testing.T) {
 	b.mustLeave(t, "after its mapping was deleted", Uplink, b.up, p.frame())
 	seen := p
 	seen.dst = ap("10.9.0.2:53")
-	b.mustMap(t, "a late answer", Sandbox, b.web, seen.answer().frame())
+	b.mustMap(t, "an answer after that", Sandbox, b.web, seen.answer().frame())
 }
 
 func TestFragments(t *testing.T) {
@@ -224,12 +226,12 @@ func TestFragments(t *testing.T) {
 			translated.dst = netip.AddrPortFrom(webV6, 53)
 		}
 		if !bytes.Equal(in, translated.transport()) {
-			t.Errorf("the endpoint puts together\n%x, want\n%x", in, translated.transport())
+			t.Errorf("the endpoint reassembles\n%x, want\n%x", in, translated.transport())
 		}
 		for _, f := range translated.answer().fragments(64) {
 			back := b.mustMap(t, "fragment of the answer", Sandbox, b.web, f)
 			if src, dst := ends(back); src.Addr() != p.dst.Addr() || dst.Addr() != p.src.Addr() {
-				t.Errorf("a fragment comes back from %s to %s", src, dst)
+				t.Errorf("a fragment of the answer goes from %s to %s, want from %s to %s", src, dst, p.dst, p.src)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type packet struct {
 	mac      net.HardwareAddr
 }
 
-// The flags of TCP, in their places.
+// The flags of the TCP header.
 const (
 	fin = 1 << iota
 	syn
@@ -45,7 +45,7 @@ func (p packet) ethernetHeader() *layers.Ethernet {
 	return h
 }
 
-// proto is the protocol's number.
+// proto returns the protocol's number.
 func (p packet) proto() layers.IPProtocol {
 	if p.udp {
 		return layers.IPProtocolUDP
@@ -102,8 +102,8 @@ func (p packet) sumOver(set func(gopacket.NetworkLayer) error) {
 // frame returns the packet in an Ethernet frame.
 func (p packet) frame() []byte { return p.network(p.proto(), p.transport()) }
 
-// fragments returns it in fragments of at most size bytes of the datagram, a
-// multiple of 8.
+// fragments splits the packet into fragments with at most size bytes of the transport
+// header and payload. The size must be a multiple of 8.
 func (p packet) fragments(size int) [][]byte {
 	var all [][]byte
 	whole := p.transport()
@@ -114,7 +114,8 @@ func (p packet) fragments(size int) [][]byte {
 	return all
 }
 
-// fragment returns the piece that lies at an offset.
+// fragment returns the fragment with a piece of the transport header and payload, and
+// the piece's offset in bytes.
 func (p packet) fragment(piece []byte, at int, more bool) []byte {
 	if p.src.Addr().Is6() {
 		head := []byte{byte(p.proto()), 0, 0, 0, 0, 0, 0x47, 0x11}
@@ -132,15 +133,15 @@ func (p packet) fragment(piece []byte, at int, more bool) []byte {
 	return serialize(p.ethernetHeader(), h, gopacket.Payload(piece))
 }
 
-// answer is the packet that goes back.
+// answer returns the packet in the opposite direction.
 func (p packet) answer() packet {
 	p.src, p.dst = p.dst, p.src
 	p.seq, p.ack = p.ack, p.seq+1
 	return p
 }
 
-// icmpError returns an error about the packet in a frame, of which it quotes
-// some bytes; from is who has met it.
+// icmpError returns an error from an address about the packet in a frame. The error
+// quotes the given number of the packet's first bytes.
 func icmpError(from netip.Addr, about []byte, quoted int) []byte {
 	src, _ := ends(about)
 	p := packet{src: netip.AddrPortFrom(from, 0), dst: src}
@@ -154,7 +155,7 @@ func icmpError(from netip.Addr, about []byte, quoted int) []byte {
 	return p.network(layers.IPProtocolICMPv6, serialize(h, gopacket.Payload(append([]byte{0, 0, 5, 0}, body...))))
 }
 
-// tagged puts a VLAN tag into a frame.
+// tagged returns the frame with a VLAN tag.
 func tagged(frame []byte) []byte {
 	return append(append(append([]byte{}, frame[:12]...), 0x81, 0, 0, 7), frame[12:]...)
 }
@@ -162,7 +163,7 @@ func tagged(frame []byte) []byte {
 func serialize(all ...gopacket.SerializableLayer) []byte {
 	buf := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
-		panic(err) // a fixture that is none
+		panic(err) // a mistake in the test
 	}
 	return buf.Bytes()
 }

@@ -14,7 +14,7 @@ import (
 
 var anyV4, anyV6 = netip.IPv4Unspecified(), netip.IPv6Unspecified()
 
-// publishUsual fills the table with entries of each sort, for both families.
+// publishUsual fills the table with mappings of each sort, for both families.
 func (b *bench) publishUsual(tb testing.TB) {
 	tb.Helper()
 	for _, host := range []netip.Addr{anyV4, anyV6} {
@@ -68,7 +68,7 @@ func TestInward(t *testing.T) {
 		in := first(c.udp, c.from, c.to)
 		out := b.mustMap(t, c.name, Uplink, b.up, in.frame())
 		if src, dst := ends(out); src != c.from || dst != c.translated {
-			t.Errorf("%s: translated to %s as from %s, want %s from %s", c.name, dst, src, c.translated, c.from)
+			t.Errorf("%s: translated to %s with the source %s, want %s and %s", c.name, dst, src, c.translated, c.from)
 		}
 		flows := b.flows(t)
 		if len(flows) != 1 || flows[0].Host != c.to || flows[0].Client != c.from || flows[0].Endpoint != c.translated {
@@ -77,8 +77,9 @@ func TestInward(t *testing.T) {
 	}
 }
 
-// mustMap runs the program, which must translate the frame, change nothing else, and
-// keep checksums valid. The kernel's copy of the network card's sum must stay valid too.
+// mustMap runs the program, and fails the test unless the program translates the frame,
+// changes nothing else, and keeps the checksums valid. The kernel's copy of the network
+// card's checksum must stay valid too. Returns the translated frame.
 func (b *bench) mustMap(tb testing.TB, name, program string, link int, frame []byte) []byte {
 	tb.Helper()
 	act, out := b.run(tb, program, frame, skb{Ifindex: uint32(link)}, b.summing(tb, frame))
@@ -89,9 +90,9 @@ func (b *bench) mustMap(tb testing.TB, name, program string, link int, frame []b
 	return out
 }
 
-// summing returns the flag for the kernel to follow the sum over the frame,
-// where it has the flag (Linux 6.16). The sum over a datagram without a
-// checksum is never verified.
+// summing returns the flag with which the kernel keeps and verifies the checksum over
+// the frame, or 0 before Linux 6.16. The kernel does not verify a datagram without a
+// checksum.
 func (b *bench) summing(tb testing.TB, frame []byte) uint32 {
 	tb.Helper()
 	v := packetView(frame)
@@ -101,8 +102,8 @@ func (b *bench) summing(tb testing.TB, frame []byte) uint32 {
 	return checksumComplete
 }
 
-// checkChange checks that a translated frame differs only where it may, and that what
-// was valid in it still is.
+// checkChange checks that a translated frame differs only where it may, and that its
+// checksums are as valid as before.
 func checkChange(tb testing.TB, name string, in, out []byte) {
 	tb.Helper()
 	v := packetView(in)
@@ -126,17 +127,18 @@ func checkChange(tb testing.TB, name string, in, out []byte) {
 		}
 	}
 	if v.proto == protoUDP && !v.later && unsummed(v, in) != unsummed(v, out) {
-		tb.Errorf("%s: the UDP checksum was %#x and is %#x", name, be(in[v.checksumAt():]), be(out[v.checksumAt():]))
+		tb.Errorf("%s: the UDP checksum was %#x and becomes %#x", name,
+			be(in[v.checksumAt():]), be(out[v.checksumAt():]))
 	}
 }
 
-// unsummed reports whether a datagram says that it has no checksum.
+// unsummed reports whether the packet is a datagram without a checksum.
 func unsummed(v *view, frame []byte) bool {
 	return v.proto == protoUDP && be(frame[v.checksumAt():]) == 0
 }
 
-// mustLeave runs the program, which must leave the frame to the kernel as it
-// is, and begin no flow.
+// mustLeave runs the program, and fails the test unless the program leaves the frame
+// unchanged to the kernel and creates no flow.
 func (b *bench) mustLeave(tb testing.TB, name, program string, link int, frame []byte) {
 	tb.Helper()
 	before := len(b.flows(tb))
@@ -145,10 +147,10 @@ func (b *bench) mustLeave(tb testing.TB, name, program string, link int, frame [
 		tb.Errorf("%s: %s returns %d, want %d", name, program, act, untouched)
 	}
 	if !bytes.Equal(frame, out) {
-		tb.Errorf("%s: %s turned\n%x into\n%x", name, program, frame, out)
+		tb.Errorf("%s: %s changed\n%x to\n%x", name, program, frame, out)
 	}
 	if after := b.flows(tb); len(after) > before {
-		tb.Errorf("%s: %s began a flow: %v", name, program, after)
+		tb.Errorf("%s: %s created a flow: %v", name, program, after)
 	}
 }
 
@@ -162,17 +164,17 @@ func TestInwardLeavesOtherPackets(t *testing.T) {
 	closing := spoiled
 	closing.flags = fin | ack
 	for name, frame := range map[string][]byte{
-		"for another host":      other.frame(),
-		"to a group's MAC":      group.frame(),
-		"to everyone's MAC":     everyone.frame(),
-		"with a VLAN tag":       tagged(usual.frame()),
-		"a reset of no flow":    spoiled.frame(),
-		"an end of no flow":     closing.frame(),
-		"ARP":                   append(append(usual.frame()[:12:12], 8, 6), usual.frame()[14:]...),
-		"an IP version of five": edit(usual.frame(), ethernet, 0x55),
-		"a header of 16 bytes":  edit(usual.frame(), ethernet, 0x44),
-		"of another protocol":   edit(usual.frame(), ethernet+9, 132),
-		"a later fragment":      first(true, client4, ap("192.0.2.1:5353")).fragments(8)[1],
+		"for another host":       other.frame(),
+		"to a multicast MAC":     group.frame(),
+		"to the broadcast MAC":   everyone.frame(),
+		"with a VLAN tag":        tagged(usual.frame()),
+		"a reset without a flow": spoiled.frame(),
+		"a FIN without a flow":   closing.frame(),
+		"ARP":                    append(append(usual.frame()[:12:12], 8, 6), usual.frame()[14:]...),
+		"an IP version of five":  edit(usual.frame(), ethernet, 0x55),
+		"a header of 16 bytes":   edit(usual.frame(), ethernet, 0x44),
+		"of another protocol":    edit(usual.frame(), ethernet+9, 132),
+		"a later fragment":       first(true, client4, ap("192.0.2.1:5353")).fragments(8)[1],
 		"hop-by-hop options": first(true, client6, ap("[2001:db8:1::1]:5353")).
 			network(0, append([]byte{protoUDP, 0, 1, 4, 0, 0, 0, 0}, first(true, client6, ap("[2001:db8:1::1]:5353")).transport()...)),
 	} {
@@ -193,16 +195,16 @@ func TestInwardLeavesOtherPackets(t *testing.T) {
 	b.mustLeave(t, "from ::1", Uplink, b.up, first(false, ap("[::1]:40000"), ap("[2001:db8:1::1]:8080")).frame())
 }
 
-// edit returns the frame with another byte at a place.
+// edit returns a copy of the frame with another byte at an offset.
 func edit(frame []byte, at int, to byte) []byte {
 	frame = bytes.Clone(frame)
 	frame[at] = to
 	return frame
 }
 
-// TestCutOff truncates packets to every length for which the kernel runs programs, which
-// includes a complete network header. A packet without a complete transport header is
-// not translated; beyond that the sandbox's kernel decides.
+// TestCutOff truncates packets to every length for which the kernel runs programs; all
+// of them contain a complete network header. A packet without a complete transport
+// header is not translated. Longer ones are, and the sandbox's kernel judges them.
 func TestCutOff(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -243,8 +245,8 @@ func TestShapesOfPackets(t *testing.T) {
 	checkChange(t, "a packet of two segments", big.frame(), out)
 }
 
-// TestSumOfZero translates datagrams until the checksum of one would be written as 0,
-// which means that there is none.
+// TestSumOfZero translates datagrams until the new checksum of one is 0. In UDP 0 means
+// that there is no checksum, so the program must write 0xffff.
 func TestSumOfZero(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -258,13 +260,13 @@ func TestSumOfZero(t *testing.T) {
 		}
 		zeros++
 		p.dst = ap("192.0.2.1:5353")
-		out := b.mustMap(t, "a sum of zero", Uplink, b.up, p.frame())
+		out := b.mustMap(t, "a checksum of zero", Uplink, b.up, p.frame())
 		if got := be(out[ethernet+26:]); got != 0xffff {
 			t.Errorf("the checksum is %#x, want 0xffff", got)
 		}
 	}
 	if zeros == 0 {
-		t.Error("no payload has a sum of zero")
+		t.Error("no payload gives a checksum of zero")
 	}
 }
 
@@ -284,8 +286,8 @@ func TestHostsOwnConnection(t *testing.T) {
 	b.mustMap(t, "another client", Uplink, b.up, first(true, ap("192.0.2.77:40001"), ap("192.0.2.1:5353")).frame())
 }
 
-// TestAddresses translates packets to an address that only the list contains, as when
-// forwarding is off.
+// TestAddresses checks that packets to an address are translated if only the list of
+// addresses contains it, as when forwarding is off.
 func TestAddresses(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)

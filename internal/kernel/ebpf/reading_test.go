@@ -2,8 +2,8 @@ package ebpf
 
 import "net/netip"
 
-// view is what a test knows of a frame, read in other words than the
-// programs': where its headers are, those of an ICMP error's quote too.
+// view contains the places of a frame's headers, and of those that an ICMP error
+// quotes. Its parser shares no code with the programs.
 type view struct {
 	v6              bool
 	l3, l4          int // l4 is 0 where there is no transport header to read
@@ -12,12 +12,12 @@ type view struct {
 	quote           *view
 }
 
-// The numbers of the protocols, and what is between them and IPv6.
+// The numbers of the protocols and of IPv6's fragment header.
 const (
 	protoICMP, protoTCP, protoUDP, protoFragment, protoICMPv6 = 1, 6, 17, 44, 58
 )
 
-// viewOf reads the headers from an offset on; nil if there are none.
+// viewOf parses the headers at an offset. Returns nil if there are none.
 func viewOf(frame []byte, l3 int) *view {
 	if len(frame) < l3+20 {
 		return nil
@@ -38,7 +38,7 @@ func viewOf(frame []byte, l3 int) *view {
 	return v
 }
 
-// packetView reads a frame, and what an ICMP error in it quotes.
+// packetView parses a frame, and the packet that an ICMP error in it quotes.
 func packetView(frame []byte) *view {
 	v := viewOf(frame, ethernet)
 	if v != nil && (v.proto == protoICMP || v.proto == protoICMPv6) && len(frame) > v.l4+8 {
@@ -47,7 +47,7 @@ func packetView(frame []byte) *view {
 	return v
 }
 
-// addresses returns the source's and the destination's address of a header.
+// addresses returns the source and the destination address of a header.
 func (v *view) addresses(frame []byte) (src, dst netip.Addr) {
 	at, size := v.l3+12, 4
 	if v.v6 {
@@ -58,8 +58,8 @@ func (v *view) addresses(frame []byte) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// ends returns the source and the destination of a header, with the ports
-// where there are any.
+// ends returns the source and the destination of a header, with port 0 if the packet
+// has no ports.
 func (v *view) ends(frame []byte) (src, dst netip.AddrPort) {
 	from, to := v.addresses(frame)
 	if v.later || v.proto != protoTCP && v.proto != protoUDP {
@@ -68,10 +68,10 @@ func (v *view) ends(frame []byte) (src, dst netip.AddrPort) {
 	return netip.AddrPortFrom(from, be(frame[v.l4:])), netip.AddrPortFrom(to, be(frame[v.l4+2:]))
 }
 
-// ends returns those of a frame.
+// ends returns the source and the destination of a frame.
 func ends(frame []byte) (src, dst netip.AddrPort) { return packetView(frame).ends(frame) }
 
-// checksumAt is where the transport checksum lies, 0 if there is none here.
+// checksumAt returns the offset of the transport checksum, 0 if the packet has none.
 func (v *view) checksumAt() int {
 	switch {
 	case v.later:
@@ -127,8 +127,8 @@ func right(n uint32) bool {
 	return n == 0xffff
 }
 
-// sums says of the header's checksum and the transport's whether they are
-// right; the latter of a fragment is not known, nor that of what was cut off.
+// sums reports whether the checksums of the network header and of the transport are
+// valid. It reports false for the transport of fragments and of truncated packets.
 func (v *view) sums(frame []byte) (header, transport bool) {
 	header = v.v6 || v.l4 <= len(frame) && right(sum(frame[v.l3:v.l4]))
 	end := v.l3 + int(be(frame[v.l3+2:]))

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// know makes the host know the MAC address of a neighbour behind its uplink.
+// know adds the MAC address of a neighbour behind the uplink to the neighbour table.
 func (b *bench) know(tb testing.TB, addr netip.Addr, mac net.HardwareAddr) {
 	tb.Helper()
 	b.do(tb, func() error {
@@ -17,8 +17,8 @@ func (b *bench) know(tb testing.TB, addr netip.Addr, mac net.HardwareAddr) {
 	})
 }
 
-// macs returns the addresses of the frame that the answer to a packet leaves
-// as, those that the sandbox gave it first if the kernel is to address it.
+// macs returns the two MAC addresses of the frame that carries the answer to a packet.
+// They are the sandbox's if the program leaves it to the kernel to set them.
 func (b *bench) macs(tb testing.TB, seen packet) []byte {
 	tb.Helper()
 	act, out := b.run(tb, Sandbox, seen.answer().frame(), skb{Ifindex: uint32(b.web)}, 0)
@@ -29,8 +29,8 @@ func (b *bench) macs(tb testing.TB, seen packet) []byte {
 	return out[:12]
 }
 
-// TestAnswersAreAddressedAsTheNeighbourIsKnown answers clients twice: the
-// first time the kernel addresses the frame, and then we do.
+// TestAnswersAreAddressedAsTheNeighbourIsKnown sends two answers to each client. The
+// kernel sets the MAC addresses of the first, and the program those of the second.
 func TestAnswersAreAddressedAsTheNeighbourIsKnown(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -53,13 +53,13 @@ func TestAnswersAreAddressedAsTheNeighbourIsKnown(t *testing.T) {
 		b.forgetPaths(t)
 		b.macs(t, seen)
 		if got, want := b.macs(t, seen), append(bytes.Clone(moved), hostMAC...); !bytes.Equal(got, want) {
-			t.Errorf("%s: once its neighbour has moved, answers have the addresses %x, want %x", c.from, got, want)
+			t.Errorf("%s: after the neighbour's address changed, answers have the addresses %x, want %x", c.from, got, want)
 		}
 	}
 }
 
-// TestUnknownNeighbours leaves frames to the kernel, which asks for the MAC
-// address.
+// TestUnknownNeighbours checks that the program leaves frames for an unknown neighbour
+// to the kernel, which resolves the MAC address.
 func TestUnknownNeighbours(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)

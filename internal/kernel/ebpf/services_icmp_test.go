@@ -10,16 +10,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The types and codes of the errors, of ICMP and of ICMPv6.
+// The types and codes of the errors: ICMP at true, ICMPv6 at false.
 var (
 	portUnreachable = map[bool][2]byte{true: {3, 3}, false: {1, 4}}
 	tooBig          = map[bool][2]byte{true: {3, 4}, false: {2, 0}}
 	timeExceeded    = map[bool][2]byte{true: {11, 0}, false: {3, 0}}
 )
 
-// mustReport fails the test unless the program at an uplink sends a packet back to
-// its sender as an ICMP error of a kind, from where the packet was for. The error
-// quotes the packet as it came, and is right itself.
+// mustReport fails the test unless the program at an uplink replies to a packet with
+// an ICMP error of a kind. The error must go to the packet's sender, come from the
+// packet's destination, quote the unchanged packet and be valid itself.
 func (b *bench) mustReport(tb testing.TB, name string, in []byte, kinds map[bool][2]byte, rest uint16) {
 	tb.Helper()
 	act, out := b.uplink(tb, in)
@@ -38,14 +38,14 @@ func (b *bench) mustReport(tb testing.TB, name string, in []byte, kinds map[bool
 		tb.Errorf("%s: the message is %x, want %x with %d", name, out[v.l4:v.l4+8], kinds[src.Is4()], rest)
 	}
 	if quote := out[v.l4+8:]; len(quote) < was.l4-ethernet+8 || !bytes.Equal(quote, in[ethernet:ethernet+len(quote)]) {
-		tb.Errorf("%s: it quotes\n%x of\n%x", name, quote, in[ethernet:])
+		tb.Errorf("%s: the error quotes\n%x of\n%x", name, quote, in[ethernet:])
 	}
 	if end := ethernet + lengthOf(out, src.Is4()); end != len(out) {
-		tb.Errorf("%s: %d bytes say that they are %d", name, len(out), end)
+		tb.Errorf("%s: the length in the IP header is %d, want %d", name, end, len(out))
 	}
 }
 
-// atItsEnd is the frame of a packet that may pass no further host.
+// atItsEnd returns the frame with a TTL or hop limit of 1.
 func atItsEnd(frame []byte) []byte {
 	for frame[ethernet+map[bool]int{true: 7, false: 8}[frame[ethernet]>>4 == 6]] > 1 {
 		frame = aged(frame)
@@ -53,8 +53,8 @@ func atItsEnd(frame []byte) []byte {
 	return frame
 }
 
-// eachCall has the function try the first packet of a client, of each sort, to a
-// real server elsewhere.
+// eachCall runs a test for each protocol and family with the first packet of a client
+// to a service with a remote real server.
 func (b *bench) eachCall(t *testing.T, try func(real netip.AddrPort, call packet, v4 bool)) {
 	t.Helper()
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -66,8 +66,8 @@ func (b *bench) eachCall(t *testing.T, try func(real netip.AddrPort, call packet
 	})
 }
 
-// TestTimeExceeded checks that packets of every shape whose TTL expires get an error,
-// and that others are forwarded as before.
+// TestTimeExceeded checks that the sender of a packet whose TTL expires gets an error,
+// whatever the packet's shape, and that other packets are forwarded as before.
 func TestTimeExceeded(t *testing.T) {
 	b := newBench(t)
 	b.eachCall(t, func(real netip.AddrPort, call packet, v4 bool) {
@@ -76,26 +76,26 @@ func TestTimeExceeded(t *testing.T) {
 		large := call
 		large.payload = make([]byte, 1600)
 		for name, frame := range map[string][]byte{
-			"a call": call.frame(), "one with much in it": long.frame(), "with nothing in it": empty.frame(),
-			"with options": options.frame(), "too large, too": large.frame(), "a first fragment": long.fragments(800)[0],
+			"first packet": call.frame(), "large payload": long.frame(), "no payload": empty.frame(),
+			"with options": options.frame(), "over the MTU": large.frame(), "first fragment": long.fragments(800)[0],
 		} {
 			b.mustReport(t, name, atItsEnd(frame), timeExceeded, 0)
 		}
-		b.mustSendOn(t, "a call that may go on", call.frame())
+		b.mustSendOn(t, "with a sufficient TTL", call.frame())
 		if c := b.counted(t, "web")[real]; c.Drops[0] != 6 || c.Packets[0] != 1 {
-			t.Errorf("counted as %+v", c)
+			t.Errorf("the counters are %+v, want 6 drops and 1 packet", c)
 		}
 	})
 }
 
-// TestNoError about an error or a fragment other than the first, or at an
-// address that is no single host's.
+// TestNoError checks that no error is sent about an ICMP error or a later fragment,
+// nor to an address that is not a single host's.
 func TestNoError(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
 	b.eachCall(t, func(_ netip.AddrPort, call packet, v4 bool) {
 		call.payload = make([]byte, 64)
-		b.mustSendOn(t, "a call", call.frame())
+		b.mustSendOn(t, "the first packet", call.frame())
 		b.mustSendOn(t, "a first fragment", call.fragments(32)[0])
 		frames := map[string][]byte{
 			"an error":         icmpError(router(call), call.answer().frame(), 100),
@@ -103,43 +103,43 @@ func TestNoError(t *testing.T) {
 		}
 		for _, a := range map[bool][]string{true: {"224.0.0.1", "255.255.255.255", "0.0.0.0"}, false: {"ff02::1", "::"}}[v4] {
 			call.src = netip.AddrPortFrom(netip.MustParseAddr(a), call.src.Port())
-			frames["one from "+a] = call.frame()
+			frames["a packet from "+a] = call.frame()
 		}
 		for name, frame := range frames {
 			if act, _ := b.uplink(t, atItsEnd(frame)); act != dropped {
-				t.Errorf("%s gets %d, want %d", name, act, dropped)
+				t.Errorf("%s: the program returns %d, want %d", name, act, dropped)
 			}
 		}
 	})
 }
 
-// TestTellingIsPaidFor: errors cost, and where nothing is saved up none is sent
-// but that a packet is too large.
+// TestTellingIsPaidFor checks the rate limit of ICMP errors. Over the limit only the
+// error that a packet is too large is sent.
 func TestTellingIsPaidFor(t *testing.T) {
 	b := newBench(t)
 	b.eachCall(t, func(_ netip.AddrPort, call packet, _ bool) {
 		end := atItsEnd(call.frame())
 		b.pay(t, 0)
-		b.mustReport(t, "a call", end, timeExceeded, 0)
+		b.mustReport(t, "the first error", end, timeExceeded, 0)
 		once := b.rateLimit(t)
-		b.mustReport(t, "another", end, timeExceeded, 0)
+		b.mustReport(t, "the second error", end, timeExceeded, 0)
 		if twice := b.rateLimit(t); once == 0 || twice <= once {
-			t.Errorf("errors are paid for up to %d, and after another one to %d", once, twice)
+			t.Errorf("the rate limit is used up to %d after one error, and to %d after two", once, twice)
 		}
 		b.pay(t, 1<<62)
 		if act, _ := b.uplink(t, end); act != dropped {
-			t.Errorf("a call over the rate limit gets %d, want %d", act, dropped)
+			t.Errorf("a packet over the rate limit: the program returns %d, want %d", act, dropped)
 		}
 		call.payload = make([]byte, 1600)
 		b.mustReport(t, "too large", call.frame(), tooBig, 1500)
 		if b.rateLimit(t) != 1<<62 {
-			t.Error("it is paid for")
+			t.Error("the error that a packet is too large counts against the rate limit")
 		}
 		b.pay(t, 0)
 	})
 }
 
-// pay says up to when errors are paid for, on every CPU.
+// pay sets the time until which the rate limit is used up, on every CPU.
 func (b *bench) pay(tb testing.TB, until uint64) {
 	tb.Helper()
 	all := make([]uint64, ebpf.MustPossibleCPU())

@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// oneDirection is a service of which only the clients' packets are seen: the two real
-// servers answer on their own.
+// oneDirection is a service of which the programs see only the clients' packets: its
+// two real servers reply directly to the clients.
 type oneDirection struct {
 	*bench
 	t     *testing.T
@@ -27,7 +27,7 @@ func newOneDirection(t *testing.T, v4 bool, forward uint8) *oneDirection {
 	return &oneDirection{bench: b, t: t, reals: [2]netip.AddrPort{s.Reals[0].At, second.At}}
 }
 
-// ofFamily are a client and the virtual address.
+// ofFamily returns a client and the virtual address.
 func ofFamily(v4 bool) (client, frontend netip.AddrPort) {
 	if v4 {
 		return client4, netip.AddrPortFrom(vipV4, 80)
@@ -43,7 +43,7 @@ func (o *oneDirection) send(from netip.AddrPort, flags uint8, seq, ack uint32, p
 	before := o.counted(o.t, "web")
 	p := packet{src: from, dst: to, flags: flags, seq: seq, ack: ack, payload: make([]byte, payload)}
 	if act, _ := o.uplink(o.t, p.frame()); act != redirect {
-		o.t.Fatalf("a segment gets %d, want %d", act, redirect)
+		o.t.Fatalf("a segment: the program returns %d, want %d", act, redirect)
 	}
 	after := o.counted(o.t, "web")
 	for i, at := range o.reals {
@@ -73,7 +73,7 @@ func (o *oneDirection) active() (n uint64) {
 	return n
 }
 
-// silent makes all connections as old as if they had been silent for so long.
+// silent sets the time of each connection's last packet back by the given silence.
 func (o *oneDirection) silent(d time.Duration) {
 	o.t.Helper()
 	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows} {
@@ -90,7 +90,8 @@ func (o *oneDirection) silent(d time.Duration) {
 	}
 }
 
-// eachOneDirection runs a test for both families and both ways to forward.
+// eachOneDirection runs a test for direct forwarding over both families and for a
+// tunnel over IPv4.
 func eachOneDirection(t *testing.T, fn func(o *oneDirection, client netip.AddrPort)) {
 	for name, c := range map[string]struct {
 		v4      bool
@@ -103,8 +104,8 @@ func eachOneDirection(t *testing.T, fn func(o *oneDirection, client netip.AddrPo
 	}
 }
 
-// TestOneWayConnectionsEnd: a connection whose client has closed or reset it counts
-// no more, and is forgotten after a while.
+// TestOneWayConnectionsEnd checks that a connection that its client has closed or
+// reset does not count as open, and that its flow ends after a timeout.
 func TestOneWayConnectionsEnd(t *testing.T) {
 	eachOneDirection(t, func(o *oneDirection, client netip.AddrPort) {
 		for i := range uint16(8) {
@@ -121,25 +122,25 @@ func TestOneWayConnectionsEnd(t *testing.T) {
 		o.send(netip.AddrPortFrom(client.Addr(), 40004), rst, 1101, 0, 0)
 		o.send(netip.AddrPortFrom(client.Addr(), 40005), rst|ack, 1101, 5001, 0)
 		if n := o.active(); n != 2 {
-			t.Errorf("of eight connections clients have closed four and reset two, and %d count as open", n)
+			t.Errorf("%d connections count as open, want 2: clients have closed four of eight and reset two", n)
 		}
 		if n := len(o.flows(t)); n != 6 {
-			t.Errorf("%d flows are remembered, want two that are open and four that are closing", n)
+			t.Errorf("there are %d flows, want two open and four closing ones", n)
 		}
 		o.silent(tcpClosing + time.Second)
 		for _, f := range o.flows(t) {
 			if f.Closing != f.Stale {
-				t.Errorf("after two minutes of silence %+v is remembered", f)
+				t.Errorf("after two minutes of silence the flow %+v still exists", f)
 			}
 		}
 		o.silent(tcpOneDirection)
 		if n := o.active(); n != 0 {
-			t.Errorf("after two hours of silence %d count as open", n)
+			t.Errorf("after two hours of silence %d connections count as open", n)
 		}
 	})
 }
 
-// TestOneWayLoad: the load of a real server is that of its open connections.
+// TestOneWayLoad checks that only open connections count as a real server's load.
 func TestOneWayLoad(t *testing.T) {
 	o := newOneDirection(t, true, ForwardDirect)
 	s := o.balancer.inUse["web"].Service
@@ -154,12 +155,12 @@ func TestOneWayLoad(t *testing.T) {
 		}
 	}
 	if closed < 10 {
-		t.Errorf("a real server whose clients close at once gets %d of 12, want all but one or two", closed)
+		t.Errorf("a real server whose clients close at once gets %d of 12 connections, want all but one or two", closed)
 	}
 }
 
-// TestOneWayEndsPushNothingOut: what clients have closed pushes out no open
-// connection, however many those are.
+// TestOneWayEndsPushNothingOut checks that closed connections, however many, do not
+// evict an open one from the maps.
 func TestOneWayEndsPushNothingOut(t *testing.T) {
 	o := newOneDirection(t, true, ForwardDirect)
 	real := o.open(client4)
@@ -176,8 +177,8 @@ func TestOneWayEndsPushNothingOut(t *testing.T) {
 	}
 }
 
-// TestOneWayHalfClosed: a client that has closed its side reads on for as long as it
-// acknowledges.
+// TestOneWayHalfClosed checks that a client that has closed its side keeps its real
+// server for as long as it sends acknowledgements.
 func TestOneWayHalfClosed(t *testing.T) {
 	eachOneDirection(t, func(o *oneDirection, client netip.AddrPort) {
 		real := o.open(client)
@@ -191,13 +192,15 @@ func TestOneWayHalfClosed(t *testing.T) {
 	})
 }
 
-// TestOneWaySYNs: SYNs and forged ends in an open connection change nothing.
+// TestOneWaySYNs checks that SYNs and forged FINs and resets do not change an open
+// connection.
 func TestOneWaySYNs(t *testing.T) {
 	eachOneDirection(t, func(o *oneDirection, client netip.AddrPort) {
 		for name, forged := range map[string]packet{
-			"SYN": {flags: syn, seq: 77}, "SYN near": {flags: syn, seq: 1101},
-			"FIN of the past": {flags: fin | ack, seq: 500, ack: 1}, "FIN of the future": {flags: fin | ack, seq: 1 << 30, ack: 1},
-			"RST of the past": {flags: rst, seq: 1100}, "RST of the future": {flags: rst, seq: 1 << 30},
+			"SYN": {flags: syn, seq: 77}, "SYN with the next number": {flags: syn, seq: 1101},
+			"FIN with an old number": {flags: fin | ack, seq: 500, ack: 1},
+			"FIN out of the window":  {flags: fin | ack, seq: 1 << 30, ack: 1},
+			"RST with an old number": {flags: rst, seq: 1100}, "RST out of the window": {flags: rst, seq: 1 << 30},
 		} {
 			o.forget(t)
 			real := o.open(client)
@@ -209,43 +212,45 @@ func TestOneWaySYNs(t *testing.T) {
 			}
 			o.silent(time.Hour)
 			if now := o.send(client, ack|psh, 1101, 5001, 10); now != real || o.active() != 1 {
-				t.Errorf("%s: data goes to %s, not %s, and %d count as open", name, o.reals[now], o.reals[real], o.active())
+				t.Errorf("%s: data goes to %s, want %s, and %d connections count as open", name,
+					o.reals[now], o.reals[real], o.active())
 			}
 		}
 	})
 }
 
-// TestOneWayPortsUsedAgain: a client that uses its port again after its FIN has a
-// connection that counts, and ends as any does; after a reset it has another.
+// TestOneWayPortsUsedAgain checks that a client's port can be reused. After a FIN the
+// connection goes to the same real server, counts as open and ends as usual; after a
+// reset the next connection may go to another real server.
 func TestOneWayPortsUsedAgain(t *testing.T) {
 	eachOneDirection(t, func(o *oneDirection, client netip.AddrPort) {
 		real := o.open(client)
 		o.send(client, fin|ack, 1101, 5001, 0)
 		o.send(client, ack, 1102, 5002, 0)
 		if now := o.send(client, syn, 900000, 0, 0); now != real {
-			t.Errorf("a SYN after a FIN goes to %s, not %s, which may challenge it", o.reals[now], o.reals[real])
+			t.Errorf("a SYN after a FIN goes to %s, want %s, which may challenge it", o.reals[now], o.reals[real])
 		}
 		o.send(client, ack, 900001, 70001, 0)
 		o.send(client, ack|psh, 900001, 70001, 50)
 		if n := o.active(); n != 1 {
-			t.Errorf("the new connection counts as %d", n)
+			t.Errorf("%d connections count as open after the SYN, want 1", n)
 		}
 		o.send(client, fin|ack, 900051, 70001, 0)
 		if n := o.active(); n != 0 {
-			t.Errorf("after its FIN %d count", n)
+			t.Errorf("%d connections count as open after the second FIN, want 0", n)
 		}
 		o.send(client, rst, 900052, 0, 0)
 		if left := o.flows(t); len(left) != 0 {
-			t.Errorf("after a reset %v is left", left)
+			t.Errorf("after a reset the flows %v are left", left)
 		}
 		if now := o.send(client, syn, 5, 0, 0); now == real {
-			t.Error("after a reset the next connection is the old one")
+			t.Error("after a reset the next connection goes to the old real server")
 		}
 	})
 }
 
-// TestOneWayAndDraining: a connection that its client has closed does not keep the
-// next one with a real server that takes no more.
+// TestOneWayAndDraining checks that a closed connection does not assign the client's
+// next one to a real server that is draining.
 func TestOneWayAndDraining(t *testing.T) {
 	o := newOneDirection(t, true, ForwardDirect)
 	real := o.open(client4)

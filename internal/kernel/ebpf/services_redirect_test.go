@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// dropped is what a program says of a packet that goes nowhere (TC_ACT_SHOT).
+// dropped is the return value with which a program drops a packet (TC_ACT_SHOT).
 const dropped = 2
 
-// TestNoRouteToARealServer: what is for a real server without a route is dropped, and
-// counted so. With direct forwarding it still has the virtual address, by which
-// the kernel would look for a way.
+// TestNoRouteToARealServer checks that packets for a real server without a route are
+// dropped and counted as drops. With direct forwarding they still have the virtual
+// address, and the kernel would route them to that.
 func TestNoRouteToARealServer(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -29,18 +29,18 @@ func TestNoRouteToARealServer(t *testing.T) {
 			b.hold(t, s)
 			for range 2 {
 				if act, _ := b.uplink(t, first(udp, client, s.Frontends[0]).frame()); act != dropped {
-					t.Errorf("a packet for nowhere gets %d, want %d", act, dropped)
+					t.Errorf("a packet without a route: the program returns %d, want %d", act, dropped)
 				}
 			}
 			if c := b.counted(t, "web")[at]; c.Drops[Inward] != 2 {
-				t.Errorf("direct %v: %d packets count as lost, want 2", direct, c.Drops[Inward])
+				t.Errorf("direct %v: %d packets count as dropped, want 2", direct, c.Drops[Inward])
 			}
 			b.unserve(t, "web")
 		}
 	})
 }
 
-// aged is the frame of a packet that has passed one host more.
+// aged returns the frame after one more hop.
 func aged(frame []byte) []byte {
 	frame = bytes.Clone(frame)
 	if frame[ethernet]>>4 == 6 {
@@ -51,8 +51,7 @@ func aged(frame []byte) []byte {
 	return resummed(frame)
 }
 
-// mustSendOn is as mustMap at an uplink, for a packet that goes on to another
-// host.
+// mustSendOn is mustMap at an uplink for a packet that is forwarded to another host.
 func (b *bench) mustSendOn(tb testing.TB, name string, frame []byte) []byte {
 	tb.Helper()
 	act, out := b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, b.summing(tb, frame))
@@ -63,8 +62,8 @@ func (b *bench) mustSendOn(tb testing.TB, name string, frame []byte) []byte {
 	return out
 }
 
-// TestHops: packets for real servers elsewhere get older, and in the end go no
-// further, about which their sender gets an error.
+// TestHops checks that each packet for a remote real server loses one hop, and that
+// the sender of a packet whose TTL expires gets an error.
 func TestHops(t *testing.T) {
 	b := newBench(t)
 	for _, forward := range []uint8{ForwardNAT, ForwardDirect, ForwardTunnel} {
@@ -75,10 +74,10 @@ func TestHops(t *testing.T) {
 			for left := 64; left > 1; left-- {
 				act, out := b.uplink(t, frame)
 				if act != redirect {
-					t.Errorf("forward %d: a packet that may pass %d hosts gets %d, want %d", forward, left, act, redirect)
+					t.Errorf("forward %d, TTL %d: the program returns %d, want %d", forward, left, act, redirect)
 				}
 				if header, _ := packetView(out).sums(out); !header {
-					t.Errorf("forward %d: the checksum of a header is wrong, with %d left", forward, left-1)
+					t.Errorf("forward %d, new TTL %d: the checksum of a header is wrong", forward, left-1)
 				}
 				frame = aged(frame)
 			}

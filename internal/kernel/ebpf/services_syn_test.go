@@ -18,14 +18,14 @@ type session struct {
 	real netip.AddrPort
 }
 
-// from sends a segment of the client's, and notes which real server gets it.
+// from sends a segment from the client, and records the real server that gets it.
 func (s *session) from(flags uint8, seq, ack uint32, payload int) {
 	s.t.Helper()
 	p := packet{src: client4, dst: s.frontend, flags: flags, seq: seq, ack: ack, payload: make([]byte, payload)}
 	_, s.real = ends(s.mustMap(s.t, s.name, Uplink, s.up, p.frame()))
 }
 
-// to sends a segment of the real server's.
+// to sends a segment from the real server.
 func (s *session) to(flags uint8, seq, ack uint32, payload int) {
 	s.t.Helper()
 	p := packet{src: s.real, dst: client4, flags: flags, seq: seq, ack: ack, payload: make([]byte, payload)}
@@ -44,8 +44,8 @@ func (s *session) open() netip.AddrPort {
 	return s.real
 }
 
-// takingTurns serves the service web by turns, so that each new connection goes to
-// another real server than the one before.
+// takingTurns sets the service web with round robin, so that each new connection goes
+// to another real server than the one before.
 func takingTurns(t *testing.T) *session {
 	t.Helper()
 	b := newBench(t)
@@ -54,7 +54,7 @@ func takingTurns(t *testing.T) *session {
 	return &session{bench: b, t: t, frontend: service.Frontends[0]}
 }
 
-// next opens the next connection, without the ones before.
+// next deletes all flows and opens the next connection.
 func (s *session) next(name string) netip.AddrPort {
 	s.t.Helper()
 	s.forget(s.t)
@@ -62,7 +62,8 @@ func (s *session) next(name string) netip.AddrPort {
 	return s.open()
 }
 
-// staysWith fails the test unless a bare SYN goes to the real server.
+// staysWith fails the test unless a bare SYN with any sequence number goes to the real
+// server.
 func (s *session) staysWith(real netip.AddrPort) {
 	s.t.Helper()
 	for _, seq := range []uint32{0, 1, 1000, 1101, 1 << 20, 1 << 31, 1<<32 - 1} {
@@ -80,17 +81,17 @@ func (s *session) moves(name string, from netip.AddrPort) {
 	}
 }
 
-// TestSYNsOfOpenConnections: a bare SYN in a connection goes where that goes, and
-// changes nothing about it, whatever its sequence number.
+// TestSYNsOfOpenConnections checks that a bare SYN in an open connection goes to the
+// connection's real server and does not change the flow, whatever its sequence number.
 func TestSYNsOfOpenConnections(t *testing.T) {
 	s := takingTurns(t)
 	real := s.next("open")
 	s.staysWith(real)
-	s.to(ack, 5201, 1101, 0) // a challenge
+	s.to(ack, 5201, 1101, 0) // a challenge ACK
 	s.from(ack, 1101, 5201, 10)
 	s.to(ack, 5201, 1111, 10)
 	if s.real != real || len(s.flows(t)) != 1 {
-		t.Errorf("after SYNs data goes to %s, not %s, and there are %d flows", s.real, real, len(s.flows(t)))
+		t.Errorf("after SYNs data goes to %s, want %s, and there are %d flows", s.real, real, len(s.flows(t)))
 	}
 	s.name = "closed by the server"
 	s.to(fin|ack, 5211, 1111, 0)
@@ -99,22 +100,22 @@ func TestSYNsOfOpenConnections(t *testing.T) {
 	s.staysWith(real)
 }
 
-// TestForgedEnds: a FIN or a reset with a wrong sequence number, and a SYN after it,
-// end nothing.
+// TestForgedEnds checks that a FIN or a reset with a wrong sequence number does not end
+// a connection, and that a SYN after it does not either.
 func TestForgedEnds(t *testing.T) {
 	s := takingTurns(t)
 	for name, forged := range map[string]packet{
-		"FIN of the past":     {flags: fin | ack, seq: 500, ack: 5201},
-		"FIN of the future":   {flags: fin | ack, seq: 500000, ack: 5201},
-		"RST of the past":     {flags: rst, seq: 1100},
-		"RST in the window":   {flags: rst, seq: 1102},
-		"RST of the future":   {flags: rst, seq: 1 << 30},
-		"FIN of any sequence": {flags: fin, seq: 1 << 31},
+		"FIN with an old number":        {flags: fin | ack, seq: 500, ack: 5201},
+		"FIN out of the window":         {flags: fin | ack, seq: 500000, ack: 5201},
+		"RST with an old number":        {flags: rst, seq: 1100},
+		"RST in the window":             {flags: rst, seq: 1102},
+		"RST out of the window":         {flags: rst, seq: 1 << 30},
+		"FIN out of the window, no ACK": {flags: fin, seq: 1 << 31},
 	} {
 		real := s.next(name)
 		s.from(forged.flags, forged.seq, forged.ack, 0)
 		s.staysWith(real)
-		s.to(ack, 5201, 1101, 0) // whatever the packet was, it is challenged
+		s.to(ack, 5201, 1101, 0) // the challenge ACK
 		s.alter(t, s.flows(t)[0], func(f *bpf.FairleadFlow) { f.Seen, f.Tick = f.Seen-uint64(time.Hour), f.Tick-1 })
 		s.to(ack, 5201, 1101, 10)
 		if s.from(ack, 1101, 5211, 0); s.real != real {
@@ -123,8 +124,8 @@ func TestForgedEnds(t *testing.T) {
 	}
 }
 
-// TestPortsUsedAgain: a SYN begins another connection once the real server does not
-// know the old one, or both ends have closed it.
+// TestPortsUsedAgain checks that a SYN begins a new connection once the real server no
+// longer has the old one, or both ends have closed it.
 func TestPortsUsedAgain(t *testing.T) {
 	s := takingTurns(t)
 	for name, end := range map[string]func(){
@@ -141,8 +142,8 @@ func TestPortsUsedAgain(t *testing.T) {
 			s.from(syn, 700000, 0, 0)
 			s.to(rst|ack, 0, 700001, 0)
 		},
-		"reset by the server":          func() { s.to(rst, 5201, 0, 0) },
-		"reset by the server, far off": func() { s.to(rst, 5201+1<<25, 0, 0) },
+		"reset by the server":                    func() { s.to(rst, 5201, 0, 0) },
+		"reset by the server, out of the window": func() { s.to(rst, 5201+1<<25, 0, 0) },
 		"reset by the client before data was acknowledged": func() {
 			s.from(ack, 1101, 5201, 50)
 			s.from(rst, 1151, 5201, 0)
@@ -156,11 +157,11 @@ func TestPortsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestPortUsedAgainWithTheSameServer: a real server that has forgotten the
-// connection answers a SYN by its own. The new one is open and closes as any does.
+// TestPortUsedAgainWithTheSameServer checks the case that a real server without the old
+// connection answers a SYN with its own SYN. The new connection opens and closes as usual.
 func TestPortUsedAgainWithTheSameServer(t *testing.T) {
 	s := takingTurns(t)
-	real := s.next("used again")
+	real := s.next("port reused")
 	s.from(syn, 900000, 0, 0)
 	s.to(syn|ack, 70000, 900001, 0)
 	s.from(ack, 900001, 70001, 10)
@@ -169,7 +170,7 @@ func TestPortUsedAgainWithTheSameServer(t *testing.T) {
 	s.from(fin|ack, 900011, 70002, 0)
 	s.to(ack, 70002, 900012, 0)
 	if left := s.flows(t); len(left) != 0 {
-		t.Errorf("after both ends have closed %v is left", left)
+		t.Errorf("after both ends have closed, the flows %v are left", left)
 	}
 	s.moves("closed", real)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The virtual addresses, which no interface has, and a real server elsewhere.
+// The virtual addresses, which no interface has, and those of a remote real server.
 var (
 	vipV4, vipV6 = netip.MustParseAddr("203.0.113.80"), netip.MustParseAddr("2001:db8:80::80")
 	farV4, farV6 = netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8:1::50")
 )
 
-// served is a service of a family on port 80 with the real servers web and app,
-// on port 8000, that take turns.
+// served returns a service on port 80 with round robin over the real servers web and
+// app, which use port 8000.
 func (b *bench) served(udp, v4 bool) Service {
 	s := Service{Name: "web", UDP: udp, Scheduling: ByTurn, Ring: []uint16{0, 1}}
 	vip, web, app, gate := vipV6, webV6, appV6, gateV6
@@ -31,7 +31,7 @@ func (b *bench) served(udp, v4 bool) Service {
 	return s
 }
 
-// hold brings the table to a service, and ends what that takes away.
+// hold sets the service in the table, and ends the flows that this removes.
 func (b *bench) hold(tb testing.TB, s Service) {
 	tb.Helper()
 	var gone Gone
@@ -93,38 +93,39 @@ func TestServed(t *testing.T) {
 			call := first(udp, from, s.Frontends[0])
 			src, dst := ends(b.mustMap(t, "a call", Uplink, b.up, call.frame()))
 			if src != from {
-				t.Errorf("the real server sees %s, not %s", src, from)
+				t.Errorf("the real server sees the client %s, want %s", src, from)
 			}
 			seen[dst]++
 			if _, again := ends(b.mustMap(t, "the call again", Uplink, b.up, call.frame())); again != dst {
-				t.Errorf("a packet of a flow to %s goes to %s", dst, again)
+				t.Errorf("the flow's second packet goes to %s, want %s", again, dst)
 			}
 			answer := packet{src: dst, dst: from, udp: udp, flags: syn | ack, payload: call.payload}
 			src, dst = ends(b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()), answer.frame()))
 			if src != s.Frontends[0] || dst != from {
-				t.Errorf("the answer comes from %s for %s", src, dst)
+				t.Errorf("the answer goes from %s to %s, want from %s to %s", src, dst, s.Frontends[0], from)
 			}
 		}
 		if len(seen) != 2 || seen[s.Reals[0].At] != 2 || seen[s.Reals[1].At] != 2 {
-			t.Errorf("the real servers take turns like this: %v", seen)
+			t.Errorf("the real servers have %v flows, want two each", seen)
 		}
 		for at, c := range b.counted(t, "web") {
 			if c.Active != 2 || c.Flows != 2 || c.Packets != [2]uint64{4, 2} {
-				t.Errorf("of %s it counts %+v", at, c)
+				t.Errorf("the counters of %s are %+v", at, c)
 			}
 			if c.Retries != 2 && !udp {
-				t.Errorf("%d SYNs to %s came again", c.Retries, at)
+				t.Errorf("%d SYNs to %s count as repeated, want 2", c.Retries, at)
 			}
 		}
 		b.unserve(t, "web")
 		if left := b.flows(t); len(left) != 0 {
-			t.Errorf("after the service %v are left", left)
+			t.Errorf("after the service was deleted, the flows %v are left", left)
 		}
-		b.mustLeave(t, "after the service", Uplink, b.up, first(udp, client, s.Frontends[0]).frame())
+		b.mustLeave(t, "after the service was deleted", Uplink, b.up, first(udp, client, s.Frontends[0]).frame())
 	})
 }
 
-// TestServedElsewhere masquerades: answers come in by an uplink.
+// TestServedElsewhere checks masquerading for a remote real server, whose replies
+// arrive at an uplink.
 func TestServedElsewhere(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -137,19 +138,20 @@ func TestServedElsewhere(t *testing.T) {
 		b.hold(t, s)
 		src, dst := ends(b.mustSendOn(t, "a call", first(udp, client, s.Frontends[0]).frame()))
 		if src.Addr() != seen || src.Port() < 1024 || src.Port() >= 32768 || dst != s.Reals[0].At {
-			t.Errorf("%s is called by %s", dst, src)
+			t.Errorf("the call goes from %s to %s, want from %s and a port below 32768 to %s",
+				src, dst, seen, s.Reals[0].At)
 		}
 		answer := packet{src: dst, dst: src, udp: udp, flags: syn | ack}
 		src, dst = ends(b.mustMap(t, "an answer", Uplink, b.up, answer.frame()))
 		if src != s.Frontends[0] || dst != client {
-			t.Errorf("the answer comes from %s for %s", src, dst)
+			t.Errorf("the answer goes from %s to %s, want from %s to %s", src, dst, s.Frontends[0], client)
 		}
 		b.unserve(t, "web")
 	})
 }
 
-// TestServedStays changes everything about a service but the real server that a
-// client has.
+// TestServedStays checks that a flow keeps its real server when the service changes,
+// and gets another one when its real server is removed.
 func TestServedStays(t *testing.T) {
 	b := newBench(t)
 	s := b.served(false, true)
@@ -159,28 +161,29 @@ func TestServedStays(t *testing.T) {
 	has := slices.IndexFunc(s.Reals, func(r Real) bool { return r.At == dst })
 	other := uint16(1 - has)
 	for name, change := range map[string]func(*Service){
-		"without a turn": func(s *Service) { s.Ring = []uint16{other} },
-		"draining":       func(s *Service) { s.Reals[has].Flags, s.Ring = RealDraining, []uint16{other} },
-		"no real server": func(s *Service) { s.Ring = nil },
-		"by hash":        func(s *Service) { s.Scheduling, s.Ring = ByFlow, []uint16{other, other, other} },
+		"not in the ring": func(s *Service) { s.Ring = []uint16{other} },
+		"draining":        func(s *Service) { s.Reals[has].Flags, s.Ring = RealDraining, []uint16{other} },
+		"no real server":  func(s *Service) { s.Ring = nil },
+		"hash scheduling": func(s *Service) { s.Scheduling, s.Ring = ByFlow, []uint16{other, other, other} },
 	} {
 		changed := s
 		changed.Reals = slices.Clone(s.Reals)
 		change(&changed)
 		b.hold(t, changed)
 		if _, now := ends(b.mustMap(t, name, Uplink, b.up, call.frame())); now != dst {
-			t.Errorf("%s: the flow went from %s to %s", name, dst, now)
+			t.Errorf("%s: the flow moved from %s to %s", name, dst, now)
 		}
 	}
 	one := s
 	one.Reals, one.Ring = []Real{s.Reals[other]}, []uint16{0}
 	b.hold(t, one)
-	if _, now := ends(b.mustMap(t, "a real server gone", Uplink, b.up, call.frame())); now != s.Reals[other].At {
-		t.Errorf("when its real server is gone the flow goes to %s", now)
+	if _, now := ends(b.mustMap(t, "real server removed", Uplink, b.up, call.frame())); now != s.Reals[other].At {
+		t.Errorf("after its real server was removed, the flow goes to %s, want %s", now, s.Reals[other].At)
 	}
 }
 
-// TestServedKeeps has a client's address keep its real server.
+// TestServedKeeps checks persistence: all flows of a client's address go to the same
+// real server.
 func TestServedKeeps(t *testing.T) {
 	b := newBench(t)
 	s := b.served(true, true)
@@ -194,12 +197,13 @@ func TestServedKeeps(t *testing.T) {
 			seen[dst] = true
 		}
 		if len(seen) != 1 {
-			t.Errorf("%s has %v", client, seen)
+			t.Errorf("the flows of %s go to %v, want one real server", client, seen)
 		}
 	}
 }
 
-// TestServedByLoad sends flows to whoever has the fewest for its weight.
+// TestServedByLoad checks that each flow goes to the real server with the fewest flows
+// for its weight.
 func TestServedByLoad(t *testing.T) {
 	b := newBench(t)
 	s := b.served(true, true)
@@ -212,12 +216,12 @@ func TestServedByLoad(t *testing.T) {
 		seen[dst]++
 	}
 	if seen[s.Reals[0].At] != 9 {
-		t.Errorf("weights of 3 and 1 have %v", seen)
+		t.Errorf("with the weights 3 and 1, the real servers have %v flows, want 9 and 3", seen)
 	}
 }
 
-// TestNoRealServer checks that the client gets a reset or an ICMP error with a valid
-// packet.
+// TestNoRealServer checks that the client of a service without a real server gets a
+// valid reset or ICMP error.
 func TestNoRealServer(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -231,13 +235,14 @@ func TestNoRealServer(t *testing.T) {
 		}
 		act, out := b.uplink(t, call)
 		if act != redirect {
-			t.Fatalf("a call without a real server: %d", act)
+			t.Fatalf("a call without a real server: the program returns %d, want %d", act, redirect)
 		}
 		v := packetView(out)
 		header, transport := v.sums(out)
 		src, dst := ends(out)
 		if !header || !transport || src != s.Frontends[0] || dst != client || out[v.l4+13] != rst|ack || be(out[v.l4+10:]) != 1001 {
-			t.Errorf("from %s for %s, checksums right: %v, %v\n%x", src, dst, header, transport, out)
+			t.Errorf("the reset goes from %s to %s, its checksums are valid: %v, %v\n%x",
+				src, dst, header, transport, out)
 		}
 	})
 }
@@ -263,7 +268,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestFlood sends more SYNs than the maps hold: who has a connection keeps it.
+// TestFlood sends more SYNs than the maps can store. Open connections continue.
 func TestFlood(t *testing.T) {
 	b := newBench(t)
 	s := b.served(false, true)
@@ -283,16 +288,16 @@ func TestFlood(t *testing.T) {
 	for from, dst := range open {
 		_, now := ends(b.mustMap(t, "data", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8, payload: []byte("x")}.frame()))
 		if now != dst {
-			t.Errorf("the connection of %s went from %s to %s", from, dst, now)
+			t.Errorf("the connection of %s moved from %s to %s", from, dst, now)
 		}
 		src, _ := ends(b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()), packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
 		if src != s.Frontends[0] {
-			t.Errorf("an answer to %s comes from %s", from, src)
+			t.Errorf("an answer to %s comes from %s, want from %s", from, src, s.Frontends[0])
 		}
 	}
 }
 
-// TestAdoptServices reads the table as the next process does.
+// TestAdoptServices checks that the next process reads the services from the maps.
 func TestAdoptServices(t *testing.T) {
 	b := newBench(t)
 	s := b.served(false, true)
@@ -310,20 +315,20 @@ func TestAdoptServices(t *testing.T) {
 	}
 	t.Cleanup(func() { next.Close() })
 	if diff := cmp.Diff([]Service{s}, next.Services(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
-		t.Errorf("the table reads otherwise (+):\n%s", diff)
+		t.Errorf("the next process reads other services (-want +got):\n%s", diff)
 	}
 	var gone Gone
 	if err := next.Set(s, &gone); err != nil || gone.Any() || !next.AllIntact() {
-		t.Errorf("set again: %v, with %v gone", err, gone)
+		t.Errorf("set the same service again: %v, removes %v", err, gone)
 	}
 	if len(b.flows(t)) != 1 {
-		t.Errorf("the flows are %v", b.flows(t))
+		t.Errorf("the flows are %v, want one", b.flows(t))
 	}
 	if err := b.maps[bpf.FairleadMapFlFrontends].Delete(mustKey(next.inUse["web"], 1)); err != nil {
 		t.Fatal(err)
 	}
 	if next.Intact("web") {
-		t.Error("a frontend that is gone is not missed")
+		t.Error("the service counts as intact although a frontend is missing")
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// remote is a service with one real server elsewhere that has the virtual
-// address.
+// remote returns a service with one real server on another host, which has the
+// virtual address.
 func (b *bench) remote(udp, v4 bool, forward uint8) Service {
 	s := b.served(udp, v4)
 	far, seen := farV6, hostV6
@@ -23,10 +23,10 @@ func (b *bench) remote(udp, v4 bool, forward uint8) Service {
 	return s
 }
 
-// gue is the UDP port at which real servers of the tests take GUE.
+// gue is the UDP port at which the tests' real servers receive GUE.
 const gue = 6080
 
-// outerSize is how long the header before a wrapped packet is.
+// outerSize returns the size in bytes of the outer IP header.
 func outerSize(v4 bool) int {
 	if v4 {
 		return 20
@@ -34,40 +34,40 @@ func outerSize(v4 bool) int {
 	return 40
 }
 
-// TestTunnel wraps packets, which are within as they were but one hop older.
+// TestTunnel checks that encapsulated packets are unchanged except for one hop less.
 func TestTunnel(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		s := b.remote(udp, v4, ForwardTunnel)
 		b.hold(t, s)
 		call := first(udp, client, s.Frontends[0])
-		call.payload = make([]byte, 40)         // no frame needs to be padded
+		call.payload = make([]byte, 40)         // no frame needs padding
 		frame := marked(call.frame(), v4, 0x2b) // AF11 and "congestion experienced"
 		act, out := b.uplink(t, frame)
 		outer := packetView(out)
 		if act != redirect || outer == nil {
-			t.Fatalf("a call: %d", act)
+			t.Fatalf("the program returns %d, want %d and a packet", act, redirect)
 		}
 		src, dst := ends(out)
 		header, _ := outer.sums(out)
 		if src.Addr() != s.Reals[0].Seen || dst.Addr() != s.Reals[0].At.Addr() || !header {
-			t.Errorf("wrapped from %s for %s, checksum right: %v", src, dst, header)
+			t.Errorf("the outer packet goes from %s to %s, its checksum is valid: %v", src, dst, header)
 		}
 		size := outerSize(v4)
 		if !bytes.Equal(out[ethernet+size:], aged(frame)[ethernet:]) {
-			t.Errorf("within it is\n%.100x, and was\n%.100x", out[ethernet+size:], frame[ethernet:])
+			t.Errorf("the inner packet is\n%.100x, and was\n%.100x", out[ethernet+size:], frame[ethernet:])
 		}
 		if got := classOf(out, v4); got != 0x2b {
-			t.Errorf("the outer traffic class is %#x", got)
+			t.Errorf("the outer traffic class is %#x, want 0x2b", got)
 		}
 		if length := lengthOf(out, v4); length != len(out)-ethernet {
-			t.Errorf("the outer length is %d of %d", length, len(out)-ethernet)
+			t.Errorf("the outer length is %d, want %d", length, len(out)-ethernet)
 		}
 		b.unserve(t, "web")
 	})
 }
 
-// marked gives the packet a traffic class, and keeps the header's checksum.
+// marked sets the packet's traffic class, and keeps the header's checksum valid.
 func marked(frame []byte, v4 bool, class byte) []byte {
 	if !v4 {
 		frame[ethernet] = 0x60 | class>>4
@@ -78,7 +78,7 @@ func marked(frame []byte, v4 bool, class byte) []byte {
 	return resummed(frame)
 }
 
-// resummed writes the checksum of an IPv4 header anew.
+// resummed recalculates the checksum of an IPv4 header.
 func resummed(frame []byte) []byte {
 	head := frame[ethernet : ethernet+int(frame[ethernet]&15)*4]
 	head[10], head[11] = 0, 0
@@ -107,8 +107,8 @@ func lengthOf(frame []byte, v4 bool) int {
 	return int(be(frame[ethernet+4:])) + 40
 }
 
-// TestGUE wraps packets in UDP: without a checksum, to the port that is asked
-// for, and from one that is the flow's.
+// TestGUE checks encapsulation in UDP: without a checksum, to the configured port, and
+// from a source port that depends on the flow.
 func TestGUE(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -125,46 +125,46 @@ func TestGUE(t *testing.T) {
 			}
 		}
 		if len(froms) < 2 || len(froms) > 8 {
-			t.Errorf("8 flows are sent from the ports %v", froms)
+			t.Errorf("8 flows have the source ports %v, want 2 to 8 ports", froms)
 		}
 		b.unserve(t, "web")
 	})
 }
 
-// wrapsInUDP fails the test unless a frame is wrapped as it should, and returns
-// from which port it is sent.
+// wrapsInUDP fails the test unless the frame is encapsulated correctly, and returns the
+// outer source port.
 func (b *bench) wrapsInUDP(t *testing.T, r Real, frame []byte, v4 bool) (from uint16) {
 	t.Helper()
 	act, out := b.uplink(t, frame)
 	outer := packetView(out)
 	if act != redirect || outer == nil {
-		t.Fatalf("a call: %d", act)
+		t.Fatalf("the program returns %d, want %d and a packet", act, redirect)
 	}
 	src, dst := ends(out)
 	header, _ := outer.sums(out)
 	if src.Addr() != r.Seen || dst != netip.AddrPortFrom(r.At.Addr(), gue) || src.Port() < 49152 || !header {
-		t.Errorf("wrapped from %s for %s, checksum right: %v", src, dst, header)
+		t.Errorf("the outer packet goes from %s to %s, its checksum is valid: %v", src, dst, header)
 	}
 	within := ethernet + outerSize(v4)
 	want := []byte{0, 0, 0, 0, 0, map[bool]byte{true: 4, false: 41}[v4], 0, 0} // length and checksum of UDP, GUE
 	binary.BigEndian.PutUint16(want, uint16(len(out)-within))
 	if got := out[within+4 : within+12]; !bytes.Equal(got, want) {
-		t.Errorf("between the headers is %x, want %x", got, want)
+		t.Errorf("the UDP length and checksum and the GUE header are %x, want %x", got, want)
 	}
 	if !bytes.Equal(out[within+12:], aged(frame)[ethernet:]) {
-		t.Errorf("within it is\n%.100x, and was\n%.100x", out[within+12:], frame[ethernet:])
+		t.Errorf("the inner packet is\n%.100x, and was\n%.100x", out[within+12:], frame[ethernet:])
 	}
 	if got := classOf(out, v4); got != 0x2b {
-		t.Errorf("the outer traffic class is %#x", got)
+		t.Errorf("the outer traffic class is %#x, want 0x2b", got)
 	}
 	if length := lengthOf(out, v4); length != len(out)-ethernet {
-		t.Errorf("the outer length is %d of %d", length, len(out)-ethernet)
+		t.Errorf("the outer length is %d, want %d", length, len(out)-ethernet)
 	}
 	return src.Port()
 }
 
-// TestGUEIsRead: how packets are wrapped is in the table, and missed if it was
-// changed there.
+// TestGUEIsRead checks that the next process reads the GUE port from the maps, and
+// notices when it changes there.
 func TestGUEIsRead(t *testing.T) {
 	b := newBench(t)
 	s := b.remote(false, true, ForwardTunnel)
@@ -176,17 +176,17 @@ func TestGUEIsRead(t *testing.T) {
 	}
 	defer again.Close()
 	if got := again.Services(); len(got) != 1 || got[0].GUE != gue || !again.Intact("web") {
-		t.Errorf("the table holds %+v", got)
+		t.Errorf("the maps contain the services %+v", got)
 	}
 	s.GUE++
 	b.hold(t, s)
 	if again.Intact("web") {
-		t.Error("another port goes unnoticed")
+		t.Error("the service counts as intact although its GUE port has changed")
 	}
 }
 
-// TestTooBig: a sender whose packets exceed the path MTU gets an error with the size
-// they may be, by a whole packet that quotes the one it has sent.
+// TestTooBig checks that a sender whose packets exceed the path MTU gets a valid ICMP
+// error that contains the MTU and quotes the sent packet.
 func TestTooBig(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -202,20 +202,20 @@ func TestTooBig(t *testing.T) {
 			call := first(udp, client, s.Frontends[0])
 			call.payload = make([]byte, room-outerSize(v4)-map[bool]int{true: 8, false: 20}[udp])
 			if act, _ := b.uplink(t, call.frame()); act != redirect {
-				t.Errorf("%d bytes: %d", len(call.frame())-ethernet, act)
+				t.Errorf("%d bytes: the program returns %d, want %d", len(call.frame())-ethernet, act, redirect)
 			}
 			call.payload = append(call.payload, 1)
 			in := call.frame()
 			b.mustReport(t, "too large", in, tooBig, uint16(room))
 			if c := b.counted(t, "web")[s.Reals[0].At]; c.Drops[0] != 1 {
-				t.Errorf("counted as %+v", c)
+				t.Errorf("the counters are %+v, want one drop", c)
 			}
 			b.unserve(t, "web")
 		}
 	})
 }
 
-// TestTooBigFragment: so is one that splits datagrams already, but not enough.
+// TestTooBigFragment checks the same for a sender whose fragments are too large.
 func TestTooBigFragment(t *testing.T) {
 	b := newBench(t)
 	s := b.remote(true, false, ForwardTunnel)
@@ -224,6 +224,6 @@ func TestTooBigFragment(t *testing.T) {
 	call.payload = make([]byte, 1600)
 	b.mustReport(t, "a fragment that is too large", call.fragments(1416)[0], tooBig, 1460) // it has 1464 bytes with its headers
 	if act, _ := b.uplink(t, call.fragments(1408)[0]); act != redirect {
-		t.Errorf("one that fits gets %d", act)
+		t.Errorf("a fragment that fits: the program returns %d, want %d", act, redirect)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // Clients of the second uplink, which has no default route.
 var side4, side6 = ap("198.18.0.77:40000"), ap("[2001:db8:5::77]:40000")
 
-// mustDrop runs the program, which must drop the frame as it is, and change no
-// flow.
+// mustDrop runs the program, and fails the test unless the program drops the frame
+// unchanged and changes no flow.
 func (b *bench) mustDrop(tb testing.TB, name, program string, link int, frame []byte) {
 	tb.Helper()
 	before := b.ifindexes(tb)
@@ -33,11 +33,11 @@ func (b *bench) mustDrop(tb testing.TB, name, program string, link int, frame []
 		}
 	}
 	if len(after) != len(before) {
-		tb.Errorf("%s: %d flows were there, %d are left", name, len(before), len(after))
+		tb.Errorf("%s: there were %d flows, and now there are %d", name, len(before), len(after))
 	}
 }
 
-// ifindexes returns the link of each flow's client.
+// ifindexes returns the interface index of each flow's client.
 func (b *bench) ifindexes(tb testing.TB) map[[2]netip.AddrPort]uint32 {
 	tb.Helper()
 	all := map[[2]netip.AddrPort]uint32{}
@@ -47,7 +47,7 @@ func (b *bench) ifindexes(tb testing.TB) map[[2]netip.AddrPort]uint32 {
 	return all
 }
 
-// forged is a link, and sources that packets by it cannot have.
+// forged is a link, and source addresses that its packets cannot have.
 type forged struct {
 	name    string
 	program string
@@ -55,7 +55,8 @@ type forged struct {
 	sources []string
 }
 
-// forgeries are sources that no link may have, or not that link.
+// forgeries returns for each link the sources that no packet may have, or none of
+// that link.
 func (b *bench) forgeries() []forged {
 	anywhere := []string{
 		"192.0.2.1", "192.0.2.2", "10.9.0.1", "198.18.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "240.0.0.1", "255.255.255.255",
@@ -76,8 +77,8 @@ func (b *bench) forgeries() []forged {
 	}
 }
 
-// TestForgedSourcesBeginNothing sends first packets with sources that cannot be:
-// to a publish and to a virtual service.
+// TestForgedSourcesBeginNothing sends first packets with impossible sources to a
+// publish and to a virtual service. None of them may create a flow.
 func TestForgedSourcesBeginNothing(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -95,13 +96,13 @@ func TestForgedSourcesBeginNothing(t *testing.T) {
 					}
 					for _, to := range []netip.AddrPort{ap(host), s.Frontends[0]} {
 						if act, _ := b.run(t, f.program, first(udp, from, to).frame(), skb{Ifindex: uint32(f.link)}, 0); act != dropped && act != untouched {
-							t.Errorf("%s by the %s: %s returns %d for %s", source, f.name, f.program, act, to)
+							t.Errorf("%s via the %s: %s returns %d for %s", source, f.name, f.program, act, to)
 						}
 					}
 				}
 			}
 			if all := b.flows(t); len(all) != 0 {
-				t.Errorf("the flows are %v", all)
+				t.Errorf("forged packets created the flows %v", all)
 			}
 			b.unserve(t, "web")
 		}
@@ -114,8 +115,8 @@ var oneOfEach = []packet{
 	first(false, client6, ap("[2001:db8:1::1]:8080")), first(true, client6, ap("[2001:db8:1::1]:5353")),
 }
 
-// TestAFlowStaysOnItsLink sends packets of a client's flow by every other link:
-// first packets, later ones, resets and ends.
+// TestAFlowStaysOnItsLink sends packets of a client's flow via every other link:
+// first packets, later ones, resets and FINs.
 func TestAFlowStaysOnItsLink(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -144,8 +145,8 @@ func TestAFlowStaysOnItsLink(t *testing.T) {
 	}
 }
 
-// TestAFlowFollowsItsClient moves clients to another uplink, by the routing table,
-// and to another sandbox's link: the next packet takes the flow there.
+// TestAFlowFollowsItsClient moves clients to another uplink with the routing table,
+// and to another sandbox's link. The flow moves with the client's next packet.
 func TestAFlowFollowsItsClient(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -160,7 +161,7 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 				t.Errorf("the flow's link is %d, want %d", ifindex, b.up2)
 			}
 		}
-		b.mustDrop(t, "from the old one", Uplink, b.up, p.frame())
+		b.mustDrop(t, "from the old uplink", Uplink, b.up, p.frame())
 		b.do(t, func() error { return netlink.RouteDel(route) })
 		b.forget(t)
 	}
@@ -172,8 +173,9 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 	b.mustMap(t, "from its new link", Sandbox, b.up2, p.frame())
 }
 
-// TestLooseSources accepts packets with a route back via any uplink, where the link says so:
-// a flow stays on its link, and a sandbox's address stays refused.
+// TestLooseSources checks that a link with loose source validation accepts packets with
+// a route back via any uplink. A flow stays on its link, and the addresses of
+// sandboxes and of the host stay refused.
 func TestLooseSources(t *testing.T) {
 	b := newBench(t)
 	b.opt.LooseSources = true
@@ -181,14 +183,14 @@ func TestLooseSources(t *testing.T) {
 	b.publishUsual(t)
 	for _, p := range oneOfEach {
 		b.begin(t, p)
-		b.mustMap(t, "by the other uplink", Uplink, b.up2, p.frame())
+		b.mustMap(t, "via the other uplink", Uplink, b.up2, p.frame())
 		for _, ifindex := range b.ifindexes(t) {
 			if ifindex != uint32(b.up) {
 				t.Errorf("the flow's link is %d, want %d", ifindex, b.up)
 			}
 		}
 		b.forget(t)
-		b.mustMap(t, "a first packet by the other uplink", Uplink, b.up2, p.frame())
+		b.mustMap(t, "a first packet via the other uplink", Uplink, b.up2, p.frame())
 		b.forget(t)
 		for _, source := range []netip.Addr{webV4, hostV4, webV6, hostV6, netip.MustParseAddr("203.0.113.9")} {
 			if source.Is4() == p.src.Addr().Is4() {
@@ -200,8 +202,9 @@ func TestLooseSources(t *testing.T) {
 	}
 }
 
-// TestMultipathSources accepts a client by each of the uplinks that share multipath
-// routes, and by no other. A sandbox's and the host's own addresses stay refused.
+// TestMultipathSources checks that a client may use each of the uplinks that share
+// multipath routes, and no other. The addresses of sandboxes and of the host stay
+// refused.
 func TestMultipathSources(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -214,11 +217,11 @@ func TestMultipathSources(t *testing.T) {
 	for _, p := range oneOfEach {
 		for _, apart := range [][2]uint32{{0, 0}, {7, 0}, {0, 7}, {7, 8}} {
 			set(apart[0], apart[1])
-			b.mustDrop(t, "by an uplink without the route", Uplink, b.up2, p.frame())
+			b.mustDrop(t, "via an uplink without the route", Uplink, b.up2, p.frame())
 		}
 		set(7, 7)
-		b.do(t, func() error { return b.setUplink(b.up2) }) // keeps it
-		b.mustMap(t, "by the other uplink of the route", Uplink, b.up2, p.frame())
+		b.do(t, func() error { return b.setUplink(b.up2) }) // keeps the multipath setting
+		b.mustMap(t, "via the other uplink of the route", Uplink, b.up2, p.frame())
 		for _, ifindex := range b.ifindexes(t) {
 			if ifindex != uint32(b.up2) {
 				t.Errorf("the flow's link is %d, want %d", ifindex, b.up2)
@@ -236,8 +239,8 @@ func TestMultipathSources(t *testing.T) {
 	}
 }
 
-// TestForgedAnswers has another sandbox and the uplinks answer in an endpoint's
-// name. Then the endpoint's address moves to another link.
+// TestForgedAnswers sends replies with an endpoint's address from another sandbox and
+// from the uplinks. Then the endpoint's address moves to another link.
 func TestForgedAnswers(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -257,32 +260,32 @@ func TestForgedAnswers(t *testing.T) {
 	}
 }
 
-// TestForgedErrors sends ICMP errors about a flow by links that neither its client
-// nor its endpoint is behind, and by the client's link from impossible sources.
+// TestForgedErrors sends ICMP errors about a flow via links that lead neither to its
+// client nor to its endpoint, and via the client's link from impossible sources.
 func TestForgedErrors(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
 	b.publishUsual(t)
 	for _, p := range errorCases {
 		seen := b.begin(t, p)
-		about := p.answer().frame()
+		about, request := p.answer().frame(), seen.frame()
 		side, own := side4.Addr(), hostV4
 		if p.src.Addr().Is6() {
 			side, own = side6.Addr(), hostV6
 		}
-		b.mustLeave(t, "by the other uplink", Uplink, b.up2, icmpError(side, about, 100))
-		b.mustLeave(t, "by a sandbox", Sandbox, b.app, icmpError(b.addressOf(p, b.app), about, 100))
-		b.mustLeave(t, "by the endpoint", Sandbox, b.web, icmpError(b.addressOf(p, b.web), about, 100))
-		b.mustLeave(t, "in the host's name", Uplink, b.up, icmpError(own, about, 100))
-		b.mustLeave(t, "in an endpoint's name", Uplink, b.up, icmpError(seen.dst.Addr(), about, 100))
-		b.mustLeave(t, "about a question, by another sandbox", Sandbox, b.app, icmpError(seen.dst.Addr(), seen.frame(), 100))
-		b.mustLeave(t, "about a question, by an uplink", Uplink, b.up, icmpError(seen.dst.Addr(), seen.frame(), 100))
-		b.mustMap(t, "by the client's link", Uplink, b.up, icmpError(router(p), about, 100))
-		b.mustMap(t, "about a question, by the endpoint", Sandbox, b.web, icmpError(seen.dst.Addr(), seen.frame(), 100))
+		b.mustLeave(t, "via the other uplink", Uplink, b.up2, icmpError(side, about, 100))
+		b.mustLeave(t, "from a sandbox", Sandbox, b.app, icmpError(b.addressOf(p, b.app), about, 100))
+		b.mustLeave(t, "from the endpoint", Sandbox, b.web, icmpError(b.addressOf(p, b.web), about, 100))
+		b.mustLeave(t, "with the host's address", Uplink, b.up, icmpError(own, about, 100))
+		b.mustLeave(t, "with an endpoint's address", Uplink, b.up, icmpError(seen.dst.Addr(), about, 100))
+		b.mustLeave(t, "about a request, from another sandbox", Sandbox, b.app, icmpError(seen.dst.Addr(), request, 100))
+		b.mustLeave(t, "about a request, from an uplink", Uplink, b.up, icmpError(seen.dst.Addr(), request, 100))
+		b.mustMap(t, "via the client's link", Uplink, b.up, icmpError(router(p), about, 100))
+		b.mustMap(t, "about a request, from the endpoint", Sandbox, b.web, icmpError(seen.dst.Addr(), request, 100))
 	}
 }
 
-// addressOf returns the address of a sandbox, of the packet's family.
+// addressOf returns the address of a sandbox in the packet's family.
 func (b *bench) addressOf(p packet, link int) netip.Addr {
 	all, _ := b.Endpoint(link)
 	for _, a := range all {
@@ -293,22 +296,22 @@ func (b *bench) addressOf(p packet, link int) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestForgedFragments: the ports of a datagram's first fragment are not those of
-// fragments by another link.
+// TestForgedFragments checks that fragments via another link do not get the ports of
+// a datagram's first fragment.
 func TestForgedFragments(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
 	for _, p := range []packet{oneOfEach[1], oneOfEach[3]} {
 		p.payload = make([]byte, 100)
 		all := p.fragments(64)
-		b.mustMap(t, "the first", Uplink, b.up, all[0])
-		b.mustLeave(t, "a later one by another link", Uplink, b.up2, all[1])
-		b.mustMap(t, "a later one", Uplink, b.up, all[1])
+		b.mustMap(t, "the first fragment", Uplink, b.up, all[0])
+		b.mustLeave(t, "a later fragment via another link", Uplink, b.up2, all[1])
+		b.mustMap(t, "a later fragment", Uplink, b.up, all[1])
 	}
 }
 
-// TestStaleFlowsEndInward: a packet of a client that was silent for too long
-// begins a new flow, whatever it is.
+// TestStaleFlowsEndInward checks that every packet of a client that was silent for
+// longer than the timeout creates a new flow.
 func TestStaleFlowsEndInward(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -316,16 +319,16 @@ func TestStaleFlowsEndInward(t *testing.T) {
 		b.begin(t, p)
 		b.age(t, 2*time.Minute, false)
 		b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Ifindex = uint32(b.up2) })
-		b.mustMap(t, "a packet by another link than the stale flow's", Uplink, b.up, p.frame())
+		b.mustMap(t, "a packet via another link than the stale flow's", Uplink, b.up, p.frame())
 		if all := b.flows(t); len(all) != 1 || all[0].Ifindex != uint32(b.up) {
-			t.Errorf("the flows are %v", all)
+			t.Errorf("the flows are %v, want one with the link %d", all, b.up)
 		}
 		b.forget(t)
 	}
 }
 
-// TestFloodOfPublishes sends more SYNs, and more of other first segments, than the
-// maps hold: open connections to endpoints go on.
+// TestFloodOfPublishes sends more SYNs, and more other first segments, than the maps
+// can store. An open connection to an endpoint continues.
 func TestFloodOfPublishes(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -339,11 +342,12 @@ func TestFloodOfPublishes(t *testing.T) {
 			b.uplink(t, packet{src: from, dst: p.dst, flags: flags, ack: 5}.frame())
 		}
 	}
-	b.mustMap(t, "the endpoint speaks", Sandbox, b.web, packet{src: seen.dst, dst: seen.src, flags: ack, seq: 8, ack: 1001, payload: []byte("x")}.frame())
+	data := packet{src: seen.dst, dst: seen.src, flags: ack, seq: 8, ack: 1001, payload: []byte("x")}
+	b.mustMap(t, "data from the endpoint", Sandbox, b.web, data.frame())
 }
 
-// TestOnlyAnAnsweredClientOpensAFlow: an acknowledgement of what the endpoint has
-// not sent leaves a flow where half-open ones are.
+// TestOnlyAnAnsweredClientOpensAFlow checks that a flow stays in the map of half-open
+// flows if the client acknowledges a number that the endpoint has not sent.
 func TestOnlyAnAnsweredClientOpensAFlow(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -371,9 +375,9 @@ func TestOnlyAnAnsweredClientOpensAFlow(t *testing.T) {
 	}
 }
 
-// TestLinkLocalClients has clients of one link-local address behind several links
-// dial the host's: the endpoint, which could not answer such an address, sees the
-// host's, and each client gets its own answers.
+// TestLinkLocalClients lets clients with the same link-local address behind several
+// links dial the host's link-local address. The endpoint could not reply to such an
+// address and sees the host's address. Each client gets the replies to its packets.
 func TestLinkLocalClients(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -396,9 +400,9 @@ func TestLinkLocalClients(t *testing.T) {
 	seen := map[int]packet{}
 	for link, program := range links {
 		s := p
-		s.src, s.dst = ends(b.mustMap(t, "question", program, link, p.frame()))
+		s.src, s.dst = ends(b.mustMap(t, "request", program, link, p.frame()))
 		if s.src.Addr() != gateV6 || s.dst.Addr() != webV6 {
-			t.Errorf("%s is translated to %s as from %s", p.dst, s.dst, s.src)
+			t.Errorf("%s is translated to %s with the source %s, want %s and %s", p.dst, s.dst, s.src, webV6, gateV6)
 		}
 		seen[link] = s
 	}
@@ -406,10 +410,10 @@ func TestLinkLocalClients(t *testing.T) {
 		for link, program := range links {
 			back := b.mustMap(t, "answer", Sandbox, b.web, seen[link].answer().frame())
 			if src, dst := ends(back); src != host || dst != client {
-				t.Errorf("the answer goes from %s to %s", src, dst)
+				t.Errorf("the answer goes from %s to %s, want from %s to %s", src, dst, host, client)
 			}
-			if src, _ := ends(b.mustMap(t, "question again", program, link, p.frame())); src != seen[link].src {
-				t.Errorf("the client is %s, and was %s", src, seen[link].src)
+			if src, _ := ends(b.mustMap(t, "request again", program, link, p.frame())); src != seen[link].src {
+				t.Errorf("the endpoint sees the client as %s, and saw it as %s", src, seen[link].src)
 			}
 		}
 	}

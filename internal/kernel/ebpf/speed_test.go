@@ -7,9 +7,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// BenchmarkProgram measures what one packet of a flow costs in each program: the
-// packet is sent back and forth between two flows, each of which turns it into
-// one of the other.
+// BenchmarkProgram measures the time that each program needs for one packet of a
+// flow. Two mappings translate into each other, so that the program's output is a
+// packet of the other flow and the kernel can run the program on it again.
 func BenchmarkProgram(b *testing.B) {
 	for _, program := range []struct{ name, says string }{{"inward", Uplink}, {"outward", Sandbox}} {
 		for _, udp := range []bool{true, false} {
@@ -20,7 +20,7 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// packetsPerRun is how often the kernel repeats a program before it answers.
+// packetsPerRun is how often the kernel repeats a program in one test run.
 const packetsPerRun = 1 << 18
 
 func flowName(udp, v6 bool) string {

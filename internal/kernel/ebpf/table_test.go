@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tableMaps makes the maps of an empty table, without any program.
+// tableMaps creates the maps of an empty table, without any program.
 func tableMaps(t *testing.T) map[string]*ebpf.Map {
 	t.Helper()
 	spec, err := bpf.LoadFairlead()
@@ -42,8 +42,8 @@ func newTable(t *testing.T) (*Table, map[string]*ebpf.Map) {
 	return table, maps
 }
 
-// lookUp finds an entry as the programs do: in the maps' memory, without the
-// table's copy.
+// lookUp finds an entry as the programs do: in the maps' memory, not in the table's
+// copy.
 func lookUp(t *testing.T, table *Table, plane uint8, host bpf.FairleadAddress, port uint16) (Mapping, bool) {
 	t.Helper()
 	head := make([]byte, 4)
@@ -71,8 +71,8 @@ func holds(l Mapping, plane uint8, host bpf.FairleadAddress, port uint16) bool {
 	return l.Class == plane && port >= l.First && port <= l.Last && (l.Flags&MappingAny != 0 || l.Host == host)
 }
 
-// modelTable is what a table means: the entries in the order in which they
-// came, of which the first that holds a port is found.
+// modelTable is a simple model of a table: the entries in the order in which they
+// were added. A lookup finds the first entry that matches.
 type modelTable []Mapping
 
 func (m modelTable) lookUp(plane uint8, host bpf.FairleadAddress, port uint16) (Mapping, bool) {
@@ -84,20 +84,20 @@ func (m modelTable) lookUp(plane uint8, host bpf.FairleadAddress, port uint16) (
 	return Mapping{}, false
 }
 
-// place returns where the entry for the same host address and ports is, -1
-// if nowhere.
+// place returns the index of the entry for the same host address and ports, -1 if
+// there is none.
 func (m modelTable) place(l Mapping) int {
 	return slices.IndexFunc(m, func(o Mapping) bool {
 		return o.Class == l.Class && o.Host == l.Host && o.First == l.First && o.Last == l.Last
 	})
 }
 
-// modelPorts is how many ports the test uses: few, so that ranges overlap.
+// modelPorts is the highest port that the test uses: small, so that ranges overlap.
 const modelPorts = 40
 
 var modelHosts = []netip.Addr{hostV4, otherV4, gateV4, webV4, appV4, anyV4}
 
-// randomMapping returns an entry that the model may hold already.
+// randomMapping returns an entry that may already be in the model.
 func randomMapping(r *rand.Rand) Mapping {
 	host := modelHosts[r.IntN(len(modelHosts))]
 	l := Mapping{Host: Address(host), To: Address(webV4), Ifindex: r.Uint32(), First: uint16(1 + r.IntN(modelPorts)), Class: uint8(r.IntN(4))}
@@ -108,8 +108,8 @@ func randomMapping(r *rand.Rand) Mapping {
 	return l
 }
 
-// step makes a random change of the model, and returns it for the table. What
-// goes or changes is mostly there.
+// step makes a random change of the model, and returns it for the table. Most
+// deletions and changes are of entries that exist.
 func (m *modelTable) step(r *rand.Rand) Change {
 	l := randomMapping(r)
 	if len(*m) > 0 && r.IntN(4) > 0 {
@@ -133,8 +133,8 @@ func (m *modelTable) step(r *rand.Rand) Change {
 	}
 }
 
-// TestTableAgainstModel makes many changes at random, and asks the maps'
-// memory after each what the programs would find.
+// TestTableAgainstModel makes many random changes. After each it compares the model
+// with the maps' memory, which the programs read.
 func TestTableAgainstModel(t *testing.T) {
 	table, maps := newTable(t)
 	const seed = 4711
@@ -177,7 +177,7 @@ func compare(t *testing.T, table *Table, model modelTable, plane uint8) {
 	}
 }
 
-// sameMappings checks that the table lists what the model holds.
+// sameMappings checks that the table lists the model's entries.
 func sameMappings(t *testing.T, table *Table, model modelTable) {
 	t.Helper()
 	all := table.Mappings()
@@ -191,7 +191,7 @@ func sameMappings(t *testing.T, table *Table, model modelTable) {
 	}
 }
 
-// TestEmptiedTable leaves no entry and no head behind.
+// TestEmptiedTable checks that no entry and no head is left once all are deleted.
 func TestEmptiedTable(t *testing.T) {
 	table, maps := newTable(t)
 	r := rand.New(rand.NewPCG(1, 0))
@@ -217,8 +217,8 @@ func hostAddress(n int) bpf.FairleadAddress {
 	return Address(netip.AddrFrom4([4]byte{198, 18, byte(n >> 8), byte(n)}))
 }
 
-// TestLongestChain publishes one port on as many host addresses as may be,
-// and finds them all.
+// TestLongestChain publishes one port on as many host addresses as the table allows,
+// and finds all of them. One more is an error.
 func TestLongestChain(t *testing.T) {
 	table, _ := newTable(t)
 	var changes []Change
@@ -235,14 +235,14 @@ func TestLongestChain(t *testing.T) {
 	}
 	one := Mapping{Host: hostAddress(maxChain), First: 79, Last: 80}
 	if err := table.Apply([]Change{{New: &one}}); err == nil || !strings.Contains(err.Error(), "port 80 is published on more than 64 host addresses") {
-		t.Errorf("one more: %v", err)
+		t.Errorf("add one more address: %v", err)
 	}
 	if _, ok := lookUp(t, table, 0, one.Host, 79); ok {
-		t.Error("a change that was refused has left something")
+		t.Error("the refused change has left an entry")
 	}
 }
 
-// TestFullTable fills the table to its last entry.
+// TestFullTable fills the table to its last entry. One more is an error.
 func TestFullTable(t *testing.T) {
 	table, _ := newTable(t)
 	var changes []Change
@@ -253,7 +253,7 @@ func TestFullTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := table.Apply([]Change{{New: &Mapping{Flags: MappingAny, Class: 1, First: 1, Last: 1}}}); !errors.Is(err, ErrFull) {
-		t.Errorf("one more: %v, want %v", err, ErrFull)
+		t.Errorf("add one more entry: %v, want %v", err, ErrFull)
 	}
 	if _, ok := lookUp(t, table, 0, hostAddress(0), 65535); !ok {
 		t.Error("the last entry is not found")

@@ -8,17 +8,17 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// segment is one of a connection's: from the client, or else the endpoint's.
+// segment is a TCP segment of a connection.
 type segment struct {
-	inward   bool
+	inward   bool // whether the client sends it, not the endpoint
 	flags    uint8
 	seq, ack uint32
 	payload  int
-	kept     bool // whether the flow lives on
+	kept     bool // whether the flow still exists after it
 }
 
-// connection runs segments between the client and the endpoint, and checks
-// after each whether the flow is there.
+// connection sends segments between the client and the endpoint, and checks
+// after each whether the flow still exists.
 func (b *bench) connection(t *testing.T, name string, segments []segment) {
 	t.Helper()
 	b.forget(t)
@@ -32,7 +32,7 @@ func (b *bench) connection(t *testing.T, name string, segments []segment) {
 			b.mustMap(t, name, Sandbox, b.web, p.frame())
 		}
 		if kept := len(b.flows(t)) == 1; kept != s.kept {
-			t.Errorf("%s: after segment %d the flow is kept: %t, want %t", name, i, kept, s.kept)
+			t.Errorf("%s: the flow exists after segment %d: %t, want %t", name, i, kept, s.kept)
 		}
 	}
 }
@@ -62,27 +62,28 @@ func TestLifeOfConnections(t *testing.T) {
 		"client first": after(opening, segment{true, fin | ack, 1101, 5201, 0, true}, segment{false, fin | ack, 5201, 1102, 0, true}, segment{true, ack, 1102, 5202, 0, false}),
 		"data with FIN": after(opening, segment{true, fin | psh | ack, 1101, 5201, 50, true}, segment{false, ack, 5201, 1151, 0, true},
 			segment{false, fin | ack, 5201, 1152, 0, true}, segment{true, ack, 1152, 5202, 0, false}),
-		"FIN not yet acknowledged":       after(half, segment{true, fin | ack, 1101, 5202, 10, true}, segment{false, ack, 5202, 1101, 0, true}),
-		"reset by the client":            after(opening, segment{true, rst, 1001, 0, 0, false}),
-		"reset by the endpoint":          after(opening, segment{false, rst | ack, 5201, 1101, 0, false}),
-		"reset further on":               after(opening, segment{true, rst, 1101, 0, 0, true}),
-		"reset of the past":              after(opening, segment{true, rst, 1000, 0, 0, true}),
-		"reset by the endpoint, far off": after(opening, segment{false, rst | ack, 5001 + 1<<20, 1101, 0, true}),
-		"FIN of the past":                after(opening, segment{true, fin | ack, 900, 5201, 0, true}, segment{false, fin | ack, 5201, 1101, 0, true}, segment{true, ack, 1101, 5202, 0, true}),
-		"FIN of the future":              after(half, segment{true, fin | ack, 1102, 5202, 100, true}, segment{true, ack, 1101, 5202, 200, true}, segment{false, ack, 5202, 1301, 0, true}),
-		"a SYN, unknown to the endpoint": after(opening, segment{true, syn, 900000, 0, 0, true}, segment{false, rst | ack, 0, 900001, 0, false}),
+		"FIN not yet acknowledged":                  after(half, segment{true, fin | ack, 1101, 5202, 10, true}, segment{false, ack, 5202, 1101, 0, true}),
+		"reset by the client":                       after(opening, segment{true, rst, 1001, 0, 0, false}),
+		"reset by the endpoint":                     after(opening, segment{false, rst | ack, 5201, 1101, 0, false}),
+		"reset beyond the expected number":          after(opening, segment{true, rst, 1101, 0, 0, true}),
+		"reset with an old number":                  after(opening, segment{true, rst, 1000, 0, 0, true}),
+		"reset by the endpoint, outside the window": after(opening, segment{false, rst | ack, 5001 + 1<<20, 1101, 0, true}),
+		"FIN with an old number":                    after(opening, segment{true, fin | ack, 900, 5201, 0, true}, segment{false, fin | ack, 5201, 1101, 0, true}, segment{true, ack, 1101, 5202, 0, true}),
+		"FIN beyond the expected number":            after(half, segment{true, fin | ack, 1102, 5202, 100, true}, segment{true, ack, 1101, 5202, 200, true}, segment{false, ack, 5202, 1301, 0, true}),
+		"SYN that the endpoint resets":              after(opening, segment{true, syn, 900000, 0, 0, true}, segment{false, rst | ack, 0, 900001, 0, false}),
 		"sequence numbers wrap": {{true, syn, math.MaxUint32, 0, 0, true}, {false, syn | ack, math.MaxUint32, 0, 0, true},
 			{true, fin | ack, 0, 0, 0, true}, {false, fin | ack, 0, 1, 0, true}, {true, ack, 1, 1, 0, false}},
-		"taken up in its midst": opening[2:],
-		"port used again": after(half, segment{true, syn, 900000, 0, 0, true}, segment{false, syn | ack, 70000, 900001, 0, true},
+		"flow begins within a connection": opening[2:],
+		"port reused": after(half, segment{true, syn, 900000, 0, 0, true}, segment{false, syn | ack, 70000, 900001, 0, true},
 			segment{true, fin | ack, 900001, 70001, 0, true}, segment{false, ack, 70001, 900002, 9, true}, segment{true, ack, 900002, 70010, 0, true}),
-		"port used again and refused": after(half, segment{true, syn, 900000, 0, 0, true}, segment{false, rst | ack, 0, 900001, 0, false}),
+		"port reused and refused": after(half, segment{true, syn, 900000, 0, 0, true}, segment{false, rst | ack, 0, 900001, 0, false}),
 	} {
 		b.connection(t, name, segments)
 	}
 }
 
-// age makes the only flow as old as if it had been silent for so long.
+// age sets the time of the only flow's last packet back by the given silence, and
+// sets whether the flow is answered.
 func (b *bench) age(t *testing.T, silent time.Duration, answered bool) {
 	t.Helper()
 	all := b.flows(t)
@@ -98,9 +99,9 @@ func (b *bench) age(t *testing.T, silent time.Duration, answered bool) {
 	})
 }
 
-// TestStaleFlows has an endpoint speak after a long silence. That of a stale
-// flow is no answer any more. Ten seconds before the time-out it still is,
-// however slow the machine.
+// TestStaleFlows lets an endpoint send a packet after a long silence. Once the flow's
+// timeout has passed, the packet is not a reply. Ten seconds before the timeout
+// it still is; the ten seconds allow for a slow machine.
 func TestStaleFlows(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -125,8 +126,8 @@ func TestStaleFlows(t *testing.T) {
 	}
 }
 
-// TestStaleFlowGivesWay has a client dial the other publish of a port, long
-// after the first: it needs no alias.
+// TestStaleFlowGivesWay lets a client dial the second publish of a port after its flow
+// to the first has expired. The endpoint sees the client's address without an alias.
 func TestStaleFlowGivesWay(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -140,13 +141,13 @@ func TestStaleFlowGivesWay(t *testing.T) {
 	}
 }
 
-// TestResetNeedsExactAcknowledgements notes each acknowledgement of a
-// connection that is to be reset: its ends take no reset from the past.
+// TestResetNeedsExactAcknowledgements checks that a flow marked for a reset records
+// each acknowledgement, because the ends ignore a reset with an old sequence number.
 func TestResetNeedsExactAcknowledgements(t *testing.T) {
 	b := newBench(t)
 	b.publish(t, b.mapping(false, anyV4, 8080, 8080, 80, MappingReset))
 	b.connection(t, "opened", opening)
 	if got, want := b.flows(t)[0].Acknowledged, [2]uint32{5201, 1101}; got != want {
-		t.Errorf("acknowledged are %d, want %d", got, want)
+		t.Errorf("the flow's acknowledgements are %d, want %d", got, want)
 	}
 }

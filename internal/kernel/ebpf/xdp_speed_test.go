@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkDirect measures what one packet of a flow that is forwarded direct costs
-// in tc's program and in the driver's. The real server has the host's own
-// hardware address, so that the packet is for the host again.
+// BenchmarkDirect measures the time that the tc program and the XDP program need for
+// one packet of a flow with direct forwarding. The real server has the host's MAC
+// address, so that the output is again a packet for the host.
 func BenchmarkDirect(b *testing.B) {
 	for _, udp := range []bool{true, false} {
 		for _, v6 := range []bool{false, true} {
@@ -23,8 +23,8 @@ func BenchmarkDirect(b *testing.B) {
 	}
 }
 
-// directPerRun is how often a program is repeated after the first time: each time
-// the packet is a hop older, and it may pass no more hosts than that.
+// directPerRun is how often the kernel repeats a program after the first run. Each
+// run decrements the packet's TTL, which starts at 255.
 const directPerRun = 250
 
 func measureDirect(b *testing.B, program string, udp, v4 bool) {
@@ -55,7 +55,7 @@ func measureDirect(b *testing.B, program string, udp, v4 bool) {
 			act, err := r.programs[program].Run(&o)
 			spent = onCPU() - before
 			if err == nil && act != want {
-				err = fmt.Errorf("it gives %d", act)
+				err = fmt.Errorf("the program returns %d, want %d", act, want)
 			}
 			return err
 		})
@@ -63,15 +63,15 @@ func measureDirect(b *testing.B, program string, udp, v4 bool) {
 	}
 	var spent time.Duration
 	for b.Loop() {
-		r.forgetPaths(b) // what is known of one is kept for a second
+		r.forgetPaths(b) // a next hop is valid for one second only
 		r.uplink(b, frame)
-		spent -= run(1) // which is mostly what each run costs besides
+		spent -= run(1) // mostly the fixed cost of a test run
 		spent += run(1 + directPerRun)
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N)/directPerRun, "ns/packet")
 }
 
-// young is the frame of a packet that may pass as many hosts as any can.
+// young returns the frame with the largest TTL or hop limit, 255.
 func young(frame []byte) []byte {
 	if frame[ethernet]>>4 == 6 {
 		return edit(frame, ethernet+7, 255)
@@ -79,7 +79,8 @@ func young(frame []byte) []byte {
 	return resummed(edit(frame, ethernet+8, 255))
 }
 
-// onCPU is how long the calling thread has run, whatever else the machine does.
+// onCPU returns the CPU time of the calling thread, which does not depend on the
+// machine's other load. Returns 0 if the clock cannot be read.
 func onCPU() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

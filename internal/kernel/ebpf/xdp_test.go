@@ -21,10 +21,10 @@ const (
 	xdpRedirect = 4
 )
 
-// farMAC is the hardware address of real servers elsewhere.
+// farMAC is the MAC address of remote real servers.
 var farMAC = net.HardwareAddr{2, 0, 0, 0, 0, 0x50}
 
-// fast runs the fast path for a frame that comes by the uplink.
+// fast runs the fast path on a frame that the first uplink receives.
 func (b *bench) fast(tb testing.TB, frame []byte) (act uint32, out []byte) {
 	tb.Helper()
 	opt := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: b.driver(frame)}
@@ -38,16 +38,16 @@ func (b *bench) fast(tb testing.TB, frame []byte) (act uint32, out []byte) {
 // xdpMD is the driver's metadata of a frame: struct xdp_md of linux/bpf.h.
 type xdpMD struct{ Data, End, Meta, Ifindex, Queue, Egress uint32 }
 
-// driver is the metadata of the uplink's driver.
+// driver returns the metadata that the uplink's driver would give for a frame.
 func (b *bench) driver(frame []byte) xdpMD {
 	return xdpMD{End: uint32(len(frame)), Ifindex: uint32(b.up)}
 }
 
-// forDriversToo are the programs for links and for their drivers.
+// forDriversToo selects the programs for links and for their drivers.
 func forDriversToo(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forDrivers(prog) }
 
-// fastBench is a bench whose uplink has the fast path, and on which real servers
-// elsewhere are known.
+// fastBench returns a bench whose uplink has the fast path, and whose neighbour table
+// contains the remote real servers.
 func fastBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBenchWith(t, forDriversToo)
@@ -69,8 +69,8 @@ func (b *bench) fastOn(tb testing.TB, ifindex int) {
 	}
 }
 
-// TestFast: as long as the way is not known, packets are passed on; then the
-// fast path does what tc does, and counts it as that does.
+// TestFast checks that the fast path passes packets on while the next hop is unknown,
+// and that it then forwards and counts packets exactly as tc does.
 func TestFast(t *testing.T) {
 	b := fastBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
@@ -86,53 +86,53 @@ func TestFast(t *testing.T) {
 			frame := call.frame()
 			b.forgetPaths(t)
 			if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
-				t.Errorf("a packet without a known next hop: %d", act)
+				t.Errorf("unknown next hop: the fast path returns %d, want %d and the frame unchanged", act, xdpPass)
 			}
 			if act, _ := b.uplink(t, frame); act != redirect {
-				t.Errorf("what was passed on: %d", act)
+				t.Errorf("a packet that was passed on: tc returns %d, want %d", act, redirect)
 			}
 			b.keepPaths(t)
 			tc, out := b.uplink(t, frame)
 			act, fast := b.fast(t, frame)
 			if tc != redirect || act != xdpTX {
-				t.Errorf("tc gives %d, the fast path %d", tc, act)
+				t.Errorf("tc returns %d, the fast path %d, want %d and %d", tc, act, redirect, xdpTX)
 			}
-			if v4 && c.forward == ForwardTunnel { // the outer packet's number, and with it the checksum
+			if v4 && c.forward == ForwardTunnel { // the outer header's ID and checksum differ
 				if header, _ := packetView(fast).sums(fast); !header {
-					t.Errorf("the checksum of the header is wrong")
+					t.Errorf("the checksum of the outer header is wrong")
 				}
 				for _, at := range []int{4, 5, 10, 11} {
 					out[ethernet+at] = fast[ethernet+at]
 				}
 			}
 			if !bytes.Equal(out, fast) {
-				t.Errorf("tc makes\n%x, the fast path\n%x", out, fast)
+				t.Errorf("tc sends\n%x, the fast path\n%x", out, fast)
 			}
 			if c := b.counted(t, "web")[s.Reals[0].At]; c.Packets[0] != 3 || c.Bytes[0] != 3*uint64(len(frame)) || c.Flows != 1 || c.Active != 1 {
-				t.Errorf("counted as %+v", c)
+				t.Errorf("the counters are %+v, want 3 packets of one active flow", c)
 			}
 			b.unserve(t, "web")
 		}
 	})
 	if n, err := b.XDPPackets(); err != nil || n != 12 {
-		t.Errorf("%d packets have gone by the fast path: %v", n, err)
+		t.Errorf("the fast path has forwarded %d packets (%v), want 12", n, err)
 	}
 }
 
-// forgetPaths empties what is known of ways.
+// forgetPaths empties the cached next hops.
 func (b *bench) forgetPaths(tb testing.TB) {
 	tb.Helper()
 	b.eachDirection(tb, func(h *bpf.FairleadNextHop) { *h = bpf.FairleadNextHop{} })
 }
 
-// keepPaths has ways that are known be known for a while, and not for a second
-// alone, in which a test need not get any further.
+// keepPaths makes the cached next hops valid for an hour. Usually they are valid for
+// one second, which may be too short for a test.
 func (b *bench) keepPaths(tb testing.TB) {
 	tb.Helper()
 	b.eachDirection(tb, func(h *bpf.FairleadNextHop) { h.Found += uint64(time.Hour) })
 }
 
-// eachDirection changes the ways that are known.
+// eachDirection changes each cached next hop.
 func (b *bench) eachDirection(tb testing.TB, change func(*bpf.FairleadNextHop)) {
 	tb.Helper()
 	m := b.maps[bpf.FairleadMapFlNextHops]
@@ -157,7 +157,8 @@ func (b *bench) eachDirection(tb testing.TB, change func(*bpf.FairleadNextHop)) 
 	}
 }
 
-// TestFastPassesOn what is not plain, and begins nothing where tc would not.
+// TestFastPassesOn checks that the fast path passes on all packets but plain ones, and
+// creates no flow for them.
 func TestFastPassesOn(t *testing.T) {
 	b := fastBench(t)
 	s := b.remote(true, true, ForwardDirect)
@@ -166,7 +167,7 @@ func TestFastPassesOn(t *testing.T) {
 	b.uplink(t, call.frame())
 	b.keepPaths(t)
 	if act, _ := b.fast(t, call.frame()); act != xdpTX {
-		t.Fatalf("a plain packet: %d", act)
+		t.Fatalf("a plain packet: the program returns %d, want %d", act, xdpTX)
 	}
 	other, options, large, loop, else80 := call, call, call, call, call
 	other.mac, options.options, large.payload = net.HardwareAddr{2, 0, 0, 0, 0, 8}, true, make([]byte, 1500)
@@ -180,23 +181,23 @@ func TestFastPassesOn(t *testing.T) {
 		"cut off": call.frame()[:ethernet+24], "with a checksum to come": unsummed,
 	} {
 		if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
-			t.Errorf("%s: %d", name, act)
+			t.Errorf("%s: the program returns %d, want %d and the frame unchanged", name, act, xdpPass)
 		}
 	}
 	if n := len(b.flows(t)); n != 1 {
-		t.Errorf("there are %d flows", n)
+		t.Errorf("there are %d flows, want 1", n)
 	}
 	b.publish(t, b.mapping(true, netip.IPv4Unspecified(), 80, 80, 53, 0))
 	if act, _ := b.fast(t, call.frame()); act != xdpPass {
-		t.Errorf("a published port: %d", act)
+		t.Errorf("a published port: the program returns %d, want %d", act, xdpPass)
 	}
 	b.hold(t, b.served(false, true))
 	if act, _ := b.fast(t, first(false, client4, netip.AddrPortFrom(vipV4, 80)).frame()); act != xdpPass {
-		t.Errorf("a service by nat: %d", act)
+		t.Errorf("a service with NAT forwarding: the program returns %d, want %d", act, xdpPass)
 	}
 }
 
-// sumOf is the checksum of RFC 1071.
+// sumOf returns the Internet checksum of RFC 1071.
 func sumOf(b []byte) uint16 {
 	var sum uint32
 	for at := 0; at+1 < len(b); at += 2 {
@@ -208,7 +209,8 @@ func sumOf(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// TestFastGoesByAnother link than the packet came by if that has the fast path.
+// TestFastGoesByAnother checks that the fast path forwards a packet via another link
+// than it came from only if the other link has the fast path too.
 func TestFastGoesByAnother(t *testing.T) {
 	b := fastBench(t)
 	s := b.remote(true, true, ForwardDirect)
@@ -221,10 +223,10 @@ func TestFastGoesByAnother(t *testing.T) {
 	b.uplink(t, frame)
 	b.keepPaths(t)
 	if act, _ := b.fast(t, frame); act != xdpPass {
-		t.Errorf("by a link without: %d", act)
+		t.Errorf("via a link without the fast path: the program returns %d, want %d", act, xdpPass)
 	}
 	b.fastOn(t, b.web)
 	if act, _ := b.fast(t, frame); act != xdpRedirect {
-		t.Errorf("by a link with: %d", act)
+		t.Errorf("via a link with the fast path: the program returns %d, want %d", act, xdpRedirect)
 	}
 }

@@ -36,9 +36,9 @@ import (
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")
 
 // HalfOpen checks whether a real server accepts connections to a virtual address
-// and port. The server must be the host itself or on one of its links. Returns ErrNotVirtual if the
-// server refuses or does not answer until the context ends. Any other error means
-// that the check was not possible.
+// and port. The server must be the host itself or on one of its links. Returns
+// ErrNotVirtual if the server refuses or does not answer until the context ends.
+// Any other error means that the check was not possible.
 func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // HalfOpenByTunnel is HalfOpen for a real server that receives packets in a tunnel.
 // The server may be behind routers. Its reply must arrive on the link of the route
-// to the server.
+// to the server. Returns ErrNotVirtual in the same cases as HalfOpen.
 func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr, by model.Tunnel) error {
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {

@@ -86,7 +86,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// Send sends the packet.
+// Send sends the packet. Its error may be the result of the probe: see Meaning.
 func (k *Knock) Send() error {
 	err := unix.Connect(k.fd, sockaddr(k.to))
 	if err == nil && k.proto == model.UDP {

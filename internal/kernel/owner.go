@@ -54,7 +54,7 @@ func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 	return Owner{}, err
 }
 
-// PortInUseError says that a socket uses a port that is to be mapped.
+// PortInUseError reports that a socket uses a port that is to be mapped.
 type PortInUseError struct {
 	Proto model.Proto
 	Addr  netip.AddrPort

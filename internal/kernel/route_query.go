@@ -33,7 +33,7 @@ type RouteFound struct {
 	Table int
 }
 
-// ErrNoRoute says why the kernel does not forward or deliver a packet.
+// ErrNoRoute is the reason why the kernel does not forward or deliver a packet.
 type ErrNoRoute struct {
 	Why   string
 	cause error

@@ -14,7 +14,8 @@ import (
 var ErrNoSetting = errors.New("this kernel has no such setting")
 
 // ReadSysctl returns the current value of s.Name in s.Netns. Returns ErrNoSetting
-// if the kernel does not have the sysctl.
+// if the kernel does not have the sysctl or its link does not exist. The error
+// wraps os.ErrNotExist if there is no namespace at s.Netns.
 func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 	var value []byte
 	err := h.inSysctlNetns(s, func(path string) (err error) {
@@ -24,8 +25,8 @@ func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 	return strings.TrimSpace(string(value)), err
 }
 
-// WriteSysctl writes s.Value unless the sysctl already has that value. Returns
-// ErrNoSetting if the kernel does not have the sysctl.
+// WriteSysctl writes s.Value unless the sysctl already has that value. It returns
+// the same errors as ReadSysctl for a missing sysctl or namespace.
 func (h *Host) WriteSysctl(s plan.Sysctl) error {
 	return h.inSysctlNetns(s, func(path string) error { return writeSysctl(path, s.Value) })
 }

@@ -63,7 +63,7 @@ func (l *lan) occupied() {
 	defer ours.Close()
 	l.direct(model.TCP, true)
 	links, _, err := l.FastPath()
-	if links = sorted(links); err != nil || len(links) != 2 || !strings.Contains(links[0].Refused, "another XDP program is there") || links[1].Refused != "" {
+	if links = sorted(links); err != nil || len(links) != 2 || !strings.Contains(links[0].Refused, "another XDP program is attached") || links[1].Refused != "" {
 		l.Errorf("the fast path is on %v: %v", links, err)
 	}
 	if info, err := ours.Info(); err != nil || info.XDP().Ifindex == 0 {

@@ -113,7 +113,7 @@ func (p *Datapath) roomForServices() (map[string]*ebpf.Map, error) {
 		if fresh[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			delete(fresh, name)
 			closeAll(fresh)
-			return nil, fmt.Errorf("make map %s: %w", name, err)
+			return nil, fmt.Errorf("create map %s: %w", name, err)
 		}
 	}
 	return fresh, nil

@@ -21,7 +21,8 @@ func (p *Datapath) AttachCgroup(program, dir, name string) error {
 	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
 		l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
 		if errors.Is(err, unix.E2BIG) {
-			err = fmt.Errorf("%s has 64 programs at this hook, and Linux takes no more: end a `fairlead run`, each has one", dir)
+			err = fmt.Errorf("%s has 64 programs at this hook, the most that Linux allows: "+
+				"end a `fairlead run`: each of them uses one", dir)
 		}
 		return l, err
 	})

@@ -130,7 +130,7 @@ func (p *Datapath) Repin() error {
 	}
 	for _, dir := range p.Dirs() {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make the directory of pins: %w", err)
+			return fmt.Errorf("create the directory of pins: %w", err)
 		}
 	}
 	for name, m := range p.maps {

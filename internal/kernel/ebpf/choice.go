@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// Choose returns the bucket, of so many, in which the programs find the real server of a
-// flow (hash_of in bpf/include/services.h). It hashes the client's address, or the whole
-// flow if whole is true.
+// Choose returns the index of the bucket in which the programs find the real server of
+// a flow (hash_of in bpf/include/services.h). buckets is the number of buckets. Choose
+// hashes the client's address, or the whole flow if whole is true.
 func Choose(client, host netip.AddrPort, whole bool, buckets int) int {
 	h := hashAddress(0, client.Addr())
 	if whole {

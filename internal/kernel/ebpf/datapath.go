@@ -68,7 +68,7 @@ func Load(opt Options) (*Datapath, error) {
 	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
 		if err := makePins(opt.Pins); err != nil {
-			return nil, fmt.Errorf("make the directory of pins: %w", err)
+			return nil, fmt.Errorf("create the directory of pins: %w", err)
 		}
 	}
 	err := p.load()
@@ -94,9 +94,9 @@ func Load(opt Options) (*Datapath, error) {
 	return p, nil
 }
 
-// makePins makes the directories of the pins. A daemon of another network
-// namespace may remove their common parent while it is empty, and the kernel
-// then refuses the directory that was to be made in it: makePins tries again.
+// makePins creates the directories of the pins. A daemon of another network namespace
+// may remove their common parent while it is empty. The kernel then refuses to create
+// the directory in it, and makePins tries again.
 func makePins(dir string) error {
 	for tries := 1; ; tries++ {
 		err := errors.Join(os.MkdirAll(filepath.Join(dir, "maps"), 0o700), os.MkdirAll(filepath.Join(dir, "links"), 0o700))
@@ -206,7 +206,7 @@ func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, e
 	}
 	m, err := findShared(p.opt.Cookie)
 	if m != nil && spec.Maps[bpf.FairleadMapFlWorkloads].Compatible(m) != nil {
-		return found, m.Close() // another version's, with a different layout
+		return found, m.Close() // a map of another version, with a different layout
 	}
 	if m != nil {
 		found[bpf.FairleadMapFlWorkloads] = m

@@ -83,8 +83,8 @@ func renameIn(dir string, names map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// renamePin renames a pin, unless the new name is taken: then the earlier pin is
-// of no use and is removed.
+// renamePin renames a pin. If the new name already exists, the earlier pin is useless
+// and renamePin removes it.
 func renamePin(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return os.Remove(from)

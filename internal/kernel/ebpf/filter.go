@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterName is the prefix of our filters' names; the program's name follows.
+// filterName is the prefix of the names of Fairlead's filters; the program's name
+// follows.
 const filterName = "fairlead:"
 
-// filterPriority and filterHandle identify our filter on a link.
+// filterPriority and filterHandle identify Fairlead's filter on a link.
 const (
 	filterPriority = 0xfa
 	filterHandle   = 0xfa1e
@@ -56,8 +57,8 @@ func filter(program string, ifindex int) *netlink.BpfFilter {
 		Name: filterName + program, DirectAction: true}
 }
 
-// attachFilter attaches the program with our filter. An existing filter is replaced in
-// one step.
+// attachFilter attaches the program with Fairlead's filter. It replaces an existing
+// filter in one step.
 func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program) error {
 	if err := netlink.QdiscAdd(qdisc(ifindex)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add clsact to interface %d: %w", ifindex, err)
@@ -70,7 +71,7 @@ func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program)
 	return nil
 }
 
-// renewFilters replaces the programs of our filters with those of this data path.
+// renewFilters replaces the programs of Fairlead's filters with those of this data path.
 func (p *Datapath) renewFilters() error {
 	if hasTCX() {
 		return nil
@@ -93,7 +94,7 @@ func (p *Datapath) renewFilters() error {
 	return nil
 }
 
-// detachFilter removes our filter, and the qdisc if it has no other filter.
+// detachFilter removes Fairlead's filter, and the qdisc if it has no other filter.
 func (p *Datapath) detachFilter(program string, ifindex int) error {
 	if err := netlink.FilterDel(filter(program, ifindex)); err != nil && !absent(err) {
 		return fmt.Errorf("detach eBPF program %s from interface %d: %w", program, ifindex, err)

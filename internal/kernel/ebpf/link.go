@@ -37,8 +37,8 @@ func isBare(ifindex int) bool {
 }
 
 // HasLink reports whether the calling thread's network namespace has an interface. It
-// returns true if the kernel does not answer. An interface that disappears while a
-// program is attached is no error.
+// returns true if the kernel does not answer. Callers use it to ignore the error of
+// attaching a program to an interface that has just disappeared.
 func HasLink(ifindex int) bool {
 	_, err := netlink.LinkByIndex(ifindex)
 	var missing netlink.LinkNotFoundError
@@ -156,7 +156,7 @@ func (p *Datapath) attach(name string, prog *ebpf.Program, make func() (link.Lin
 	return nil
 }
 
-// detach ends the link of that name; one that is not there has ended.
+// detach deletes the link of that name. A missing link is no error.
 func (p *Datapath) detach(name string) error {
 	l, ok := p.attached[name]
 	if !ok {

@@ -82,7 +82,7 @@ func ringBytes(slots []uint16, words uint32) []byte {
 	return raw
 }
 
-// get reads a ring of so many buckets.
+// get reads a ring with the given number of buckets.
 func (r *rings) get(at region, buckets int) []uint16 {
 	if at.words == 0 || int(at.chunk) >= len(r.chunks) {
 		return nil
@@ -118,7 +118,7 @@ func (r *rings) sweep() {
 
 func byPlace(a, b region) int { return int(a.first) - int(b.first) }
 
-// take reserves room for so many words.
+// take reserves room for the given number of words.
 func (r *rings) take(words uint32) (region, error) {
 	r.sweep()
 	for i, c := range r.chunks {

@@ -360,7 +360,7 @@ func (b *Balancer) note(h *inUse) {
 	s := bpf.FairleadService{Scheduler: h.Scheduler, Gue: swap(h.GUE)}
 	copy(s.Name[:len(s.Name)-1], h.Name)
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize)
-	off := int(unsafe.Offsetof(s.Scheduler)) // whose turn it is remains
+	off := int(unsafe.Offsetof(s.Scheduler)) // keeps the round robin counter before it
 	store(b.services, int64(int(h.id)*serviceSize+off), raw[off:])
 }
 

@@ -123,7 +123,7 @@ func (b *Balancer) Intact(name string) bool {
 	return h == nil || b.intact(h)
 }
 
-// AllIntact reports whether all services are.
+// AllIntact reports whether all services in the maps are as they were written.
 func (b *Balancer) AllIntact() bool {
 	for _, h := range b.inUse {
 		if !b.intact(h) {

@@ -260,8 +260,8 @@ func TestForgedAnswers(t *testing.T) {
 	}
 }
 
-// TestForgedErrors sends ICMP errors about a flow via links that lead neither to its
-// client nor to its endpoint, and via the client's link from impossible sources.
+// TestForgedErrors sends ICMP errors about a flow via links other than those of its
+// client and its endpoint, and via the client's link from impossible sources.
 func TestForgedErrors(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)

@@ -94,7 +94,7 @@ func (p *Datapath) SetMultipath(ifindex int, set uint32) error {
 		err = m.Put(uint32(ifindex), u)
 	}
 	if err != nil {
-		return fmt.Errorf("note the multipath routes of uplink %d: %w", ifindex, err)
+		return fmt.Errorf("set the multipath routes of uplink %d: %w", ifindex, err)
 	}
 	return nil
 }

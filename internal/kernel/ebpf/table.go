@@ -270,7 +270,7 @@ func (t *Table) count(slot uint32, n int) {
 }
 
 // redirect changes all references to a slot to another slot. Mostly these are the heads
-// of its own ports. Others are entries of a chain, and heads of ports that a longer
+// of the entry's ports. Others are entries of a chain, and heads of ports that a longer
 // chain has had.
 func (t *Table) redirect(slot, to uint32) {
 	l := t.slots[slot]

@@ -19,9 +19,9 @@ const XDP = bpf.FairleadProgFlXdp
 // packets.
 var (
 	// ErrOccupied says that another XDP program is on the link.
-	ErrOccupied = errors.New("another XDP program is there")
+	ErrOccupied = errors.New("another XDP program is attached")
 	// ErrNoXDP says that the link's driver supports no XDP programs.
-	ErrNoXDP = errors.New("the driver takes no XDP program")
+	ErrNoXDP = errors.New("the driver supports no XDP program")
 )
 
 // AttachXDP attaches the fast path to an interface's driver, for frames to that MAC

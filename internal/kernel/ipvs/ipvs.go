@@ -70,7 +70,8 @@ func (c *Conn) AddService(s Service) error { return s.explain(c.change(cmdNewSer
 // SetService changes an existing virtual service.
 func (c *Conn) SetService(s Service) error { return s.explain(c.change(cmdSetService, s.full())) }
 
-// DelService removes a virtual service and its destinations.
+// DelService removes a virtual service and its destinations. Returns unix.ESRCH if
+// the service does not exist.
 func (c *Conn) DelService(id ID) error { return c.change(cmdDelService, id.only()) }
 
 // Services lists the virtual services.
@@ -92,7 +93,8 @@ func (c *Conn) SetDestination(id ID, d Destination) error {
 	return c.change(cmdSetDest, id.only(), d.full())
 }
 
-// DelDestination removes a destination from a service.
+// DelDestination removes a destination from a service. Returns unix.ENOENT if the
+// service does not have the destination.
 func (c *Conn) DelDestination(id ID, d Destination) error {
 	return c.change(cmdDelDest, id.only(), d.only())
 }

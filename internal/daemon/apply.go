@@ -18,8 +18,10 @@ import (
 // origin (a command, Docker or another set): if such an object differs from the
 // declaration, that is a mistake.
 //
-// Apply looks for all mistakes in the Spec before it changes anything; its error then
-// wraps Mistakes. After a dry run, the Result contains the plan and the changes.
+// Apply looks for all mistakes in the Spec before it changes anything. If it finds
+// some, it returns a Fault with code Invalid that wraps Mistakes. If applying fails
+// because of parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
+// After a dry run, the Result contains the plan and the changes.
 func (d *Daemon) Apply(ctx context.Context, spec Spec, dry bool) (Result, error) {
 	found := d.locate(ctx, spec)
 	r, leasing, err := d.applySpec(spec, found, dry)

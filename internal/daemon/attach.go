@@ -27,7 +27,7 @@ type AttachRequest struct {
 	DHCP bool `json:"dhcp,omitempty"`
 	// DryRun returns the plan and changes nothing.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Origin is who makes the request.
+	// Origin names who makes the request: a command, a set of files or Docker.
 	Origin model.Origin `json:"-"`
 }
 
@@ -47,9 +47,11 @@ type Result struct {
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// Attach attaches a running sandbox to a network, or changes its attachment. To repeat
-// a request changes nothing. It returns an error that wraps sandbox.ErrAbsent if the
-// sandbox does not run.
+// Attach attaches a running sandbox to a network, or changes its attachment. A repeated
+// request changes nothing. CodeOf returns NotFound for its error if the sandbox does
+// not run (sandbox.ErrAbsent) or there is no such network, Invalid if the request has a
+// mistake or the sandbox is the host (sandbox.ErrHost), and Conflict if another
+// attachment contradicts it or the attachment has another origin.
 func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) {
 	if req.Cgroup != "" || req.Unpublished != "" {
 		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)

@@ -5,8 +5,8 @@
 //
 // Theory of operation. The daemon writes each request to the store, as part of the
 // desired state of type model.Desired, before it acts. From that it derives a
-// model.State with the sandboxes that run now, and each time the engine applies the
-// whole of it. Messages from outside only trigger a check: the kernel reports the end
+// model.State with the sandboxes that run now, and the engine always applies the
+// complete state. Messages from outside only trigger a check: the kernel reports the end
 // of a namespace (RTM_DELNSID), a pidfd the end of a process, and package sandbox that
 // a name or a container may have appeared or disappeared. The daemon identifies a
 // sandbox by the cookie of its namespace, so that another sandbox at the same path is
@@ -198,7 +198,8 @@ func New(cfg Config) (*Daemon, error) {
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.end()
 	defer d.closeResponders()
-	// All watches use one context: when a watch ends, this context says why.
+	// All watches use one context: when a watch ends, this context shows whether the
+	// daemon ends too.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := d.cfg.Host.WatchSandboxes(ctx)

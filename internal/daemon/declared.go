@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// State returns the objects that commands and files have created, as one Spec: to
-// apply it changes nothing. It omits objects of Docker. The notes name what a Spec
+// State returns the objects that commands and files have created, as one Spec. Applying
+// this Spec changes nothing. State omits objects of Docker. The notes name what a Spec
 // cannot express.
 func (d *Daemon) State() (Spec, []string) {
 	d.mu.Lock()
@@ -18,8 +18,7 @@ func (d *Daemon) State() (Spec, []string) {
 	return StoredState(d.desired.Clone())
 }
 
-// StoredState does the same as State for the stored desired state of a daemon that
-// does not run.
+// StoredState is State for the stored desired state of a daemon that does not run.
 func StoredState(w model.Desired) (Spec, []string) {
 	var spec Spec
 	var notes []string

@@ -27,7 +27,8 @@ func (r DetachRequest) String() string {
 
 // Detach removes attachments and their publishes. It is not an error if there are
 // none. If no attachment has the given name, the name may be a sandbox, such as a PID,
-// with exactly one attachment.
+// with exactly one attachment. Returns a Fault with code Conflict if the sandbox has
+// several attachments, or if files declare the attachment.
 func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
 	d.mu.Lock()

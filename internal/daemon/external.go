@@ -252,7 +252,8 @@ func (d *Daemon) RemoveDead() { d.verify(func(*watchedSandbox) bool { return fal
 
 // Displace removes an external endpoint because another one needs its resources,
 // unless the endpoint is alive, or was joined during this process's lifetime and is
-// still starting. It reports whether the endpoint is gone.
+// still starting. It reports whether the endpoint no longer exists. If it reports true
+// with an error, the endpoint is removed from the desired state but not from the host.
 func (d *Daemon) Displace(name string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

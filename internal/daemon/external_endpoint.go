@@ -15,8 +15,9 @@ import (
 // end (Leave, Detach).
 
 // Reserve adds an external endpoint without a sandbox, and returns the configuration
-// that its link must get in the sandbox. To repeat it changes nothing. Returns a Fault
-// with code Conflict if an attachment of another origin has the name.
+// that its link must get in the sandbox. A repeated call changes nothing. Returns a
+// Fault with code Conflict if an attachment of another origin has the name, NotFound
+// if the network does not exist, and Invalid if the endpoint does not fit the network.
 func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,8 +87,10 @@ func (d *Daemon) Leave(name string) error {
 }
 
 // Expose sets the publishes of an external endpoint, and replaces those that the
-// engine set before. To repeat it changes nothing. It is an error if the endpoint has
-// not joined a sandbox, unless publishes is empty.
+// engine set before. A repeated call changes nothing. Returns an error that wraps
+// *model.PortTakenError if a host port is in use: its owner can then be displaced
+// (Displace). Returns a Fault with code NotFound if the endpoint has not joined a
+// sandbox, unless publishes is empty.
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

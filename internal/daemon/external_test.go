@@ -111,8 +111,8 @@ func TestDeadExternalEndpoints(t *testing.T) {
 	}
 }
 
-// TestStoredViews has sandboxes end, and live on, while no daemon runs: what is
-// stored of them says which.
+// TestStoredViews ends some of the sandboxes while no daemon runs. StoredViews finds
+// out which of the stored attachments have ended.
 func TestStoredViews(t *testing.T) {
 	w := newWorld(t).start()
 	n := lan
@@ -129,7 +129,7 @@ func TestStoredViews(t *testing.T) {
 	}
 	w.attach(to(plain))
 	w.attach(to(ended))
-	w.RemoveDead() // which records who runs
+	w.RemoveDead() // records which sandboxes run
 	w.stop()
 	ends.kill()
 	goes.kill()

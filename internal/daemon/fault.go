@@ -20,7 +20,8 @@ const (
 	// Conflict is a request that contradicts another object in the desired state or on
 	// the host.
 	Conflict Code = "conflict"
-	// PortTaken is a host port that another process or publish uses.
+	// PortTaken is a host port that another process uses. If another publish uses it,
+	// the code is Conflict, and the error also wraps *model.PortTakenError.
 	PortTaken Code = "port_taken"
 	// Failed is any other failure: of the kernel, the disk, or a sandbox that ended.
 	Failed Code = "failed"
@@ -42,7 +43,9 @@ func fault(code Code, format string, args ...any) error {
 	return &Fault{code, fmt.Errorf(format, args...)}
 }
 
-// CodeOf returns the code of an error.
+// CodeOf returns the code of an error of this package's functions or of a client of
+// its API. An error without a code of its own gets PortTaken, NotFound or Invalid if it
+// wraps *model.PortTakenError, sandbox.ErrAbsent or sandbox.ErrHost, and else Failed.
 func CodeOf(err error) Code {
 	var f *Fault
 	var taken *model.PortTakenError

@@ -9,7 +9,10 @@ import (
 )
 
 // CreateNetwork creates or changes a network. Its objects are created on the host with
-// its first attachment; those of a bridge of Docker's are created at once.
+// its first attachment. The objects of a bridge that Docker uses are created at once.
+// Returns a Fault with code Invalid if the network or its driver's options have a
+// mistake. The code is Conflict if a subnet overlaps one that the host reaches, or if
+// the network exists with another driver or another origin.
 func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +92,9 @@ func (d *Daemon) checkOverlap(n model.Network) error {
 	return nil
 }
 
-// RemoveNetwork removes a network without attachments. It is not an error if there is
-// none.
+// RemoveNetwork removes a network without attachments. If there is no such network, it
+// returns a note and no error. Returns a Fault with code Conflict if the network has
+// attachments or if files declare it.
 func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -151,7 +151,7 @@ func (o *operated) run(i int, g externalContainer) {
 	}
 }
 
-// dockerNetwork is the daemon's name of a network of Docker's.
+// dockerNetwork returns the daemon's name of a Docker network.
 func dockerNetwork(i int) string { return fmt.Sprintf("docker-%012x", 0xd0c0+i) }
 
 // stopContainer does what Docker does for `docker stop`. It does so twice, as a Docker

@@ -275,8 +275,8 @@ func (o *operated) check() {
 	}
 }
 
-// answers fails the test unless the sandbox named who answers at the address. If who is
-// empty, nothing must answer.
+// answers fails the test unless the sandbox with the name in who answers at the address.
+// If who is empty, nothing must answer.
 func (o *operated) answers(addr, who string) {
 	o.Helper()
 	var said []byte

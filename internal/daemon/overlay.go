@@ -24,8 +24,9 @@ type PeerPathView struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// CheckNetwork sends test datagrams to the other hosts of an overlay, and reports
-// whether it carries all that it should.
+// CheckNetwork sends test datagrams to the other hosts of an overlay, and reports the
+// problems of the path to each. Returns a Fault with code NotFound if there is no such
+// network, and with another code if the network has no paths to check.
 func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView, error) {
 	targets, err := d.peerPaths(name)
 	if err != nil {

@@ -19,7 +19,10 @@ type PublishRequest struct {
 }
 
 // Publish publishes ports of an attached sandbox. It changes a publish that already
-// exists.
+// exists. CodeOf returns NotFound for its error if the target has no attachment,
+// Invalid if it has several, PortTaken if another process uses a host port, and
+// Conflict if another publish or service uses it, or files declare a publish that would
+// change.
 func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error) {
 	return d.changePublishes(ctx, req, func(name string) []model.Publish {
 		all := slices.Clone(d.desired.Publishes)
@@ -42,7 +45,8 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 }
 
 // Unpublish removes publishes, which it finds by their host addresses, ports and
-// protocols. For a publish that does not exist it returns a note.
+// protocols. For a publish that does not exist it returns a note. Returns the same
+// errors as Publish.
 func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, error) {
 	var notes []string
 	r, err := d.changePublishes(ctx, req, func(name string) []model.Publish {

@@ -19,8 +19,10 @@ type ServiceRequest struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// SetService creates or changes a virtual service. To repeat a request changes
-// nothing.
+// SetService creates or changes a virtual service. A repeated request changes nothing.
+// Returns a Fault with code Invalid if the service has a mistake. The code is Conflict
+// if the service has another origin, exists although Create is set, or differs from
+// Was: the caller can then read it again and repeat the request.
 func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,8 +76,9 @@ func (d *Daemon) restoreProblem(name, problem string) {
 	}
 }
 
-// RemoveService removes a virtual service and ends its flows. It is not an error if
-// there is none.
+// RemoveService removes a virtual service and ends its flows. If there is no such
+// service, it returns a note and no error. Returns a Fault with code Conflict if the
+// service was not created by a command.
 func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,9 +20,9 @@ import (
 //	service ──► members ──► resolved ──► health ──► full ──► State.Services
 //	            ▲ attachments, drains
 //
-// A server that is no longer a member leaves: it drains. To compute a pool has no side
-// effects, so that a dry run can do it. Changes against the earlier pool are reported
-// and saved when the data planes have them.
+// A server that is no longer a member leaves: it drains. Computing a pool has no side
+// effects, so a dry run can do it. Differences from the earlier pool are reported and
+// saved when the data planes have them.
 type pool struct {
 	spec    model.VirtualService
 	members []member
@@ -145,7 +145,7 @@ func (m *member) setState(before *pool, f found, a poolInputs) {
 	d, why := a.drain(m.at), m.leaves(f)
 	switch {
 	case m.spec.State == model.RealDown:
-		m.set(RealDisabled, "its administrator says so", a.now)
+		m.set(RealDisabled, "its configured state is down", a.now)
 		if was := before.member(m.at); was != nil && was.status == m.status {
 			m.since = was.since
 		}
@@ -171,7 +171,7 @@ func (m *member) set(s RealStatus, cause string, since time.Time) {
 // leaves returns why a member that still exists must drain, or empty.
 func (m *member) leaves(f found) string {
 	if m.spec.State == model.RealDraining {
-		return "its administrator says so"
+		return "its configured state is draining"
 	}
 	return f.leaves
 }

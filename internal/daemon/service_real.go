@@ -39,7 +39,9 @@ type RealRequest struct {
 }
 
 // ChangeReal drains, enables or removes a real server. Returns a Fault with code
-// NotFound if the service or the real server does not exist.
+// NotFound if the service or the real server does not exist, Conflict if the real
+// server is leaving or the service is not applied, and Invalid if the request has a
+// mistake or several real servers have the name.
 func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

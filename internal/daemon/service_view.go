@@ -52,7 +52,7 @@ type RealView struct {
 	Address netip.Addr `json:"address"`
 	Port    uint16     `json:"port,omitempty"`
 	// Weight is the desired weight. Share is the percentage of it that the server has
-	// now: less than 100 during a slow start, or if its agent says so.
+	// now: less than 100 during a slow start, or if its agent reports less.
 	Weight int `json:"weight"`
 	Share  int `json:"share"`
 	// Endpoint is the server's attachment, and Selected the selector that has found
@@ -134,7 +134,7 @@ func (p *pool) status() ServiceStatus {
 	return ServiceDown
 }
 
-// added is the cause in package health that stands for no cause.
+// added is the cause that package health gives to a new real server. It is not shown.
 const added = "added"
 
 // memberState is the state of a member in the data planes.

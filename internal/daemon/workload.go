@@ -33,8 +33,10 @@ type Workload struct {
 	Wrong error
 }
 
-// Admit publishes the ports of a workload. To repeat it changes nothing. If the ports
-// cannot be published, the attachment stays with that problem.
+// Admit publishes the ports of a workload. A repeated call changes nothing. If the ports
+// cannot be published, the attachment is kept with that problem, and Admit returns the
+// cause; changed is then true. Returns a Fault with code Conflict, and keeps nothing,
+// if another attachment has the name.
 func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

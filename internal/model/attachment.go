@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Attachment connects a running sandbox to a network, as a user asked for.
+// Attachment connects a running sandbox to a network, as a user requested.
 type Attachment struct {
-	// Endpoint's Sandbox is the path of the namespace while the sandbox lives.
+	// Endpoint's Sandbox is the path of the namespace while the sandbox runs.
 	Endpoint
 	// Ref names the sandbox as its user does: a container, a process, a path. It
 	// identifies the sandbox again after a restart.
@@ -29,11 +29,11 @@ type Attachment struct {
 	// Private is true if the network was made for this attachment. It is then
 	// removed with the attachment.
 	Private bool `json:"private,omitempty"`
-	// Engine identifies the process of the container engine that asked for the
+	// Engine identifies the process of the container engine that requested the
 	// attachment, in the form of sandbox.ProcessID. It is empty if unknown.
 	Engine string `json:"engine,omitempty"`
-	// Origin is who made the attachment. Only the same origin may change or remove
-	// it.
+	// Origin names who created the attachment. Only the same origin may change or
+	// remove it.
 	Origin Origin `json:"origin,omitempty"`
 }
 
@@ -84,8 +84,8 @@ func (a Attachment) Equal(o Attachment) bool {
 		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private && a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
-// Desired is the desired state that users asked of a host with single commands, for
-// sandboxes that start and stop.
+// Desired is the desired state of a host as commands, files and container engines
+// requested it. It includes attachments of sandboxes that do not run now.
 type Desired struct {
 	Networks    []Network    `json:"networks,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
@@ -105,14 +105,14 @@ func (w Desired) Clone() Desired {
 	return c
 }
 
-// Equal reports whether both states are equal.
+// Equal reports whether both networks are equal.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
 		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 
-// Equal reports whether both publishes are equal.
+// Equal reports whether both endpoints are equal.
 func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Name == o.Name && e.Network == o.Network && e.Sandbox == o.Sandbox && e.Interface == o.Interface &&
 		slices.Equal(e.Addresses, o.Addresses) && e.MAC == o.MAC && slices.Equal(e.Prefixes, o.Prefixes) &&
@@ -120,7 +120,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unpublished == o.Unpublished && e.HostInterface == o.HostInterface
 }
 
-// Equal reports whether both networks are equal.
+// Equal reports whether both publishes are equal.
 func (p Publish) Equal(o Publish) bool {
 	return p.Same(o) && p.Endpoint == o.Endpoint && p.Via == o.Via && p.Ports == o.Ports &&
 		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset && p.Origin == o.Origin

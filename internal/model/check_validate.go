@@ -45,17 +45,17 @@ func (c Check) validateType(proto Proto) error {
 	case "", CheckNone, CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckUDP, CheckDocker:
 	case CheckDNS:
 		if c.Query == "" {
-			return errors.New("check dns: want the name to ask for, query")
+			return errors.New("check dns: query: want the name to query")
 		}
 	case CheckExec:
 		if len(c.Command) == 0 || !path.IsAbs(c.Command[0]) {
-			return errors.New("check exec: want a command with its whole path")
+			return errors.New("check exec: want a command with an absolute path")
 		}
 	default:
 		return fmt.Errorf("check %q: want tcp, http, https, grpc, dns, udp, exec, docker or none", c.Type)
 	}
 	if proto == UDP && c.Type == CheckTCP && c.Port == 0 {
-		return errors.New("check tcp: the service is of udp: give the tcp port to check, or check by udp")
+		return errors.New("check tcp: the service uses udp: set the TCP port to check, or use a check of type udp")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func (s State) validateDevice(n Network, e Endpoint) error {
 		return nil
 	}
 	if e.Limit.In != 0 {
-		return errors.New("limit in: the host sees nothing of what a device receives: bound it where it is sent, or at the switch")
+		return errors.New("limit in: packets to a device do not pass the host: limit them at their senders or at the switch")
 	}
 	if n.PKey != 0 && e.MAC != "" {
 		return fmt.Errorf("mac %s: the child of an InfiniBand link gets its address from the parent: omit it", e.MAC)

@@ -22,13 +22,13 @@ func TestDeviceIsInOneSandboxOnly(t *testing.T) {
 		{"one", model.State{Networks: []model.Network{device("nic", 0)}, Endpoints: []model.Endpoint{endpoint("web", "nic")}}, ""},
 		{"two sandboxes", model.State{Networks: []model.Network{device("nic", 0)},
 			Endpoints: []model.Endpoint{endpoint("web", "nic"), endpoint("app", "nic")}}, "device eth2 already belongs to endpoint web"},
-		{"two networks of one device", model.State{Networks: []model.Network{device("nic", 0), device("same", 0)},
+		{"two networks with one device", model.State{Networks: []model.Network{device("nic", 0), device("same", 0)},
 			Endpoints: []model.Endpoint{endpoint("web", "nic"), endpoint("app", "same")}}, "device eth2 already belongs to endpoint web"},
 		{"children of one parent", model.State{Networks: []model.Network{device("part", 0x8001), device("other", 0x8002)},
 			Endpoints: []model.Endpoint{endpoint("web", "part"), endpoint("app", "part"), endpoint("db", "other")}}, ""},
-		{"a child with an address of its own", model.State{Networks: []model.Network{device("part", 0x8001)},
+		{"a child with a hardware address", model.State{Networks: []model.Network{device("part", 0x8001)},
 			Endpoints: []model.Endpoint{{Name: "web", Network: "part", Sandbox: "/run/netns/web", MAC: "02:00:00:00:00:01"}}}, "omit it"},
-		{"bounds on what it receives", model.State{Networks: []model.Network{device("nic", 0)},
+		{"a limit for incoming traffic", model.State{Networks: []model.Network{device("nic", 0)},
 			Endpoints: []model.Endpoint{{Name: "web", Network: "nic", Sandbox: "/run/netns/web", Limit: model.Limit{In: 1_000_000}}}}, "at the switch"},
 	} {
 		err := c.state.Validate()

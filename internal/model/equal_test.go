@@ -59,6 +59,6 @@ func fill(t *testing.T, v reflect.Value) {
 		}
 		fill(t, v.Field(0))
 	default:
-		t.Fatalf("%s: make a value of it here", v.Type())
+		t.Fatalf("%s: this type is not supported: add a case", v.Type())
 	}
 }

@@ -29,7 +29,7 @@ type PortRange struct {
 	Last  uint16 `json:"last"`
 }
 
-// Port returns the range that holds the single port p.
+// Port returns the range that contains only port p.
 func Port(p uint16) PortRange { return PortRange{First: p, Last: p} }
 
 // Len returns the number of ports in the range.
@@ -165,7 +165,8 @@ func (s Subnet) GatewayAddress() netip.Addr {
 type Network struct {
 	Name   string `json:"name"`
 	Driver Driver `json:"driver"`
-	// Origin is who made the network. Only the same origin may change or remove it.
+	// Origin names who created the network. Only the same origin may change or remove
+	// it.
 	Origin Origin `json:"origin,omitempty"`
 	// Subnets holds at most one range per address family.
 	Subnets []Subnet `json:"subnets,omitempty"`
@@ -310,7 +311,8 @@ type Publish struct {
 	// Reset ends the TCP connections with a reset when the publish is removed (via
 	// ebpf). If it is false, both ends notice only by timeouts.
 	Reset bool `json:"reset,omitempty"`
-	// Origin is who made the publish. Only the same origin may change or remove it.
+	// Origin names who created the publish. Only the same origin may change or remove
+	// it.
 	Origin Origin `json:"origin,omitempty"`
 }
 
@@ -359,7 +361,6 @@ type State struct {
 	Publishes []Publish  `json:"publishes,omitempty"`
 	// Services are virtual services with the real servers that currently get
 	// traffic.
-	// traffic now.
 	Services []VirtualService `json:"services,omitempty"`
 }
 

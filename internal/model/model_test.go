@@ -37,11 +37,11 @@ func TestValidate(t *testing.T) {
 		{"network without a name", func(s *model.State) { s.Networks[0].Name = "" }, "needs a name"},
 		{"name of many bytes", func(s *model.State) { s.Networks[0].Name = strings.Repeat("x", 129) }, "at most 128"},
 		{"name of two lines", func(s *model.State) { s.Endpoints[0].Name = "a\nb" }, "control characters"},
-		{"two networks of one name", func(s *model.State) { s.Networks[1].Name = "net" }, "network net: this name is used twice"},
-		{"two endpoints of one name", func(s *model.State) { s.Endpoints[1].Name = "web" }, "endpoint web: this name is used twice"},
+		{"two networks with one name", func(s *model.State) { s.Networks[1].Name = "net" }, "network net: this name is used twice"},
+		{"two endpoints with one name", func(s *model.State) { s.Endpoints[1].Name = "web" }, "endpoint web: this name is used twice"},
 		{"tiny mtu", func(s *model.State) { s.Networks[0].MTU = 67 }, "mtu 67"},
 		{"mtu too small for IPv6", func(s *model.State) { s.Networks[0].MTU = 1279 }, "IPv6 needs 1280"},
-		{"strange filter", func(s *model.State) { s.Networks[0].Filter = "maybe" }, `filter "maybe"`},
+		{"unknown filter", func(s *model.State) { s.Networks[0].Filter = "maybe" }, `filter "maybe"`},
 		{"two subnets of a family", func(s *model.State) { s.Networks[0].Subnets[1] = subnet("172.31.0.0/24") }, "one subnet per address family"},
 		{"subnet without a prefix", func(s *model.State) { s.Networks[0].Subnets[0] = model.Subnet{} }, "want an address and a prefix length"},
 		{"subnet without room", func(s *model.State) { s.Networks[0].Subnets[0] = subnet("172.30.0.0/31") }, "no room"},
@@ -70,7 +70,7 @@ func TestValidate(t *testing.T) {
 		}, "address 172.30.0.5 already belongs to endpoint"},
 		{"range outside the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("10.0.0.0/25") }, "a part of the subnet"},
 		{"range wider than the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("172.30.0.0/16") }, "a part of the subnet"},
-		{"strange vlan", func(s *model.State) { s.Networks[0].VLAN = 4095 }, "want 1 to 4094"},
+		{"vlan too large", func(s *model.State) { s.Networks[0].VLAN = 4095 }, "want 1 to 4094"},
 		{"prefix beside subnets", func(s *model.State) { s.Endpoints[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")} }, "without a prefix length"},
 		{"two prefixes of a family", func(s *model.State) {
 			s.Networks[0].Subnets = nil
@@ -81,12 +81,12 @@ func TestValidate(t *testing.T) {
 			s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: addr("fd00:30::1")}}
 		}, "both of the same address family"},
 		{"route to a host's address", func(s *model.State) { s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.1/8")}} }, "want an address range"},
-		{"mac of many cards", func(s *model.State) { s.Endpoints[0].MAC = "01:00:5e:00:00:01" }, "unicast"},
+		{"multicast mac", func(s *model.State) { s.Endpoints[0].MAC = "01:00:5e:00:00:01" }, "unicast"},
 		{"mac of five bytes", func(s *model.State) { s.Endpoints[0].MAC = "02:00:00:00:01" }, "six bytes"},
 		{"tiny limit", func(s *model.State) { s.Endpoints[0].Limit.In = 1000 }, "limit in 1000 bit/s"},
 		{"cgroup of a sandbox", func(s *model.State) { s.Endpoints[0].Cgroup = "/sys/fs/cgroup/web" }, "only endpoints of driver host"},
 		{"relative cgroup", func(s *model.State) { s.Endpoints[2].Cgroup = "system.slice/web" }, "absolute path"},
-		{"strange policy", func(s *model.State) {
+		{"unknown policy", func(s *model.State) {
 			s.Endpoints[2].Cgroup, s.Endpoints[2].Unpublished = "/sys/fs/cgroup/web", "maybe"
 		}, "want loopback, deny or allow"},
 		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unpublished = model.UnpublishedDeny }, "only endpoints with a cgroup"},
@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
 			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "inner", Network: "host", Cgroup: "/sys/fs/cgroup/web/inner"})
 		}, "is the cgroup of endpoint bare or below it"},
-		{"own port granted twice", func(s *model.State) {
+		{"container port published twice", func(s *model.State) {
 			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
 			for _, port := range []uint16{9001, 9002} {
 				s.Publishes = append(s.Publishes, model.Publish{Endpoint: "bare", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)})
@@ -102,7 +102,7 @@ func TestValidate(t *testing.T) {
 		}, "port 80 is already published (9001/tcp -> bare:80 via socket)"},
 		{"no such endpoint", func(s *model.State) { s.Publishes[0].Endpoint = "wob" }, `there is no endpoint "wob"`},
 		{"internal network", func(s *model.State) { s.Networks[0].Internal = true }, "its endpoints cannot be published"},
-		{"strange protocol", func(s *model.State) { s.Publishes[0].Proto = "sctp" }, `protocol "sctp"`},
+		{"unknown protocol", func(s *model.State) { s.Publishes[0].Proto = "sctp" }, `protocol "sctp"`},
 		{"port 0", func(s *model.State) { s.Publishes[0].HostPorts = model.Port(0) }, "want 1 to 65535"},
 		{"backward range", func(s *model.State) { s.Publishes[0].HostPorts = model.PortRange{First: 9, Last: 8} }, "no greater than the last"},
 		{"ranges of different length", func(s *model.State) { s.Publishes[0].Ports = model.PortRange{First: 80, Last: 81} }, "both ranges must have the same length"},
@@ -165,7 +165,7 @@ func TestCollisions(t *testing.T) {
 				t.Errorf("collision %v, want %v: %v", got, c.want, err)
 			}
 			if other.Collides(s.Publishes[0]) != s.Publishes[0].Collides(other) {
-				t.Error("it depends on who is asked")
+				t.Error("Collides gives another result in the other direction")
 			}
 			if c.want && (taken.Publish.String() != other.String() || !strings.Contains(taken.Error(), "taken by endpoint web")) {
 				t.Errorf("the error does not name the publish and its owner: %v", taken)
@@ -186,7 +186,7 @@ func TestParsePortRange(t *testing.T) {
 	}
 	for _, in := range []string{"", "0", "65536", "9-8", "-", "80-", "-80", "http", "80-90-100", "0x50"} {
 		if got, err := model.ParsePortRange(in); err == nil {
-			t.Errorf("%q is taken for %v", in, got)
+			t.Errorf("%q is parsed as %v, want an error", in, got)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package model
 
 import "strings"
 
-// Origin is who made a part of the desired state: a command, a set of files or
-// another engine. Each origin can change and remove only its own parts.
+// Origin names who created a part of the desired state: a command, a set of files or
+// a container engine. Each origin can change and remove only its own parts.
 type Origin string
 
 // The origins. FileSet returns those of sets of files with a name.

@@ -48,7 +48,7 @@ func TestValidateOverlay(t *testing.T) {
 		"an endpoint elsewhere": {func(n *model.Network) { n.Overlay.Peers[0].Endpoints[0].Addresses[0] = addr("10.8.0.2") }, "endpoint 10.8.0.2 is in no subnet"},
 		"an endpoint twice":     {func(n *model.Network) { n.Overlay.Peers[1].Endpoints = n.Overlay.Peers[0].Endpoints }, "endpoint 10.9.0.2 is listed twice"},
 		"an endpoint of none":   {func(n *model.Network) { n.Overlay.Peers[1].Endpoints = []model.PeerEndpoint{{}} }, "an endpoint has no address"},
-		"a strange MAC":         {func(n *model.Network) { n.Overlay.Peers[0].Endpoints[0].MAC = "01:00:5e:00:00:01" }, `mac "01:00:5e:00:00:01"`},
+		"a multicast MAC":       {func(n *model.Network) { n.Overlay.Peers[0].Endpoints[0].MAC = "01:00:5e:00:00:01" }, `mac "01:00:5e:00:00:01"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := overlay()

@@ -191,7 +191,8 @@ type VirtualService struct {
 	// they end.
 	Drain time.Duration `json:"drain,omitempty"`
 	Check Check         `json:"check,omitzero"`
-	// Origin is who made the service. Only the same origin may change or remove it.
+	// Origin names who created the service. Only the same origin may change or remove
+	// it.
 	Origin Origin `json:"origin,omitempty"`
 }
 

@@ -64,13 +64,13 @@ func (v VirtualService) validateTunnel() error {
 	case t == (Tunnel{}):
 		return nil
 	case v.Forward != ForwardTunnel:
-		return fmt.Errorf("tunnel %s: the service does not forward packets by tunnel: set forward to tunnel, or the tunnel to ipip", t)
+		return fmt.Errorf("tunnel %s: the service does not forward packets through a tunnel: set forward to tunnel, or the tunnel to ipip", t)
 	case t.Type == TunnelIPIP:
 		return errors.New("tunnel ipip: it has neither a port nor a checksum: leave them out")
 	case t.Type != TunnelGUE:
 		return fmt.Errorf("tunnel %q: want ipip or gue", t.Type)
 	case t.Port == 0:
-		return errors.New("tunnel gue: want the UDP port at which the real servers take it, e.g. gue:6080")
+		return errors.New("tunnel gue: want the UDP port on which the real servers receive it, e.g. gue:6080")
 	}
 	return nil
 }

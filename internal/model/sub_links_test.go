@@ -35,8 +35,8 @@ func TestNetworksWithSameParent(t *testing.T) {
 			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "app", Network: "a", Sandbox: "/run/netns/app"})
 		}, "only one endpoint can use parent eth0"},
 		{"a hardware address on ipvlan", model.DriverIPvlan, "", func(s *model.State) { s.Endpoints[0].MAC = "02:00:00:00:00:01" }, "hardware address of parent eth0"},
-		{"a bound on what comes in", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.In = 1e6 }, "limit in"},
-		{"a bound on what goes out", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.Out = 1e6 }, ""},
+		{"a limit for incoming traffic", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.In = 1e6 }, "limit in"},
+		{"a limit for outgoing traffic", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.Out = 1e6 }, ""},
 	} {
 		s := state(c.driver, c.mode)
 		c.change(&s)

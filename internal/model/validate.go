@@ -13,7 +13,8 @@ import (
 )
 
 // Validate checks everything that can be checked without the host. It returns all
-// mistakes at once, each with the object's name.
+// mistakes at once, each with the object's name. The error wraps a *PortTakenError for
+// each publish that collides with another one.
 func (s State) Validate() error {
 	var errs []error
 	names := map[string]bool{}

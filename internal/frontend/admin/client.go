@@ -66,8 +66,8 @@ func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPa
 	return w.Paths, err
 }
 
-// Apply applies the Spec to the host. In a dry run it only returns what would be
-// done.
+// Apply applies the Spec to the host. In a dry run it only returns the plan and the
+// changes. If the Spec has mistakes, the *daemon.Fault wraps daemon.Mistakes.
 func (c *Client) Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error) {
 	return c.post(ctx, pathApply, SpecRequest{spec, dry})
 }

@@ -70,7 +70,8 @@ func (c *Client) Events(ctx context.Context) ([]daemon.Event, error) {
 }
 
 // FollowEvents calls fn for the past events and for each new one, until ctx or the
-// daemon ends, or fn returns an error.
+// daemon ends, or fn returns an error. Returns fn's error unchanged, the error of ctx
+// if ctx ended, and nil if the daemon ended.
 func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+pathEvents+"?"+paramFollow, nil)
 	if err != nil {

@@ -53,7 +53,9 @@ func serviceHandlers(mux *http.ServeMux, d Daemon) {
 	})
 }
 
-// SetService creates or changes a virtual service.
+// SetService creates or changes a virtual service. Returns a *daemon.Fault with the
+// code daemon.Conflict if the service differs from r.Was, or exists although r.Create
+// is set.
 func (c *Client) SetService(ctx context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
 	return c.post(ctx, pathSetService, r)
 }

@@ -146,8 +146,8 @@ func (d *Driver) publish(ctx context.Context, name string, o options) error {
 	return err
 }
 
-// expose chooses the ports and publishes them. If a port is taken, it returns
-// which one and by whom, with the error of removing a dead owner, if any.
+// expose chooses the ports and publishes them. If a port is taken, it returns the port
+// with its owner, and the error of removing a dead owner, if any.
 func (d *Driver) expose(c *chooser, s settings) (taken *model.PortTakenError, err error) {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()

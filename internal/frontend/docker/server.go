@@ -68,7 +68,8 @@ func (d *Driver) methods() map[string]method {
 	return all
 }
 
-// Handler returns the handler of Docker's calls. It does not check who makes them.
+// Handler returns the handler of Docker's calls. It does not check the caller's
+// credentials.
 func (d *Driver) Handler() http.Handler {
 	methods := d.methods()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

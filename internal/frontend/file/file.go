@@ -86,7 +86,8 @@ type spot struct {
 	field string
 }
 
-// Read parses a set of files. It returns Mistakes with all mistakes of all files.
+// Read parses a set of files. If it returns an error, that is Mistakes with all
+// mistakes of all files.
 func Read(inputs []Input) (*Set, error) {
 	s := &Set{spots: map[string]spot{}}
 	for _, in := range inputs {
@@ -159,7 +160,8 @@ func decodeAll(text []byte) error {
 }
 
 // Locate adds the lines and fields of the files to the daemon.Mistakes in an error of
-// the daemon. It returns other errors unchanged.
+// the daemon: it returns a *daemon.Fault with the same code that wraps Mistakes. It
+// returns other errors unchanged.
 func (s *Set) Locate(err error) error {
 	var found daemon.Mistakes
 	if !errors.As(err, &found) {

@@ -26,7 +26,7 @@ func Pins(opt Options) string {
 func pinDir(run string) (dir string, remove func() error, err error) {
 	if isBPF(filepath.Dir(kernel.BPFDir)) {
 		return kernel.BPFDir, func() error {
-			_ = os.Remove(kernel.BPFDir) // unless it holds programs, of any namespace's daemon
+			_ = os.Remove(kernel.BPFDir) // fails while a daemon of any namespace has programs in it
 			return nil
 		}, nil
 	}
@@ -50,7 +50,7 @@ func pinDir(run string) (dir string, remove func() error, err error) {
 			return fmt.Errorf("unmount %s: %w", own, err)
 		}
 		if err := os.Remove(own); err != nil {
-			return fmt.Errorf("remove the place for eBPF programs: %w", err)
+			return fmt.Errorf("remove the directory for eBPF programs: %w", err)
 		}
 		return nil
 	}, nil

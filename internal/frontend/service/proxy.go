@@ -58,7 +58,7 @@ func (p proxies) watch(one *proxy.Proxy) {
 }
 
 // removeEmpty ends the proxy of a daemon that publishes nothing any more, and
-// removes its files. A log that says something stays.
+// removes its files. It keeps a log that is not empty.
 func (p proxies) removeEmpty() error {
 	found, err := proxy.Find(context.Background(), p.at)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,39 +63,6 @@ func leavesTheHostAlone(t *testing.T) {
 		}
 	})
 }
-
-// TestLinks: every relative link of a page refers to an existing file.
-func TestLinks(t *testing.T) {
-	pages, err := script.Pages(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} {
-		pages = append(pages, filepath.Join(root, name))
-	}
-	checked := 0
-	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, match := range link.FindAllSubmatch(text, -1) {
-			target, _, _ := strings.Cut(string(match[1]), "#")
-			if target == "" || strings.Contains(target, "://") {
-				continue
-			}
-			checked++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), target)); err != nil {
-				t.Errorf("%s links to nowhere: %v", filepath.Base(page), err)
-			}
-		}
-	}
-	if checked == 0 {
-		t.Error("no page holds a link: is the reader broken?")
-	}
-}
-
-var link = regexp.MustCompile(`\]\(([^) ]+)\)`)
 
 // TestSessions runs the command-line sessions of testdata.
 func TestSessions(t *testing.T) {

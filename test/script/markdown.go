@@ -146,7 +146,7 @@ const (
 //	<!-- generated:begin COMMAND -->
 //	<!-- generated:end -->
 //
-// with what COMMAND prints; output runs COMMAND.
+// with what output returns for COMMAND.
 func Fill(page []byte, output func(command string) ([]byte, error)) ([]byte, error) {
 	var filled bytes.Buffer
 	rest := page

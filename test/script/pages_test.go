@@ -88,3 +88,29 @@ func TestCheckLink(t *testing.T) {
 		}
 	}
 }
+
+// TestReadme holds the README to what newcomers need: its first screen has the
+// picture, the two commands and the table of results, and it links every guide.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const screen = 45 // lines
+	lines := strings.SplitAfterN(string(text), "\n", screen+1)
+	first := strings.Join(lines[:min(screen, len(lines))], "")
+	for _, want := range []string{"](docs/img/paths.svg)", "\n$ make lab\n", "\n$ make test\n", "\n<!-- generated:end -->\n"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first %d lines of the README do not contain %q", screen, want)
+		}
+	}
+	guides, err := filepath.Glob(filepath.Join(root, "docs/guide/*.md"))
+	if err != nil || len(guides) == 0 {
+		t.Fatalf("no guides: %v", err)
+	}
+	for _, guide := range guides {
+		if link := "](docs/guide/" + filepath.Base(guide) + ")"; !strings.Contains(string(text), link) {
+			t.Errorf("the README does not link docs/guide/%s", filepath.Base(guide))
+		}
+	}
+}

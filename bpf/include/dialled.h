@@ -14,7 +14,7 @@ struct dialled_slot {
 	__be16 to_port;
 	__be16 host_port;
 	__u32 real;            /* the slot of the real server, 0 for an endpoint */
-	__u32 generation;            /* and the slot's generation */
+	__u32 generation;      /* and the slot's generation */
 };
 
 struct dialled {

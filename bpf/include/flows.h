@@ -22,9 +22,9 @@ enum flow_flags {
 	FLOW_FIN_OUT = 1 << 3,
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
-	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are stored exactly */
+	FLOW_RESET = 1 << 6,    /* user space may reset it: acknowledgements are stored exactly */
 	FLOW_OPEN = 1 << 7,     /* the client has acknowledged the endpoint's answer; always set for UDP to an endpoint */
-	FLOW_LOCAL_REAL = 1 << 8,     /* the real server is the host itself (local_real.h) */
+	FLOW_LOCAL_REAL = 1 << 8, /* the real server is the host itself (local_real.h) */
 	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets pass this host (direct, tunnel) */
 	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may ignore */
 	FLOW_RST_OUT = 1 << 11, /* the endpoint has sent a reset: it does not know the connection */
@@ -32,7 +32,7 @@ enum flow_flags {
 };
 
 struct flow {
-	struct address host;   /* what the client has dialled */
+	struct address host;   /* the address that the client has dialled */
 	struct address client; /* the client's real address; the key has the one that the endpoint sees */
 	__be16 host_port;
 	__be16 client_port;

@@ -38,7 +38,7 @@ struct address {
 
 enum mapping_flags {
 	MAPPING_ANY = 1 << 0,   /* every host address of the family */
-	MAPPING_RESERVED = 1 << 1,  /* a socket of the proxy has bound the ports: the bind hook does not check them */
+	MAPPING_RESERVED = 1 << 1, /* a socket of the proxy has bound the ports: the bind hook does not check them */
 	MAPPING_LOCAL = 1 << 2, /* for processes of the host only: the endpoint has another address family */
 	MAPPING_GRANT = 1 << 3, /* the workload listens in the host's namespace: no translation */
 	MAPPING_RESET = 1 << 4, /* user space resets the connections when the mapping is deleted */

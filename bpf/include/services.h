@@ -112,7 +112,7 @@ enum real_flags {
 	REAL_MASQUERADE = 1 << 1, /* it sees the address seen of this host as the client */
 	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space removes it from the ring */
 	REAL_TUNNEL = 1 << 3,     /* packets are encapsulated, with the source address seen */
-	REAL_LOCAL = 1 << 4,       /* it is the host itself: the kernel delivers the packets */
+	REAL_LOCAL = 1 << 4,      /* it is the host itself: the kernel delivers the packets */
 };
 
 /* A real server of a service. Slot 0 is never used. */
@@ -120,12 +120,12 @@ struct real {
 	struct address to;
 	struct address seen; /* the source that it sees instead of the client, or a tunnel's outer source */
 	__u32 ifindex;       /* the host's end of its link, or the link towards it */
-	__u32 generation;          /* counts the real servers that the slot has had; 0: it has none */
+	__u32 generation;    /* counts the real servers that the slot has had; 0: it has none */
 	__u32 weight;
 	__u32 service;
 	__be16 port;         /* 0: the port that the client dialled */
 	__u16 flags;
-	__u32 last_generation;          /* the generation of the slot's last real server */
+	__u32 last_generation; /* the generation of the slot's last real server */
 };
 
 struct {

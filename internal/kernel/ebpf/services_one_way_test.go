@@ -105,7 +105,7 @@ func eachOneDirection(t *testing.T, fn func(o *oneDirection, client netip.AddrPo
 }
 
 // TestOneWayConnectionsEnd checks that a connection that its client has closed or
-// reset does not count as open, and that its flow ends after a timeout.
+// reset does not count as open, and that its flow is stale after two minutes.
 func TestOneWayConnectionsEnd(t *testing.T) {
 	eachOneDirection(t, func(o *oneDirection, client netip.AddrPort) {
 		for i := range uint16(8) {
@@ -130,7 +130,7 @@ func TestOneWayConnectionsEnd(t *testing.T) {
 		o.silent(tcpClosing + time.Second)
 		for _, f := range o.flows(t) {
 			if f.Closing != f.Stale {
-				t.Errorf("after two minutes of silence the flow %+v still exists", f)
+				t.Errorf("after two minutes of silence the flow %+v is stale: %v, want %v", f, f.Stale, f.Closing)
 			}
 		}
 		o.silent(tcpOneDirection)
@@ -173,7 +173,8 @@ func TestOneWayEndsPushNothingOut(t *testing.T) {
 		}
 	}
 	if now := o.send(client4, ack|psh, 1101, 5001, 10); now != real || o.active() == 0 {
-		t.Errorf("the open connection goes to %s, not %s, and %d are open", o.reals[now], o.reals[real], o.active())
+		t.Errorf("the open connection goes to %s, want %s, and %d connections count as open",
+			o.reals[now], o.reals[real], o.active())
 	}
 }
 
@@ -186,7 +187,7 @@ func TestOneWayHalfClosed(t *testing.T) {
 		for i := range uint32(4) {
 			o.silent(tcpClosing - 10*time.Second)
 			if now := o.send(client, ack, 1102, 6000+1000*i, 0); now != real {
-				t.Fatalf("an acknowledgement goes to %s, not %s", o.reals[now], o.reals[real])
+				t.Fatalf("an acknowledgement goes to %s, want %s", o.reals[now], o.reals[real])
 			}
 		}
 	})

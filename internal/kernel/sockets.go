@@ -61,8 +61,8 @@ func destroy(requests []byte) error {
 	return nil
 }
 
-// resetFlow sends a TCP reset to both ends of a connection, each in the name of
-// the other. The sequence number is the last one that the receiver has
+// resetFlow sends a TCP reset to both ends of a connection, each with the source
+// address and port of the other end. The sequence number is the last one that the receiver has
 // acknowledged. If more data was in flight, the receiver sends a challenge ACK
 // (RFC 5961), and the host, which has no such socket, answers with a reset.
 func resetFlow(f ebpf.Flow) error {

@@ -114,8 +114,8 @@ func TestDamagedPackets(t *testing.T) {
 	}
 }
 
-// damage returns the frame with some of its headers' bytes changed, and
-// sometimes its end cut off.
+// damage returns a copy of the frame with some bytes of its headers changed. Sometimes
+// the copy is truncated.
 func damage(r *rand.Rand, frame []byte) []byte {
 	frame = bytes.Clone(frame)
 	for range 1 + r.IntN(3) {

@@ -301,7 +301,7 @@ func TestAddresses(t *testing.T) {
 			b.mustMap(t, "listed", Uplink, b.up, p.frame())
 			b.forget(t)
 		} else {
-			b.mustLeave(t, "not listed any more", Uplink, b.up, p.frame())
+			b.mustLeave(t, "removed from the list", Uplink, b.up, p.frame())
 		}
 	}
 	var key [16]byte

@@ -96,8 +96,8 @@ type interrupted syscall.Signal
 
 func (i interrupted) Error() string { return "interrupted by " + syscall.Signal(i).String() }
 
-// ended returns the error of an interrupted command. It says whether the command
-// removed what it had created on the host.
+// ended returns the error of an interrupted command. Its text reports whether the
+// command removed what it had created on the host.
 func ended(cause, err error) error {
 	if exit := (commandExit{}); errors.As(err, &exit) {
 		return err // it has its own text

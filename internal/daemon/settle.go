@@ -34,9 +34,9 @@ func (d *Daemon) hostState(w model.Desired) model.State {
 	return s
 }
 
-// permanent reports whether a network exists on the host even without endpoints.
-// Bridges of Docker's networks do: Docker's own bridges do too, and bridges are slow
-// to delete.
+// permanent reports whether a network exists on the host even without endpoints. A
+// bridge network that Docker created does: Docker's own driver keeps its bridges too,
+// and deleting a bridge is slow.
 func permanent(n model.Network) bool {
 	return n.Origin == model.FromDocker && n.Driver == model.DriverBridge
 }

@@ -146,7 +146,7 @@ const (
 	Dropped   Outcome = "dropped"   // a rule drops it
 	NoRoute   Outcome = "no-route"  // no route, or no host with the address
 	Leaves    Outcome = "leaves"    // it leaves this host
-	Unknown   Outcome = "unknown"   // it goes where it cannot be followed
+	Unknown   Outcome = "unknown"   // its further path cannot be followed
 )
 
 // Hop is one thing that happens to the packet.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops limits the hops of a packet that goes in circles.
+// maxHops limits the hops of a packet in a forwarding loop.
 const maxHops = 64
 
 // Explain follows the flow's first packet and its answer. It returns an error if
@@ -96,7 +96,7 @@ func (k *walker) hop(p packet, h Hop) {
 	k.out.Uncertain = k.out.Uncertain || h.Uncertain
 	k.translated = k.translated || h.Kind == EBPF || h.Balance != nil
 	if h.Number >= maxHops {
-		k.end(Unknown, "the packet goes in circles")
+		k.end(Unknown, "the packet is in a forwarding loop")
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 type World interface {
 	// Name returns the name that users know: host, or the sandbox's name.
 	Name(netns string) string
+	// Links returns a namespace's links.
 	Links(netns string) ([]kernel.NetLink, error)
+	// Route returns the route of a packet. Returns *kernel.ErrNoRoute if the kernel
+	// would not forward or deliver it.
 	Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error)
 	// Selectors returns the fields that policy routing rules compare.
 	Selectors(netns string) (kernel.RouteSelectors, error)
@@ -24,6 +27,7 @@ type World interface {
 	Foreign(netns string) ([]kernel.Foreign, error)
 	// Rules returns a namespace's rules, and what could not be read of them.
 	Rules(netns string) (rules.Ruleset, []string, error)
+	// Listeners returns a namespace's sockets that accept connections or datagrams.
 	Listeners(netns string) ([]kernel.Listener, error)
 	// Setting returns a sysctl by its dotted name; "" if the kernel lacks it.
 	Setting(netns, name string) string
@@ -44,7 +48,8 @@ type World interface {
 	ProxyTarget(l kernel.Listener) (netip.AddrPort, bool)
 	// Holder returns the namespace that has an address. The host's does not count.
 	Holder(a netip.Addr) (netns string, ok bool)
-	// Find resolves a sandbox by any name that users may type.
+	// Find resolves a sandbox by any name that users may type. It returns the empty
+	// path for a sandbox in the host's namespace.
 	Find(name string) (netns string, err error)
 }
 

@@ -66,8 +66,9 @@ func (b *builder) local(a netip.Addr) bool {
 	return false
 }
 
-// modeOf returns who made a rule, from its table and chain. Docker's rules are in
-// the iptables chain DOCKER, or in the nftables tables docker-bridges.
+// modeOf finds out from a rule's table and chain which program made it, and returns
+// the mode. Docker's rules are in the iptables chain DOCKER, or in the nftables tables
+// docker-bridges.
 func modeOf(t rules.Translation) Mode {
 	_, table, _ := strings.Cut(t.Table, " ")
 	switch {

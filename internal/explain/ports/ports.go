@@ -1,5 +1,5 @@
-// Package ports lists the ports of a host that clients may reach: who owns each
-// port, by which mode it is published, and from where it is reachable. It is
+// Package ports lists the ports of a host that clients may reach: the owner of each
+// port, the mode in which it is published, and from where it is reachable. It is
 // pure: it reads the facts that package facts has gathered, and changes nothing.
 //
 // Theory of operation. A port exists in one or more places: a NAT rule, a port

@@ -65,7 +65,8 @@ func lines(all []ports.Port) []string {
 	return out
 }
 
-// TestListWithoutDaemon has the last daemon's attachments live, end or be unknown.
+// TestListWithoutDaemon: the sandboxes of the last daemon's attachments still run, have
+// ended, or are unknown.
 func TestListWithoutDaemon(t *testing.T) {
 	f := host("", listener("0.0.0.0:8082", "fairlead-proxy", 1))
 	f.EBPFMappings = []plan.EBPFMapping{{Proto: model.TCP, Host: netip.IPv4Unspecified(), Ports: model.Port(8081), To: netip.MustParseAddr("172.30.0.2"), ToPorts: model.Port(80)}}

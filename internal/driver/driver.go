@@ -1,6 +1,6 @@
-// Package driver holds what all drivers share: the interface they fill and
-// the names and numbers they derive. A driver turns a network and its
-// endpoints into a plan; it never touches the kernel.
+// Package driver has the interface that every driver implements, and the names
+// and addresses that all drivers derive in the same way. A driver turns a network
+// and its endpoints into a plan. It never changes the kernel.
 package driver
 
 import (
@@ -13,36 +13,38 @@ import (
 	"fairlead/internal/promise"
 )
 
-// Driver is a way to attach a sandbox. All methods are pure.
+// Driver attaches sandboxes to networks. All methods are pure functions of their
+// arguments.
 type Driver interface {
-	// Name is the driver's name in the model.
+	// Name returns the driver's name in the model.
 	Name() model.Driver
 	// Needs lists the kernel features without which it cannot work.
 	Needs() []plan.Feature
-	// Validate says what in the network this driver cannot do.
+	// Validate returns an error if the driver does not support a setting of the
+	// network on this host.
 	Validate(model.Network, plan.Facts) error
-	// Complete returns the network with what the user left open filled in; it
-	// has been validated.
+	// Complete returns the network with defaults for the settings that the user
+	// has not set. The network has passed Validate.
 	Complete(model.Network, plan.Facts) model.Network
 	// Network plans what all endpoints of the network share.
 	Network(model.Network, plan.Facts) plan.Plan
-	// Endpoint plans one sandbox's attachment.
+	// Endpoint plans the attachment of one sandbox.
 	Endpoint(model.Network, model.Endpoint) plan.Plan
 	// Attachment returns how publish modes reach the endpoint. The zero value
-	// means that nothing can be published there.
+	// means that its ports cannot be published.
 	Attachment(model.Network, model.Endpoint) plan.Attachment
 	// Promises answers every question of promise.Driver.
 	Promises() promise.Set
 }
 
-// maxLinkName is IFNAMSIZ less the final NUL.
+// maxLinkName is IFNAMSIZ without the final NUL.
 const maxLinkName = 15
 
 // BridgeLink returns the name of a network's bridge on the host.
 func BridgeLink(network string) string { return linkName("fl-", network) }
 
-// ShimLink returns the name of the link by which the host itself takes part in
-// a network whose sandboxes branch from a parent.
+// ShimLink returns the name of the link through which the host itself takes part
+// in a macvlan or ipvlan network.
 func ShimLink(network string) string { return linkName("fm-", network) }
 
 // VLANLink returns the name of the link that carries a VLAN of a parent.
@@ -79,9 +81,9 @@ func plain(name string) bool {
 	return true
 }
 
-// MAC derives a locally administered unicast address from an IP address, so
-// that a sandbox which comes back with its lease is known to its neighbours
-// at once.
+// MAC derives a locally administered unicast MAC address from IP addresses. So a
+// sandbox that is attached again with the same lease has the MAC address that its
+// neighbours have cached.
 func MAC(addrs ...netip.Addr) string {
 	h := fnv.New32a()
 	for _, a := range addrs {
@@ -95,8 +97,8 @@ func MAC(addrs ...netip.Addr) string {
 	return fmt.Sprintf("02:f6:%02x:%02x:%02x:%02x", byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
 }
 
-// Forwarding lets the host route between the network and the world, for each
-// family that the network has.
+// Forwarding enables IP forwarding on the host for each address family of the
+// network.
 func Forwarding(n model.Network) plan.Plan {
 	var p plan.Plan
 	for _, s := range n.Subnets {
@@ -105,10 +107,11 @@ func Forwarding(n model.Network) plan.Plan {
 	return p
 }
 
-// Host returns the prefix that holds just the address.
+// Host returns the prefix that contains only the address.
 func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Default returns the default route's destination in the family of a.
+// Default returns the destination of the default route in the address family of
+// a.
 func Default(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -116,8 +119,8 @@ func Default(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// LinkLocal is the host's IPv6 link-local address on our links. Given
-// explicitly it is usable at once: the automatic one waits a second or two
-// for duplicate address detection, and until then the kernel forwards no
+// LinkLocal is the host's IPv6 link-local address on Fairlead's links. An address
+// that is set explicitly is usable at once. The automatic one waits one or two
+// seconds for duplicate address detection, and until then the kernel forwards no
 // IPv6 packet to a neighbour that it must first solicit.
 var LinkLocal = netip.MustParsePrefix("fe80::1/64")

@@ -8,9 +8,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// EndpointPlan returns what the driver plans for the endpoint. Of one whose
-// link somebody else takes into the sandbox, it is what remains on the host,
-// where that end of the link waits.
+// EndpointPlan returns the driver's plan for the endpoint. For an external
+// endpoint, whose link another program moves into the sandbox, the plan contains
+// only the objects on the host, and the link is created on the host.
 func EndpointPlan(d Driver, n model.Network, e model.Endpoint) plan.Plan {
 	p := d.Endpoint(n, e)
 	if e.HostInterface == "" {
@@ -34,22 +34,23 @@ func EndpointPlan(d Driver, n model.Network, e model.Endpoint) plan.Plan {
 	return p
 }
 
-// SandboxConfig is what an endpoint's link has in its sandbox, for whoever takes it
-// there.
+// SandboxConfig is the configuration of an endpoint's link in its sandbox, for the
+// program that moves the link there.
 type SandboxConfig struct {
-	// MAC is the hardware address, empty where it is the kernel's choice.
+	// MAC is the hardware address. If empty, the kernel chooses it.
 	MAC string
-	// Gateways are the next hops of the default routes, one of a family at most.
+	// Gateways are the next hops of the default routes, at most one per address
+	// family.
 	Gateways []netip.Addr
-	// Routes are the others, in the order in which they have to be made.
+	// Routes are the other routes, in the order in which they must be added.
 	Routes []model.Route
 }
 
-// Inside returns what belongs into the endpoint's sandbox, if its addresses
-// there have their subnets' prefix lengths, as container engines give them.
-// Where the driver wants an address alone, routes to the two halves of the
-// subnet go via the gateway all the same: they are more to the point than the
-// subnet's own.
+// Inside returns the configuration of the endpoint's link in its sandbox. It
+// assumes that the addresses there have the prefix lengths of their subnets, as
+// container engines set them. If the driver plans the address as a /32 or /128, two
+// routes to the halves of the subnet lead via the gateway: they are more specific
+// than the subnet's own route.
 func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
 	var in SandboxConfig
 	var halves []model.Route
@@ -81,8 +82,8 @@ func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
 	return in
 }
 
-// detour returns routes to an address's subnet via its gateway, where the address is not
-// to have the subnet on its link.
+// detour returns routes via the gateway to both halves of the address's subnet, if
+// the driver plans the address without the subnet on its link.
 func detour(n model.Network, p netip.Prefix) []model.Route {
 	for _, s := range n.Subnets {
 		if !s.Prefix.Contains(p.Addr()) || p.Bits() <= s.Prefix.Bits() || s.Prefix.Bits() >= p.Addr().BitLen()-1 {

@@ -16,8 +16,7 @@ func EndpointMAC(e model.Endpoint) string {
 	return MAC(e.AllAddresses()...)
 }
 
-// NetworkIPv6 returns the mode of a link of the host that belongs to the
-// network.
+// NetworkIPv6 returns the IPv6 mode of the network's links on the host.
 func NetworkIPv6(n model.Network) plan.IPv6 {
 	if slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }) {
 		return plan.IPv6Fixed
@@ -25,9 +24,10 @@ func NetworkIPv6(n model.Network) plan.IPv6 {
 	return plan.IPv6Off
 }
 
-// EndpointIPv6 returns the mode of an endpoint's link in the sandbox. Without
-// subnets and without an IPv6 address, the LAN configures IPv6. Container
-// engines often disable IPv6 in new namespaces, so an address enables it.
+// EndpointIPv6 returns the IPv6 mode of an endpoint's link in the sandbox. If the
+// network has no subnets and the endpoint has no IPv6 address, the LAN configures
+// IPv6. An IPv6 address enables IPv6 on the link, because container engines often
+// disable it in new namespaces.
 func EndpointIPv6(n model.Network, e model.Endpoint) plan.IPv6 {
 	_, has := e.Address(false)
 	switch {
@@ -39,7 +39,8 @@ func EndpointIPv6(n model.Network, e model.Endpoint) plan.IPv6 {
 	return plan.IPv6Off
 }
 
-// Sandbox plans what the sandbox needs before it gets a link of the network.
+// Sandbox plans the objects that the sandbox needs before it gets a link of the
+// network.
 func Sandbox(n model.Network, e model.Endpoint) plan.Plan {
 	p := plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
 	if EndpointIPv6(n, e) != plan.IPv6Auto {
@@ -48,9 +49,8 @@ func Sandbox(n model.Network, e model.Endpoint) plan.Plan {
 	return p
 }
 
-// Addressing gives the endpoint's link in the sandbox its addresses, each with
-// its subnet's prefix length or its own, its routes, and the bound on what it
-// sends.
+// Addressing plans the addresses, routes and send limit of the endpoint's link in
+// the sandbox. An address of a subnet has the subnet's prefix length.
 func Addressing(n model.Network, e model.Endpoint) plan.Plan {
 	var p plan.Plan
 	for _, s := range n.Subnets {
@@ -89,8 +89,8 @@ func Gateway(s model.Subnet, e model.Endpoint) netip.Addr {
 	return s.GatewayAddress()
 }
 
-// Extras are what an endpoint asks for whatever attaches it: further routes,
-// and the bound on what it sends.
+// Extras plans the settings of an endpoint that do not depend on the driver: its
+// further routes and its send limit.
 func Extras(e model.Endpoint) plan.Plan {
 	var p plan.Plan
 	for _, r := range e.Routes {
@@ -102,7 +102,8 @@ func Extras(e model.Endpoint) plan.Plan {
 	return p
 }
 
-// Towards bounds what the sandbox receives, at the host's end of its link.
+// Towards plans the limit on what the sandbox receives, on the host's end of its
+// link.
 func Towards(e model.Endpoint, link string) plan.Plan {
 	if e.Limit.In == 0 {
 		return nil

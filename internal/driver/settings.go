@@ -7,10 +7,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// Setting is a setting of a network that not every driver has.
+// Setting is a setting of a network that not every driver supports.
 type Setting int
 
-// The settings that some drivers have. The overlay's, the model refuses itself.
+// The settings that only some drivers support. The model itself checks the
+// settings of overlays.
 const (
 	Filter Setting = iota
 	Hairpin
@@ -20,8 +21,8 @@ const (
 	PKey
 )
 
-// CheckSettings refuses what the network sets of other drivers' settings; own
-// are those of its driver.
+// CheckSettings returns an error if the network has a setting that its driver does
+// not support. own are the settings that the driver supports.
 func CheckSettings(n model.Network, own ...Setting) error {
 	for _, s := range []struct {
 		Setting
@@ -37,7 +38,7 @@ func CheckSettings(n model.Network, own ...Setting) error {
 		{PKey, n.PKey != 0, fmt.Sprintf("pkey %#x", n.PKey), "device"},
 	} {
 		if s.set && !slices.Contains(own, s.Setting) {
-			return fmt.Errorf("%s: it is for networks of driver %s, and this one is of driver %s: leave it out, or choose another driver", s.text, s.drivers, n.Driver)
+			return fmt.Errorf("%s: only networks of driver %s have it, and this network has driver %s: leave it out, or choose another driver", s.text, s.drivers, n.Driver)
 		}
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestSettingsOfOthersAreRefused keeps the drivers that have no bridge or no
-// parent from ignoring what is said of one.
-func TestSettingsOfOthersAreRefused(t *testing.T) {
+// TestValidateRefusesSettingsOfOtherDrivers checks that drivers do not ignore
+// settings that they do not support.
+func TestValidateRefusesSettingsOfOtherDrivers(t *testing.T) {
 	subnets := []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}
 	for _, d := range []driver.Driver{bridge.Driver{}, routed.Driver{}, none.Driver{}, host.Driver{}} {
 		for want, n := range map[string]model.Network{

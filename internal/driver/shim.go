@@ -10,9 +10,10 @@ import (
 	"fairlead/internal/plan"
 )
 
-// shim plans the host's own branch, which all endpoints of the network share,
-// and the routes between it and this one. A branch and its parent never hear
-// each other: only by another branch can the host speak to the sandbox.
+// shim plans the shim, which all endpoints of the network share, and the routes
+// between the host and this endpoint. The kernel passes no packets between a
+// sub-link and its parent, so the host reaches a sandbox only through another
+// sub-link.
 func (b SubLinks) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
 	reached := b.neighbors(n, e)
 	if !b.Shim || len(reached) == 0 {
@@ -35,8 +36,8 @@ func (b SubLinks) shim(n model.Network, e model.Endpoint, parent string) plan.Pl
 	return p
 }
 
-// shimIPv6 returns the shim's mode. An endpoint may have an IPv6 address of the
-// LAN on a network without an IPv6 subnet, if the parent has one.
+// shimIPv6 returns the shim's IPv6 mode. If the parent has an IPv6 address, an
+// endpoint may have an IPv6 address of the LAN on a network without an IPv6 subnet.
 func shimIPv6(n model.Network) plan.IPv6 {
 	if slices.ContainsFunc(n.ParentAddresses, netip.Addr.Is6) {
 		return plan.IPv6Fixed
@@ -44,12 +45,12 @@ func shimIPv6(n model.Network) plan.IPv6 {
 	return NetworkIPv6(n)
 }
 
-// neighbor is an address of an endpoint that the host reaches by its shim.
+// neighbor is an address of an endpoint that the host reaches through its shim.
 type neighbor struct {
 	addr netip.Addr
-	// onLink is what the sandbox believes to be on its link.
+	// onLink is the prefix that the sandbox reaches without a next hop.
 	onLink netip.Prefix
-	// source is the address by which the host speaks to it.
+	// source is the host's source address for packets to it.
 	source netip.Addr
 }
 
@@ -68,10 +69,10 @@ func (b SubLinks) neighbors(n model.Network, e model.Endpoint) []neighbor {
 	return all
 }
 
-// source returns the address by which the host speaks to a sandbox: the
-// parent's, by which the LAN knows it, else its own on the shim. A branch that
-// shares the parent's hardware address cannot speak from the parent's, as the
-// answer would go to the parent.
+// source returns the host's source address for packets to a sandbox. It is the
+// parent's address in the prefix, by which the LAN knows the host. It is own, the
+// shim's address, if the parent has none, and if the shim shares the parent's
+// hardware address: answers to the parent's address would go to the parent.
 func (b SubLinks) source(n model.Network, onLink netip.Prefix, own netip.Addr) netip.Addr {
 	i := slices.IndexFunc(n.ParentAddresses, onLink.Contains)
 	if i < 0 || !b.OwnMAC || n.VLAN != 0 {
@@ -80,9 +81,10 @@ func (b SubLinks) source(n model.Network, onLink netip.Prefix, own netip.Addr) n
 	return n.ParentAddresses[i]
 }
 
-// toParent plans the sandbox's routes to the host's IPv6 addresses on the parent, via the
-// shim's link-local address. Linux answers ARP for any address by any link, but
-// neighbour solicitations only by the link that has the address.
+// toParent plans the sandbox's routes to the host's IPv6 addresses on the parent,
+// via the shim's link-local address. Linux answers ARP requests for any local
+// address on any link, but neighbour solicitations only on the link that has the
+// address.
 func toParent(n model.Network, e model.Endpoint, onLink netip.Prefix) plan.Plan {
 	via := shimLinkLocal(n)
 	p := plan.Plan{plan.Address{Link: ShimLink(n.Name), Prefix: netip.PrefixFrom(via, 64)}}
@@ -94,8 +96,8 @@ func toParent(n model.Network, e model.Endpoint, onLink netip.Prefix) plan.Plan 
 	return p
 }
 
-// shimLinkLocal returns the shim's IPv6 link-local address. It differs from
-// host to host, as they may share a LAN.
+// shimLinkLocal returns the shim's IPv6 link-local address. Each host has another
+// one, because the hosts may share a LAN.
 func shimLinkLocal(n model.Network) netip.Addr {
 	h := fnv.New64a()
 	h.Write([]byte(n.Name))
@@ -115,14 +117,14 @@ func hostAddresses(n model.Network) []netip.Addr {
 	return all
 }
 
-// Attachment returns how the endpoint is reached. Its answers to all clients but
-// the host's own addresses go directly to the LAN and bypass the host.
+// Attachment returns how publish modes reach the endpoint. Its answers to all
+// clients except the host go directly to the LAN and bypass the host.
 func (b SubLinks) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	switch {
 	case !b.Shim:
 		return plan.Attachment{Closed: fmt.Sprintf("the host reaches no sandbox of a %s network in mode %s: use mode bridge to publish", n.Driver, b.Mode)}
 	case len(n.Subnets) == 0:
-		return plan.Attachment{Closed: "the network has no subnet, so the host has no address of its own among its sandboxes: give it one, with a range that the LAN leaves to this host"}
+		return plan.Attachment{Closed: "the network has no subnet, so the host has no address in it: give the network a subnet, with a range that no other host of the LAN uses"}
 	}
 	a := plan.Attachment{Addresses: e.Addresses, Link: ShimLink(n.Name), Gateways: hostAddresses(n)}
 	for _, addr := range e.Addresses {

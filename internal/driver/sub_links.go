@@ -10,23 +10,25 @@ import (
 	"fairlead/internal/plan"
 )
 
-// SubLinks is what drivers have in common whose sandboxes branch from a link
-// of the host, the network's parent.
+// SubLinks plans the networks of the drivers macvlan and ipvlan. Their sandboxes
+// have sub-links of a link of the host, the network's parent.
 type SubLinks struct {
 	Kind plan.Kind
-	// Mode is the network's, and the driver's default where it names none.
+	// Mode is the network's mode, or the driver's default.
 	Mode model.Mode
-	// Shim says that a branch of the host's own reaches the sandboxes.
+	// Shim says that the host has a sub-link too, through which it reaches the
+	// sandboxes.
 	Shim bool
-	// Switched says that the sandboxes see the LAN's frames, and so its
-	// routers; otherwise the host routes for them.
+	// Switched says that the sandboxes see the LAN's frames, and so its routers. If
+	// false, the host routes for them.
 	Switched bool
-	// OwnMAC says that a branch has a hardware address of its own, and not the
-	// parent's.
+	// OwnMAC says that each sub-link has its own hardware address. If false, it has
+	// the parent's.
 	OwnMAC bool
 }
 
-// Check says what of the network the host cannot carry.
+// Check returns an error for each setting of the network that the host does not
+// support.
 func (b SubLinks) Check(n model.Network, f plan.Facts) error {
 	if err := CheckSettings(n, Parent, Mode, VLAN); err != nil {
 		return err
@@ -36,36 +38,36 @@ func (b SubLinks) Check(n model.Network, f plan.Facts) error {
 	case n.Parent == "":
 		return fmt.Errorf("a %s network needs a parent, the host's link to the LAN, e.g. eth0", n.Driver)
 	case n.Internal:
-		return fmt.Errorf("internal: a %s network is on the LAN of its parent; use driver bridge for one that is cut off", n.Driver)
+		return fmt.Errorf("internal: a %s network is on the LAN of its parent: use driver bridge for an internal network", n.Driver)
 	case n.VLAN != 0 && !f.Has(plan.FeatureVLAN):
 		return fmt.Errorf("vlan %d: %s", n.VLAN, f.Missing[plan.FeatureVLAN])
 	case !known:
-		return fmt.Errorf("parent %s: the host has no such link: `ip link` lists those that it has", n.Parent)
+		return fmt.Errorf("parent %s: the host has no such link: `ip link` lists its links", n.Parent)
 	}
 	return errors.Join(checkParent(n, parent), checkMTU(n, parent), checkAddresses(n, parent))
 }
 
-// checkParent says why nothing can branch from the link.
+// checkParent returns an error if the link cannot have sub-links.
 func checkParent(n model.Network, parent plan.HostLink) error {
 	switch {
 	case parent.Encap == "loopback":
-		return fmt.Errorf("parent %s is the loopback, which reaches no other host: sandboxes that reach only each other and the host attach by driver bridge", n.Parent)
+		return fmt.Errorf("parent %s is the loopback, which reaches no other host: use driver bridge for sandboxes that reach only each other and the host", n.Parent)
 	case parent.Encap == "infiniband":
-		return fmt.Errorf("parent %s is an InfiniBand link: its neighbours know a queue pair and no Ethernet address, so nothing can branch from it"+
-			" (the kernel says: invalid argument): use driver device with parent %s and a pkey, e.g. 0x8001, which gives each sandbox a child of the link", n.Parent, n.Parent)
+		return fmt.Errorf("parent %s is an InfiniBand link: it has no Ethernet address, so it cannot have such sub-links"+
+			" (kernel error: invalid argument): use driver device with parent %s and a pkey, e.g. 0x8001, which gives each sandbox a child of the link", n.Parent, n.Parent)
 	case parent.Encap != "ether":
-		return fmt.Errorf("parent %s has no Ethernet addresses (link/%s) to branch by: use driver routed, or name another parent", n.Parent, parent.Encap)
+		return fmt.Errorf("parent %s has no Ethernet address (link/%s), so it cannot have such sub-links: use driver routed, or name another parent", n.Parent, parent.Encap)
 	case parent.Master != "":
-		return fmt.Errorf("parent %s is a port of %s, which takes all that comes in by it: name %s as the parent", n.Parent, parent.Master, parent.Master)
+		return fmt.Errorf("parent %s is a port of %s, which receives all its frames: name %s as the parent", n.Parent, parent.Master, parent.Master)
 	case slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, parent.Kind):
-		return fmt.Errorf("parent %s is of kind %s itself: name the link that it branches from (`ip link` shows it behind the @)", n.Parent, parent.Kind)
+		return fmt.Errorf("parent %s is of kind %s itself: name its own parent (`ip link` shows it after the @)", n.Parent, parent.Kind)
 	}
 	return nil
 }
 
 func checkMTU(n model.Network, parent plan.HostLink) error {
 	if n.MTU > parent.MTU {
-		return fmt.Errorf("mtu %d: parent %s takes %d bytes: lower the network's, or raise the parent's (ip link set %s mtu %d) and that of all on its wire",
+		return fmt.Errorf("mtu %d: parent %s takes %d bytes: lower the network's mtu, or raise the mtu of the parent (ip link set %s mtu %d) and of all hosts on its LAN",
 			n.MTU, n.Parent, parent.MTU, parent.Name, n.MTU)
 	}
 	if v6 := slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }); v6 && parent.MTU < 1280 {
@@ -74,17 +76,17 @@ func checkMTU(n model.Network, parent plan.HostLink) error {
 	return nil
 }
 
-// checkAddresses keeps the host's two links on one wire apart.
+// checkAddresses returns an error if the shim's address is already on the parent.
 func checkAddresses(n model.Network, parent plan.HostLink) error {
 	for _, s := range n.Subnets {
 		if slices.Contains(addresses(parent), s.Address) {
-			return fmt.Errorf("address %s is the host's on %s already, and it needs another among the sandboxes: leave it out, or choose a free one", s.Address, n.Parent)
+			return fmt.Errorf("address %s is on %s already, and the host needs another address in the network: leave it out, or choose a free address", s.Address, n.Parent)
 		}
 	}
 	return nil
 }
 
-// addresses returns the host's on the link, without prefix lengths.
+// addresses returns the host's addresses on the link, except link-local ones.
 func addresses(l plan.HostLink) []netip.Addr {
 	var all []netip.Addr
 	for _, p := range l.Addresses {
@@ -95,8 +97,8 @@ func addresses(l plan.HostLink) []netip.Addr {
 	return all
 }
 
-// Complete fills in what the parent says: its MTU, and for each subnet the
-// LAN's router and an address of the host's own among the sandboxes.
+// Complete returns the network with the parent's MTU as default, and for each
+// subnet the address of the LAN's router and of the host's shim.
 func (b SubLinks) Complete(n model.Network, f plan.Facts) model.Network {
 	parent, known := f.Links[n.Parent]
 	if !known {
@@ -114,8 +116,9 @@ func (b SubLinks) Complete(n model.Network, f plan.Facts) model.Network {
 	return n
 }
 
-// completeSubnet chooses the first usable address of the subnet for the LAN's
-// router, unless that is the host, and the last of the range for the host.
+// completeSubnet chooses the first usable address of the subnet as that of the
+// LAN's router, unless the host has it, and the last free address of the range for
+// the host.
 func (b SubLinks) completeSubnet(s model.Subnet, host []netip.Addr) model.Subnet {
 	first := s.Prefix.Masked().Addr().Next()
 	if b.Switched && !s.Gateway.IsValid() && !slices.Contains(host, first) && first != s.Address {
@@ -126,14 +129,14 @@ func (b SubLinks) completeSubnet(s model.Subnet, host []netip.Addr) model.Subnet
 	case b.Shim:
 		s.Address = lastFree(s, host)
 	default:
-		s.Address = s.Gateway // the host has none: nothing more is kept free
+		s.Address = s.Gateway // the host has no address, so none is reserved for it
 	}
 	return s
 }
 
-// lastFree returns the last address of the subnet's range that is neither the
-// host's already nor the gateway's. The last 128 of an IPv6 subnet are kept for
-// anycast (RFC 2526).
+// lastFree returns the last address of the subnet's range that neither the host nor
+// the gateway has. The last 128 addresses of an IPv6 subnet are reserved for anycast
+// (RFC 2526).
 func lastFree(s model.Subnet, host []netip.Addr) netip.Addr {
 	pool := s.Pool()
 	bytes := pool.Addr().AsSlice()
@@ -152,8 +155,8 @@ func lastFree(s model.Subnet, host []netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// Endpoint plans one sandbox's branch and, where the host takes part, what it
-// needs to reach it.
+// Endpoint plans the sub-link of one sandbox and, if the network has a shim, the
+// shim and its routes to the sandbox.
 func (b SubLinks) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	link := plan.SubLink{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode), Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name, IPv6: EndpointIPv6(n, e)}
 	p := Sandbox(n, e)
@@ -175,9 +178,9 @@ func (b SubLinks) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	return append(p, b.shim(n, e, link.Parent)...)
 }
 
-// mac returns the branch's hardware address. Without subnets the address may
-// come by DHCP, and the server knows its client by the hardware address: it
-// must not follow from what the server gives.
+// mac returns the sub-link's hardware address. In a network without subnets the IP
+// address may come from a DHCP server, which identifies its client by hardware
+// address. So there the hardware address must not be derived from the IP address.
 func (b SubLinks) mac(n model.Network, e model.Endpoint) string {
 	if len(n.Subnets) == 0 {
 		return e.MAC
@@ -185,8 +188,8 @@ func (b SubLinks) mac(n model.Network, e model.Endpoint) string {
 	return EndpointMAC(e)
 }
 
-// onLink gives the endpoint its addresses where there is no next hop to ask
-// for: whatever leaves the sandbox is routed by the host.
+// onLink plans the endpoint's addresses and a default route without a next hop: the
+// host routes all packets that leave the sandbox.
 func onLink(n model.Network, e model.Endpoint) plan.Plan {
 	var p plan.Plan
 	add := func(prefix netip.Prefix) {

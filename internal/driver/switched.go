@@ -9,7 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// CheckSwitch says what of a network's bridge the host cannot do.
+// CheckSwitch returns an error if the host does not support a setting of the
+// network's bridge.
 func CheckSwitch(n model.Network, f plan.Facts) error {
 	if len(n.Subnets) == 0 {
 		return fmt.Errorf("a %s network needs a subnet, e.g. 172.30.0.0/24", n.Driver)
@@ -20,8 +21,8 @@ func CheckSwitch(n model.Network, f plan.Facts) error {
 	return CheckSettings(n, Filter, Hairpin)
 }
 
-// Switch plans a network's bridge, with the host's addresses on it and the
-// rules around it. linkLocal is the host's IPv6 link-local address there.
+// Switch plans a network's bridge, the host's addresses on it and its firewall
+// rules. linkLocal is the host's IPv6 link-local address on the bridge.
 func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 	link := BridgeLink(n.Name)
 	var p plan.Plan
@@ -43,7 +44,8 @@ func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 	return append(p, switchRules(n, link)...)
 }
 
-// switchRules fences the network off and lets it out.
+// switchRules plans the rules that isolate the network, and masquerade its packets
+// to other networks unless it is internal.
 func switchRules(n model.Network, link string) plan.Plan {
 	fence := plan.SetIsolated
 	if n.Internal {
@@ -62,7 +64,7 @@ func switchRules(n model.Network, link string) plan.Plan {
 	return p
 }
 
-// SwitchPort plans one sandbox's link, a port of the network's bridge.
+// SwitchPort plans the link of one sandbox, which is a port of the network's bridge.
 func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
 	link := VethLink(e.Name)
 	port := plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
@@ -71,14 +73,14 @@ func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
 	return slices.Concat(Sandbox(n, e), plan.Plan{port}, Addressing(n, e), Towards(e, link))
 }
 
-// hairpin says whether frames may leave by the port that they came in by. With
-// br_netfilter a sandbox that reaches itself by NAT needs that: the address is
-// rewritten in the bridge, which then switches the frame and never hands it
-// to the host's routing.
+// hairpin reports whether the bridge may send a frame out through the port that it
+// came in through. With br_netfilter a sandbox that reaches itself via NAT needs
+// that: the address is rewritten in the bridge, which then switches the frame, and
+// the host never routes it.
 func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.FilterOff }
 
-// SwitchAttachment returns how a sandbox on the network's bridge is reached.
-// Answers to neighbours on the bridge bypass the host.
+// SwitchAttachment returns how publish modes reach a sandbox on the network's
+// bridge. Its answers to neighbours on the bridge bypass the host.
 func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
 	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {

@@ -113,8 +113,8 @@ func TestRefuses(t *testing.T) {
 		"an underlay that is not there":        {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} }, want: "underlay ib0: the host has no such link or address"},
 		"an underlay that is down":             {before: "ip link add eth9 type bridge", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link is down: ip link set eth9 up"},
 		"an underlay of the other family":      {before: "ip -4 addr flush dev lo; ip link add eth9 type bridge; ip link set eth9 up; ip addr add 2001:db8:9::1/64 dev eth9", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link has no IPv4 address"},
-		"another host's address as underlay":   {change: func(n *model.Network) { n.Overlay.Underlays = []string{"198.51.100.2"} }, want: "underlay 198.51.100.2: it is not an address of this host"},
-		"hosts without a range":                {change: func(n *model.Network) { n.Overlay.Peers[0].Ranges = nil }, want: "every host of an overlay needs a part of its own"},
+		"another host's address as underlay":   {change: func(n *model.Network) { n.Overlay.Underlays = []string{"198.51.100.2"} }, want: "underlay 198.51.100.2: this host does not have the address"},
+		"hosts without a range":                {change: func(n *model.Network) { n.Overlay.Peers[0].Ranges = nil }, want: "every host of an overlay needs its own part of the subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2, MTU: c.mtu})

@@ -1,22 +1,23 @@
 // Package bridge attaches sandboxes to a Linux bridge on the host. It does
 // not publish ports.
 //
-// Theory of operation. Each endpoint is a veth pair: one end in the sandbox,
-// the other a port of the network's bridge. The bridge holds the gateway
-// address, so packets between two sandboxes of a network are switched, and
-// packets to anywhere else are routed by the host, masqueraded where they
-// leave it. From outside, only published ports and answers get in.
+// Theory of operation. Each endpoint is a veth pair: one end is in the sandbox,
+// the other is a port of the network's bridge. The bridge has the gateway
+// address. So the bridge switches packets between two sandboxes of a network, and
+// the host routes all other packets and masquerades those that leave the host.
+// From outside, only packets to published ports and answers reach a sandbox.
 //
 //	sandbox eth0 ── veth ── bridge (gateway) ── host's routing ── uplink
 //
-// With filter on, frames that the bridge switches also pass the host's
-// iptables and nftables IP rules (br_netfilter); with filter off the host's
-// switch for that is turned off while the network exists. The switch is the
-// whole host's: other bridges lose the filtering too until the network goes.
-// Ports are in hairpin mode unless the filter is off and hairpin is not set.
+// With filter on, frames that the bridge switches also pass the host's iptables
+// and nftables IP rules (br_netfilter). With filter off, the sysctls
+// net.bridge.bridge-nf-call-* are 0 while the network exists. They apply to the
+// whole host: until the network is removed, the frames of other bridges are not
+// filtered either. Ports are in hairpin mode, unless filter is off and hairpin is
+// not set.
 //
-// Kernel: veth and bridge, any since 3.x; filter on needs br_netfilter and
-// Linux 3.18. The bridge takes no part in spanning tree.
+// Kernel: any with veth and bridge (3.x). filter on needs br_netfilter and Linux
+// 3.18. The bridge does not use the spanning tree protocol.
 package bridge
 
 import (
@@ -39,7 +40,7 @@ func (Driver) Needs() []plan.Feature {
 // Validate implements driver.Driver.
 func (Driver) Validate(n model.Network, f plan.Facts) error { return driver.CheckSwitch(n, f) }
 
-// Complete implements driver.Driver: there is nothing to find out.
+// Complete implements driver.Driver. It changes nothing.
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.

@@ -64,7 +64,7 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 	if p := (bridge.Driver{}).Network(model.Network{Subnets: dual, Filter: model.FilterOff}, without); slices.Contains(p, plan.Object(plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"})) {
-		t.Error("it sets a switch that this kernel does not have")
+		t.Error("the plan has a sysctl that this kernel does not have")
 	}
 }
 
@@ -72,6 +72,6 @@ func TestAttachment(t *testing.T) {
 	at := bridge.Driver{}.Attachment(model.Network{Name: "net", Subnets: dual}, web)
 	if at.Link != "fl-net" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(dual[0].Prefix), plan.Within(dual[1].Prefix)}) {
-		t.Errorf("a neighbour is answered past the host: %+v", at)
+		t.Errorf("wrong attachment: %+v", at)
 	}
 }

@@ -1,32 +1,32 @@
-// Package device hands a whole network device of the host to one sandbox, or a
-// child of an InfiniBand link to each. It does not publish ports, and does not
-// choose devices.
+// Package device moves a whole network device of the host into one sandbox, or
+// creates a child of an InfiniBand link in each sandbox. It does not publish
+// ports, and does not choose devices.
 //
 // Theory of operation. A network device belongs to one network namespace at a
-// time: the driver moves it into the sandbox's and gives it a new name there.
-// Packets go from the sandbox's stack to the card's queues and back; the host
-// has no part in it, in software, in its routing or in its firewall.
+// time. The driver moves it into the sandbox's namespace and renames it there.
+// Packets go from the sandbox's stack to the card's queues and back. The host's
+// routing and firewall never see them.
 //
 //	sandbox eth0 = the card itself, or a virtual function of it ── LAN
 //
-// The device carries with it, as its alias, what it was on the host: name,
-// MTU, hardware address, addresses, alias, up or down. When its endpoint goes
-// it comes back and is made that again. The namespace of a sandbox that dies is
-// kept until the device has been fetched. When Fairlead itself has been killed,
-// the kernel brings a physical device back to the machine's first namespace,
-// where the next Fairlead finds the mark; a virtual one (veth, VLAN) ends with
-// its sandbox then.
+// The alias of the device saves its settings on the host: name, MTU, hardware
+// address, addresses, alias, up or down. When the endpoint is removed, the device
+// returns to the host and gets these settings again. If the sandbox's processes
+// end first, its namespace is kept open until the device has been moved back. If
+// Fairlead is killed too, the kernel returns a physical device to the machine's
+// first namespace, where the next Fairlead finds the alias. A virtual device (veth,
+// VLAN) is then deleted with its sandbox.
 //
-// An InfiniBand link carries no macvlan: its neighbours know a queue pair and
-// not an Ethernet address. What it has instead are children (ip-link(8), type
-// ipoib), each in a partition and with a queue pair of its own. With a pkey
-// the driver makes one in each sandbox, and deletes it with the endpoint.
+// An InfiniBand link cannot have macvlan links: its neighbours are addressed by
+// queue pair instead of Ethernet address. It can have children (ip-link(8), type
+// ipoib), each in a partition and with its own queue pair. With a pkey the driver
+// creates one child in each sandbox, and deletes it with the endpoint.
 //
-// Limits: the host cannot use the device meanwhile, and reaches the sandbox
-// over the LAN only. What is not put back: routes (a device with routes that
-// would be lost is refused), addresses with a lifetime, queueing disciplines
-// and sysctls. Wireless cards move with their radio, by `iw phy`. Kernel: any
-// since 3.0; children of InfiniBand links need ib_ipoib, Linux 3.7.
+// Limits: while a sandbox has the device, the host cannot use it and reaches the
+// sandbox only via the LAN. Routes (a device whose routes would be lost is
+// refused), addresses with a lifetime, queueing disciplines and sysctls are not
+// restored. Wireless cards move with their radio (`iw phy`). Kernel: any since
+// 3.0; children of InfiniBand links need ib_ipoib, Linux 3.7.
 package device
 
 import (
@@ -47,25 +47,26 @@ type Driver struct{}
 // Name implements driver.Driver.
 func (Driver) Name() model.Driver { return model.DriverDevice }
 
-// Needs implements driver.Driver: every kernel moves devices.
+// Needs implements driver.Driver. Every kernel can move devices.
 func (Driver) Needs() []plan.Feature { return nil }
 
-// fullMember is the bit of a partition key that says so; the kernel sets it.
+// fullMember is the bit of a partition key for full membership. The kernel always
+// sets it.
 const fullMember = 0x8000
 
-// Validate implements driver.Driver. The host's link with the parent's name
-// is inspected when it is moved into the sandbox: until it comes back, that is another
-// link or none.
+// Validate implements driver.Driver. It does not check the host's link with the
+// parent's name: while a sandbox has the device, that is another link or none. The
+// device is checked when it is moved.
 func (Driver) Validate(n model.Network, f plan.Facts) error {
 	switch {
 	case n.Parent == "":
-		return errors.New("a device network needs its device as parent: the name of a link, or a PCI address, e.g. 0000:3b:02.1")
+		return errors.New("a device network needs its device as parent: set parent to the name of a link or a PCI address, e.g. 0000:3b:02.1")
 	case !nameable(n.Parent):
 		return fmt.Errorf("parent %q: want the name of a link, or a PCI address, e.g. 0000:3b:02.1", n.Parent)
 	case n.Internal:
 		return errors.New("internal: a device connects to networks outside the host: leave it out")
 	case n.VLAN != 0:
-		return fmt.Errorf("vlan %d: make the VLAN's link on the host, and name it as parent", n.VLAN)
+		return fmt.Errorf("vlan %d: make the VLAN's link on the host and set it as parent", n.VLAN)
 	}
 	if err := driver.CheckSettings(n, driver.Parent, driver.PKey); err != nil || n.PKey == 0 {
 		return err
@@ -73,7 +74,7 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	return validateChild(n, f)
 }
 
-// nameable reports whether a device can be called that.
+// nameable reports whether parent is a valid PCI address or name of a link.
 func nameable(parent string) bool {
 	if plan.PCIAddress(parent) {
 		return !strings.ContainsFunc(parent, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF:.", c) })
@@ -88,17 +89,17 @@ func validateChild(n model.Network, f plan.Facts) error {
 	case n.PKey == fullMember:
 		return errors.New("pkey 0x8000 names no partition: the default one is 0xffff")
 	case n.PKey&fullMember == 0:
-		return fmt.Errorf("pkey %#04x: a port joins as full member: write %#04x", n.PKey, n.PKey|fullMember)
+		return fmt.Errorf("pkey %#04x: the kernel joins a partition only as a full member: write %#04x", n.PKey, n.PKey|fullMember)
 	case !there:
 		return fmt.Errorf("parent %s: the host has no such link: a child needs its parent on the host", n.Parent)
 	case parent.Encap != "infiniband":
-		return fmt.Errorf("parent %s is no InfiniBand link (%s): leave the pkey out to hand over the device itself, or use macvlan on it", n.Parent, parent.Encap)
+		return fmt.Errorf("parent %s is not an InfiniBand link (%s): leave the pkey out to move the device itself into the sandbox, or use driver macvlan", n.Parent, parent.Encap)
 	}
 	return nil
 }
 
-// Complete implements driver.Driver: a device keeps its MTU, and the parent of
-// a child is called by its name.
+// Complete implements driver.Driver. It replaces the PCI address of a child's
+// parent by the name of its link. A device keeps its MTU.
 func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	if parent, there := f.Links[n.Parent]; there && n.PKey != 0 {
 		n.Parent = parent.Name
@@ -106,7 +107,7 @@ func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	return n
 }
 
-// Network implements driver.Driver: endpoints share nothing.
+// Network implements driver.Driver. It returns nil: endpoints share nothing.
 func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 
 // Endpoint implements driver.Driver.
@@ -122,5 +123,5 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 
 // Attachment implements driver.Driver.
 func (Driver) Attachment(n model.Network, _ model.Endpoint) plan.Attachment {
-	return plan.Attachment{Closed: fmt.Sprintf("the sandbox has %s for itself, so it is on the LAN with its own address, where each of its ports is open already: connect to that, or attach it to another network too and publish there", n.Parent)}
+	return plan.Attachment{Closed: fmt.Sprintf("the sandbox has the device %s, so all its ports are open on the LAN at its own address: connect to that address, or attach the sandbox to another network too and publish there", n.Parent)}
 }

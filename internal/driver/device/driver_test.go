@@ -60,14 +60,14 @@ func TestRefuses(t *testing.T) {
 		`parent "../../x": want the name`:       {Parent: "../../x"},
 		`parent "0000:3b:0/.1": want`:           {Parent: "0000:3b:0/.1"},
 		"a device connects to networks outside": {Parent: "eth2", Internal: true},
-		"mode vepa: it is for":                  {Parent: "eth2", Mode: model.ModeVEPA},
+		"mode vepa: only networks":              {Parent: "eth2", Mode: model.ModeVEPA},
 		"vlan 7: make the VLAN's link":          {Parent: "eth2", VLAN: 7},
-		"filter on: it is for":                  {Parent: "eth2", Filter: model.FilterOn},
-		"hairpin: it is for":                    {Parent: "eth2", Hairpin: true},
+		"filter on: only networks":              {Parent: "eth2", Filter: model.FilterOn},
+		"hairpin: only networks":                {Parent: "eth2", Hairpin: true},
 		"0x8000 names no partition":             {Parent: "ib0", PKey: 0x8000},
-		"full member: write 0x8001":             {Parent: "ib0", PKey: 0x0001},
+		"a full member: write 0x8001":           {Parent: "ib0", PKey: 0x0001},
 		"ib1: the host has no such link":        {Parent: "ib1", PKey: 0x8001},
-		"eth2 is no InfiniBand link (ether): l": {Parent: "eth2", PKey: 0x8001},
+		"eth2 is not an InfiniBand link (ether": {Parent: "eth2", PKey: 0x8001},
 	} {
 		if err := (device.Driver{}).Validate(n, facts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: want %q, got %v", n, want, err)
@@ -75,9 +75,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestADeviceThatIsAwayIsNoMistake validates a network whose device a sandbox
-// has: the host has none of that name, or another.
-func TestADeviceThatIsAwayIsNoMistake(t *testing.T) {
+// TestValidateAcceptsAMovedDevice validates a network whose device is in a
+// sandbox: the host has no link with that name, or another one.
+func TestValidateAcceptsAMovedDevice(t *testing.T) {
 	other := plan.Facts{Links: map[string]plan.HostLink{"eth2": {Name: "eth2", Kind: "bridge", Master: "bond0"}}}
 	for _, f := range []plan.Facts{{}, other} {
 		if err := (device.Driver{}).Validate(model.Network{Parent: "eth2"}, f); err != nil {

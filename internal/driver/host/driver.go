@@ -1,9 +1,10 @@
-// Package host runs a workload in the host's own network namespace. It
-// builds nothing.
+// Package host runs a workload in the host's own network namespace. It adds
+// nothing to the kernel.
 //
-// Theory of operation. The workload's sockets are the host's: nothing stands
-// on the packet's way, and nothing keeps two workloads from wanting the same
-// port or the LAN from seeing every port. It is the laboratory's baseline.
+// Theory of operation. The workload's sockets are sockets of the host, so its
+// packets take the same path as those of every process of the host. Two workloads
+// cannot listen on the same port, and the LAN can reach every port. This driver is
+// the laboratory's baseline.
 package host
 
 import (
@@ -31,7 +32,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	return driver.CheckSettings(n)
 }
 
-// Complete implements driver.Driver: there is nothing to find out.
+// Complete implements driver.Driver. It changes nothing.
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.

@@ -30,6 +30,6 @@ func TestRefuses(t *testing.T) {
 
 func TestAttachment(t *testing.T) {
 	if at := (host.Driver{}).Attachment(model.Network{}, model.Endpoint{}); at.Link != "" {
-		t.Errorf("something can be published: %+v", at)
+		t.Errorf("the attachment has a link: %+v", at)
 	}
 }

@@ -1,38 +1,37 @@
-// Package ipvlan attaches sandboxes to the LAN of a link of the host, the
-// parent, whose hardware address they share. It does not find out which
-// addresses the LAN has free.
+// Package ipvlan attaches sandboxes to the LAN of a link of the host, the parent.
+// They share the parent's hardware address. It does not find out which addresses
+// are free on the LAN.
 //
-// Theory of operation. Each sandbox holds an ipvlan of the parent. The kernel
-// hands what the parent's card receives to the sandbox that has the IP address,
-// and what a sandbox sends leaves by the card. The LAN sees one hardware
-// address, the host's: so it works on wireless stations and on switches that
-// admit one address a port.
+// Theory of operation. Each sandbox has an ipvlan link of the parent. The kernel
+// passes a packet that the parent's card receives to the sandbox that has its
+// destination IP address. Packets from a sandbox leave through the card. The LAN
+// sees only the host's hardware address. So the driver works on wireless stations
+// and on switches that allow one hardware address per port.
 //
 //	sandbox eth0 (ipvlan) ──┐
 //	sandbox eth0 (ipvlan) ──┼── parent ── LAN
 //	   host fm-net (ipvlan) ┘     │
 //	                         host's stack
 //
-// In mode l2 sandboxes speak ARP and are hosts of the LAN. In modes l3 and l3s
-// they communicate only with the host's routing, which sends for them by the
-// parent; they need a subnet of their own, to which the LAN's routers know a
-// route through this host. In l3s what they receive passes the host's netfilter
-// too (INPUT).
+// In mode l2 sandboxes use ARP and are hosts of the LAN. In the modes l3 and l3s
+// the host routes their packets, and sends them through the parent. Such sandboxes
+// need a separate subnet, and the LAN's routers need a route to it through this
+// host. In mode l3s the packets to them also pass the host's netfilter (INPUT).
 //
-// The host cannot reach a sandbox by the parent, and so has an ipvlan of its
-// own beside them, the shim: made with the first endpoint, gone with the last.
-// It has an address of its own in each subnet, and the host has a route to each
-// endpoint via it. What a sandbox says to the host's addresses on the parent comes
-// in by the parent, but is answered by the shim: a strict rp_filter on the
-// parent drops it.
+// The host cannot reach a sandbox through the parent. So it has its own ipvlan
+// link, the shim, which is created with the first endpoint and deleted with the
+// last. The shim has an address in each subnet, and the host has a route to each
+// endpoint through the shim. Packets from a sandbox to the host's addresses on the
+// parent come in through the parent, but the answers leave through the shim: a
+// strict rp_filter on the parent drops such packets.
 //
-// Published packets are rewritten by the host and leave by the shim. Their
-// sender becomes the host, always: a sandbox answers any other client directly,
-// from an address that the client never asked.
+// The host rewrites packets to published ports and sends them through the shim. It
+// always masquerades the client: a sandbox would answer any other client directly,
+// from an address that the client did not send its request to.
 //
 // Kernel: ipvlan, Linux 3.19; l3s 4.9. Limits: the parent must be Ethernet or
-// wireless; all networks of one parent have one mode; a DHCP server that knows
-// clients by their hardware address takes all sandboxes for one.
+// wireless. All networks of one parent have the same mode. A DHCP server that
+// identifies clients by hardware address cannot distinguish the sandboxes.
 package ipvlan
 
 import (
@@ -55,7 +54,7 @@ func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureIPvlan}
 
 var modes = []model.Mode{model.ModeL2, model.ModeL3, model.ModeL3S}
 
-// branching is how the network's links branch.
+// branching returns the settings of the network's ipvlan links.
 func branching(n model.Network) driver.SubLinks {
 	b := driver.SubLinks{Kind: plan.IPvlan, Mode: n.Mode, Shim: true}
 	if b.Mode == "" {
@@ -78,7 +77,7 @@ func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	return branching(n).Complete(n, f)
 }
 
-// Network implements driver.Driver: the links come with the endpoints.
+// Network implements driver.Driver. It returns nil: Endpoint plans all links.
 func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 
 // Endpoint implements driver.Driver.

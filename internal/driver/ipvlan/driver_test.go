@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRefuses wants errors that name the reason and the way that works instead.
+// TestRefuses checks that errors name the reason and an alternative.
 func TestRefuses(t *testing.T) {
 	link := func(change func(*plan.HostLink)) plan.Facts {
 		l := facts.Links["eth0"]
@@ -113,9 +113,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestTheHostRoutesForL3 leaves no address for a router of the LAN, which is not
-// asked.
-func TestTheHostRoutesForL3(t *testing.T) {
+// TestCompleteGatewayOfL3 checks that in the modes l3 and l3s the host itself is the
+// gateway, and not a router of the LAN.
+func TestCompleteGatewayOfL3(t *testing.T) {
 	for mode, gateway := range map[model.Mode]string{model.ModeL2: "192.0.2.1", model.ModeL3: "192.0.2.254", model.ModeL3S: "192.0.2.254"} {
 		n := ipvlan.Driver{}.Complete(network(func(n *model.Network) { n.Mode = mode }), facts)
 		if got := n.Subnets[0].GatewayAddress(); got != addr(gateway) || n.Subnets[0].HostAddress() != addr("192.0.2.254") {
@@ -124,7 +124,7 @@ func TestTheHostRoutesForL3(t *testing.T) {
 	}
 }
 
-func TestAWirelessParentIsTaken(t *testing.T) {
+func TestValidateAcceptsAWirelessParent(t *testing.T) {
 	wireless := facts.Links["eth0"]
 	wireless.Wireless = true
 	if err := (ipvlan.Driver{}).Validate(network(func(*model.Network) {}), plan.Facts{Links: map[string]plan.HostLink{"eth0": wireless}}); err != nil {
@@ -138,7 +138,7 @@ func TestAttachment(t *testing.T) {
 	if at.Link != "fm-net" || at.Port != "" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Gateways, []netip.Addr{addr("192.0.2.254"), addr("2001:db8:2::ffff:ffff:ffff:ff7f")}) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{{From: prefix("0.0.0.0/0"), To: prefix("192.0.2.128/32")}, {From: prefix("::/0"), To: prefix("2001:db8:2::80/128")}}) {
-		t.Errorf("everybody is answered past the host: %+v", at)
+		t.Errorf("wrong attachment: %+v", at)
 	}
 	if at := (ipvlan.Driver{}).Attachment(network(func(n *model.Network) { n.Subnets = nil }), web); at.Link != "" || !strings.Contains(at.Closed, "no subnet") {
 		t.Errorf("without a subnet: %+v", at)

@@ -1,34 +1,38 @@
-// Package macvlan attaches sandboxes to the LAN of a link of the host, the
-// parent, each with a hardware address of its own. It does not find out which
-// addresses the LAN has free.
+// Package macvlan attaches sandboxes to the LAN of a link of the host, the parent.
+// Each sandbox has its own hardware address. It does not find out which addresses
+// are free on the LAN.
 //
-// Theory of operation. Each sandbox holds a macvlan of the parent: what the
-// parent's card receives for its hardware address, the kernel hands straight to
-// the sandbox, and what the sandbox sends leaves by the card, past the host's
-// routing and netfilter. On the LAN a sandbox is a host like any other.
+// Theory of operation. Each sandbox has a macvlan link of the parent. The kernel
+// passes a frame that the parent's card receives to the sandbox that has its
+// destination hardware address. Frames from a sandbox leave through the card. They
+// bypass the host's routing and netfilter. On the LAN a sandbox is a host like any
+// other.
 //
 //	sandbox eth0 (macvlan) ──┐
 //	sandbox eth0 (macvlan) ──┼── parent ── LAN
 //	   host fm-net (macvlan) ┘     │
 //	                          host's stack
 //
-// In mode bridge the kernel switches between macvlans of one parent. Parent and
-// macvlan never hear each other, so the host has a macvlan of its own beside
-// the sandboxes, the shim: made with the first endpoint, gone with the last. It
-// has an address of its own in each subnet, and the host has a route to each
-// endpoint via it. The host answers on the parent's addresses by the shim too, but only
-// sandboxes: else the LAN would find it by two hardware addresses.
+// In mode bridge the kernel switches frames between the macvlan links of one
+// parent, but not between them and the parent. So the host has its own macvlan
+// link, the shim, which is created with the first endpoint and deleted with the
+// last. The shim has an address in each subnet, and the host has a route to each
+// endpoint through the shim. The shim also answers ARP requests for the parent's
+// addresses, but only those from sandboxes: if it answered the LAN too, the LAN
+// would see two hardware addresses for the host.
 //
-// Published packets are rewritten by the host and leave by the shim. Their
-// sender becomes the host, always: a sandbox answers any other client directly,
-// from an address that the client never asked.
+// The host rewrites packets to published ports and sends them through the shim. It
+// always masquerades the client: a sandbox would answer any other client directly,
+// from an address that the client did not send its request to.
 //
-// Modes private and vepa keep the sandboxes apart, or send what they say to
-// each other through the LAN's switch, which must send it back; passthru gives
-// the parent to one sandbox whole. There the host has no shim. Kernel: macvlan,
-// Linux 3.0. Limits: the parent must be Ethernet and no wireless station; a
-// switch that admits one hardware address a port stops it; hypervisors often
-// do, unless they are configured for it.
+// Mode private isolates the sandboxes from each other. Mode vepa sends their frames
+// to each other through the LAN's switch, which must send them back. Mode passthru
+// gives the whole parent to one sandbox. In these modes the host has no shim.
+//
+// Kernel: macvlan, Linux 3.0. Limits: the parent must be Ethernet, but not a
+// wireless station. A switch that allows one hardware address per port drops the
+// sandboxes' frames. Hypervisors often do, unless they are configured to allow
+// more.
 package macvlan
 
 import (
@@ -51,13 +55,13 @@ func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureMacvlan
 
 var modes = []model.Mode{model.ModeBridge, model.ModePrivate, model.ModeVEPA, model.ModePassthru}
 
-// branching is how the network's links branch.
+// branching returns the settings of the network's macvlan links.
 func branching(n model.Network) driver.SubLinks {
 	b := driver.SubLinks{Kind: plan.Macvlan, Mode: n.Mode, Switched: true}
 	if b.Mode == "" {
 		b.Mode = model.ModeBridge
 	}
-	// In mode passthru a hardware address would become the parent's.
+	// In mode passthru, setting a hardware address would change the parent's.
 	b.Shim, b.OwnMAC = b.Mode == model.ModeBridge, b.Mode != model.ModePassthru
 	return b
 }
@@ -68,7 +72,7 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 		return fmt.Errorf("mode %q: want bridge, private, vepa or passthru", n.Mode)
 	}
 	if f.Links[n.Parent].Wireless {
-		return fmt.Errorf("parent %s is wireless: its access point takes frames from one hardware address only: use driver ipvlan in mode l2, whose sandboxes share the parent's", n.Parent)
+		return fmt.Errorf("parent %s is wireless: its access point accepts frames from one hardware address only: use driver ipvlan in mode l2, whose sandboxes share the parent's address", n.Parent)
 	}
 	return branching(n).Check(n, f)
 }
@@ -78,7 +82,7 @@ func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	return branching(n).Complete(n, f)
 }
 
-// Network implements driver.Driver: the links come with the endpoints.
+// Network implements driver.Driver. It returns nil: Endpoint plans all links.
 func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 
 // Endpoint implements driver.Driver.

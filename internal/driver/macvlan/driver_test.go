@@ -71,7 +71,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestRefuses wants errors that name the reason and the way that works instead.
+// TestRefuses checks that errors name the reason and an alternative.
 func TestRefuses(t *testing.T) {
 	link := func(change func(*plan.HostLink)) plan.Facts {
 		l := facts.Links["eth0"]
@@ -115,8 +115,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestComplete wants an address of the host's own that no other host has, and
-// the LAN's router as gateway.
+// TestComplete checks that the host gets an address in the subnet that no other
+// host has, and that the gateway is the LAN's router.
 func TestComplete(t *testing.T) {
 	subnet := func(p string) model.Subnet { return model.Subnet{Prefix: prefix(p)} }
 	gateway := func(s model.Subnet, a string) model.Subnet { s.Gateway = addr(a); return s }
@@ -155,7 +155,7 @@ func TestAttachment(t *testing.T) {
 	if at.Link != "fm-net" || at.Port != "" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Gateways, []netip.Addr{addr("192.0.2.254"), addr("2001:db8:2::ffff:ffff:ffff:ff7f")}) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{{From: prefix("0.0.0.0/0"), To: prefix("192.0.2.128/32")}, {From: prefix("::/0"), To: prefix("2001:db8:2::80/128")}}) {
-		t.Errorf("everybody is answered past the host: %+v", at)
+		t.Errorf("wrong attachment: %+v", at)
 	}
 	for what, n := range map[string]model.Network{
 		"mode private": network(func(n *model.Network) { n.Mode = model.ModePrivate }),

@@ -1,8 +1,9 @@
-// Package none gives a sandbox nothing but its loopback interface. Whatever
-// else is in the namespace stays as it is.
+// Package none gives a sandbox only its loopback interface. It does not change
+// other links in the network namespace.
 //
-// Theory of operation. The sandbox's lo is brought up; there is no link to the outside, so
-// no packet enters or leaves, and nothing can be published.
+// Theory of operation. The driver brings the sandbox's lo up. There is no link to
+// the outside, so no packet enters or leaves the sandbox, and no port can be
+// published.
 package none
 
 import (
@@ -30,7 +31,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	return driver.CheckSettings(n)
 }
 
-// Complete implements driver.Driver: there is nothing to find out.
+// Complete implements driver.Driver. It changes nothing.
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.

@@ -1,19 +1,19 @@
-// Package routed attaches sandboxes by a veth pair without a bridge. It does
+// Package routed attaches each sandbox with a veth pair without a bridge. It does
 // not publish ports, and does not announce routes to other hosts.
 //
-// Theory of operation. The host's end of each pair holds the gateway address
-// as a /32 (/128), and the host has one route to each endpoint; the sandbox
-// has its own /32 and a default route through the gateway. Every packet is
-// routed, none is switched, so there is no ARP between sandboxes, no flooding
-// and no br_netfilter, and the endpoint keeps its own address everywhere.
+// Theory of operation. The host's end of each pair has the gateway address as a
+// /32 (/128), and the host has one route to each endpoint. The sandbox has its
+// address as a /32 (/128) and a default route through the gateway. The host routes
+// every packet and switches none. So there is no ARP between sandboxes, no flooding
+// and no br_netfilter, and other hosts see the endpoint's own address.
 //
 //	sandbox eth0 (addr/32) ── veth (gateway/32) ── host's routing ── uplink
 //
-// The LAN reaches an endpoint when its routers know a route for the subnet
-// through this host. Nothing fences the endpoint off: that is the point, and
-// a firewall's job. So unless a network is internal it has no rules, and where
-// no other network or publish has any, no connection is tracked. Kernel: veth,
-// any since 3.x.
+// The LAN reaches an endpoint if its routers have a route to the subnet through
+// this host. The driver does not filter packets to the endpoint: all its ports are
+// reachable unless a firewall blocks them. So a network that is not internal has no
+// rules, and if no other network or publish has rules either, no connection is
+// tracked. Kernel: any with veth (3.x).
 package routed
 
 import (
@@ -42,7 +42,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	return driver.CheckSettings(n)
 }
 
-// Complete implements driver.Driver: there is nothing to find out.
+// Complete implements driver.Driver. It changes nothing.
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.
@@ -83,8 +83,8 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	return slices.Concat(p, driver.Extras(e), driver.Towards(e, link))
 }
 
-// Attachment implements driver.Driver. Only its own packets would be
-// answered past the host.
+// Attachment implements driver.Driver. Only answers of the endpoint to itself
+// bypass the host.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {

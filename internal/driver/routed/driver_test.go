@@ -63,6 +63,6 @@ func TestAttachment(t *testing.T) {
 	at := routed.Driver{}.Attachment(model.Network{Name: "net", Subnets: dual}, web)
 	if at.Link != "fv-web" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(netip.MustParsePrefix("172.30.0.2/32")), plan.Within(netip.MustParsePrefix("fd00:30::2/128"))}) {
-		t.Errorf("answers to others than itself bypass the host: %+v", at)
+		t.Errorf("wrong attachment: %+v", at)
 	}
 }

@@ -1,40 +1,41 @@
-// Package vxlan attaches sandboxes of several hosts to one network. It does
-// not publish ports, and does not find out who the other hosts are.
+// Package vxlan attaches sandboxes of several hosts to one network. It does not
+// publish ports, and does not discover the other hosts.
 //
-// Theory of operation. On each host the network is a bridge as in package
-// bridge, with one port more: a VXLAN link, which wraps a frame for another
-// host's sandbox into a UDP datagram (RFC 7348). Every host has an address of
-// its own in the subnet, leases from a range of its own, and is the gateway of
-// its own sandboxes.
+// Theory of operation. On each host the network is a bridge as in package bridge,
+// with one additional port: a VXLAN link, which encapsulates a frame for a sandbox
+// on another host in a UDP datagram (RFC 7348). Every host has its own address and
+// its own range in the subnet. It allocates addresses from its range, and is the
+// gateway of its own sandboxes.
 //
 //	sandbox eth0 ── veth ── bridge ── VXLAN ══ underlay ══ VXLAN ── bridge ── veth ── eth0 sandbox
 //	                          │                                      │
 //	                  host's routing                         host's routing
 //
-// What is known of another host's sandboxes is set: a neighbour entry, by which
-// the bridge answers ARP and neighbour solicitations in the other's place, and
-// a forwarding entry, which says behind which host the hardware address is.
-// That address follows from the IP address (driver.EndpointMAC). So no request
-// for a known sandbox is sent to other hosts. For an unknown one every host gets a copy of
-// the question, and the tunnel learns from the answer.
+// For each known sandbox of another host the driver plans two entries. With the
+// neighbour entry, the bridge itself answers ARP requests and neighbour
+// solicitations for the sandbox. The forwarding entry maps the sandbox's hardware
+// address, which is derived from its IP address (driver.EndpointMAC), to its host. So
+// no request for a known sandbox is sent to other hosts. A request for an unknown
+// sandbox is sent to every host, and the tunnel learns from the answer.
 //
-// Several underlays share one VXLAN link, which is bound to none: each host's
-// address is routed like any other, and what goes to a host of several
-// addresses is spread over them by sandbox. A link for each underlay would make
-// loops in the bridge. Then nothing is learnt, because Linux drops what comes
-// from another address of a known host.
+// Several underlays share one VXLAN link, which is bound to none of them. Each
+// host's address is routed like any other. If a host has several addresses, its
+// sandboxes are distributed over them. One VXLAN link per underlay would make loops
+// in the bridge. With several underlays, learning is off: a VXLAN link that learns
+// drops packets from another address of a known host.
 //
-// Encrypted, the tunnel runs over a WireGuard link of the network's own,
-// between link-local addresses that follow from the hosts' addresses. By that
-// choice Linux takes datagrams of the tunnel from this link only, and has no
-// other to send them by: neither can plain text get in, nor out.
+// If the overlay is encrypted, the tunnel runs over the network's WireGuard link,
+// between link-local addresses that are derived from the hosts' addresses. Because
+// the addresses are link-local, Linux accepts datagrams of the tunnel only from this
+// link, and sends them only through it: no plain text gets in or out.
 //
-// The tunnel's own datagrams, and WireGuard's, pass by connection tracking
-// (plan.Untracked): there is nothing in them to translate.
+// The datagrams of the tunnel and of WireGuard bypass connection tracking
+// (plan.NoTrack): they need no translation.
 //
-// Kernel: VXLAN over IPv6 needs Linux 3.12, the suppression 4.15, WireGuard
-// 5.6. Limits: all hosts of an overlay speak one address family; who is not
-// encrypted trusts the underlay, as VXLAN knows no sender.
+// Kernel: VXLAN over IPv6 needs Linux 3.12, ARP and ND suppression 4.15, WireGuard
+// 5.6. Limits: all hosts of an overlay use one address family. An overlay that is
+// not encrypted must trust the underlay, because VXLAN does not authenticate
+// senders.
 package vxlan
 
 import (
@@ -76,12 +77,13 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	return u.Check(n)
 }
 
-// Complete implements driver.Driver: the MTU is what the way to the other hosts
-// leaves, and a host that is among the peers leases from the range there.
+// Complete implements driver.Driver. The default MTU is the largest one that fits
+// the routes to the other hosts. A host in the list of peers allocates addresses
+// from its range in that list.
 func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	u, err := underlay.Find(n, f)
 	if err != nil {
-		return n // said by Validate
+		return n // Validate returns the error
 	}
 	if n.MTU == 0 {
 		n.MTU = u.Room(n)
@@ -97,7 +99,7 @@ func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	u, err := underlay.Find(n, f)
 	if err != nil {
-		return nil // said by Validate
+		return nil // Validate returns the error
 	}
 	p := driver.Switch(n, f, underlay.LinkLocal(n))
 	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: n.Overlay.WirePort(), Local: u.Local,
@@ -139,8 +141,8 @@ func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
 	return p
 }
 
-// Endpoint implements driver.Driver. The host knows its own sandboxes, too:
-// its questions would go to all hosts.
+// Endpoint implements driver.Driver. It plans neighbour entries for sandboxes of
+// this host too: without them, the host's requests would go to all hosts.
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p := driver.SwitchPort(n, e)
 	for _, a := range e.Addresses {

@@ -18,14 +18,14 @@ var (
 	dual   = []model.Subnet{{Prefix: prefix("10.9.0.0/24")}, {Prefix: prefix("fd00:9::/64")}}
 	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: []netip.Addr{addr("10.9.0.2"), addr("fd00:9::102")}}
 
-	// self is the host itself, other its peer, over IPv4 and over IPv6.
+	// self is this host and other its peer, over IPv4 and over IPv6.
 	self  = model.Peer{Address: addr("192.0.2.1"), Ranges: []netip.Prefix{prefix("10.9.0.0/25"), prefix("fd00:9::100/120")}}
 	other = model.Peer{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("10.9.0.128/25"), prefix("fd00:9::200/120")},
 		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{addr("10.9.0.130"), addr("fd00:9::202")}}, {Addresses: []netip.Addr{addr("10.9.0.131")}, MAC: "02:00:00:00:00:07"}}}
 	peers = []model.Peer{self, other}
 )
 
-// facts are of a host with two links.
+// facts returns the facts of a host with two links.
 func facts() plan.Facts {
 	eth0 := plan.HostLink{Name: "eth0", Encap: "ether", Up: true, MTU: 1500,
 		Addresses: []netip.Prefix{prefix("192.0.2.1/24"), prefix("2001:db8::1/64"), prefix("fe80::9/64")}}
@@ -38,7 +38,7 @@ func facts() plan.Facts {
 	}}
 }
 
-// overlay is one of those peers, changed.
+// overlay returns an overlay of these peers, with a change.
 func overlay(change func(*model.Overlay)) model.Overlay {
 	o := model.Overlay{VNI: 42, Peers: slices.Clone(peers)}
 	if change != nil {
@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestMTU derives what fits from the way to the peers.
+// TestMTU checks the MTU that is derived from the routes to the peers.
 func TestMTU(t *testing.T) {
 	encrypt := func(o *model.Overlay) { o.Encrypt, o.KeyFile = true, "/key" }
 	for name, c := range map[string]struct {
@@ -129,14 +129,14 @@ func TestRefuses(t *testing.T) {
 		"no kernel support":  {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: modprobe wireguard"},
 		"no IPv6":            {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: boot without ipv6.disable=1"},
 		"no route":           {set(func(o *model.Overlay) { o.Peers[1].Address = addr("203.0.113.9") }), "peer 203.0.113.9: no route to it"},
-		"a foreign address":  {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }), "not an address of this host"},
-		"the other family":   {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }), "the hosts of this overlay speak IPv4"},
+		"a foreign address":  {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }), "this host does not have the address"},
+		"the other family":   {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }), "the hosts of this overlay use IPv4"},
 		"a link without it":  {set(func(o *model.Overlay) { v6(o); o.Underlays = []string{"eth1"} }), "the link has no IPv6 address"},
 		"no such underlay":   {set(func(o *model.Overlay) { o.Underlays = []string{"ib0"} }), "no such link or address"},
-		"two for a group":    {set(func(o *model.Overlay) { o.Group, o.Underlays = addr("239.0.0.99"), []string{"eth0", "eth1"} }), "a multicast group has one"},
+		"two for a group":    {set(func(o *model.Overlay) { o.Group, o.Underlays = addr("239.0.0.99"), []string{"eth0", "eth1"} }), "a multicast group needs exactly one"},
 		"a group nowhere":    {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }), "no route to it: name the link"},
 		"a range twice":      {func(n *model.Network) { n.Subnets = []model.Subnet{{Prefix: dual[0].Prefix, Range: self.Ranges[0]}} }, "leave range and address out"},
-		"no range":           {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }), "needs a part of its own"},
+		"no range":           {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }), "needs its own part of the subnet"},
 		"an MTU for IPv6":    {set(func(o *model.Overlay) { o.Peers[1].Address = addr("192.0.2.3") }), "raise the underlay's mtu to 1330"},
 		"filter without one": {func(n *model.Network) { n.Filter = model.FilterOn }, "modprobe br_netfilter"},
 	} {
@@ -157,8 +157,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestAHostSpeaksFromWhereTheOthersKnowIt has two addresses on the underlay.
-func TestAHostSpeaksFromWhereTheOthersKnowIt(t *testing.T) {
+// TestLocalIsTheListedAddress checks a host with two addresses on the underlay.
+func TestLocalIsTheListedAddress(t *testing.T) {
 	f := facts()
 	eth0 := f.Links["eth0"]
 	eth0.Addresses = append([]netip.Prefix{prefix("192.0.2.77/24")}, eth0.Addresses...)
@@ -167,7 +167,7 @@ func TestAHostSpeaksFromWhereTheOthersKnowIt(t *testing.T) {
 	p := vxlan.Driver{}.Network(vxlan.Driver{}.Complete(n, f), f)
 	i := slices.IndexFunc(p, func(o plan.Object) bool { _, is := o.(plan.Tunnel); return is })
 	if got := p[i].(plan.Tunnel).Local; got != self.Address {
-		t.Errorf("it speaks from %s, and the others know it at %s", got, self.Address)
+		t.Errorf("the tunnel's source address is %s, and the peers' list has %s", got, self.Address)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestOneListServesAllHosts(t *testing.T) {
 		}
 	}
 	if dual[0].Range.IsValid() {
-		t.Error("completing a network changes the one it was given")
+		t.Error("Complete changes its argument")
 	}
 }
 
@@ -194,6 +194,6 @@ func TestAttachment(t *testing.T) {
 	at := vxlan.Driver{}.Attachment(n, web)
 	if at.Link != "fl-net" || at.Port != "fv-web" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(dual[0].Prefix), plan.Within(dual[1].Prefix)}) {
-		t.Errorf("a neighbour is answered past the host: %+v", at)
+		t.Errorf("wrong attachment: %+v", at)
 	}
 }

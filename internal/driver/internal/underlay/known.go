@@ -8,15 +8,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// Place is a known hardware address, the host behind which it is, and the
-// addresses that belong to it.
+// Place is a known hardware address, the host that it is on, and its IP addresses.
 type Place struct {
 	MAC       string
 	Host      netip.Addr
 	Addresses []netip.Addr
 }
 
-// Known lists the sandboxes of other hosts, and those hosts' own addresses.
+// Known lists the addresses of sandboxes on other hosts, and those of the hosts in
+// the network.
 func (u Underlay) Known(n model.Network) []Place {
 	var all []Place
 	for _, p := range u.Peers {
@@ -35,7 +35,7 @@ func (u Underlay) Known(n model.Network) []Place {
 	return all
 }
 
-// Own returns the subnet with the range that is this host's.
+// Own returns the subnet with this host's range.
 func (u Underlay) Own(s model.Subnet) model.Subnet {
 	for _, r := range u.Self.Ranges {
 		if s.Prefix.Overlaps(r) {
@@ -45,8 +45,8 @@ func (u Underlay) Own(s model.Subnet) model.Subnet {
 	return s
 }
 
-// LinkLocal is the host's IPv6 link-local address in the network. It ends as
-// its IPv6 address does, so that no two hosts have the same.
+// LinkLocal returns the host's IPv6 link-local address in the network. Its last 64
+// bits are those of the host's IPv6 address, so that no two hosts have the same.
 func LinkLocal(n model.Network) netip.Prefix {
 	for _, s := range n.Subnets {
 		if a := s.HostAddress(); a.Is6() {
@@ -61,8 +61,8 @@ func LinkLocal(n model.Network) netip.Prefix {
 // linkLocalNet is fe80::/64.
 var linkLocalNet = []byte{0xfe, 0x80, 0, 0, 0, 0, 0, 0}
 
-// Inner is the address that a host of an encrypted overlay has on the
-// WireGuard link. It follows from that on the underlay.
+// Inner returns a host's address on the WireGuard link of an encrypted overlay. It
+// is derived from a, the host's address on the underlay.
 func Inner(a netip.Addr) netip.Addr {
 	h := fnv.New64a()
 	h.Write(a.AsSlice())

@@ -7,7 +7,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// The bytes that headers take from a packet of the underlay.
+// The sizes of headers in a packet of the underlay, in bytes.
 const (
 	ipv4Header = 20
 	ipv6Header = 40
@@ -17,13 +17,14 @@ const (
 	// tag (wireguard.com/papers/wireguard.pdf, 5.4.6).
 	wireguardHeaders = 8 + 16 + 16
 
-	// maxPacket is the largest IPv4 packet, and minIPv6 the least MTU that IPv6
-	// lives with (RFC 8200).
+	// maxPacket is the size of the largest IPv4 packet, and minIPv6 the minimum MTU
+	// of IPv6 (RFC 8200).
 	maxPacket = 65535
 	minIPv6   = 1280
 )
 
-// TunnelOverhead is what VXLAN takes from a packet.
+// TunnelOverhead returns the size of the headers that VXLAN adds to a packet, in
+// bytes.
 func TunnelOverhead(v4 bool) int {
 	if v4 {
 		return ipv4Header + vxlanHeaders
@@ -31,7 +32,8 @@ func TunnelOverhead(v4 bool) int {
 	return ipv6Header + vxlanHeaders
 }
 
-// overhead is what the overlay takes from a packet of the underlay.
+// overhead returns the size of the overlay's headers in a packet of the underlay,
+// in bytes.
 func overhead(o model.Overlay) int {
 	if !o.Encrypt {
 		return TunnelOverhead(isV4(o))
@@ -43,13 +45,15 @@ func overhead(o model.Overlay) int {
 	return outer + wireguardHeaders + TunnelOverhead(false)
 }
 
-// Room is the largest MTU that the underlay leaves to the network.
+// Room returns the largest MTU that the network can have on this underlay, in
+// bytes.
 func (u Underlay) Room(n model.Network) int { return u.mtu - overhead(n.Overlay) }
 
-// Check says what of the network the underlay cannot carry.
+// Check returns an error for each setting of the network that does not fit the
+// underlay.
 func (u Underlay) Check(n model.Network) error { return errors.Join(u.checkMTU(n), u.checkRanges(n)) }
 
-// checkMTU says whether the network's packets fit through the underlay.
+// checkMTU returns an error if the network's packets do not fit the underlay.
 func (u Underlay) checkMTU(n model.Network) error {
 	room := u.Room(n)
 	if n.MTU > room {
@@ -65,15 +69,16 @@ func (u Underlay) checkMTU(n model.Network) error {
 	return nil
 }
 
-// checkRanges says whether the host has addresses of its own: each host of an
-// overlay is the gateway of its sandboxes and leases for itself.
+// checkRanges returns an error unless this host has its own part of each subnet:
+// each host of an overlay is the gateway of its sandboxes and allocates their
+// addresses.
 func (u Underlay) checkRanges(n model.Network) error {
 	for _, s := range n.Subnets {
 		switch {
 		case len(u.Self.Ranges) > 0 && (s.Range.IsValid() || s.Address.IsValid()):
-			return fmt.Errorf("subnet %s: this host's range is among the peers: leave range and address out", s.Prefix)
+			return fmt.Errorf("subnet %s: the list of peers gives this host's range: leave range and address out", s.Prefix)
 		case len(u.Self.Ranges) == 0 && !s.Range.IsValid() && !s.Address.IsValid():
-			return fmt.Errorf("subnet %s: every host of an overlay needs a part of its own: list ranges with the peers, this host among them, or give the subnet a range here", s.Prefix)
+			return fmt.Errorf("subnet %s: every host of an overlay needs its own part of the subnet: list all hosts with ranges as peers, this host too, or set the range of the subnet on this host", s.Prefix)
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
-// Package underlay works out what carries an overlay: by which of the host's
-// addresses and links the other hosts are spoken to, how large a packet fits,
-// and what is known of the other hosts' sandboxes. It plans nothing.
+// Package underlay finds out what carries an overlay: the host's addresses and
+// links that are used to reach the other hosts, the largest packet that fits, and
+// the known addresses of sandboxes on other hosts. It plans nothing.
 package underlay
 
 import (
@@ -16,18 +16,20 @@ import (
 
 // Underlay is what carries an overlay, as seen from this host.
 type Underlay struct {
-	// Local is the host's address; unspecified where each peer's route decides.
+	// Local is the source address of this host's tunnel packets. If it is the
+	// unspecified address, the route to each peer decides.
 	Local netip.Addr
-	// Link is the one to use; empty where routes decide.
+	// Link is the link to use. If empty, routes decide.
 	Link string
-	// Peers are the other hosts; Self is this one, if it is listed.
+	// Peers are the other hosts. Self is this host, if it is listed.
 	Peers []model.Peer
 	Self  model.Peer
-	// mtu is the least on the way to any peer, in bytes.
+	// mtu is the smallest MTU of the routes to the peers, in bytes.
 	mtu int
 }
 
-// Find works out what carries the overlay.
+// Find finds out from the host's routes and links what carries the overlay. The
+// error names the peer, group or underlay that cannot be used.
 func Find(n model.Network, f plan.Facts) (Underlay, error) {
 	u := Underlay{mtu: maxPacket}
 	sources := map[netip.Addr]bool{}
@@ -58,8 +60,8 @@ func Find(n model.Network, f plan.Facts) (Underlay, error) {
 	return u, err
 }
 
-// choose settles by which of the host's addresses and links the others are
-// spoken to. sources are the addresses that routes to them choose.
+// choose chooses the host's address and link for packets to the other hosts.
+// sources are the source addresses that the routes to them select.
 func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]bool) error {
 	v4 := isV4(n.Overlay)
 	u.Local = netip.IPv6Unspecified()
@@ -80,19 +82,19 @@ func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]
 		}
 	}
 	if n.Overlay.Encrypt && u.Local.IsUnspecified() {
-		return errors.New("underlay: the host speaks to its peers from several addresses, and its key follows from one: list it as a peer, or name that address as underlay")
+		return errors.New("underlay: the routes to the peers have several source addresses, and the host's key is derived from one address: list this host as a peer, or set the address as underlay")
 	}
 	return nil
 }
 
-// named takes the underlays that the overlay names.
+// named uses the underlays that the overlay names.
 func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
 	named := n.Overlay.Underlays
 	if len(named) > 1 && n.Overlay.Group.IsValid() {
-		return errors.New("underlay: a multicast group has one: name one, or list the hosts as peers")
+		return errors.New("underlay: a multicast group needs exactly one: name one, or list the hosts as peers")
 	}
 	if len(named) > 1 && n.Overlay.Encrypt {
-		return errors.New("underlay: an encrypted overlay has one, as each host's key follows from its address: name one")
+		return errors.New("underlay: an encrypted overlay needs exactly one, because each host's key is derived from its address: name one")
 	}
 	for _, name := range named {
 		l, ok := f.Links[name]
@@ -113,7 +115,7 @@ func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
 		u.Local = addr
 		_, err = netip.ParseAddr(name)
 		if err != nil && holds(l, u.Self.Address) {
-			u.Local = u.Self.Address // as the others know it
+			u.Local = u.Self.Address // the address that the other hosts have in their lists
 		}
 		if err != nil || n.Overlay.Group.IsValid() {
 			u.Link = l.Name
@@ -129,9 +131,9 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(name); err == nil {
 		switch {
 		case !holds(l, a):
-			return a, fmt.Errorf("underlay %s: it is not an address of this host: `ip -brief address` lists them", a)
+			return a, fmt.Errorf("underlay %s: this host does not have the address: `ip -brief address` lists its addresses", a)
 		case a.Is4() != v4:
-			return a, fmt.Errorf("underlay %s: the hosts of this overlay speak %s: name an address of that family", a, family)
+			return a, fmt.Errorf("underlay %s: the hosts of this overlay use %s: name an address of that family", a, family)
 		}
 		return a, nil
 	}
@@ -140,14 +142,14 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("underlay %s: the link has no %s address, and the hosts of this overlay speak that: give it one, or name another", name, family)
+	return netip.Addr{}, fmt.Errorf("underlay %s: the link has no %s address, which the hosts of this overlay use: add one to the link, or name another underlay", name, family)
 }
 
 func holds(l plan.HostLink, a netip.Addr) bool {
 	return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// isV4 reports whether the hosts of the overlay speak IPv4.
+// isV4 reports whether the underlay is IPv4.
 func isV4(o model.Overlay) bool {
 	if o.Group.IsValid() {
 		return o.Group.Is4()

@@ -1,7 +1,6 @@
-// Package balance holds what all data planes of the balancer share: the
-// interface they fill, and how a virtual service is packed for the planes of
-// our own. A plane turns a virtual service into a plan; it never touches the
-// kernel.
+// Package balance has the interface that every data plane of the balancer
+// implements, and packs a virtual service for Fairlead's data planes (ebpf, nft). A
+// data plane turns a virtual service into a plan. It never changes the kernel.
 package balance
 
 import (
@@ -14,38 +13,39 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Plane is a data plane of the balancer. All methods are pure.
+// Plane is a data plane of the balancer. All methods are pure functions of their
+// arguments.
 type Plane interface {
-	// Name is the plane's name in the model.
+	// Name returns the data plane's name in the model.
 	Name() model.Plane
-	// Needs lists the kernel features without which it cannot hold the service.
+	// Needs lists the kernel features without which the service cannot work.
 	Needs(model.VirtualService) []plan.Feature
-	// Validate says what in the service this plane cannot do on this host, with
-	// the reason and what can: nothing is degraded in silence.
+	// Validate returns an error if the data plane does not support a setting of the
+	// service on this host. The error has the reason and what to use instead. No
+	// setting is ignored silently.
 	Validate(model.VirtualService, plan.Facts) error
-	// Shared plans what all services of the plane share, given the attachments of
-	// all endpoints of the host.
+	// Shared plans what all services of the data plane share, from the attachments
+	// of all endpoints of the host.
 	Shared([]plan.Attachment) plan.Plan
-	// Service plans one service. Its real servers have addresses; those that are
-	// down get nothing.
+	// Service plans one service. All its real servers have addresses. Those that are
+	// down get no packets.
 	Service(model.VirtualService, Sandboxes) plan.Plan
 }
 
 // Sandboxes finds the attachment of an endpoint by its name.
 type Sandboxes func(endpoint string) (plan.Attachment, bool)
 
-// Scheduler returns the scheduler of a service: one that it leaves open is
-// Maglev hashing.
+// Scheduler returns the scheduler of a service. The default is Maglev hashing.
 func Scheduler(v model.VirtualService) model.Scheduler {
 	return cmp.Or(v.Scheduler, model.MaglevHashing)
 }
 
-// Forward returns how the packets of a service are forwarded.
+// Forward returns how the packets of a service are forwarded. The default is nat.
 func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, model.ForwardNAT) }
 
-// Pack packs a service for a plane of our own, with a Maglev table of so many
-// buckets where it is scheduled by that; 0 is as many as make removals disturb
-// little (maglev.Size).
+// Pack packs a service for the data planes ebpf and nft. If its scheduler is Maglev
+// hashing, it gets a Maglev table with the given number of buckets. If buckets is 0,
+// maglev.Size decides.
 func Pack(v model.VirtualService, find Sandboxes, buckets int) plan.Balanced {
 	backends := Backends(v, find)
 	b := plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.PackFrontends(v.Frontends()),
@@ -90,8 +90,8 @@ func backend(v model.VirtualService, r model.RealServer, find Sandboxes) plan.Ba
 	return b
 }
 
-// named returns the backends that may get new flows as maglev knows them; their
-// indexes are the same.
+// named returns the backends in the form that package maglev needs, with the same
+// indexes. Draining backends have the weight 0, so that they get no new flows.
 func named(all []plan.Backend) []maglev.Backend {
 	names := make([]maglev.Backend, len(all))
 	for i, b := range all {
@@ -103,13 +103,14 @@ func named(all []plan.Backend) []maglev.Backend {
 	return names
 }
 
-// Families says which real servers are of another family than an address of
-// the service: a plane that does not translate between them refuses those.
+// Families returns an error if a real server and an address of the service have
+// different address families. It is for data planes that do not translate between
+// the families.
 func Families(v model.VirtualService) error {
 	for _, a := range v.Addresses {
 		for _, r := range v.Reals {
 			if r.Address.IsValid() && r.Address.Is4() != a.Is4() {
-				return fmt.Errorf("real server %s is of another address family than %s: make a service for each family", r, a)
+				return fmt.Errorf("real server %s is of another address family than %s: make one service per family", r, a)
 			}
 		}
 	}

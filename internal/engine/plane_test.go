@@ -33,7 +33,7 @@ func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 		t.Errorf("%+v, %v", full.Services, err)
 	}
 	v.Plane = model.PlaneEBPF
-	if _, err := e.Complete(model.State{Services: []model.VirtualService{v}}); err == nil || !strings.Contains(err.Error(), "plane ebpf cannot work here: ebpf-services: too complex a program") {
+	if _, err := e.Complete(model.State{Services: []model.VirtualService{v}}); err == nil || !strings.Contains(err.Error(), "this kernel does not support plane ebpf: ebpf-services: too complex a program") {
 		t.Errorf("it is refused: %v", err)
 	}
 }

@@ -13,38 +13,38 @@ import (
 	"fairlead/internal/publish"
 )
 
-// Verdict is what became of a way in a choice.
+// Verdict is the result for one publish mode in a choice.
 type Verdict string
 
 // The verdicts.
 const (
 	Chosen Verdict = "chosen"
-	// Costlier: it would do, but a cheaper way does too.
+	// Costlier: the mode fits, but a cheaper one fits too.
 	Costlier Verdict = "costlier"
 	Refused  Verdict = "refused"
 )
 
-// Candidate is a way that publishes what the driver attaches, and the verdict.
+// Candidate is a publish mode that supports the driver, and its verdict.
 type Candidate struct {
 	Via     model.Via `json:"via"`
 	Verdict Verdict   `json:"verdict"`
-	// Unkept is the first promise asked for that the way does not make; empty
-	// when it was not refused for that.
+	// Unkept is the first requested promise that the mode does not make. It is empty
+	// if the mode was not refused for that.
 	Unkept promise.Question `json:"unkept,omitempty"`
 	Reason string           `json:"reason"`
 }
 
-// Choice is a way to publish, and why it is this one.
+// Choice is the chosen publish mode and the verdict for each candidate.
 type Choice struct {
-	// Via is empty when no way fits.
+	// Via is the chosen mode. It is empty if no mode fits.
 	Via model.Via `json:"via"`
 	// Candidates are in the order of their cost, the cheapest first.
 	Candidates []Candidate `json:"candidates"`
 }
 
-// ByCost returns the ways to publish, the cheapest first. The order is what
-// the laboratory measured, and is fixed: a choice must not depend on how busy
-// a host was when it was made.
+// ByCost returns the publish modes, the cheapest first. The order is fixed and
+// comes from measurements of the laboratory: a choice must not depend on the load
+// of the host.
 func ByCost() []publish.Mode {
 	var modes []publish.Mode
 	for _, via := range []model.Via{model.ViaSocket, model.ViaEBPF, model.ViaNAT, model.ViaProxy} {
@@ -57,7 +57,8 @@ func ByCost() []publish.Mode {
 
 // Choose returns the cheapest publish mode that can reach an endpoint of the
 // driver and keeps every requested promise. A nil attachment means that no
-// endpoint is known yet. If no mode fits, the choice still has the reasons.
+// endpoint is known yet. If no mode fits, Choose returns an error, and the choice
+// has the reasons.
 func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment) (Choice, error) {
 	asked, err := promise.Named(p.Promises)
 	if err != nil {
@@ -78,8 +79,8 @@ func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment)
 	return choice, nil
 }
 
-// weigh gives the next candidate its verdict. What stands in its way is its
-// reason already.
+// weigh decides on the next candidate and adds it to the choice. If the mode cannot
+// serve the publish, next.Reason is already set.
 func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Question) {
 	unkept, broken := promises.Unkept(asked)
 	switch {
@@ -88,7 +89,7 @@ func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Que
 	case broken:
 		next.Verdict, next.Unkept, next.Reason = Refused, unkept, denial(promises, unkept)
 	case c.Via != "":
-		next.Verdict, next.Reason = Costlier, "it would do as well"
+		next.Verdict, next.Reason = Costlier, "it fits, but a cheaper mode fits too"
 	default:
 		next.Verdict, next.Reason = Chosen, praise(promises, asked)
 		c.Via = next.Via
@@ -100,7 +101,7 @@ func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Que
 // It is empty if the mode can.
 func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at *plan.Attachment) string {
 	if missing := Missing(f, slices.Concat(d.Needs(), w.Needs())); missing != "" {
-		return "it cannot work here: " + missing
+		return "this kernel does not support it: " + missing
 	}
 	if err := w.Validate(p); err != nil {
 		return err.Error()
@@ -113,8 +114,8 @@ func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at
 	return ""
 }
 
-// Keeps says what the publish asks of its way that the way does not promise
-// for endpoints of the driver.
+// Keeps returns an error if the publish requests a promise that its mode does not
+// make for endpoints of the driver.
 func Keeps(d model.Driver, p model.Publish) error {
 	asked, err := promise.Named(p.Promises)
 	if err != nil || len(asked) == 0 {
@@ -126,7 +127,7 @@ func Keeps(d model.Driver, p model.Publish) error {
 	}
 	promises := w.Promises(d)
 	if promises == nil {
-		return nil // Reaches says why
+		return nil // Reaches returns the error
 	}
 	if unkept, broken := promises.Unkept(asked); broken {
 		return fmt.Errorf("%s: publish via auto to choose a mode that does, or leave the promise out", denial(promises, unkept))
@@ -138,8 +139,8 @@ func denial(promises promise.Set, q promise.Question) string {
 	return fmt.Sprintf("it does not promise %s: %s", q, promises[q].How)
 }
 
-// praise quotes how the promises asked for are kept: an answer may have a
-// limit that whoever relies on it must know.
+// praise returns the reason of the chosen mode. It quotes how each requested promise
+// is kept, because the promise may have a limit that the user must know.
 func praise(promises promise.Set, asked []promise.Question) string {
 	if len(asked) == 0 {
 		return "the cheapest"
@@ -157,11 +158,11 @@ func praise(promises promise.Set, asked []promise.Question) string {
 
 func noMode(d model.Driver, candidates []Candidate) error {
 	if len(candidates) == 0 {
-		return fmt.Errorf("no publish mode supports driver %s: attach the endpoint by another driver", d)
+		return fmt.Errorf("no publish mode supports driver %s: use a network with another driver", d)
 	}
 	var refused []string
 	for _, c := range candidates {
 		refused = append(refused, fmt.Sprintf("%s (%s)", c.Via, c.Reason))
 	}
-	return fmt.Errorf("no publish mode fits: %s: ask for fewer promises, or attach the endpoint by another driver", strings.Join(refused, "; "))
+	return fmt.Errorf("no publish mode fits: %s: ask for fewer promises, or use a network with another driver", strings.Join(refused, "; "))
 }

@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// plain are the facts of a kernel that can do no more than netfilter.
+// plain are the facts of a kernel that supports netfilter only.
 var plain = plan.Facts{Missing: map[plan.Feature]string{
 	plan.FeatureEBPF: "too old", plan.FeatureCgroupHooks: "too old"}}
 
@@ -45,16 +45,16 @@ func TestChoose(t *testing.T) {
 		driver  model.Driver
 		publish model.Publish
 		want    model.Via
-		because string // the reason of the way that is chosen
+		because string // the reason of the chosen mode
 	}{
 		{"nothing asked", plain, model.DriverBridge, auto(model.TCP), model.ViaNAT, "the cheapest"},
 		{"a cheap promise", plain, model.DriverBridge, auto(model.UDP, promise.LANSource), model.ViaNAT, "the cheapest that promises lan-source"},
 		{"a promise with a limit", plain, model.DriverBridge, auto(model.TCP, promise.ForwardFirewall, promise.LAN), model.ViaNAT,
 			"the cheapest that promises forward-firewall (except for IPv6 to an IPv4 endpoint, which the proxy serves), lan"},
-		{"a dear promise", plan.Facts{}, model.DriverBridge, auto(model.TCP, promise.InputFirewall), model.ViaProxy,
+		{"a costly promise", plan.Facts{}, model.DriverBridge, auto(model.TCP, promise.InputFirewall), model.ViaProxy,
 			"the cheapest that promises input-firewall (packets end at the host's stack)"},
-		{"one dear promise of several", plain, model.DriverBridge, auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
-		{"what only this driver can", plain, model.DriverRouted, auto(model.TCP, promise.PeerSource), model.ViaNAT, ""},
+		{"one costly promise of several", plain, model.DriverBridge, auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
+		{"a promise that only this driver keeps", plain, model.DriverRouted, auto(model.TCP, promise.PeerSource), model.ViaNAT, ""},
 		{"a PROXY header", plain, model.DriverBridge, withHeader, model.ViaProxy, "the cheapest"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 				}
 				for _, candidate := range choice.Candidates {
 					if candidate.Reason == "" || (candidate.Verdict == paths.Chosen) != (candidate.Via == c.want) {
-						t.Errorf("without a reason, or chosen and not: %+v", candidate)
+						t.Errorf("the reason is missing or the verdict is wrong: %+v", candidate)
 					}
 					if candidate.Via == c.want && !strings.Contains(candidate.Reason, c.because) {
 						t.Errorf("%s because %q, want %q", c.want, candidate.Reason, c.because)
@@ -76,7 +76,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChooseTakesTheCheapest holds every choice by one promise against the
+// TestChooseTakesTheCheapest compares the choice for each single promise with the
 // table.
 func TestChooseTakesTheCheapest(t *testing.T) {
 	for _, d := range paths.Drivers() {
@@ -95,9 +95,9 @@ func TestChooseTakesTheCheapest(t *testing.T) {
 	}
 }
 
-func TestEveryWayHasItsCost(t *testing.T) {
+func TestByCostHasEveryMode(t *testing.T) {
 	if got, want := len(paths.ByCost()), len(paths.Modes()); got != want {
-		t.Errorf("%d ways stand in the order of their cost, of %d", got, want)
+		t.Errorf("ByCost returns %d modes, want %d", got, want)
 	}
 }
 
@@ -107,8 +107,8 @@ func TestCostlierAndRefusedModesHaveReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := choice.Candidates[len(choice.Candidates)-1]
-	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Costlier, Reason: "it would do as well"}) {
-		t.Errorf("the proxy costs more than nat: %+v", last)
+	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Costlier, Reason: "it fits, but a cheaper mode fits too"}) {
+		t.Errorf("the last candidate is %+v, want the costlier proxy", last)
 	}
 	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.InputFirewall, promise.LANSource), at)
 	for _, want := range []string{"no publish mode fits", "nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
@@ -120,12 +120,12 @@ func TestCostlierAndRefusedModesHaveReasons(t *testing.T) {
 	unkept := map[model.Via]promise.Question{}
 	for _, c := range choice.Candidates {
 		if c.Verdict != paths.Refused {
-			t.Errorf("no way fits, but %+v", c)
+			t.Errorf("no mode fits, but the verdict is not refused: %+v", c)
 		}
 		unkept[c.Via] = c.Unkept
 	}
 	if unkept[model.ViaNAT] != promise.InputFirewall || unkept[model.ViaProxy] != promise.LANSource {
-		t.Errorf("not the first promise that each breaks: %v", unkept)
+		t.Errorf("Unkept is not the first promise that the mode does not make: %v", unkept)
 	}
 }
 
@@ -143,8 +143,8 @@ func TestChooseRefuses(t *testing.T) {
 		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `there is no promise "isolated" of a publish`},
 		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no publish mode supports driver none"},
 		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP), &plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
-		{"an endpoint that no way reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
-		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (it cannot work here: nftables-nat: modprobe nf_tables)"},
+		{"an endpoint that no mode reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
+		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (this kernel does not support it: nftables-nat: modprobe nf_tables)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			choice, err := paths.Choose(c.facts, mustDriver(t, c.driver), c.publish, c.at)

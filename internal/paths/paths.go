@@ -1,6 +1,6 @@
-// Package paths knows which drivers and ways to publish there are, and draws
-// up the table of what each path promises and what this kernel can build. It
-// builds nothing itself.
+// Package paths lists all drivers, publish modes and data planes. It makes the
+// table of what each path promises and what this kernel supports, and chooses the
+// cheapest publish mode or data plane that fits. It does not change the kernel.
 package paths
 
 import (
@@ -31,7 +31,7 @@ func Drivers() []driver.Driver {
 	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, macvlan.Driver{}, ipvlan.Driver{}, vxlan.Driver{}, device.Driver{}}
 }
 
-// Modes returns every way to publish.
+// Modes returns every publish mode.
 func Modes() []publish.Mode {
 	return []publish.Mode{proxy.Mode{}, nat.Mode{}, ebpf.Mode{}, socket.Mode{}}
 }
@@ -46,7 +46,7 @@ func Driver(name model.Driver) (driver.Driver, bool) {
 	return nil, false
 }
 
-// Mode returns the way to publish of that name.
+// Mode returns the publish mode of that name.
 func Mode(name model.Via) (publish.Mode, bool) {
 	for _, w := range Modes() {
 		if w.Name() == name {
@@ -56,27 +56,28 @@ func Mode(name model.Via) (publish.Mode, bool) {
 	return nil, false
 }
 
-// Path is a driver, alone or with a way to publish, with its promises.
+// Path is a driver, alone or with a publish mode, and its promises.
 type Path struct {
 	Driver model.Driver `json:"driver"`
 	// Via is empty for the driver alone.
 	Via model.Via `json:"via,omitempty"`
-	// Unavailable says why this kernel cannot build it; empty when it can.
+	// Unavailable is the reason why this kernel does not support the path. It is
+	// empty if the kernel does.
 	Unavailable string `json:"unavailable,omitempty"`
-	// Needs lists the kernel features without which it cannot be built.
+	// Needs lists the kernel features without which the path cannot work.
 	Needs []plan.Feature `json:"needs,omitempty"`
-	// Kernel is the first Linux release that has them, e.g. 5.6; empty when
-	// any will do.
+	// Kernel is the first Linux release that has them, e.g. 5.6. It is empty if
+	// every supported release has them.
 	Kernel   string      `json:"kernel,omitempty"`
 	Promises promise.Set `json:"promises"`
 }
 
-// path draws up one row of the table.
+// path returns one row of the table.
 func path(d model.Driver, via model.Via, f plan.Facts, needs []plan.Feature, p promise.Set) Path {
 	return Path{Driver: d, Via: via, Unavailable: Missing(f, needs), Needs: needs, Kernel: since(needs), Promises: p}
 }
 
-// since returns the release that the latest of the features came with.
+// since returns the first release that has all the features.
 func since(needs []plan.Feature) string {
 	var major, minor int
 	for _, n := range needs {
@@ -90,8 +91,8 @@ func since(needs []plan.Feature) string {
 	return fmt.Sprintf("%d.%d", major, minor)
 }
 
-// Table returns every driver alone, then every way with every driver that
-// can be published.
+// Table returns every driver alone, then every publish mode with every driver that
+// it supports.
 func Table(f plan.Facts) []Path {
 	var table []Path
 	for _, d := range Drivers() {
@@ -108,8 +109,8 @@ func Table(f plan.Facts) []Path {
 	return table
 }
 
-// Missing says which of the needed features this kernel lacks, and why; the
-// empty string means none.
+// Missing returns the first of the needed features that this kernel lacks, and the
+// reason. It returns the empty string if the kernel has all of them.
 func Missing(f plan.Facts, needs []plan.Feature) string {
 	for _, n := range needs {
 		if !f.Has(n) {

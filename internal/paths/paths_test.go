@@ -23,14 +23,14 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 			if answer, ok := p.Promises[q]; !ok {
 				t.Errorf("%s %s does not answer %s", p.Via, p.Driver, q)
 			} else if !answer.Kept && answer.How == "" {
-				t.Errorf("%s %s denies %s and does not say why", p.Via, p.Driver, q)
+				t.Errorf("%s %s does not make the promise %s and gives no reason", p.Via, p.Driver, q)
 			}
 		}
 		if len(p.Promises) != len(questions) {
 			t.Errorf("%s %s answers unknown questions: %v", p.Via, p.Driver, p.Promises)
 		}
 		if p.Unavailable != "" {
-			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)
+			t.Errorf("%s %s is unavailable on a kernel that has every feature: %s", p.Via, p.Driver, p.Unavailable)
 		}
 	}
 	want := []string{"none", "host", "bridge", "routed", "macvlan", "ipvlan", "vxlan", "device",
@@ -42,7 +42,7 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 	}
 }
 
-func TestMissingFeaturesAreSaid(t *testing.T) {
+func TestTableNamesMissingFeatures(t *testing.T) {
 	facts := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridge: "modprobe bridge"}}
 	for _, p := range paths.Table(facts) {
 		want := ""
@@ -63,13 +63,13 @@ func TestNames(t *testing.T) {
 	}
 	for _, w := range paths.Modes() {
 		if found, ok := paths.Mode(w.Name()); !ok || found != w {
-			t.Errorf("way %s is not found", w.Name())
+			t.Errorf("mode %s is not found", w.Name())
 		}
 	}
 	if _, ok := paths.Driver("token-ring"); ok {
 		t.Error("an unknown driver is found")
 	}
 	if _, ok := paths.Mode("smoke-signals"); ok {
-		t.Error("an unknown way is found")
+		t.Error("an unknown mode is found")
 	}
 }

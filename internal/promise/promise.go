@@ -1,6 +1,6 @@
-// Package promise says in data what a path can be asked to promise. Drivers
-// and ways to publish answer; one test proves every answer with packets. It
-// does not know which drivers and ways there are.
+// Package promise defines the promises that drivers and publish modes make about a
+// path, as data. One test proves every promise with packets. The package does not
+// know which drivers and publish modes exist.
 package promise
 
 import (
@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Question is one property of a path that can be true or false.
+// Question is a property of a path that can be promised, e.g. "lan-source".
 type Question string
 
-// The questions about a driver: what a sandbox is without any publish.
+// The questions about a driver: properties of a sandbox without any publish.
 const (
-	// Isolated: the sandbox has a network namespace of its own.
+	// Isolated: the sandbox has its own network namespace.
 	Isolated Question = "isolated"
 	// HostDirect: the host reaches the sandbox at the sandbox's address.
 	HostDirect Question = "host-direct"
-	// PeerDirect: a sandbox of the same network reaches it there.
+	// PeerDirect: another sandbox of the network reaches the sandbox at its address.
 	PeerDirect Question = "peer-direct"
-	// LANDirect: the LAN, given a route, reaches it there.
+	// LANDirect: the LAN reaches the sandbox at its address, if it has a route.
 	LANDirect Question = "lan-direct"
 	// Outbound: the sandbox reaches the LAN.
 	Outbound Question = "outbound"
@@ -28,37 +28,37 @@ const (
 	OutboundSource Question = "outbound-source"
 )
 
-// The questions about a publish: who reaches it, and what the workload sees.
+// The questions about a publish: which clients reach the port, and which source
+// address the workload sees.
 const (
 	// LAN: another host reaches the port on the host's address.
 	LAN Question = "lan"
-	// HostAddress: a process of the host reaches it on the host's own
-	// address.
+	// HostAddress: a process of the host reaches the port on the host's address.
 	HostAddress Question = "host-address"
-	// Loopback4: a process of the host reaches it on 127.0.0.1.
+	// Loopback4: a process of the host reaches the port on 127.0.0.1.
 	Loopback4 Question = "127.0.0.1"
-	// Loopback6: a process of the host reaches it on ::1.
+	// Loopback6: a process of the host reaches the port on ::1.
 	Loopback6 Question = "::1"
-	// Peer: another sandbox reaches it on the host's address.
+	// Peer: another sandbox reaches the port on the host's address.
 	Peer Question = "peer"
-	// Itself: the sandbox reaches itself through the host's address.
+	// Itself: the sandbox reaches its own port on the host's address.
 	Itself Question = "itself"
-	// LoopbackClosed: a port published on 127.0.0.1 only is closed to the
-	// LAN and to sandboxes, even to hosts that route 127.0.0.1 to us.
+	// LoopbackClosed: a port published only on 127.0.0.1 is closed to sandboxes and
+	// to the LAN, also to hosts that have a route to 127.0.0.1 through this host.
 	LoopbackClosed Question = "127.0.0.1-closed"
 	// V6ToV4: an IPv6 client reaches a sandbox that has only IPv4.
 	V6ToV4 Question = "v6-to-v4"
 	// LANSource: the workload sees the address of a client on the LAN.
 	LANSource Question = "lan-source"
-	// HostSource: it sees the host's address of a client on the host.
+	// HostSource: the workload sees the host's address for a client on the host.
 	HostSource Question = "host-source"
-	// PeerSource: it sees the address of another sandbox.
+	// PeerSource: the workload sees the address of a client in another sandbox.
 	PeerSource Question = "peer-source"
 	// InputFirewall: a rule in the host's INPUT chain stops the LAN.
 	InputFirewall Question = "input-firewall"
 	// ForwardFirewall: a rule in the host's FORWARD chain stops the LAN.
 	ForwardFirewall Question = "forward-firewall"
-	// Survives: traffic goes on when Fairlead is killed with SIGKILL.
+	// Survives: traffic continues after Fairlead is killed with SIGKILL.
 	Survives Question = "survives"
 )
 
@@ -67,14 +67,15 @@ func Driver() []Question {
 	return []Question{Isolated, HostDirect, PeerDirect, LANDirect, Outbound, OutboundSource}
 }
 
-// Publish lists the questions that every way to publish answers, for every
-// driver it can publish, in the table's order.
+// Publish lists the questions that every publish mode answers for every driver
+// that it supports, in the table's order.
 func Publish() []Question {
 	return []Question{LAN, HostAddress, Loopback4, Loopback6, Peer, Itself, LoopbackClosed, V6ToV4,
 		LANSource, HostSource, PeerSource, InputFirewall, ForwardFirewall, Survives}
 }
 
-// Named returns the questions about a publish that have those names.
+// Named returns the questions about a publish with these names. It returns an error
+// if there is no such question.
 func Named(names []string) ([]Question, error) {
 	var named []Question
 	for _, name := range names {
@@ -87,7 +88,7 @@ func Named(names []string) ([]Question, error) {
 	return named, nil
 }
 
-// Join writes the questions' names one after the other.
+// Join returns the questions' names, separated by commas.
 func Join(questions []Question) string {
 	var names []string
 	for _, q := range questions {
@@ -96,17 +97,18 @@ func Join(questions []Question) string {
 	return strings.Join(names, ", ")
 }
 
-// Answer is what a driver or way promises.
+// Answer is the answer of a driver or publish mode to a question.
 type Answer struct {
 	Kept bool `json:"kept"`
-	// How says how it is kept, or why it is not; empty where it is plain.
+	// How explains how the promise is kept or why it is not. It may be empty.
 	How string `json:"how,omitempty"`
 }
 
 // Set holds the answer to each question.
 type Set map[Question]Answer
 
-// Unkept returns the first of the questions that is not answered by yes.
+// Unkept returns the first of the promises that is not kept, and whether there is
+// one.
 func (s Set) Unkept(asked []Question) (Question, bool) {
 	for _, q := range asked {
 		if !s[q].Kept {
@@ -116,8 +118,8 @@ func (s Set) Unkept(asked []Question) (Question, bool) {
 	return "", false
 }
 
-// Yes is a promise that is kept.
+// Yes returns the answer that the promise is kept.
 func Yes(how string) Answer { return Answer{Kept: true, How: how} }
 
-// No is a promise that is not made.
+// No returns the answer that the promise is not made.
 func No(how string) Answer { return Answer{How: how} }

@@ -6,8 +6,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// exposure is a set of cells in which the attack has its effect. Empty fields
-// stand for all.
+// exposure is a set of cells in which the attack succeeds. An empty list matches
+// every value.
 type exposure struct {
 	attack    Attack
 	attackers []Attacker
@@ -36,7 +36,7 @@ var (
 	natted    = []model.Via{model.ViaNAT}
 )
 
-// The reasons, which the table repeats.
+// The reasons why attacks succeed.
 const (
 	asDocker     = "as on Docker's bridge: the containers of a network share an Ethernet"
 	asLAN        = "as every host of the LAN can: its containers are hosts of the LAN"

@@ -1,6 +1,6 @@
-// Package threat says in data what an attacker can and cannot do on each path.
-// test/attack proves every cell with packets. It does not know how a path
-// works, and it takes no part in deciding one.
+// Package threat is the table of what an attacker can and cannot do on each path,
+// as data. test/attack proves every cell with packets. The package does not know
+// how a path works, and the choice of a path does not use it.
 package threat
 
 import (
@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// Attacker is where an attacker is. A container is hostile with CAP_NET_RAW,
-// which container engines give by default.
+// Attacker is the place of an attacker in the network. An attacker in a container
+// has CAP_NET_RAW, which container engines give by default.
 type Attacker string
 
 // The attackers.
@@ -22,10 +22,10 @@ const (
 	OtherUplink     Attacker = "a host behind a second uplink"
 )
 
-// Attack is an effect that an attacker wants.
+// Attack is what an attacker tries to achieve.
 type Attack string
 
-// The attacks on what a driver attaches, in the table's order.
+// The attacks on the endpoints of a driver, in the table's order.
 const (
 	AdvertiseHost      Attack = "change the host's IPv6 routes, addresses or MTU with a router advertisement"
 	AdvertiseContainer Attack = "change another container's IPv6 routes, addresses or hop limit with a router advertisement"
@@ -52,21 +52,21 @@ const (
 	Flood         Attack = "end idle connections with a flood of SYNs"
 )
 
-// Cell is one answer of the table.
+// Cell is one cell of the table: an attack on one path by one attacker.
 type Cell struct {
 	Attack   Attack       `json:"attack"`
 	Attacker Attacker     `json:"attacker"`
 	Driver   model.Driver `json:"driver"`
-	// Via is empty for what the driver attaches.
+	// Via is the publish mode. It is empty for attacks on the endpoint itself.
 	Via model.Via `json:"via,omitempty"`
-	// Can says that the attack has its effect, and How explains it.
+	// Can says that the attack succeeds, and How explains why.
 	Can bool   `json:"can"`
 	How string `json:"how,omitempty"`
-	// IPv6Only says that it has no effect with IPv4.
+	// IPv6Only says that the attack succeeds only with IPv6.
 	IPv6Only bool `json:"ipv6Only,omitempty"`
 }
 
-// scope says which attackers an attack is for.
+// scope is an attack and the attackers that are tested with it.
 type scope struct {
 	attack    Attack
 	attackers []Attacker
@@ -78,7 +78,8 @@ var (
 	everybody  = slices.Concat(containers, outside)
 )
 
-// onLinks are the attacks on what a driver attaches, published those on a port.
+// onLinks are the attacks on endpoints. published are the attacks on published
+// ports.
 var (
 	onLinks = []scope{
 		{AdvertiseHost, []Attacker{SameNetwork}},
@@ -105,8 +106,9 @@ var (
 	}
 )
 
-// Drivers lists the drivers of the table. The host takes no part in the packets
-// of none, host and device. The kernel of a test machine may lack ipvlan.
+// Drivers lists the drivers of the table. The drivers none, host and device are not
+// in it, because the host forwards no packets for them, nor is ipvlan, which the
+// kernel of a test machine may lack.
 func Drivers() []model.Driver {
 	return []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted, model.DriverMacvlan}
 }
@@ -120,8 +122,8 @@ func Vias(d model.Driver) []model.Via {
 	return vias
 }
 
-// Table returns every cell: first of what drivers attach, then of what is
-// published, each in the order of attack, attacker and path.
+// Table returns every cell: first the attacks on endpoints, then those on published
+// ports, each in the order of attack, attacker and path.
 func Table() []Cell {
 	var table []Cell
 	for _, s := range onLinks {

@@ -11,7 +11,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// service has a sandbox, a server elsewhere, and a sandbox that is on the LAN.
+// service has three real servers: a sandbox, a server on another host, and a sandbox
+// on the LAN.
 func service() model.VirtualService {
 	return model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)},
 		Reals: []model.RealServer{
@@ -53,7 +54,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestTunnelsText says in what packets are wrapped, and notes that it changes.
+// TestTunnelsText checks that the text names the encapsulation, also for a change.
 func TestTunnelsText(t *testing.T) {
 	v := service()
 	v.Forward = model.ForwardTunnel
@@ -109,9 +110,10 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestHere: the host itself as a real server wants its answers seen to where they
-// are rewritten, and no way elsewhere.
-func TestHere(t *testing.T) {
+// TestLocalReal checks a service whose only real server is the host itself. With
+// nat, the plan has the program that rewrites its answers. It has no forwarding to
+// other hosts.
+func TestLocalReal(t *testing.T) {
 	v := service()
 	v.Reals = []model.RealServer{{Address: netip.MustParseAddr("192.0.2.9"), Weight: 1, Local: true}}
 	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false, model.ForwardTunnel: false} {
@@ -131,7 +133,7 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// TestTablesHaveABound: as large as a piece of the programs' memory, no larger.
+// TestTablesHaveABound checks that a table fits into one value of the programs' map.
 func TestTablesHaveABound(t *testing.T) {
 	v := service()
 	for i := range 1000 {
@@ -150,15 +152,16 @@ func TestForwarding(t *testing.T) {
 	}
 	v := service()
 	if !forwards(v) {
-		t.Error("it does not forward to servers elsewhere")
+		t.Error("the plan does not enable forwarding for servers on other hosts")
 	}
 	v.Reals = v.Reals[:1]
 	if forwards(v) {
-		t.Error("it forwards for a sandbox")
+		t.Error("the plan enables forwarding for a sandbox")
 	}
 }
 
-// TestFastPathIsPlanned where there is something for it to send on.
+// TestFastPathIsPlanned checks that the fast path is planned only for unchanged
+// packets to other hosts.
 func TestFastPathIsPlanned(t *testing.T) {
 	fast := func(v model.VirtualService) bool {
 		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.FastPath{}))
@@ -166,10 +169,10 @@ func TestFastPathIsPlanned(t *testing.T) {
 	v := service()
 	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true, model.ForwardTunnel: true} {
 		if v.Forward = forward; fast(v) != want {
-			t.Errorf("forward %s: %v", forward, !want)
+			t.Errorf("forward %s: the fast path is planned: %v", forward, !want)
 		}
 	}
 	if v.Reals = v.Reals[:1]; fast(v) {
-		t.Error("for a sandbox")
+		t.Error("the fast path is planned for a sandbox")
 	}
 }

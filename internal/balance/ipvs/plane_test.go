@@ -14,7 +14,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes are two on a bridge.
+// sandboxes finds the attachments of two sandboxes on a bridge.
 func sandboxes(name string) (plan.Attachment, bool) {
 	if name != "a" && name != "b" {
 		return plan.Attachment{}, false
@@ -34,10 +34,10 @@ func service(change func(*model.VirtualService)) model.VirtualService {
 
 var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
 
-// elsewhere makes far the only real server.
+// elsewhere replaces all real servers by far.
 func elsewhere(v *model.VirtualService) { v.Reals = []model.RealServer{far} }
 
-// scenarios are services by what is theirs.
+// scenarios are changes of a service, by what the service then has.
 var scenarios = map[string]func(*model.VirtualService){
 	"sandboxes":         func(*model.VirtualService) {},
 	"servers elsewhere": elsewhere,
@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// planned is all that a service needs, but for the table's text.
+// planned returns the whole plan of a service.
 func planned(t *testing.T, v model.VirtualService) plan.Plan {
 	t.Helper()
 	p, err := plan.Merge(plan.NewPart(ipvs.Plane{}.Shared(nil)), plan.NewPart(ipvs.Plane{}.Service(v, sandboxes)))
@@ -91,7 +91,8 @@ func text(t *testing.T, have, want plan.Plan) string {
 	return strings.Replace(plan.Text(plan.Diff(have, want)), plan.IPVSTable{}.Add()[0], "# the table "+plan.IPVSTableName, 1)
 }
 
-// TestChanges goes from each scenario to the next, and back to nothing.
+// TestChanges changes the service from each scenario to the next, and then removes
+// it.
 func TestChanges(t *testing.T) {
 	from := service(scenarios["sandboxes"])
 	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "tunnel in UDP", "servers elsewhere"} {
@@ -116,19 +117,20 @@ func TestRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := (ipvs.Plane{}).Validate(service(c.change), plan.Facts{}); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("the error is %v, which should say %q", err, c.want)
+				t.Errorf("got error %v, want one that contains %q", err, c.want)
 			}
 		})
 	}
 }
 
-// TestTheOrderOfRealServersIsCanonical: of one set, every host has one list.
-func TestTheOrderOfRealServersIsCanonical(t *testing.T) {
+// TestOrderOfRealServersIsCanonical checks that the plan does not depend on the order
+// of the real servers, so that all hosts with the same set have the same list.
+func TestOrderOfRealServersIsCanonical(t *testing.T) {
 	v := service(func(*model.VirtualService) {})
 	w := v.Clone()
 	w.Reals[0], w.Reals[1] = w.Reals[1], w.Reals[0]
 	if got := text(t, planned(t, v), planned(t, w)); got != "" {
-		t.Errorf("another order is another plan:\n%s", got)
+		t.Errorf("the plan depends on the order:\n%s", got)
 	}
 }
 

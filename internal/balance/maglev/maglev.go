@@ -1,17 +1,17 @@
-// Package maglev builds weighted Maglev tables: which backend a bucket of a
-// hash belongs to.
+// Package maglev builds weighted Maglev tables. A table maps the buckets of a hash
+// to backends.
 //
 // Theory of operation (Eisenbud et al., "Maglev: A Fast and Reliable Software
-// Network Load Balancer", NSDI 2016, section 3.4). Every backend has a
-// permutation of all buckets, made of its name alone; the backends take turns,
-// and each takes the first of its buckets that is free. The weight says how
-// many turns a backend gets: at each turn a backend gathers its weight, and
-// takes a bucket for each whole greatest weight that it has gathered. So a
-// backend has its share of the buckets to within one of them, and where one
-// goes, what others have stays theirs for nearly all.
+// Network Load Balancer", NSDI 2016, section 3.4). Every backend has a permutation
+// of all buckets, which depends only on its name. The backends take turns, and each
+// takes the first bucket of its permutation that is still free. In each round every
+// backend adds its weight to a credit. It takes one bucket each time the credit
+// reaches the greatest weight of all backends, which is then subtracted. So each
+// backend's share of the buckets is exact to within one bucket. If a backend is
+// removed, nearly all buckets of the others keep their owner.
 //
-// A table depends on nothing but names and weights, whatever their order:
-// every host that has the same set builds the same.
+// A table depends only on the names and weights, not on their order. So all hosts
+// that have the same set of backends build the same table.
 package maglev
 
 import (
@@ -19,21 +19,21 @@ import (
 	"slices"
 )
 
-// Backend is what shares the buckets.
+// Backend is an owner of buckets.
 type Backend struct {
-	// Name is what its permutation is made of, e.g. its address and port.
+	// Name is unique, e.g. the address and port. The permutation is derived from it.
 	Name string
-	// Weight is its share; none for 0.
+	// Weight is the relative share of the buckets. A backend of weight 0 gets none.
 	Weight uint32
 }
 
 // sizes are primes, each about twice the one before.
 var sizes = []int{1021, 2039, 4093, 8191, 16381, 32749, 65521, 131071, 262139, 524287, 1048573, 2097143}
 
-// Size returns the number of buckets of a table for so many backends: at least
-// 500 for each, so that one backend more or less moves fewer than one in a
-// hundred of the others' buckets, which the 100 of the paper (section 5.3) do
-// not achieve.
+// Size returns the number of buckets of a table for the given number of backends: at
+// least 500 per backend, up to 2,097,143 buckets. Then fewer than 1 % of the other
+// backends' buckets change their owner if a backend is added or removed. The 100
+// buckets per backend of the paper (section 5.3) do not achieve that.
 func Size(backends int) int {
 	for _, m := range sizes {
 		if m >= 500*backends {
@@ -43,8 +43,9 @@ func Size(backends int) int {
 	return sizes[len(sizes)-1]
 }
 
-// Table returns, for each of size buckets, the index in all of its backend;
-// nil if none has a weight. Size is a prime.
+// Table returns a table with the given number of buckets, which must be prime. Each
+// element is the index in all of the bucket's owner. Table returns nil if no backend
+// has a weight.
 func Table(all []Backend, size int) []uint16 {
 	turns := take(all, size)
 	if len(turns) == 0 {
@@ -73,16 +74,18 @@ func Table(all []Backend, size int) []uint16 {
 	}
 }
 
-// turn is a backend that takes buckets.
+// turn is the state of a backend while the table is filled.
 type turn struct {
 	name             string
 	index            uint16
 	weight, gathered uint64
-	// next is the bucket that it looks at, and skip the way to the one after.
+	// next is the next bucket of its permutation, and skip the distance from each
+	// bucket of the permutation to the one after it.
 	next, skip int
 }
 
-// take returns the backends that have a weight, in the order of their turns.
+// take returns the backends that have a weight, in the order in which they take
+// buckets.
 func take(all []Backend, size int) []turn {
 	turns := make([]turn, 0, len(all))
 	for i, b := range all {
@@ -107,8 +110,9 @@ func take(all []Backend, size int) []turn {
 	return turns
 }
 
-// mix spreads what FNV leaves close together in names that differ in their
-// last byte (the finalizer of MurmurHash3, by Austin Appleby, public domain).
+// mix makes hashes differ in all bits. FNV hashes of names that differ only in the
+// last byte are close together. It is the finalizer of MurmurHash3 (Austin Appleby,
+// public domain).
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd

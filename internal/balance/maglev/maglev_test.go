@@ -27,9 +27,8 @@ func owners(all []maglev.Backend, size int) []string {
 	return names
 }
 
-// TestRemovalMovesFew takes each of 100 backends away: of the buckets of the
-// others, fewer than one in a hundred may get another owner, in the mean and
-// for each.
+// TestRemovalMovesFew removes each of 100 backends in turn. Each time, fewer than
+// 1 % of the buckets of the other backends may change their owner.
 func TestRemovalMovesFew(t *testing.T) {
 	all := backends(100)
 	size := maglev.Size(len(all))
@@ -52,11 +51,11 @@ func TestRemovalMovesFew(t *testing.T) {
 	}
 	t.Logf("removing one of %d from %d buckets moves %.3f%% of the others' in the mean, %.3f%% at worst", len(all), size, sum/float64(len(all))*100, worst*100)
 	if worst >= 0.01 {
-		t.Errorf("%.3f%% of the others' buckets have moved", worst*100)
+		t.Errorf("%.3f%% of the others' buckets have moved, want less than 1%%", worst*100)
 	}
 }
 
-// TestWeights: each backend has its share of the buckets within 1 %.
+// TestWeights checks that each backend has its share of the buckets within 1 %.
 func TestWeights(t *testing.T) {
 	all := backends(4)
 	total := 0.0
@@ -77,7 +76,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestOrderDoesNotMatter: the same set in any order makes the same table.
+// TestOrderDoesNotMatter checks that the same set in any order gives the same table.
 func TestOrderDoesNotMatter(t *testing.T) {
 	all := backends(30)
 	for i := range all {
@@ -87,16 +86,16 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	for range 20 {
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		if !slices.Equal(owners(all, 4093), want) {
-			t.Fatal("another table")
+			t.Fatal("the table depends on the order of the backends")
 		}
 	}
 }
 
-// TestNone: there is no table of backends without a weight, and no backend
-// without a weight in a table.
+// TestNone checks that there is no table if no backend has a weight, and that a
+// backend of weight 0 has no buckets.
 func TestNone(t *testing.T) {
 	if maglev.Table(nil, 1021) != nil || maglev.Table([]maglev.Backend{{Name: "a"}}, 1021) != nil {
-		t.Error("a table of nothing")
+		t.Error("Table returns a table although no backend has a weight")
 	}
 	all := backends(3)
 	all[1].Weight = 0
@@ -105,13 +104,14 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// TestSizes are primes, with room for every number of backends.
+// TestSizes checks that the sizes are primes and large enough for any number of
+// backends.
 func TestSizes(t *testing.T) {
 	for n := 1; n <= 4096; n *= 2 {
 		m := maglev.Size(n)
 		for d := 2; d*d <= m; d++ {
 			if m%d == 0 {
-				t.Errorf("%d is %d times something", m, d)
+				t.Errorf("%d is not a prime: it is divisible by %d", m, d)
 			}
 		}
 		if m < 500*n {

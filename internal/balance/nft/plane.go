@@ -206,8 +206,9 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 	return s
 }
 
-// steady returns the Maglev table of a service in which those buckets alone have
-// another owner than if all real servers got new flows whose own gets none.
+// steady returns the Maglev table of a service. Compared with the table in which all
+// real servers get new flows, it changes the owner only of those buckets whose owner
+// gets no new flows now.
 func steady(b plan.Balanced, reals []model.RealServer) plan.Ring {
 	reals = slices.DeleteFunc(slices.Clone(reals), func(r model.RealServer) bool { return r.Weight == 0 })
 	slices.SortFunc(reals, func(a, b model.RealServer) int { return a.At(0).Compare(b.At(0)) })
@@ -238,7 +239,8 @@ func steady(b plan.Balanced, reals []model.RealServer) plan.Ring {
 // sizes are primes, each about twice the one before.
 var sizes = []int{251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521, 131071}
 
-// Buckets returns how many buckets a service of so many real servers has.
+// Buckets returns the number of buckets of a service with the given number of real
+// servers.
 func Buckets(reals int) int {
 	for _, m := range sizes {
 		if m >= 25*reals {
@@ -252,8 +254,8 @@ func Buckets(reals int) int {
 // common divisor would make it longer are rounded.
 const maxTurns = 4096
 
-// turns returns whose turn it is, for as long as it takes until all begins anew:
-// each once for rr, and as often as it weighs for wrr, spread evenly.
+// turns returns one cycle of the indexes of the backends: for rr each index once,
+// for wrr as often as the backend's weight, evenly distributed.
 func turns(all []plan.Backend, weighted bool) []uint16 {
 	weights := make([]int, len(all))
 	for i, b := range all {
@@ -271,7 +273,7 @@ func turns(all []plan.Backend, weighted bool) []uint16 {
 	return spread(reduce(weights))
 }
 
-// once lists each index that weighs something.
+// once lists each index with a weight above 0.
 func once(weights []int) []uint16 {
 	var list []uint16
 	for i, w := range weights {
@@ -282,8 +284,8 @@ func once(weights []int) []uint16 {
 	return list
 }
 
-// reduce divides weights by what they have in common, and further until they
-// are no more than maxTurns together.
+// reduce divides the weights by their greatest common divisor. If their sum is then
+// still above maxTurns, it scales them down to about maxTurns.
 func reduce(weights []int) []int {
 	common, sum := 0, 0
 	for _, w := range weights {
@@ -309,9 +311,10 @@ func gcd(a, b int) int {
 	return a
 }
 
-// spread lists each index as often as it weighs, as evenly as can be: at each
-// turn all gather their weight, and whoever has gathered most pays the sum for
-// its turn (the smooth weighted round robin of nginx).
+// spread lists each index as often as its weight, distributed as evenly as possible
+// (the smooth weighted round robin of nginx): at each turn, every index gathers its
+// weight. The index that has gathered most gets the turn, and the sum of all weights
+// is subtracted from it.
 func spread(weights []int) []uint16 {
 	sum := 0
 	for _, w := range weights {

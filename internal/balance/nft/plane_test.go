@@ -16,7 +16,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// sandboxes are two on a bridge.
+// sandboxes finds the attachments of two sandboxes on a bridge.
 func sandboxes(name string) (plan.Attachment, bool) {
 	if name != "a" && name != "b" {
 		return plan.Attachment{}, false
@@ -36,7 +36,7 @@ func service(change func(*model.VirtualService)) model.VirtualService {
 
 var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
 
-// scenarios are services by what is theirs.
+// scenarios are changes of a service, by what the service then has.
 var scenarios = map[string]func(*model.VirtualService){
 	"sandboxes":   func(*model.VirtualService) {},
 	"maglev":      func(v *model.VirtualService) { v.Scheduler = "" },
@@ -82,7 +82,7 @@ func TestChange(t *testing.T) {
 	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))
 }
 
-// planned is all that a service needs.
+// planned returns the whole plan of a service.
 func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
 	t.Helper()
 	v := service(change)
@@ -96,7 +96,7 @@ func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
 	return p
 }
 
-// text leaves the skeletons out, which are always the same.
+// text returns the plan without the skeletons, which are always the same.
 func text(have, want plan.Plan) string {
 	return strings.NewReplacer(plan.TableText, "(the skeleton)\n", plan.ServiceTableText, "(the skeleton of services)\n").Replace(plan.Text(plan.Diff(have, want)))
 }
@@ -127,7 +127,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// pool is a service of n real servers.
+// pool returns a service with n real servers.
 func pool(n int) model.VirtualService {
 	return service(func(v *model.VirtualService) {
 		v.Scheduler, v.Reals = model.MaglevHashing, nil
@@ -147,9 +147,10 @@ func owners(v model.VirtualService) []netip.AddrPort {
 	return all
 }
 
-// TestRemovalMovesFew: where one of many is taken out, few buckets of the others
-// have another owner, and none where it is out for a time. Its own are divided
-// among all.
+// TestRemovalMovesFew checks what happens to the buckets if one of many real servers
+// is removed from the service, is down or drains. Its own buckets are divided among
+// the others. Few of the others' buckets change their owner if it is removed, and none
+// if it is down or drains.
 func TestRemovalMovesFew(t *testing.T) {
 	for state, most := range map[model.RealState]float64{model.RealDown: 0, model.RealDraining: 0, "taken out": 0.05} {
 		for _, n := range []int{3, 10, 100} {
@@ -183,17 +184,18 @@ func moves(t *testing.T, state model.RealState, n int, most float64) {
 			}
 		}
 		if len(heirs) < min(n-1, 5) || heirs[netip.AddrPortFrom(v.Reals[i].Address, 80)] {
-			t.Errorf("the buckets of one of %d come to %v", n, heirs)
+			t.Errorf("the buckets of one of %d real servers now belong to %v", n, heirs)
 		}
 	}
 	share := float64(moved) / float64(others)
 	t.Logf("of %d buckets of %d servers, one that is %s moves %.2f%% of the others'", len(before), n, state, 100*share)
 	if share > most {
-		t.Errorf("%.1f%% have moved", 100*share)
+		t.Errorf("%.1f%% of the others' buckets have moved", 100*share)
 	}
 }
 
-// TestWeightsAreMet by wrr exactly, whatever they are.
+// TestWeightsAreMet checks that wrr gives each real server its share of the turns to
+// within one turn.
 func TestWeightsAreMet(t *testing.T) {
 	for _, weights := range [][]int{{2, 13, 111, 10}, {100, 200, 300}, {65535, 1, 0}, {65535, 65521, 65519}} {
 		v := pool(len(weights))

@@ -113,8 +113,8 @@ func (d *Daemon) watchSettings() bool {
 	return services || len(settings) > 0
 }
 
-// check reports whether an object differs whose changes the kernel does not report. It
-// does nothing while a state is being applied.
+// check reads the objects for which the kernel sends no messages, and reports whether
+// one of them differs. It does nothing while a state is being applied.
 func (d *Daemon) check() bool {
 	if !d.mu.TryLock() {
 		return false

@@ -63,7 +63,7 @@ type Event struct {
 	Object string `json:"object"`
 	// Commands are the commands of the repair, as typed in a shell.
 	Commands []string `json:"commands,omitempty"`
-	// By is the program that had changed the object, if the kernel reports it.
+	// By is the program that changed the object, if the kernel reports the program.
 	By     string `json:"by,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }

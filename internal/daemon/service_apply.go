@@ -204,8 +204,8 @@ func (d *Daemon) healthChanged(b health.Batch) {
 	d.services.wake()
 }
 
-// takeHealthChanges marks the services dirty whose checks have changed. It reports no
-// events: setPools does that when the data planes have the change.
+// takeHealthChanges marks services as dirty if the results of their checks have changed.
+// It reports no events: setPools does that when the data planes have the change.
 func (d *Daemon) takeHealthChanges() {
 	s := &d.services
 	s.batchMu.Lock()

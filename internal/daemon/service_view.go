@@ -66,8 +66,8 @@ type RealView struct {
 	Since time.Time `json:"since"`
 	// Deadline is the end of its drain, if it has one.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Until is when a server is tried again that passive checks took out and that has
-	// no active check.
+	// Until is the time at which a server gets clients again that passive checks have
+	// taken out. It is set only if the server has no active check.
 	Until time.Time `json:"until,omitzero"`
 	// Leaving says that the server is removed when its drain ends.
 	Leaving bool `json:"leaving,omitempty"`

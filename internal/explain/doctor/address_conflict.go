@@ -9,7 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Asked returns the addresses whose owners the host's neighbours are asked for.
+// Asked returns the addresses for which the caller asks the host's neighbours (ARP,
+// Neighbor Discovery). The answers are Host.Claims.
 func (h Host) Asked() []plan.VirtualAddress {
 	return slices.Concat(h.Claimable(), h.linkAddresses(), h.gateways())
 }

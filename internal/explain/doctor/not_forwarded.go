@@ -84,7 +84,7 @@ func (h Host) egressDropped(l kernel.InsideLink, v rules.Verdict, v4 bool) Findi
 
 // manager names the program that manages the firewall, ufw or firewalld, and the
 // command that makes it forward what a link receives and sends. Both are empty if
-// the firewall is of neither.
+// neither of them manages the firewall.
 func (h Host) manager(link string, v rules.Verdict, table string) (name, command string) {
 	link = escape.Shell(link)
 	switch {

@@ -64,7 +64,8 @@ func (v VirtualService) validateTunnel() error {
 	case t == (Tunnel{}):
 		return nil
 	case v.Forward != ForwardTunnel:
-		return fmt.Errorf("tunnel %s: the service does not forward packets through a tunnel: set forward to tunnel, or the tunnel to ipip", t)
+		return fmt.Errorf("tunnel %s: the service does not forward packets through a tunnel: set forward to "+
+			"tunnel, or the tunnel to ipip", t)
 	case t.Type == TunnelIPIP:
 		return errors.New("tunnel ipip: it has neither a port nor a checksum: leave them out")
 	case t.Type != TunnelGUE:

@@ -62,9 +62,10 @@ func destroy(requests []byte) error {
 }
 
 // resetFlow sends a TCP reset to both ends of a connection, each with the source
-// address and port of the other end. The sequence number is the last one that the receiver has
-// acknowledged. If more data was in flight, the receiver sends a challenge ACK
-// (RFC 5961), and the host, which has no such socket, answers with a reset.
+// address and port of the other end. The sequence number is the last one that the
+// receiver has acknowledged. If more data was in flight, the receiver sends a
+// challenge ACK (RFC 5961), and the host, which has no such socket, answers with a
+// reset.
 func resetFlow(f ebpf.Flow) error {
 	return errors.Join(
 		sendReset(f.Host, f.Client, f.Acknowledged[0]),

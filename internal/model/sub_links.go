@@ -52,7 +52,7 @@ func (s State) validateSubLink(n Network, e Endpoint) error {
 	case e.MAC != "" && (n.Driver == DriverIPvlan || n.Mode == ModePassthru):
 		return fmt.Errorf("mac %s: in network %s, sandboxes have the hardware address of parent %s: omit it, or use driver macvlan in mode bridge", e.MAC, n.Name, n.Parent)
 	case e.Limit.In != 0:
-		return errors.New("limit in: packets to the endpoint pass no link of the host that could queue them: "+
+		return errors.New("limit in: packets to the endpoint pass no link of the host that could queue them: " +
 			"limit their senders, or use driver bridge or routed")
 	}
 	return nil

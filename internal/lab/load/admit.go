@@ -26,8 +26,8 @@ func (j *job) serveRun(l *listener) {
 	}
 }
 
-// admitTCP accepts until all streams of the run are connected or it is over. It
-// then ends, so that only streams run in the window.
+// admitTCP accepts connections until all streams of the run are connected or the
+// run is over. It ends then, so that only streams use CPU time in the window.
 func (j *job) admitTCP(l *listener) error {
 	for admitted := 0; admitted < j.spec.links() && !j.done.Load(); {
 		fd, err := accept(l.tcp)
@@ -108,7 +108,7 @@ func (j *job) start(s *stream, down bool) {
 	}
 }
 
-// sendTo and receiveFrom choose the bulk loop for the protocol.
+// sendTo returns the sending loop for the protocol, receiveFrom the receiving one.
 func (j *job) sendTo(i int) func(*thread, *stream) error {
 	return func(t *thread, s *stream) error {
 		if j.spec.Workload.udp() {
@@ -126,7 +126,7 @@ func (j *job) receiveFrom() func(*thread, *stream) error {
 }
 
 // admitUDP waits for hellos and gives each source a connected socket and a
-// thread, until all streams are there or the run is over.
+// thread, until all streams are open or the run is over.
 func (j *job) admitUDP(l *listener) error {
 	known := map[netip.AddrPort]bool{}
 	b, oob := make([]byte, helloSize), make([]byte, 128)

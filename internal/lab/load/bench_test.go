@@ -19,8 +19,8 @@ import (
 )
 
 // The benchmarks compare this generator with other tools on the same loopback. One
-// iteration is one round: this generator, the tool, the tool, this generator, so
-// that a drift of the machine favours neither. The ratio is the median over the
+// iteration is one round: this generator, the tool, the tool, this generator. So a
+// drift of the machine's speed favours neither. The ratio is the median over the
 // rounds; run several: go test -run=- -bench=. -benchtime=7x ./internal/lab/load
 
 // benchWindow is the length of one measurement.
@@ -28,7 +28,7 @@ const benchWindow = time.Second
 
 const toolPort = 15201
 
-// bench is one namespace with our pair and room for a foreign server.
+// bench is a namespace with a pair of this generator, in which other tools run too.
 type bench struct {
 	pair
 	ns     *os.File
@@ -61,7 +61,7 @@ func newBench(b *testing.B, tool string, on cores) *bench {
 	return &bench{pair: p, ns: ns, target: p.listen(b, v4), cores: on}
 }
 
-// pin binds all threads of a process; those to come inherit it.
+// pin binds all threads of a process to a CPU; later threads inherit this.
 func pin(b *testing.B, pid, cpu int) {
 	b.Helper()
 	out, err := exec.Command("taskset", "-a", "-p", "-c", strconv.Itoa(cpu), strconv.Itoa(pid)).CombinedOutput()
@@ -70,7 +70,7 @@ func pin(b *testing.B, pid, cpu int) {
 	}
 }
 
-// on is a command line pinned to a core.
+// on returns a command that runs pinned to a CPU.
 func on(cpu int, args []string) *exec.Cmd {
 	return exec.Command("taskset", slices.Concat([]string{"-c", strconv.Itoa(cpu)}, args)...)
 }
@@ -126,7 +126,7 @@ func (e *bench) iperf3(b *testing.B, streams int) float64 {
 	return report.End.Received.Rate
 }
 
-// BenchmarkRRAgainstQperf compares means, which is what qperf gives, one way.
+// BenchmarkRRAgainstQperf compares means. qperf prints the mean of one direction.
 func BenchmarkRRAgainstQperf(b *testing.B) {
 	scale := map[string]float64{"ns": 1e-3, "us": 1, "ms": 1e3}
 	figure := regexp.MustCompile(`latency\s+=\s+([\d.]+) (ns|us|ms)`)
@@ -177,13 +177,13 @@ func BenchmarkRRAgainstSockperf(b *testing.B) {
 	}
 }
 
-// ours measures one window of our own.
+// ours measures one window of this generator.
 func (e *bench) ours(b *testing.B, s load.Spec) load.Measurement {
 	s.Warmup, s.Duration = benchWindow/5, benchWindow
 	return e.run(b, e.target, s)
 }
 
-// tool runs a foreign server and its client, and returns what that printed.
+// tool runs another tool's server and client, and returns the client's output.
 func (e *bench) tool(b *testing.B, server, client []string) string {
 	b.Helper()
 	s, err := child.Start(b.Context(), on(e.cores.server, server), child.Place{Netns: e.ns})
@@ -211,12 +211,12 @@ func (e *bench) figure(b *testing.B, figure *regexp.Regexp, server, client []str
 	out := e.tool(b, server, client)
 	m := figure.FindStringSubmatch(out)
 	if m == nil {
-		b.Fatalf("%v gave no figure:\n%s", client, out)
+		b.Fatalf("%v printed no figure:\n%s", client, out)
 	}
 	return m
 }
 
-// await returns once a foreign server listens.
+// await returns when another tool's server listens.
 func await(b *testing.B, p *child.Process) {
 	b.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !listening(p.Cmd.Process.Pid); {
@@ -231,8 +231,8 @@ func await(b *testing.B, p *child.Process) {
 	}
 }
 
-// listening looks into the process's namespace: a connection to find out
-// would be a client to some of these servers.
+// listening reads the socket tables of the process's namespace. It does not connect,
+// because some of these servers would serve that connection as their client.
 func listening(pid int) bool {
 	for _, table := range []string{"tcp", "tcp6"} {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))

@@ -16,7 +16,7 @@ func pattern(size int) []byte {
 	return b
 }
 
-// bulkSend writes to s until the run is quiet, then ends the stream's half.
+// bulkSend writes to s until the run is quiet, then closes its half of the stream.
 func (j *job) bulkSend(t *thread, s *stream, i int) error {
 	buf := pattern(j.spec.Size)
 	p := j.newPace(t, j.spec.Rate/8/float64(j.spec.Size), i%j.spec.Streams, j.spec.Streams, 0)
@@ -37,7 +37,7 @@ func (j *job) bulkSend(t *thread, s *stream, i int) error {
 	return nil
 }
 
-// bulkPaced sends one whole buffer at its time, because a partial write would
+// bulkPaced sends one whole buffer at its intended time: a partial write would
 // lower the offered load.
 func (j *job) bulkPaced(t *thread, s *stream, p *pace, buf []byte) error {
 	if _, ok := p.wait(j); !ok {
@@ -62,7 +62,7 @@ func (j *job) bulkReceive(t *thread, s *stream) error {
 		return err
 	}
 	if j.spec.Rate > 0 {
-		s.over = &j.done // a low rate may well be silent for long
+		s.over = &j.done // at a low rate, long silence is normal
 	}
 	buf := pattern(j.spec.Size)
 	for {

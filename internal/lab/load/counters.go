@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Totals counts what one side moved. Bytes are payload.
+// Totals are one side's counters. Bytes are payload.
 type Totals struct {
 	SentBytes       uint64
 	ReceivedBytes   uint64
@@ -14,7 +14,7 @@ type Totals struct {
 	PacketsReceived uint64
 	Transactions    uint64
 	Connections     uint64
-	// Errors counts requests without an answer and connections that failed.
+	// Errors counts the transactions and connections that failed.
 	Errors uint64
 }
 
@@ -30,7 +30,7 @@ func (t Totals) plus(o Totals) Totals {
 	}
 }
 
-// minus returns what was added since o, an earlier reading of the same.
+// minus returns the increase since o, an earlier reading of the same counters.
 func (t Totals) minus(o Totals) Totals {
 	return Totals{
 		SentBytes:       t.SentBytes - o.SentBytes,
@@ -43,8 +43,8 @@ func (t Totals) minus(o Totals) Totals {
 	}
 }
 
-// thread is what one stream's thread counts. Only that thread writes; the
-// padding keeps its counters off its neighbours' cache lines.
+// thread contains the counters of one stream's thread. Only that thread writes
+// them; the padding keeps them on separate cache lines.
 type thread struct {
 	_               [64]byte
 	sentBytes       atomic.Uint64
@@ -76,8 +76,8 @@ func (t *thread) totals() Totals {
 	}
 }
 
-// longest is the top of the histograms' range in ns; longer durations count as
-// this.
+// longest is the upper end of the histograms' range in ns; longer durations are
+// recorded as longest.
 const longest = int64(60e9)
 
 func newHistogram() *hdrhistogram.Histogram {

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acceptors bounds the server's threads for tcp-crr: each serves one
-// connection at a time.
+// acceptors is the maximum number of the server's threads for tcp-crr. Each serves
+// one connection at a time.
 const acceptors = 16
 
-// crrClient opens, uses and closes one connection after another. A
-// transaction is over when its response is there; the connection counts once
-// it has closed.
+// crrClient opens, uses and closes one connection after another. A transaction ends
+// when its response has arrived; a connection counts when it is closed.
 func (j *job) crrClient(t *thread, target netip.AddrPort, i int) error {
 	v, err := j.newVisitor(t, target)
 	if err != nil {
@@ -29,7 +28,7 @@ type visitor struct {
 	j       *job
 	t       *thread
 	s       *stream
-	address []byte // the target's, as the kernel wants it
+	address []byte // the target's, in the kernel's format
 	out, in []byte
 }
 
@@ -42,7 +41,8 @@ func (j *job) newVisitor(t *thread, target netip.AddrPort) (*visitor, error) {
 		out: pattern(j.spec.Size), in: pattern(j.spec.Size)}, nil
 }
 
-// visit is one whole connection.
+// visit makes one connection, from connect to close. It returns the time at which
+// the response had arrived.
 func (v *visitor) visit() (done int64, err error) {
 	v.s.fd, err = open(v.s.peer.Addr(), unix.SOCK_STREAM)
 	if err != nil {
@@ -71,8 +71,9 @@ func (v *visitor) visit() (done int64, err error) {
 	return done, nil
 }
 
-// holdAcknowledgements makes a socket, and those that it accepts, send
-// acknowledgements with the next data, or at once as the kernel does by default.
+// holdAcknowledgements makes a socket, and the connections that it accepts, delay
+// acknowledgements until the next data if hold is true, and otherwise send them at
+// once, as the kernel does by default.
 func holdAcknowledgements(fd int, hold bool) error {
 	quick := 1
 	if hold {
@@ -81,8 +82,8 @@ func holdAcknowledgements(fd int, hold bool) error {
 	return setInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, quick)
 }
 
-// part ends the client's half: it waits for the server's FIN, or arms the
-// descriptor so that closing resets.
+// part prepares the client's close: it waits for the server's FIN, or sets the
+// socket so that close(2) sends a reset.
 func (j *job) part(s *stream, scratch []byte) error {
 	if j.spec.Close == RST {
 		err := unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
@@ -95,14 +96,14 @@ func (j *job) part(s *stream, scratch []byte) error {
 	case err == io.EOF:
 		return nil
 	case err == nil:
-		return fmt.Errorf("receive from %s: more than was asked for", s.peer)
+		return fmt.Errorf("receive from %s: the response is longer than the request", s.peer)
 	default:
 		return err
 	}
 }
 
-// crrServer serves connections from the listener until the run is over. A failed
-// one counts as an error: the client decides what it means.
+// crrServer serves connections from the listener until the run is over. It only
+// counts a failed connection; the client decides whether the run has failed.
 func (j *job) crrServer(t *thread, listener int) error {
 	buf := make([]byte, j.spec.Size)
 	s := j.stream(-1, netip.AddrPort{})

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBundle bounds one GSO message: what fits into one IP packet.
+// maxBundle is the maximum size of one GSO message in bytes: it must fit into one IP
+// packet.
 const maxBundle = 65000
 
-// bundle is how many datagrams go into one message to the kernel.
+// bundle returns the number of datagrams per message to the kernel.
 func (s Spec) bundle() int {
 	if !s.GSO {
 		return 1
@@ -18,8 +19,8 @@ func (s Spec) bundle() int {
 	return min(maxSegments, max(1, maxBundle/s.Size))
 }
 
-// shot is how many messages go out in one system call: as many as fit, but at
-// a low rate no more than are due in a millisecond.
+// shot returns the number of messages per system call: a whole batch, but at a low
+// rate no more than are due in a millisecond.
 func (s Spec) shot() int {
 	perMessage := float64(s.bundle())
 	if s.Rate == 0 {
@@ -29,7 +30,7 @@ func (s Spec) shot() int {
 	return int(min(max(messages, 1), batchSize))
 }
 
-// packetRate is the offered load in datagrams per second, all streams.
+// packetRate returns the offered load of all streams in datagrams per second.
 func (s Spec) packetRate() float64 {
 	if s.Workload == UDPBulk {
 		return s.Rate / 8 / float64(s.Size)
@@ -132,7 +133,7 @@ func (j *job) count(t *thread, s *stream, b *batch, n int) {
 	for i := range n {
 		data, segment := b.message(i)
 		if j.side == ServerSide && isHello(data) {
-			_, _ = s.write(data) // if this is lost too, the client asks again
+			_, _ = s.write(data) // if this is lost too, the client repeats its hello
 			continue
 		}
 		for ; len(data) > 0; data = data[min(segment, len(data)):] {
@@ -152,8 +153,8 @@ func (j *job) count(t *thread, s *stream, b *batch, n int) {
 	t.markedReceived += marked
 }
 
-// udpClient is a closed loop of datagrams; an answer counts when its first
-// byte repeats the request's.
+// udpClient does transactions of one datagram in each direction, one after another.
+// An answer counts if its first byte is the request's.
 func (j *job) udpClient(t *thread, s *stream, i int) error {
 	s.patience = lossAfter
 	out, in := pattern(j.spec.Size), make([]byte, max(j.spec.Size, helloSize)+1)

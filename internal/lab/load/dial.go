@@ -10,7 +10,7 @@ import (
 )
 
 // connectRun opens the live flows and all streams of the client, and starts the
-// streams when each has been answered.
+// streams after the server has answered each of them.
 func (j *job) connectRun(target netip.AddrPort) error {
 	if err := j.openFlows(target); err != nil {
 		return err
@@ -35,8 +35,8 @@ func (j *job) connectRun(target netip.AddrPort) error {
 	return nil
 }
 
-// crrRun makes one connection before it starts the threads, so that a dead
-// target is an error at once.
+// crrRun makes one connection before it starts the threads, so that it returns an
+// error at once if the target is dead.
 func (j *job) crrRun(target netip.AddrPort) error {
 	v, err := j.newVisitor(j.newThread(), target)
 	if err != nil {
@@ -79,7 +79,7 @@ func (j *job) dial(target netip.AddrPort, down bool) (*stream, error) {
 	return s, nil
 }
 
-// greetTCP opens a stream: hello there, the same hello back.
+// greetTCP sends the hello and waits until the server returns it.
 func (s *stream) greetTCP(h hello, noDelay bool) error {
 	if noDelay {
 		if err := setNoDelay(s.fd); err != nil {
@@ -94,13 +94,13 @@ func (s *stream) greetTCP(h hello, noDelay bool) error {
 		return unexpected(s, err)
 	}
 	if !bytes.Equal(answer, h.bytes()) {
-		return failed("greet", s.peer, errors.New("it is not a load server of this run"))
+		return failed("greet", s.peer, errors.New("it is not the load server of this run"))
 	}
 	return nil
 }
 
-// greetUDP repeats the hello every tick until anything comes back: the same
-// hello, or data already if that got lost.
+// greetUDP repeats the hello every tick until any datagram comes back: the same
+// hello, or data if the hello's answer was lost.
 func (s *stream) greetUDP(h hello) error {
 	answer := make([]byte, helloSize)
 	for range int(patience / tick) {
@@ -114,7 +114,7 @@ func (s *stream) greetUDP(h hello) error {
 	return silent(s.peer)
 }
 
-// readTick waits for one datagram, for one tick.
+// readTick waits up to one tick for one datagram.
 func (s *stream) readTick(b []byte) (int, error) {
 	one := &stream{fd: s.fd, peer: s.peer, patience: tick}
 	n, err := one.read(b)

@@ -15,6 +15,7 @@
 // never shares a wire with traffic, so no loss affects start and stop. A child
 // ends itself when its control channel closes, or is silent for longer than the
 // run may take.
+//
 // Clocks are never mixed. Each side reads its counters together with its own
 // CLOCK_MONOTONIC at both edges, and rates are its bytes over its interval. On a
 // saturated machine a control message may arrive milliseconds late, which moves
@@ -23,35 +24,37 @@
 // Every stream has one locked OS thread and a raw blocking descriptor outside
 // the Go poller, counters on cache lines of their own and buffers made before
 // the traffic starts; the garbage collector is off for the whole run. A bulk
-// receiver sleeps until a whole buffer is there. So a bulk stream is not
-// slower than iperf3's on the same cores, and a `block` transaction what
-// netperf's or qperf's costs. A `spin` stream polls a non-blocking descriptor
-// as sockperf does, for at most a millisecond, then waits in poll(2).
+// receiver sleeps until a whole buffer has arrived. So a bulk stream is not
+// slower than iperf3's on the same cores, and a `block` transaction costs as much
+// as netperf's or qperf's. A `spin` stream polls a non-blocking descriptor as
+// sockperf does, for at most a millisecond, then waits in poll(2).
 //
 // A TCP stream opens with a hello that says which run and direction it
-// belongs to, and the server acknowledges it: a proxy may split or merge the
-// bytes, and one that accepts for a dead server is found out. A UDP stream
-// repeats the hello until it is answered; the server answers the source that
-// it sees (there may be NAT) from a connected socket of its own, which from
-// then on receives that flow. Later datagrams carry the token and the
-// sender's phase, so loss is taken over exactly those sent in the window.
+// belongs to, and the server acknowledges it. So a proxy may split or merge the
+// bytes, and a proxy that accepts connections for a dead server is detected. A
+// UDP stream repeats the hello until it is answered. The server answers the source
+// address that it sees, which NAT may have changed, from a new socket connected to
+// that source; that socket then receives the flow. Later datagrams carry the token
+// and the sender's phase, so loss counts exactly the datagrams sent in the window.
 //
 // tcp-crr has no hello, because its one request is the whole connection. With
 // close=fin the server closes first and the client waits for that FIN:
 // TIME_WAIT then stays at the server, where a new SYN may reuse it at once,
-// and the client never runs out of source ports, whatever tcp_tw_reuse says.
-// With close=rst the client resets, the server waits for that, and no
-// TIME_WAIT is left anywhere. Neither binds the client's address, so ports
-// are picked at connect(2) against the whole four-tuple.
+// and the client never runs out of source ports, whatever the value of
+// tcp_tw_reuse. With close=rst the client resets the connection, the server waits
+// for the reset, and neither side enters TIME_WAIT. In both modes the client's
+// address is not bound, so connect(2) chooses a port that is free for the whole
+// four-tuple.
 //
-// What a connection costs its two ends hides what it costs the path, so it has
-// as few segments as TCP allows. With close=fin these are SYN, SYN with ACK,
-// request with ACK, answer with FIN, FIN with ACK, ACK: those of a client that
-// has its request ready, and of a server that knows its answer to be the last.
+// The cost of a connection at its two ends hides its cost on the path, so a
+// connection has as few segments as TCP allows. With close=fin these are SYN, SYN
+// with ACK, request with ACK, answer with FIN, FIN with ACK, ACK: the client has
+// its request ready, and the server knows that its answer is the last data.
 //
-// Live flows are other UDP flows to the same port, for paths that remember
-// flows: one datagram each, before the streams are opened, and then silence.
-// Each comes from a source (address, port) of its own, bound and closed again.
+// Live flows are additional UDP flows to the same port, for paths that keep flow
+// state. Each sends one datagram before the streams are opened, and nothing after
+// it. Each has a different source (address and port), which is bound and closed
+// again.
 //
 // With a fixed Rate each stream follows a schedule that is computed beforehand:
 // clock_nanosleep to an absolute time, then (for transactions) a short spin.
@@ -60,5 +63,5 @@
 // recorded too. Lateness is the generator's own delay: the time from when it
 // should and could send until it did.
 //
-// Linux only; recvmmsg and UDP_SEGMENT/UDP_GRO want kernel 5.0.
+// Linux only; recvmmsg and UDP_SEGMENT/UDP_GRO need kernel 5.0.
 package load

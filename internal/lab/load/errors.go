@@ -20,11 +20,11 @@ const (
 
 // The errors that callers may distinguish with errors.Is.
 var (
-	// ErrRefused: the target refused, because nothing listens there.
+	// ErrRefused means that no socket listens at the target.
 	ErrRefused = errors.New("connection refused")
-	// ErrNoAnswer: the target stayed silent for longer than patience.
+	// ErrNoAnswer means that the target did not answer within 2 s.
 	ErrNoAnswer = errors.New("no answer")
-	// ErrClosed: the target, or something in between, closed the stream.
+	// ErrClosed means that the target, or a proxy before it, closed the stream.
 	ErrClosed = errors.New("closed by the peer")
 )
 
@@ -55,7 +55,7 @@ func newError(side Side, err error) *Error {
 // patience is how long a peer may be silent when it must answer.
 const patience = 2 * time.Second
 
-// tick is how often a blocked receiver checks whether the run is over.
+// tick is the interval at which a blocked receiver checks whether the run is over.
 const tick = 100 * time.Millisecond
 
 // silent is the error for a peer that did not answer.
@@ -63,7 +63,7 @@ func silent(peer netip.AddrPort) error {
 	return fmt.Errorf("%w from %s within %s", ErrNoAnswer, peer, patience)
 }
 
-// failed describes the operation with a peer that failed, and why.
+// failed returns the error of an operation with a peer.
 func failed(verb string, peer netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):

@@ -19,26 +19,26 @@ import (
 	"fairlead/test/process"
 )
 
-// at is an address on the loopback without a listener of the test.
+// at returns a port on the loopback address.
 func at(port int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(v4), uint16(port))
 }
 
-// eachProtocol runs a test for a workload of every kind of opening.
+// eachProtocol runs a test for every workload, because they open streams differently.
 func eachProtocol(t *testing.T, f func(*testing.T, load.Spec)) {
 	for _, w := range load.Workloads {
 		t.Run(string(w), func(t *testing.T) { f(t, short(load.Spec{Workload: w, Streams: 2})) })
 	}
 }
 
-// checkClientError wants an error that is the client's, of a kind, and that
-// names the target. The pair must work afterwards.
+// checkClientError checks that a run returns an error of the client, of the given
+// kind, that names the target.
 func checkClientError(t *testing.T, p pair, target netip.AddrPort, s load.Spec, kind error) {
 	t.Helper()
 	_, err := load.Run(t.Context(), p.client, p.server, target, s, load.Hooks{})
 	var side *load.Error
 	if !errors.Is(err, kind) || !errors.As(err, &side) || side.Side != load.ClientSide {
-		t.Fatalf("got %v, want %v of the client", err, kind)
+		t.Fatalf("got %v, want %v from the client", err, kind)
 	}
 	if !strings.Contains(err.Error(), target.String()) {
 		t.Errorf("%q does not name %s", err, target)
@@ -54,8 +54,8 @@ func TestRefusedTarget(t *testing.T) {
 	})
 }
 
-// TestSilentTarget: a bound socket, for TCP with a backlog that no process
-// accepts from, behaves like a dead server behind a live proxy.
+// TestSilentTarget: a bound socket that no process reads from, and from whose
+// backlog no process accepts, behaves like a dead server behind a live proxy.
 func TestSilentTarget(t *testing.T) {
 	ns := newNetns(t)
 	p := newPair(t, ns)
@@ -67,13 +67,14 @@ func TestSilentTarget(t *testing.T) {
 	})
 }
 
-// With its backlog full a listener drops SYNs, as a firewall would.
+// TestDroppedTarget: a listener whose backlog is full drops SYNs, as a firewall
+// would.
 func TestDroppedTarget(t *testing.T) {
 	ns := newNetns(t)
 	p := newPair(t, ns)
 	p.listen(t, v4)
 	full := silentPort(t, ns, 0)
-	// A backlog of n holds n+1 connections; the client must find it full.
+	// A backlog of n has room for n+1 connections; it must be full for the client.
 	within(t, ns, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -114,7 +115,8 @@ func silentPort(t *testing.T, ns *os.File, backlog int) netip.AddrPort {
 	return at(port)
 }
 
-// A server that dies in the window takes the run with it, and only that.
+// TestServerDiesInTheWindow: the run fails if the server dies in the window, but
+// the client can be used for another run.
 func TestServerDiesInTheWindow(t *testing.T) {
 	ns := newNetns(t)
 	p := newPair(t, ns)
@@ -124,7 +126,7 @@ func TestServerDiesInTheWindow(t *testing.T) {
 	if _, err := load.Run(t.Context(), p.client, p.server, target, spec, load.Hooks{Begin: kill}); err == nil {
 		t.Fatal("no error")
 	} else if !strings.Contains(err.Error(), "load server") {
-		t.Errorf("%v does not say that it was the server", err)
+		t.Errorf("%v does not name the server", err)
 	}
 	if err := p.server.Close(); err != nil {
 		t.Errorf("Close returned the error of the run again: %v", err)
@@ -138,7 +140,7 @@ func TestServerDiesInTheWindow(t *testing.T) {
 	again.run(t, again.listen(t, v4), spec)
 }
 
-func TestListenSaysWhatIsWrong(t *testing.T) {
+func TestListenReturnsServerError(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	first := p.listen(t, v4)
 	for _, addr := range []string{"192.0.2.1:0", "[2001:db8::1]:80"} {
@@ -169,7 +171,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	p := process.Run(t, "parent", child.Place{Netns: newNetns(t)})
 	line, err := p.Out.ReadString('\n')
 	if err != nil {
-		t.Fatalf("parent said %q: %v", line, err)
+		t.Fatalf("the parent printed %q: %v", line, err)
 	}
 	var watched []int
 	for _, field := range strings.Fields(line) {
@@ -195,7 +197,8 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	}
 }
 
-// parent is a role: it runs traffic until it is killed, and says who does it.
+// parent is a role: it runs traffic until it is killed, and prints the children's
+// process ids.
 func parent() int {
 	bg := context.Background()
 	c, err := load.StartClient(bg, child.Place{})
@@ -218,7 +221,7 @@ func parent() int {
 	return 0
 }
 
-func TestNothingLeaks(t *testing.T) {
+func TestRunsLeakNoResources(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	target := p.listen(t, v6)
 	round := func() {
@@ -232,10 +235,10 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	round()
 	before := p.usage(t)
-	for range 4 { // and twelve runs in each
+	for range 4 { // each with twelve runs
 		round()
 	}
-	// A goroutine that has sent its answer may not have ended yet.
+	// A goroutine that has sent its answer may still be ending.
 	after := p.usage(t)
 	for end := time.Now().Add(30 * time.Second); after.exceeds(before) && time.Now().Before(end); after = p.usage(t) {
 		runtime.Gosched()
@@ -245,7 +248,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// usage is what must not grow; threads may, the runtime keeps them.
+// usage is the number of open descriptors and goroutines, which must not grow.
+// Threads may grow, because the runtime keeps them.
 type usage struct{ ours, client, server, goroutines int }
 
 func (u usage) exceeds(v usage) bool {
@@ -269,7 +273,7 @@ func descriptors(t *testing.T, pid int) int {
 	return len(list)
 }
 
-func TestSpecsThatMakeNoSense(t *testing.T) {
+func TestInvalidSpecs(t *testing.T) {
 	for name, s := range map[string]load.Spec{
 		"no workload":        {},
 		"unknown workload":   {Workload: "sctp"},
@@ -282,8 +286,8 @@ func TestSpecsThatMakeNoSense(t *testing.T) {
 		"negative rate":      {Workload: load.TCPRR, Rate: -1},
 		"too many streams":   {Workload: load.TCPRR, Streams: 100000},
 		"counted bulk":       {Workload: load.TCPBulk, Count: 10},
-		"counted in two":     {Workload: load.TCPCRR, Count: 10, Streams: 2},
-		"flows from nowhere": {Workload: load.UDPPPS, Flows: 1},
+		"count, two streams": {Workload: load.TCPCRR, Count: 10, Streams: 2},
+		"flows, no address":  {Workload: load.UDPPPS, Flows: 1},
 	} {
 		s.Duration = time.Second
 		if _, err := s.Normal(); err == nil {

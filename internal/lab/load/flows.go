@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The source ports of live flows: all that need no privilege.
+// The source ports of live flows: all unprivileged ports.
 const (
 	firstFlowPort = 1024
 	flowPorts     = 1<<16 - firstFlowPort
@@ -15,14 +15,14 @@ const (
 
 // openFlows sends one datagram from each of many sources, so that a path with
 // flow state has an entry for each. Every socket is closed before the next is
-// opened, so the limit on open files does not matter. There are no answers: a
-// flow must cost no more than its entry.
+// opened, so the limit on open files does not matter. The server does not answer,
+// so that a flow costs no more than its entry.
 func (j *job) openFlows(target netip.AddrPort) error {
 	to, err := sockaddr(target)
 	if err != nil {
 		return err
 	}
-	datagram := make([]byte, stampSize) // of no run: its token is zero
+	datagram := make([]byte, stampSize) // token zero: not part of a run
 	for i := range j.spec.Flows {
 		addr := j.spec.FlowAddrs[i/flowPorts]
 		if err := sendFrom(netip.AddrPortFrom(addr, uint16(firstFlowPort+i%flowPorts)), to, datagram); err != nil {

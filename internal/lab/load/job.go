@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The phases of a run, as its sender sees them.
+// The phases of a run at the sender.
 const (
 	phaseWarm uint32 = iota
 	phaseWindow
@@ -27,8 +27,8 @@ type job struct {
 	side  Side
 	clock clock
 
-	// phase changes at the window's edges. quiet makes senders stop; done means
-	// for receivers that nothing more will come. Each is read per message and
+	// phase changes at the window's edges. quiet stops the senders; done means
+	// that receivers need not wait for more data. Each is read per message and
 	// rarely written, so they share no cache line with counters.
 	phase atomic.Uint32
 	quiet atomic.Bool
@@ -46,13 +46,12 @@ type job struct {
 	fault   error
 }
 
-// spareProcessors are for control, admission and the runtime's own work: the
-// streams keep theirs while they are blocked.
+// spareProcessors are for control, admission and the Go runtime: a stream keeps its
+// processor while it is blocked.
 const spareProcessors = 4
 
-// newJob prepares the process for a run of that many threads: a processor for
-// each, so that none waits for another's system call, and no garbage
-// collection until finish.
+// newJob prepares the process for a run: one processor per stream, so that no
+// stream waits for another's system call, and no garbage collection until finish.
 func newJob(side Side, q request) *job {
 	runtime.GOMAXPROCS(q.Spec.links() + spareProcessors)
 	runtime.GC()
@@ -60,7 +59,7 @@ func newJob(side Side, q request) *job {
 	return &job{spec: q.Spec, token: q.Token, side: side, clock: newClock()}
 }
 
-// send runs f as a sender on a thread of its own, receive as a receiver.
+// send runs f as a sender on a new thread, receive as a receiver.
 func (j *job) send(f func(*thread) error)    { j.spawn(&j.senders, f) }
 func (j *job) receive(f func(*thread) error) { j.spawn(&j.receivers, f) }
 
@@ -89,7 +88,8 @@ func (j *job) newThread() *thread {
 	return t
 }
 
-// fail keeps the first failure, which is reported with the parent's next request.
+// fail keeps the first failure, which the reply to the parent's next request
+// contains.
 func (j *job) fail(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,7 +104,7 @@ func (j *job) failure() error {
 	return j.fault
 }
 
-// enter moves the run to a phase and reads the counters there.
+// enter moves the run to a phase and returns the counters at that moment.
 func (j *job) enter(phase uint32) edge {
 	j.phase.Store(phase)
 	return edge{Mono: j.clock.now(), CPU: cpuTime(), User: userTime(), Totals: j.totals()}
@@ -126,7 +126,7 @@ func (j *job) hush() {
 	j.senders.Wait()
 }
 
-// finish waits for every thread and reports on the whole run.
+// finish waits for every thread and returns the figures of the whole run.
 func (j *job) finish() (outcome, error) {
 	j.hush()
 	j.done.Store(true)

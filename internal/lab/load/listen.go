@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is asked for generously; the kernel cuts it to somaxconn.
+// backlog is the requested backlog; the kernel limits it to somaxconn.
 const backlog = 4096
 
-// portTries bounds the search for a port that is free for TCP and UDP both.
+// portTries limits the search for a port that is free for both TCP and UDP.
 const portTries = 32
 
 // listener is the server's port: one TCP and one UDP socket.
@@ -23,8 +23,8 @@ type listener struct {
 	addr     netip.AddrPort
 }
 
-// listen binds addr for TCP and UDP. Port 0 takes any port that both can
-// have; an unspecified v6 address serves v4 as well.
+// listen binds addr for TCP and UDP. Port 0 chooses any port that is free for both;
+// an unspecified v6 address accepts v4 as well.
 func listen(addr netip.AddrPort) (*listener, error) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	var err error
@@ -117,8 +117,8 @@ func accept(fd int) (int, error) {
 	return -1, os.NewSyscallError("accept", errno)
 }
 
-// askDestination has the kernel say to which of our addresses a datagram was
-// sent, so that the answer can come from there.
+// askDestination makes the kernel report the local address to which a datagram was
+// sent, so that the answer can be sent from that address.
 func askDestination(fd int, addr netip.Addr) error {
 	if addr.Is4() {
 		return setInt(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
@@ -126,7 +126,7 @@ func askDestination(fd int, addr netip.Addr) error {
 	return setInt(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 }
 
-// destination reads what askDestination asked for.
+// destination reads the address that the kernel reports because of askDestination.
 func destination(oob []byte) (netip.Addr, bool) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -143,7 +143,8 @@ func destination(oob []byte) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// withZone adds the interface to an address that means nothing without it.
+// withZone adds the interface to a link-local address, which is ambiguous without
+// it.
 func withZone(ip [16]byte, link uint32) netip.Addr {
 	a := netip.AddrFrom16(ip)
 	if a.IsLinkLocalUnicast() {

@@ -27,7 +27,7 @@ const (
 	v6 = "::1"
 )
 
-// newNetns makes an empty network namespace with its loopback up.
+// newNetns makes a network namespace whose only link is the loopback, which is up.
 func newNetns(t testing.TB) *os.File {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -131,13 +131,13 @@ func (p pair) run(t testing.TB, target netip.AddrPort, s load.Spec) load.Measure
 	return m
 }
 
-// short is a run just long enough to count something.
+// short returns a spec of a run that is just long enough to count something.
 func short(s load.Spec) load.Spec {
 	s.Warmup, s.Duration = 20*time.Millisecond, 150*time.Millisecond
 	return s
 }
 
-// scenarios are all workloads with all their factors.
+// scenarios returns all workloads with all their options.
 func scenarios() map[string]load.Spec {
 	return map[string]load.Spec{
 		"tcp-bulk up":        {Workload: load.TCPBulk},
@@ -227,7 +227,7 @@ func checkMetrics(t *testing.T, m load.Measurement) {
 	}
 }
 
-func TestACountClosesTheWindow(t *testing.T) {
+func TestCountClosesTheWindow(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	m := p.run(t, p.listen(t, v4), load.Spec{Workload: load.TCPCRR, Count: 200, Duration: time.Nanosecond})
 	if m.Transactions != 200 {
@@ -236,7 +236,7 @@ func TestACountClosesTheWindow(t *testing.T) {
 	checkConsistent(t, m)
 }
 
-func TestLiveFlowsDisturbNoStream(t *testing.T) {
+func TestLiveFlowsDoNotDisturbStreams(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	sources := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
 	for _, w := range []load.Workload{load.TCPRR, load.UDPPPS} {
@@ -273,6 +273,6 @@ func TestCancelEndsTheRun(t *testing.T) {
 	spec := load.Spec{Workload: load.TCPBulk, Duration: time.Hour}
 	_, err := load.Run(ctx, p.client, p.server, target, spec, load.Hooks{Begin: func() error { cancel(); return nil }})
 	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want it cancelled", err)
+		t.Fatalf("got %v, want %v", err, context.Canceled)
 	}
 }

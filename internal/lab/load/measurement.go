@@ -8,50 +8,51 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Measurement is what one window showed.
+// Measurement is the result of one window.
 type Measurement struct {
 	Spec Spec
 	// Seconds is the window on the client's clock, ServerSeconds on the
-	// server's. Divide what a side counted by its own.
+	// server's. Divide a side's counters by the same side's seconds.
 	Seconds       float64
 	ServerSeconds float64
 
 	// BytesUp is the payload that the server received in its window,
-	// BytesDown what the client received in its own.
+	// BytesDown the payload that the client received in its window.
 	BytesUp   uint64
 	BytesDown uint64
 	// SentBytes is the payload that the senders of bulk data, or the client,
 	// passed to the kernel.
 	SentBytes uint64
 
-	// Transactions ended within the window, as many as Latency counts;
-	// Connections were closed in it; Errors got no answer.
+	// Transactions counts those that ended within the window; Latency counts the
+	// same. Connections counts the connections closed in it, Errors the failed
+	// transactions.
 	Transactions uint64
 	Connections  uint64
 	Errors       uint64
 
-	// The packets are those of udp-bulk and udp-pps.
-	// PacketsSent were sent within the sender's window and PacketsReceived
-	// of those arrived, then or later: loss is over exactly these.
+	// Packets are counted for udp-bulk and udp-pps only. PacketsSent counts those
+	// that were sent within the sender's window, PacketsReceived those of them
+	// that arrived, in the window or later. Loss is computed from these two.
 	PacketsSent     uint64
 	PacketsReceived uint64
-	// PacketsDelivered arrived within the receiver's window.
+	// PacketsDelivered counts those that arrived within the receiver's window.
 	PacketsDelivered uint64
 
 	// Latency is nil for bulk and pps.
 	Latency *result.Latency
-	// LatenessP99 is the generator's own, in seconds, at a fixed rate.
+	// LatenessP99 is the generator's own delay at a fixed rate, in seconds.
 	LatenessP99 float64
-	// Histogram holds the latencies in ns, from the intended time at a fixed
-	// rate; nil for bulk and pps. Merge it with others of the kind.
+	// Histogram contains the latencies in ns, at a fixed rate from the intended
+	// time; nil for bulk and pps. It can be merged with those of other windows.
 	Histogram *hdrhistogram.Histogram
 
 	// ClientCPU and ServerCPU are the CPU-seconds that each process spent in
 	// its window.
 	ClientCPU float64
 	ServerCPU float64
-	// ClientGeneratorShare and ServerGeneratorShare are the shares of their streams' time that the
-	// two spent in the generator's own code rather than in the kernel.
+	// ClientGeneratorShare and ServerGeneratorShare are the shares of the streams'
+	// time that each side spent in the generator's code and not in the kernel.
 	ClientGeneratorShare float64
 	ServerGeneratorShare float64
 
@@ -61,7 +62,7 @@ type Measurement struct {
 	ServerTotals Totals
 }
 
-// levels are the percentiles kept.
+// levels are the quantiles of a latency that are kept.
 var levels = [...]float64{0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1}
 
 func (r *run) measurement() (Measurement, error) {
@@ -100,23 +101,22 @@ func (r *run) own(begin, end edge) float64 {
 	return float64(end.User-begin.User) / float64(end.Mono-begin.Mono) / float64(r.spec.links())
 }
 
-// maxOwn is the share of its time that a generator may spend on itself: what
-// then remains for the path could not show a path that is twice as fast.
+// maxOwn is the greatest share of its time that a generator may spend in its own
+// code. Above it, the generator could not show that a path is twice as fast.
 const maxOwn = 0.5
 
-// GeneratorBound reports whether the generator and not the path set the pace.
+// GeneratorBound reports whether the generator, and not the path, limited the rate.
 func (m Measurement) GeneratorBound() bool {
 	return max(m.ClientGeneratorShare, m.ServerGeneratorShare) > maxOwn
 }
 
-// setLatency decodes the histograms. A schedule may be kept on either side:
-// the sender's.
+// setLatency decodes the histograms. The lateness is that of the side that sends.
 func (m *Measurement) setLatency(client, server outcome) error {
-	needsRestart, err := decode(client.Lateness, server.Lateness)
+	lateness, err := decode(client.Lateness, server.Lateness)
 	if err != nil {
 		return err
 	}
-	m.LatenessP99 = quantile(needsRestart, 0.99)
+	m.LatenessP99 = quantile(lateness, 0.99)
 	if !m.Spec.Workload.transactional() {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (m *Measurement) setLatency(client, server outcome) error {
 	return nil
 }
 
-// decode merges encoded histograms; none give an empty one.
+// decode merges encoded histograms; without any, the result is empty.
 func decode(encoded ...[]byte) (*hdrhistogram.Histogram, error) {
 	sum := newHistogram()
 	for _, b := range encoded {
@@ -155,14 +155,14 @@ func decode(encoded ...[]byte) (*hdrhistogram.Histogram, error) {
 	return sum, nil
 }
 
-// quantile is in seconds.
+// quantile returns a quantile in seconds of a histogram in ns.
 func quantile(h *hdrhistogram.Histogram, level float64) float64 {
 	return seconds(h.ValueAtQuantile(100 * level))
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// Metrics gives the metrics that the workload stands for.
+// Metrics returns the metrics that the workload measures.
 func (m Measurement) Metrics() map[result.Metric]float64 {
 	out := map[result.Metric]float64{}
 	w := m.Spec.Workload

@@ -9,8 +9,8 @@ func TestGeneratorBound(t *testing.T) {
 		want bool
 	}{
 		{"both mostly in the kernel", Measurement{ClientGeneratorShare: 0.2, ServerGeneratorShare: 0.4}, false},
-		{"the client busy with itself", Measurement{ClientGeneratorShare: 0.7, ServerGeneratorShare: 0.1}, true},
-		{"the server busy with itself", Measurement{ClientGeneratorShare: 0.1, ServerGeneratorShare: 0.7}, true},
+		{"the client mostly in its own code", Measurement{ClientGeneratorShare: 0.7, ServerGeneratorShare: 0.1}, true},
+		{"the server mostly in its own code", Measurement{ClientGeneratorShare: 0.1, ServerGeneratorShare: 0.7}, true},
 	} {
 		if got := c.m.GeneratorBound(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -18,9 +18,9 @@ func TestGeneratorBound(t *testing.T) {
 	}
 }
 
-// TestOwnShareIsOfTheStreamsTime: two streams that spend 300 ms of 1 s in
-// user code use 15 % of their time on themselves.
-func TestOwnShareIsOfTheStreamsTime(t *testing.T) {
+// TestOwnShareIsPartOfStreamTime: two streams that together spend 300 ms in user
+// code during 1 s have spent 15 % of their time there.
+func TestOwnShareIsPartOfStreamTime(t *testing.T) {
 	r := &run{spec: Spec{Streams: 2, Direction: Up}}
 	if got := r.own(edge{Mono: 5e9, User: 1e9}, edge{Mono: 6e9, User: 1.3e9}); got < 0.149 || got > 0.151 {
 		t.Errorf("own share %g, want 0.15", got)

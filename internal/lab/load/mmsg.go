@@ -10,7 +10,8 @@ import (
 // batchSize is how many messages one sendmmsg or recvmmsg moves.
 const batchSize = 64
 
-// maxSegments is the kernel's UDP_MAX_SEGMENTS before 6.9, per message.
+// maxSegments is the limit of datagrams per message (UDP_MAX_SEGMENTS) of kernels
+// before 6.9.
 const maxSegments = 64
 
 // mmsghdr is struct mmsghdr, which x/sys does not have.
@@ -19,8 +20,8 @@ type mmsghdr struct {
 	n   uint32
 }
 
-// batch is a set of messages for sendmmsg or recvmmsg, made once: the kernel
-// reads and writes the same buffers over and over.
+// batch is a set of messages for sendmmsg or recvmmsg. It is allocated once, and
+// every system call uses the same buffers.
 type batch struct {
 	hdrs []mmsghdr
 	iovs []unix.Iovec
@@ -29,7 +30,7 @@ type batch struct {
 	ctls [][]byte
 }
 
-// groRoom is the room for one control message that holds an int.
+// groRoom is the size of one control message that contains an int.
 var groRoom = unix.CmsgSpace(4)
 
 func newBatch(messages, size int, control bool) *batch {
@@ -52,10 +53,10 @@ func newBatch(messages, size int, control bool) *batch {
 	return b
 }
 
-// send hands all messages to the kernel and returns how many it took.
+// send passes all messages to the kernel and returns how many it accepted.
 func (b *batch) send(fd int) (int, unix.Errno) { return rawSendMany(fd, b.hdrs) }
 
-// receive waits for one message and takes what else is there.
+// receive waits for one message and returns it with those that have arrived too.
 func (b *batch) receive(fd int) (int, unix.Errno) {
 	for i := range b.ctls {
 		b.hdrs[i].hdr.SetControllen(groRoom)
@@ -63,8 +64,8 @@ func (b *batch) receive(fd int) (int, unix.Errno) {
 	return rawReceiveMany(fd, b.hdrs)
 }
 
-// message returns what was received as the i-th, and the size of the
-// datagrams in it: GRO delivers several of one size, the last maybe shorter.
+// message returns the i-th received message, and the size of the datagrams in it:
+// GRO delivers several of one size, of which the last may be shorter.
 func (b *batch) message(i int) (data []byte, segment int) {
 	data = b.bufs[i][:min(int(b.hdrs[i].n), len(b.bufs[i]))]
 	if b.ctls != nil {

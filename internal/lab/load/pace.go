@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spinAhead is how long before a transaction's intended time its thread wakes
-// up to spin: more than a timer's usual lateness with a slack of 1 ns.
+// spinAhead is how long before a transaction's intended time its thread wakes up to
+// spin. It is longer than the usual delay of a timer with a slack of 1 ns.
 const spinAhead = 30 * time.Microsecond
 
-// pace is one stream's fixed schedule: start, start+step, start+2·step …,
-// computed and not accumulated from when things happened.
+// pace is one stream's fixed schedule: start, start+step, start+2·step … Each time
+// is computed from start, so delays do not accumulate.
 type pace struct {
 	clock clock
 	next  int64
@@ -23,9 +23,9 @@ type pace struct {
 	t     *thread
 }
 
-// newPace spreads perSecond arrivals over all streams; the i-th of n starts
-// i/n of a step later, so that the streams do not fire together. It returns
-// nil for a stream without a schedule.
+// newPace spreads perSecond arrivals over all streams. The i-th of n streams starts
+// i/n of a step later, so that the streams do not send at the same time. It returns
+// nil if the run has no fixed rate.
 func (j *job) newPace(t *thread, perSecond float64, i, n int, ahead time.Duration) *pace {
 	if j.spec.Rate == 0 {
 		return nil
@@ -37,8 +37,8 @@ func (j *job) newPace(t *thread, perSecond float64, i, n int, ahead time.Duratio
 	return &pace{clock: j.clock, start: start, next: start, step: step, ahead: int64(ahead), t: t}
 }
 
-// wait returns the intended time of the next arrival, once it has come, and
-// whether it still counts: stop ends a long sleep within a tick.
+// wait waits for the next arrival and returns its intended time. It returns false
+// within a tick if the run becomes quiet.
 func (p *pace) wait(j *job) (intended int64, ok bool) {
 	intended = p.next
 	free := p.clock.now()
@@ -63,5 +63,5 @@ func (p *pace) sleep(now, intended int64) {
 	if now >= until {
 		return
 	}
-	rawSleep(min(until, now+int64(tick))) // the caller asks the clock again
+	rawSleep(min(until, now+int64(tick))) // the caller reads the clock again
 }

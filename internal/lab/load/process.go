@@ -16,24 +16,25 @@ import (
 	"fairlead/internal/child"
 )
 
-// answerLimit is how long a child may take over one request: opening a hundred
-// thousand flows on a busy machine, or waiting out the patience of a dead one.
+// answerLimit is how long a child may take to answer one request: it may open a
+// hundred thousand flows on a busy machine, or wait until a dead target times out.
 const answerLimit = grace - 3*time.Second
 
-// countLimit is how long a window that is closed by a count may last.
+// countLimit is how long a window with a count may last.
 const countLimit = time.Minute
 
-// Child is a started child, wherever it runs.
+// Child is a started child. It need not be a child of this process.
 type Child interface {
 	PID() int
-	// Done is closed when the child has ended, and Wait returns how.
+	// Done returns a channel that is closed when the child has ended. Wait waits
+	// for the end and returns the child's error.
 	Done() <-chan struct{}
 	Wait() error
-	// Kill ends it and waits for that.
+	// Kill kills the child and waits until it has ended.
 	Kill() error
 }
 
-// process is the parent's hold on one child.
+// process is one child and its control channel.
 type process struct {
 	side    Side
 	child   Child
@@ -43,7 +44,7 @@ type process struct {
 	once    sync.Once
 }
 
-// start runs a load child in its place.
+// start starts a load child at a place.
 func start(ctx context.Context, side Side, at child.Place) (*process, error) {
 	control, theirs, err := controlPair()
 	if err != nil {
@@ -53,8 +54,8 @@ func start(ctx context.Context, side Side, at child.Place) (*process, error) {
 	cmd := child.Self(Role)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stderr = os.Stderr
-	// Signals that preempt goroutines would interrupt system calls; every
-	// loop here enters the kernel often enough.
+	// Signals that preempt goroutines would interrupt system calls. They are not
+	// needed: every loop of a child enters the kernel often.
 	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
 	p, err := child.Start(ctx, cmd, at)
 	if err != nil {
@@ -64,19 +65,19 @@ func start(ctx context.Context, side Side, at child.Place) (*process, error) {
 	return adopt(side, started{p}, control), nil
 }
 
-// started is a child of our own process.
+// started is a child of this process.
 type started struct{ *child.Process }
 
 func (s started) PID() int { return s.Cmd.Process.Pid }
 
 func (s started) Wait() error { return s.Ended() }
 
-// adopt holds a child behind its control channel.
+// adopt returns a process for a child that has been started.
 func adopt(side Side, c Child, control net.Conn) *process {
 	return &process{side: side, child: c, control: control, in: json.NewDecoder(control), out: json.NewEncoder(control)}
 }
 
-// controlPair makes the control channel: our end and the child's.
+// controlPair makes the control channel: the parent's end and the child's.
 func controlPair() (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -92,8 +93,9 @@ func controlPair() (net.Conn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// ask sends one request and waits for its reply. When ctx ends first, the
-// channel is out of step and the child is killed.
+// ask sends one request and waits for its reply. If ctx ends first, or the channel
+// fails, it kills the child, because a later reply could not be assigned to its
+// request. It returns an *Error if the child reports one.
 func (p *process) ask(ctx context.Context, q request) (reply, error) {
 	var r reply
 	if err := ctx.Err(); err != nil {
@@ -132,11 +134,12 @@ func (p *process) lost(ctx context.Context, q request, err error) error {
 	return fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, errors.Join(err, p.child.Wait()))
 }
 
-// endLimit is how long a child may take to end by itself. Its namespaces end
-// with it, for which a busy machine takes seconds.
+// endLimit is how long a child may take to end by itself. The kernel removes its
+// namespaces then, which takes seconds on a busy machine.
 const endLimit = time.Minute
 
-// close lets the child end by itself and waits for that.
+// close closes the control channel, waits until the child ends, and kills it after
+// endLimit.
 func (p *process) close() error {
 	var err error
 	p.once.Do(func() {
@@ -156,8 +159,8 @@ func (p *process) close() error {
 // Server is a running server child.
 type Server struct{ process *process }
 
-// StartServer starts a server in its place. It lives until Close, or until
-// ctx or this process ends.
+// StartServer starts a server child at a place. The child runs until Close, or
+// until ctx or this process ends.
 func StartServer(ctx context.Context, at child.Place) (*Server, error) {
 	p, err := start(ctx, ServerSide, at)
 	if err != nil {
@@ -170,9 +173,10 @@ func StartServer(ctx context.Context, at child.Place) (*Server, error) {
 // the role "load", with Control in its environment, and that has connected.
 func AdoptServer(c Child, control net.Conn) *Server { return &Server{adopt(ServerSide, c, control)} }
 
-// Listen opens addr for TCP and UDP and every workload, in place of what it
-// listened on before. The address may be unspecified and the port 0; it
-// returns what was bound.
+// Listen opens addr for TCP and UDP and closes the address of an earlier call. The
+// address may be unspecified and the port 0; Listen returns the bound address. It
+// returns an *Error if the address cannot be bound; the earlier one then stays
+// open.
 func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPort, error) {
 	r, err := s.process.ask(ctx, request{Do: doListen, Addr: addr})
 	return r.Addr, err
@@ -181,14 +185,15 @@ func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPor
 // PID is the child's process id.
 func (s *Server) PID() int { return s.process.child.PID() }
 
-// Close ends the server.
+// Close ends the server and waits for it. It returns an error if the child failed,
+// but not again after Run has returned that error.
 func (s *Server) Close() error { return s.process.close() }
 
 // Client is a running client child.
 type Client struct{ process *process }
 
-// StartClient starts a client in its place. It lives until Close, or until
-// ctx or this process ends.
+// StartClient starts a client child at a place. The child runs until Close, or
+// until ctx or this process ends.
 func StartClient(ctx context.Context, at child.Place) (*Client, error) {
 	p, err := start(ctx, ClientSide, at)
 	if err != nil {
@@ -197,11 +202,11 @@ func StartClient(ctx context.Context, at child.Place) (*Client, error) {
 	return &Client{p}, nil
 }
 
-// AdoptClient takes such a child for a client.
+// AdoptClient returns a Client for such a child.
 func AdoptClient(c Child, control net.Conn) *Client { return &Client{adopt(ClientSide, c, control)} }
 
 // PID is the child's process id.
 func (c *Client) PID() int { return c.process.child.PID() }
 
-// Close ends the client.
+// Close ends the client and waits for it, as Server.Close does.
 func (c *Client) Close() error { return c.process.close() }

@@ -6,27 +6,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Streams block in raw system calls, of which the Go runtime is not notified. If
-// it is, sysmon takes a thread's processor away after every 10 ms of system
-// calls, and for this it wakes thousands of times per second, on cores that are
-// being measured (it cost a fifth of the throughput on pinned cores). Raw calls
-// are safe here because every thread has its own processor (newJob), no
-// stop-the-world happens during a run, and each call ends within its socket's
-// time limit.
+// Streams block in raw system calls, of which the Go runtime is not notified. With
+// ordinary calls, sysmon takes the processor from a thread that is in a system call
+// for 10 ms. For this it wakes thousands of times per second, on cores that are
+// being measured (this cost a fifth of the throughput on pinned cores). Raw calls
+// are safe because every thread has its own processor (newJob), no stop-the-world
+// happens during a run, and each call ends within its socket's time limit.
 
 func rawRead(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	return int(n), errno
 }
 
-// rawSend writes to a socket. With MSG_MORE the kernel keeps what does not fill
-// a segment until more follows, or the closing.
+// rawSend writes to a socket. With MSG_MORE the kernel delays a partial segment
+// until more data or the close follows.
 func rawSend(fd int, b []byte, flags int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), 0, 0)
 	return int(n), errno
 }
 
-// rawAccept does not ask for the peer's address, which it need not allocate.
+// rawAccept does not return the peer's address, so it allocates nothing.
 func rawAccept(fd int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_CLOEXEC, 0, 0)
 	return int(n), errno
@@ -43,7 +42,7 @@ func rawSetOption[T any](fd, level, opt int, v T) unix.Errno {
 	return errno
 }
 
-// rawConnect takes the address as the kernel does (rawAddress).
+// rawConnect connects to an address in the kernel's format (rawAddress).
 func rawConnect(fd int, address []byte) unix.Errno {
 	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)))
 	return errno
@@ -59,7 +58,8 @@ func rawSendMany(fd int, m []mmsghdr) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// rawReceiveMany waits for one message and takes what else is there.
+// rawReceiveMany waits for one message and returns it with those that have arrived
+// too.
 func rawReceiveMany(fd int, m []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_WAITFORONE, 0, 0)

@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// Role is the name under which Main is to be dispatched.
+// Role is the name of the child's role, whose function is Main.
 const Role = "load"
 
-// Control is the environment variable that gives a child the unix socket on
-// which its parent awaits it, where it cannot inherit a descriptor.
+// Control is the environment variable with the path of the unix socket on which the
+// parent accepts the control channel, for a child that cannot inherit a descriptor.
 const Control = "FAIRLEAD_LOAD_CONTROL"
 
-// grace is what a run may take beyond its warm-up and window before a child
-// believes that its parent has forgotten it.
+// grace is how much longer than its warm-up and window a run may take before a
+// child ends because its parent sends no request.
 const grace = 2 * time.Minute
 
-// Main runs the role "load": it executes the requests of the control channel on
-// descriptor 3, or of the one that Control names, until that closes.
+// Main runs the role "load": it executes the requests of the control channel, which
+// is descriptor 3 or the socket that Control names, until the channel closes. It
+// returns the exit status.
 func Main() int {
 	control, err := inherited()
 	if err != nil {
@@ -58,8 +59,8 @@ type agent struct {
 	job      *job
 }
 
-// obey answers requests until the channel closes. During a run silence is
-// bounded: the process then ends, and its traffic with it.
+// obey answers requests until the channel closes. If no request comes in time
+// during a run, it returns an error, and the process and its traffic end.
 func (a *agent) obey(control net.Conn) error {
 	in, out := json.NewDecoder(control), json.NewEncoder(control)
 	for {
@@ -82,8 +83,8 @@ func (a *agent) obey(control net.Conn) error {
 	}
 }
 
-// deadline is until when the next request must have come; never, while
-// nothing runs.
+// deadline returns the time by which the next request must come; without a run, the
+// zero time, which means no deadline.
 func (a *agent) deadline() time.Time {
 	if a.job == nil {
 		return time.Time{}
@@ -111,10 +112,10 @@ func (a *agent) handle(q request) (r reply, err error) {
 	return r, err
 }
 
-// edge handles the requests within a run, and reports a stream's failure.
+// edge handles the requests within a run, and returns a stream's failure.
 func (a *agent) edge(q request) (r reply, err error) {
 	if a.job == nil {
-		return r, fmt.Errorf("%s: no run", q.Do)
+		return r, fmt.Errorf("%s: no run is active", q.Do)
 	}
 	switch q.Do {
 	case doBegin:
@@ -147,7 +148,7 @@ func (a *agent) listen(q request) (addr netip.AddrPort, err error) {
 
 func (a *agent) arm(q request) error {
 	if a.listener == nil || a.job != nil {
-		return errors.New("arm: not listening, or a run is on")
+		return errors.New("arm: the server does not listen, or a run is active")
 	}
 	a.job = newJob(ServerSide, q)
 	a.job.serveRun(a.listener)
@@ -157,14 +158,14 @@ func (a *agent) arm(q request) error {
 func (a *agent) connect(q request) error {
 	a.side = ClientSide
 	if a.job != nil {
-		return errors.New("connect: a run is on")
+		return errors.New("connect: a run is active")
 	}
 	a.job = newJob(ClientSide, q)
 	return a.job.connectRun(q.Addr)
 }
 
-// finish ends the run, if there is one: a parent that cleans up after a
-// failure need not know how far it got.
+// finish ends the run, if there is one. So a parent that cleans up after a failure
+// need not know whether the run had begun.
 func (a *agent) finish() (outcome, error) {
 	if a.job == nil {
 		return outcome{}, nil

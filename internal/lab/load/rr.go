@@ -5,16 +5,17 @@ import (
 	"io"
 )
 
-// streak is how many transactions in a row may fail before the path is taken
-// for dead.
+// streak is the number of consecutive failed transactions after which the path
+// counts as dead.
 const streak = 10
 
-// exchange does one transaction and returns when it was over.
+// exchange does one transaction and returns the time at which it ended.
 type exchange func() (done int64, err error)
 
 // transact repeats an exchange until the run is quiet or the spec's count is
-// reached, one outstanding at a time, and records each that ends within the window. Exchanges that fail
-// count as errors; with tolerant set only a streak of them ends the stream.
+// reached, one at a time, and records each that ends within the window. Exchanges
+// that fail count as errors; with tolerant set only a streak of them ends the
+// stream.
 func (j *job) transact(t *thread, i int, do exchange, tolerant bool) error {
 	p := j.newPace(t, j.spec.Rate, i, j.spec.Streams, spinAhead)
 	bad := 0
@@ -44,7 +45,8 @@ func (j *job) transact(t *thread, i int, do exchange, tolerant bool) error {
 	return nil
 }
 
-// turn waits for the next transaction's time: at once without a schedule.
+// turn waits for the next transaction's intended time. Without a schedule it returns
+// at once.
 func (j *job) turn(p *pace) (intended, sent int64, ok bool) {
 	if p == nil {
 		now := j.clock.now()
@@ -65,7 +67,7 @@ func (j *job) record(t *thread, intended, sent, done int64) {
 	}
 }
 
-// rrClient is a closed loop over one TCP stream.
+// rrClient does transactions over one TCP stream, one after another.
 func (j *job) rrClient(t *thread, s *stream, i int) error {
 	out, in := pattern(j.spec.Size), make([]byte, j.spec.Size)
 	return j.transact(t, i, func() (int64, error) {
@@ -81,7 +83,7 @@ func (j *job) rrClient(t *thread, s *stream, i int) error {
 	}, false)
 }
 
-// unexpected names the end of a stream that owed us an answer.
+// unexpected returns ErrClosed for the end of a stream that had not yet answered.
 func unexpected(s *stream, err error) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return closed(s.peer)
@@ -89,7 +91,8 @@ func unexpected(s *stream, err error) error {
 	return err
 }
 
-// rrServer answers every request with as many bytes, until the client ends.
+// rrServer answers every request with the same number of bytes, until the client
+// ends.
 func (j *job) rrServer(t *thread, s *stream) error {
 	buf := make([]byte, j.spec.Size)
 	for {
@@ -105,8 +108,8 @@ func (j *job) rrServer(t *thread, s *stream) error {
 	}
 }
 
-// hungUp is how a server's stream ends: the client's leaving is no failure,
-// and if it was one, the client knows better why.
+// hungUp returns the error of a server's stream. The end of the client's half is not
+// an error: if it is caused by a failure, the client reports the failure.
 func (j *job) hungUp(err error) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrClosed) {
 		return nil

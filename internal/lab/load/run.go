@@ -9,19 +9,23 @@ import (
 	"time"
 )
 
-// Hooks let the caller take its own readings at the edges of the window,
-// while traffic flows and at the same time as the children take theirs. A nil
-// hook is not called; an error ends the run.
+// Hooks are called at the edges of the window, while traffic flows and at the same
+// time as the children read their counters. A nil hook is not called; an error of a
+// hook ends the run.
 type Hooks struct {
 	Begin func() error
 	End   func() error
 }
 
 // Run drives one workload from the client through target to the server and
-// measures its window. The target may be another address than the server's:
-// NAT, a proxy or a balancer in between. Both children are ready for the next
-// run afterwards, whether it failed or not; only when ctx ends while one owes
-// an answer, that one is killed.
+// measures its window. The target may be another address than the server's if NAT,
+// a proxy or a balancer is between them. The error contains an *Error if a child
+// reported it, and is ErrRefused, ErrNoAnswer or ErrClosed if the target failed in
+// that manner. It wraps a hook's error.
+//
+// Both children are ready for the next run afterwards, even if this one failed. Only
+// a child that owes an answer when ctx ends, or whose control channel breaks, is
+// killed.
 func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec Spec, hooks Hooks) (Measurement, error) {
 	spec, err := spec.Normal()
 	if err != nil {
@@ -30,8 +34,8 @@ func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec 
 	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	r := &run{client: c.process, server: s.process, target: target, spec: spec, hooks: hooks, token: rand.Uint64()}
 	err = r.traffic(ctx)
-	// The children are to finish after a failure and after ctx as well: they
-	// stay usable, and a stream's own error says more than what it caused.
+	// The children must finish after a failure and after ctx has ended too. Then
+	// they stay usable, and the error includes the cause that a stream reported.
 	if e := r.both(context.WithoutCancel(ctx), doFinish, nil); e != nil {
 		err = errors.Join(err, e)
 	}
@@ -41,7 +45,7 @@ func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec 
 	return r.measurement()
 }
 
-// run is one run as the parent sees it.
+// run is the parent's state of one run.
 type run struct {
 	client, server *process
 	target         netip.AddrPort
@@ -57,7 +61,7 @@ type run struct {
 // edges are the two sides' readings of one edge of the window.
 type edges struct{ client, server edge }
 
-// traffic goes from arming the server to silencing the senders.
+// traffic performs a run from arming the server to stopping the senders.
 func (r *run) traffic(ctx context.Context) error {
 	q := request{Addr: r.target, Token: r.token, Spec: r.spec}
 	q.Do = doArm
@@ -83,7 +87,7 @@ func (r *run) traffic(ctx context.Context) error {
 	return r.both(ctx, doQuiet, nil)
 }
 
-// window waits for the window's end: a time, or a count.
+// window waits until the window's duration is over or its count is reached.
 func (r *run) window(ctx context.Context) error {
 	if r.spec.Count == 0 {
 		return sleep(ctx, r.spec.Duration)
@@ -92,7 +96,7 @@ func (r *run) window(ctx context.Context) error {
 	return err
 }
 
-// both asks the two sides at once and runs the hook meanwhile.
+// both sends a request to both sides at once and calls the hook meanwhile.
 func (r *run) both(ctx context.Context, do string, hook func() error) error {
 	type answer struct {
 		reply

@@ -11,21 +11,21 @@ import (
 	"fairlead/internal/lab/load"
 )
 
-// A connection of tcp-crr has six segments. A machine that is slow enough to
-// let acknowledgements time out adds some.
-func TestAConnectionHasFewSegments(t *testing.T) {
+// TestConnectionHasFewSegments: a connection of tcp-crr has six segments. If the
+// machine is so slow that delayed acknowledgements time out, it has more.
+func TestConnectionHasFewSegments(t *testing.T) {
 	for _, ip := range []string{v4, v6} {
 		ns := newNetns(t)
 		p := newPair(t, ns)
 		p.run(t, p.listen(t, ip), load.Spec{Workload: load.TCPCRR, Count: 300, Duration: time.Nanosecond})
 		c := tcpCounters(t, ns)
 		if per := float64(c["OutSegs"]) / float64(c["ActiveOpens"]); per < 6 || per > 9.5 {
-			t.Errorf("%s: %.2f segments a connection, want 6", ip, per)
+			t.Errorf("%s: %.2f segments per connection, want 6", ip, per)
 		}
 	}
 }
 
-// tcpCounters reads what TCP has done in the namespace, over both families.
+// tcpCounters reads the namespace's TCP counters, which include both families.
 func tcpCounters(t *testing.T, ns *os.File) map[string]int {
 	t.Helper()
 	var text []byte
@@ -40,7 +40,7 @@ func tcpCounters(t *testing.T, ns *os.File) map[string]int {
 		}
 	}
 	if len(rows) != 2 || len(rows[0]) != len(rows[1]) {
-		t.Fatalf("the kernel's counters make no sense:\n%s", text)
+		t.Fatalf("unexpected format of the kernel's counters:\n%s", text)
 	}
 	counters := map[string]int{}
 	for i, name := range rows[0] {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// datagramRoom is the socket buffer asked for on UDP sockets, so that a burst
-// of a batch is not lost to the default of 208 KiB.
+// datagramRoom is the requested socket buffer of UDP sockets in bytes, so that the
+// burst of one batch does not overflow the default of 208 KiB.
 const datagramRoom = 4 << 20
 
-// open makes a raw blocking descriptor for the family of addr with our time
-// limits on it. Receiving wakes up every tick to look around; sending and
-// connecting give up after patience.
+// open makes a blocking socket for the family of addr and sets its time limits.
+// Receiving returns after every tick, so that the caller can check whether the run
+// is over; sending and connecting fail after patience.
 func open(addr netip.Addr, kind int) (int, error) {
 	family := unix.AF_INET6
 	if addr.Is4() {
@@ -87,8 +87,8 @@ func connect(target netip.AddrPort, kind int) (int, error) {
 	return fd, nil
 }
 
-// retryConnect connects through interruptions: after EINTR the kernel goes on
-// connecting, and a second connect(2) waits for that.
+// retryConnect connects in spite of signals: after EINTR the kernel continues to
+// connect, and a second connect(2) waits for the result.
 func retryConnect(fd int, address []byte) error {
 	errno := rawConnect(fd, address)
 	for errno == unix.EINTR || errno == unix.EALREADY {
@@ -100,8 +100,8 @@ func retryConnect(fd int, address []byte) error {
 	return errno
 }
 
-// rawAddress lays an address out as connect(2) wants it: struct sockaddr_in or
-// sockaddr_in6, made once for many connections.
+// rawAddress encodes an address for connect(2), as struct sockaddr_in or
+// sockaddr_in6, once for many connections.
 func rawAddress(ap netip.AddrPort) ([]byte, error) {
 	if ap.Addr().Is4() {
 		b := binary.BigEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, unix.AF_INET), ap.Port())
@@ -139,7 +139,7 @@ func addrPort(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// localAddr is where fd is bound.
+// localAddr returns the address to which fd is bound.
 func localAddr(fd int) (netip.AddrPort, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {

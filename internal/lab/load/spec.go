@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Workload names what is done with the path.
+// Workload names the kind of traffic.
 type Workload string
 
 // The workloads.
@@ -31,7 +31,7 @@ const (
 	Spin  Mode = "spin"
 )
 
-// Direction says which way bulk data flows.
+// Direction is the direction of bulk data.
 type Direction string
 
 // The directions: client to server, server to client, and both at once on
@@ -45,7 +45,7 @@ const (
 // Close says how a tcp-crr connection ends.
 type Close string
 
-// The ways to close; the package comment says who closes and why.
+// The kinds of closing; the package comment says which side closes and why.
 const (
 	FIN Close = "fin"
 	RST Close = "rst"
@@ -64,24 +64,24 @@ type Spec struct {
 	// of response for rr and crr (1), of the UDP payload for udp-bulk (1472)
 	// and udp-pps (18: a 64-byte frame).
 	Size int
-	// Rate is the whole offered load: bit/s of payload for bulk (each way),
-	// packets/s for udp-pps, transactions/s for the others. 0 is as much as
-	// the path takes.
+	// Rate is the offered load of all streams: bit/s of payload for bulk (per
+	// direction), packets/s for udp-pps, transactions/s for the others. 0 means
+	// as much as the path can carry.
 	Rate float64
 	// Close is for tcp-crr (default fin).
 	Close Close
-	// GSO hands udp-bulk datagrams to the kernel by the bundle (UDP_SEGMENT,
-	// UDP_GRO).
+	// GSO passes several udp-bulk datagrams to the kernel in one message
+	// (UDP_SEGMENT, UDP_GRO).
 	GSO bool
-	// Count closes a tcp-crr window after so many connections instead of
-	// Duration; they follow each other, so it goes with one stream.
+	// Count closes a tcp-crr window after this many connections instead of
+	// after Duration. It requires one stream.
 	Count int
-	// Flows is how many other UDP flows to the target are opened before the
-	// streams are, one datagram each, and then left alone. FlowAddrs are the
-	// client's addresses that they come from: one has some 64,000 ports.
+	// Flows is the number of additional UDP flows to the target. Each sends one
+	// datagram before the streams are opened, and then stays idle. FlowAddrs are
+	// their source addresses; each address provides 64,512 ports.
 	Flows     int
 	FlowAddrs []netip.Addr
-	// Warmup passes before the window opens; Duration is the window.
+	// Warmup is the time before the window opens, Duration the window's length.
 	Warmup   time.Duration
 	Duration time.Duration
 }
@@ -92,7 +92,8 @@ const (
 	maxUDP     = 65507
 )
 
-// Normal returns the spec with defaults filled in, or says what is wrong.
+// Normal returns the spec with defaults filled in, or an error that names the
+// first invalid field.
 func (s Spec) Normal() (Spec, error) {
 	s.Streams = or(s.Streams, 1)
 	s.Mode = or(s.Mode, Block)
@@ -138,15 +139,17 @@ func (s Spec) check() error {
 	case s.Size < least || s.Size > most:
 		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, least, most)
 	case s.Count < 0 || s.Flows < 0 || s.Flows > len(s.FlowAddrs)*flowPorts:
-		return fmt.Errorf("count %d, %d flows from %d addresses: want 0 or more, and an address for every %d flows", s.Count, s.Flows, len(s.FlowAddrs), flowPorts)
+		return fmt.Errorf("count %d, %d flows from %d addresses: want 0 or more, and one address per %d flows",
+			s.Count, s.Flows, len(s.FlowAddrs), flowPorts)
 	case s.Rate < 0 || s.Warmup < 0 || s.Duration <= 0:
-		return fmt.Errorf("rate %g, warm-up %s, duration %s: want 0 or more, and a window", s.Rate, s.Warmup, s.Duration)
+		return fmt.Errorf("rate %g, warm-up %s, duration %s: want 0 or more, and a duration over 0",
+			s.Rate, s.Warmup, s.Duration)
 	}
 	return s.fits()
 }
 
-// fits refuses what a workload has no meaning for, so that no factor is
-// silently ignored.
+// fits returns an error for an option that the workload does not have, so that no
+// option is silently ignored.
 func (s Spec) fits() error {
 	rr := s.Workload == TCPRR || s.Workload == UDPRR
 	switch {
@@ -182,7 +185,7 @@ func (w Workload) bulk() bool { return w == TCPBulk || w == UDPBulk }
 
 func (w Workload) udp() bool { return w == UDPBulk || w == UDPRR || w == UDPPPS }
 
-// transactional workloads have a latency.
+// transactional reports whether the workload has a latency.
 func (w Workload) transactional() bool { return w == TCPRR || w == TCPCRR || w == UDPRR }
 
 // links counts the streams in all directions.
@@ -193,7 +196,7 @@ func (s Spec) links() int {
 	return s.Streams
 }
 
-// flow is the direction of the i-th of links.
+// flow is the direction of the i-th stream.
 func (s Spec) flow(i int) Direction {
 	if s.Direction != Both {
 		return s.Direction

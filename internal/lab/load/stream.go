@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spinBound is how long a spinning stream polls before it sleeps: long beside
-// any round trip that spinning is meant for, short enough to leave a
-// processor to others when the path has stalled.
+// spinBound is how long a spinning stream polls before it sleeps. It is longer than
+// the round trips that spinning is meant for, and short enough that a stalled path
+// does not keep a processor busy.
 const spinBound = time.Millisecond
 
 // stream is a connected descriptor and how to wait on it.
@@ -22,7 +22,7 @@ type stream struct {
 	// over is nil if the peer must answer: silence is then an error. If it is
 	// not nil, silence is an error only after over is set.
 	over *atomic.Bool
-	// patience bounds the silence; zero gives up at the first tick.
+	// patience limits the silence; with zero it ends at the first tick.
 	patience time.Duration
 }
 
@@ -32,13 +32,13 @@ type wait struct {
 	polls uint
 }
 
-// again decides what to do when nothing came: nil means try again, io.EOF
-// that the run is over.
+// again decides what to do if no data came: nil means to try again, io.EOF that the
+// run is over, ErrNoAnswer that the peer was silent for too long.
 func (s *stream) again(w *wait) error {
 	if w.since.IsZero() {
 		w.since = time.Now()
 		if !s.spin {
-			w.since = w.since.Add(-tick) // it has slept through one already
+			w.since = w.since.Add(-tick) // the first read has slept for one tick
 		}
 	}
 	if s.spin && !s.spent(w) {
@@ -56,8 +56,8 @@ func (s *stream) again(w *wait) error {
 	return silent(s.peer)
 }
 
-// spent reports that a spinning stream has polled for long enough, after
-// having waited a tick in the kernel. It reads the clock now and then only.
+// spent reports whether a spinning stream has polled for spinBound and then waited
+// for a tick in the kernel without data. It reads the clock at every 64th poll.
 func (s *stream) spent(w *wait) bool {
 	w.polls++
 	if w.polls%64 != 0 || time.Since(w.since) < spinBound {
@@ -68,7 +68,7 @@ func (s *stream) spent(w *wait) bool {
 	return n == 0
 }
 
-// read returns the next bytes, however few; io.EOF at the end.
+// read reads the next bytes, at least one; it returns io.EOF at the end.
 func (s *stream) read(b []byte) (int, error) {
 	var w wait
 	for {
@@ -89,7 +89,7 @@ func (s *stream) read(b []byte) (int, error) {
 	}
 }
 
-// readFull fills b; io.EOF only before the first byte.
+// readFull fills b. It returns io.EOF only if the stream ends before the first byte.
 func (s *stream) readFull(b []byte) error {
 	for got := 0; got < len(b); {
 		n, err := s.read(b[got:])
@@ -104,8 +104,7 @@ func (s *stream) readFull(b []byte) error {
 	return nil
 }
 
-// write sends some of b. A blocking socket waits for patience at most; a
-// spinning one has small messages and room for them.
+// write sends a part of b, at least one byte, and waits for at most patience.
 func (s *stream) write(b []byte) (int, error) { return s.send(b, 0) }
 
 func (s *stream) send(b []byte, flags int) (int, error) {
@@ -133,8 +132,8 @@ func (s *stream) writable() bool {
 
 func (s *stream) writeFull(b []byte) error { return s.sendFull(b, 0) }
 
-// writeLast sends all of b, the end of it together with the FIN of the closing
-// that has to follow at once.
+// writeLast sends all of b, its end together with the FIN. The caller must close the
+// stream at once.
 func (s *stream) writeLast(b []byte) error { return s.sendFull(b, unix.MSG_MORE) }
 
 func (s *stream) sendFull(b []byte, flags int) error {

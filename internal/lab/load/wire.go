@@ -10,7 +10,7 @@ import (
 const (
 	doListen  = "listen"  // server: open the port
 	doArm     = "arm"     // server: serve one run
-	doConnect = "connect" // client: open all streams and let go
+	doConnect = "connect" // client: open and start all streams
 	doBegin   = "begin"   // both: the window opens
 	doAwait   = "await"   // client: answer once the spec's count is reached
 	doEnd     = "end"     // both: the window closes
@@ -18,7 +18,7 @@ const (
 	doFinish  = "finish"  // both: receivers drain; report
 )
 
-// request is what the parent asks of a child; every request has one reply.
+// request is a message of the parent to a child; every request has one reply.
 type request struct {
 	Do    string
 	Addr  netip.AddrPort `json:",omitzero"`
@@ -26,7 +26,7 @@ type request struct {
 	Spec  Spec           `json:",omitzero"`
 }
 
-// reply answers a request; the fields follow the verb.
+// reply answers a request; the verb determines which fields are set.
 type reply struct {
 	Fault   *Error         `json:",omitempty"`
 	Addr    netip.AddrPort `json:",omitzero"`
@@ -34,24 +34,24 @@ type reply struct {
 	Outcome outcome        `json:",omitzero"`
 }
 
-// edge is one side's state at a moment of its own clock.
+// edge is the reading of one side at one edge of the window.
 type edge struct {
-	// Mono is CLOCK_MONOTONIC, CPU the process's CPU time and User the part
-	// of it outside the kernel; all in ns.
+	// Mono is the side's CLOCK_MONOTONIC, CPU the process's CPU time and User
+	// the part of it outside the kernel; all in ns.
 	Mono   int64
 	CPU    int64
 	User   int64
 	Totals Totals
 }
 
-// outcome is one side's report on the whole run.
+// outcome contains one side's figures of the whole run.
 type outcome struct {
 	Totals Totals
-	// MarkedSent and MarkedReceived count the datagrams that their sender
-	// sent within its window.
+	// MarkedSent and MarkedReceived count the sent and received datagrams that
+	// were sent within their sender's window.
 	MarkedSent     uint64
 	MarkedReceived uint64
-	// Failed counts transactions in the window that got no answer.
+	// Failed counts the transactions in the window that failed.
 	Failed uint64
 	// Latency, Service and Lateness are HdrHistograms, V2 compressed.
 	Latency  []byte `json:",omitempty"`
@@ -64,7 +64,7 @@ const helloSize = 32
 
 const helloMagic = "fairlead"
 
-// hello opens a stream: which run it is part of and which way data flows.
+// hello opens a stream. It contains the run's token and the direction of data.
 type hello struct {
 	token uint64
 	down  bool
@@ -91,8 +91,8 @@ func parseHello(b []byte) (hello, bool) {
 	return hello{token: binary.LittleEndian.Uint64(b[8:]), down: b[16] == 1}, true
 }
 
-// stampSize is the room that a counted datagram needs: four bytes of the
-// token and the sender's phase.
+// stampSize is the least size of a counted datagram in bytes: four bytes of the
+// token and one for the sender's phase.
 const stampSize = 5
 
 func stamp(b []byte, token uint64, phase uint32) {

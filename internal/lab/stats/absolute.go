@@ -6,8 +6,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// absolute gives the rows of a metric that is not compared: the baseline's, of
-// which the first half is enough, and one for every path.
+// absolute returns the rows of a metric that is not compared: the baseline's, which
+// uses its first half only, and one per path.
 func (g *group) absolute(m result.Metric) []result.Summary {
 	f := family{group: g, metric: m}
 	var rows []result.Summary
@@ -35,7 +35,7 @@ func (g *group) absolute(m result.Metric) []result.Summary {
 	return rows
 }
 
-// worst gives the value that is, of a metric, the worst; 0 of none.
+// worst returns the worst value of a metric; 0 if there are no values.
 func worst(xs []float64, m result.Metric) float64 {
 	switch {
 	case len(xs) == 0:

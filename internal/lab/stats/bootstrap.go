@@ -11,20 +11,21 @@ import (
 // resamples is the number of bootstrap resamples of every interval.
 const resamples = 10_000
 
-// fewRounds is the number of observations below which a bootstrap cannot
-// hold 95 %: it never leaves the range of what was observed, and all of n
-// lie on the same side of the truth with a chance of 2/2^n. Skewed noise moves
-// that bound up from 6 to 8.
+// fewRounds is the number of observations below which a bootstrap interval cannot
+// cover 95 %. The interval never exceeds the range of the observations, and all n of
+// them are on the same side of the true value with a probability of 2/2^n. Skewed
+// noise moves that limit up from 6 to 8.
 const fewRounds = 8
 
-// meanInterval gives the 95 % interval of the mean of xs, by bootstrap.
+// meanInterval returns the 95 % interval of the mean of xs, computed with the
+// bootstrap.
 //
-// The plain percentile interval is too narrow for the handful of rounds that
-// a session has: it divides by n where n-1 is due and takes the normal for
-// Student's distribution (at 6 rounds it holds some 86 %). Its percentiles
-// are therefore moved outwards by just these two, as in Hesterberg, "What
-// Teachers Should Know about the Bootstrap" (2015). Below [fewRounds] that
-// does not suffice either, and Student's own interval is given.
+// The plain percentile interval is too narrow for the few rounds of a session: it
+// divides by n instead of n-1, and uses the normal distribution instead of Student's
+// (at 6 rounds it covers about 86 %). So its percentiles are moved outwards by
+// exactly these two errors, as in Hesterberg, "What Teachers Should Know about the
+// Bootstrap" (2015). Below [fewRounds] this is not enough either, and the result is
+// Student's interval.
 func meanInterval(xs []float64, seed [2]uint64) (lo, hi float64) {
 	if len(xs) == 1 {
 		return xs[0], xs[0]
@@ -50,7 +51,7 @@ func studentInterval(xs []float64) (lo, hi float64) {
 	return m - half, m + half
 }
 
-// meanError gives the mean of two or more observations and its standard error.
+// meanError returns the mean of two or more observations and its standard error.
 func meanError(xs []float64) (m, se float64) {
 	m = mean(xs)
 	squares := 0.0
@@ -61,15 +62,15 @@ func meanError(xs []float64) (m, se float64) {
 	return m, math.Sqrt(squares / (n - 1) / n)
 }
 
-// student gives the quantile of Student's distribution that leaves Alpha/2
-// above it, for n observations.
+// student returns the quantile 1-Alpha/2 of Student's distribution for n
+// observations.
 func student(n int) float64 {
 	return moremath.InvCDF(moremath.TDist{V: float64(n - 1)})(1 - Alpha/2)
 }
 
-// MedianRatio gives median(b)/median(a) of two independent samples with a
-// bootstrap 95 % interval. With one observation on either side there is no
-// interval, and low and high repeat the ratio.
+// MedianRatio returns median(b)/median(a) of two independent samples with a
+// bootstrap 95 % interval. If one of them has a single observation, there is no
+// interval, and low and high are the ratio.
 func MedianRatio(a, b []float64, seed uint64) (ratio, low, high float64) {
 	ratio = Median(b) / Median(a)
 	if len(a) < 2 || len(b) < 2 {
@@ -85,7 +86,7 @@ func MedianRatio(a, b []float64, seed uint64) (ratio, low, high float64) {
 	return ratio, quantile(ratios, Alpha/2), quantile(ratios, 1-Alpha/2)
 }
 
-// resample fills dst with draws from src.
+// resample fills dst with random draws from src.
 func resample(dst, src []float64, rng *rand.Rand) []float64 {
 	for i := range dst {
 		dst[i] = src[rng.IntN(len(src))]
@@ -93,7 +94,7 @@ func resample(dst, src []float64, rng *rand.Rand) []float64 {
 	return dst
 }
 
-// quantile interpolates in sorted xs.
+// quantile interpolates a quantile of xs, which must be sorted.
 func quantile(xs []float64, q float64) float64 {
 	at := q * float64(len(xs)-1)
 	i := int(at)

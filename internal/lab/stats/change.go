@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Change is what became of a case's ratio from one session to another.
+// Change is the change of a case's ratio from one session to another.
 type Change struct {
 	result.Case
 	Metric result.Metric
@@ -24,7 +24,7 @@ type Change struct {
 	Rounds int
 }
 
-// Distinguishable follows the same rules as for a ratio within one session. With
+// Distinguishable applies the same rules as for a ratio within one session. With
 // three rounds per session it is always false: by chance, three values are all
 // above or all below three others in one case of ten.
 func (c Change) Distinguishable() bool {
@@ -32,9 +32,9 @@ func (c Change) Distinguishable() bool {
 	return c.Rounds > 3 && excludes && math.Abs(math.Log(c.Ratio)) > math.Log1p(c.Noise) && c.P < Alpha
 }
 
-// Changes compares every ratio to the baseline that both sessions have. A bare
-// figure says nothing here: a busier machine changes it, and the baseline's
-// with it. Rounds of different sessions are not paired.
+// Changes compares every ratio to the baseline that both sessions have. It does not
+// compare absolute figures: a busier machine changes them, and the baseline's too.
+// Rounds of different sessions are not paired.
 func Changes(before, after []result.Run, baseline string, seed uint64) []Change {
 	var all []Change
 	earlier := groups(before, baseline)
@@ -75,8 +75,8 @@ func changesIn(before, after family, seed uint64) []Change {
 }
 
 // change compares one path. The distances of the two intervals' ends from their
-// middles add up as errors do, by their squares (Zou and Donner, "Construction
-// of confidence limits about effect measures", 2008).
+// middles are added as errors are, as the root of the sum of squares (Zou and
+// Donner, "Construction of confidence limits about effect measures", 2008).
 func (f family) change(before, after series, floors [2]AA, seed uint64) Change {
 	a, b := mean(before.logs), mean(after.logs)
 	lowA, highA := f.interval(before, floors[0], seed)
@@ -90,8 +90,8 @@ func (f family) change(before, after series, floors [2]AA, seed uint64) Change {
 	}
 }
 
-// welchP gives the two-sided p-value of Welch's test that two samples have the
-// same mean; 1 where either has fewer than two observations.
+// welchP returns the two-sided p-value of Welch's test that two samples have the
+// same mean; 1 if either has fewer than two observations.
 func welchP(a, b []float64) float64 {
 	if len(a) < 2 || len(b) < 2 {
 		return 1

@@ -2,21 +2,21 @@ package stats
 
 import "fairlead/internal/lab/result"
 
-// Derive fills the figures that follow from a run's ledger and its main
-// metrics, where the run does not hold them already:
+// Derive computes figures from a run's ledger and its main metrics, and adds those
+// that the run does not have yet:
 //
 //	idle_share              = 1 - (busy - others) / (busy + idle)
 //	cpu_adjusted_throughput = throughput / busy share
-//	cpu_per_gb              = CPU-seconds worked / 10^9 bytes received
-//	cpu_per_op              = CPU-seconds worked / transactions, connections
+//	cpu_per_gb              = CPU-seconds used / 10^9 bytes received
+//	cpu_per_op              = CPU-seconds used / transactions, connections
 //	                          or packets
 //
-// The second is how docker-networking-on-linux compares paths ("adjusting for
-// CPU load"): what the path would carry if it had the whole machine at the
-// same price. What other processes and the laboratory itself used is left out
-// everywhere: idle_share is what mpstat would show without them. Stolen time
-// keeps the machine busy, but it is not work that the path asked for, and so it
-// is no part of the cost of a byte or an operation.
+// docker-networking-on-linux compares paths with the second figure ("adjusting for
+// CPU load"): the throughput of the path if it could use the whole machine at the
+// same cost per byte. All figures exclude the time of other processes and of the
+// laboratory itself: idle_share is what mpstat would show without them. Stolen time
+// counts as busy, but the path did not cause it, so the cost of a byte or an
+// operation does not include it.
 func Derive(run *result.Run) {
 	l := run.Ledger
 	if l == nil || l.Wall <= 0 || l.Busy <= 0 {
@@ -27,7 +27,7 @@ func Derive(run *result.Run) {
 	}
 	ours := l.Busy - l.Other - l.Laboratory
 	if ours <= l.Steal {
-		return // the clocks do not close: nothing can be said
+		return // the clocks contradict each other, so no figure can be computed
 	}
 	busy := ours / (l.Busy + l.Idle)
 	work := (ours - l.Steal) / l.Wall

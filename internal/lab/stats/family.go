@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// group holds the runs that can be compared with each other: one client, one
-// workload, one tool.
+// group contains the runs that can be compared with each other: those with the same
+// client, workload and tool.
 type group struct {
 	client         result.Client
 	workload, tool string
@@ -18,14 +18,13 @@ type group struct {
 	rounds         map[int]*round
 }
 
-// round holds the runs of one group in one round.
+// round contains the runs of one group in one round.
 type round struct {
 	halves [2]*result.Run
 	paths  map[string]*result.Run
 }
 
-// family is a group seen through one metric: the paths whose p-values are
-// adjusted together.
+// family is one metric of a group: the paths whose p-values are adjusted together.
 type family struct {
 	*group
 	metric      result.Metric
@@ -34,11 +33,11 @@ type family struct {
 	paths       []series
 }
 
-// series is what one path showed, round by round.
+// series contains the figures of one path in the order of the rounds.
 type series struct {
 	path    string
 	values  []float64
-	logs    []float64 // against the baseline; for the baseline half 2 over half 1
+	logs    []float64 // of the ratio to the baseline; for the baseline, of half 2 over half 1
 	invalid int
 }
 
@@ -64,7 +63,7 @@ func groups(runs []result.Run, baseline string) []*group {
 	return all
 }
 
-// clientRank puts the farthest client first, as a reader expects it.
+// clientRank orders clients by distance, the farthest first.
 func clientRank(c result.Client) int {
 	if i := slices.Index([]result.Client{result.Remote, result.Local, result.Peer}, c); i >= 0 {
 		return i
@@ -72,8 +71,7 @@ func clientRank(c result.Client) int {
 	return math.MaxInt
 }
 
-// add files a run. Where a run was repeated within its round, the first
-// valid one counts.
+// add adds a run. If a run was repeated within its round, the first valid one counts.
 func (g *group) add(r *result.Run) {
 	rd := g.rounds[r.Round]
 	if rd == nil {
@@ -95,7 +93,7 @@ func firstValid(old, r *result.Run) *result.Run {
 	return r
 }
 
-// metrics lists what any run of the group holds.
+// metrics lists the metrics that any run of the group has.
 func (g *group) metrics() []result.Metric {
 	var all []result.Metric
 	for _, r := range g.all() {
@@ -125,7 +123,7 @@ func (g *group) all() []*result.Run {
 	return all
 }
 
-// order lists the rounds in their order.
+// order lists the numbers of the rounds, sorted.
 func (g *group) order() []int {
 	var order []int
 	for n := range g.rounds {
@@ -135,13 +133,13 @@ func (g *group) order() []int {
 	return order
 }
 
-// kase names a path of the group.
+// kase returns the case of a path in the group.
 func (g *group) kase(path string) result.Case {
 	return result.Case{Path: path, Client: g.client, Workload: g.workload, Tool: g.tool}
 }
 
-// family sees the group through one metric. A path that ran validly but
-// never showed the metric has no such figure, and so no series.
+// family returns the group's family of a metric. A path that has valid runs, but
+// none with the metric, has no series.
 func (g *group) family(m result.Metric) family {
 	f := family{group: g, metric: m, base: g.series(g.baseline, m, true)}
 	f.hasBaseline = !result.Absolute(m) && (len(f.base.values) > 0 || f.base.invalid > 0)
@@ -165,8 +163,8 @@ func (g *group) paths() []string {
 	return paths
 }
 
-// shows is false for a path whose valid runs all lack the metric; one without
-// any valid run might have shown it.
+// shows returns false for a path that has valid runs, none of which has the metric. A
+// path without any valid run counts as showing it.
 func (g *group) shows(path string, m result.Metric) bool {
 	valid := 0
 	for _, rd := range g.rounds {
@@ -182,8 +180,8 @@ func (g *group) shows(path string, m result.Metric) bool {
 	return valid == 0
 }
 
-// series follows one path round by round. The baseline's value in a round is
-// the mean of its halves.
+// series returns the series of one path. The baseline's value in a round is the mean
+// of its halves. If against is true, a round counts only if the baseline is valid.
 func (g *group) series(path string, m result.Metric, against bool) series {
 	s := series{path: path}
 	for _, n := range g.order() {
@@ -200,10 +198,9 @@ func (g *group) series(path string, m result.Metric, against bool) series {
 	return s
 }
 
-// compare gives the logarithm of one path over the baseline in round n; for
-// the baseline, of half 2 over half 1. took is false when the path had no
-// part in the round. Unless against the baseline, only the path itself has
-// to be valid.
+// compare returns the logarithm of the ratio of a path to the baseline in round n;
+// for the baseline, of half 2 to half 1. took is false if the path was not measured in
+// the round. If against is false, only the path itself must be valid.
 func (g *group) compare(n int, path string, m result.Metric, against bool) (diff float64, valid, took bool) {
 	rd := g.rounds[n]
 	a, okA := logOf(rd.halves[0], m)
@@ -215,7 +212,7 @@ func (g *group) compare(n int, path string, m result.Metric, against bool) (diff
 	return x - (a+b)/2, ok && (!against || okA && okB), rd.paths[path] != nil
 }
 
-// value is the figure of a path in a round known to be valid.
+// value returns the figure of a path in a round, which must be valid.
 func (g *group) value(n int, path string, m result.Metric) float64 {
 	rd := g.rounds[n]
 	if path == g.baseline {
@@ -224,8 +221,8 @@ func (g *group) value(n int, path string, m result.Metric) float64 {
 	return rd.paths[path].Metrics[m]
 }
 
-// seed gives every series its own stream, so that adding a path or a metric
-// leaves the intervals of the others as they were.
+// seed returns a different seed for every series, so that an additional path or
+// metric does not change the intervals of the others.
 func (f family) seed(seed uint64, path string) [2]uint64 {
 	h := fnv.New64a()
 	for _, s := range []string{path, string(f.client), f.workload, f.tool, string(f.metric)} {

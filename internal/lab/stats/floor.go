@@ -14,24 +14,23 @@ type AA struct {
 	// Ratio is the geometric mean of half 2 over half 1, Low and High its
 	// bootstrap interval, P its exact signed-rank p-value.
 	Ratio, Low, High, P float64
-	// Noise is the floor drawn from the interval; see [Floor].
+	// Noise is the noise floor that [Floor] computes from the interval.
 	Noise  float64
 	Rounds int
 }
 
-// Within says whether the two halves differ by no more than the floor says.
-// Pure noise keeps within it; a drift far larger than the noise, such as a
-// baseline that is always cold in its first half, does not, and then the
-// session deserves no trust.
+// Within reports whether the two halves differ by no more than the noise floor. Pure
+// noise stays within it. A drift that is much larger than the noise exceeds it, e.g.
+// if the baseline is always slow in its first half; then the session's figures are not
+// reliable.
 func (a AA) Within() bool {
 	return a.Rounds > 1 && math.Abs(math.Log(a.Ratio)) <= math.Log1p(a.Noise)
 }
 
-// shift is how far the middle of the two halves may be from the baseline at the
-// moment of a run between them, on the logarithmic scale: half of what the
-// second half differs by from the first. Whether the first run of each round is
-// slow, or the last, or the machine drifts, the baseline at that moment lies
-// between the halves.
+// shift returns how far the baseline at the time of a run between the halves may be
+// from the middle of the two halves, on the logarithmic scale: half of their
+// difference. At that time the baseline is between the halves, whether the first run
+// of each round is slow, the last one is slow, or the machine drifts.
 func (a AA) shift() float64 {
 	if a.Rounds == 0 {
 		return 0
@@ -39,7 +38,7 @@ func (a AA) shift() float64 {
 	return math.Abs(math.Log(a.Ratio)) / 2
 }
 
-// Halves gives the A/A comparison of every client, workload, tool and metric.
+// Halves returns the A/A comparison of every client, workload, tool and metric.
 func Halves(runs []result.Run, baseline string, seed uint64) []AA {
 	var all []AA
 	for _, g := range groups(runs, baseline) {
@@ -65,18 +64,17 @@ func (f family) floor(seed uint64) AA {
 	return a
 }
 
-// Floor gives the noise floor of a path's ratio, as a distance from one
+// Floor returns the noise floor of a path's ratio, as a distance from one
 // (0.016 = 1.6 %), from the interval of half 2 over half 1:
 //
 //	floor = exp(√(3/4) · max(|log low|, |log high|)) - 1
 //
-// The farther end of the interval is used, so a shift between the halves widens
-// the floor as scatter does. The factor corrects for the number of runs. If a
-// single run scatters by s on the logarithmic scale, half 2 over half 1 scatters
-// by √2·s, but a path is compared with the mean of two halves and scatters by
-// √(1+1/2)·s: the ratio of these is √(3/4). A drift that moves
-// half 2 by m against half 1 moves a run between them by at most m/2 from
-// their mean, which the factor covers as well.
+// The farther end of the interval is used, so a shift between the halves widens the
+// floor as scatter does. The factor corrects for the number of runs. If a single run
+// scatters by s on the logarithmic scale, half 2 over half 1 scatters by √2·s. But a
+// path is compared with the mean of two halves and scatters by √(1+1/2)·s: the ratio
+// of these is √(3/4). If a drift moves half 2 by m against half 1, a run between them
+// differs by at most m/2 from their mean, which the factor covers as well.
 func Floor(low, high float64) float64 {
 	far := max(math.Abs(math.Log(low)), math.Abs(math.Log(high)))
 	return math.Expm1(math.Sqrt(0.75) * far)

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestMedianIntervalRanks holds the ranks against the published table of
+// TestMedianIntervalRanks compares the ranks with the published table of
 // order-statistic intervals for the median at 95 %.
 func TestMedianIntervalRanks(t *testing.T) {
-	// n: the ends counted from 1.
+	// Number of values: the ranks of the interval's ends, counted from 1.
 	table := map[int][2]int{6: {1, 6}, 8: {1, 8}, 9: {2, 8}, 12: {3, 10}, 15: {4, 12}, 17: {5, 13}, 20: {6, 15}, 25: {8, 18}, 40: {14, 27}}
 	for n, want := range table {
 		xs := make([]float64, n)
@@ -42,9 +42,9 @@ func TestMedianRatio(t *testing.T) {
 	}
 }
 
-func TestFloorIsFair(t *testing.T) {
+func TestFloorUsesFartherEnd(t *testing.T) {
 	if got := Floor(1/1.02, 1.01); math.Abs(got-math.Expm1(math.Sqrt(0.75)*math.Log(1.02))) > 1e-12 {
-		t.Errorf("the farther end counts: %g", got)
+		t.Errorf("got %g; want the floor of the farther end, 1.02", got)
 	}
 }
 

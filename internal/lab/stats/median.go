@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Median gives the middle of xs, or 0 of none.
+// Median returns the median of xs; 0 if xs is empty.
 func Median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return 0
@@ -18,10 +18,10 @@ func Median(xs []float64) float64 {
 	return (s[mid-1] + s[mid]) / 2
 }
 
-// MedianInterval gives the median of xs with an interval that holds the true
-// median at 95 % at least, whatever the distribution: between two order
-// statistics. That takes six observations; with fewer, the interval is the
-// range from the least to the greatest and holds less (five: 93.75 %).
+// MedianInterval returns the median of xs with an interval between two order
+// statistics. The interval covers the true median with at least 95 %, whatever the
+// distribution, if there are six observations or more. With fewer, it is the range
+// from the least to the greatest and covers less (five: 93.75 %).
 func MedianInterval(xs []float64) (median, low, high float64) {
 	n := len(xs)
 	if n == 0 {
@@ -32,10 +32,10 @@ func MedianInterval(xs []float64) (median, low, high float64) {
 	return Median(s), s[k], s[n-1-k]
 }
 
-// orderRank gives the greatest k such that between the k-th smallest and the
-// k-th greatest of n (counted from 0) the median lies at 95 %; 0 if there is
-// none. The median is below the k-th smallest when at most k of n fair coins
-// fall on one side.
+// orderRank returns the greatest k such that the median of the distribution is
+// between the k-th smallest and the k-th greatest of n values (counted from 0) with at
+// least 95 %; 0 if there is none. The median is below the k-th smallest value if at
+// most k of n fair coins show the same side.
 func orderRank(n int) int {
 	k, below := 0, 0.0
 	for i := range n / 2 {

@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// noises are the ways in which a run may scatter, on the logarithmic scale.
+// noises are the distributions of a run's scatter, on the logarithmic scale.
 var noises = map[string]func(*rand.Rand) float64{
 	"normal":     func(r *rand.Rand) float64 { return 0.03 * r.NormFloat64() },
 	"skewed":     func(r *rand.Rand) float64 { return 0.03 * r.ExpFloat64() },
@@ -24,7 +24,7 @@ var noises = map[string]func(*rand.Rand) float64{
 	},
 }
 
-// trends are what a run's place in its round does to it, from 0 to 1.
+// trends are the effects of a run's position in its round, which is from 0 to 1.
 var trends = map[string]func(at float64) float64{
 	"no trend":    func(float64) float64 { return 0 },
 	"first slow":  func(at float64) float64 { return map[bool]float64{true: -0.3}[at == 0] },
@@ -33,7 +33,7 @@ var trends = map[string]func(at float64) float64{
 	"settling":    func(at float64) float64 { return 0.1 * math.Exp(-4*at) },
 }
 
-// twins makes a session of paths that differ in nothing but noise and trend.
+// twins returns a session of paths that differ only in noise and trend.
 func twins(rounds int, paths []string, seed uint64, noise func(*rand.Rand) float64, trend func(float64) float64) []result.Run {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var runs []result.Run
@@ -110,7 +110,7 @@ func TestStepsThatAddNothing(t *testing.T) {
 				}
 			}
 			if share := float64(wrong) / sessions; share > 0.05 {
-				t.Errorf("%s, %d rounds: a step that is none in %.3f of the sessions", noise, rounds, share)
+				t.Errorf("%s, %d rounds: a step between identical paths in %.3f of the sessions", noise, rounds, share)
 			}
 		}
 	}

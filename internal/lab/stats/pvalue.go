@@ -8,15 +8,13 @@ import (
 	moremath "github.com/aclements/go-moremath/stats"
 )
 
-// exactUpTo is the number of differences up to which the signed-rank
-// distribution is counted out; beyond it the normal approximation differs in
-// the fourth digit.
+// exactUpTo is the number of differences up to which the signed-rank distribution is
+// computed exactly. Above it the normal approximation differs in the fourth digit.
 const exactUpTo = 25
 
-// signedRank gives the two-sided p-value of Wilcoxon's signed-rank test that
-// the differences lie around zero. Zeros are left out, ties share their mean
-// rank, and the distribution is that of these very ranks, so that ties need
-// no approximation.
+// signedRank returns the two-sided p-value of Wilcoxon's signed-rank test that the
+// differences are distributed around zero. Zeros are omitted, and ties get their mean
+// rank. The distribution is computed from these ranks, so ties need no approximation.
 func signedRank(diffs []float64) float64 {
 	ranks, positive := doubledRanks(diffs)
 	if len(ranks) == 0 {
@@ -28,9 +26,8 @@ func signedRank(diffs []float64) float64 {
 	return exactP(ranks, positive)
 }
 
-// doubledRanks ranks the absolute differences and gives twice each rank (a
-// mean rank is a multiple of one half) and the sum of those whose difference
-// is positive.
+// doubledRanks ranks the absolute differences. It returns twice each rank (a mean
+// rank is a multiple of one half), and the sum of those with a positive difference.
 func doubledRanks(diffs []float64) (ranks []int, positive int) {
 	s := slices.DeleteFunc(slices.Clone(diffs), func(d float64) bool { return d == 0 })
 	slices.SortFunc(s, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
@@ -50,8 +47,8 @@ func doubledRanks(diffs []float64) (ranks []int, positive int) {
 	return ranks, positive
 }
 
-// exactP counts the sign assignments whose rank sum is at least as far out.
-// ways[w] is the number of assignments with rank sum w.
+// exactP counts the sign assignments whose rank sum is at least as far from the
+// middle. counts[w] is the number of assignments with rank sum w.
 func exactP(ranks []int, positive int) float64 {
 	total := 0
 	for _, r := range ranks {
@@ -71,8 +68,8 @@ func exactP(ranks []int, positive int) float64 {
 	return min(1, math.Ldexp(2*tail, -len(ranks)))
 }
 
-// normalP approximates with the continuity correction; the variance is that
-// of the ranks themselves, ties included.
+// normalP is the normal approximation with continuity correction. The variance is
+// computed from the ranks, including ties.
 func normalP(ranks []int, positive int) float64 {
 	var total, squares float64
 	for _, r := range ranks {
@@ -83,14 +80,14 @@ func normalP(ranks []int, positive int) float64 {
 	return min(1, 2*moremath.StdNormal.CDF(-off/math.Sqrt(squares/4)))
 }
 
-// adjusted gives the p-values of one family, adjusted by Holm's method: that
-// each series of differences lies around zero.
+// adjusted returns the p-values of one family, adjusted with Holm's method. Each is
+// for the hypothesis that a series of differences is distributed around zero.
 //
-// The signed-rank test has no p-value below 2/2^n over n rounds, and Holm's
-// method multiplies the smallest of k by k: with few rounds no path could
-// ever be distinguished. Student's test has no such bound, but takes the noise for normal. A
-// p-value is therefore Student's where the other cannot reach Alpha, and
-// elsewhere the greater of the two.
+// The signed-rank test has no p-value below 2/2^n over n rounds, and Holm's method
+// multiplies the smallest of k p-values by k, so with few rounds no path could be
+// distinguished. Student's test has no such limit, but assumes that the noise is
+// normal. So the p-value is Student's if the signed-rank test cannot reach Alpha, and
+// the greater of the two if it can.
 func adjusted(family [][]float64) []float64 {
 	ps := make([]float64, len(family))
 	for i, diffs := range family {
@@ -102,8 +99,8 @@ func adjusted(family [][]float64) []float64 {
 	return holm(ps)
 }
 
-// studentP gives the two-sided p-value of Student's test that the differences
-// have the mean zero; 1 for fewer than two.
+// studentP returns the two-sided p-value of Student's test that the mean of the
+// differences is zero; 1 for fewer than two.
 func studentP(diffs []float64) float64 {
 	if len(diffs) < 2 {
 		return 1
@@ -118,8 +115,8 @@ func studentP(diffs []float64) float64 {
 	return 2 * moremath.TDist{V: float64(len(diffs) - 1)}.CDF(-math.Abs(m)/se)
 }
 
-// holm adjusts the p-values of one family for their number, by Holm's
-// step-down method; the order is kept.
+// holm adjusts the p-values of one family for their number with Holm's step-down
+// method, and keeps their order.
 func holm(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

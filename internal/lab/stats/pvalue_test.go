@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestSignedRankTable holds the distribution against the published critical
-// values of the signed-rank statistic at the two-sided 5 % level: at the
-// critical sum the test rejects, one above it does not.
+// TestSignedRankTable compares the distribution with the published critical values of
+// the signed-rank statistic at the two-sided 5 % level: the test rejects at the
+// critical sum, and does not reject at the next greater sum.
 func TestSignedRankTable(t *testing.T) {
 	critical := map[int]int{6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 13: 17, 14: 21, 15: 25, 16: 29, 20: 52, 25: 89}
 	for n, w := range critical {
@@ -23,7 +23,7 @@ func TestSignedRankTable(t *testing.T) {
 	}
 }
 
-func TestSignedRankLeast(t *testing.T) {
+func TestSignedRankLeastP(t *testing.T) {
 	for n, want := range map[int]float64{1: 1, 4: 0.125, 5: 0.0625, 6: 0.03125, 12: 1.0 / 2048} {
 		diffs := make([]float64, n)
 		for i := range diffs {
@@ -34,11 +34,12 @@ func TestSignedRankLeast(t *testing.T) {
 		}
 	}
 	if p := signedRank([]float64{0, 0}); p != 1 {
-		t.Errorf("no difference at all: p = %g", p)
+		t.Errorf("without differences: p = %g", p)
 	}
 }
 
-// TestSignedRankBruteForce flips every sign, ties and zeros included.
+// TestSignedRankBruteForce compares with the enumeration of all signs, including ties
+// and zeros.
 func TestSignedRankBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 200 {
@@ -47,7 +48,7 @@ func TestSignedRankBruteForce(t *testing.T) {
 			diffs[i] = float64(rng.IntN(9)-4) / 2
 		}
 		if got, want := signedRank(diffs), bruteForce(diffs); math.Abs(got-want) > 1e-12 {
-			t.Fatalf("%v: p = %g, by brute force %g", diffs, got, want)
+			t.Fatalf("%v: p = %g, want %g from brute force", diffs, got, want)
 		}
 	}
 }
@@ -74,7 +75,7 @@ func bruteForce(diffs []float64) float64 {
 	return float64(hits) / float64(int(1)<<len(ranks))
 }
 
-func TestNormalJoinsTheExact(t *testing.T) {
+func TestNormalApproximationAgreesWithExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	diffs := make([]float64, exactUpTo)
 	for i := range diffs {
@@ -98,6 +99,6 @@ func TestHolm(t *testing.T) {
 		}
 	}
 	if got := holm([]float64{0.9, 0.8}); got[0] != 1 || got[1] != 1 {
-		t.Errorf("holm never exceeds one: %v", got)
+		t.Errorf("got %v, want p-values of at most 1", got)
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Point is what one path showed in one round against the baseline.
+// Point is the ratio of one path to the baseline in one round.
 type Point struct {
 	Round int
-	// Ratio is zero where the round does not count.
+	// Ratio is zero if the round does not count.
 	Ratio float64
 	Valid bool
 }
 
-// PerRound gives the ratios of one case round by round; for the baseline
-// these are half 2 over half 1.
+// PerRound returns the ratios of one case in the order of the rounds; for the
+// baseline, those of half 2 to half 1.
 func PerRound(runs []result.Run, baseline string, c result.Case, m result.Metric) []Point {
 	var points []Point
 	for _, g := range groups(runs, baseline) {

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// mostLoss stands for a loss of everything, whose ratio would be infinite.
+	// mostLoss replaces a loss of all packets, whose ratio would be infinite.
 	mostLoss = 1 - 1e-6
-	// leastIdle is where idle time vanishes in the ticks of /proc/stat.
+	// leastIdle is the idle share that the ticks of /proc/stat can still resolve.
 	leastIdle = 0.01
 )
 
-// logOf gives a run's figure on the logarithmic scale on which ratios are
-// taken; ok is false when the run is absent, invalid or lacks the figure.
+// logOf returns the logarithm of a run's figure, from which ratios are computed; ok is
+// false if the run is absent, is invalid or lacks the figure.
 //
-// Rates, times and costs are taken as they are; one that is zero or negative
-// has no logarithm and counts as missing, because a run that moved nothing is
-// no measurement of cost. Two shares need care:
+// Rates, times and costs are used unchanged. One that is zero or negative has no
+// logarithm and counts as missing, because a run that transferred nothing does not
+// measure a cost. Two shares are special:
 //
-//   - loss is zero on a good path, and 0/0 says nothing. It is compared as
-//     packets sent for each packet that arrives, 1/(1-loss): equal losses
-//     give 1, and 2 means that every packet has to be sent twice as often.
-//   - idle shares below one per cent are compared as one per cent.
+//   - Loss is zero on a good path, and 0/0 is undefined. So the number of packets sent
+//     per packet that arrives is compared, 1/(1-loss): equal losses give the ratio 1,
+//     and 2 means that every packet has to be sent twice as often.
+//   - Idle shares below one per cent are compared as one per cent.
 func logOf(r *result.Run, m result.Metric) (float64, bool) {
 	if r == nil || len(r.Invalid) > 0 || !has(r, m) {
 		return 0, false
@@ -41,9 +41,8 @@ func logOf(r *result.Run, m result.Metric) (float64, bool) {
 	return math.Log(x), x > 0
 }
 
-// Comparable lists a case's figures over the valid rounds, on a scale on
-// which ratios have a meaning: as they are, but for the two shares that
-// [logOf] treats apart.
+// Comparable returns a case's figures in the valid rounds, on a scale on which ratios
+// are meaningful: unchanged, except for the two shares that [logOf] converts.
 func Comparable(runs []result.Run, c result.Case, m result.Metric) []float64 {
 	var all []float64
 	for i := range runs {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Turn is one run to be made.
+// Turn is one planned run.
 type Turn struct {
 	Path string
 	// Half is 1 or 2 for the baseline's first and second measurement in the
@@ -15,10 +15,10 @@ type Turn struct {
 	Order int
 }
 
-// Schedule gives the turns of every round: the baseline, every other path in
-// an order drawn anew, the baseline again. The seed decides the order alone:
-// more rounds leave the earlier ones as they were. It does not matter whether
-// paths names the baseline.
+// Schedule returns the turns of every round: the baseline, every other path in a new
+// random order, the baseline again. The order depends on the seed only: with more
+// rounds the earlier ones do not change. It makes no difference whether paths contains
+// the baseline.
 func Schedule(baseline string, paths []string, rounds int, seed uint64) [][]Turn {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	others := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == baseline })

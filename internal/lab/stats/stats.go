@@ -1,26 +1,24 @@
-// Package stats turns the laboratory's raw runs into figures that can be
-// trusted: medians and ratios with intervals, exact p-values and the noise
-// floor that the twice-measured baseline shows. It does not measure, print or
-// decide which runs are valid.
+// Package stats computes figures from the laboratory's runs: medians and ratios with
+// intervals, exact p-values, and the noise floor from the baseline, which is measured
+// twice. It does not measure or print, and does not decide which runs are valid.
 //
 // # Theory of operation
 //
-// A round holds the baseline twice, first and last, and every path once in
-// between. What drifts slowly (temperature, a neighbour on the same machine)
-// touches all runs of a round alike, so everything is compared within its
-// round, on a logarithmic scale, and only these comparisons are averaged:
+// A round contains the baseline twice, first and last, and every path once in
+// between. Slow drifts (temperature, a neighbour on the same machine) affect all runs
+// of a round in the same manner. So runs are compared within their round, on a
+// logarithmic scale, and only these comparisons are averaged:
 //
 //	r = log(path) - (log(half 1) + log(half 2)) / 2     one per round
 //	d = log(half 2) - log(half 1)                       the A/A null
 //
-// The ratio of a path is exp(mean r) and its interval is a bootstrap over
-// rounds (see meanInterval for few of them), widened by half of what d is on
-// average (AA.shift), because the baseline between the halves may be at either
-// of them. d is the same statistic for two measurements that differ in
-// nothing; see [Floor] for how it becomes the noise floor. A percentile is
-// taken within a run, so that one p99 is one observation. Nothing is dropped
-// as an outlier: only runs that a gate declared invalid are left out, and
-// these are counted.
+// The ratio of a path is exp(mean r). Its interval is a bootstrap over rounds (see
+// meanInterval for few rounds), widened by half of the mean of d (AA.shift), because
+// the baseline between the halves may be equal to either of them. d is the same
+// statistic for two measurements of the same path; [Floor] computes the noise floor
+// from it. A percentile is computed within a run, so one p99 is one observation. No
+// outliers are dropped: only runs that are marked as invalid are left out, and they
+// are counted.
 package stats
 
 import (
@@ -29,22 +27,21 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Alpha is the level of every test; intervals hold 1-Alpha.
+// Alpha is the significance level of every test; intervals cover 1-Alpha.
 const Alpha = 0.05
 
-// Summarize draws one row per path, client, workload, tool and metric. The
-// same runs and seed always give the same rows, in a stable order: by client,
-// workload, tool and metric, the baseline before the other paths.
+// Summarize returns one row per path, client, workload, tool and metric. The same runs
+// and seed always give the same rows, in a stable order: by client, workload, tool and
+// metric, the baseline before the other paths.
 //
-// A round counts for a path when the path's own run and both halves of the
-// baseline are valid and hold the metric; the other rounds that the path took
-// part in are counted as Invalid. A path without any valid round still gets
-// its row, with Rounds 0 and no figures. Where the baseline took no part at
-// all, and for a metric of which no ratio can be formed ([result.Absolute]),
-// Value is given but Baseline is empty and Ratio zero.
+// A round counts for a path if the path's run and both halves of the baseline are
+// valid and have the metric; the other rounds in which the path was measured are
+// counted as Invalid. A path without any valid round has a row with Rounds 0 and no
+// figures. If the baseline was not measured, or the metric has no ratio
+// ([result.Absolute]), the row has a Value, but Baseline is empty and Ratio zero.
 //
-// With fewer than two rounds there is no interval: Low and High repeat Value,
-// and nothing is called distinguishable.
+// With fewer than two rounds there is no interval: Low and High are Value, and no row
+// is Distinguishable.
 func Summarize(runs []result.Run, baseline string, seed uint64) []result.Summary {
 	var rows []result.Summary
 	for _, g := range groups(runs, baseline) {
@@ -59,7 +56,7 @@ func Summarize(runs []result.Run, baseline string, seed uint64) []result.Summary
 	return rows
 }
 
-// summarize gives the baseline's row and one for every path of the family.
+// summarize returns the baseline's row and one for every path of the family.
 func (f family) summarize(seed uint64) []result.Summary {
 	if !f.hasBaseline {
 		return f.plain()
@@ -77,7 +74,7 @@ func (f family) summarize(seed uint64) []result.Summary {
 	return append([]result.Summary{f.baselineRow(floor)}, rows...)
 }
 
-// plain gives values without a comparison.
+// plain returns rows with values and without a comparison.
 func (f family) plain() []result.Summary {
 	var rows []result.Summary
 	for _, s := range f.paths {
@@ -86,7 +83,7 @@ func (f family) plain() []result.Summary {
 	return rows
 }
 
-// row fills what needs no comparison.
+// row returns a row with the fields that need no comparison.
 func (f family) row(s series) result.Summary {
 	unit := result.Units[f.metric]
 	row := result.Summary{
@@ -99,8 +96,8 @@ func (f family) row(s series) result.Summary {
 	return row
 }
 
-// baselineRow is the baseline against itself: the ratio is one by
-// definition, its interval is that of half 2 over half 1.
+// baselineRow compares the baseline with itself: the ratio is one by definition, and
+// its interval is that of half 2 to half 1.
 func (f family) baselineRow(a AA) result.Summary {
 	row := f.row(f.base)
 	row.Baseline, row.Noise, row.P = f.baseline, a.Noise, a.P
@@ -110,7 +107,7 @@ func (f family) baselineRow(a AA) result.Summary {
 	return row
 }
 
-// compared is one path against the baseline, without its P.
+// compared returns the row of one path with its ratio to the baseline, without P.
 func (f family) compared(s series, a AA, seed uint64) result.Summary {
 	row := f.row(s)
 	row.Baseline, row.Noise = f.baseline, a.Noise
@@ -122,14 +119,14 @@ func (f family) compared(s series, a AA, seed uint64) result.Summary {
 	return row
 }
 
-// interval gives the interval of a path's mean logarithm.
+// interval returns the interval of a path's mean logarithm.
 func (f family) interval(s series, a AA, seed uint64) (lo, hi float64) {
 	lo, hi = meanInterval(s.logs, f.seed(seed, s.path))
 	return lo - a.shift(), hi + a.shift()
 }
 
-// distinguishable holds when the interval excludes one, the ratio lies
-// outside the noise floor, and the adjusted p-value is below Alpha.
+// distinguishable reports whether the interval excludes one, the ratio is outside the
+// noise floor, and the adjusted p-value is below Alpha.
 func distinguishable(row result.Summary) bool {
 	if row.Rounds < 2 {
 		return false

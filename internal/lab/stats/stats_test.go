@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// session makes synthetic runs: every path's throughput is its true ratio
-// times 10 Gbit/s, each run scattered by sigma on the logarithmic scale.
+// session describes synthetic runs: every path's throughput is its true ratio times
+// 10 Gbit/s, with a scatter of sigma per run on the logarithmic scale.
 type session struct {
 	rounds int
 	sigma  float64
@@ -64,7 +64,7 @@ func TestKnownRatiosAreRecovered(t *testing.T) {
 	for path, ratio := range want {
 		row := find(t, rows, path)
 		if row.RatioLow > ratio || row.RatioHigh < ratio {
-			t.Errorf("%s: [%.3f %.3f] does not hold the true ratio %.3f", path, row.RatioLow, row.RatioHigh, ratio)
+			t.Errorf("%s: [%.3f %.3f] does not contain the true ratio %.3f", path, row.RatioLow, row.RatioHigh, ratio)
 		}
 		if row.Distinguishable != (path != "twin") {
 			t.Errorf("%s: distinguishable = %v (noise %.4f, p %.4f)", path, row.Distinguishable, row.Noise, row.P)
@@ -88,8 +88,8 @@ func TestSameSeedSameRows(t *testing.T) {
 	}
 }
 
-// TestCoverage simulates whole sessions: the intervals must hold the truth
-// in 95 % of them, less what chance allows over so many sessions.
+// TestCoverage simulates whole sessions. The intervals must contain the true value in
+// 95 % of them, with a tolerance for chance.
 func TestCoverage(t *testing.T) {
 	const sessions = 400
 	for _, rounds := range []int{3, 5, 6, 12} {
@@ -110,7 +110,7 @@ func TestCoverage(t *testing.T) {
 			if share := float64(covered) / sessions; share < 0.917 || share > 0.995 {
 				t.Errorf("the ratio's interval contained the true value in %.3f of the sessions", share)
 			}
-			// Five observations can promise 93.75 %, three no more than 75 %.
+			// Five observations can cover 93.75 %, three only 75 %.
 			if share := float64(values) / sessions; rounds >= 5 && share < 0.90 {
 				t.Errorf("the value's interval contained the true value in %.3f of the sessions", share)
 			}
@@ -118,8 +118,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestIdenticalPathsAreRarelyDistinguished compares identical paths with the
-// baseline: at most one in twenty may be called distinguishable.
+// TestIdenticalPathsAreRarelyDistinguished compares identical paths with the baseline:
+// at most one in twenty may be reported as distinguishable.
 func TestIdenticalPathsAreRarelyDistinguished(t *testing.T) {
 	for _, rounds := range []int{2, 3, 5, 6, 12} {
 		for _, drift := range []float64{0, 0.05} {
@@ -142,7 +142,7 @@ func TestIdenticalPathsAreRarelyDistinguished(t *testing.T) {
 					t.Errorf("%.3f of the identical paths were reported as different", share)
 				}
 				if drift == 0 && outside > 3 {
-					t.Errorf("in %d of 300 sessions the halves differ by more than the floor says", outside)
+					t.Errorf("in %d of 300 sessions the halves differ by more than the noise floor", outside)
 				}
 			})
 		}
@@ -158,11 +158,11 @@ func TestRealDifferencesAreFound(t *testing.T) {
 		}
 	}
 	if found < 190 {
-		t.Errorf("5 %% at a scatter of 2 %% was found in %d of 200 sessions", found)
+		t.Errorf("a difference of 5 %% at a scatter of 2 %% was found in %d of 200 sessions", found)
 	}
 }
 
-func TestDriftBetweenHalvesIsSeen(t *testing.T) {
+func TestDriftBetweenHalvesIsReported(t *testing.T) {
 	s := session{rounds: 8, sigma: 0.001, drift: 0.2, ratios: map[string]float64{"nat": 1}}
 	aa := Halves(s.runs(1), "host", 1)[0]
 	if aa.Within() || aa.Low < 1.1 || aa.P > 0.01 {
@@ -202,7 +202,7 @@ func TestInvalidRunsAreCounted(t *testing.T) {
 	}
 }
 
-func TestOneRoundSaysNothing(t *testing.T) {
+func TestOneRoundIsNotDistinguishable(t *testing.T) {
 	rows := Summarize(session{rounds: 1, ratios: map[string]float64{"nat": 0.1}}.runs(1), "host", 1)
 	row := find(t, rows, "nat")
 	if row.Distinguishable || row.RatioLow != row.Ratio || math.Abs(row.Ratio-0.1) > 1e-9 {
@@ -221,7 +221,7 @@ func TestWithoutBaselineOnlyValues(t *testing.T) {
 	}
 }
 
-func TestLossIsComparedAsPacketsSentForOneThatArrives(t *testing.T) {
+func TestLossIsComparedAsPacketsSentPerArrival(t *testing.T) {
 	lossy := func(path string, round, half int, loss float64) result.Run {
 		r := run(path, round, half, 0)
 		r.Metrics = map[result.Metric]float64{result.Loss: loss}
@@ -253,14 +253,14 @@ func TestDerive(t *testing.T) {
 			t.Errorf("%s = %g, want %g", m, r.Metrics[m], v)
 		}
 	}
-	// The 4 s of other processes and the laboratory's 1 s change only the idle time.
+	// The 4 s of other processes and the laboratory's 1 s reduce only the idle time.
 	r = run("host", 1, 1, 8e9)
 	r.Ledger = &result.Ledger{Wall: 10, CPUs: 2, Busy: 16, Steal: 1, Idle: 4, Other: 4, Laboratory: 1}
 	r.Metrics[result.PacketRate] = 1e6
 	Derive(&r)
 	for m, v := range want {
 		if math.Abs(r.Metrics[m]/v-1) > 1e-9 {
-			t.Errorf("beside others: %s = %g, want %g", m, r.Metrics[m], v)
+			t.Errorf("with other processes: %s = %g, want %g", m, r.Metrics[m], v)
 		}
 	}
 	r.Metrics[result.CPUPerGB] = 42
@@ -269,9 +269,9 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// TestDeriveAgreesWithTheSeed takes the seed's own figures: 42, 54 and 70
-// Gbit/s at 14, 49 and 49 % idle, host 2.8 and 1.3 times as efficient.
-func TestDeriveAgreesWithTheSeed(t *testing.T) {
+// TestDeriveAgreesWithPublishedFigures uses the figures of docker-networking-on-linux:
+// 42, 54 and 70 Gbit/s at 14, 49 and 49 % idle, host 2.8 and 1.3 times as efficient.
+func TestDeriveAgreesWithPublishedFigures(t *testing.T) {
 	efficiency := func(rate, idle float64) float64 {
 		r := run("x", 1, 0, rate)
 		r.Ledger = &result.Ledger{Wall: 1, Busy: 4 * (1 - idle), Idle: 4 * idle}

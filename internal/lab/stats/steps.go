@@ -7,12 +7,12 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Steps returns what each step adds, from the runs of Fairlead's generator: for
-// every client and workload the metric that shows a path's cost, and its
+// Steps returns the steps with what each adds, from the runs of Fairlead's generator:
+// for every client and workload the metric that shows a path's cost, and its
 // difference to the step before. Differences are computed within a round, in the
-// metric's unit because hops add up, and then averaged. Whether they are
-// distinguishable follows the same rules as for ratios: noise floor, and Holm's
-// method over the steps of a figure.
+// metric's unit because the costs of hops add up, and then averaged. The rules for
+// distinguishable are those for ratios: noise floor, and Holm's method over the steps
+// of a figure.
 func Steps(runs []result.Run, baseline string, steps []result.Step, seed uint64) []result.Step {
 	steps = slices.Clone(steps)
 	for _, g := range groups(runs, baseline) {
@@ -26,7 +26,7 @@ func Steps(runs []result.Run, baseline string, steps []result.Step, seed uint64)
 	return steps
 }
 
-// steps gives the family's figure of every step.
+// steps returns the family's figure of every step.
 func (f family) steps(steps []result.Step, seed uint64) []result.Added {
 	aa := f.floor(seed)
 	figures := make([]result.Added, len(steps))
@@ -73,10 +73,10 @@ func (f family) added(s result.Step, aa AA, seed uint64) (a result.Added, differ
 	return a, differences
 }
 
-// stepFloor is the noise floor of a step as a share of the figure. A path
-// against the baseline's two halves scatters by √(3/4) of what the halves
-// scatter against each other ([Floor]); one path against another scatters as
-// one half against the other.
+// stepFloor returns the noise floor of a step as a share of the figure. The difference
+// of a path to the mean of the baseline's halves scatters by √(3/4) of the difference
+// between the halves ([Floor]). The difference between two paths scatters as the
+// difference between the halves does.
 func (f family) stepFloor(s result.Step, aa AA) float64 {
 	if s.Over == f.baseline {
 		return aa.Noise
@@ -84,8 +84,8 @@ func (f family) stepFloor(s result.Step, aa AA) float64 {
 	return math.Expm1(math.Log1p(aa.Noise) / math.Sqrt(0.75))
 }
 
-// valid gives the figure of a path in a round; ok is false where there is
-// none, and for no path.
+// valid returns the figure of a path in a round; ok is false if there is none, or if
+// path is empty.
 func (f family) valid(n int, path string) (x float64, ok bool) {
 	if _, valid, took := f.compare(n, path, f.metric, false); !valid || !took {
 		return 0, false

@@ -6,8 +6,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// stepped makes rounds of round trips whose cost drifts from round to round
-// far more than a hop adds, which differences within a round do not see.
+// stepped returns rounds of round trips whose cost drifts from round to round by much
+// more than a hop adds. Differences within a round do not include that drift.
 func stepped(rounds int, added map[string]float64) []result.Run {
 	var runs []result.Run
 	for i := range rounds {

@@ -18,8 +18,8 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
-# The packages that take longest come first: two run at a time, and none shall
-# be left alone at the end.
+# The packages that take longest come first: two packages are tested at a time, and the last one
+# should be short.
 TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./internal/engine ./...
 TEST_FLAGS ?=
 
@@ -36,7 +36,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: lab
-lab: build ## build, then measure what publishing a port costs here (root; about three minutes)
+lab: build ## build, then measure what publishing a port costs on this machine (root; about three minutes)
 	$(BIN) lab run $(LAB_SUITE) --html $(OUT)/fairlead-$(LAB_SUITE).html --json $(OUT)/fairlead-$(LAB_SUITE).json $(LAB_FLAGS)
 
 .PHONY: check-go
@@ -48,7 +48,7 @@ build: check-go ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
 	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
-# Where `make install` puts things; DESTDIR is put ahead, for packages.
+# Where `make install` puts files; DESTDIR is prepended to each path, for packages.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
@@ -107,7 +107,7 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
 
 .PHONY: soak
-soak: ## live under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations (root)
+soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 
@@ -118,7 +118,7 @@ figures: build ## run every suite for hours, for figures to publish (root)
 	done
 
 .PHONY: generate
-generate: build ## write the generated files anew: go generate, man pages, NOTICE, tables in the docs
+generate: build ## write all generated files: go generate, man pages, NOTICE, tables in the docs
 	go generate ./...
 	$(BIN) docs man docs/man
 	go run ./test/notice NOTICE

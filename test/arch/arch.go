@@ -1,6 +1,6 @@
-// Package arch holds the import rules of the design: data goes one way, pure
-// packages stay pure, and one package is the door to the kernel. It judges an
-// import graph and does not read one; its test does.
+// Package arch defines the import rules of the design: data flows in one direction, pure packages
+// stay pure, and only one package accesses the kernel. Check applies the rules to an import graph;
+// the package's test reads the graph.
 package arch
 
 import (
@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Module is the prefix of our own packages.
+// Module is the prefix of this project's packages.
 const Module = "fairlead/"
 
 // Graph maps a package's path to the paths that it imports.
 type Graph map[string][]string
 
-// Rule bounds the imports of some packages. A pattern is an exact path, or a
-// path followed by "/..." for the package and everything below it; our own
-// packages are written without the module's name.
+// Rule restricts the imports of some packages. A pattern is an exact path, or a path followed by
+// "/..." for the package and everything below it. This project's packages are written without the
+// module's name.
 type Rule struct {
-	// Name says what the rule is for; violations quote it.
+	// Name states the rule; violations quote it.
 	Name string
-	// Of are the packages that the rule binds, Except those it spares, with
-	// the reason for each.
+	// Of lists the packages that the rule applies to. Except lists the packages that it does not
+	// apply to, with the reason for each.
 	Of     []string
 	Except map[string]string
-	// Ours lists which of our own packages may be imported; nil means any.
+	// Ours lists which of this project's packages may be imported; nil means any.
 	Ours []string
 	// Deny lists what may not be imported.
 	Deny []string
@@ -34,11 +34,10 @@ type Rule struct {
 	StdOnly bool
 }
 
-// pure are the standard packages that a pure function has no use for: files,
-// processes, sockets.
+// pure lists standard packages that a pure function must not use: files, processes, sockets.
 var pure = []string{"io/ioutil", "log/...", "net", "net/http/...", "os/...", "syscall/...", "plugin"}
 
-// kernelLibraries speak netlink, nftables or BPF.
+// kernelLibraries access netlink, nftables or BPF.
 var kernelLibraries = []string{
 	"github.com/cilium/ebpf/...",
 	"github.com/florianl/...",
@@ -51,15 +50,14 @@ var kernelLibraries = []string{
 	"golang.zx2c4.com/wireguard/...",
 }
 
-// Rules are the import rules of the design. A rule for a package that does
-// not exist yet waits for it.
+// Rules are the import rules of the design. A rule may name a package that does not exist yet.
 var Rules = []Rule{
 	{
-		Name: "model is values and imports nothing of ours",
+		Name: "model contains values and imports no other package of the project",
 		Of:   []string{"internal/model/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "plan is values and imports only model",
+		Name: "plan contains values and imports only model",
 		Of:   []string{"internal/plan/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/escape"}, Deny: pure, StdOnly: true,
 	},
 	{
@@ -83,19 +81,19 @@ var Rules = []Rule{
 		Of:   []string{"internal/balance/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/balance/..."}, Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "only kernel speaks netlink, nftables and BPF",
-		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it is the door", "test/unwrap": "it is the far end of a tunnel, for tests"}, Deny: kernelLibraries,
+		Name: "only kernel uses netlink, nftables and BPF",
+		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it accesses the kernel", "test/unwrap": "it terminates a tunnel, for tests"}, Deny: kernelLibraries,
 	},
 	{
-		Name: "kernel applies plans and knows nothing above it",
+		Name: "kernel applies plans and imports no higher layer",
 		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...", "internal/escape"},
 	},
 	{
-		Name: "leases know only the model",
+		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},
 	{
-		Name: "a store keeps values: desired state, leases, and the plan's settings to put back",
+		Name: "a store keeps values: desired state, leases, and the plan's settings to restore",
 		Of:   []string{"internal/store/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
 	},
 	{
@@ -103,65 +101,65 @@ var Rules = []Rule{
 		Of:   []string{"internal/paths/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/publish/...", "internal/balance/...", "internal/paths/..."}, Deny: pure,
 	},
 	{
-		Name: "a health checker speaks to servers as any client does, and knows only the model",
+		Name: "a health checker connects to servers as any client does, and imports only model",
 		Of:   []string{"internal/health/..."}, Ours: []string{"internal/model/...", "internal/child/...", "internal/cgroup/...", "internal/health/..."},
 	},
 	{
-		Name: "finding the cgroup hierarchy and reading inotify need nothing of ours",
+		Name: "finding the cgroup hierarchy and reading inotify need no other package of the project",
 		Of:   []string{"internal/cgroup/...", "internal/inotify/..."}, Ours: []string{},
 	},
 	{
-		Name: "finding sandboxes needs only the door to the kernel, and inotify",
+		Name: "finding sandboxes needs only kernel and inotify",
 		Of:   []string{"internal/sandbox/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/..."},
 	},
 	{
-		Name: "a DHCP client needs only the door to the kernel",
+		Name: "a DHCP client needs only kernel",
 		Of:   []string{"internal/dhcp/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/dhcp/..."},
 	},
 	{
-		Name: "escaping text needs nothing of ours",
+		Name: "escaping text needs no other package of the project",
 		Of:   []string{"internal/escape/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "child knows nothing of what it starts",
+		Name: "child does not import what it starts",
 		Of:   []string{"internal/child/..."}, Ours: []string{},
 	},
 	{
-		Name: "the proxy's data plane is a process of its own and needs only plan's listeners",
+		Name: "the proxy is a separate process and needs only plan's listeners",
 		Of:   []string{"internal/proxy/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
 	},
 	{
-		Name: "the overlay check speaks through it like any program, and knows the model and the host's links",
+		Name: "the overlay check sends packets as any program does, and imports only model and plan",
 		Of:   []string{"internal/overlay/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/overlay/..."},
 	},
 	{
-		Name: "the engine knows nothing above it",
+		Name: "the engine imports no higher layer",
 		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
 	},
 	{
-		Name: "the daemon knows nothing above it",
+		Name: "the daemon imports no higher layer",
 		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
 	},
 	{
-		Name:   "the laboratory builds its paths through the engine, so that what is measured is what is deployed",
+		Name:   "the laboratory builds its paths with the engine, so that it measures what users deploy",
 		Of:     []string{"internal/lab/..."},
-		Except: map[string]string{"internal/lab/topology/...": "makes the throwaway namespaces and the wire, which stand for hosts and cables and are no paths"},
+		Except: map[string]string{"internal/lab/topology/...": "makes temporary namespaces and the wire, which represent hosts and cables and are not paths"},
 		Deny:   []string{"internal/driver/...", "internal/kernel/...", "internal/publish/..."},
 	},
 	{
-		Name: "only the command line reaches the frontends, and only main the command line",
+		Name: "only the command line imports frontends, and only main imports the command line",
 		Of:   []string{"..."},
-		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses and calls", "internal/frontend/...": "its own tree",
-			"test/daemons/...": "it runs whole daemons for tests"},
+		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends", "internal/frontend/...": "the package itself",
+			"test/daemons/...": "it runs complete daemons for tests"},
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},
 	{
-		Name: "main and the command line hold no kernel code",
+		Name: "main and the command line contain no kernel code",
 		Of:   []string{"cmd/...", "internal/cli/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
 	},
 }
 
-// Check returns what in the graph breaks the rules, in a fixed order.
+// Check returns the imports that break the rules, in a fixed order.
 func Check(graph Graph, rules []Rule) []string {
 	var broken []string
 	for _, rule := range rules {

@@ -16,19 +16,19 @@ import (
 	"fairlead/test/arch"
 )
 
-// TestImports holds the project to the rules. Tests may import what they
-// like: a driver's test may well look into the kernel.
+// TestImports checks the project against the rules. Tests may import any package: a driver's test
+// may inspect the kernel.
 func TestImports(t *testing.T) {
 	graph := load(t)
 	if len(graph["fairlead/internal/plan"]) == 0 {
-		t.Fatal("the import graph lacks internal/plan: was it read at all?")
+		t.Fatal("the import graph lacks internal/plan")
 	}
 	for _, broken := range arch.Check(graph, arch.Rules) {
 		t.Error(broken)
 	}
 }
 
-// TestRulesCanFail breaks every rule on a made-up graph.
+// TestRulesCanFail breaks every rule on a constructed graph.
 func TestRulesCanFail(t *testing.T) {
 	type scenario struct {
 		name     string
@@ -61,7 +61,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"the engine may not use netlink", "internal/engine", "github.com/vishvananda/netlink", false},
 		{"the laboratory may not use nftables", "internal/lab/suite", "github.com/google/nftables/expr", false},
 		{"the command may not use BPF", "cmd/fairlead", "github.com/cilium/ebpf", false},
-		{"a name that only begins like a library's is another", "internal/engine", "github.com/google/nftablesque", true},
+		{"a name that only begins like a library's name is a different package", "internal/engine", "github.com/google/nftablesque", true},
 		{"kernel may not use the engine", "internal/kernel", "fairlead/internal/engine", false},
 		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},
 		{"leases may not use plan", "internal/ipam", "fairlead/internal/plan", false},
@@ -72,24 +72,24 @@ func TestRulesCanFail(t *testing.T) {
 		{"finding sandboxes may use the kernel", "internal/sandbox", "fairlead/internal/kernel", true},
 		{"finding sandboxes may not use the engine", "internal/sandbox", "fairlead/internal/engine", false},
 		{"a DHCP client may not use the engine", "internal/dhcp", "fairlead/internal/engine", false},
-		{"escaping text may not use anything of ours", "internal/escape", "fairlead/internal/model", false},
-		{"child may not use anything of ours", "internal/child", "fairlead/internal/model", false},
+		{"escaping text may not use other packages of the project", "internal/escape", "fairlead/internal/model", false},
+		{"child may not use other packages of the project", "internal/child", "fairlead/internal/model", false},
 		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
 		{"the engine may use drivers", "internal/engine", "fairlead/internal/driver/bridge", true},
 		{"the engine may not use the laboratory", "internal/engine", "fairlead/internal/lab/load", false},
 		{"the daemon may use the engine", "internal/daemon", "fairlead/internal/engine", true},
-		{"the daemon may not plan", "internal/daemon", "fairlead/internal/driver/bridge", false},
+		{"the daemon may not use drivers", "internal/daemon", "fairlead/internal/driver/bridge", false},
 		{"the daemon may not use frontends", "internal/daemon", "fairlead/internal/frontend/admin", false},
 		{"the laboratory may use the engine", "internal/lab/suite", "fairlead/internal/engine", true},
 		{"the laboratory may not use the kernel", "internal/lab/suite", "fairlead/internal/kernel", false},
-		{"the laboratory may not use a way", "internal/lab", "fairlead/internal/publish/nat", false},
+		{"the laboratory may not use a publish mode", "internal/lab", "fairlead/internal/publish/nat", false},
 		{"the topology may make namespaces", "internal/lab/topology", "fairlead/internal/kernel/netns", true},
-		{"the topology may not use a driver in the kernel's words", "internal/lab/topology", "github.com/vishvananda/netns", false},
+		{"the topology may not use netlink", "internal/lab/topology", "github.com/vishvananda/netns", false},
 		{"main may use the command line", "cmd/fairlead", "fairlead/internal/cli", true},
-		{"other packages may not", "internal/lab/report", "fairlead/internal/cli", false},
+		{"other packages may not use the command line", "internal/lab/report", "fairlead/internal/cli", false},
 		{"the command line may use frontends", "internal/cli", "fairlead/internal/frontend/docker", true},
-		{"the check of an overlay may not use the kernel's door", "internal/overlay", "fairlead/internal/kernel", false},
+		{"the overlay check may not use the kernel", "internal/overlay", "fairlead/internal/kernel", false},
 		{"the engine may not use frontends", "internal/engine", "fairlead/internal/frontend/docker", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
 	}
@@ -110,8 +110,8 @@ func TestRulesCanFail(t *testing.T) {
 	}
 }
 
-// TestSiblings holds that every driver, and every way to publish, has the
-// same files, so that knowing one is knowing the others.
+// TestSiblings checks that all drivers have the same files, and so all publish modes and all data
+// planes.
 func TestSiblings(t *testing.T) {
 	for _, family := range []string{"driver", "publish", "balance"} {
 		dir := filepath.Join("../../internal", family)
@@ -150,7 +150,7 @@ func TestSiblingsCanFail(t *testing.T) {
 	}
 	folders["none"] = []string{"driver.go"}
 	if unlike(folders) == "" {
-		t.Error("a missing file goes unnoticed")
+		t.Error("a missing file is not reported")
 	}
 }
 

@@ -34,11 +34,11 @@ func pathsIn(text string) (paths []string) {
 	return paths
 }
 
-// TestThePageNamesFilesThatExist holds docs/architecture.md to the tree.
-func TestThePageNamesFilesThatExist(t *testing.T) {
+// TestArchitecturePageNamesExistingFiles checks docs/architecture.md against the tree.
+func TestArchitecturePageNamesExistingFiles(t *testing.T) {
 	paths := pathsIn(page(t))
 	if len(paths) < 100 {
-		t.Errorf("the page quotes %d paths only", len(paths))
+		t.Errorf("docs/architecture.md quotes only %d paths", len(paths))
 	}
 	for _, p := range paths {
 		if _, err := os.Stat("../../" + p); err != nil {
@@ -69,7 +69,7 @@ func groups(text string) (order []string, of map[string]string) {
 	return order, of
 }
 
-// checkGroups returns what is wrong with the page's table of packages.
+// checkGroups returns the errors in the page's table of packages.
 func checkGroups(g arch.Graph, order []string, of map[string]string) (wrong []string) {
 	for pkg, imports := range g {
 		if !strings.HasPrefix(pkg, "internal/") && !strings.HasPrefix(pkg, "cmd/") {
@@ -89,9 +89,9 @@ func checkGroups(g arch.Graph, order []string, of map[string]string) (wrong []st
 	return wrong
 }
 
-// TestThePageNamesEveryPackage holds the page's table to the packages, and the
-// packages to its order.
-func TestThePageNamesEveryPackage(t *testing.T) {
+// TestArchitecturePageNamesEveryPackage checks the page's table against the packages, and their
+// imports against the order of its groups.
+func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	order, of := groups(page(t))
 	graph := arch.Graph{}
 	for pkg, imports := range load(t) {

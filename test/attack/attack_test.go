@@ -45,13 +45,13 @@ var (
 // fate is the result of an attack.
 type fate struct {
 	effect bool
-	// because is the evidence.
+	// because describes the evidence.
 	because string
-	// err says that the prober could not decide.
+	// err is set if the prober could not decide.
 	err error
 }
 
-// prober carries out an attack.
+// prober executes an attack.
 type prober struct {
 	flavors []flavor
 	attack  func(*world, threat.Cell, flavor) fate
@@ -79,19 +79,19 @@ var probers = map[threat.Attack]prober{
 	threat.Flood:              {onlyTCP, flood},
 }
 
-// TestAttacks carries out every attack of the table.
+// TestAttacks executes every attack of the table.
 func TestAttacks(t *testing.T) {
 	table := threat.Table()
 	for _, c := range table {
 		if _, ok := probers[c.Attack]; !ok {
-			t.Fatalf("nothing proves %q", c.Attack)
+			t.Fatalf("no prober for %q", c.Attack)
 		}
 	}
 	w := newWorld(t)
 	var failed []string
 	var mu sync.Mutex
-	// Attacks of one kind disturb those of another. So they run one after the other,
-	// with all cells of one attack at once.
+	// Attacks of one kind disturb those of another. They therefore run one after the other, with
+	// all cells of one attack at once.
 	for attack, cells := range byAttack(table) {
 		began := time.Now()
 		var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func TestAttacks(t *testing.T) {
 	for _, lie := range failed {
 		t.Error(lie)
 	}
-	t.Logf("%d cells proved", len(table))
+	t.Logf("%d cells tested", len(table))
 }
 
 // byAttack yields the cells of each attack, in the table's order.
@@ -133,18 +133,17 @@ func byAttack(table []threat.Cell) func(func(threat.Attack, []threat.Cell) bool)
 	}
 }
 
-// judge returns the difference between the table and the packets' fate; empty if
-// they agree.
+// judge returns the difference between the table and the observed result; empty if they agree.
 func judge(c threat.Cell, f flavor, got fate) string {
 	at := strings.TrimSpace(fmt.Sprintf("%s %s, %s: %s: %s", c.Driver, c.Via, f, c.Attacker, c.Attack))
 	can := c.Can && !(c.IPv6Only && f.v4)
 	switch {
 	case got.err != nil:
-		return fmt.Sprintf("%s: cannot be judged: %v", at, got.err)
+		return fmt.Sprintf("%s: the prober failed: %v", at, got.err)
 	case got.effect && !can:
 		return fmt.Sprintf("%s: it has an effect: %s", at, got.because)
 	case !got.effect && can:
-		return fmt.Sprintf("%s: it has no effect, and the table says that it has: %s", at, got.because)
+		return fmt.Sprintf("%s: it has no effect, but the table says that it has: %s", at, got.because)
 	}
 	return ""
 }
@@ -153,10 +152,10 @@ func judge(c threat.Cell, f flavor, got fate) string {
 func TestWrongCellIsReported(t *testing.T) {
 	for _, c := range threat.Table() {
 		if lie := judge(c, flavor{}, fate{effect: c.Can}); lie != "" {
-			t.Errorf("the truth is reported as a lie: %s", lie)
+			t.Errorf("a correct cell is reported as wrong: %s", lie)
 		}
 		if judge(c, flavor{}, fate{effect: !c.Can}) == "" {
-			t.Errorf("a lie is not reported: %+v", c)
+			t.Errorf("a wrong cell is not reported: %+v", c)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/threat"
 )
 
-// TestProbersSeeEffects disables protections of Fairlead, and carries out attacks
-// that have no effect with them.
+// TestProbersSeeEffects disables protections of Fairlead, and executes attacks that have no effect
+// while they are enabled.
 func TestProbersSeeEffects(t *testing.T) {
 	w := newWorld(t)
 	// With br_netfilter the host drops its own addresses from a bridge, too.
@@ -31,7 +31,7 @@ func TestProbersSeeEffects(t *testing.T) {
 			w.sh(c.in, c.open)
 			cell := threat.Cell{Attack: c.attack, Attacker: threat.LANHost, Driver: model.DriverBridge}
 			if got := probers[c.attack].attack(w, cell, c.flavor); got.err != nil || !got.effect {
-				t.Errorf("it is open, and the attack has no effect: %s %v", got.because, got.err)
+				t.Errorf("the protection is disabled, but the attack has no effect: %s %v", got.because, got.err)
 			}
 		})
 	}

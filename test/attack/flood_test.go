@@ -39,10 +39,9 @@ func synCount(t *testing.T) int {
 	return n
 }
 
-// TestFloods floods a port that ebpf publishes with forged packets, from the LAN
-// and from a container. Every conversation of a client of the LAN succeeds. Only
-// the container forges the client's address: a host of the LAN can take that of a
-// neighbour, as with nat.
+// TestFloods floods a port that is published via ebpf with forged packets, from the LAN and from a
+// container. Every conversation of a client on the LAN must succeed. Only the container forges the
+// client's address: a host of the LAN can take the address of a neighbour, as with nat.
 func TestFloods(t *testing.T) {
 	w := newWorld(t)
 	cell := threat.Cell{Driver: model.DriverBridge, Via: model.ViaEBPF}
@@ -59,9 +58,9 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// floodIdle sends SYNs from many addresses and ports while connections of a client
-// are idle. In half of them the container then sends first: only the flow shows
-// the programs where its packets go.
+// floodIdle sends SYNs from many addresses and ports while connections of a client are idle. Then
+// the container sends first on half of them: only the flow shows the eBPF programs where these
+// packets go.
 func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	var idle []talk
 	for range clients {
@@ -75,7 +74,7 @@ func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	syns, before := synCount(t), w.segments(c)
 	sources := lanNeighbors(f.v4)
 	if name := box(c.Attacker, c.Driver); name != "" {
-		sources = append(sources[:1], w.address(name, f.v4)) // of these two the host answers its own only
+		sources = append(sources[:1], w.address(name, f.v4)) // the host answers only its own address of these two
 	}
 	began := time.Now()
 	err := w.from(c.Attacker, c.Driver).stream(syns, func(int) []byte {
@@ -100,8 +99,7 @@ func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 	}
 }
 
-// again makes an idle connection carry data, sent first from the container's side
-// or from the client's.
+// again sends data over an idle connection, first from the container's side or from the client's.
 func (w *world) again(c threat.Cell, conn talk, container bool) error {
 	text := nonce()
 	if !container {
@@ -113,8 +111,8 @@ func (w *world) again(c threat.Cell, conn talk, container bool) error {
 	return conn.hear(text)
 }
 
-// floodClient sends first packets in the name of a client from every port that
-// Linux may choose for it. The client then opens conversations from some of them.
+// floodClient sends first packets with the client's source address from every port that Linux may
+// choose for it. The client then opens conversations from some of these ports.
 func (w *world) floodClient(t *testing.T, c threat.Cell, f flavor) {
 	client, attacker := w.client.Address(0, f.v4), w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
@@ -172,7 +170,7 @@ func lanNeighbors(v4 bool) (all []netip.Addr) {
 	return all
 }
 
-// stream sends that many packets from all CPUs; the function makes each.
+// stream sends count packets from all CPUs; the function packet makes each.
 func (p place) stream(count int, packet func(n int) []byte) error {
 	const batch = 1000
 	var next atomic.Int64

@@ -81,8 +81,8 @@ func advertiseHost(w *world, c threat.Cell, _ flavor) fate {
 	return fate{effect: got != "", because: got, err: err}
 }
 
-// reach makes a container send a request to its neighbour. When it is answered,
-// all earlier packets have arrived.
+// reach makes a container send a request to its neighbour. When the answer arrives, all earlier
+// packets have arrived.
 func (w *world) reach(from, to string, v4 bool) error {
 	err := place(w.host.In(from)).converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
 	if err != nil {
@@ -102,8 +102,8 @@ func advertiseContainer(w *world, c threat.Cell, _ flavor) fate {
 	return fate{effect: got != "", because: got, err: err}
 }
 
-// redirect sends the victim ICMP redirects in the name of its gateway that name
-// the attacker as a better one.
+// redirect sends the victim ICMP redirects with the source address of its gateway. They name the
+// attacker as a better gateway.
 func redirect(w *world, c threat.Cell, f flavor) fate {
 	far := unusedAddress(f.v4)
 	from, to := w.address(evil(c.Driver), f.v4), w.address(victim(c.Driver), f.v4)
@@ -113,7 +113,7 @@ func redirect(w *world, c threat.Cell, f flavor) fate {
 	gateway := w.gateway(victim(c.Driver), f.v4)
 	var packets [][]byte
 	if f.v4 {
-		echo := icmp(to, far, 0, 0, make([]byte, 12)) // an answer needs no socket to be believed
+		echo := icmp(to, far, 0, 0, make([]byte, 12)) // the kernel accepts a redirect for an echo reply without a socket
 		packets = append(packets, icmp(gateway, to, 5, 1, append(from.AsSlice(), echo...)))
 	} else {
 		echo := icmp(to, far, 128, 0, make([]byte, 12))
@@ -135,8 +135,8 @@ func redirect(w *world, c threat.Cell, f flavor) fate {
 	return fate{effect: strings.Contains(got, "via "+from.String()), because: got, err: err}
 }
 
-// takeAddress claims the address of the third container for the attacker, or, on a
-// link without a third, that of the gateway.
+// takeAddress claims the address of the third container for the attacker, or that of the gateway on
+// a link without a third container.
 func takeAddress(w *world, c threat.Cell, f flavor) fate {
 	const enough = 4 * time.Second // a neighbour entry is locked for one second
 	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
@@ -177,11 +177,11 @@ func takeAddress(w *world, c threat.Cell, f flavor) fate {
 			return fate{effect: true, because: got, err: err}
 		}
 	}
-	return fate{because: "the victim knows the right hardware address"}
+	return fate{because: "the victim keeps the right hardware address"}
 }
 
-// delivered sends packets, waits until later ones of the attacker are answered,
-// and reports whether the receiver has seen the text.
+// delivered sends packets, waits for the answer to a later packet of the attacker, and reports
+// whether the receiver has received the text.
 func delivered(from place, marker func() error, to place, text string, packets ...[]byte) fate {
 	tap, err := to.tap()
 	if err != nil {
@@ -194,7 +194,7 @@ func delivered(from place, marker func() error, to place, text string, packets .
 	if err := marker(); err != nil {
 		return fate{err: err}
 	}
-	return fate{effect: tap.received(holds(text)), because: "whether the packet arrives"}
+	return fate{effect: tap.received(contains(text)), because: "whether the packet arrived"}
 }
 
 // asksHost makes a place send a request to the host itself.
@@ -244,7 +244,7 @@ func serveDHCP(w *world, c threat.Cell, _ flavor) fate {
 			return fate{err: err}
 		}
 	}
-	asked, answered := heard.received(holds(discover)), offered.received(holds(offer))
+	asked, answered := heard.received(contains(discover)), offered.received(contains(offer))
 	return fate{effect: asked && answered, because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
 }
 
@@ -287,7 +287,7 @@ func tagVLAN(w *world, c threat.Cell, f flavor) fate {
 	if err := w.asksHost(attacker, w.own(f.v4))(); err != nil {
 		return fate{err: err}
 	}
-	return fate{effect: tap.received(holds(text)), because: "whether a tagged packet arrives"}
+	return fate{effect: tap.received(contains(text)), because: "whether a tagged packet arrived"}
 }
 
 // gatewayMAC returns the hardware address of a container's gateway.
@@ -304,7 +304,7 @@ func (w *world) gatewayMAC(name string, v4 bool) (net.HardwareAddr, error) {
 	return net.ParseMAC(strings.TrimSpace(out))
 }
 
-// sourceRoute names the internal container as the next stop after the host.
+// sourceRoute names the internal container as the next hop after the host.
 func sourceRoute(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	src := w.source(c.Attacker, c.Driver, f.v4)

@@ -20,10 +20,9 @@ const (
 	evilBox = "evil"
 )
 
-// TestMultipathUplinks checks that a client behind a multipath route over two
-// uplinks reaches a port published with ebpf via each of them. Packets that a
-// sandbox, or a host behind a third uplink, sends with the client's addresses must
-// not arrive.
+// TestMultipathUplinks checks that a client behind a multipath route over two uplinks reaches a
+// port published via ebpf through each of them. Packets that a sandbox, or a host behind a third
+// uplink, sends with the client's addresses must not arrive.
 //
 //	client ──┬─ switch 0 ─┬── host ──┬─ web
 //	stranger ┼─ switch 1 ─┤          └─ evil
@@ -41,7 +40,7 @@ func TestMultipathUplinks(t *testing.T) {
 			for n := range multipathClients {
 				from := netip.AddrPortFrom(farClient(n, fl.v4), 0)
 				if err := place(client.Do).converse(fl.proto, from, to, webBox, nonce()); err != nil {
-					t.Fatalf("%s: %s by uplink %d: %v", fl, from.Addr(), sw, err)
+					t.Fatalf("%s: %s through uplink %d: %v", fl, from.Addr(), sw, err)
 				}
 			}
 		}
@@ -55,7 +54,7 @@ func TestMultipathUplinks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// Later packets are answered after earlier ones.
+			// The answer proves that all earlier packets have arrived.
 			if err := attacker.converse(fl.proto, netip.AddrPort{}, to, webBox, nonce()); err != nil {
 				t.Errorf("%s: %s does not reach the port with its own address: %v", fl, name, err)
 			}
@@ -108,9 +107,8 @@ func newMultipath(t *testing.T, host, client, stranger *fabric.Host) place {
 	return web
 }
 
-// service is the host's address that clients dial. The kernel prefers the next hop
-// of a multipath route whose link has the answer's source address; no uplink has
-// this one.
+// service is the host's address that clients dial. The kernel prefers the next hop of a multipath
+// route whose link has the source address of the answer; no uplink has this address.
 func service(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.114.1")

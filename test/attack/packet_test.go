@@ -51,7 +51,7 @@ func (s segment) packet() []byte {
 	return ip(s.src.Addr(), s.dst.Addr(), number, nil, b)
 }
 
-// ip returns an IP packet. Options are those of IPv4, in words.
+// ip returns an IP packet. The length of options, which are IPv4 options, is a multiple of 4 bytes.
 func ip(src, dst netip.Addr, number byte, options, payload []byte) []byte {
 	if src.Is6() {
 		h := make([]byte, 40)
@@ -72,8 +72,7 @@ func ip(src, dst netip.Addr, number byte, options, payload []byte) []byte {
 	return append(h, payload...)
 }
 
-// icmp returns an ICMP message as an IP packet. The first 4 bytes of rest follow
-// the checksum, then comes the body.
+// icmp returns an ICMP message as an IP packet. body follows the checksum.
 func icmp(src, dst netip.Addr, kind, code byte, body []byte) []byte {
 	m := append([]byte{kind, code, 0, 0}, body...)
 	if src.Is4() {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a client waits for an answer.
-const patience = 5 * time.Second
+// answerTimeout is how long a client waits for an answer.
+const answerTimeout = 5 * time.Second
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
@@ -37,7 +37,7 @@ func (p place) sh(script string) (string, error) {
 	return string(out), err
 }
 
-// send sends IP packets unchanged, using the place's routes.
+// send sends unchanged IP packets via the place's routes.
 func (p place) send(packets ...[]byte) error {
 	return p(func() error {
 		v4 := packets[0][0]>>4 == 4
@@ -52,7 +52,7 @@ func (p place) send(packets ...[]byte) error {
 			if !v4 {
 				to = &unix.SockaddrInet6{Addr: [16]byte(b[24:40])}
 			}
-			// The attacker's own stack may refuse some of the sources.
+			// The attacker's own kernel may reject some of the source addresses.
 			if err := unix.Sendto(fd, b, 0, to); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENETUNREACH) {
 				return fmt.Errorf("send a packet: %w", err)
 			}
@@ -78,10 +78,10 @@ func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []
 	})
 }
 
-// tap collects what a place receives.
+// tap captures what a place receives.
 type tap struct{ fd int }
 
-// tap starts to collect what comes in on any link of the place.
+// tap starts to capture what arrives on any link of the place.
 func (p place) tap() (t tap, err error) {
 	err = p(func() error {
 		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
@@ -96,7 +96,7 @@ func (p place) tap() (t tap, err error) {
 
 func (t tap) close() { unix.Close(t.fd) }
 
-// received reports whether a frame that meets the condition has come in.
+// received reports whether a frame that matches the condition has arrived.
 func (t tap) received(is func(frame []byte) bool) bool {
 	buf := make([]byte, 65536)
 	found := false
@@ -112,8 +112,8 @@ func (t tap) received(is func(frame []byte) bool) bool {
 	}
 }
 
-// holds returns the condition that a frame contains a text.
-func holds(text string) func([]byte) bool {
+// contains returns the condition that a frame contains a text.
+func contains(text string) func([]byte) bool {
 	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
 }
 
@@ -121,7 +121,7 @@ func holds(text string) func([]byte) bool {
 type server struct {
 	tcp net.Listener
 	udp net.PacketConn
-	// open are the accepted connections by the client's address and port.
+	// open maps the client's address and port to the accepted connection.
 	open *sync.Map
 }
 
@@ -173,7 +173,7 @@ func (p place) serve(name string, port uint16) (s server, err error) {
 
 func (s server) close() { s.tcp.Close(); s.udp.Close() }
 
-// say sends the text to a client without a request.
+// say sends the text to a client that has not sent a request.
 func (s server) say(client net.Addr, text string) error {
 	c, ok := s.open.Load(client.String())
 	if !ok {
@@ -186,10 +186,10 @@ func (s server) say(client net.Addr, text string) error {
 // talk is an open conversation.
 type talk struct{ net.Conn }
 
-// dial opens a conversation from an address of the place; an address without a
-// port gets any port.
+// dial opens a conversation from an address of the place. If from has no port, the kernel chooses
+// one.
 func (p place) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err error) {
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: answerTimeout}
 	if proto == model.TCP {
 		d.LocalAddr = net.TCPAddrFromAddrPort(from)
 	} else {
@@ -207,17 +207,17 @@ func nonce() string { return fmt.Sprintf("nonce-%d-", nonces.Add(1)) }
 
 var nonces atomic.Int64
 
-// ask sends the text and waits until it comes back from the server with that name.
-// It repeats a datagram.
+// ask sends the text and waits until it comes back from the server with that name. It repeats
+// datagrams.
 func (t talk) ask(name, text string) error {
 	buf := make([]byte, 2048)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(answerTimeout); ; {
 		if _, err := t.Write([]byte(text)); err != nil {
 			return err
 		}
 		wait := deadline
 		if t.RemoteAddr().Network() == "udp" {
-			wait = time.Now().Add(patience / 10)
+			wait = time.Now().Add(answerTimeout / 10)
 		}
 		_ = t.SetReadDeadline(wait)
 		for {
@@ -242,12 +242,12 @@ func (t talk) ask(name, text string) error {
 // hear waits for the text.
 func (t talk) hear(text string) error {
 	buf := make([]byte, len(text))
-	_ = t.SetReadDeadline(time.Now().Add(patience))
+	_ = t.SetReadDeadline(time.Now().Add(answerTimeout))
 	if _, err := io.ReadFull(t, buf); err != nil {
 		return err
 	}
 	if string(buf) != text {
-		return fmt.Errorf("%s says %q", t.RemoteAddr(), buf)
+		return fmt.Errorf("%s sends %q", t.RemoteAddr(), buf)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// converse opens a conversation, asks once, and closes it.
+// converse opens a conversation, sends one request, and closes it.
 func (p place) converse(proto model.Proto, from, to netip.AddrPort, name, text string) error {
 	t, err := p.dial(proto, from, to)
 	if err != nil {

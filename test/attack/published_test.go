@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// at returns where the cell's path is published.
+// at returns the host's address and port at which the cell's victim is published.
 func (w *world) at(c threat.Cell, f flavor) netip.AddrPort {
 	return netip.AddrPortFrom(w.own(f.v4), hostPort(c.Driver, c.Via))
 }
 
-// forged is a first packet from an address that may not be the sender's.
+// forged returns a first packet with a source address that may be another host's.
 func forged(f flavor, src, dst netip.AddrPort) []byte {
 	return segment{proto: f.proto, src: src, dst: dst, flags: syn, seq: 0x1234567, payload: payload(f, "forged")}.packet()
 }
 
-// payload is the text of a datagram; a SYN has none.
+// payload returns the text of a datagram; a SYN has none.
 func payload(f flavor, text string) string {
 	if f.proto == model.TCP {
 		return ""
@@ -31,7 +31,8 @@ func payload(f flavor, text string) string {
 	return text
 }
 
-// answers returns the condition that a frame is for the port, from a path's port.
+// answers returns the condition that a frame is for the given port and comes from the published
+// port or the container's.
 func answers(c threat.Cell, port uint16) func([]byte) bool {
 	return func(frame []byte) bool {
 		src, dst, ok := ports(frame)
@@ -39,7 +40,7 @@ func answers(c threat.Cell, port uint16) func([]byte) bool {
 	}
 }
 
-// ports returns the ports of a frame that is IP without options.
+// ports returns the source and destination port of an IP packet without options in a frame.
 func ports(frame []byte) (src, dst uint16, ok bool) {
 	at := map[uint16]int{unix.ETH_P_IP: 14 + 20, unix.ETH_P_IPV6: 14 + 40}
 	if len(frame) < 14 {
@@ -52,9 +53,9 @@ func ports(frame []byte) (src, dst uint16, ok bool) {
 	return binary.BigEndian.Uint16(frame[i:]), binary.BigEndian.Uint16(frame[i+2:]), true
 }
 
-// impersonate makes the attacker send first packets from a port of another host,
-// which then sends a request from there. It returns whether the attacker has seen
-// an answer, and why the other host has none.
+// impersonate makes the attacker send first packets with another host's address and port. That host
+// then sends a request from the same port. impersonate returns whether the attacker has received an
+// answer, and the error of the other host's request.
 func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
@@ -71,8 +72,8 @@ func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.A
 	return tap.received(answers(c, port)), denied, nil
 }
 
-// hijack sends a request as a client of the LAN, and reports whether the attacker
-// gets the answers.
+// hijack sends a request with the address of a client on the LAN, and reports whether the attacker
+// receives the answers.
 func hijack(w *world, c threat.Cell, f flavor) fate {
 	client := w.client.Address(0, f.v4)
 	for range tries() {
@@ -84,8 +85,8 @@ func hijack(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the attacker receives no answer"}
 }
 
-// block sends more requests in the name of a client of the LAN, which then sends
-// requests from some of the same ports.
+// block sends more requests with the address of a client on the LAN, which then sends requests from
+// some of the same ports.
 func block(w *world, c threat.Cell, f flavor) fate {
 	const ports = 30
 	client := w.client.Address(0, f.v4)
@@ -109,11 +110,11 @@ func block(w *world, c threat.Cell, f flavor) fate {
 			}
 		}
 	}
-	return fate{because: "the client is answered"}
+	return fate{because: "the client receives answers"}
 }
 
-// blockNeighbor sends requests in the name of a container that connects to another
-// one on its network, directly at its address.
+// blockNeighbor sends requests with the address of a container that connects to another container
+// of its network, directly at its address.
 func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
 	neighbor := w.address(evil(c.Driver), f.v4)
 	to := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
@@ -123,24 +124,23 @@ func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
 			return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
 		}
 	}
-	return fate{because: "the neighbour is answered"}
+	return fate{because: "the neighbour receives answers"}
 }
 
-// blockLoopback sends requests in the name of the host and of its loopback
-// address.
+// blockLoopback sends requests with the host's address and with its loopback address.
 func blockLoopback(w *world, c threat.Cell, f flavor) fate {
 	loopback := map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{127, 0, 0, 1}), false: netip.IPv6Loopback()}[f.v4]
 	to := netip.AddrPortFrom(loopback, hostPort(c.Driver, c.Via))
 	for range tries() {
 		for _, as := range []netip.Addr{loopback, w.own(f.v4)} {
-			// ebpf redirects no socket that is bound to the loopback address.
+			// ebpf does not redirect sockets that are bound to the loopback address.
 			seen, denied, err := w.impersonate(c, f, w.host.Do, as, unspecified(f.v4), to)
 			if err != nil || seen || denied != nil {
 				return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
 			}
 		}
 	}
-	return fate{because: "the process is answered"}
+	return fate{because: "the process receives answers"}
 }
 
 func unspecified(v4 bool) netip.Addr {
@@ -157,7 +157,7 @@ func anySource(w *world, c threat.Cell, f flavor) fate {
 	return fate{effect: err == nil, because: fmt.Sprint(err)}
 }
 
-// live opens a conversation of a client of the LAN that is answered.
+// live opens a conversation of a client on the LAN and waits for the first answer.
 func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 	port = w.port()
 	t, err = place(w.client.Do).dial(f.proto, netip.AddrPortFrom(w.client.Address(0, f.v4), port), w.at(c, f))
@@ -166,13 +166,13 @@ func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 	}
 	if err := t.ask(victim(c.Driver), nonce()); err != nil {
 		t.Close()
-		return t, port, fmt.Errorf("it is not answered even without an attack: %w", err)
+		return t, port, fmt.Errorf("no answer even without an attack: %w", err)
 	}
 	return t, port, nil
 }
 
-// inject sends datagrams to a client's socket in the name of the container and of
-// the published port.
+// inject sends datagrams to a client's socket with the source addresses of the container and of the
+// published port.
 func inject(w *world, c threat.Cell, f flavor) fate {
 	for range tries() {
 		t, port, err := w.live(c, f)
@@ -216,15 +216,15 @@ func hostSource(w *world, c threat.Cell, f flavor) fate {
 	if err := attacker.send(first, first, first); err != nil {
 		return fate{err: err}
 	}
-	// Later packets are answered after earlier ones.
+	// The answer proves that all earlier packets have arrived.
 	if err := attacker.converse(f.proto, netip.AddrPort{}, w.at(c, f), victim(c.Driver), nonce()); err != nil {
-		return fate{err: fmt.Errorf("the attacker's own address is not answered: %w", err)}
+		return fate{err: fmt.Errorf("the attacker receives no answer at its own address: %w", err)}
 	}
 	return fate{effect: tap.received(answers(c, port)), because: "answers to the host's own address"}
 }
 
-// forgeError sends ICMP errors that quote a client's conversation, with the
-// addresses that the client, the host and the container see.
+// forgeError sends ICMP errors that quote a client's conversation, with the addresses that the
+// client, the host and the container use.
 func forgeError(w *world, c threat.Cell, f flavor) fate {
 	t, port, err := w.live(c, f)
 	if err != nil {
@@ -253,7 +253,7 @@ func forgeError(w *world, c threat.Cell, f flavor) fate {
 			return fate{effect: refused, because: err.Error(), err: unless(refused, err)}
 		}
 	}
-	return fate{because: "the client is answered"}
+	return fate{because: "the client receives answers"}
 }
 
 // flood sends SYNs from many ports while clients on the LAN are idle.
@@ -281,5 +281,5 @@ func flood(w *world, c threat.Cell, f flavor) fate {
 			return fate{effect: true, because: err.Error()}
 		}
 	}
-	return fate{because: "idle connections are answered"}
+	return fate{because: "idle connections still work"}
 }

@@ -14,8 +14,7 @@ import (
 	"fairlead/test/fabric"
 )
 
-// tries is how often each attack on a published port is repeated; FAIRLEAD_TRIES
-// overrides it.
+// tries returns how often each attack on a published port is repeated; FAIRLEAD_TRIES overrides it.
 func tries() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_TRIES")); err == nil {
 		return n
@@ -41,7 +40,7 @@ type world struct {
 	plain      *fabric.Host
 	plainState model.State
 	state      model.State
-	// servers are those of the containers and of the hosts, by name.
+	// servers contains the servers of the containers and of the hosts, by name.
 	servers map[string]server
 	ports   atomic.Uint32
 }
@@ -100,7 +99,7 @@ const (
 	innerBox = "inner"
 )
 
-// desired is the host's desired state.
+// desired returns the host's desired state.
 func (w *world) desired() model.State {
 	var s model.State
 	add := func(network string, names ...string) {
@@ -125,8 +124,8 @@ func (w *world) desired() model.State {
 	return s
 }
 
-// plainBoxes are the sandboxes of the plain host: one on a network without IPv6,
-// and one on an internal network with IPv6.
+// plainBoxes returns the sandboxes of the plain host: one on a network without IPv6, and one on an
+// internal network with IPv6.
 func plainBoxes(d model.Driver) []string {
 	boxes := []string{string(d) + "-plain"}
 	if d == model.DriverBridge {
@@ -135,7 +134,7 @@ func plainBoxes(d model.Driver) []string {
 	return boxes
 }
 
-// plainDesired is the plain host's desired state.
+// plainDesired returns the plain host's desired state.
 func (w *world) plainDesired() model.State {
 	var s model.State
 	for i, d := range threat.Drivers() {
@@ -183,7 +182,7 @@ func (w *world) network(name string, d model.Driver, number int) model.Network {
 	return n
 }
 
-// hostPort is the host port on which a victim is published.
+// hostPort returns the host port on which a victim is published.
 func hostPort(d model.Driver, via model.Via) uint16 {
 	for i, driver := range threat.Drivers() {
 		for j, v := range threat.Vias(d) {
@@ -218,12 +217,11 @@ func (w *world) gateway(name string, v4 bool) netip.Addr {
 	panic("no subnet")
 }
 
-// own is the host's address on which ports are published.
+// own returns the host's address on which ports are published.
 func (w *world) own(v4 bool) netip.Addr { return w.host.Address(0, v4) }
 
-// route gives attackers their routes: those outside reach every subnet via the
-// host, those behind the second uplink via that one only, and inner reaches every
-// address.
+// route configures the attackers' routes. Hosts outside reach every subnet via the host. Hosts
+// behind the second uplink use only that uplink. The inner sandbox has a default route.
 func (w *world) route() {
 	w.t.Helper()
 	type via struct {
@@ -255,7 +253,7 @@ func (w *world) route() {
 	w.sh(w.host.Do, "sysctl -qw net.ipv4.conf."+fabric.Underlay(1)+".rp_filter=1")
 }
 
-// from is the place of an attacker.
+// from returns the place of an attacker.
 func (w *world) from(a threat.Attacker, d model.Driver) place {
 	switch a {
 	case threat.SameNetwork:
@@ -270,7 +268,7 @@ func (w *world) from(a threat.Attacker, d model.Driver) place {
 	return w.other.Do
 }
 
-// box is the name of an attacker's sandbox; empty for one outside.
+// box returns the name of an attacker's sandbox; empty for a host outside.
 func box(a threat.Attacker, d model.Driver) string {
 	return map[threat.Attacker]string{threat.SameNetwork: evil(d), threat.OtherNetwork: otherBox, threat.InternalNetwork: innerBox}[a]
 }
@@ -279,15 +277,15 @@ func box(a threat.Attacker, d model.Driver) string {
 func (w *world) port() uint16 {
 	port := w.ports.Add(1)
 	if port >= hostServicePort {
-		port += 2000 // the published ones are behind it
+		port += 2000 // skip the published ports
 	}
 	if port >= 32768 {
-		panic("too many tries: the ports are used up")
+		panic("too many tries: no unused port is left")
 	}
 	return uint16(port)
 }
 
-// source is the attacker's real address.
+// source returns the attacker's real address.
 func (w *world) source(a threat.Attacker, d model.Driver, v4 bool) netip.Addr {
 	switch a {
 	case threat.LANHost:
@@ -298,8 +296,8 @@ func (w *world) source(a threat.Attacker, d model.Driver, v4 bool) netip.Addr {
 	return w.address(box(a, d), v4)
 }
 
-// unusedAddress is an address that is on the loopback of every attacker's sandbox, and
-// that the host has no route to.
+// unusedAddress is an address that every attacker's sandbox has on its loopback, and to which the
+// host has no route.
 func unusedAddress(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.113.9")

@@ -19,15 +19,14 @@ import (
 // planes are the data planes to test; another kernel may need others.
 var planes = flag.String("planes", "nft,ebpf", "comma-separated data planes to test")
 
-// can lists the optional features of each data plane. A data plane must refuse the
-// others.
+// can lists the optional features of each data plane. A data plane must refuse all other features.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved", "here"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local", "here", "here-direct"},
-	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs", "here", "here-direct"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved", "local-server"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local", "local-server", "local-server-direct"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs", "local-server", "local-server-direct"},
 }
 
-// trials are the tests, by name.
+// trials lists the tests by name.
 var trials = []struct {
 	name string
 	// needs is the feature that the data plane must have.
@@ -35,14 +34,14 @@ var trials = []struct {
 	try   func(*lan, model.Proto, bool)
 }{
 	{"spread over sandboxes", "", (*lan).spreads},
-	{"servers elsewhere", "", (*lan).elsewhere},
-	{"the end of the way", "", (*lan).hops},
+	{"servers outside the host", "", (*lan).outside},
+	{"hop limit", "", (*lan).hops},
 	{"local clients", "local", (*lan).locals},
 	{"clients in sandboxes", "sandboxes", (*lan).sandboxed},
 	{"conversations outlive changes", "", (*lan).changes},
 	{"draining", "", (*lan).drains},
-	{"a dead server", "", (*lan).dies},
-	{"a service that goes", "", (*lan).removed},
+	{"a failed server", "", (*lan).dies},
+	{"a removed service", "", (*lan).removed},
 	{"forged SYNs", "", (*lan).forged},
 	{"a client that crashed", "", (*lan).crashes},
 	{"a range of ports", "", (*lan).ranged},
@@ -50,23 +49,23 @@ var trials = []struct {
 	{"weights", "wrr", (*lan).weighs},
 	{"least connections", "lc", (*lan).least},
 	{"persistence", "persistence", (*lan).persists},
-	{"persistence of local clients", "persistence", (*lan).persistsHere},
+	{"persistence of local clients", "persistence", (*lan).persistsLocally},
 	{"persistence over ports", "persistent-ports", (*lan).persistsOverPorts},
-	{"persistence and departures", "persistence", (*lan).persistsElsewhere},
+	{"persistence and removed servers", "persistence", (*lan).persistsAfterRemoval},
 	{"source hashing", "sh", (*lan).hashes},
 	{"direct", "direct", (*lan).direct},
 	{"tunnel", "tunnel", (*lan).tunnels},
 	{"tunnel in UDP", "gue", (*lan).tunnelsInUDP},
 	{"expected delay", "sed", (*lan).fair},
-	{"services of others", "ipvs", (*lan).strangers},
+	{"services of other programs", "ipvs", (*lan).foreign},
 	{"leftovers", "ipvs", (*lan).leftovers},
 	{"counts", "ipvs", (*lan).counts},
 	{"rules saved and loaded", "saved", (*lan).loads},
 	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},
 	{"tunnel to sandboxes", "for-sandboxes", (*lan).tunnelsToSandboxes},
-	{"the host itself", "here", (*lan).local},
-	{"the host itself among others", "here", (*lan).localAmongOthers},
-	{"the host itself, direct", "here-direct", (*lan).localDirect},
+	{"the host itself", "local-server", (*lan).local},
+	{"the host itself among others", "local-server", (*lan).localAmongOthers},
+	{"the host itself, direct", "local-server-direct", (*lan).localDirect},
 }
 
 // TestConformance runs every test on every data plane, for both protocols and both
@@ -100,8 +99,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// refuses requests a feature that the data plane lacks: it must return an error
-// and change nothing.
+// refuses requests features that the data plane lacks. It must return an error and change nothing.
 func (l *lan) refuses() {
 	l.Helper()
 	l.set(l.service(model.TCP, true, "a"))
@@ -121,15 +119,15 @@ func (l *lan) refuses() {
 	mixed := l.service(model.TCP, true, "a")
 	mixed.Reals = append(mixed.Reals, l.real("b", false))
 	if err := l.trySet(mixed); err == nil {
-		l.Error("a real server of another family is taken")
+		l.Error("a real server of another family is accepted")
 	}
 	if got := l.spread(l.DoClient, model.TCP, true, 2); got["a"] != 2 {
-		l.Errorf("after refusals %v answer", got)
+		l.Errorf("servers that answer after refusals: %v", got)
 	}
 }
 
-// fits fails the test unless the data plane either has the requested features and
-// installs the service, or refuses it with an error that names the feature.
+// fits fails the test unless the data plane has the requested feature and installs the service, or
+// refuses it with an error that names the feature.
 func (l *lan) fits(v model.VirtualService, ability string) {
 	l.Helper()
 	err := l.trySet(v)
@@ -137,7 +135,7 @@ func (l *lan) fits(v model.VirtualService, ability string) {
 	case able && err != nil:
 		l.Errorf("%s: %v", ability, err)
 	case !able && (err == nil || !strings.Contains(err.Error(), ability) || !strings.Contains(err.Error(), string(l.plane))):
-		l.Errorf("%s: it should be refused by name, and is: %v", ability, err)
+		l.Errorf("%s: the error must name the feature and the data plane, got: %v", ability, err)
 	}
 	l.set(l.service(model.TCP, true, "a"))
 }
@@ -151,7 +149,7 @@ func (l *lan) only(count map[string]int, names ...string) {
 		}
 	}
 	if len(count) != len(names) {
-		l.Errorf("%v answer, want %v", count, names)
+		l.Errorf("servers that answer: %v, want %v", count, names)
 	}
 }
 
@@ -163,21 +161,21 @@ func clientAddr(v4 bool) netip.Addr {
 	return netip.MustParseAddr("2001:db8:1::1")
 }
 
-// spreads checks that new flows go to all sandboxes, which see the client's
+// spreads checks that new flows reach all sandboxes, and that the sandboxes receive the client's
 // address.
 func (l *lan) spreads(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, boxes...))
-	l.sh(l.DoServer, "nft list ruleset") // others' tools can read what is ours
+	l.sh(l.DoServer, "nft list ruleset") // nft must be able to list Fairlead's tables
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 80 {
-		l.Errorf("the server is asked at %d by %s, want at 80 by %s", s.port, s.sees, clientAddr(v4))
+		l.Errorf("the server receives the request at port %d from %s, want port 80 from %s", s.port, s.sees, clientAddr(v4))
 	}
 	l.set()
 	l.isGone(l.DoClient, proto, v4)
 }
 
-// isGone fails the test if a server answers at the virtual address. The client
-// must get an error, or no answer if there is no route.
+// isGone fails the test if a server answers at the virtual address. The client must get an error,
+// or no answer if there is no route.
 func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
 	l.Helper()
 	t, err := l.dialUntil(soon(), from, netip.Addr{}, proto, netip.AddrPortFrom(vip(v4), 8080))
@@ -189,9 +187,9 @@ func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
 	}
 }
 
-// elsewhere checks that servers outside of Fairlead answer through the host, also
-// clients that they could reach directly.
-func (l *lan) elsewhere(proto model.Proto, v4 bool) {
+// outside checks that servers outside of Fairlead answer through the host, even to clients that
+// they could reach directly.
+func (l *lan) outside(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, "far1", "far2"))
 	l.only(l.spread(l.DoClient, proto, v4, 30), "far1", "far2")
 	onLAN := netip.MustParseAddr("2001:db8:113::100")
@@ -213,8 +211,7 @@ func (l *lan) locals(proto model.Proto, v4 bool) {
 	l.only(l.spread(l.DoServer, proto, v4, 60), "a", "b", "far1")
 }
 
-// sandboxed checks that sandboxes can be clients, also a sandbox that is a real
-// server itself.
+// sandboxed checks that sandboxes can be clients, including a sandbox that is itself a real server.
 func (l *lan) sandboxed(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, "a", "b"))
 	for _, from := range []string{"c", "a"} {
@@ -222,25 +219,25 @@ func (l *lan) sandboxed(proto model.Proto, v4 bool) {
 	}
 }
 
-// changes checks that a conversation keeps its server whatever happens to the
-// other servers.
+// changes checks that a conversation keeps its server when other servers are added, changed or
+// removed.
 func (l *lan) changes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
 	talks := l.talks(proto, v4, 8)
 	more := l.service(proto, v4, boxes...)
 	l.set(more)
-	l.goesOn(talks)
+	l.continues(talks)
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	heavy := more.Clone()
 	heavy.Reals[2].Weight = 100
 	l.set(heavy)
-	l.goesOn(talks)
+	l.continues(talks)
 	l.set(v)
-	l.goesOn(talks)
+	l.continues(talks)
 }
 
-// conversation is a conversation with the server that began it.
+// conversation is an open conversation and the server that answered first.
 type conversation struct {
 	talk
 	with string
@@ -256,17 +253,17 @@ func (l *lan) talks(proto model.Proto, v4 bool, n int) []conversation {
 	return all
 }
 
-func (l *lan) goesOn(all []conversation) {
+func (l *lan) continues(all []conversation) {
 	l.Helper()
 	for _, c := range all {
 		if s := c.hears(); s.by != c.with {
-			l.Errorf("%s answers a conversation with %s", s.by, c.with)
+			l.Errorf("%s answers in a conversation with %s", s.by, c.with)
 		}
 	}
 }
 
-// drains checks that a server that drains or has weight 0 keeps its conversations
-// and gets no new ones, until no other server is left.
+// drains checks that a server that drains or has weight 0 keeps its conversations and gets no new
+// ones, even if no other server is left.
 func (l *lan) drains(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
@@ -278,23 +275,23 @@ func (l *lan) drains(proto model.Proto, v4 bool) {
 		one := v.Clone()
 		quiet(&one.Reals[0])
 		l.set(one)
-		l.goesOn(talks)
+		l.continues(talks)
 		l.only(l.spread(l.DoClient, proto, v4, 20), "b")
 		both := one.Clone()
 		quiet(&both.Reals[1])
 		l.set(both)
-		l.goesOn(talks)
+		l.continues(talks)
 		l.isRefused(l.DoClient, proto, v4, 8080)
 		l.set(v)
-		l.goesOn(talks)
+		l.continues(talks)
 	}
 }
 
-// dies checks that a client is reset at once when its server is down or removed,
-// even if it sends nothing, and can connect again from the same port.
-// Conversations with other servers continue, also with one that drains.
+// dies checks that a client is reset at once when its server is down or removed, even if the client
+// sends nothing, and that it can connect again from the same port. Conversations with other servers
+// continue, including those with a server that drains.
 func (l *lan) dies(proto model.Proto, v4 bool) {
-	const many = 40 // by a hash: all with one never happens
+	const many = 40 // a hash does not send all of these to one server
 	for i, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
 		v := l.service(proto, v4, servers...)
 		l.set(v)
@@ -315,7 +312,7 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 		for _, c := range talks {
 			switch {
 			case c.with == servers[1]:
-				l.goesOn([]conversation{c})
+				l.continues([]conversation{c})
 			case proto == model.TCP:
 				c.endsByReset()
 			}
@@ -327,27 +324,27 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 	}
 }
 
-// moveTo checks that clients of a server that is down go to the other one.
+// moveTo checks that clients of a server that is down reach the other server.
 func (l *lan) moveTo(proto model.Proto, v4 bool, talks []conversation, to string) {
 	l.Helper()
 	talks = slices.DeleteFunc(talks, func(c conversation) bool { return c.with == to })
 	if len(talks) == 0 {
-		l.Fatalf("of so many conversations all are with %s", to)
+		l.Fatalf("all conversations are with %s", to)
 	}
 	for _, c := range talks {
 		if proto == model.TCP {
 			c.again(l.DoClient)
 		} else if s := c.hears(); s.by != to {
-			l.Errorf("%s answers, which is down", s.by)
+			l.Errorf("%s answers although it is down", s.by)
 		}
 	}
 }
 
-// removed checks that a client of a removed service is reset together with its
-// address, even if it sends nothing.
+// removed checks that clients of a removed service are reset when the service and its address are
+// removed, even if they send nothing.
 func (l *lan) removed(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
-		return // which has no resets
+		return // UDP has no resets
 	}
 	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
 		v := l.service(proto, v4, servers...)
@@ -366,7 +363,7 @@ func (l *lan) removed(proto model.Proto, v4 bool) {
 	}
 }
 
-// ranged checks that each port of a range keeps its number.
+// ranged checks that the port number does not change within a range.
 func (l *lan) ranged(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	v.Ports = []model.PortRange{{First: 8080, Last: 8082}}
@@ -392,7 +389,7 @@ func (l *lan) robin(proto model.Proto, v4 bool) {
 	l.set(v)
 	for name, n := range l.spread(l.DoClient, proto, v4, 30) {
 		if n != 10 {
-			l.Errorf("%s gets %d of 30", name, n)
+			l.Errorf("%s gets %d of 30 flows", name, n)
 		}
 	}
 }
@@ -408,12 +405,12 @@ func (l *lan) weighs(proto model.Proto, v4 bool) {
 	got := l.spread(l.DoClient, proto, v4, 60)
 	for i, name := range boxes {
 		if got[name] != 10*(i+1) {
-			l.Errorf("%s weighs %d and gets %d of 60", name, i+1, got[name])
+			l.Errorf("%s has weight %d and gets %d of 60 flows", name, i+1, got[name])
 		}
 	}
 }
 
-// least checks that new flows go to the server with the fewest.
+// least checks that new flows go to the server with the fewest flows.
 func (l *lan) least(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	v.Scheduler = model.LeastConnection
@@ -424,31 +421,31 @@ func (l *lan) least(proto model.Proto, v4 bool) {
 	l.set(more)
 	for _, c := range l.talks(proto, v4, 3) {
 		if c.with != "c" {
-			l.Errorf("%s has more to do than c, which is new, and gets another", c.with)
+			l.Errorf("%s gets a flow although the new server c has fewer", c.with)
 		}
 	}
 }
 
-// hashes checks that a client address always gets the same server, and that every
-// server gets some.
+// hashes checks that one client address always gets the same server, and that several addresses get
+// more than one.
 func (l *lan) hashes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Scheduler = model.SourceHashing
 	l.set(v)
 	if got := l.spread(l.DoClient, proto, v4, 10); len(got) != 1 {
-		l.Errorf("one client is answered by %v", got)
+		l.Errorf("several servers answer one client: %v", got)
 	}
 	by := map[string]bool{}
-	for _, from := range l.crowd(v4) {
+	for _, from := range l.clientAddresses(v4) {
 		by[l.answers(l.DoClient, from, proto, v4, 8080)] = true
 	}
 	if len(by) < 2 {
-		l.Errorf("eight clients are all answered by %v", by)
+		l.Errorf("one server answers all eight clients: %v", by)
 	}
 }
 
-// direct checks that a server that has the virtual address itself sees the client
-// and answers it directly.
+// direct checks that a server that has the virtual address itself receives the client's address and
+// answers the client directly.
 func (l *lan) direct(proto model.Proto, v4 bool) {
 	for name := range far {
 		l.prepare(name, v4)
@@ -462,8 +459,8 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 	l.reaches(40, proto, v4, "far1", "far2")
 }
 
-// prepare gives a server outside of Fairlead the virtual address until the test
-// ends, without announcing it.
+// prepare configures the virtual address on a server outside of Fairlead until the test ends,
+// without announcing it.
 func (l *lan) prepare(name string, v4 bool) {
 	l.Helper()
 	address := fmt.Sprintf("%s/%d dev lo", vip(v4), vip(v4).BitLen())
@@ -471,15 +468,15 @@ func (l *lan) prepare(name string, v4 bool) {
 	l.Cleanup(func() { l.sh(l.servers[name].Do, "ip addr del "+address) })
 }
 
-// directToSandboxes checks that Fairlead prepares its sandboxes for direct
-// forwarding, and that they see the client.
+// directToSandboxes checks that Fairlead prepares its sandboxes for direct forwarding, and that
+// they receive the client's address.
 func (l *lan) directToSandboxes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Forward = model.ForwardDirect
 	l.toSandboxes(v, proto, v4)
 }
 
-// toSandboxes dials the sandboxes that get packets for the virtual address itself.
+// toSandboxes connects to sandboxes that receive packets for the virtual address itself.
 func (l *lan) toSandboxes(v model.VirtualService, proto model.Proto, v4 bool) {
 	l.Helper()
 	for i := range v.Reals {
@@ -488,6 +485,6 @@ func (l *lan) toSandboxes(v model.VirtualService, proto model.Proto, v4 bool) {
 	l.set(v)
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 8080 {
-		l.Errorf("the server is asked at %d by %s, want at 8080 by %s", s.port, s.sees, clientAddr(v4))
+		l.Errorf("the server receives the request at port %d from %s, want port 8080 from %s", s.port, s.sees, clientAddr(v4))
 	}
 }

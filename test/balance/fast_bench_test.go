@@ -57,8 +57,7 @@ func (l *lan) flood(b *testing.B, conn *net.UDPConn) {
 	b.ReportMetric(100*float64(n)/float64(b.N), "%arrived")
 }
 
-// arrived returns the number of packets that the real servers' links have
-// received.
+// arrived returns the number of packets that the real servers' links have received.
 func (l *lan) arrived() (sum uint64) {
 	l.Helper()
 	for _, ns := range l.servers {

@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFastPath repeats the tests of forwarding that leaves packets unchanged, with
-// the fast path at the drivers of the host's uplinks. The results must be the
-// same, and the packets must have passed the fast path.
+// TestFastPath repeats the tests of forwarding modes that leave packets unchanged, with the fast
+// path at the drivers of the host's uplinks. The results must be the same, and the packets must
+// have used the fast path.
 func TestFastPath(t *testing.T) {
 	l := fastLAN(t, kernel.XDPAlways)
 	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels, "tunnel in UDP": (*lan).tunnelsInUDP} {
@@ -38,7 +38,7 @@ func TestFastPath(t *testing.T) {
 					try(in, proto, v4)
 					links, after, err := l.FastPath()
 					if err != nil || after == before {
-						t.Errorf("no packet has gone by the fast path: %v", err)
+						t.Errorf("no packet has used the fast path: %v", err)
 					}
 					if want := []kernel.FastLink{{Link: "lan0"}, {Link: topology.Wire}}; !slices.Equal(sorted(links), want) {
 						t.Errorf("the fast path is on %v, want %v", links, want)
@@ -49,15 +49,15 @@ func TestFastPath(t *testing.T) {
 	}
 	l.set(l.service(model.TCP, true, "far1", "far2"))
 	if links, _, err := l.FastPath(); err != nil || len(links) != 0 {
-		t.Errorf("with no service for it, the fast path is on %v: %v", links, err)
+		t.Errorf("without a service that uses it, the fast path is on %v: %v", links, err)
 	}
 	l.only(l.spread(l.DoClient, model.TCP, true, 30), "far1", "far2")
 	l.occupied()
 	l.over()
 }
 
-// occupied checks that the tc program does the work on a link that has another
-// program's XDP program.
+// occupied checks that the tc program forwards on a link that already has another program's XDP
+// program.
 func (l *lan) occupied() {
 	ours := l.passes(l.DoServer, "lan0")
 	defer ours.Close()
@@ -76,9 +76,8 @@ func sorted(links []kernel.FastLink) []kernel.FastLink {
 	return links
 }
 
-// fastLAN returns a world whose host has the fast path on some uplinks. The other
-// ends of its links must accept XDP frames, and senders must compute checksums, as
-// with a network card between them.
+// fastLAN returns a LAN whose host has the fast path on some uplinks. The peers of its links must
+// accept XDP frames, and senders must compute checksums, as with a network card between them.
 func fastLAN(t testing.TB, choice kernel.XDP) *lan {
 	t.Helper()
 	p, _ := paths.Plane(model.PlaneEBPF)
@@ -90,7 +89,7 @@ func fastLAN(t testing.TB, choice kernel.XDP) *lan {
 	l.passes(l.DoClient, topology.Wire)
 	l.passes(l.switched.Do, "port-host")
 	for _, name := range []string{topology.Wire, "lan0"} {
-		if err := l.DoClient(func() error { return sumItself(name) }); err != nil {
+		if err := l.DoClient(func() error { return disableChecksumOffload(name) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +113,7 @@ func (l *lan) neighbours() {
 	}
 }
 
-// passes attaches an XDP program to a link that passes all packets.
+// passes attaches an XDP program that passes all packets to a link.
 func (l *lan) passes(in place, name string) (on link.Link) {
 	l.Helper()
 	const pass = 2
@@ -136,9 +135,9 @@ func (l *lan) passes(in place, name string) (on link.Link) {
 	return on
 }
 
-// sumItself turns off checksum offload for a link in the calling thread's
-// namespace (ETHTOOL_STXCSUM of linux/ethtool.h).
-func sumItself(name string) error {
+// disableChecksumOffload turns off checksum offload for a link in the calling thread's namespace
+// (ETHTOOL_STXCSUM of linux/ethtool.h).
+func disableChecksumOffload(name string) error {
 	const setChecksums = 0x17
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -153,7 +152,7 @@ func sumItself(name string) error {
 	}{data: unsafe.Pointer(off)}
 	copy(request.name[:], name)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return fmt.Errorf("turn off checksums of %s: %w", name, errno)
+		return fmt.Errorf("turn off checksum offload of %s: %w", name, errno)
 	}
 	return nil
 }

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hops checks that the host counts as a router on the path to a server outside of
-// Fairlead. A client whose packets expire at the host gets ICMP time exceeded; a
-// packet with one more hop arrives.
+// hops checks that the host counts as a router on the path to a server outside of Fairlead. A
+// client whose packets expire at the host receives ICMP time exceeded. A packet whose hop limit is
+// larger by one arrives.
 func (l *lan) hops(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "far1", "far2")
-	l.endsHere(v, v4)
+	l.expiresAtHost(v, v4)
 	if !slices.Contains(can[l.plane], "direct") {
 		return
 	}
@@ -26,13 +26,13 @@ func (l *lan) hops(proto model.Proto, v4 bool) {
 		l.prepare(name, v4)
 		v.Reals[i].Port = 0
 	}
-	l.endsHere(v, v4)
+	l.expiresAtHost(v, v4)
 }
 
-// endsHere fails the test unless a client on the LAN gets ICMP time exceeded from
-// the host if its hop limit is 1, and an answer if it is 2. The host sends the
-// error from the virtual address, except with IPVS over IPv6.
-func (l *lan) endsHere(v model.VirtualService, v4 bool) {
+// expiresAtHost fails the test unless a client on the LAN gets ICMP time exceeded from the host
+// with hop limit 1, and an answer with hop limit 2. The host sends the error from the virtual
+// address, except with IPVS over IPv6.
+func (l *lan) expiresAtHost(v model.VirtualService, v4 bool) {
 	l.Helper()
 	l.set(v)
 	senders := []netip.Addr{vip(v4)}
@@ -50,9 +50,8 @@ func (l *lan) endsHere(v model.VirtualService, v4 bool) {
 	}
 }
 
-// call sends a line from a new port in packets with the given hop limit, over UDP
-// repeatedly. It returns the sender of the ICMP time exceeded; an invalid address
-// if the line is answered.
+// call sends a line from a new port in packets with the given hop limit, repeatedly over UDP. It
+// returns the sender of the ICMP time exceeded, or an invalid address if the line is answered.
 func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, err error) {
 	s, err := open(proto, to.Addr().Is4(), hops)
 	if err != nil {
@@ -62,7 +61,7 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 	if err := unix.Bind(s, sockaddr(from)); err != nil {
 		return by, err
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(answerTimeout); ; {
 		err := say(s, to)
 		if errors.Is(err, unix.EHOSTUNREACH) {
 			return expiredAt(s)
@@ -73,12 +72,12 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 	}
 }
 
-// open opens a socket whose packets have the given hop limit, and which keeps
-// received ICMP errors.
+// open opens a socket whose packets have the given hop limit, and which queues received ICMP
+// errors.
 func open(proto model.Proto, v4 bool, hops int) (int, error) {
-	kind, wait := unix.SOCK_STREAM, unix.NsecToTimeval(int64(patience))
+	kind, wait := unix.SOCK_STREAM, unix.NsecToTimeval(int64(answerTimeout))
 	if proto == model.UDP {
-		kind, wait = unix.SOCK_DGRAM, unix.NsecToTimeval(int64(patience/20))
+		kind, wait = unix.SOCK_DGRAM, unix.NsecToTimeval(int64(answerTimeout/20))
 	}
 	family, level, limit, keep := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_RECVERR
 	if v4 {
@@ -129,9 +128,9 @@ func expiredAt(s int) (by netip.Addr, err error) {
 	}
 	kind, code, from := all[0].Data[5], all[0].Data[6], all[0].Data[16:]
 	switch [2]byte{kind, code} {
-	case [2]byte{11, 0}: // of ICMP
+	case [2]byte{11, 0}: // ICMP time exceeded
 		by, _ = netip.AddrFromSlice(from[4:8])
-	case [2]byte{3, 0}: // of ICMPv6
+	case [2]byte{3, 0}: // ICMPv6 time exceeded
 		by, _ = netip.AddrFromSlice(from[8:24])
 	default:
 		err = fmt.Errorf("the error is of type %d, code %d", kind, code)

@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These tests are about IPVS only: the host has one table, which other programs
-// use too.
+// These tests concern only IPVS: the host has one IPVS table, which other programs use too.
 
 // saved returns the table as ipvsadm prints it.
 func (l *lan) saved() string {
@@ -24,7 +23,7 @@ func (l *lan) saved() string {
 	return l.sh(l.DoServer, "ipvsadm -S -n | sort")
 }
 
-// named returns the form of a service in ipvsadm.
+// named returns a service in the form of ipvsadm's arguments.
 func named(proto model.Proto, v4 bool, port uint16) string {
 	return map[model.Proto]string{model.TCP: "-t ", model.UDP: "-u "}[proto] + netip.AddrPortFrom(vip(v4), port).String()
 }
@@ -42,9 +41,9 @@ func (l *lan) typed(v model.VirtualService) string {
 	return plan.Text(ops)
 }
 
-// strangers checks that services of other programs stay unchanged. One at the
-// address of a service of Fairlead is refused, unless it equals that service.
-func (l *lan) strangers(proto model.Proto, v4 bool) {
+// foreign checks that services of other programs stay unchanged. Fairlead refuses a service at the
+// address of another program's service, unless both are equal.
+func (l *lan) foreign(proto model.Proto, v4 bool) {
 	l.set()
 	other, here := named(proto, v4, 9999), named(proto, v4, 8080)
 	real := netip.AddrPortFrom(l.real("far1", v4).Address, 80)
@@ -54,7 +53,7 @@ func (l *lan) strangers(proto model.Proto, v4 bool) {
 	clash := l.saved()
 	v := l.service(proto, v4, "a", "b")
 	if err := l.trySet(v); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
-		l.Errorf("a service at the address of another program's: %v", err)
+		l.Errorf("a service at the address of another program's service: %v", err)
 	}
 	if diff := cmp.Diff(clash, l.saved()); diff != "" {
 		l.Errorf("the refusal has changed the table (-) to (+):\n%s", diff)
@@ -65,24 +64,24 @@ func (l *lan) strangers(proto model.Proto, v4 bool) {
 	typed := l.saved()
 	l.set(v)
 	if diff := cmp.Diff(typed, l.saved()); diff != "" {
-		l.Errorf("what was typed (-) is not what was made (+):\n%s", diff)
+		l.Errorf("the table of the printed commands (-) differs from the one of the plan (+):\n%s", diff)
 	}
 	l.only(l.spread(l.DoClient, proto, v4, 30), "a", "b")
 	l.set()
 	if diff := cmp.Diff(alone, l.saved()); diff != "" {
-		l.Errorf("with ours away, the table was (-) and is (+):\n%s", diff)
+		l.Errorf("without Fairlead's service the table was (-) and is (+):\n%s", diff)
 	}
 	l.sh(l.DoServer, "ipvsadm -D "+other)
 }
 
-// leftovers checks that changes by other programs are repaired, and that services
-// which no plan has are recognized by their mark.
+// leftovers checks that changes by other programs are repaired, and that services that no plan
+// contains are recognized by their mark.
 func (l *lan) leftovers(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
 	want, here := l.saved(), named(proto, v4, 8080)
 	a := netip.AddrPortFrom(v.Reals[0].Address, 80)
-	host := l.newcomer()
+	host := l.newHost()
 	l.observed(host)
 	for _, harm := range []string{
 		fmt.Sprintf("ipvsadm -e %s -r %s -m -w 7", here, a),
@@ -96,7 +95,7 @@ func (l *lan) leftovers(proto model.Proto, v4 bool) {
 		l.sh(l.DoServer, harm)
 		l.notices(host, harm)
 		if ops, err := l.Engine.Heal(context.Background()); err != nil || len(ops) != 1 {
-			l.Errorf("after %s: %v, healed by\n%s", harm, err, plan.Text(ops))
+			l.Errorf("after %s: %v, repaired with\n%s", harm, err, plan.Text(ops))
 		}
 		if diff := cmp.Diff(want, l.saved()); diff != "" {
 			l.Errorf("after %s the table was (-) and is (+):\n%s", harm, diff)
@@ -105,38 +104,38 @@ func (l *lan) leftovers(proto model.Proto, v4 bool) {
 	}
 	l.edited(host, here, a, want)
 	// The process was killed, and its state is lost.
-	for _, o := range slices.Backward(l.observed(l.newcomer())) {
+	for _, o := range slices.Backward(l.observed(l.newHost())) {
 		if err := host.Del(o); err != nil {
 			l.Error(err)
 		}
 	}
 	if left := l.saved(); left != "" {
-		l.Errorf("left behind: %s", left)
+		l.Errorf("left over: %s", left)
 	}
 	if _, err := l.Engine.Heal(context.Background()); err != nil {
 		l.Error(err)
 	}
 }
 
-// edited checks that a new process recognizes a service that was changed meanwhile
-// by its real servers, but not one that was created in its place.
+// edited checks that a new process recognizes a service whose settings were changed in the meantime
+// by its real servers. It must not recognize a service that another program created in its place.
 func (l *lan) edited(host *kernel.Host, here string, real netip.AddrPort, want string) {
 	l.Helper()
 	service := l.observed(host)[0]
 	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -E %s -s rr -p 60", here))
-	l.observed(l.newcomer())
-	if err := l.newcomer().Set(service); err != nil {
-		l.Errorf("a service of ours that was edited: %v", err)
+	l.observed(l.newHost())
+	if err := l.newHost().Set(service); err != nil {
+		l.Errorf("a service of Fairlead that was edited: %v", err)
 	}
 	if diff := cmp.Diff(want, l.saved()); diff != "" {
 		l.Errorf("after the edit the table was (-) and is (+):\n%s", diff)
 	}
 	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -D %s && ipvsadm -A %[1]s -s rr && ipvsadm -a %[1]s -r %s -m", here, real))
-	if found, err := l.newcomer().Observe(nil, nil); err != nil || slices.ContainsFunc(found, isIPVS) {
-		l.Errorf("another program's service is taken for Fairlead's: %v %v", found, err)
+	if found, err := l.newHost().Observe(nil, nil); err != nil || slices.ContainsFunc(found, isIPVS) {
+		l.Errorf("another program's service is treated as Fairlead's: %v %v", found, err)
 	}
-	if err := l.newcomer().Set(service); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
-		l.Errorf("a service in the place of ours: %v", err)
+	if err := l.newHost().Set(service); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
+		l.Errorf("another program's service in the place of Fairlead's: %v", err)
 	}
 	l.sh(l.DoServer, "ipvsadm -D "+here)
 	if _, err := l.Engine.Heal(context.Background()); err != nil {
@@ -150,8 +149,8 @@ func isIPVS(o plan.Object) bool {
 	return is
 }
 
-// newcomer returns another engine on the host, without any state.
-func (l *lan) newcomer() *kernel.Host {
+// newHost opens the host's kernel again, without any state.
+func (l *lan) newHost() *kernel.Host {
 	l.Helper()
 	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", l.Server().Netns.Fd()), kernel.Options{})
 	if err != nil {
@@ -161,7 +160,7 @@ func (l *lan) newcomer() *kernel.Host {
 	return host
 }
 
-// observed returns the virtual services of Fairlead that are found without a plan.
+// observed returns Fairlead's virtual services that are found without a plan.
 func (l *lan) observed(host *kernel.Host) plan.Plan {
 	l.Helper()
 	found, err := host.Observe(nil, nil)
@@ -175,7 +174,7 @@ func (l *lan) observed(host *kernel.Host) plan.Plan {
 	return found
 }
 
-// notices fails the test unless observing the kernel shows a difference.
+// notices fails the test unless the watcher reports a difference.
 func (l *lan) notices(host *kernel.Host, harm string) {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -185,7 +184,7 @@ func (l *lan) notices(host *kernel.Host, harm string) {
 		l.Fatal(err)
 	}
 	if !w.Check() {
-		l.Errorf("%s is not noticed", harm)
+		l.Errorf("%s is not reported", harm)
 	}
 	ours := plan.Plan{plan.IPVSService{}, plan.Table{}}
 	if got := w.Take().Concerned(ours, func(string) int { return kernel.NoSandbox }); !slices.Equal(got, ours[:1]) {
@@ -196,9 +195,9 @@ func (l *lan) notices(host *kernel.Host, harm string) {
 // counts checks that the kernel's counters of a real server match its clients.
 func (l *lan) counts(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
-	v.Scheduler, v.Ports = model.RoundRobin, []model.PortRange{model.Port(8083)} // of which nothing is counted yet
+	v.Scheduler, v.Ports = model.RoundRobin, []model.PortRange{model.Port(8083)} // nothing is counted for this port yet
 	l.set(v)
-	host := l.newcomer()
+	host := l.newHost()
 	l.observed(host)
 	for range 6 {
 		t, err := l.dial(l.DoClient, proto, v4, 8083)
@@ -207,7 +206,7 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 		}
 		t.hears()
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(100 * time.Millisecond) {
 		wrong := ""
 		for at, now := range l.figures(host) {
 			open := now.Active
@@ -227,7 +226,7 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 	}
 }
 
-// figures are the counters of the two servers of a service.
+// figures returns the counters of the two servers of a service.
 func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
 	l.Helper()
 	all, err := host.IPVSStats()
@@ -241,11 +240,10 @@ func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
 	return by
 }
 
-// fair checks that new flows go to the server with the fewest in proportion to its
-// weight.
+// fair checks that new flows go to the server with the fewest flows in proportion to its weight.
 func (l *lan) fair(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
-		return // which no scheduler takes for open
+		return // no scheduler counts UDP flows as open
 	}
 	for _, s := range []model.Scheduler{model.ShortestExpectedDelay, model.NeverQueue} {
 		v := l.service(proto, v4, "a", "b")
@@ -257,7 +255,7 @@ func (l *lan) fair(proto model.Proto, v4 bool) {
 			with[c.with]++
 		}
 		if with["a"] != 3 || with["b"] != 6 {
-			l.Errorf("%s: of 9, %v", s, with)
+			l.Errorf("%s: 9 flows are spread over %v", s, with)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Package balance_test is the conformance suite of the balancer's data planes: one
-// set of tests with real packets. Every data plane passes them alike or refuses
-// the feature.
+// Package balance_test is the conformance suite of the balancer's data planes: one set of tests
+// with real packets. Every data plane passes all of them, or refuses the feature.
 package balance_test
 
 import (
@@ -24,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience limits the wait for an expected answer, even on a slow machine.
-const patience = 30 * time.Second
+// answerTimeout limits the wait for an expected answer, even on a slow machine.
+const answerTimeout = 30 * time.Second
 
 // The virtual addresses. Clients reach them through the host.
 var (
@@ -52,9 +51,8 @@ var boxes = []string{"a", "b", "c"}
 
 type place func(func() error) error
 
-// lan is the world of the suite: a client and a host connected by a wire, three
-// sandboxes on a bridge of the host, and a LAN with the host, the client and
-// servers.
+// lan is the test network of the suite: a client and a host connected by a wire, three sandboxes on
+// a bridge of the host, and a LAN with the host, the client and servers.
 //
 //	client 198.51.100.1 ══ wire ══ 198.51.100.2 host ── bridge ── a, b, c
 //	     └─ 203.0.113.100 ─── LAN ─── 203.0.113.1 ─┘
@@ -71,7 +69,7 @@ type lan struct {
 	dialled *int
 }
 
-// of returns the same world for another test.
+// of returns the same network for another test.
 func (l *lan) of(t testing.TB) *lan {
 	in := *l
 	in.TB = t
@@ -80,7 +78,7 @@ func (l *lan) of(t testing.TB) *lan {
 
 func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Options) *lan {
 	t.Helper()
-	opt.LooseSources = true // the client sends by the wire from its address on the LAN, too
+	opt.LooseSources = true // the client also sends through the wire from its address on the LAN
 	w, err := topology.New(facts, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +98,7 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 		l.servers[name] = ns
 		l.sh(ns.Do, "ip link set lo up")
 		l.join(name, ns.Do, ns.File().Fd(), at.v4.String()+"/24", at.v6.String()+"/64")
-		// Hosts outside the LAN are reached through the host.
+		// Hosts outside the LAN are reachable through the host.
 		l.sh(ns.Do, "ip route add default via 203.0.113.1 && ip -6 route add default via 2001:db8:113::1")
 	}
 	l.sh(l.DoClient, fmt.Sprintf("ip route add %s via 198.51.100.2 && ip -6 route add %s via 2001:db8:1::2", vip4, vip6))
@@ -166,11 +164,10 @@ func (l *lan) sh(in place, line string) string {
 	return shell.Run(l, in, line)
 }
 
-// real returns a server by its name, with weight 1 and the port that all of them
-// serve.
+// real returns the server with a name. It has weight 1 and the port on which all of them listen.
 func (l *lan) real(name string, v4 bool) model.RealServer {
 	r := model.RealServer{Port: 80, Weight: 1}
-	if at, elsewhere := far[name]; elsewhere {
+	if at, outside := far[name]; outside {
 		if r.Address = at.v6; v4 {
 			r.Address = at.v4
 		}
@@ -199,7 +196,7 @@ func (l *lan) set(services ...model.VirtualService) {
 	}
 	ops, err := l.Engine.Verify(context.Background())
 	if err != nil || len(ops) > 0 {
-		l.Errorf("the kernel does not hold what was set: %v\n%s", err, plan.Text(ops))
+		l.Errorf("the kernel's state differs from what was set: %v\n%s", err, plan.Text(ops))
 	}
 }
 
@@ -218,20 +215,20 @@ func (l *lan) snapshot() string {
 		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all; (sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate) || true; cat /proc/net/ip_vs 2>/dev/null || true; ss -Hltun | sort")
 }
 
-// over removes everything, and checks that the host is as it was.
+// over removes everything, and checks that the host is in the same state as before the tests.
 func (l *lan) over() {
 	l.Helper()
 	if err := l.Engine.TearDown(context.Background()); err != nil {
 		l.Error(err)
 	}
 	if diff := cmp.Diff(strings.Split(l.before, "\n"), strings.Split(l.snapshot(), "\n")); diff != "" {
-		l.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+		l.Errorf("the host's state differs from before, was (-), is (+):\n%s", diff)
 	}
 }
 
-// serve answers on port 80 and on 8080 to 8083, over both protocols and families.
-// Each answer has the server's name and the client address that it sees; a long
-// line gets a long answer.
+// serve answers on port 80 and on 8080 to 8083, over both protocols and families. Each answer
+// contains the server's name and the client address that it receives. A long line gets a long
+// answer.
 func (l *lan) serve(in place, name string) {
 	l.Helper()
 	l.serveAt(in, name, 80, 8080, 8081, 8082, 8083)
@@ -295,8 +292,8 @@ func listenUDP(port int) (*net.UDPConn, error) {
 	return udp, errors.Join(err, failed)
 }
 
-// answer answers from the address that the datagram was sent to, over any link
-// with a route back.
+// answer answers from the address to which the datagram was sent, through any link with a route to
+// the client.
 func answer(udp *net.UDPConn, name string) {
 	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
@@ -304,14 +301,13 @@ func answer(udp *net.UDPConn, name string) {
 		if err != nil {
 			return
 		}
-		const index = unix.SizeofInet6Pktinfo - 4 // where the link is
+		const index = unix.SizeofInet6Pktinfo - 4 // the offset of the interface index
 		clear(oob[unix.CmsgLen(index):unix.CmsgLen(index+4)])
 		_, _, _ = udp.WriteMsgUDP([]byte(asLong(long, reply(name, from, udp.LocalAddr(), string(buf[:long])))+"\n"), oob[:n], from)
 	}
 }
 
-// asLong makes the answer to a line that is longer than a packet as long as that
-// line.
+// asLong extends the answer to a line that is longer than a packet to the line's length.
 func asLong(length int, answer string) string {
 	if length <= 1500 {
 		return answer
@@ -319,8 +315,8 @@ func asLong(length int, answer string) string {
 	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 
-// reply has the server's name, the client address that it sees, its port and the
-// beginning of the line.
+// reply returns the server's name, the client address that it receives, its port and the beginning
+// of the line.
 func reply(name string, from, at net.Addr, question string) string {
 	addr, port := netip.MustParseAddrPort(from.String()), netip.MustParseAddrPort(at.String())
 	return fmt.Sprintf("%s %s %d %s", name, addr.Addr().Unmap(), port.Port(), strings.TrimSpace(question[:min(len(question), 8)]))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is the host itself as a real server, with its address on the LAN.
+// self returns the host itself as a real server, with its address on the LAN.
 func (l *lan) self(v4 bool, port uint16) model.RealServer {
 	r := model.RealServer{Address: netip.MustParseAddr("2001:db8:113::1"), Port: port, Weight: 1}
 	if v4 {
@@ -18,7 +18,7 @@ func (l *lan) self(v4 bool, port uint16) model.RealServer {
 	return r
 }
 
-// local checks the host itself as a real server: it sees the client, and a client
+// local checks the host itself as a real server: it receives the client's address, and a client
 // gets an error if no socket listens.
 func (l *lan) local(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
@@ -27,7 +27,7 @@ func (l *lan) local(proto model.Proto, v4 bool) {
 	l.set(v)
 	t, s := l.talk(l.DoClient, proto, v4)
 	if s.by != "host" || s.sees != clientAddr(v4) || s.port != 80 {
-		l.Errorf("%s is asked at %d by %s, want host at 80 by %s", s.by, s.port, s.sees, clientAddr(v4))
+		l.Errorf("%s receives the request at port %d from %s, want host at port 80 from %s", s.by, s.port, s.sees, clientAddr(v4))
 	}
 	t.saysMuch(map[model.Proto]int{model.TCP: 1 << 20, model.UDP: 4000}[proto])
 	for _, from := range []place{l.DoServer, l.in("a")} {
@@ -38,9 +38,8 @@ func (l *lan) local(proto model.Proto, v4 bool) {
 	l.isRefused(l.DoClient, proto, v4, 8080)
 }
 
-// localAmongOthers checks the host as one of several real servers: it gets its share, keeps
-// its conversations whatever happens to the others, and loses them when it is
-// down.
+// localAmongOthers checks the host as one of several real servers. It gets its share of new flows,
+// keeps its conversations when other servers change, and loses them when it is down.
 func (l *lan) localAmongOthers(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
 	v := l.service(proto, v4, "a", "far1")
@@ -53,35 +52,34 @@ func (l *lan) localAmongOthers(proto model.Proto, v4 bool) {
 	drained := v.Clone()
 	drained.Reals[2].State = model.RealDraining
 	l.set(drained)
-	l.goesOn(talks)
+	l.continues(talks)
 	l.only(l.spread(l.DoClient, proto, v4, 6), "a", "far1")
 	drained.Reals[2].State = model.RealDown
 	l.set(drained)
 	for _, c := range talks {
 		switch {
 		case c.with != "host":
-			l.goesOn([]conversation{c})
+			l.continues([]conversation{c})
 		case proto == model.TCP:
 			c.isReset()
 		default:
 			if s := c.hears(); s.by == "host" {
-				l.Errorf("%s answers, which is down", s.by)
+				l.Errorf("%s answers although it is down", s.by)
 			}
 		}
 	}
 }
 
-// isReset fails the test unless the client is reset when it continues the
-// conversation.
+// isReset fails the test unless the client is reset when it continues the conversation.
 func (t talk) isReset() {
 	t.l.Helper()
 	if _, err := t.ask(); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
-		t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
+		t.l.Errorf("%s is not reset: %v", t.conn.LocalAddr(), err)
 	}
 }
 
-// localDirect checks that the host as a real server gets packets unchanged with
-// direct forwarding.
+// localDirect checks that the host as a real server receives unchanged packets with direct
+// forwarding.
 func (l *lan) localDirect(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 8080)
 	l.prepare("far1", v4)

@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// crowd gives the client more addresses.
-func (l *lan) crowd(v4 bool) []netip.Addr {
+// clientAddresses adds addresses to the client and returns them.
+func (l *lan) clientAddresses(v4 bool) []netip.Addr {
 	l.Helper()
 	base, ip, route := "2001:db8:1:1::%x", "ip -6", "2001:db8:1:1::/64 via 2001:db8:1::1"
 	if v4 {
@@ -39,35 +39,33 @@ func (l *lan) answers(from place, at netip.Addr, proto model.Proto, v4 bool, por
 	return t.hears().by
 }
 
-// persistent returns a persistent service; without persistence it would give each
-// flow another server.
+// persistent returns a persistent service. Without persistence it would distribute flows in turn.
 func (l *lan) persistent(proto model.Proto, v4 bool, reals ...string) model.VirtualService {
 	v := l.service(proto, v4, reals...)
 	v.Persistence, v.Scheduler = 5*time.Minute, model.RoundRobin
 	return v
 }
 
-// persists checks that a client address keeps its server, that not all have the
-// same one, and that the server still sees the client. The same holds for servers
-// outside of Fairlead. Other tools can read Fairlead's rules while clients are
-// recorded.
+// persists checks that a client address keeps its server, that not all clients have the same
+// server, and that the server still receives the client's address. The same applies to servers
+// outside of Fairlead. Other tools can read Fairlead's rules while clients are recorded.
 func (l *lan) persists(proto model.Proto, v4 bool) {
-	crowd := l.crowd(v4)
+	clientAddresses := l.clientAddresses(v4)
 	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
 		l.set(l.persistent(proto, v4, servers...))
 		with := map[netip.Addr]string{}
 		by := map[string]bool{}
 		for range 3 {
-			for _, from := range crowd {
+			for _, from := range clientAddresses {
 				name := l.answers(l.DoClient, from, proto, v4, 8080)
 				if with[from] != "" && with[from] != name {
-					l.Errorf("%s has had %s and gets %s", from, with[from], name)
+					l.Errorf("%s had server %s and gets %s", from, with[from], name)
 				}
 				with[from], by[name] = name, true
 			}
 		}
 		if len(by) != len(servers) {
-			l.Errorf("all clients together have %v of %v", by, servers)
+			l.Errorf("the clients together use the servers %v, want all of %v", by, servers)
 		}
 		l.readable()
 		if ops, err := l.Engine.Verify(context.Background()); err != nil || len(ops) > 0 {
@@ -76,7 +74,7 @@ func (l *lan) persists(proto model.Proto, v4 bool) {
 	}
 	l.set(l.persistent(proto, v4, boxes...))
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) {
-		l.Errorf("the server is asked by %s", s.sees)
+		l.Errorf("the server receives the request from %s", s.sees)
 	}
 }
 
@@ -87,12 +85,12 @@ func (l *lan) readable() {
 	l.sh(l.DoServer, "nft list ruleset > /dev/null && nft -j list ruleset > /dev/null")
 }
 
-// persistsHere checks persistence for clients on the host itself and in sandboxes.
-func (l *lan) persistsHere(proto model.Proto, v4 bool) {
+// persistsLocally checks persistence for clients on the host itself and in sandboxes.
+func (l *lan) persistsLocally(proto model.Proto, v4 bool) {
 	l.set(l.persistent(proto, v4, "a", "b", "far1"))
 	for name, from := range map[string]place{"the host": l.DoServer, "c": l.in("c"), "a": l.in("a")} {
 		if got := l.spread(from, proto, v4, 6); len(got) != 1 {
-			l.Errorf("a client on %s is answered by %v", name, got)
+			l.Errorf("several servers answer a client on %s: %v", name, got)
 		}
 	}
 }
@@ -113,46 +111,46 @@ func (l *lan) persistsOverPorts(proto model.Proto, v4 bool) {
 			l.Fatal(err)
 		}
 		if s := t.hears(); s.by != first || s.port != port {
-			l.Errorf("%s answers port %d at %d, and %s has answered 8080", s.by, port, s.port, first)
+			l.Errorf("%s answers port %d at its port %d, but %s answered port 8080", s.by, port, s.port, first)
 		}
 	}
 }
 
-// persistsElsewhere checks that a client whose server leaves gets another one and
-// keeps it when the first comes back. A client of another server keeps that one.
-func (l *lan) persistsElsewhere(proto model.Proto, v4 bool) {
-	crowd := l.crowd(v4)
+// persistsAfterRemoval checks that a client whose server becomes unavailable gets another server
+// and keeps it when the first is available again. A client of another server keeps its server.
+func (l *lan) persistsAfterRemoval(proto model.Proto, v4 bool) {
+	clientAddresses := l.clientAddresses(v4)
 	v := l.persistent(proto, v4, boxes...)
 	l.set(v)
 	with := map[netip.Addr]string{}
-	for _, from := range crowd {
+	for _, from := range clientAddresses {
 		with[from] = l.answers(l.DoClient, from, proto, v4, 8080)
 	}
 	for how, leave := range map[string]func(*model.VirtualService, int){
-		"drains":         func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDraining },
-		"is down":        func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDown },
-		"weighs nothing": func(v *model.VirtualService, i int) { v.Reals[i].Weight = 0 },
-		"is gone":        func(v *model.VirtualService, i int) { v.Reals = slices.Delete(v.Reals, i, i+1) },
+		"drains":       func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDraining },
+		"is down":      func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDown },
+		"has weight 0": func(v *model.VirtualService, i int) { v.Reals[i].Weight = 0 },
+		"is removed":   func(v *model.VirtualService, i int) { v.Reals = slices.Delete(v.Reals, i, i+1) },
 	} {
-		gone := with[crowd[0]]
+		gone := with[clientAddresses[0]]
 		without := v.Clone()
 		leave(&without, slices.Index(boxes, gone))
 		l.set(without)
 		for _, then := range []model.VirtualService{without, v} {
 			l.set(then)
-			for _, from := range crowd {
+			for _, from := range clientAddresses {
 				name := l.answers(l.DoClient, from, proto, v4, 8080)
 				if with[from] == gone && name != gone {
 					with[from] = name
 				}
 				if name != with[from] {
-					l.Errorf("%s %s: %s has had %s and gets %s", gone, how, from, with[from], name)
+					l.Errorf("%s %s: client %s had %s and gets %s", gone, how, from, with[from], name)
 				}
 			}
 		}
 		for from, name := range with {
 			if name == gone {
-				l.Errorf("%s %s, and has %s for its client still", gone, how, from)
+				l.Errorf("%s %s, but still answers the client %s", gone, how, from)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// everyKind returns services of every kind that nftables supports, each on its own
-// port: without real servers, with the port unchanged, and others.
+// everyKind returns services of every kind that nftables supports, each on its own port. empty have
+// no real servers, kept do not translate the port, and others are all remaining kinds.
 func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model.VirtualService) {
 	var n uint16
 	add := func(to *[]model.VirtualService, s model.Scheduler, persistent bool, change func(*model.VirtualService), reals ...string) {
@@ -33,7 +33,7 @@ func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model
 				v.Reals[0].State, v.Reals[1].State, v.Reals[2].Weight = model.RealDraining, model.RealDown, 3
 			}, "a", "b", "c", "far1")
 			add(&kept, s, persistent, func(v *model.VirtualService) {
-				// A port that is kept is the port that the servers listen on.
+				// A port that is not translated must be a port that the servers listen on.
 				v.Addresses, v.Ports = l.others(v4, int(n)), []model.PortRange{{First: 8080, Last: 8083}}
 				for i := range v.Reals {
 					v.Reals[i].Port = 0
@@ -46,7 +46,7 @@ func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model
 	return empty, kept, others
 }
 
-// others returns more virtual addresses that the client can reach.
+// others returns additional virtual addresses that the client can reach.
 func (l *lan) others(v4 bool, n int) []netip.Addr {
 	l.Helper()
 	a, line := netip.MustParseAddr(fmt.Sprintf("2001:db8:80::1:%d", n)), "ip -6 route replace %s via 2001:db8:1::2"
@@ -57,9 +57,8 @@ func (l *lan) others(v4 bool, n int) []netip.Addr {
 	return []netip.Addr{a}
 }
 
-// loads checks that rules saved with nft(8) and loaded again are unchanged:
-// nothing differs, packets still pass, and clients are still recorded. The loaded
-// rules can be changed.
+// loads checks that rules saved with nft(8) and loaded again are unchanged: Verify reports no
+// difference, packets still pass, and clients are still recorded. The loaded rules can be changed.
 func (l *lan) loads(proto model.Proto, v4 bool) {
 	empty, kept, others := l.everyKind(proto, v4)
 	all := append(append(kept, others...), empty...)
@@ -72,13 +71,13 @@ func (l *lan) loads(proto model.Proto, v4 bool) {
 	}
 	l.sh(l.DoServer, fmt.Sprintf("nft list ruleset > %[1]s && nft flush ruleset && nft -f %[1]s", filepath.Join(l.TempDir(), "rules")))
 	if ops, err := l.Engine.Verify(context.Background()); err != nil || len(ops) > 0 {
-		l.Errorf("what is loaded is not what was saved: %v\n%s", err, plan.Text(ops))
+		l.Errorf("the loaded rules differ from the saved ones: %v\n%s", err, plan.Text(ops))
 	}
-	l.goesOn(talks)
+	l.continues(talks)
 	for _, v := range append(kept, others...) {
 		_, s := l.talkWith(v)
 		if !l.gets(v, s.by) || v.Persistence > 0 && s.by != before[v.Name] {
-			l.Errorf("%s %s: %q answers, and before %q", v.Name, v.Scheduler, s.by, before[v.Name])
+			l.Errorf("%s %s: %q answers, before it was %q", v.Name, v.Scheduler, s.by, before[v.Name])
 		}
 	}
 	for _, v := range empty {
@@ -91,7 +90,7 @@ func (l *lan) loads(proto model.Proto, v4 bool) {
 	l.set(append(others, kept...)...)
 	for _, v := range others {
 		if _, s := l.talkWith(v); !l.gets(v, s.by) {
-			l.Errorf("%s %s: %s answers, which is gone", v.Name, v.Scheduler, s.by)
+			l.Errorf("%s %s: %s answers although it was removed", v.Name, v.Scheduler, s.by)
 		}
 	}
 }
@@ -102,7 +101,7 @@ func (l *lan) gets(v model.VirtualService, name string) bool {
 	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Address == at && r.State == model.RealUp })
 }
 
-// talkWith is talk with a service.
+// talkWith opens a conversation with a service and returns the first answer.
 func (l *lan) talkWith(v model.VirtualService) (talk, said) {
 	l.Helper()
 	t, err := l.dialTo(l.DoClient, netip.Addr{}, v.Proto, netip.AddrPortFrom(v.Addresses[0], v.Ports[0].First))

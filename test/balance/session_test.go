@@ -88,7 +88,7 @@ func (s *site) serve(at string) {
 	}()
 }
 
-// says fails the test unless the output of a command contains all of these.
+// says fails the test unless the output of a command contains all of these texts.
 func (s *site) says(command string, all ...string) {
 	s.Helper()
 	said := s.daemon.Run(strings.Fields(command)...)
@@ -99,7 +99,7 @@ func (s *site) says(command string, all ...string) {
 	}
 }
 
-// visit dials the service until each server has the given number of conversations.
+// visit connects to the service until each server has the given number of conversations.
 func (s *site) visit(each int) map[string][]net.Conn {
 	s.Helper()
 	all := map[string][]net.Conn{}
@@ -115,7 +115,7 @@ func (s *site) visit(each int) map[string][]net.Conn {
 			return all
 		}
 	}
-	s.Fatalf("not both answer: %v", all)
+	s.Fatalf("fewer than two servers answer: %v", all)
 	return nil
 }
 
@@ -126,14 +126,13 @@ func (s *site) hear(conn net.Conn) string {
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		s.Fatalf("%s is not answered: %v", conn.LocalAddr(), err)
+		s.Fatalf("%s receives no answer: %v", conn.LocalAddr(), err)
 	}
 	return strings.TrimSpace(line)
 }
 
-// TestSession runs a service on each data plane in a daemon, and checks what the
-// user's commands show: the path of a client's packet, repairs, and the remaining
-// clients of a removed server.
+// TestSession runs a service on each data plane in a daemon, and checks the output of the user's
+// commands: the path of a client's packet, repairs, and the clients of a removed server.
 func TestSession(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +206,7 @@ func (s *site) split() {
 			s.Fatal(err)
 		}
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
-			s.Errorf("%s is not reset but: %v", conn.LocalAddr(), err)
+			s.Errorf("%s is not reset: %v", conn.LocalAddr(), err)
 		}
 	}
 	for _, conn := range all["10.0.0.3:80"] {

@@ -18,23 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// synCount is the number of SYNs sent into the connections of each service;
-// FAIRLEAD_SYNS overrides it. FAIRLEAD_HELD overrides the number of these
-// connections.
-func synCount(t testing.TB) (syns, holder int) {
+// synCount returns the number of SYNs sent into the connections of each service, which
+// FAIRLEAD_SYNS overrides, and the number of these connections, which FAIRLEAD_HELD overrides.
+func synCount(t testing.TB) (syns, count int) {
 	t.Helper()
 	syns, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_SYNS"), "200"))
 	if err != nil {
 		t.Fatalf("read FAIRLEAD_SYNS: %v", err)
 	}
-	holder, err = strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_HELD"), "20"))
+	count, err = strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_HELD"), "20"))
 	if err != nil {
 		t.Fatalf("read FAIRLEAD_HELD: %v", err)
 	}
-	return syns, holder
+	return syns, count
 }
 
-// forwarded are services by forwarding method, scheduler and real servers.
+// forwarded lists services by forwarding method, scheduler and real servers.
 var forwarded = []struct {
 	forward   model.Forward
 	scheduler model.Scheduler
@@ -47,8 +46,8 @@ var forwarded = []struct {
 	{model.ForwardTunnel, model.RoundRobin, []string{"far1", "far2"}},
 }
 
-// eachForward sets each of those services that the data plane supports, one after
-// the other, and calls the function with a suitable client address.
+// eachForward sets each of those services that the data plane supports, one after the other, and
+// calls the function with a suitable client address.
 func (l *lan) eachForward(proto model.Proto, v4 bool, try func(name string, local netip.Addr)) {
 	l.Helper()
 	for name := range far {
@@ -90,16 +89,16 @@ func (l *lan) hold(proto model.Proto, v4 bool, local netip.Addr, n int) []conver
 	return all
 }
 
-// forged checks that bare SYNs with the addresses and ports of open connections
-// and any sequence number end none, with every forwarding method: the real server
-// sends a challenge ACK.
+// forged checks that bare SYNs with the addresses and ports of open connections and any sequence
+// number do not end these connections, with every forwarding method: the real server sends a
+// challenge ACK.
 func (l *lan) forged(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
-		return // which has no SYNs
+		return // UDP has no SYNs
 	}
-	syns, holder := synCount(l)
+	syns, count := synCount(l)
 	l.eachForward(proto, v4, func(name string, local netip.Addr) {
-		talks := l.hold(proto, v4, local, holder)
+		talks := l.hold(proto, v4, local, count)
 		l.synInto(talks, syns)
 		broken := 0
 		for _, t := range talks {
@@ -108,7 +107,7 @@ func (l *lan) forged(proto model.Proto, v4 bool) {
 			}
 		}
 		if broken > 0 {
-			l.Errorf("%s: %d SYNs break %d of %d connections", name, syns, broken, holder)
+			l.Errorf("%s: %d SYNs break %d of %d connections", name, syns, broken, count)
 		}
 	})
 }
@@ -159,12 +158,11 @@ func sendSYN(from, to netip.AddrPort, seq uint32) error {
 	return unix.Sendto(fd, segment.Bytes(), 0, target)
 }
 
-// crashes checks that a client that has lost its connection, e.g. after a crash,
-// can connect again from the same port while the real server still has the old
-// connection.
+// crashes checks that a client that has lost its connection, for example after a crash, can connect
+// again from the same port while the real server still has the old connection.
 func (l *lan) crashes(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
-		return // which has no connections
+		return // UDP has no connections
 	}
 	l.eachForward(proto, v4, func(_ string, local netip.Addr) {
 		old := l.hold(proto, v4, local, 1)[0]
@@ -173,7 +171,7 @@ func (l *lan) crashes(proto model.Proto, v4 bool) {
 	})
 }
 
-// forgetConnection closes a connection without sending anything to the other end.
+// forgetConnection closes a connection without sending anything to the peer.
 func forgetConnection(t testing.TB, conn *net.TCPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

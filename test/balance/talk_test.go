@@ -20,8 +20,8 @@ var pid = os.Getpid()
 
 // said is the answer of a server.
 type said struct {
-	// by is the server's name, sees the client address that it sees, and port the
-	// port on which it got the line.
+	// by is the server's name, sees the client address that it receives, and port the port on which
+	// it received the line.
 	by   string
 	sees netip.Addr
 	port int
@@ -36,24 +36,24 @@ type talk struct {
 	asked *int
 }
 
-// dial begins a conversation with a port of the virtual address.
+// dial opens a conversation with a port of the virtual address.
 func (l *lan) dial(from place, proto model.Proto, v4 bool, port int) (talk, error) {
 	return l.dialFrom(from, netip.Addr{}, proto, v4, port)
 }
 
-// dialFrom is dial from an address of the place; if invalid, from any.
+// dialFrom is dial from an address of the place. If the address is invalid, the kernel chooses one.
 func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool, port int) (talk, error) {
 	return l.dialTo(from, local, proto, netip.AddrPortFrom(vip(v4), uint16(port)))
 }
 
 // dialTo is dialFrom to any virtual address.
 func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
-	return l.dialUntil(time.Now().Add(patience), from, local, proto, to)
+	return l.dialUntil(time.Now().Add(answerTimeout), from, local, proto, to)
 }
 
-// dialUntil is dialTo with a deadline. Each client gets a port that none had
-// before: with a used one, UDP would continue the old flow, and over TCP the real
-// server might not know yet that the old connection has ended.
+// dialUntil is dialTo with a deadline. Each client gets a port that no earlier client used. With a
+// used port, UDP would continue the old flow, and over TCP the real server might still have the old
+// connection.
 func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l, asked: new(int)}
 	ip, port := local.AsSlice(), l.freshPort()
@@ -73,26 +73,26 @@ func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model
 	return t, nil
 }
 
-// reuse lets a socket bind a port whose last socket is closed but still open in a
-// child process before its exec.
+// reuse sets SO_REUSEADDR: a socket that is closed in this process may still be open in a child
+// process before its exec.
 func reuse(_, _ string, conn syscall.RawConn) error {
 	var failed error
 	err := conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 	return errors.Join(err, failed)
 }
 
-// freshPort returns a port of the range from which the kernel lets clients dial;
-// each is returned after all others.
+// freshPort returns a port of the range from which the kernel chooses ports for clients. It returns
+// each port only after all others.
 func (l *lan) freshPort() int {
 	const first, last = 32768, 60999
 	*l.dialled++
 	return first + *l.dialled%(last-first+1)
 }
 
-// soon is the wait for an answer that must not come.
+// soon is the deadline for an answer that must not come.
 func soon() time.Time { return time.Now().Add(250 * time.Millisecond) }
 
-// talk is dial that must succeed, with the first answer.
+// talk opens a conversation, which must succeed, and returns the first answer.
 func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 	l.Helper()
 	t, err := l.dial(from, proto, v4, 8080)
@@ -103,7 +103,7 @@ func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 }
 
 // ask sends a line, over UDP repeatedly, and returns the answer.
-func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(patience)) }
+func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(answerTimeout)) }
 
 func (t talk) askUntil(end time.Time) (said, error) {
 	const often = 500 * time.Millisecond
@@ -115,8 +115,8 @@ func (t talk) askUntil(end time.Time) (said, error) {
 			wait = time.Now().Add(often)
 		}
 		s, err := t.line(strconv.Itoa(*t.asked), wait)
-		var needsRestart net.Error
-		if !errors.As(err, &needsRestart) || !needsRestart.Timeout() || wait == end {
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() || wait == end {
 			return s, err
 		}
 	}
@@ -147,7 +147,7 @@ func (t talk) line(question string, deadline time.Time) (s said, err error) {
 	return s, nil
 }
 
-// hears is ask that must be answered.
+// hears is ask that fails the test without an answer.
 func (t talk) hears() said {
 	t.l.Helper()
 	s, err := t.ask()
@@ -157,24 +157,23 @@ func (t talk) hears() said {
 	return s
 }
 
-// endsByReset fails the test unless a client that only reads is reset, or its
-// socket on the host itself is ended.
+// endsByReset fails the test unless a client that only reads is reset, or its socket on the host
+// itself is aborted.
 func (t talk) endsByReset() {
 	t.l.Helper()
-	if err := t.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := t.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		t.l.Fatal(err)
 	}
 	if _, err := t.lines.ReadString('\n'); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
-		t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
+		t.l.Errorf("%s is not reset: %v", t.conn.LocalAddr(), err)
 	}
 }
 
-// again makes a client whose connection was reset connect once more from the same
-// port.
+// again makes a client whose connection was reset connect again from the same port.
 func (t talk) again(from place) {
 	t.l.Helper()
 	t.conn.Close()
-	d := net.Dialer{Timeout: patience, LocalAddr: t.conn.LocalAddr(), Control: reuse}
+	d := net.Dialer{Timeout: answerTimeout, LocalAddr: t.conn.LocalAddr(), Control: reuse}
 	err := from(func() error {
 		c, err := d.Dial("tcp", t.conn.RemoteAddr().String())
 		if err == nil {
@@ -183,7 +182,7 @@ func (t talk) again(from place) {
 		return err
 	})
 	if err != nil {
-		t.l.Errorf("the service is back: %v", err)
+		t.l.Errorf("the client cannot connect again: %v", err)
 	}
 }
 
@@ -195,13 +194,12 @@ func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 		_, err = t.ask()
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.EACCES) {
-		l.Errorf("%s to port %d: %v; want a refusal", proto, port, err)
+		l.Errorf("%s to port %d: %v, want a refused connection", proto, port, err)
 	}
 }
 
-// spread opens the given number of conversations and counts which server answers.
-// It closes none before the test ends: a reused UDP port would continue an old
-// flow.
+// spread opens the given number of conversations and counts the answers of each server. It closes
+// no conversation before the test ends: a reused UDP port would continue an old flow.
 func (l *lan) spread(from place, proto model.Proto, v4 bool, times int) map[string]int {
 	l.Helper()
 	count := map[string]int{}

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunnels checks that a server which decapsulates packets for the virtual address
-// answers directly and sees the client. A client whose packets are too large for
-// the tunnel gets an ICMP error.
+// tunnels checks that a server that decapsulates packets for the virtual address answers directly
+// and receives the client's address. A client whose packets are too large for the tunnel gets an
+// ICMP error.
 func (l *lan) tunnels(proto model.Proto, v4 bool) { l.tunnelsBy(proto, v4, model.Tunnel{}) }
 
 // tunnelsInUDP checks tunnels in UDP, with every kind of checksum.
@@ -29,7 +29,8 @@ func (l *lan) tunnelsInUDP(proto model.Proto, v4 bool) {
 	l.tunnelsBy(proto, v4, all...)
 }
 
-// tunnelsBy runs a test for each type of tunnel with the same end.
+// tunnelsBy runs a test for each type of tunnel. One kind of tunnel endpoint must decapsulate all
+// of them.
 func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 	for name := range far {
 		l.unwraps(name, tunnels[0], v4)
@@ -43,13 +44,13 @@ func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 		l.set(v)
 		l.reaches(40, proto, v4, "far1", "far2")
 		if tunnel.Checksum != model.TunnelRemoteSummed || proto == model.UDP { // see docs/guide/planes.md
-			l.saysMuchElsewhere(proto, v4)
+			l.saysMuchInTunnel(proto, v4)
 		}
 	}
 }
 
-// reaches fails the test unless exactly these servers answer a client that dials
-// the virtual address on the LAN n times, and see its address.
+// reaches fails the test unless exactly the named servers answer a client that connects n times to
+// the virtual address from its address on the LAN, and receive that address.
 func (l *lan) reaches(n int, proto model.Proto, v4 bool, names ...string) {
 	l.Helper()
 	by := map[string]int{}
@@ -60,41 +61,40 @@ func (l *lan) reaches(n int, proto model.Proto, v4 bool, names ...string) {
 		}
 		s := t.hears()
 		if by[s.by]++; s.sees != onLAN(v4) || s.port != 8080 {
-			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
+			l.Errorf("%s receives the request at port %d from %s", s.by, s.port, s.sees)
 		}
 	}
 	l.only(by, names...)
 }
 
-// saysMuchElsewhere sends a line that is too long for one packet in the tunnel.
-func (l *lan) saysMuchElsewhere(proto model.Proto, v4 bool) {
+// saysMuchInTunnel sends a line that is too long for one packet in the tunnel.
+func (l *lan) saysMuchInTunnel(proto model.Proto, v4 bool) {
 	l.Helper()
 	t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
 	if err != nil {
 		l.Fatal(err)
 	}
 	size := 1 << 20
-	if proto == model.UDP { // it fits a link, and no tunnel
+	if proto == model.UDP { // a size that fits the link's MTU but not the tunnel's
 		size = map[bool]int{true: 1465, false: 1445}[v4]
 	}
 	t.saysMuch(size)
 }
 
-// tunnelsToSandboxes checks that Fairlead's sandboxes get packets without a
-// tunnel.
+// tunnelsToSandboxes checks that Fairlead's sandboxes get packets without a tunnel.
 func (l *lan) tunnelsToSandboxes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Forward = model.ForwardTunnel
 	l.toSandboxes(v, proto, v4)
 }
 
-// saysMuch sends a long line until it is answered: a datagram that was too large
-// is lost, and the next one is not.
+// saysMuch sends a long line until it is answered: the first datagram that is too large is lost,
+// and the kernel then knows the path MTU.
 func (t talk) saysMuch(length int) {
 	t.l.Helper()
 	line := append(bytes.Repeat([]byte("x"), length-1), '\n')
-	for deadline := time.Now().Add(patience); ; {
-		if err := t.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	for deadline := time.Now().Add(answerTimeout); ; {
+		if err := t.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 			t.l.Fatal(err)
 		}
 		_, err := t.conn.Write(line)
@@ -134,8 +134,7 @@ func (l *lan) unwraps(name string, by model.Tunnel, v4 bool) {
 	l.Cleanup(func() { l.sh(in, "ip addr del "+address) })
 }
 
-// onLAN is the client's address on the LAN, where answers to it do not pass the
-// host.
+// onLAN returns the client's address on the LAN. Answers to it do not pass through the host.
 func onLAN(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.113.100")

@@ -1,4 +1,4 @@
-// Package check_test proves that the checks of this folder can fail.
+// Package check_test tests that the checks of this folder can fail.
 package check_test
 
 import (
@@ -18,12 +18,12 @@ func TestNoSkips(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "test.json")
 	write(t, file, passed)
 	if out, err := run(".", "no-skips", file); err != nil {
-		t.Errorf("no test was skipped, and yet: %v\n%s", err, out)
+		t.Errorf("no test was skipped, but the check fails: %v\n%s", err, out)
 	}
 	write(t, file, passed+skipped)
 	out, err := run(".", "no-skips", file)
 	if err == nil || !strings.Contains(out, "fairlead/internal/kernel TestApply/v6") {
-		t.Errorf("a skipped test gives %v and\n%s", err, out)
+		t.Errorf("a skipped test returns %v and prints\n%s", err, out)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestBinaries(t *testing.T) {
 	git(t, repo, "init", "-q")
 	git(t, repo, "add", ".")
 	if out, err := run(repo, "binaries"); err != nil {
-		t.Errorf("nothing is wrong, and yet: %v\n%s", err, out)
+		t.Errorf("there is no binary, but the check fails: %v\n%s", err, out)
 	}
 	for _, name := range []string{"tool", "native.o", "picture.png"} {
 		write(t, filepath.Join(repo, name), string(elf))
@@ -49,7 +49,7 @@ func TestBinaries(t *testing.T) {
 	out, err := run(repo, "binaries")
 	want := "tracked binary: native.o\ntracked binary: picture.png\ntracked binary: tool\n"
 	if err == nil || out != want {
-		t.Errorf("three binaries give %v and\n%s", err, out)
+		t.Errorf("three binaries return %v and print\n%s", err, out)
 	}
 }
 
@@ -59,11 +59,11 @@ func TestFresh(t *testing.T) {
 	write(t, filepath.Join(repo, "Makefile"), "generate:\n\t@echo fresh > docs/page.md\n")
 	git(t, repo, "init", "-q")
 	if out, err := run(repo, "fresh", "docs"); err != nil {
-		t.Errorf("the page is fresh, and yet: %v\n%s", err, out)
+		t.Errorf("the page is current, but the check fails: %v\n%s", err, out)
 	}
 	write(t, filepath.Join(repo, "docs/page.md"), "stale\n")
 	if out, err := run(repo, "fresh", "docs"); err == nil || !strings.Contains(out, "-stale\n+fresh") {
-		t.Errorf("a stale page gives %v and\n%s", err, out)
+		t.Errorf("a stale page returns %v and prints\n%s", err, out)
 	}
 }
 
@@ -77,17 +77,17 @@ func TestWords(t *testing.T) {
 	git(t, repo, "add", ".")
 	const one = "plain.go:2: \"Led\": write mapped\n"
 	if out, err := run(repo, "words", list); err == nil || out != one {
-		t.Errorf("a retired word in an identifier gives %v and\n%s", err, out)
+		t.Errorf("a retired word in an identifier returns %v and prints\n%s", err, out)
 	}
 	write(t, filepath.Join(repo, "plain.go"), "// Fine.\n")
 	if out, err := run(repo, "words", list); err != nil {
-		t.Errorf("no retired word, and yet: %v\n%s", err, out)
+		t.Errorf("there is no retired word, but the check fails: %v\n%s", err, out)
 	}
 	write(t, filepath.Join(repo, "plain.c"), "int steer_it; /* is led */\n")
 	git(t, repo, "add", ".")
 	out, err := run(repo, "words", list)
 	if want := "plain.c:1: \"steer\": write redirect\nplain.c:1: \"led\": write mapped\n"; err == nil || out != want {
-		t.Errorf("two retired words give %v and\n%s", err, out)
+		t.Errorf("two retired words return %v and print\n%s", err, out)
 	}
 }
 
@@ -98,25 +98,25 @@ func TestSubjects(t *testing.T) {
 		t.Helper()
 		git(t, repo, "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "-q", "--allow-empty", "-m", subject)
 	}
-	commit("Before the check, any subject would do")
+	commit("Any subject is accepted before the check was added")
 	write(t, filepath.Join(repo, "test/check/subjects"), "the check\n")
 	git(t, repo, "add", ".")
-	commit("Nor is the commit that adds it held to it")
+	commit("The commit that adds the check is exempt too")
 	commit("internal/plan, docs: name the object")
 	if out, err := run(repo, "subjects"); err != nil {
-		t.Errorf("all subjects are as they should be, and yet: %v\n%s", err, out)
+		t.Errorf("all subjects are valid, but the check fails: %v\n%s", err, out)
 	}
 	long := "plan: " + strings.Repeat("x", 67)
-	commit("What is no area")
+	commit("No area")
 	commit(long)
 	out, err := run(repo, "subjects")
-	want := "commit subject of 73 columns, want at most 72: " + long + "\ncommit subject: want \"area: change\": What is no area\n"
+	want := "commit subject of 73 columns, want at most 72: " + long + "\ncommit subject: want \"area: change\": No area\n"
 	if err == nil || out != want {
-		t.Errorf("two wrong subjects give %v and\n%s", err, out)
+		t.Errorf("two wrong subjects return %v and print\n%s", err, out)
 	}
 }
 
-// TestPath runs test/path for a checkout that declares nft alone.
+// TestPath runs test/path for a checkout that declares only nft.
 func TestPath(t *testing.T) {
 	repo := t.TempDir()
 	script, err := os.ReadFile("../path")
@@ -139,21 +139,21 @@ func TestPath(t *testing.T) {
 	}
 	for _, command := range []string{"nft", "go", "make", "git", "sh", "awk"} {
 		if err := find(command); err != nil {
-			t.Errorf("a declared command, or one of every Debian, is missing: %v", err)
+			t.Errorf("a declared command, or one that every Debian has, is missing: %v", err)
 		}
 	}
 	for _, command := range []string{"bpftool", "iperf3", "dockerd"} {
 		if find(command) == nil {
-			t.Errorf("%s is found, and not declared", command)
+			t.Errorf("%s is found, but not declared", command)
 		}
 	}
 	write(t, filepath.Join(repo, "test/packages"), "no-such-command no-such-package\n")
 	if out, err := paths(); err == nil || !strings.Contains(out, "no-such-command is missing: run test/install-debian") {
-		t.Errorf("a declared command that is not installed gives %v and\n%s", err, out)
+		t.Errorf("a declared command that is not installed returns %v and prints\n%s", err, out)
 	}
 }
 
-// TestGoVersion gives test/check/go compilers of several versions.
+// TestGoVersion runs test/check/go with compilers of several versions.
 func TestGoVersion(t *testing.T) {
 	for _, c := range []struct{ version, toolchain, says string }{
 		{"go version go1.26.8 linux/amd64", "auto", ""},
@@ -179,7 +179,7 @@ func TestGoVersion(t *testing.T) {
 		cmd.Dir = repo
 		out, err := cmd.CombinedOutput()
 		if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") > 1 {
-			t.Errorf("%q with GOTOOLCHAIN=%s gives %v and\n%s", c.version, c.toolchain, err, out)
+			t.Errorf("%q with GOTOOLCHAIN=%s returns %v and prints\n%s", c.version, c.toolchain, err, out)
 		}
 	}
 }

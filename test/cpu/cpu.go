@@ -1,5 +1,5 @@
-// Package cpu keeps a thread on one CPU: for per-CPU maps, and for packets that
-// must not overtake each other. It does not choose the CPU.
+// Package cpu binds a thread to one CPU, for tests of per-CPU maps and for packets that must arrive
+// in order. It does not choose the CPU.
 package cpu
 
 import "golang.org/x/sys/unix"

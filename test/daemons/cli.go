@@ -10,15 +10,14 @@ import (
 	"fairlead/internal/cli"
 )
 
-// CLIRole is the role of a process that runs fairlead as users do; CLI is its main
-// function.
+// CLIRole is the role of a process that runs fairlead as users do. CLI is its main function.
 const CLIRole = "whole-cli"
 
 // CLI runs fairlead with the arguments of the process.
 func CLI() int { return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr) }
 
-// Run runs a fairlead command against the daemon, on its host, and returns its
-// output. The test fails if the command does.
+// Run runs a fairlead command against the daemon, on its host, and returns the command's output.
+// The test fails if the command fails.
 func (d *Daemon) Run(args ...string) string {
 	d.t.Helper()
 	cmd := child.Self(CLIRole)

@@ -1,5 +1,5 @@
-// Package daemons runs whole daemons, like `fairlead daemon`, for tests that stop
-// and kill them. It does not send requests of its own.
+// Package daemons runs complete daemons, like `fairlead daemon`, for tests that stop and kill them.
+// It sends no requests by itself.
 package daemons
 
 import (
@@ -32,12 +32,12 @@ func (o Order) options() service.Options {
 	return service.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
 }
 
-// In returns the order to keep all files in a directory, and not to serve Docker.
+// In returns an order that keeps all files in one directory and does not serve Docker.
 func In(dir string) Order {
 	return Order{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}
 }
 
-// Main runs a daemon in the namespace of the process, until a signal.
+// Main runs a daemon in the process's network namespace until a signal arrives.
 func Main() int {
 	return process.Main(func(do Order) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -49,44 +49,44 @@ func Main() int {
 	})()
 }
 
-// Daemon is the daemon of a host, with one process after another.
+// Daemon is the daemon of a host. It may be started again after it has stopped.
 type Daemon struct {
 	Order
-	// Client talks to the current process.
+	// Client sends requests to the current process.
 	Client  *admin.Client
 	t       testing.TB
 	at      child.Place
 	process *process.Process
 }
 
-// New starts the first process. When the test ends, the last one is killed.
+// New starts the first process. When the test ends, the last process is killed.
 func New(t testing.TB, do Order, at child.Place) *Daemon {
 	t.Helper()
 	if err := service.MakeDirs(do.options()); err != nil {
 		t.Fatal(err)
 	}
 	d := &Daemon{Order: do, t: t, at: at}
-	// A mount is left only if the test has failed.
+	// The mount still exists only if the test has failed.
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(do.Run, "bpf"), unix.MNT_DETACH) })
 	d.Start()
 	return d
 }
 
-// Start starts the next process, and waits until it answers.
+// Start starts the next process, and waits until it is ready.
 func (d *Daemon) Start() {
 	d.t.Helper()
 	d.process = process.Start(d.t, Role, d.Order, d.at)
-	d.Client = admin.NewClient(d.Socket) // the last one's connections are dead
+	d.Client = admin.NewClient(d.Socket) // the previous client's connections are closed
 }
 
-// Stop ends the process with the signal that users send.
+// Stop ends the process with the signal that users send (SIGTERM).
 func (d *Daemon) Stop() {
 	d.t.Helper()
 	if err := d.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		d.t.Fatalf("end the daemon: %v", err)
 	}
 	if err := d.process.Wait(); err != nil {
-		d.t.Fatalf("the daemon ends with %v", err)
+		d.t.Fatalf("the daemon exits with: %v", err)
 	}
 }
 

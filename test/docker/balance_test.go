@@ -14,17 +14,17 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// web are the containers behind the virtual address, by their names.
+// web maps the names of the containers behind the virtual address to their addresses.
 var web = map[string]string{"web-a": "172.30.0.11", "web-b": "172.30.0.12", "web-c": "172.30.0.13"}
 
-// vip and vip6 are on the LAN.
+// vip and vip6 are virtual addresses on the LAN.
 const (
 	vip  = "192.0.2.80"
 	vip6 = "[2001:db8:9::80]"
 )
 
-// balances has containers as the real servers of a service: what becomes of
-// them its clients do not notice, where they need not.
+// balances uses containers as the real servers of a service. Clients must not notice planned
+// changes of the servers.
 func (h *host) balances() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--ipv6", "--subnet", "172.30.0.0/24", "--subnet", "fd00:30::/64", "net")
@@ -53,14 +53,14 @@ func (h *host) balances() {
 	h.empty()
 }
 
-// runs runs a real server of the web.
+// runs starts a real server of the web service.
 func (h *host) runs(name, at string, words ...string) {
 	h.Helper()
 	h.docker(append([]string{"run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "-v", "/run/ends:/ends", "program", "serve", "tcp:80"}, words...)...)
 }
 
-// ends has Docker stop or restart one of the web, which goes on until its drain
-// has ended: whose connection it has not accepted yet would be reset.
+// ends makes Docker stop or restart a server of the web service. The server runs until its drain
+// has ended: a connection that it has not yet accepted would be reset.
 func (h *host) ends(verb, name string) {
 	h.Helper()
 	cmd := h.Docker(h.Context(), verb, "-t", "60", name)
@@ -85,7 +85,7 @@ func (h *host) stopped() {
 	h.ends("restart", "web-b")
 	h.stands("site", web["web-b"], daemon.RealUp, "")
 
-	// One that ends at once is drained before.
+	// A container that exits immediately on stop is drained first.
 	const hasty = "172.30.0.14"
 	h.runs("hasty", hasty, "name:hasty")
 	h.stands("site", hasty, daemon.RealUp, "")
@@ -95,7 +95,7 @@ func (h *host) stopped() {
 	h.stands("site", hasty, daemon.RealUp, "")
 	over()
 
-	// And then it ends without a word.
+	// Then it is killed without notice.
 	h.answer("hasty", "web-a", "web-b", "web-c")
 	h.sh("kill -9 " + h.docker("inspect", "-f", "{{.State.Pid}}", "hasty"))
 	h.stands("site", hasty, "", "")
@@ -113,7 +113,7 @@ func (h *host) frozen() {
 	h.answer("web-a", "web-b", "web-c")
 }
 
-// moved renames containers, and takes them off the network.
+// moved renames containers, and disconnects them from the network.
 func (h *host) moved() {
 	h.fairlead("service", "add", "named", vip+":81", "--interface", "up0", "--real", "name=shop*:80")
 	h.docker("rename", "web-a", "shop")
@@ -130,7 +130,7 @@ func (h *host) moved() {
 	h.answer("web-a", "web-b", "web-c")
 }
 
-// unwell asks Docker's own health check.
+// unwell checks that Docker's own health check decides the state of a real server.
 func (h *host) unwell() {
 	h.sh("mkdir /run/flags; touch /run/flags/well")
 	h.call("/containers/create?name=checked", `{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
@@ -149,7 +149,7 @@ func (h *host) unwell() {
 	h.sh("rm -r /run/flags")
 }
 
-// forgotten has dockerd and the daemon end, and be back, under load.
+// forgotten ends and restarts dockerd and the daemon under load.
 func (h *host) forgotten() {
 	h.live(true)
 	over := h.load()
@@ -158,27 +158,27 @@ func (h *host) forgotten() {
 	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
 
-	// One container is stopped while no daemon listens.
-	const needsRestart = "172.30.0.15"
-	h.runs("late", needsRestart, "until:/ends/late")
-	h.stands("site", needsRestart, daemon.RealUp, "")
+	// One container is stopped while no daemon listens for Docker's events.
+	const missed = "172.30.0.15"
+	h.runs("late", missed, "until:/ends/late")
+	h.stands("site", missed, daemon.RealUp, "")
 	h.kill()
 	h.docker("kill", "--signal", "TERM", "late")
 	h.start()
-	h.stands("site", needsRestart, daemon.RealDraining, "SIGTERM")
+	h.stands("site", missed, daemon.RealDraining, "SIGTERM")
 	for _, at := range web {
 		h.stands("site", at, daemon.RealUp, "")
 	}
 	over()
 	h.docker("kill", "late")
-	h.stands("site", needsRestart, "", "")
+	h.stands("site", missed, "", "")
 	h.answer("web-a", "web-b", "web-c")
 	h.docker("rm", "late")
 	h.live(false)
 }
 
-// load has clients of the LAN ask the virtual address until over is called,
-// which fails the test if a request has failed.
+// load makes clients on the LAN send requests to the virtual address until over is called. over
+// fails the test if a request has failed.
 func (h *host) load() (over func()) {
 	h.Helper()
 	cmd := h.Command(context.WithoutCancel(h.Context()), "ip", "netns", "exec", "lan", filepath.Join(h.dir, "program"), "load", "tcp", vip+":80")
@@ -201,8 +201,7 @@ func (h *host) load() (over func()) {
 	}
 }
 
-// answer fails the test unless requests to the virtual addresses are answered
-// by all of these containers and by no others.
+// answer fails the test unless exactly these containers answer requests to the virtual addresses.
 func (h *host) answer(want ...string) {
 	h.Helper()
 	for _, at := range []string{vip, vip6} {
@@ -220,7 +219,7 @@ func (h *host) answerAt(at string, want []string) {
 	}
 	slices.Sort(by)
 	if !slices.Equal(by, want) {
-		h.Errorf("want answers of %v at %s:\n%s", want, at, out)
+		h.Errorf("want answers from %v at %s:\n%s", want, at, out)
 	}
 }
 
@@ -233,13 +232,13 @@ func (h *host) fairlead(args ...string) string {
 	return h.sh(h.dir + "/fairlead " + strings.Join(args, " "))
 }
 
-// client asks the daemon that runs now.
+// client returns a client of the daemon that currently runs.
 func (h *host) client() *admin.Client {
 	return admin.NewClient(h.Root() + "/run/fairlead/fairlead.sock")
 }
 
-// stands waits until the real server of a service is so, with words in the
-// cause; until it is not there, for none.
+// stands waits until the real server of a service has the given state, with the given words in its
+// cause. If the state is empty, it waits until the server is not listed.
 func (h *host) stands(service, at string, want daemon.RealStatus, words string) {
 	h.Helper()
 	var view daemon.ServiceView
@@ -259,11 +258,11 @@ func (h *host) stands(service, at string, want daemon.RealStatus, words string) 
 			return
 		}
 	}
-	h.Fatalf("%s of service %s does not come to be %q: %+v", at, service, want, view.Servers)
+	h.Fatalf("%s of service %s does not get the state %q: %+v", at, service, want, view.Servers)
 }
 
-// drained waits until the last drain of a real server has begun for a reason
-// with those words.
+// drained waits until the last drain of a real server has begun for a reason that contains the
+// given words.
 func (h *host) drained(service, at, words string) {
 	h.Helper()
 	last := ""
@@ -281,5 +280,5 @@ func (h *host) drained(service, at, words string) {
 			return
 		}
 	}
-	h.Fatalf("%s of service %s has not drained because of %s, but: %q", at, service, words, last)
+	h.Fatalf("the reason of the drain of %s of service %s does not contain %q: %q", at, service, words, last)
 }

@@ -10,8 +10,7 @@ import (
 	"fairlead/internal/lab/dockerd"
 )
 
-// composes makes the calls of Compose for a file in which only the driver is
-// added.
+// composes sends the API requests of Compose for a file in which only the driver was added.
 func (h *host) composes() {
 	before := h.inventory()
 	h.call("/networks/create", `{"Name": "shop_front", "Driver": "fairlead", "CheckDuplicate": true,
@@ -27,7 +26,7 @@ func (h *host) composes() {
 		"NetworkingConfig": {"EndpointsConfig": {"shop_front": {"Aliases": ["shop-web-1", "web"]}}}}`)
 	h.docker("network", "connect", "--alias", "web", "shop_lan", "shop-web-1")
 	h.docker("start", "shop-web-1")
-	h.asks("", "tcp", "127.0.0.1:8080") // the LAN it would answer by its own way there
+	h.asks("", "tcp", "127.0.0.1:8080") // it would answer the LAN directly through its second network
 	inside := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "shop-web-1") + `/ns/net sh -c 'ip -o link; ip -o addr; ip route'`)
 	for _, want := range []string{"02:00:00:00:00:77", "mtu 1450", "172.30.0.1/24", "192.0.2.128/24"} {
 		if !strings.Contains(inside, want) {

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// daemonless has the daemon die, and commands run where it ran.
+// daemonless kills the daemon, and runs commands in its place.
 func (h *host) daemonless() {
 	before := h.inventory()
 	h.kill()
@@ -44,12 +44,12 @@ func (h *host) daemonless() {
 	h.unchanged(before)
 }
 
-// servesDocker has a command start the next daemon, which serves Docker as the
-// first did.
+// servesDocker runs a command that starts the next daemon, which serves Docker as the first daemon
+// did.
 func (h *host) servesDocker() {
 	h.Helper()
 	if out := h.sh(h.dir + "/fairlead network create lan --subnet 172.30.9.0/24"); !strings.Contains(out, "started a daemon in the background") {
-		h.Fatalf("a daemon runs already: %s", out)
+		h.Fatalf("a daemon already runs: %s", out)
 	}
 	h.serves("later", "-p", "8083:80")
 	h.asks(lan, "tcp", hostAddr+":8083")
@@ -58,8 +58,8 @@ func (h *host) servesDocker() {
 pid=$(cat /run/fairlead/pid); kill -9 $pid; while readlink /proc/$pid/exe; do :; done`)
 }
 
-// refusesEmptyStore has a command start a daemon that knows nothing of the
-// networks, while the LAN asks: it refuses, and no packet is lost.
+// refusesEmptyStore runs a command that starts a daemon with an empty store while the LAN sends
+// requests. The daemon must refuse to start, and no request may fail.
 func (h *host) refusesEmptyStore(vias []model.Via) {
 	h.Helper()
 	var loads []func() string
@@ -74,13 +74,12 @@ func (h *host) refusesEmptyStore(vias []model.Via) {
 	for i, via := range vias {
 		h.asks(lan, "tcp", fmt.Sprintf("%s:%d", hostAddr, 8080+i))
 		if said := loads[i](); strings.Contains(said, "failed") || strings.Contains(said, "\n") || said == "" {
-			h.Errorf("via %s, the LAN hears:\n%s", via, said)
+			h.Errorf("answers to the LAN via %s:\n%s", via, said)
 		}
 	}
 }
 
-// asksOn has the LAN ask again and again until the function is called, which
-// returns what was answered.
+// asksOn makes the LAN send requests until end is called. end returns the answers.
 func (h *host) asksOn(addr, what string) (end func() string) {
 	h.Helper()
 	cmd := h.Command(context.WithoutCancel(h.Context()), "sh", "-ec", "exec "+lan+" "+h.dir+"/program load tcp "+addr)
@@ -103,8 +102,8 @@ func (h *host) asksOn(addr, what string) (end func() string) {
 	}
 }
 
-// reportsEndedSandboxes: containers end while neither daemon runs. Their ports are
-// then not reachable, and `fairlead ports` and `fairlead doctor` report this.
+// reportsEndedSandboxes checks containers that end while neither daemon runs. Their ports are then
+// not reachable, and `fairlead ports` and `fairlead doctor` report this.
 func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	h.Helper()
 	for i := range vias {
@@ -125,15 +124,15 @@ func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	if err == nil || !strings.Contains(string(out), "problem  ended-sandbox: ") {
 		h.Errorf("fairlead doctor: %v\n%s", err, out)
 	}
-	h.sh("mv /var/lib/fairlead /var/lib/elsewhere") // a --state-dir that no command knows
+	h.sh("mv /var/lib/fairlead /var/lib/elsewhere") // a --state-dir that commands do not read
 	for i := range vias {
 		h.ended(8080+i, false, "maybe")
 	}
 	h.sh("mv /var/lib/elsewhere /var/lib/fairlead")
 }
 
-// ended fails the test unless `fairlead ports` says of a port whether its sandbox
-// has ended, and whether the LAN reaches it.
+// ended fails the test unless `fairlead ports` reports for a port whether its sandbox has ended,
+// and whether the LAN reaches it.
 func (h *host) ended(port int, want bool, lan string) {
 	h.Helper()
 	var ready struct {
@@ -148,7 +147,7 @@ func (h *host) ended(port int, want bool, lan string) {
 	}
 	for _, p := range ready.Ports { // one per address family if their sandbox is unknown
 		if p.Ended != want || p.Reach["lan"] != lan {
-			h.Errorf("ended: %t, want %t; reached from the LAN: %s, want %s\n%s", p.Ended, want, p.Reach["lan"], lan, text)
+			h.Errorf("ended: %t, want %t; reachable from the LAN: %s, want %s\n%s", p.Ended, want, p.Reach["lan"], lan, text)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package docker_test runs containers of real Docker engines on our networks,
-// the daemon beside them as users have it.
+// Package docker_test runs containers of real Docker engines on Fairlead's networks, with a daemon
+// on the same host, as users run it.
 package docker_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"fairlead/test/engines"
 )
 
-// networks are what users type after `docker network create`, by driver.
+// networks lists the options of `docker network create` for each driver.
 var networks = []struct {
 	driver  model.Driver
 	options string
@@ -25,7 +25,7 @@ var networks = []struct {
 	{model.DriverMacvlan, "-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1"},
 }
 
-// TestEngines is all that happens on one host of each engine.
+// TestEngines runs all tests of this package that share one host per engine.
 func TestEngines(t *testing.T) {
 	dir := programs(t)
 	for name, programs := range engines.All(t) {
@@ -39,7 +39,7 @@ func TestEngines(t *testing.T) {
 			t.Run("life", func(t *testing.T) { h.with(t).lives() })
 			t.Run("ports", func(t *testing.T) { h.with(t).publishes() })
 			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
-			t.Run("device", func(t *testing.T) { h.with(t).lends() })
+			t.Run("device", func(t *testing.T) { h.with(t).passesDevice() })
 			t.Run("compose", func(t *testing.T) { h.with(t).composes() })
 			t.Run("balance", func(t *testing.T) { h.with(t).balances() })
 			t.Run("daemonless", func(t *testing.T) { h.with(t).daemonless() })
@@ -48,14 +48,14 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// attaches reaches containers of a network by every way.
+// attaches reaches containers of a network via every publish mode.
 func (h *host) attaches(driver model.Driver, options string) {
 	before := h.inventory()
 	h.docker(append([]string{"network", "create", "-d", "fairlead", "--ipv6", "net"}, strings.Fields(options)...)...)
 	vias := publishing(driver)
 	for i, via := range vias {
 		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via),
-			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53", "tcp:80") // who answers TCP, which is asked first, answers UDP
+			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53", "tcp:80") // TCP is tested first: a container that answers TCP also answers UDP
 	}
 	for i, via := range vias {
 		direction, _ := paths.Mode(via)
@@ -64,7 +64,7 @@ func (h *host) attaches(driver model.Driver, options string) {
 			for _, family := range []struct{ host, lan string }{{hostAddr, lanAddr}, {"[" + hostAddr6 + "]", lanAddr6}} {
 				from := h.asks(lan, network, fmt.Sprintf("%s:%d", family.host, 8000+i))
 				if kept := promises[promise.LANSource].Kept; from == family.lan != kept {
-					h.Errorf("%s via %s: the LAN's %s is seen as %s, and lan-source is promised: %t", network, via, family.lan, from, kept)
+					h.Errorf("%s via %s: the server sees the LAN's %s as %s, lan-source is promised: %t", network, via, family.lan, from, kept)
 				}
 			}
 			h.asks("", network, fmt.Sprintf("127.0.0.1:%d", 8000+i))
@@ -100,8 +100,7 @@ func publishing(driver model.Driver) []model.Via {
 	return all
 }
 
-// guided types what the guide says; that systemd starts the daemon, the test
-// does without.
+// guided runs the commands of the guide. The test starts the daemon itself instead of systemd.
 func (h *host) guided() {
 	guide, err := os.ReadFile("../../docs/guide/docker.md")
 	if err != nil {
@@ -111,14 +110,14 @@ func (h *host) guided() {
 	text, _, _ = strings.Cut(text, "```")
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) != 3 {
-		h.Fatalf("three commands are %q", lines)
+		h.Fatalf("want three commands, got %q", lines)
 	}
 	for _, line := range lines[1:] {
 		words := strings.Fields(strings.Replace(line, "nginx", "--name web program serve tcp:80", 1))
 		h.docker(words[1:]...)
 	}
 	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
-		h.Errorf("the LAN is seen as %s", from)
+		h.Errorf("the server sees the LAN as %s", from)
 	}
 	h.docker("rm", "-f", "web")
 	h.docker("network", "rm", "web")

@@ -12,8 +12,8 @@ import (
 	"fairlead/test/engines"
 )
 
-// TestDefaultHost has Docker as users have it: it filters with its default flags,
-// and has turned forwarding on, so that it drops forwarded packets.
+// TestDefaultHost runs Docker with its default flags: it filters packets, enables forwarding, and
+// therefore drops forwarded packets.
 func TestDefaultHost(t *testing.T) {
 	dir := programs(t)
 	for name, programs := range engines.All(t) {
@@ -43,8 +43,8 @@ func TestDefaultHost(t *testing.T) {
 	})
 }
 
-// forwarding is put before an engine's namespaces, for a host that forwards, or
-// does not.
+// forwarding returns the command that starts an engine in a network namespace in which forwarding
+// is enabled or disabled.
 func forwarding(value string) []string {
 	return []string{"unshare", "--net", "sh", "-ec", `
 for f in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding /proc/sys/net/ipv6/conf/default/forwarding; do echo ` + value + ` > $f; done
@@ -56,17 +56,17 @@ func newDefaultHost(t *testing.T, dir, programs string) *host {
 	return hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("0"), Programs: programs}))
 }
 
-// forwards has containers reach the world, and be reached, on a host whose
-// forwarded packets Docker drops, whatever happens to its rules.
+// forwards checks that containers reach other hosts and are reachable on a host whose forwarded
+// packets Docker drops, even after changes to Docker's rules.
 func (h *host) forwards() {
 	if !strings.Contains(h.sh("iptables -S FORWARD"), "-P FORWARD DROP") {
-		h.Fatal("Docker does not drop forwarded packets: nothing is tested")
+		h.Fatal("Docker does not drop forwarded packets: the test has no effect")
 	}
 	rules := h.sh("iptables -S; ip6tables -S")
 	h.start()
 	h.carries()
 
-	// What a user has said in DOCKER-USER goes first.
+	// A user's rules in DOCKER-USER take precedence.
 	h.sh("iptables -I DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
 	h.refused(lan, "tcp", hostAddr+":8080")
 	h.sh("iptables -D DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
@@ -87,7 +87,7 @@ func (h *host) forwards() {
 	h.docker("start", "web", "peer", "other", "shut", "docker")
 	h.carriesOn()
 
-	// A daemon that died with the networks leaves no rules behind.
+	// A daemon started in place of a killed one removes the rules if it must not use DOCKER-USER.
 	h.kill()
 	h.startWith("--docker-user=false")
 	h.ruleless()
@@ -105,7 +105,7 @@ func (h *host) forwards() {
 	}
 }
 
-// carries makes networks, and proves what their packets may do.
+// carries creates networks, and checks which packets of theirs are forwarded.
 func (h *host) carries() {
 	h.Helper()
 	h.sh(lan + " " + h.dir + "/program serve tcp:80 udp:53 > /dev/null 2>&1 & echo $! > /run/lan")
@@ -120,7 +120,7 @@ func (h *host) carries() {
 	h.carriesOn()
 }
 
-// carriesOn proves what packets of the networks may do, and what they may not.
+// carriesOn checks which packets of the networks are forwarded and which are not.
 func (h *host) carriesOn() {
 	h.Helper()
 	h.passes()
@@ -135,7 +135,7 @@ func (h *host) carriesOn() {
 	h.refused(lan, "tcp", "172.30.0.9:80")
 }
 
-// passes proves what packets of the networks may do.
+// passes checks packets of the networks that must be forwarded.
 func (h *host) passes() {
 	h.Helper()
 	for _, asked := range []struct{ network, to string }{{"tcp", lanAddr + ":80"}, {"udp", lanAddr + ":53"}, {"tcp", "[" + lanAddr6 + "]:80"}, {"tcp", "web:80"}} {
@@ -144,14 +144,14 @@ func (h *host) passes() {
 		}
 	}
 	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
-		h.Errorf("the LAN is seen as %q", from)
+		h.Errorf("the server sees the LAN as %q", from)
 	}
 	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
 	h.docker("exec", "other", "/program", "ask", "tcp", hostAddr+":8080")
 }
 
-// truthful dials the port from the LAN and from the host, by each address family,
-// and fails the test unless `fairlead ports` says what comes of it.
+// truthful connects to the port from the LAN and from the host, via each address family, and fails
+// the test unless `fairlead ports` reports the same result.
 func (h *host) truthful(port string) {
 	h.Helper()
 	var ready struct {
@@ -167,9 +167,9 @@ func (h *host) truthful(port string) {
 	}
 	for i, addr := range []string{hostAddr, "[" + hostAddr6 + "]"} {
 		for place, in := range map[string]string{"lan": lan, "host": ""} {
-			patience := map[string]string{"yes": "30", "no": "1"}[byFamily[i][place]]
+			timeout := map[string]string{"yes": "30", "no": "1"}[byFamily[i][place]]
 			truth := "yes"
-			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+patience+" "+h.dir+"/program ask tcp "+addr+":"+port).Run() != nil {
+			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+timeout+" "+h.dir+"/program ask tcp "+addr+":"+port).Run() != nil {
 				truth = "no"
 			}
 			if byFamily[i][place] != truth {
@@ -179,7 +179,8 @@ func (h *host) truthful(port string) {
 	}
 }
 
-// ruleless fails the test unless the daemon removes its rules in Docker's firewall.
+// ruleless waits until Docker's firewall contains no rules of Fairlead, and fails the test if they
+// stay.
 func (h *host) ruleless() {
 	h.Helper()
 	h.sh("i=0; while { iptables -S; ip6tables -S; } | grep -qi fairlead; do i=$((i+1)); [ $i -lt 300 ] || exit 1; sleep 0.1; done")

@@ -17,21 +17,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// host is a user's: a Docker engine and a Fairlead daemon on it, and a LAN with
-// another host.
+// host is a host as a user has it: a Docker engine, a Fairlead daemon, and a LAN with another host.
 type host struct {
 	testing.TB
 	*dockerd.Engine
-	// dir has the programs fairlead and program.
+	// dir contains the programs fairlead and program.
 	dir string
-	// whole is the test that the host lasts for, daemon what runs there, and
-	// said what it says.
+	// whole is the test for whose duration the host exists, daemon the current daemon, and said the
+	// daemon's output.
 	whole  testing.TB
 	daemon **child.Process
 	said   *logged
 }
 
-// furnish gives the host its LAN.
+// furnish connects the host to its LAN.
 const furnish = `
 ip link set lo up
 ip netns add lan
@@ -52,7 +51,7 @@ ip route add default via 2001:db8:9::1
 until ip -6 route show table local dev up0 | grep -q ^multicast && ip -6 addr show dev up0 | grep -q fe80; do :; done
 `
 
-// programs builds what runs on hosts, once.
+// programs builds the programs that run on hosts, once.
 func programs(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -66,7 +65,7 @@ func programs(t testing.TB) (dir string) {
 	return dir
 }
 
-// newHost makes a host with an engine, whose programs are in a directory.
+// newHost makes a host with an engine whose programs are in a directory.
 func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	t.Helper()
 	h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
@@ -75,7 +74,7 @@ func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	return h
 }
 
-// hostOf makes a host of an engine's, without a daemon.
+// hostOf makes a host from an engine, without a daemon.
 func hostOf(t *testing.T, dir string, engine *dockerd.Engine) *host {
 	t.Helper()
 	h := &host{TB: t, whole: t, daemon: new(*child.Process), said: new(logged), dir: dir, Engine: engine}
@@ -84,21 +83,21 @@ func hostOf(t *testing.T, dir string, engine *dockerd.Engine) *host {
 	return h
 }
 
-// with is the host for a part of the test. A part that fails shows what the
-// daemon has said since, after the failure.
+// with returns the host for a subtest. If the subtest fails, the daemon's output since its start is
+// logged.
 func (h *host) with(t *testing.T) *host {
 	part := *h
 	part.TB = t
 	before := len(h.said.lines()) - 1
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the daemon says:\n%s", strings.Join(h.said.lines()[before:], ""))
+			t.Logf("the daemon's output:\n%s", strings.Join(h.said.lines()[before:], ""))
 		}
 	})
 	return &part
 }
 
-// inventory is what of a host's network others than us must find unchanged.
+// inventory lists the parts of the host's network configuration that Fairlead must leave unchanged.
 func (h *host) inventory() string {
 	h.Helper()
 	return h.sh(`
@@ -111,51 +110,51 @@ cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
 `)
 }
 
-// unchanged fails the test unless the host is as it was before.
+// unchanged fails the test unless the host's network configuration is the same as before.
 func (h *host) unchanged(before string) {
 	h.Helper()
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(h.inventory(), "\n")); diff != "" {
-		h.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+		h.Errorf("the host's configuration differs from before, was (-), is (+):\n%s", diff)
 	}
 }
 
-// start starts the daemon where users do.
+// start starts the daemon with the paths that users have.
 func (h *host) start() {
 	h.Helper()
 	h.startWith()
 }
 
-// startWith starts the daemon with further flags.
+// startWith starts the daemon with additional flags.
 func (h *host) startWith(flags ...string) {
 	h.Helper()
 	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), append([]string{"daemon", "--state-dir", "/run/fairlead-state"}, flags...)...)
 	ready := h.said.next("msg=ready")
 	cmd.Stdout, cmd.Stderr = h.said, h.said
-	cmd.WaitDelay = time.Second // the proxy outlives the daemon, and holds its output open
+	cmd.WaitDelay = time.Second // the proxy outlives the daemon and keeps its output open
 	p, err := child.Start(context.WithoutCancel(h.Context()), cmd, child.Place{})
 	if err != nil {
 		h.Fatal(err)
 	}
 	*h.daemon = p
-	h.whole.Cleanup(func() { _ = p.Kill() }) // if it is not done yet
+	h.whole.Cleanup(func() { _ = p.Kill() }) // if it has not ended yet
 	select {
 	case <-ready:
 	case <-p.Done():
-		h.Fatal("the daemon has ended")
+		h.Fatal("the daemon has exited")
 	}
 }
 
-// logged keeps what a program says.
+// logged stores the output of a program.
 type logged struct {
 	mu  sync.Mutex
 	all strings.Builder
-	// word is waited for in what comes after from.
+	// The output after offset from is searched for word.
 	word string
 	from int
 	seen chan struct{}
 }
 
-// next is closed when the program next says the word.
+// next returns a channel that is closed when the program next prints the word.
 func (l *logged) next(word string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,21 +173,21 @@ func (l *logged) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines are what it has said, the last without its end.
+// lines returns the lines of the output. The last one may be incomplete.
 func (l *logged) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.SplitAfter(l.all.String(), "\n")
 }
 
-// kill ends the daemon at once.
+// kill kills the daemon.
 func (h *host) kill() {
 	h.Helper()
 	h.sh("kill -9 $(cat /run/fairlead/pid)")
 	<-(*h.daemon).Done()
 }
 
-// sh runs commands of the host, which must succeed.
+// sh runs commands on the host, which must succeed.
 func (h *host) sh(script string) string {
 	h.Helper()
 	out, err := h.Command(h.Context(), "sh", "-ec", script).CombinedOutput()
@@ -198,7 +197,7 @@ func (h *host) sh(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// docker runs the CLI, which must succeed.
+// docker runs Docker's CLI, which must succeed.
 func (h *host) docker(args ...string) string {
 	h.Helper()
 	out, err := h.Run(h.Context(), args...)
@@ -208,8 +207,8 @@ func (h *host) docker(args ...string) string {
 	return out
 }
 
-// asks fails the test unless the question is answered, and returns the answer:
-// the address that the server sees. In is what goes before the command.
+// asks fails the test unless a request is answered. It returns the answer: the client address that
+// the server sees. in is prepended to the command.
 func (h *host) asks(in, network, addr string) string {
 	h.Helper()
 	out, err := h.Command(h.Context(), "sh", "-ec", in+" "+filepath.Join(h.dir, "program")+" ask "+network+" "+addr).CombinedOutput()

@@ -2,7 +2,7 @@ package docker_test
 
 import "strings"
 
-// labelled publishes containers on the host's network by their labels.
+// labelled publishes containers on the host's network through their labels.
 func (h *host) labelled() {
 	before := h.inventory()
 	run := func(name, publish string, more ...string) {
@@ -16,7 +16,7 @@ func (h *host) labelled() {
 			h.answersAt(at)
 		}
 	}
-	// Both bind port 80 at the same time, and it is free on the host.
+	// Both containers bind port 80 at the same time, and port 80 stays free on the host.
 	run("one", "8080:80,8080:53/udp")
 	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unpublished=deny")
 	both("8080", "8081")
@@ -34,8 +34,7 @@ func (h *host) labelled() {
 	both("8080", "8081")
 	h.start()
 
-	// A container whose ports cannot be published runs all the same, and the
-	// reason is reported.
+	// A container whose ports cannot be published still runs, and the reason is reported.
 	run("third", "8080:80")
 	h.says("third", "port taken")
 	h.docker("rm", "-f", "third")
@@ -61,7 +60,7 @@ func (h *host) labelled() {
 // ran tests containers that run before their ports are mapped.
 func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.Helper()
-	// A container that has bound its ports keeps them.
+	// A container that has already bound its ports keeps them.
 	h.kill()
 	run("early", "8082:80")
 	h.asks("", "tcp", "127.0.0.1:80")
@@ -72,8 +71,8 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.well("early")
 	h.docker("rm", "-f", "early")
 
-	// The ports of a container that has bound none yet, because its cgroup is
-	// in a new place, are mapped.
+	// The ports of a container that has not bound any yet, because its cgroup is in a new location,
+	// are mapped.
 	h.sh("mkfifo /run/go")
 	h.docker("run", "-d", "--name", "apart", "--network", "host", "--label", "fairlead.publish=8082:80", "--cgroup-parent", "/apart",
 		"-v", "/run/go:/go", "program", "serve", "after:/go", "tcp:80")
@@ -85,28 +84,28 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.sh("rm /run/go")
 }
 
-// eventually waits until a command of the host's succeeds.
+// eventually waits until a command on the host succeeds.
 func (h *host) eventually(command string) {
 	h.Helper()
 	h.sh("for i in $(seq 300); do " + command + " && exit; sleep 0.1; done; " + h.dir + "/fairlead ls; exit 1")
 }
 
-// answersAt asks a workload at a host port, by every protocol and family.
+// answersAt sends requests to a workload at a host port, via every protocol and family.
 func (h *host) answersAt(port string) {
 	h.Helper()
 	for _, network := range []string{"tcp", "udp"} {
 		h.asks("", network, "127.0.0.1:"+port)
 		if from := h.asks(lan, network, hostAddr+":"+port); from != lanAddr {
-			h.Errorf("%s to port %s: the LAN is seen as %s", network, port, from)
+			h.Errorf("%s to port %s: the server sees the LAN as %s", network, port, from)
 		}
 		if from := h.asks(lan, network, "["+hostAddr6+"]:"+port); from != lanAddr6 {
-			h.Errorf("%s to port %s: the LAN is seen as %s", network, port, from)
+			h.Errorf("%s to port %s: the server sees the LAN as %s", network, port, from)
 		}
 	}
 }
 
-// says fails the test unless the attachment of a container comes to have a
-// problem with those words, and the container runs.
+// says waits until the attachment of a container has a problem that contains the words, and fails
+// the test unless the container runs.
 func (h *host) says(name, words string) {
 	h.Helper()
 	h.eventually(h.dir + "/fairlead ls | grep -q 'container:" + name + ".*" + words + "'")
@@ -115,8 +114,7 @@ func (h *host) says(name, words string) {
 	}
 }
 
-// well fails the test unless attachments of containers are up, without a
-// problem.
+// well fails the test unless the attachments of the containers are up, without a problem.
 func (h *host) well(names ...string) {
 	h.Helper()
 	list := h.sh(h.dir + "/fairlead ls")
@@ -127,7 +125,7 @@ func (h *host) well(names ...string) {
 			}
 		}
 		if name != "" {
-			h.Errorf("container %s is not well:\n%s", name, list)
+			h.Errorf("container %s is not up or has a problem:\n%s", name, list)
 		}
 	}
 }

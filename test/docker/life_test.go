@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// lives has a container outlive all that ends beside it, and nothing outlive
-// the container.
+// lives checks that a container survives restarts of other programs, and that nothing of it is left
+// after its end.
 func (h *host) lives() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "-o", "via=nat", "--ipv6", "net")
@@ -18,11 +18,11 @@ func (h *host) lives() {
 
 	h.kill()
 	h.start()
-	h.reached() // the daemon was killed
+	h.reached() // after the daemon was killed
 
 	h.live(true)
 	h.restart(syscall.SIGKILL)
-	h.reached() // dockerd was
+	h.reached() // after dockerd was killed
 	h.kill()
 	h.restart(syscall.SIGTERM, h.start)
 	h.reached()
@@ -35,7 +35,7 @@ func (h *host) lives() {
 
 	h.live(false)
 	h.restart(syscall.SIGKILL)
-	h.docker("rm", "-f", "web") // it has been ended, or taken over: as the engine likes
+	h.docker("rm", "-f", "web") // the engine has either ended or adopted it
 	h.empty()
 	run()
 	h.reached()
@@ -49,25 +49,25 @@ func (h *host) lives() {
 	h.empty()
 }
 
-// reached fails the test unless the container is.
+// reached fails the test unless the container is reachable.
 func (h *host) reached() {
 	h.Helper()
 	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
 	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
-		h.Errorf("the LAN is seen as %s", from)
+		h.Errorf("the server sees the LAN as %s", from)
 	}
 	h.asks("", "tcp", "127.0.0.1:8080")
 }
 
-// empty fails the test if anything is attached.
+// empty fails the test if any attachment is left.
 func (h *host) empty() {
 	h.Helper()
 	if out := h.sh(h.dir + "/fairlead ls -o json"); strings.Contains(out, "docker") {
-		h.Errorf("there is still\n%s", out)
+		h.Errorf("attachments are left:\n%s", out)
 	}
 }
 
-// live says whether containers are to outlive dockerd.
+// live configures whether containers outlive dockerd.
 func (h *host) live(restore bool) {
 	h.Helper()
 	h.sh(`echo '{"live-restore": ` + map[bool]string{true: "true", false: "false"}[restore] + `}' > /run/dockerd.json
@@ -75,8 +75,7 @@ kill -HUP $(cat /run/docker.pid)
 until docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` + map[bool]string{true: "true", false: "false"}[restore] + `; do :; done`)
 }
 
-// restart ends dockerd by a signal and starts it again, with what is to happen
-// between.
+// restart ends dockerd with a signal, runs the functions, and starts dockerd again.
 func (h *host) restart(s syscall.Signal, between ...func()) {
 	h.Helper()
 	if err := h.Signal(s); err != nil {
@@ -90,7 +89,7 @@ func (h *host) restart(s syscall.Signal, between ...func()) {
 	}
 }
 
-// reboot ends everything at once, with all that the kernel and /run hold.
+// reboot kills all programs, and removes the state in the kernel and in /run.
 func (h *host) reboot() {
 	h.Helper()
 	h.kill()

@@ -2,8 +2,8 @@ package docker_test
 
 import "strings"
 
-// connects has containers on several networks, with addresses that they ask
-// for, beside networks of Docker's own.
+// connects attaches containers to several networks, with requested addresses, beside networks of
+// Docker's own drivers.
 func (h *host) connects() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64",
@@ -38,7 +38,7 @@ func (h *host) connects() {
 		h.Errorf("an internal network reaches the outside: %s", out)
 	}
 	if out := h.sh("ip -o link"); strings.Contains(out, "docker_gwbridge") {
-		h.Error("Docker has made a gateway of its own")
+		h.Error("Docker has created its own gateway network")
 	}
 	for range 2 {
 		h.docker("network", "disconnect", "back", "web")
@@ -59,15 +59,15 @@ func (h *host) connects() {
 	h.unchanged(before)
 }
 
-// lends hands a device to containers, and gets it back.
-func (h *host) lends() {
+// passesDevice moves a device into containers and checks that it returns to the host.
+func (h *host) passesDevice() {
 	h.sh("ip link add nic0 type veth peer name far0 netns lan; ip -n lan addr add 198.51.100.1/24 dev far0; ip -n lan link set far0 up")
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "-o", "driver=device", "-o", "parent=nic0", "--subnet", "198.51.100.0/24", "--gateway", "198.51.100.1", "net")
 	for range 2 {
 		h.docker("run", "-d", "--name", "web", "--network", "net", "program", "serve", "tcp:80")
 		if from := h.asks(lan, "tcp", "198.51.100.2:80"); from != "198.51.100.1" {
-			h.Errorf("the LAN is seen as %s", from)
+			h.Errorf("the server sees the LAN as %s", from)
 		}
 		h.docker("exec", "web", "/program", "ask", "tcp", "198.51.100.2:80")
 		h.docker("rm", "-f", "web")

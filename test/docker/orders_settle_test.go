@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// settled waits until the host is as the model says.
+// settled waits until the host's state matches the model.
 func (o *orders) settled() {
 	o.awaitDocker()
 	for _, c := range o.all {
 		if c.stopped {
-			o.until("it is stopped", c, func() bool { return !o.running(c) })
+			o.until("it stops", c, func() bool { return !o.running(c) })
 			o.free(c)
 		}
 		if why := o.docker("inspect", "-f", "{{.State.Error}}", c.name); strings.Contains(why, "allocated") {
@@ -33,10 +33,10 @@ func (o *orders) settled() {
 			return o.running(c) && o.answers(c)
 		})
 	}
-	o.until("every endpoint is of a container that runs", o.all[0], func() bool { return slices.Equal(o.endpoints(), o.containers()) })
+	o.until("every endpoint belongs to a running container", o.all[0], func() bool { return slices.Equal(o.endpoints(), o.containers()) })
 }
 
-// startAgain starts a container that its policy did not have to start.
+// startAgain starts a container that dockerd need not restart by its restart policy.
 func (o *orders) startAgain(c *ordered) {
 	_, err := o.Run(o.Context(), "start", c.name)
 	switch {
@@ -47,10 +47,9 @@ func (o *orders) startAgain(c *ordered) {
 	}
 }
 
-// lost reports whether dockerd itself cannot start a container again, on whatever
-// network, so that a user has to replace it. What is asserted then is only that the
-// new one is reached, and that no endpoint of the old one is left. There are two
-// such faults:
+// lost reports whether dockerd itself cannot start a container again, on any network, so that a
+// user has to replace it. The test then only checks that the new container is reachable, and that
+// no endpoint of the old one is left. dockerd has two such faults:
 //
 //   - dockerd was killed while the container ended: containerd keeps its task, and
 //     every start fails (moby/moby issues 36145 and 40613).
@@ -75,26 +74,26 @@ func (o *orders) lost(c *ordered, failure error) bool {
 }
 
 func (o *orders) replace(c *ordered) {
-	o.Logf("after %v: dockerd has lost %s: replaced", o.taken, c.name)
+	o.Logf("after %v: dockerd cannot start %s again: replaced", o.taken, c.name)
 	o.docker("rm", "-f", c.name)
 	o.run(c)
 }
 
 func (o *orders) until(what string, c *ordered, is func() bool) {
 	o.Helper()
-	for end, seen := time.Now().Add(ordersPatience), ""; !is(); {
+	for end, seen := time.Now().Add(ordersTimeout), ""; !is(); {
 		if now := o.activity(); now != seen {
-			end, seen = time.Now().Add(ordersPatience), now
+			end, seen = time.Now().Add(ordersTimeout), now
 		}
 		if time.Now().After(end) {
-			o.Fatalf("after %v, live-restore %t: %s: not so that %s: %s\n%v, containers %v\n%s\nthe daemon says:\n%s", o.taken, o.restore, c.name, what,
+			o.Fatalf("after %v, live-restore %t: %s: timeout while waiting until %s: %s\n%v, containers %v\n%s\nthe daemon's output:\n%s", o.taken, o.restore, c.name, what,
 				o.activity(), o.endpoints(), o.containers(), o.sh(o.dir+"/fairlead ls"), strings.Join(o.said.lines()[o.lines:], ""))
 		}
 	}
 }
 
-// activity is what changes while dockerd or the daemon does something: what
-// dockerd logs, and the states, endpoints and addresses of the containers.
+// activity returns what changes while dockerd or the daemon is busy: dockerd's log, and the states,
+// endpoints and addresses of the containers.
 func (o *orders) activity() string {
 	args := []string{"inspect", "-f", "{{.Name}} {{json .State}} {{.RestartCount}} {{json .NetworkSettings}}"}
 	for _, c := range o.all {
@@ -107,21 +106,20 @@ func (o *orders) running(c *ordered) bool {
 	return o.docker("inspect", "-f", "{{.State.Running}} {{.State.Restarting}}", c.name) == "true false"
 }
 
-// answers asks at the container's port.
+// answers reports whether the container answers at its published port.
 func (o *orders) answers(c *ordered) bool {
 	out, err := o.Command(o.Context(), "sh", "-ec", fmt.Sprintf("timeout 5 %s %s/program ask tcp %s:%d", lan, o.dir, hostAddr, c.port)).CombinedOutput()
 	return err == nil && strings.TrimSpace(string(out)) == c.name
 }
 
-// free fails the test if anything is said to have the port of a container that
-// does not run.
+// free fails the test if `fairlead ports` shows the port of a container that does not run.
 func (o *orders) free(c *ordered) {
 	if out, err := o.Command(o.Context(), o.dir+"/fairlead", "ports", strconv.Itoa(c.port)).CombinedOutput(); err == nil {
-		o.Errorf("after %v: %s does not run, and its port is shown:\n%s", o.taken, c.name, out)
+		o.Errorf("after %v: %s does not run, but its port is shown:\n%s", o.taken, c.name, out)
 	}
 }
 
-// endpoints are the names of the endpoints that the daemon has.
+// endpoints returns the names of the daemon's endpoints.
 func (o *orders) endpoints() []string {
 	var list struct{ Attachments []struct{ Name string } }
 	if err := json.Unmarshal([]byte(o.sh(o.dir+"/fairlead ls -o json")), &list); err != nil {
@@ -135,12 +133,12 @@ func (o *orders) endpoints() []string {
 	return names
 }
 
-// containers are the names that the endpoints of the containers have.
+// containers returns the endpoint names that the containers must have.
 func (o *orders) containers() []string {
 	var names []string
 	for _, c := range o.all {
 		id := o.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.EndpointID}}{{end}}", c.name)
-		names = append(names, "docker-"+id[:min(12, len(id))]) // it has none while it does not run
+		names = append(names, "docker-"+id[:min(12, len(id))]) // a container that does not run has no endpoint ID
 	}
 	slices.Sort(names)
 	return names

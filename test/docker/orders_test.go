@@ -14,12 +14,12 @@ import (
 	"fairlead/test/engines"
 )
 
-// TestOrders stops, kills and starts dockerd, the daemon and containers in
-// random orders, and compares each order with a model: in the end every
-// container that its restart policy starts runs and is reached at its ports, the
-// others can be started, and no endpoint of a dead container is left.
+// TestOrders stops, kills and starts dockerd, the daemon and containers in random orders, and
+// compares the result of each order with a model. In the end, every container that its restart
+// policy starts must run and be reachable at its ports, the other containers can be started, and no
+// endpoint of an ended container is left.
 //
-// FAIRLEAD_ORDERS is how many orders are taken, FAIRLEAD_SEED their seed.
+// FAIRLEAD_ORDERS is the number of orders, FAIRLEAD_SEED the seed of the random numbers.
 func TestOrders(t *testing.T) {
 	count, seed := variable(t, "FAIRLEAD_ORDERS", 2), variable(t, "FAIRLEAD_SEED", 12)
 	hosts := min(max(count/10, 1), 3)
@@ -30,7 +30,7 @@ func TestOrders(t *testing.T) {
 				t.Parallel()
 				for next, from := n, -1; next < (count+1)/2 && next != from; {
 					from = next
-					t.Run(fmt.Sprintf("from-%d", from), func(t *testing.T) { // to the end, or to the first that fails
+					t.Run(fmt.Sprintf("from-%d", from), func(t *testing.T) { // until the end or the first failure
 						o := newOrders(newHost(t, dir, programs))
 						for next < (count+1)/2 {
 							i := next
@@ -57,41 +57,42 @@ func variable(t *testing.T, name string, fallback int) int {
 }
 
 const (
-	// ordersPatience is how long both daemons may do nothing that can be seen, until
-	// an order has failed; dockerd waits half a minute for a plugin that is down,
-	// several times.
-	ordersPatience = 5 * time.Minute
-	// pluginPatience is how long the daemon may be down while dockerd starts
-	// containers: dockerd retries a call for 15 seconds.
-	pluginPatience = 5 * time.Second
+	// ordersTimeout is how long both daemons may show no activity before an order fails. dockerd
+	// waits half a minute for a plugin that is down, several times.
+	ordersTimeout = 5 * time.Minute
+	// pluginTimeout is how long the daemon may be down while dockerd starts containers: dockerd
+	// retries a call for 15 seconds.
+	pluginTimeout = 5 * time.Second
 )
 
-// ordered is a container and what the model says of it.
+// ordered is a container with its state in the model.
 type ordered struct {
 	name, network, policy, options string
 	port                           int
-	// stopped says that a user stopped it, missed that dockerd may not start it by
-	// itself: the daemon was down for too long, or dockerd was killed.
+	// stopped is true if a user stopped the container. missed is true if dockerd may fail to start
+	// it by itself: the daemon was down for too long, or dockerd was killed.
 	stopped, missed bool
 	pid             string
 }
 
-// orders is a host on which orders are taken.
+// orders is a host on which orders are executed.
 type orders struct {
 	*host
 	all []*ordered
-	// restarts gets the result of a dockerd that is being started; nil if none is.
+	// restarts receives the result of a dockerd that is being started; nil if none is being
+	// started.
 	restarts chan error
-	// dockerUp and daemonUp say which of the two run, or are being started.
+	// dockerUp and daemonUp report which of the two run, or are being started.
 	dockerUp, daemonUp bool
-	// restore is live-restore, and killed says that dockerd ended without having
-	// ended its containers, which it has to do when it starts.
+	// restore is the value of live-restore. killed is true if dockerd ended without ending its
+	// containers, so that it has to end them when it starts.
 	restore, killed bool
-	// dockerBegun is when dockerd was started last.
+	// dockerBegun is the time of dockerd's last start.
 	dockerBegun time.Time
-	// alone is since when dockerd runs without the daemon.
+	// alone is the time since when dockerd runs without the daemon.
 	alone time.Time
-	// taken is what was done since begun, when the daemon had logged that many lines.
+	// taken lists the steps since begun. lines is the number of lines that the daemon had logged
+	// then.
 	taken []string
 	begun time.Time
 	lines int
@@ -118,21 +119,21 @@ func (o *orders) run(c *ordered) {
 	c.stopped, c.missed = false, false
 }
 
-// step is something that may happen.
+// step is an action that may happen.
 type step struct {
 	name     string
 	possible bool
 	do       func()
 }
 
-// take takes one order, from a host where all runs to one where all runs.
+// take executes one order. Before and after it, dockerd, the daemon and all containers run.
 func (o *orders) take(number int, random *rand.Rand) {
 	o.taken, o.restore = nil, number%2 == 1
 	o.begun, o.lines = time.Now(), len(o.said.lines())-1
 	o.live(o.restore)
 	o.pids()
 	steps := 2 + random.IntN(5)
-	if number == 0 { // as it was found
+	if number == 0 { // the order in which a bug was found
 		for _, name := range []string{"daemon kill", "docker kill", "daemon start", "docker start"} {
 			o.step(name, o.steps(o.all[0]))
 		}
@@ -161,7 +162,7 @@ func (o *orders) step(name string, of []step) {
 	of[i].do()
 }
 
-// steps are all, those of containers about c.
+// steps returns all steps; those for containers act on c.
 func (o *orders) steps(c *ordered) []step {
 	runs := o.dockerUp && o.daemonUp
 	// A dockerd that is being started without the daemon may take minutes.
@@ -207,9 +208,9 @@ func (o *orders) startDaemon() {
 	o.miss()
 }
 
-// miss notes that containers may have had to start without the daemon.
+// miss marks containers that dockerd may have failed to start without the daemon.
 func (o *orders) miss() {
-	if o.dockerUp && !o.alone.IsZero() && time.Since(o.alone) > pluginPatience {
+	if o.dockerUp && !o.alone.IsZero() && time.Since(o.alone) > pluginTimeout {
 		for _, c := range o.all {
 			c.missed = true
 		}
@@ -229,8 +230,7 @@ func (o *orders) endDocker(s syscall.Signal) {
 	o.dockerUp, o.killed = false, !o.restore && (s == syscall.SIGKILL || !o.daemonUp)
 }
 
-// startDocker starts dockerd, which may need the daemon to be started before it
-// answers.
+// startDocker starts dockerd. dockerd may need the daemon before it is ready.
 func (o *orders) startDocker() {
 	o.dockerUp, o.restarts, o.dockerBegun = true, make(chan error, 1), time.Now()
 	if !o.daemonUp {
@@ -240,7 +240,7 @@ func (o *orders) startDocker() {
 		switch {
 		case c.policy == "always":
 			c.stopped = false
-		case o.killed: // containers that dockerd ends itself count as stopped by a user
+		case o.killed: // dockerd treats containers that it ended itself as stopped by a user
 			c.missed = true
 		}
 	}
@@ -258,14 +258,14 @@ func (o *orders) awaitDocker() {
 	o.restarts = nil
 }
 
-// pids notes the processes of the containers.
+// pids records the processes of the containers.
 func (o *orders) pids() {
 	for _, c := range o.all {
 		c.pid = o.docker("inspect", "-f", "{{.State.Pid}}", c.name)
 	}
 }
 
-// crash ends a container's process, whoever runs.
+// crash kills a container's process, whether dockerd and the daemon run or not.
 func (o *orders) crash(c *ordered) {
 	if o.dockerUp {
 		o.awaitDocker()

@@ -10,20 +10,20 @@ import (
 	"fairlead/internal/model"
 )
 
-// publishes has ports published in every way that Docker knows.
+// publishes publishes ports in every form that Docker supports.
 func (h *host) publishes() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "net")
 
 	h.serves("many", "-p", "20000-20999:1000-1999/udp", "-p", "127.0.0.1:9000:80", "-p", "9100-9110:81")
 	if all := h.published("many"); len(all) != 3 || all[2].HostPorts.Len() != 1000 {
-		h.Errorf("a thousand ports are %d publishes: %v", len(all)-2, all)
+		h.Errorf("a range of 1000 ports became %d publishes: %v", len(all)-2, all)
 	}
 	h.asks("", "tcp", "127.0.0.1:9000")
 	h.refused(lan, "tcp", hostAddr+":9000")
 	one := slices.IndexFunc(h.published("many"), func(p model.Publish) bool { return p.Ports == model.Port(81) })
 	if p := h.published("many")[one]; p.HostPorts.First < 9100 || p.HostPorts.Last > 9110 || p.HostPorts.Len() != 1 {
-		h.Errorf("of 9100-9110, %s is published", p.HostPorts)
+		h.Errorf("want one port of 9100-9110, got %s", p.HostPorts)
 	}
 	h.fails("port is already allocated: container many has it", "run", "--rm", "--network", "net", "-p", "20500:53/udp", "program", "serve", "tcp:80")
 	h.serves("second", "-p", "9100-9110:80", "-p", "80")
@@ -34,7 +34,7 @@ func (h *host) publishes() {
 		if p.Proto == model.TCP {
 			h.asks(lan, "tcp", fmt.Sprintf("%s:%d", hostAddr, p.HostPorts.First))
 		} else if p.HostPorts.Len() != 100 {
-			h.Errorf("a hundred ports are published as %s", p)
+			h.Errorf("a range of 100 ports is published as %s", p)
 		}
 	}
 	h.sh(h.dir + "/program serve tcp:6000 > /dev/null 2>&1 & echo $! > /run/taken")
@@ -67,8 +67,7 @@ func (h *host) serves(name string, options ...string) {
 	h.docker(append(args, "program", "serve", "tcp:80")...)
 }
 
-// published returns what is published of a container that is on one network, by
-// protocol and port.
+// published returns the publishes of a container on one network, sorted by protocol and port.
 func (h *host) published(name string) []model.Publish {
 	h.Helper()
 	id := h.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.EndpointID}}{{end}}", name)
@@ -89,7 +88,7 @@ func (h *host) published(name string) []model.Publish {
 	return nil
 }
 
-// fails runs the CLI, which must fail and say why.
+// fails runs the CLI, which must fail with an error that contains why.
 func (h *host) fails(why string, args ...string) {
 	h.Helper()
 	if out, err := h.Run(h.Context(), args...); err == nil || !strings.Contains(err.Error(), why) {
@@ -97,11 +96,11 @@ func (h *host) fails(why string, args ...string) {
 	}
 }
 
-// refused fails the test if a question is answered.
+// refused fails the test if a request is answered.
 func (h *host) refused(in, network, addr string) {
 	h.Helper()
 	out, err := h.Command(h.Context(), "sh", "-ec", in+" timeout 1 "+h.dir+"/program ask "+network+" "+addr).CombinedOutput()
 	if err == nil {
-		h.Errorf("%s asks %s %s, which is to be closed, and hears %s", in, network, addr, out)
+		h.Errorf("%s: %s %s must not answer, but answers %s", in, network, addr, out)
 	}
 }

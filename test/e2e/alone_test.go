@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// shares is what a session says of the machine's other users.
+// shares is the part of a session's report about other users of the machine.
 type shares struct {
 	Shared       bool  `json:"shared"`
 	Laboratories []int `json:"laboratories"`
@@ -36,12 +36,12 @@ func (r *room) shares(file string) shares {
 	return s
 }
 
-// TestBusyMachine: runs beside other processes do not count, are made again up
-// to a limit, and the report names who was busy. With --shared they count, and
-// it says so.
+// TestBusyMachine checks that runs are discarded and repeated, up to a limit, while other processes
+// use the CPU, and that the report names these processes. With --shared such runs count, and the
+// report says so.
 func TestBusyMachine(t *testing.T) {
 	r := newRoom(t)
-	r.sh("mount -t tmpfs none /run") // other sessions of these tests do not matter here
+	r.sh("mount -t tmpfs none /run") // hide other sessions of these tests
 	for range 4 {
 		hog := &process{room: r, cmd: r.command("sh", "-c", "while :; do :; done")}
 		hog.launch()
@@ -50,7 +50,7 @@ func TestBusyMachine(t *testing.T) {
 	o := r.run(append(run, "--shared=false")...)
 	o.expect(t, 0, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
 	if !strings.Contains(o.stdout, "warning: other processes used") || !strings.Contains(o.stdout, "most by") {
-		t.Errorf("the table does not say who was busy:\n%s", o.stdout)
+		t.Errorf("the table does not name the busy processes:\n%s", o.stdout)
 	}
 	got := r.shares("b.json")
 	disturbed := 0
@@ -66,22 +66,22 @@ func TestBusyMachine(t *testing.T) {
 			t.Errorf("no process is named: %+v", x)
 		}
 	}
-	const planned = 2 * 4 // the baseline's two halves in each round
+	const planned = 2 * 4 // the baseline runs twice in each round
 	if disturbed < planned/2 || len(got.Runs) <= planned || len(got.Runs) > planned+planned/4 {
-		t.Errorf("%d of %d runs were disturbed; want most of %d and some made again", disturbed, len(got.Runs), planned)
+		t.Errorf("%d of %d runs were disturbed; want most of %d and some repeated", disturbed, len(got.Runs), planned)
 	}
 	o = r.run(append(run, "--shared")...)
 	o.expect(t, 0, nil)
 	if !strings.Contains(o.stdout, "no run was discarded because of it (--shared)") || strings.Contains(o.stderr, "other processes") {
-		t.Errorf("a shared session says:\n%s%s", o.stdout, o.stderr)
+		t.Errorf("output of a shared session:\n%s%s", o.stdout, o.stderr)
 	}
 	if got = r.shares("b.json"); !got.Shared || len(got.Runs) != planned {
 		t.Errorf("%d runs, shared %v", len(got.Runs), got.Shared)
 	}
 }
 
-// TestTwoLaboratories: the second is refused, and the refusal names the first.
-// With --shared it runs, and its report names the first.
+// TestTwoLaboratories checks that a second laboratory is refused with an error that names the
+// first. With --shared it runs, and its report names the first.
 func TestTwoLaboratories(t *testing.T) {
 	r := newRoom(t)
 	r.sh("mount -t tmpfs none /run")
@@ -94,13 +94,13 @@ func TestTwoLaboratories(t *testing.T) {
 		o := r.run(append(second, "--shared")...)
 		o.expect(t, 0, nil)
 		if got := r.shares("2.json").Laboratories; len(got) != 1 || got[0] != first.cmd.Process.Pid || !strings.Contains(o.stdout, "another laboratory "+pid) {
-			t.Errorf("beside %s with %s it met %v:\n%s", pid, how, got, o.stdout)
+			t.Errorf("beside %s with %s the report names %v:\n%s", pid, how, got, o.stdout)
 		}
 		if err := first.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		first.wait()
-		r.until("nothing runs any more", func(all []descendant) bool { return len(all) == 0 })
+		r.until("no process is left", func(all []descendant) bool { return len(all) == 0 })
 	}
 	o := r.run(append(second, "--shared=false")...)
 	if o.expect(t, 0, nil); r.shares("2.json").Laboratories != nil {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestAttach: each way to attach, ours and those of others, carries traffic
-// that is proven to take it. What `fairlead paths` says can be built is there.
+// TestAttach checks that each way to attach, Fairlead's and those of other programs, carries
+// traffic, with a path proof. Every path that `fairlead paths` reports as available must be
+// measured.
 func TestAttach(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("a.json", "lab", "run", "attach", "--workload", "tcp-bulk,tcp-bulk-both-1,tcp-rr", "--rounds", "1", "--duration", "100ms").expect(t, 0, nil)
@@ -20,7 +21,7 @@ func TestAttach(t *testing.T) {
 			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)
 		}
 		if user := x.Path == "slirp4netns" || x.Path == "pasta"; user != (x.Ledger["proxy"] > 0) {
-			t.Errorf("%s, %s: the process in the way took %v s of CPU time", x.Path, x.Workload, x.Ledger["proxy"])
+			t.Errorf("%s, %s: the proxy process used %v s of CPU time", x.Path, x.Workload, x.Ledger["proxy"])
 		}
 		checkLedger(t, x)
 	}
@@ -40,13 +41,13 @@ func TestAttach(t *testing.T) {
 	}
 	for _, a := range got.Absent {
 		if !strings.Contains(a.Path, "ipvlan") || !strings.Contains(a.Reason, "ipvlan") {
-			t.Errorf("%s is left out: %s", a.Path, a.Reason)
+			t.Errorf("%s is not measured: %s", a.Path, a.Reason)
 		}
 	}
 }
 
-// TestMTUIsAFactor: every path at every MTU, in the same rounds, and names that
-// can be asked for.
+// TestMTUIsAFactor checks that every path is measured at every MTU, in the same rounds, under a
+// name that users can select.
 func TestMTUIsAFactor(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("m.json", append([]string{"lab", "run", "attach", "routed", "hand-vxlan", "--mtu", "9000,1500", "--workload", "tcp-bulk"}, figures...)...).expect(t, 0, nil)
@@ -74,7 +75,7 @@ func TestMTUIsAFactor(t *testing.T) {
 	r.refuse(2, []string{`no suite or path "routed-mtu70000"`}, "lab", "run", "routed-mtu70000")
 }
 
-// TestMissingPeers: each is named with the package that has it.
+// TestMissingPeers checks that each missing program is reported with the package that contains it.
 func TestMissingPeers(t *testing.T) {
 	r := newRoom(t)
 	r.replace("", "pasta", "slirp4netns", "/usr/lib/cni/ptp")
@@ -85,7 +86,7 @@ func TestMissingPeers(t *testing.T) {
 		"cni/ptp is not installed (Debian: containernetworking-plugins)",
 	} {
 		if !strings.Contains(list, says) {
-			t.Errorf("the list does not say %q:\n%s", says, list)
+			t.Errorf("the list does not contain %q:\n%s", says, list)
 		}
 	}
 	o := r.run(append([]string{"lab", "run", "attach", "cni-bridge", "cni-ptp", "pasta", "--workload", "tcp-rr", "--json", r.file("p.json")}, short...)...)

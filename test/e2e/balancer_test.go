@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBalancer measures the balancer's planes, HAProxy and one real server: the
-// traffic is proven to take each, and datagrams take what carries them.
+// TestBalancer measures the balancer's data planes, HAProxy and one real server. Path proofs must
+// show that the traffic uses each, and datagrams are sent only through those that carry them.
 func TestBalancer(t *testing.T) {
 	r := newRoom(t)
 	paths := []string{"routed", "balance:ebpf", "balance:nft", "balance:haproxy"}
@@ -21,7 +21,7 @@ func TestBalancer(t *testing.T) {
 			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)
 		}
 		if x.Path == "balance:haproxy" && x.Workload == "udp-pps" {
-			t.Error("HAProxy was given datagrams in TCP mode")
+			t.Error("HAProxy in TCP mode was measured with datagrams")
 		}
 		checkLedger(t, x)
 	}

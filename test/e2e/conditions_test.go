@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedConditions: every condition of the guide is understood, by the
-// suite publish. What cannot be written ends each command before it measures.
+// TestDocumentedConditions checks that the suite publish accepts every condition of the guide. A
+// report that cannot be written ends each command before it measures.
 func TestDocumentedConditions(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/guide/laboratory.md")
 	if err != nil {
@@ -26,9 +26,9 @@ func TestDocumentedConditions(t *testing.T) {
 	}
 }
 
-// TestConditionsOnWhatIsMeasured: every figure that a session has can be named
-// before it is measured.
-func TestConditionsOnWhatIsMeasured(t *testing.T) {
+// TestConditionsOnMeasuredFigures checks that conditions may name every figure of a session before
+// it is measured.
+func TestConditionsOnMeasuredFigures(t *testing.T) {
 	r := newRoom(t)
 	args := []string{"lab", "run", "quick", "docker-proxy", "nat", "proxy", "--json", "/proc/x"}
 	figures := ""

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDHCP attaches a sandbox to the host's own network, whose DHCP server
-// gives it an address and gets it back.
+// TestDHCP attaches a sandbox to the host's own network, whose DHCP server assigns an address to
+// it. Detaching releases the address.
 func TestDHCP(t *testing.T) {
 	r := newRoom(t)
 	r.sh(`
@@ -37,7 +37,7 @@ ip netns add web`)
 				return
 			}
 		}
-		t.Fatalf("the server never says %q", words)
+		t.Fatalf("the server never logs %q", words)
 	}
 	says("sockets bound exclusively")
 
@@ -55,7 +55,7 @@ ip netns add web`)
 			t.Errorf("no line is like %s:\n%s", line, got)
 		}
 	}
-	// The next daemon renews what one that was killed has leased.
+	// The next daemon renews the leases of a daemon that was killed.
 	r.until("the daemon is gone", func(all []descendant) bool {
 		i := slices.IndexFunc(all, func(p descendant) bool { return strings.Contains(p.cmdline, "fairlead daemon") })
 		return i < 0 || syscall.Kill(all[i].pid, syscall.SIGKILL) == syscall.ESRCH
@@ -65,7 +65,7 @@ ip netns add web`)
 	r.succeed("detach", "web")
 	says("DHCPRELEASE(router) 192.0.2.100")
 	_ = server.Process.Signal(syscall.SIGTERM)
-	for lines.Scan() { // to its last
+	for lines.Scan() { // until the server's output ends
 		continue
 	}
 	_ = server.Wait()

@@ -1,7 +1,6 @@
-// Package e2e_test holds the program to what it promises its users: reports,
-// exit codes, messages, and a host that is untouched afterwards. Each test
-// runs the built binary on the real kernel in a room of its own; nothing here
-// looks at how long anything took.
+// Package e2e_test tests what the program guarantees to users: reports, exit codes, messages, and a
+// host that is unchanged afterwards. Each test runs the built binary on the real kernel in a
+// separate room. No test depends on how long anything takes.
 package e2e_test
 
 import (
@@ -24,13 +23,13 @@ func TestMain(m *testing.M) {
 
 func testMain(m *testing.M) int {
 	if os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "these tests make network namespaces and need root: run make test as root")
+		fmt.Fprintln(os.Stderr, "these tests create network namespaces and need root: run make test as root")
 		return 1
 	}
 	dir, err := os.MkdirTemp("", "fairlead-e2e-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = os.Chmod(dir, 0o755) // a plain user runs it, too
+		err = os.Chmod(dir, 0o755) // an ordinary user runs it, too
 	}
 	if err == nil {
 		err = build(dir)

@@ -12,15 +12,15 @@ import (
 	"fairlead/internal/lab/dockerd"
 )
 
-// docker is a real Docker engine in a room. Its host has the room's links,
-// firewall and cgroups, and files of its own below /run.
+// docker is a real Docker engine in a room. Its host has the room's links, firewall and cgroups,
+// and separate files below /run.
 type docker struct {
 	room   *room
 	engine *dockerd.Engine
 }
 
-// newDocker starts the engine, with an image that serves. From then on the
-// room's commands run on its host.
+// newDocker starts the engine, with the image of a server. From then on the room's commands run on
+// the engine's host.
 func newDocker(t *testing.T, r *room) *docker {
 	t.Helper()
 	group, err := os.Open(r.groups)
@@ -37,7 +37,7 @@ func newDocker(t *testing.T, r *room) *docker {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("dockerd says:\n%s", e.Log())
+			t.Logf("dockerd's log:\n%s", e.Log())
 		}
 		if err := e.Stop(); err != nil {
 			t.Error(err)
@@ -55,13 +55,13 @@ func newDocker(t *testing.T, r *room) *docker {
 	return &docker{r, e}
 }
 
-// start starts a container, which ends with the engine.
+// start starts a container, which stops with the engine.
 func (d *docker) start(name string, options ...string) {
 	d.room.t.Helper()
 	d.room.sh("docker run -d --name " + name + " " + strings.Join(options, " ") + " server > /dev/null")
 }
 
-// TestContainers names containers of a real Docker engine.
+// TestContainers selects containers of a real Docker engine by name and ID.
 func TestContainers(t *testing.T) {
 	r := newRoom(t)
 	d := newDocker(t, r)
@@ -71,7 +71,7 @@ func TestContainers(t *testing.T) {
 	pid := strings.TrimSpace(r.sh("docker inspect -f '{{.State.Pid}}' web"))
 	for _, name := range []string{"web", "container:web", id, id[:12], "container:" + id[:5], pid} {
 		if got := r.succeed("exec", name, "--", "ls", "/sys/class/net"); got != "lo\n" {
-			t.Errorf("%s has the links %q, want lo alone", name, got)
+			t.Errorf("%s has the links %q, want only lo", name, got)
 		}
 	}
 	r.refuse(2, []string{"it is in the host's own network namespace"}, "exec", "hosted", "--", "true")
@@ -85,7 +85,7 @@ func TestContainers(t *testing.T) {
 	r.succeed("exec", "web", "--", "true")
 }
 
-// TestInspect looks at a container that is attached and published.
+// TestInspect inspects a container that is attached and published.
 func TestInspect(t *testing.T) {
 	r := newRoom(t)
 	d := newDocker(t, r)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// everyCase is what a mistake in a name must be answered with: what there is.
+// An error about an unknown name must list the valid names.
 var (
 	everySuite  = []string{"quick", "publish", "modes", "bridge-filter", "rules", "waterfall", "scale"}
 	someLoads   = []string{"tcp-bulk", "tcp-rr-spin", "tcp-crr", "udp-pps"}
@@ -16,7 +16,7 @@ var (
 	everyTool   = []string{"iperf3", "qperf", "sockperf", "wrk"}
 )
 
-func TestErrorsAreReportedBeforeMeasuring(t *testing.T) {
+func TestErrorsBeforeMeasuring(t *testing.T) {
 	r := newRoom(t)
 	folder := r.file("folder")
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -51,7 +51,7 @@ func TestErrorsAreReportedBeforeMeasuring(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			r := *r
 			r.t = t
-			// A run of this length would not end before the test does.
+			// If the error were not found first, this run would not end before the test.
 			r.refuse(2, s.says, append([]string{"lab", "run", "--duration", "10h", "--rounds", "1000000"}, s.args...)...)
 		})
 	}
@@ -69,12 +69,12 @@ func TestWrongCommands(t *testing.T) {
 	}
 }
 
-// TestNotRoot: an ordinary user, and root without capabilities, get an error
-// that says what is missing.
+// TestNotRoot checks that an ordinary user, and root without capabilities, get an error that says
+// what is missing.
 func TestNotRoot(t *testing.T) {
 	for name, as := range map[string][]string{
-		"ordinary user":            {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
-		"root in a poor container": {"setpriv", "--bounding-set", "-sys_admin,-net_admin", "--inh-caps", "-sys_admin,-net_admin"},
+		"ordinary user":             {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
+		"root without capabilities": {"setpriv", "--bounding-set", "-sys_admin,-net_admin", "--inh-caps", "-sys_admin,-net_admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)
@@ -96,8 +96,8 @@ func TestHelpNeedsNoRoot(t *testing.T) {
 	}
 }
 
-// TestFailIf: a condition that holds prints its figures and exits 1, with
-// the reports written all the same.
+// TestFailIf checks that a condition that is true prints its figures and exits with 1, after the
+// reports are written.
 func TestFailIf(t *testing.T) {
 	r := newRoom(t)
 	run := append([]string{"lab", "run", "nat", "--workload", "tcp-bulk"}, figures...)
@@ -121,13 +121,12 @@ func TestFailIf(t *testing.T) {
 	o = r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio < 0", "--fail-if", "nat.rounds < 1 || host.bulk.value == 0")...)
 	o.expect(t, 0, nil)
 	if o.stderr != "" {
-		t.Errorf("nothing is wrong, and yet: %s", o.stderr)
+		t.Errorf("no condition is true, but standard error has: %s", o.stderr)
 	}
 }
 
-// TestMissingPrograms: what is not installed is named with the reason, in
-// table and JSON, the rest is measured, and the exit code says that a path that
-// was asked for is missing.
+// TestMissingPrograms checks that the table and the JSON name missing programs with the reason, and
+// that all other paths are measured. The exit code is 1 if a path that the user named is missing.
 func TestMissingPrograms(t *testing.T) {
 	r := newRoom(t)
 	r.replace("", "docker-proxy", "qperf")
@@ -139,13 +138,13 @@ func TestMissingPrograms(t *testing.T) {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
 	if !strings.Contains(o.stderr, "path docker-proxy is not measured") {
-		t.Errorf("it is not said before measuring: %s", o.stderr)
+		t.Errorf("the missing path is not reported before measuring: %s", o.stderr)
 	}
 	if !strings.Contains(o.stdout, "docker-proxy") || !strings.Contains(o.stdout, "not installed") {
-		t.Errorf("the table does not say it:\n%s", o.stdout)
+		t.Errorf("the table does not name the missing program:\n%s", o.stdout)
 	}
 	if out := r.succeed("lab", "list"); !strings.Contains(out, "docker-proxy is not installed") {
-		t.Errorf("the list does not say it:\n%s", out)
+		t.Errorf("the list does not name the missing program:\n%s", out)
 	}
 	if len(got.Runs) != 3 {
 		t.Errorf("%d runs, want the baseline's two and nat's", len(got.Runs))
@@ -155,19 +154,21 @@ func TestMissingPrograms(t *testing.T) {
 	r.refuse(2, []string{"baseline docker-proxy", "not installed"}, append(run, "--baseline", "docker-proxy")...)
 }
 
-// TestPathThatFailsToBuild: its reason is what its maker said.
-func TestPathThatFailsToBuild(t *testing.T) {
+// TestPathBuildFailure checks that the reason of an unavailable path is the output of the program
+// that failed.
+func TestPathBuildFailure(t *testing.T) {
 	r := newRoom(t)
 	r.replace("#!/bin/sh\necho out of order >&2\nexit 3\n", "nft")
 	o := r.run(append([]string{"lab", "run", "rules", "--baseline", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
-	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although it was not selected by name
+	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although the user did not name it
 	got := decode(t, []byte(o.stdout))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "out of order") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
 }
 
-// TestTooLittleMemory: better no session than a machine that swaps or kills.
+// TestTooLittleMemory checks that a session is refused if it might make the machine swap or run out
+// of memory.
 func TestTooLittleMemory(t *testing.T) {
 	r := newRoom(t)
 	r.write("meminfo", []byte("MemTotal: 4000000 kB\nMemAvailable: 100000 kB\n"))
@@ -175,8 +176,8 @@ func TestTooLittleMemory(t *testing.T) {
 	r.refuse(2, []string{"97 MB of memory", "end other processes"}, "lab", "run")
 }
 
-// TestKernelWithoutNftables: what needs it is listed with the reason, what
-// does not is measured.
+// TestKernelWithoutNftables checks that paths that need nftables are reported with the reason, and
+// that the other paths are measured.
 func TestKernelWithoutNftables(t *testing.T) {
 	r := newRoom(t)
 	self, err := os.Executable()
@@ -200,13 +201,13 @@ func TestKernelWithoutNftables(t *testing.T) {
 	o = withoutNft("paths")
 	o.expect(t, 0, nil)
 	if !strings.Contains(o.stdout, "bridge+nat cannot be built on this host: ") {
-		t.Errorf("the table of paths does not say it:\n%s", o.stdout)
+		t.Errorf("the table of paths does not name the reason:\n%s", o.stdout)
 	}
 	withoutNft("lab", "run", "host", "--baseline", "nat").expect(t, 2, []string{"baseline nat", "nftables"})
 }
 
-// TestClientThatAPathDoesNotReach: the path is not left out in silence.
-func TestClientThatAPathDoesNotReach(t *testing.T) {
+// TestUnreachableClient checks that a path that a client cannot reach is reported.
+func TestUnreachableClient(t *testing.T) {
 	r := newRoom(t)
 	o := r.run(append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload", "tcp-rr", "--json", r.file("c.json")}, short...)...)
 	o.expect(t, 0, nil)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestFailover has real servers fail and leave under load: what has checks
-// notices, what has none fails its clients for as long as it lasts, and nothing
-// is left behind of daemons and servers.
+// TestFailover makes real servers fail and leave under load. Balancers with health checks must
+// notice the failure; without a balancer, requests fail until the server is back. No daemon and no
+// server must be left.
 func TestFailover(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()

@@ -8,9 +8,9 @@ import (
 	"fairlead/test/engines"
 )
 
-// TestLaboratoryOfDocker measures containers of each engine, on its own
-// networks and on ours; between them the two have every path.
-func TestLaboratoryOfDocker(t *testing.T) {
+// TestDockerLaboratory measures containers of each engine, on Docker's networks and on Fairlead's.
+// The two engines together have every path.
+func TestDockerLaboratory(t *testing.T) {
 	client := map[string]string{"debian": "remote", "2026": "local"}
 	paths := map[string][]string{
 		"debian": {"docker:publish", "docker:macvlan", "docker:fairlead-ebpf", "docker:fairlead-routed", "docker:fairlead-macvlan", "docker:fairlead-ebpf-ports300"},
@@ -40,9 +40,9 @@ func TestLaboratoryOfDocker(t *testing.T) {
 	}
 }
 
-// TestQuickMeasuresDockersPublish: a newcomer who has Docker sees what its own -p
-// costs, without naming it.
-func TestQuickMeasuresDockersPublish(t *testing.T) {
+// TestQuickSuiteMeasuresDockerPublish checks that the suite quick measures Docker's own -p if
+// Docker is installed.
+func TestQuickSuiteMeasuresDockerPublish(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("q.json", append([]string{"lab", "run", "--workload", "tcp-rr"}, short...)...).expect(t, 0, nil)
 	got := decode(t, r.read("q.json"))
@@ -55,16 +55,16 @@ func TestQuickMeasuresDockersPublish(t *testing.T) {
 	}
 }
 
-// TestNothingOfDockerIsLeft: the room is as it was after a session that was
-// killed, but for what the next one removes.
-func TestNothingOfDockerIsLeft(t *testing.T) {
+// TestDockerLaboratoryLeavesNothing checks that the session after one that was killed removes
+// everything that was left.
+func TestDockerLaboratoryLeavesNothing(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
 	p := r.start("lab", "run", "docker", "docker:publish", "--client", "remote", "--workload", "tcp-rr", "--duration", "1m")
 	p.measuring()
 	p.signal(syscall.SIGKILL)
 	p.wait()
-	r.until("nothing runs any more", func(all []descendant) bool { return len(all) == 0 })
+	r.until("no process is left", func(all []descendant) bool { return len(all) == 0 })
 	r.succeed(append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)...)
 	r.untouched(before)
 }

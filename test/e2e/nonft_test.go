@@ -14,10 +14,10 @@ import (
 // command as on a kernel without nftables.
 const hideNftables = "FAIRLEAD_E2E_NO_NFTABLES"
 
-// runWithoutNftables runs a command to which the kernel answers, when it asks
-// for a netfilter socket, what one without nftables would.
+// runWithoutNftables runs a command whose netfilter sockets the kernel refuses as a kernel without
+// nftables does.
 func runWithoutNftables(args []string) int {
-	runtime.LockOSThread() // a filter is the thread's, and execve keeps it
+	runtime.LockOSThread() // a filter applies to the thread, and execve keeps it
 	if err := refuseNetfilter(); err != nil {
 		fmt.Fprintln(os.Stderr, "install seccomp filter:", err)
 		return 1

@@ -14,8 +14,8 @@ type listedPath struct {
 
 func (p listedPath) name() string { return strings.TrimSuffix(p.Driver+"+"+p.Via, "+") }
 
-// TestPathsTableIsTheJSON: every cell that is shown is what the JSON says.
-func TestPathsTableIsTheJSON(t *testing.T) {
+// TestPathsTableMatchesJSON checks that every cell of the table equals the value in the JSON.
+func TestPathsTableMatchesJSON(t *testing.T) {
 	r := newRoom(t)
 	var listed []listedPath
 	if err := json.Unmarshal([]byte(r.succeed("paths", "-o", "json")), &listed); err != nil {
@@ -38,7 +38,7 @@ func TestPathsTableIsTheJSON(t *testing.T) {
 	}
 }
 
-// readTables reads the tables: by path, then by promise.
+// readTables returns the cells by path, then by promise.
 func readTables(out string) map[string]map[string]string {
 	shown := map[string]map[string]string{}
 	var head []string
@@ -61,9 +61,9 @@ func readTables(out string) map[string]map[string]string {
 	return shown
 }
 
-// TestEveryPathHasItsPage: drivers and ways have a page each, and those that
-// exist for comparison are explained together.
-func TestEveryPathHasItsPage(t *testing.T) {
+// TestEveryPathHasPage checks that each driver and each publish mode has a page, and that a common
+// page explains the paths that exist for comparison.
+func TestEveryPathHasPage(t *testing.T) {
 	r := newRoom(t)
 	var listed []listedPath
 	if err := json.Unmarshal([]byte(r.succeed("paths", "-o", "json")), &listed); err != nil {
@@ -95,11 +95,11 @@ func TestEveryPathHasItsPage(t *testing.T) {
 		}
 	}
 	if len(lab.Paths) == 0 || len(lab.Suites) == 0 {
-		t.Error("nothing is listed")
+		t.Error("no path or no suite is listed")
 	}
 }
 
-// TestEveryFlagIsDocumented: the guide knows every flag of `lab run`.
+// TestEveryFlagIsDocumented checks that the guide explains every flag of `lab run`.
 func TestEveryFlagIsDocumented(t *testing.T) {
 	guide := readPage(t, "../../docs/guide/laboratory.md")
 	found := 0

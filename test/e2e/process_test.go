@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// patience is how long anything may take before a test gives it up; no test
-// depends on how much of it is used.
-const patience = 2 * time.Minute
+// timeout limits every wait of a test; no test depends on how much of it is used.
+const timeout = 2 * time.Minute
 
-// outcome is what a command ended with.
+// outcome is the exit code and the output of a command.
 type outcome struct {
 	code           int
 	stdout, stderr string
 }
 
-// process is a command that runs.
+// process is a running command.
 type process struct {
 	room        *room
 	cmd         *exec.Cmd
@@ -43,19 +42,19 @@ func (r *room) start(args ...string) *process {
 
 func (p *process) launch() {
 	p.room.t.Helper()
-	// Children hold our pipes open; what outlives the program is found by the
-	// snapshot, and must not keep us waiting.
-	p.cmd.WaitDelay = patience
+	// Children keep the pipes open. The snapshot finds processes that outlive the program; they
+	// must not block Wait.
+	p.cmd.WaitDelay = timeout
 	if err := p.cmd.Start(); err != nil {
 		p.room.t.Fatal(err)
 	}
 	p.room.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 }
 
-// wait returns how the program ended.
+// wait waits for the end of the program and returns its outcome.
 func (p *process) wait() outcome {
 	p.room.t.Helper()
-	hang := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	hang := time.AfterFunc(timeout, func() { _ = p.cmd.Process.Kill() })
 	defer hang.Stop()
 	err := p.cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -88,9 +87,8 @@ func (r *room) succeed(args ...string) string {
 	return o.stdout
 }
 
-// undisturbed measures again while the machine is too busy with something else,
-// which makes runs invalid and is neither the program's fault nor the test's.
-// The report is in the file.
+// undisturbed runs the program, and again while the machine is too busy, which makes runs invalid
+// for reasons outside the program and the test. The report is in the file.
 func (r *room) undisturbed(file string, args ...string) outcome {
 	r.t.Helper()
 	const tries = 10
@@ -107,9 +105,8 @@ func (r *room) undisturbed(file string, args ...string) outcome {
 	}
 }
 
-// disturbance returns why a report must be measured again, or "": the
-// hypervisor has taken CPU time, or another program through which all packets
-// pass did not get CPU time for seconds.
+// disturbance returns why a report must be measured again, or "": the hypervisor has taken CPU
+// time, or another program through which all packets pass got no CPU time for seconds.
 func (r *room) disturbance(report []byte) string {
 	r.t.Helper()
 	for _, x := range decode(r.t, report).Runs {
@@ -123,8 +120,8 @@ func (r *room) disturbance(report []byte) string {
 	return ""
 }
 
-// refuse runs the program, which must exit with the code and say each of the
-// words on standard error.
+// refuse runs the program, which must exit with the code and print each of the words to standard
+// error.
 func (r *room) refuse(code int, words []string, args ...string) {
 	r.t.Helper()
 	o := r.run(args...)
@@ -138,12 +135,12 @@ func (o outcome) expect(t *testing.T, code int, words []string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(o.stderr, w) {
-			t.Errorf("standard error does not say %q:\n%s", w, o.stderr)
+			t.Errorf("standard error does not contain %q:\n%s", w, o.stderr)
 		}
 	}
 }
 
-// descendant is a process that the room's commands started.
+// descendant is a process that a command of the room started.
 type descendant struct {
 	pid     int
 	cmdline string
@@ -151,8 +148,7 @@ type descendant struct {
 	ticks uint64
 }
 
-// processes finds the descendants of the program by the room's mark in their
-// environment.
+// processes finds the descendants of the program through the room's mark in their environment.
 func (r *room) processes() []descendant {
 	var found []descendant
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -185,16 +181,16 @@ func readProcess(dir string) (descendant, bool) {
 // until waits for the descendants to reach a state.
 func (r *room) until(what string, reached func([]descendant) bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); !reached(r.processes()); {
+	for deadline := time.Now().Add(timeout); !reached(r.processes()); {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("waited in vain until %s; there are %s", what, fmt.Sprint(r.processes()))
+			r.t.Fatalf("timeout while waiting until %s; processes: %s", what, fmt.Sprint(r.processes()))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// measuring waits until the program is in the middle of a run: a generator
-// has used CPU time that only traffic can have cost.
+// measuring waits until the program is in the middle of a run: a generator has used more CPU time
+// than its start needs.
 func (p *process) measuring() {
 	p.room.t.Helper()
 	p.room.until("traffic flows", func(all []descendant) bool {
@@ -204,5 +200,5 @@ func (p *process) measuring() {
 	})
 }
 
-// generator is how the generator's processes call themselves.
+// generator is the name of the generator's processes.
 const generator = "fairlead-load"

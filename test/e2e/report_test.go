@@ -9,8 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReportShowsWhatWasKept: the same figures in every form as the run's.
-func TestReportShowsWhatWasKept(t *testing.T) {
+// TestReportMatchesRun checks that a stored report gives the same output as the run, in every
+// format.
+func TestReportMatchesRun(t *testing.T) {
 	s := quickSession(t)
 	r := newRoom(t)
 	r.write("kept.json", s.json)
@@ -24,19 +25,19 @@ func TestReportShowsWhatWasKept(t *testing.T) {
 		"iperf3":  {string(s.iperf3), string(r.read("again.iperf3"))},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
-			t.Errorf("%s of the run (-) and of the report (+):\n%s", name, diff)
+			t.Errorf("%s of the run (-) differs from that of the report (+):\n%s", name, diff)
 		}
 	}
 	table := r.succeed("lab", "report", r.file("kept.json"))
 	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy", "discarded rounds"} {
 		if !strings.Contains(table, want) {
-			t.Errorf("the table does not say %q:\n%s", want, table)
+			t.Errorf("the table does not contain %q:\n%s", want, table)
 		}
 	}
 }
 
-// TestCompare: every path's figures stand side by side, and a session
-// compared with itself has not changed.
+// TestCompare checks that a comparison has the figures of every path of both sessions, and that a
+// session compared with itself shows no change.
 func TestCompare(t *testing.T) {
 	s := quickSession(t)
 	r := newRoom(t)
@@ -44,7 +45,7 @@ func TestCompare(t *testing.T) {
 	out := r.succeed("lab", "compare", r.file("before.json"), r.file("before.json"))
 	for _, want := range []string{"before", "now", "nat", "proxy", "docker-proxy", "1.000", "≈"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the comparison does not say %q:\n%s", want, out)
+			t.Errorf("the comparison does not contain %q:\n%s", want, out)
 		}
 	}
 	var rows any
@@ -55,7 +56,7 @@ func TestCompare(t *testing.T) {
 	out = r.succeed("lab", "compare", r.file("before.json"), r.file("after.json"))
 	for _, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, "throughput") && strings.Contains(line, " nat ") && !strings.Contains(line, "10.0") {
-			t.Errorf("nat became ten times as fast, and the comparison says:\n%s", out)
+			t.Errorf("nat became ten times as fast, but the comparison prints:\n%s", out)
 		}
 	}
 }
@@ -80,9 +81,9 @@ func tenfold(t *testing.T, text []byte, path, metric string) string {
 	return string(out)
 }
 
-// TestDevicesStayDevices: a report may go to a pipe or a device, which must
-// not become a file.
-func TestDevicesStayDevices(t *testing.T) {
+// TestReportToDevice checks that a report may be written to a pipe or a device, which must not be
+// replaced with a file.
+func TestReportToDevice(t *testing.T) {
 	s := quickSession(t)
 	r := newRoom(t)
 	r.write("kept.json", s.json)

@@ -15,27 +15,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// room represents a user's host: a network namespace with objects of other
-// programs, and a mount namespace with separate cgroups, bpffs and named
-// namespaces. So everything that is found there after a test was left over by
-// the program.
+// room represents a user's host: a network namespace with objects of other programs, and a mount
+// namespace with separate cgroups, bpffs and named namespaces. Everything that is found there after
+// a test was left over by the program.
 type room struct {
 	t *testing.T
 	// dir is for the files that the program writes.
 	dir string
 	// groups is the directory that replaces the cgroup root.
 	groups string
-	// replaced are the programs that replace has hidden.
+	// replaced lists the programs that replace has replaced.
 	replaced []string
-	// mark is in the environment of everything that the room starts, and so
-	// of all its descendants.
+	// mark is in the environment of everything that the room starts, and so of all descendants.
 	mark   string
 	holder *exec.Cmd
-	// enter are nsenter's arguments to enter the room.
+	// enter contains nsenter's arguments to enter the room.
 	enter []string
 }
 
-// cgroups is where cgroup v2 is mounted: alone, or beside v1.
+// cgroups returns the mount point of cgroup v2, which may be mounted beside v1.
 func cgroups() string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil {
 		return "/sys/fs/cgroup"
@@ -43,9 +41,8 @@ func cgroups() string {
 	return "/sys/fs/cgroup/unified"
 }
 
-// furnish makes the room. Links and addresses come up in their own time, so it
-// waits until each has the last that the kernel gives it. The holder then waits
-// until its input is closed.
+// furnish creates the room. Links and addresses come up asynchronously: the script waits for the
+// last route that the kernel adds for each. The holder then waits until its input is closed.
 const furnish = `
 mount --make-rprivate /
 mount --bind "$1" "$2"
@@ -74,7 +71,7 @@ echo ready
 exec cat
 `
 
-// newRoom makes a room that ends with the test.
+// newRoom creates a room that exists until the test ends.
 func newRoom(t *testing.T) *room {
 	t.Helper()
 	r := &room{t: t, dir: t.TempDir(), mark: fmt.Sprintf("FAIRLEAD_E2E=%d-%s", os.Getpid(), t.Name())}
@@ -84,9 +81,9 @@ func newRoom(t *testing.T) *room {
 	}
 	r.groups = groups
 	t.Cleanup(func() {
-		// Servers that write over their environment have lost the mark.
+		// Servers that overwrite their environment have lost the mark.
 		_ = os.WriteFile(filepath.Join(groups, "cgroup.kill"), []byte("1"), 0)
-		for end := time.Now().Add(patience); exists(groups); removeGroups(groups) { // what is killed takes its time
+		for end := time.Now().Add(timeout); exists(groups); removeGroups(groups) { // killed processes end asynchronously
 			if time.Now().After(end) {
 				t.Errorf("%s cannot be removed", groups)
 				return
@@ -107,20 +104,20 @@ func newRoom(t *testing.T) *room {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, left := range r.processes() { // by a test that failed
+		for _, left := range r.processes() { // only after a failed test
 			_ = syscall.Kill(left.pid, syscall.SIGKILL)
 		}
 		stdin.Close()
 		_ = r.holder.Wait()
 	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the room cannot be furnished: %q, %v", line, err)
+		t.Fatalf("create the room: %q, %v", line, err)
 	}
 	r.enter = []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
 	return r
 }
 
-// removeGroups removes a cgroup and what is below it.
+// removeGroups removes a cgroup and the cgroups below it.
 func removeGroups(path string) {
 	below, _ := filepath.Glob(filepath.Join(path, "*", ""))
 	for _, p := range below {
@@ -131,16 +128,16 @@ func removeGroups(path string) {
 	_ = os.Remove(path)
 }
 
-// command is a command in the room.
+// command returns a command that runs in the room.
 func (r *room) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(slices.Clone(r.enter), args...)...)
-	// A daemon keeps its files beside its socket.
+	// A daemon stores its files beside its socket.
 	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=", "FAIRLEAD_SOCKET="+r.file("fairlead.sock"),
-		"FAIRLEAD_LAB_SHARED=1") // packages are tested beside each other
+		"FAIRLEAD_LAB_SHARED=1") // several packages are tested at the same time
 	return cmd
 }
 
-// sh runs a line in the room that must succeed, and returns what it printed.
+// sh runs a line in the room, which must succeed, and returns its output.
 func (r *room) sh(line string) string {
 	r.t.Helper()
 	cmd := r.command("sh", "-ec", line)
@@ -152,8 +149,8 @@ func (r *room) sh(line string) string {
 	return string(out)
 }
 
-// replace puts another file in the place of each program, for this room
-// only. An empty script hides the program: it cannot be executed then.
+// replace replaces each program with a script, only in this room. An empty script hides the
+// program, because it cannot be executed.
 func (r *room) replace(script string, programs ...string) {
 	r.t.Helper()
 	stub := filepath.Join(r.t.TempDir(), "stub")
@@ -170,7 +167,7 @@ func (r *room) replace(script string, programs ...string) {
 	}
 }
 
-// restore puts the programs back.
+// restore restores the replaced programs.
 func (r *room) restore() {
 	r.t.Helper()
 	for _, name := range r.replaced {
@@ -179,7 +176,7 @@ func (r *room) restore() {
 	r.replaced = nil
 }
 
-// file is a path for the program to write to.
+// file returns a path for the program to write to.
 func (r *room) file(name string) string { return filepath.Join(r.dir, name) }
 
 func (r *room) write(name string, text []byte) {
@@ -198,8 +195,7 @@ func (r *room) read(name string) []byte {
 	return b
 }
 
-// inventory prints all that a user would look at to see whether the host was
-// left as it was.
+// inventory prints the parts of the host's configuration that the program must leave unchanged.
 const inventory = `
 set -e
 ip -o link
@@ -217,8 +213,7 @@ find /sys/fs/bpf
 grep nsfs /proc/self/mountinfo || true
 `
 
-// snapshot is the state of the host, with the cgroups and the processes that
-// descend from the program.
+// snapshot is the state of the host, with the cgroups and the program's descendants.
 type snapshot struct {
 	Host      []string
 	Cgroups   []string
@@ -238,10 +233,10 @@ func (r *room) snapshot() snapshot {
 	return s
 }
 
-// untouched holds that the host is as it was before.
+// untouched fails the test unless the host is in the same state as before.
 func (r *room) untouched(before snapshot) {
 	r.t.Helper()
 	if diff := cmp.Diff(before, r.snapshot()); diff != "" {
-		r.t.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+		r.t.Errorf("the host's state differs from before, was (-), is (+):\n%s", diff)
 	}
 }

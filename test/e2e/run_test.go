@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// nginx returns the command line of a web server that says its name and the
-// port at which it believes to be. It listens as the directives say.
+// nginx returns the command line of a web server that answers with its name and the local port of
+// the connection. The directives say where it listens.
 func (r *room) nginx(name string, listen ...string) []string {
 	r.t.Helper()
 	var server strings.Builder
@@ -36,26 +36,25 @@ func (r *room) publish(flags string, command []string) *process {
 	return r.start(append(append(append([]string{"run"}, strings.Fields(flags)...), "--"), command...)...)
 }
 
-// get is the command of a client that asks once, by socat's name of the peer.
+// get returns the command of a client that sends one request; peer is an address in socat's syntax.
 func get(peer string) []string {
 	wait := "5"
 	if strings.HasPrefix(peer, "UDP") {
-		wait = ".1" // nothing ends its conversation, and it can ask again
+		wait = ".1" // UDP has no end of connection, and hears repeats the request
 	}
 	return []string{"sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | socat -t` + wait + ` -T` + wait + ` - ` + peer}
 }
 
-// hears waits until the command, which is run again and again, prints the
-// answer.
+// hears runs the command repeatedly until it prints the answer.
 func (r *room) hears(answer string, command []string) {
 	r.t.Helper()
 	var out []byte
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
 		if out, _ = r.command(command...).CombinedOutput(); strings.Contains(string(out), answer) {
 			return
 		}
 	}
-	r.t.Fatalf("%s never says %q, but last:\n%s", command[len(command)-1], answer, out)
+	r.t.Fatalf("%s never prints %q, last output:\n%s", command[len(command)-1], answer, out)
 }
 
 // refused fails the test if a process listens at the peer.
@@ -67,15 +66,15 @@ func (r *room) refused(peer string) {
 	}
 }
 
-// end asks a workload to end, and holds it to its exit code.
+// end sends SIGTERM to a workload, and checks its exit code.
 func (p *process) end(code int) {
 	p.room.t.Helper()
 	p.signal(syscall.SIGTERM)
 	p.wait().expect(p.room.t, code, nil)
 }
 
-// TestRunSideBySide: two servers that both bind port 80, in both families,
-// and a workload that dials the own port of one.
+// TestRunSideBySide runs two servers that both bind port 80, in both families, and a workload that
+// connects to the container port of one server.
 func TestRunSideBySide(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
@@ -97,15 +96,15 @@ func TestRunSideBySide(t *testing.T) {
 		r.refused(peer)
 	}
 	if out := r.succeed(append([]string{"run", "-p", "7000:7", "--"}, get("TCP:127.0.0.1:81")...)...); !strings.Contains(out, "one at 81") {
-		t.Errorf("another workload that dials port 81 is answered by %s", out)
+		t.Errorf("another workload that connects to port 81 receives %s", out)
 	}
 	one.end(0)
 	two.end(0)
 	r.untouched(before)
 }
 
-// TestRunOneFamily: servers that bind IPv4 and IPv6 one by one, as Debian's
-// nginx does, where only IPv4 is published.
+// TestRunOneFamily runs servers that bind IPv4 and IPv6 separately, as Debian's nginx does, and
+// publishes only IPv4.
 func TestRunOneFamily(t *testing.T) {
 	r := newRoom(t)
 	one := r.publish("-p 127.0.0.1:8080:80", r.nginx("one", "80", "[::]:80"))
@@ -117,7 +116,7 @@ func TestRunOneFamily(t *testing.T) {
 	two.end(0)
 }
 
-// TestRunInPIDNamespaces: workloads of one host that have the same process id.
+// TestRunInPIDNamespaces runs workloads on one host that have the same process ID.
 func TestRunInPIDNamespaces(t *testing.T) {
 	r := newRoom(t)
 	for name, host := range map[string]string{"one": "8080", "two": "9080"} {
@@ -148,7 +147,7 @@ func TestRunDatagrams(t *testing.T) {
 	r.untouched(before)
 }
 
-// TestRunWithoutPrivilege: a granted port below 1024 is anybody's to bind.
+// TestRunWithoutPrivilege checks that any user may bind a granted port below 1024.
 func TestRunWithoutPrivilege(t *testing.T) {
 	r := newRoom(t)
 	p := r.publish("-p 443:80", append(slices.Clone(ordinaryUser), "socat", "TCP6-LISTEN:80,fork", "SYSTEM:echo web"))
@@ -159,8 +158,8 @@ func TestRunWithoutPrivilege(t *testing.T) {
 // ordinaryUser is the prefix of a command that an ordinary user runs.
 var ordinaryUser = []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
 
-// TestRunReusedPort: each process of the server has a socket of its own for
-// the one port.
+// TestRunReusedPort checks that each process of a server can have a separate socket for the same
+// port.
 func TestRunReusedPort(t *testing.T) {
 	r := newRoom(t)
 	p := r.publish("-p 8080:80", r.nginx("web", "80 reuseport"))
@@ -171,7 +170,7 @@ func TestRunReusedPort(t *testing.T) {
 	p.end(0)
 }
 
-func TestRunUnlistedPorts(t *testing.T) {
+func TestRunUnpublishedPorts(t *testing.T) {
 	r := newRoom(t)
 	server := r.nginx("web", "80", "81")
 	t.Run("loopback", func(t *testing.T) {
@@ -191,21 +190,23 @@ func TestRunUnlistedPorts(t *testing.T) {
 	})
 }
 
-// TestRunExitCode: the command's own, and for a signal the same as a shell's.
+// TestRunExitCode checks that the exit code is the command's, and for a signal the same as a
+// shell's.
 func TestRunExitCode(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
 	for script, code := range map[string]int{"exit 0": 0, "exit 42": 42, "kill -KILL $$": 128 + int(syscall.SIGKILL)} {
 		o := r.publish("-p 8080:80", []string{"sh", "-c", script}).wait()
 		if o.expect(t, code, nil); o.stderr != "" {
-			t.Errorf("%s: it says %s", script, o.stderr)
+			t.Errorf("%s: standard error has %s", script, o.stderr)
 		}
 	}
 	r.untouched(before)
 }
 
-// TestRunPassesSignalsOn, and ends what the command leaves running.
-func TestRunPassesSignalsOn(t *testing.T) {
+// TestRunForwardsSignals checks that run forwards signals, and ends processes that the command
+// leaves running.
+func TestRunForwardsSignals(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			r := newRoom(t)
@@ -227,12 +228,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestRunKilled: the command ends with us, no program stays attached, and the
-// next run removes what is left and has the port.
+// TestRunKilled checks that the command ends with run, that no eBPF program stays attached, and
+// that the next run removes what is left and gets the port.
 func TestRunKilled(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
-	// What outlives us must not hold our output open.
+	// Processes that outlive run must not keep its output open.
 	mute := []string{"sh", "-c", `exec "$@" >/dev/null 2>&1`, "sh"}
 	p := r.publish("-p 8080:80", append(mute, r.nginx("web", "80")...))
 	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
@@ -251,7 +252,7 @@ func TestRunKilled(t *testing.T) {
 	r.untouched(before)
 }
 
-// unhooked holds that no program is at the binds of a cgroup.
+// unhooked fails the test if an eBPF program is attached to the bind hook of a cgroup.
 func unhooked(t *testing.T, path string) {
 	t.Helper()
 	dir, err := os.Open(path)
@@ -265,8 +266,8 @@ func unhooked(t *testing.T, path string) {
 	}
 }
 
-// TestRunPortTaken: by a process, and by a workload that has not even bound
-// its port.
+// TestRunPortTaken checks ports in use by a process, and ports granted to a workload that has not
+// bound them yet.
 func TestRunPortTaken(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
@@ -278,8 +279,8 @@ func TestRunPortTaken(t *testing.T) {
 	r.untouched(before)
 }
 
-// TestRunCannot: the error says what the host lacks and what to do.
-func TestRunCannot(t *testing.T) {
+// TestRunRequirements checks that the error says what the host lacks and what to do.
+func TestRunRequirements(t *testing.T) {
 	run := []string{binary, "run", "-p", "8080:80", "--", "true"}
 	poor := []string{"setpriv", "--bounding-set", "-sys_admin,-bpf", "--inh-caps", "-sys_admin,-bpf"}
 	only1 := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$@"`, "sh"}
@@ -288,9 +289,9 @@ func TestRunCannot(t *testing.T) {
 		code int
 		says string
 	}{
-		"ordinary user":            {ordinaryUser, 2, "root is needed to attach eBPF programs: run as root"},
-		"root in a poor container": {poor, 1, "operation not permitted"},
-		"cgroup v1 only":           {only1, 1, "no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified: mkdir -p"},
+		"ordinary user":             {ordinaryUser, 2, "root is needed to attach eBPF programs: run as root"},
+		"root without capabilities": {poor, 1, "operation not permitted"},
+		"cgroup v1 only":            {only1, 1, "no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified: mkdir -p"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// report is the JSON of a session, read by the names that are promised and
-// by no code of the program's own.
+// report is the JSON of a session. It is read through the documented names, not with the program's
+// types.
 type report struct {
 	Seed    uint64           `json:"seed"`
 	Rounds  int              `json:"rounds"`
@@ -58,8 +58,8 @@ func decode(t *testing.T, text []byte) report {
 	return r
 }
 
-// session is one short run of the default suite, with every file that it can
-// write; several tests look at it.
+// session is one short run of the default suite, with every file that it can write. Several tests
+// use it.
 type session struct {
 	stdout, json, html, bench, iperf3 []byte
 }
@@ -69,7 +69,7 @@ var kept struct {
 	session
 }
 
-// quickSession is made by the first test that asks for it.
+// quickSession returns the session, which the first caller runs.
 func quickSession(t *testing.T) session {
 	t.Helper()
 	kept.Do(func() {
@@ -86,7 +86,7 @@ func quickSession(t *testing.T) session {
 	return kept.session
 }
 
-// units are the metrics that quick gives, with what the issue says of each.
+// units lists the metrics of the suite quick, with their units and directions.
 var units = map[string]struct{ unit, better string }{
 	"throughput":       {"bit/s", "higher"},
 	"latency_p50":      {"s", "lower"},
@@ -99,7 +99,7 @@ var units = map[string]struct{ unit, better string }{
 	"cpu_per_op":       {"s", "lower"},
 }
 
-func TestSummaryHasWhatIsPromised(t *testing.T) {
+func TestSummaryHasDocumentedKeys(t *testing.T) {
 	r := decode(t, quickSession(t).json)
 	keys := []string{"path", "workload", "client", "metric", "unit", "better", "value", "low", "high", "baseline",
 		"ratio", "ratio_low", "ratio_high", "rounds", "invalid", "distinguishable"}
@@ -136,7 +136,7 @@ func TestSummaryHasWhatIsPromised(t *testing.T) {
 	}
 }
 
-func TestEveryRunIsProvedAndItsLedgerCloses(t *testing.T) {
+func TestEveryRunHasProofAndBalancedLedger(t *testing.T) {
 	r := decode(t, quickSession(t).json)
 	if want := r.Rounds * 4 * (4 + 1); len(r.Runs) != want {
 		t.Errorf("%d runs, want %d: four workloads, four paths, the baseline twice", len(r.Runs), want)
@@ -149,8 +149,8 @@ func TestEveryRunIsProvedAndItsLedgerCloses(t *testing.T) {
 	}
 }
 
-// checkLedger holds that all CPU time is accounted for, by kind and by who
-// spent it, and that the error which is printed is the true one.
+// checkLedger checks that all CPU time is accounted for, by kind and by process, and that the
+// ledger's error is calculated correctly.
 func checkLedger(t *testing.T, r run) {
 	t.Helper()
 	l := r.Ledger
@@ -170,7 +170,7 @@ func checkLedger(t *testing.T, r run) {
 		t.Errorf("%s %s: the kinds of CPU time are %v, busy %v", r.Path, r.Workload, kinds, busy)
 	}
 	if who := sum("client", "server", "proxy", "kernel_threads", "laboratory", "other", "unattributed"); math.Abs(who-busy) > rounding {
-		t.Errorf("%s %s: the parties' CPU time is %v, busy %v", r.Path, r.Workload, who, busy)
+		t.Errorf("%s %s: the processes' CPU time is %v, busy %v", r.Path, r.Workload, who, busy)
 	}
 	if busy > 0 && math.Abs(l["error"]-math.Abs(l["unattributed"])/busy) > rounding {
 		t.Errorf("%s %s: the ledger's error is %v, unattributed %v of %v", r.Path, r.Workload, l["error"], l["unattributed"], busy)
@@ -180,7 +180,7 @@ func checkLedger(t *testing.T, r run) {
 	}
 }
 
-func TestBaselineHasBothHalvesInEachRound(t *testing.T) {
+func TestBaselineRunsTwiceInEachRound(t *testing.T) {
 	type inRound struct {
 		workload string
 		round    int
@@ -188,7 +188,7 @@ func TestBaselineHasBothHalvesInEachRound(t *testing.T) {
 	groups := map[inRound][]run{}
 	runs := decode(t, quickSession(t).json).Runs
 	if !slices.IsSortedFunc(runs, func(a, b run) int { return a.Round - b.Round }) {
-		t.Error("rounds are not made one after the other")
+		t.Error("rounds are not in sequence")
 	}
 	for _, r := range runs {
 		k := inRound{r.Workload, r.Round}
@@ -197,7 +197,7 @@ func TestBaselineHasBothHalvesInEachRound(t *testing.T) {
 	for k, group := range groups {
 		first, last := group[0], group[len(group)-1]
 		if first.Path != "host" || first.Half != 1 || last.Path != "host" || last.Half != 2 {
-			t.Errorf("%v: from %s (half %d) to %s (half %d), want the baseline's two halves", k, first.Path, first.Half, last.Path, last.Half)
+			t.Errorf("%v: from %s (half %d) to %s (half %d), want the baseline first and last", k, first.Path, first.Half, last.Path, last.Half)
 		}
 		for i, r := range group {
 			if r.Order != i || (r.Path != "host" && r.Half != 0) {
@@ -207,9 +207,9 @@ func TestBaselineHasBothHalvesInEachRound(t *testing.T) {
 	}
 }
 
-// TestSeedGivesTheOrder: the same seed, the same order of everything; other
-// seeds, others.
-func TestSeedGivesTheOrder(t *testing.T) {
+// TestSeedDeterminesOrder checks that the same seed gives the same order of runs, and another seed
+// another order.
+func TestSeedDeterminesOrder(t *testing.T) {
 	r := newRoom(t)
 	order := func(seed string) []string {
 		out := r.succeed("lab", "run", "nat", "routed", "--client", "peer", "--workload", "tcp-rr,udp-rr",
@@ -229,14 +229,14 @@ func TestSeedGivesTheOrder(t *testing.T) {
 	}
 }
 
-func TestOutputJSONIsTheFile(t *testing.T) {
+func TestOutputJSONEqualsFile(t *testing.T) {
 	s := quickSession(t)
 	if diff := cmp.Diff(string(s.json), string(s.stdout)); diff != "" {
 		t.Errorf("--json (-) and -o json (+) differ:\n%s", diff)
 	}
 }
 
-// network are the ways in which a page can fetch something.
+// network matches markup that makes a page load something.
 var network = regexp.MustCompile(`(?i)(src|href|action|data)\s*=\s*["']?\s*[^"'#> ]|url\(|@import|<link|<iframe|fetch\(|XMLHttpRequest`)
 
 func TestPageNeedsNoNetwork(t *testing.T) {

@@ -18,8 +18,7 @@ type terminal struct {
 	screen func() string
 }
 
-// newTerminal opens one of 100 columns, without the line discipline's own
-// changes to what is written.
+// newTerminal opens a terminal of 100 columns that does not change what is written.
 func newTerminal(t *testing.T) terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -53,7 +52,7 @@ const clearLine = "\r\x1b[K"
 
 var color = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// session runs a short session with its streams where the caller wants them.
+// session runs a short session with the given output streams.
 func (r *room) session(stdout, stderr io.Writer) {
 	r.t.Helper()
 	args := append([]string{binary, "lab", "run", "nat", "proxy", "--workload", "tcp-bulk"}, short...)
@@ -74,11 +73,11 @@ func TestProgressOnATerminal(t *testing.T) {
 	shown := strings.Join(lines, "\n")
 	for _, want := range []string{"round 1/1", "nat", "proxy", "bulk", "left"} {
 		if !strings.Contains(shown, want) {
-			t.Errorf("the progress does not say %q:\n%s", want, shown)
+			t.Errorf("the progress does not contain %q:\n%s", want, shown)
 		}
 	}
 	if last := lines[len(lines)-1]; last != "" {
-		t.Errorf("the line is not taken away at the end: %q", last)
+		t.Errorf("the line is not cleared at the end: %q", last)
 	}
 	for _, line := range lines {
 		if len([]rune(line)) > 99 || strings.Contains(line, "\n") {
@@ -86,7 +85,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		}
 	}
 	if strings.Contains(table.String(), "\x1b") {
-		t.Errorf("the table has escape sequences, and its output is no terminal:\n%q", table.String())
+		t.Errorf("the table has escape sequences although its output is not a terminal:\n%q", table.String())
 	}
 }
 
@@ -95,14 +94,14 @@ func TestQuietWithoutATerminal(t *testing.T) {
 	var table, errs strings.Builder
 	r.session(&table, &errs)
 	if errs.Len() > 0 {
-		t.Errorf("standard error is no terminal, and yet: %q", errs.String())
+		t.Errorf("standard error is not a terminal, but has: %q", errs.String())
 	}
 	if table.Len() == 0 || strings.Contains(table.String(), "\x1b") {
 		t.Errorf("the table: %q", table.String())
 	}
 }
 
-// TestColors shows a report whose figures have every colour.
+// TestColors prints a report whose figures use every colour.
 func TestColors(t *testing.T) {
 	kept, err := filepath.Abs("../../internal/lab/report/testdata/synthetic.json")
 	if err != nil {

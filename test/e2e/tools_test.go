@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRealTools drives the real generators over the same paths; each has
-// rows of its own with figures that a living path gives.
+// TestRealTools runs other traffic generators over the same paths. Each must have separate rows in
+// the summary with plausible figures.
 func TestRealTools(t *testing.T) {
 	r := newRoom(t)
 	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf,wrk", "--workload", "tcp-bulk,tcp-rr,udp-rr",
@@ -35,7 +35,7 @@ func TestRealTools(t *testing.T) {
 		}
 		checkLedger(t, run)
 		if run.Tool != "fairlead" && run.Raw == "" {
-			t.Errorf("%s by %s: its own output was not kept", run.Workload, run.Tool)
+			t.Errorf("%s by %s: the tool's output was not stored", run.Workload, run.Tool)
 		}
 	}
 	versions, _ := got.Host["tools"].(map[string]any)
@@ -47,9 +47,9 @@ func TestRealTools(t *testing.T) {
 	reimport(t, r, got)
 }
 
-// leastMoved is how many bytes a run must at least have had to prove. Our own
-// round trips are a byte each way; of others, which run for a second, half of
-// what goes there at their median pace is asked for, whatever that is.
+// leastMoved returns the minimum number of bytes that the path proof of a run must require. A round
+// trip of Fairlead's generator is one byte in each direction. Other tools run for a second: half of
+// the number of round trips at the median latency is required.
 func leastMoved(r run) uint64 {
 	switch p50 := r.Metrics["latency_p50"]; {
 	case r.Tool == "fairlead" && r.Latency != nil:
@@ -60,8 +60,8 @@ func leastMoved(r run) uint64 {
 	return 1000
 }
 
-// sane bounds what any machine gives: from 1 Mbit/s to 1 Tbit/s, from 1 µs
-// to a second.
+// sane limits each metric to values that are possible on any machine: from 1 Mbit/s to 1 Tbit/s,
+// from 1 µs to one second.
 var sane = map[string][2]float64{"throughput": {1e6, 1e12}, "latency_p50": {1e-6, 1}, "latency_mean": {1e-6, 1}}
 
 func wantSane(t *testing.T, got report, tool, path, metric string) {
@@ -79,7 +79,7 @@ func wantSane(t *testing.T, got report, tool, path, metric string) {
 	t.Errorf("no row of %s by %s through %s", metric, tool, path)
 }
 
-// reimport reads what iperf3 itself printed.
+// reimport imports the output of iperf3 itself.
 func reimport(t *testing.T, r *room, got report) {
 	t.Helper()
 	for _, run := range got.Runs {

@@ -12,16 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everyPath are paths of every make: our proxy, our rules, a bridge filter,
-// foreign processes, set-ups by hand and by plugins.
+// everyPath lists paths of every kind: Fairlead's proxy and rules, a bridge filter, other programs'
+// processes, configurations made by hand and with plugins.
 var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off", "filter-on",
 	"hand-vxlan", "hand-device", "cni-bridge", "cni-macvlan", "slirp4netns", "pasta"}
 
-// short makes a run as short as it can be and still be one.
+// short makes a run as short as possible.
 var short = []string{"--rounds", "1", "--duration", "50ms"}
 
-// figures makes it long enough for each side to have had its turn on a busy
-// machine, where something is said of the figures.
+// figures makes a run long enough for both sides to send on a busy machine, for tests that use the
+// figures.
 var figures = []string{"--rounds", "1", "--duration", "300ms"}
 
 func TestHostIsUntouched(t *testing.T) {
@@ -62,8 +62,8 @@ func TestHostIsUntouched(t *testing.T) {
 	}
 }
 
-// TestSnapshotSees proves that a host which is not left alone is found out.
-func TestSnapshotSees(t *testing.T) {
+// TestSnapshotDetectsChanges checks that a snapshot shows each kind of change on a host.
+func TestSnapshotDetectsChanges(t *testing.T) {
 	for name, change := range map[string]string{
 		"link":      "ip link add left type bridge",
 		"address":   "ip addr add 192.0.2.11/24 dev uplink",
@@ -79,7 +79,7 @@ func TestSnapshotSees(t *testing.T) {
 			before := fmt.Sprint(r.snapshot())
 			r.sh(change)
 			if fmt.Sprint(r.snapshot()) == before {
-				t.Errorf("%s goes unnoticed", change)
+				t.Errorf("%s is not detected", change)
 			}
 		})
 	}
@@ -87,11 +87,11 @@ func TestSnapshotSees(t *testing.T) {
 		r := newRoom(t)
 		sleeper := &process{room: r, cmd: r.command("sleep", "1000")}
 		sleeper.launch()
-		r.until("the sleeper is seen", func(all []descendant) bool { return len(all) == 1 })
+		r.until("the process is found", func(all []descendant) bool { return len(all) == 1 })
 	})
 }
 
-// long runs until it is interrupted.
+// long is a command that runs until it is interrupted.
 var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off", "cni-ptp", "slirp4netns", "pasta",
 	"--client", "remote,peer", "--rounds", "100", "--duration", "10s"}
 
@@ -105,7 +105,7 @@ func TestInterrupted(t *testing.T) {
 	}{
 		{"by Ctrl-C in the middle of a run", syscall.SIGINT, 130, "interrupt", (*process).measuring},
 		{"by SIGTERM in the middle of a run", syscall.SIGTERM, 143, "terminated", (*process).measuring},
-		{"by its terminal's end in the middle of a run", syscall.SIGHUP, 129, "hangup", (*process).measuring},
+		{"by the end of its terminal in the middle of a run", syscall.SIGHUP, 129, "hangup", (*process).measuring},
 		{"by Ctrl-C while paths are built", syscall.SIGINT, 130, "interrupt", (*process).building},
 	} {
 		t.Run(s.name, func(t *testing.T) {
@@ -117,20 +117,19 @@ func TestInterrupted(t *testing.T) {
 			o := p.wait()
 			o.expect(t, s.code, []string{"interrupted by " + s.says})
 			if strings.Count(o.stderr, "\n") != 1 || strings.Contains(o.stderr, "killed") {
-				t.Errorf("it says more than one line:\n%s", o.stderr)
+				t.Errorf("standard error has more than one line:\n%s", o.stderr)
 			}
 			r.untouched(before)
 			if _, err := os.Stat(r.file("report.json")); err == nil {
-				t.Error("there is a report of a run that was interrupted")
+				t.Error("an interrupted run has written a report")
 			}
 		})
 	}
 }
 
-// building waits until the first path's generator stands, when others are
-// still to be built.
+// building waits until the generator of the first path runs, while other paths are not built yet.
 func (p *process) building() {
-	p.room.until("the first generator stands", func(all []descendant) bool {
+	p.room.until("the first generator runs", func(all []descendant) bool {
 		return slices.ContainsFunc(all, func(d descendant) bool { return strings.HasPrefix(d.cmdline, generator) })
 	})
 }
@@ -143,21 +142,21 @@ func TestKilled(t *testing.T) {
 	pid := p.cmd.Process.Pid
 	p.signal(syscall.SIGKILL)
 	p.wait()
-	r.until("nothing runs any more", func(all []descendant) bool { return len(all) == 0 })
+	r.until("no process is left", func(all []descendant) bool { return len(all) == 0 })
 
 	killed := r.snapshot()
 	left := topmost(killed.Cgroups)
 	if len(left) == 0 {
-		t.Error("no cgroup was left: what does the next run clean up?")
+		t.Error("no cgroup was left, so that the test of its removal has no effect")
 	}
 	for _, name := range left {
 		if !strings.HasPrefix(name, fmt.Sprintf("fairlead-lab-%d-", pid)) {
-			t.Errorf("cgroup %s does not carry the mark of process %d", name, pid)
+			t.Errorf("cgroup %s does not have the mark of process %d", name, pid)
 		}
 	}
 	killed.Cgroups = before.Cgroups
 	if diff := cmp.Diff(before, killed); diff != "" {
-		t.Errorf("more than cgroups was left (+):\n%s", diff)
+		t.Errorf("objects other than cgroups were left (+):\n%s", diff)
 	}
 
 	o := r.run(append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)...)
@@ -167,7 +166,7 @@ func TestKilled(t *testing.T) {
 	r.untouched(before)
 }
 
-// topmost gives the names of the cgroups that are in no other.
+// topmost returns the names of the cgroups that are not inside another.
 func topmost(cgroups []string) []string {
 	var names []string
 	for _, path := range cgroups {
@@ -178,9 +177,9 @@ func topmost(cgroups []string) []string {
 	return names
 }
 
-// TestRunBesideAnother: a run neither sweeps up a living one nor is
-// disturbed by it.
-func TestRunBesideAnother(t *testing.T) {
+// TestConcurrentRuns checks that a run neither removes the cgroups of another run nor is disturbed
+// by it.
+func TestConcurrentRuns(t *testing.T) {
 	r := newRoom(t)
 	other := r.start(long...)
 	other.measuring()
@@ -188,10 +187,10 @@ func TestRunBesideAnother(t *testing.T) {
 	o := r.run(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...)
 	o.expect(t, 0, nil)
 	if strings.Contains(o.stderr, "removed") {
-		t.Errorf("the other's cgroups were swept up: %s", o.stderr)
+		t.Errorf("the other run's cgroups were removed: %s", o.stderr)
 	}
 	if after := r.snapshot().Cgroups; !slices.Equal(after, alive) {
-		t.Errorf("the other's cgroups are %v, were %v", after, alive)
+		t.Errorf("the other run's cgroups are %v, were %v", after, alive)
 	}
 	other.signal(syscall.SIGINT)
 	other.wait().expect(t, 130, nil)

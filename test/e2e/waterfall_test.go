@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// steps are what a session says of each hop.
+// steps is the part of a session's JSON about hops.
 type steps struct {
 	Steps []struct {
 		Name, Path, Over string
@@ -21,8 +21,8 @@ type steps struct {
 	}
 }
 
-// TestWaterfall: every hop that this kernel has is there, proven, with what it
-// adds to the one before.
+// TestWaterfall checks that the report contains every hop that this kernel has, with a path proof
+// and the difference to the previous hop.
 func TestWaterfall(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("w.json", "lab", "run", "waterfall", "--rounds", "3", "--duration", "100ms").expect(t, 0, nil)
@@ -45,7 +45,7 @@ func TestWaterfall(t *testing.T) {
 			if f.Rounds == 0 || f.Value <= 0 || f.Low > f.Added || f.High < f.Added {
 				t.Errorf("%s: %+v", s.Name, f)
 			}
-			adds = adds || f.Added != 0 // latencies are of classes, and may be equal
+			adds = adds || f.Added != 0 // latencies are rounded to histogram buckets, and may be equal
 		}
 		if adds == (s.Over == "") {
 			t.Errorf("%s over %q: %+v", s.Name, s.Over, s.Figures)
@@ -62,7 +62,7 @@ func TestWaterfall(t *testing.T) {
 	}
 }
 
-// TestLiveFlows: they are there while the load runs, and counted.
+// TestLiveFlows checks that the flows exist while the load runs, and that they are counted.
 func TestLiveFlows(t *testing.T) {
 	r := newRoom(t)
 	r.undisturbed("f.json", append([]string{"lab", "run", "scale", "nat", "--workload", "tcp-rr-100k-flows,tcp-rr-1k-flows"}, short...)...).expect(t, 0, nil)

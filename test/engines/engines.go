@@ -32,8 +32,8 @@ import (
 	"fairlead/internal/lab/ledger"
 )
 
-// All returns the engines by name, each with the directory of its programs. It
-// builds the new one first if it does not exist.
+// All returns the engines by name, each with the directory of its programs. It builds the new
+// engine first if it does not exist.
 func All(t *testing.T) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if yield("debian", "") {
@@ -59,8 +59,8 @@ func New(t *testing.T) string {
 // started makes the names of cgroups unique.
 var started atomic.Int64
 
-// Start starts an engine that is stopped when the test ends; its cgroup is removed
-// too. If the test has failed, the engine's log is printed.
+// Start starts an engine. When the test ends, the engine is stopped and its cgroup is removed. If
+// the test has failed, the engine's log is printed.
 func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
 	t.Helper()
 	groups, err := ledger.NewGroups(fmt.Sprintf("engine-%d", started.Add(1)))
@@ -83,7 +83,7 @@ func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("dockerd says:\n%s", e.Log())
+			t.Logf("dockerd's log:\n%s", e.Log())
 		}
 		if err := e.Stop(); err != nil {
 			t.Error(err)

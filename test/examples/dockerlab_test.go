@@ -23,9 +23,9 @@ const (
 
 var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": "192.168.1.11", "raspberrypi2": "192.168.1.12", "raspberrypi3": "192.168.1.13"}
 
-// TestIPVSDirectRouting runs the example with four reverse proxies behind one
-// address. A proxy that dies is removed from the balancing, also one that answers
-// only at its own address; both are added again; in the end nothing is left over.
+// TestIPVSDirectRouting runs the example with four reverse proxies behind one address. A proxy that
+// fails is removed from the service, and so is one that answers only at its own address. Both are
+// added again. In the end, nothing is left over.
 func TestIPVSDirectRouting(t *testing.T) {
 	hosts := map[string]string{director: "192.168.1.2", "tester": client}
 	maps.Copy(hosts, proxies)
@@ -40,9 +40,9 @@ func TestIPVSDirectRouting(t *testing.T) {
 	}
 	l.sh("tester", "sysctl -qw net.ipv4.neigh.eth0.retrans_time_ms=20")
 	if by, _, err := l.get("tester", vip+":443"); !errors.Is(err, unix.EHOSTUNREACH) {
-		t.Errorf("a proxy's host says that it has the virtual address: %q, %v", by, err)
+		t.Errorf("a proxy's host answers ARP requests for the virtual address: %q, %v", by, err)
 	}
-	// As in the original set-up.
+	// This host uses the rule of the original set-up.
 	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
 	l.start(director)
 	before := l.left(director)
@@ -52,7 +52,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	}
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
-	_ = l.nginx["raspberrypi2"].Kill() // its exit status says only that we killed it
+	_ = l.nginx["raspberrypi2"].Kill() // the exit status only shows that it was killed
 	l.until("website", proxies["raspberrypi2"], daemon.RealDown)
 	l.answer("raspberrypi0", "raspberrypi1", "raspberrypi3")
 	l.serve("raspberrypi2")
@@ -62,10 +62,10 @@ func TestIPVSDirectRouting(t *testing.T) {
 	l.daemons["raspberrypi0"].Run("destroy", "-f", dockerlabProxy)
 	l.same("raspberrypi0", untouched)
 	if r := l.until("website", proxies["raspberrypi0"], daemon.RealDown); !strings.Contains(r.Cause, "virtual address") {
-		t.Errorf("%s is down since %q, and lacks the virtual address", r.Address, r.Cause)
+		t.Errorf("%s is down because of %q, want: it lacks the virtual address", r.Address, r.Cause)
 	}
 	if by, _, err := l.get("tester", proxies["raspberrypi0"]+":443"); err != nil || by != "raspberrypi0" {
-		t.Errorf("raspberrypi0 does not answer at its own address, but %q: %v", by, err)
+		t.Errorf("want an answer from raspberrypi0 at its own address, got %q: %v", by, err)
 	}
 	l.answer("raspberrypi1", "raspberrypi2", "raspberrypi3")
 	l.daemons["raspberrypi0"].Run("apply", "-f", dockerlabProxy)
@@ -83,13 +83,12 @@ func TestIPVSDirectRouting(t *testing.T) {
 func (l *lan) same(host, before string) {
 	l.Helper()
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.left(host), "\n")); diff != "" {
-		l.Errorf("%s is not as it was before (-) but (+):\n%s", host, diff)
+		l.Errorf("the state of %s differs from before, was (-), is (+):\n%s", host, diff)
 	}
 }
 
-// answer fails the test unless every request to the virtual address is answered by
-// these hosts in turn, and they see the client's address. The order may restart
-// while the table is changed.
+// answer fails the test unless exactly these hosts answer requests to the virtual address, in turn,
+// and receive the client's address. The order may restart when the table changes.
 func (l *lan) answer(want ...string) {
 	l.Helper()
 	by := map[string]int{}
@@ -105,12 +104,12 @@ func (l *lan) answer(want ...string) {
 	}
 	for _, name := range want {
 		if by[name] < 4 || len(by) != len(want) {
-			l.Errorf("%s has answered %d times, want about 6, and these alone: %v", name, by[name], by)
+			l.Errorf("%s has answered %d times, want about 6, and answers from no other host: %v", name, by[name], by)
 		}
 	}
 }
 
-// left returns what an example could leave over on a host.
+// left returns the configuration that an example could leave behind on a host.
 func (l *lan) left(host string) string {
 	l.Helper()
 	return l.sh(host, "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+

@@ -1,5 +1,5 @@
-// Package examples_test runs the declarations of the folder examples in the
-// environments that they are for.
+// Package examples_test runs the declarations of the folder examples in the environments for which
+// they are written.
 package examples_test
 
 import (
@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lan is a switch with hosts on it, by their names; each has eth0 there.
+// lan is a switch with hosts, by name. Each host's link to the switch is eth0.
 type lan struct {
 	testing.TB
 	hosts map[string]*kernel.Netns
 	nginx map[string]*child.Process
-	// daemons are the daemons by the names of their hosts.
+	// daemons contains the daemons by the names of their hosts.
 	daemons map[string]*daemons.Daemon
 	certs   string
 }
@@ -104,8 +104,8 @@ func (l *lan) certify() {
 	}
 }
 
-// serve starts nginx on a host, and waits until it listens. It serves example.com
-// only, and answers with the host's name and the client's address.
+// serve starts nginx on a host, and waits until it listens. nginx serves only example.com, and
+// answers with the host's name and the client's address.
 func (l *lan) serve(host string) {
 	l.Helper()
 	dir := l.TempDir()
@@ -132,8 +132,8 @@ http {
 	l.sh(host, "for i in $(seq 1500); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
-// get requests https://example.com/ at an address, on a new connection. It returns
-// which host answered, and which client address it saw.
+// get requests https://example.com/ at an address, on a new connection. It returns the host that
+// answered, and the client address that the host saw.
 func (l *lan) get(from, at string) (host, client string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
@@ -156,8 +156,7 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 	return host, client, err
 }
 
-// until waits until the director reports the wanted status of a real server, and
-// returns its view.
+// until waits until the director reports the wanted state of a real server, and returns its view.
 func (l *lan) until(service, real string, want daemon.RealStatus) daemon.RealView {
 	l.Helper()
 	var view daemon.ServiceView

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// host runs the engine in a network namespace with a LAN without other hosts.
+// host is the command that runs the engine in a network namespace with a LAN without other hosts.
 var host = []string{"unshare", "--net", "sh", "-ec", uplink + `exec "$@"`, "host"}
 
 const uplink = `
@@ -33,7 +33,8 @@ ip route add default via 192.0.2.1
 ip route add default via 2001:db8:9::1
 `
 
-// neighbours are places to dial from: the LAN, and the bridge of the containers.
+// neighbours creates the namespaces from which the test connects: one on the LAN, and one on the
+// containers' bridge.
 const neighbours = `
 ip netns add lan
 ip link set lan netns lan
@@ -59,7 +60,7 @@ func build(t *testing.T, dir, pkg string) string {
 	return out
 }
 
-// in runs a line of a shell on the engine's host.
+// in runs a shell script on the engine's host.
 func in(t *testing.T, e *dockerd.Engine, line string) string {
 	t.Helper()
 	cmd := e.Command(t.Context(), "sh", "-ec", line)
@@ -74,15 +75,14 @@ func in(t *testing.T, e *dockerd.Engine, line string) string {
 func engineCases(t *testing.T) map[string]dockerd.Options {
 	newest := engines.New(t)
 	return map[string]dockerd.Options{
-		"debian with docker-proxy": {Enter: host},
-		"2026 without":             {Enter: host, Programs: newest, Flags: []string{"--userland-proxy=false"}},
-		"2026 by nftables":         {Enter: host, Programs: newest, Flags: []string{"--firewall-backend=nftables"}},
+		"debian with docker-proxy":  {Enter: host},
+		"2026 without docker-proxy": {Enter: host, Programs: newest, Flags: []string{"--userland-proxy=false"}},
+		"2026 with nftables":        {Enter: host, Programs: newest, Flags: []string{"--firewall-backend=nftables"}},
 	}
 }
 
-// withProxy and withoutProxy are the expected lines, without process ids. Docker's
-// NAT is for IPv4 only; over IPv6, docker-proxy listens behind the host's
-// firewall.
+// withProxy and withoutProxy are the expected lines, without process IDs. Docker's NAT applies to
+// IPv4 only. Over IPv6, docker-proxy listens behind the host's firewall.
 const (
 	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  MODE  TO  REACHED FROM  FIREWALL
 7000-7002/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7002  loopback, host, LAN (IPv4)  bypassed (IPv4), drops (IPv6)
@@ -98,15 +98,15 @@ const (
 `
 )
 
-// doctorWant are the checks with findings, with docker-proxy and without.
+// doctorWant lists the checks with findings, with docker-proxy and without.
 var doctorWant = map[bool][]string{
 	true:  {"firewall-bypassed", "docker-proxy", "bridge-filter"},
 	false: {"firewall-bypassed", "bridge-filter"},
 }
 
-// TestPortsOfDocker: a published port is one line with its container, with every
-// engine.
-func TestPortsOfDocker(t *testing.T) {
+// TestDockerPorts checks, with every engine, that a published port is shown as one line with its
+// container.
+func TestDockerPorts(t *testing.T) {
 	dir := t.TempDir()
 	fairlead := build(t, dir, "fairlead/cmd/fairlead")
 	server := build(t, dir, "fairlead/test/e2e/testdata/server")
@@ -141,14 +141,13 @@ func TestPortsOfDocker(t *testing.T) {
 				}
 			}
 			if want := doctorWant[want == withProxy]; !slices.Equal(found, want) {
-				t.Errorf("the doctor finds %v, want %v", found, want)
+				t.Errorf("doctor finds %v, want %v", found, want)
 			}
 		})
 	}
 }
 
-// truth dials each TCP port from everywhere, and compares the result with what
-// was reported.
+// truth connects to each TCP port from all places, and compares the results with the report.
 func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 	t.Helper()
 	var list struct {
@@ -170,7 +169,7 @@ func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 			if p.Proto != "tcp" {
 				continue
 			}
-			wait := 30. // for what must come
+			wait := 30. // for connections that must succeed
 			if p.Reach[place.name] == "no" {
 				wait = 0.5
 			}
@@ -194,7 +193,7 @@ table inet fw { chain in {
 EOF
 `
 
-// tidy removes what differs between runs.
+// tidy removes the parts that differ between runs.
 func tidy(table string) string {
 	table = regexp.MustCompile(` \(\d+\)`).ReplaceAllString(table, "")
 	table = regexp.MustCompile(`  +`).ReplaceAllString(table, "  ")

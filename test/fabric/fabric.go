@@ -1,10 +1,9 @@
-// Package fabric creates a temporary data centre for tests: hosts, each with an
-// engine, and switches that connect them. It does not create overlays: the engines
-// do.
+// Package fabric creates a temporary data centre for tests: hosts, each with an engine, and
+// switches that connect them. It does not create overlays: the engines do that.
 //
-// Theory of operation. Every host, switch and sandbox is a network namespace that
-// only an open file of this process keeps alive, so everything ends with the
-// process. Host N has one link to each switch: under0 to the first, and so on.
+// Theory of operation. Every host, switch and sandbox is a network namespace that exists only
+// through an open file of this process, so everything ends with the process. Host N has one link to
+// each switch: under0 to the first, and so on.
 //
 //	host 1 under0 ── switch 0 ── under0 host 2
 //	       under1 ── switch 1 ── under1
@@ -31,15 +30,14 @@ type Options struct {
 	// Switches is the number of switches, each of which connects all hosts; 0 means
 	// one.
 	Switches int
-	// MTU is that of the links between them, in bytes; 0 means 1500.
+	// MTU is the MTU of these links, in bytes; 0 means 1500.
 	MTU int
 }
 
 // Fabric is a set of hosts and switches.
 type Fabric struct {
 	Hosts []*Host
-	// Switches are the namespaces of the switches; their port N is the link to host
-	// N.
+	// Switches contains the namespaces of the switches. A switch's port N is the link to host N.
 	Switches []*kernel.Host
 }
 
@@ -54,8 +52,8 @@ type Host struct {
 	sandboxes map[string]*kernel.Netns
 }
 
-// New creates a fabric that is removed after the test. It fails the test if an
-// engine leaves anything behind.
+// New creates a fabric that is removed after the test. It fails the test if an engine cannot remove
+// everything.
 func New(t testing.TB, opt Options) *Fabric {
 	t.Helper()
 	facts, err := kernel.Probe()
@@ -108,8 +106,8 @@ func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 	return h
 }
 
-// join gives every host a link to the switch. The switch's end has Fairlead's
-// mark, so that the hosts' engines see links without it.
+// join connects every host to the switch. The switch's end of each link has Fairlead's mark, the
+// host's end does not, so that engines see links without the mark.
 func (f *Fabric) join(t testing.TB, sw, mtu int) {
 	t.Helper()
 	if mtu == 0 {

@@ -13,15 +13,15 @@ import (
 // planes are the data planes of this kernel.
 var planes = []model.Plane{model.PlaneEBPF, model.PlaneNFT}
 
-// service has frequent checks, and a server is down after two failures. A dead
-// server refuses at once; others have enough time to answer on a slow machine.
+// service returns a service with frequent checks; a server is down after two failures. A failed
+// server refuses connections at once. The timeout allows slow answers on a slow machine.
 func service(plane model.Plane) model.VirtualService {
 	return model.VirtualService{Plane: plane, Drain: 10 * time.Second,
 		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, Fall: 2, Rise: 1}}
 }
 
-// TestFailover kills a server, restarts it, and drains another while clients send
-// requests. Clients notice no more of it than the data plane makes unavoidable.
+// TestFailover kills a server, restarts it, and drains another while clients send requests. No
+// request that begins after the failed server is removed may fail.
 func TestFailover(t *testing.T) {
 	for _, plane := range planes {
 		t.Run(string(plane), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFailover(t *testing.T) {
 				w.until(name, daemon.RealUp)
 			}
 			asked := w.ask(200)
-			_ = w.nginx["a"].Kill() // its exit status says only that we killed it
+			_ = w.nginx["a"].Kill() // the exit status only shows that it was killed
 			w.until("a", daemon.RealDown)
 			out := time.Now()
 			w.change("b", daemon.DrainReal)
@@ -42,7 +42,7 @@ func TestFailover(t *testing.T) {
 			w.answers("b")
 			all := asked.over()
 			if o := failover.Judge(after(all, out), failover.Event{At: out}); o.Failed > 0 || o.Asked == 0 {
-				t.Errorf("%d of %d requests fail that began after the dead server was out: %v", o.Failed, o.Asked, o.Errors)
+				t.Errorf("%d of %d requests fail that began after the failed server was removed: %v", o.Failed, o.Asked, o.Errors)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package failover sends requests to nginx behind a whole daemon, at a fixed rate
-// from across a wire, while real servers die, come back, and are drained. How fast
-// that is noticed is measured in the laboratory (suite balancer).
+// Package failover sends requests to nginx behind a complete daemon, at a fixed rate over a wire,
+// while real servers fail, come back and are drained. The laboratory measures how fast failures are
+// noticed (suite balancer).
 package failover
 
 import (
@@ -21,12 +21,11 @@ import (
 // AskRole is the role of the client process; AskMain is its main function.
 const AskRole = "failover-ask"
 
-// Over ends the requests: a JSON string on standard input.
+// Over makes the client process stop: a JSON string on its standard input.
 const Over = "\"over\"\n"
 
-// Question is the target and the rate of requests. Requests are sent at scheduled
-// times, each on a new connection, so unanswered requests do not slow the rest
-// down.
+// Question defines the target and the rate of requests. Requests are sent at scheduled times, each
+// on a new connection, so that unanswered requests do not delay the others.
 type Question struct {
 	// Target is ADDRESS:PORT of an HTTP server.
 	Target string
@@ -36,9 +35,9 @@ type Question struct {
 	Timeout time.Duration
 }
 
-// AskMain reads the question from standard input and sends requests until it reads
-// Over. It then writes all requests, sorted by start, and waits for the end of its
-// input, so that the reader gets all of them before the process exits.
+// AskMain reads the question from standard input and sends requests until it reads Over. It then
+// writes all requests, sorted by start, and waits for the end of its input, so that the reader gets
+// all of them before the process exits.
 func AskMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var q Question
@@ -49,7 +48,7 @@ func AskMain() int {
 	over := make(chan struct{})
 	go func() {
 		var end string
-		_ = in.Decode(&end) // the end of the input is the end, too
+		_ = in.Decode(&end) // the end of the input ends the requests, too
 		close(over)
 	}()
 	fmt.Println("ready")

@@ -19,7 +19,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
-	asker "fairlead/test/failover"
+	client "fairlead/test/failover"
 	"fairlead/test/process"
 	"fairlead/test/shell"
 
@@ -27,17 +27,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{daemons.Role: daemons.Main, asker.AskRole: asker.AskMain})
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, client.AskRole: client.AskMain})
 	os.Exit(m.Run())
 }
 
-// vip is the service's address; the client's route to it is via the host.
+// vip is the service's address. The client's route to it goes through the host.
 var vip = netip.MustParseAddr("192.0.2.80")
 
-// servers are the names of the sandboxes with nginx in them.
+// servers lists the sandboxes in which nginx runs.
 var servers = []string{"a", "b", "c"}
 
-// world is a client, a wire, a host with a daemon, and three nginx behind one
+// world consists of a client, a wire, a host with a daemon, and three nginx servers behind one
 // virtual service.
 type world struct {
 	testing.TB
@@ -128,14 +128,14 @@ type asked struct {
 
 func (w *world) ask(rate int) asked {
 	w.Helper()
-	return asked{w, process.Start(w, asker.AskRole, question(rate), w.Client())}
+	return asked{w, process.Start(w, client.AskRole, question(rate), w.Client())}
 }
 
 // over ends the client and returns its requests.
 func (a asked) over() []failover.Request {
 	a.w.Helper()
 	var all []failover.Request
-	_, err := io.WriteString(a.In, asker.Over)
+	_, err := io.WriteString(a.In, client.Over)
 	if err == nil {
 		err = json.NewDecoder(a.Out).Decode(&all)
 	}
@@ -164,7 +164,7 @@ func (w *world) until(name string, want daemon.RealStatus) {
 	}
 }
 
-// change makes the daemon change a server.
+// change makes the daemon change the state of a server.
 func (w *world) change(name string, do daemon.RealAction) {
 	w.Helper()
 	if _, err := w.daemon.Client.ChangeReal(w.Context(), daemon.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
@@ -176,17 +176,17 @@ func (w *world) in(name string) func(func() error) error {
 	return func(fn func() error) error { return w.DoSandbox(name, fn) }
 }
 
-// question is the question of all clients, with the given rate per second.
-func question(rate int) asker.Question {
-	return asker.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 30 * time.Second}
+// question returns the question of all clients, with the given rate per second.
+func question(rate int) client.Question {
+	return client.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 30 * time.Second}
 }
 
-// answers sends requests on new connections until a server answers.
+// answers sends requests on new connections until the server answers.
 func (w *world) answers(name string) {
 	w.Helper()
 	by := ""
 	for tries := 0; by != name; tries++ {
-		if err := w.DoClient(func() (err error) { by, err = asker.Get(question(0)); return err }); err != nil || tries > 500 {
+		if err := w.DoClient(func() (err error) { by, err = client.Get(question(0)); return err }); err != nil || tries > 500 {
 			w.Fatalf("%s does not answer: %v", name, err)
 		}
 	}

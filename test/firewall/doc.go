@@ -1,3 +1,2 @@
-// Package firewall runs Fairlead on hosts that ufw and firewalld protect. It has
-// tests only.
+// Package firewall runs Fairlead on hosts that ufw and firewalld protect. It contains only tests.
 package firewall

@@ -15,8 +15,8 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// furnish makes a host of its own with a LAN, two sandboxes and a Fairlead daemon.
-// The firewall's configuration is a copy. It is process 1 of its own.
+// furnish creates a separate host with a LAN, two sandboxes and a Fairlead daemon. It uses a copy
+// of the firewall's configuration. It is process 1 of a PID namespace.
 const furnish = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -43,12 +43,12 @@ for box in lan shop; do ip netns exec $box socat TCP6-LISTEN:80,ipv6-v6only=0,fo
 exec fairlead daemon --teardown --ready-fd 3
 `
 
-// firewalls are started with their default settings: they drop or reject what
-// comes in and what is forwarded.
+// firewalls are started with their default settings: they drop or reject incoming and forwarded
+// packets.
 var firewalls = []struct {
 	name, start string
-	// nat says that the LAN reaches ports published via nat all the same: the
-	// firewall accepts what NAT has redirected.
+	// nat is true if the LAN still reaches ports published via nat: the firewall accepts packets
+	// that NAT has translated.
 	nat bool
 	// open is the command that opens a port of the host itself.
 	open string
@@ -99,14 +99,14 @@ func start(t *testing.T, programs string) *host {
 	return h
 }
 
-// command is a command line on the host.
+// command returns a command line that runs on the host.
 func (h *host) command(line string) *exec.Cmd {
 	cmd := exec.Command("nsenter", "-t", fmt.Sprint(h.pid), "-n", "-m", "-p", "--", "sh", "-c", line)
 	cmd.Env = []string{"PATH=" + h.path, "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/run/bus"}
 	return cmd
 }
 
-// run runs a command line that must succeed, and returns all that it prints.
+// run runs a command line, which must succeed, and returns its output.
 func (h *host) run(line string) string {
 	h.Helper()
 	out, err := h.command(line).CombinedOutput()
@@ -116,32 +116,31 @@ func (h *host) run(line string) string {
 	return string(out)
 }
 
-// passes fails the test unless a connection from a namespace succeeds, or does not.
+// passes fails the test unless a connection from a namespace succeeds or fails as wanted.
 func (h *host) passes(want bool, from, to string) {
 	h.Helper()
-	patience := map[bool]string{true: "30", false: "1"}[want]
-	out, err := h.command("ip netns exec " + from + " socat -t 30 -T 30 - TCP:" + to + ",connect-timeout=" + patience + " </dev/null").CombinedOutput()
+	timeout := map[bool]string{true: "30", false: "1"}[want]
+	out, err := h.command("ip netns exec " + from + " socat -t 30 -T 30 - TCP:" + to + ",connect-timeout=" + timeout + " </dev/null").CombinedOutput()
 	if got := err == nil && strings.Contains(string(out), "hello"); got != want {
 		h.Errorf("%s reaches %s: %v, want %v: %s", from, to, got, want, out)
 	}
 }
 
-// lan asks for a published port from the LAN, via IPv4 and IPv6.
+// lan connects to a published port from the LAN, via IPv4 and IPv6.
 func (h *host) lan(want bool, port int) {
 	h.Helper()
 	h.passes(want, "lan", fmt.Sprintf("192.0.2.10:%d", port))
 	h.passes(want, "lan", fmt.Sprintf("[2001:db8:9::10]:%d", port))
 }
 
-// leaves asks a host of the LAN from a sandbox, via IPv4 and IPv6.
+// leaves connects from a sandbox to a host of the LAN, via IPv4 and IPv6.
 func (h *host) leaves(want bool, sandbox string) {
 	h.Helper()
 	h.passes(want, sandbox, "192.0.2.1:80")
 	h.passes(want, sandbox, "[2001:db8:9::1]:80")
 }
 
-// blocked returns the commands that doctor names against a firewall that does not
-// forward.
+// blocked returns the commands that doctor suggests against a firewall that does not forward.
 func (h *host) blocked(firewall string) (commands []string) {
 	h.Helper()
 	out, _ := h.command("fairlead doctor -o json").Output() // it fails if there is a problem
@@ -163,8 +162,8 @@ func (h *host) blocked(firewall string) (commands []string) {
 	return commands
 }
 
-// TestFirewalls: with default settings, `network create` and `doctor` print the
-// command that makes the packets pass.
+// TestFirewalls checks that with default settings, `network create` and `doctor` print the command
+// that makes the packets pass.
 func TestFirewalls(t *testing.T) {
 	programs := t.TempDir()
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(programs, "fairlead"), "../../cmd/fairlead").CombinedOutput(); err != nil {
@@ -176,7 +175,7 @@ func TestFirewalls(t *testing.T) {
 			h := start(t, programs)
 			const web = "fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64"
 			if said := h.run(web); said != "" {
-				t.Errorf("without a firewall, it prints %q", said)
+				t.Errorf("without a firewall, network create prints %q", said)
 			}
 			h.run(f.start)
 			if said := h.run(web); !strings.HasPrefix(said, "fairlead: "+f.name+" drops what the containers of network web send") || strings.Count(said, "\n") != 1 {
@@ -201,14 +200,14 @@ func TestFirewalls(t *testing.T) {
 			h.lan(false, 81)
 			h.run(f.open)
 			h.lan(true, 81)
-			// What is not published stays closed.
+			// Ports that are not published stay closed.
 			h.run("ip -n lan route add 172.30.0.0/24 via 192.0.2.10")
 			h.passes(false, "lan", "172.30.0.2:80")
 			if commands := h.blocked(f.name); len(commands) > 0 {
 				t.Errorf("doctor still names %q", commands)
 			}
 			if said := h.run(web); said != "" {
-				t.Errorf("the firewall lets the network's packets pass, and the hint is %q", said)
+				t.Errorf("the firewall lets the network's packets pass, but the hint is %q", said)
 			}
 
 			// The command of the hint works for another network, too.

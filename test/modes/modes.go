@@ -14,8 +14,8 @@ import (
 
 var addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
 
-// The endpoints: on a bridge with both families or one, and on its own link;
-// and one that is a workload of the host's own namespace.
+// The endpoints: on a bridge with both families or one of them, on a separate link, and a workload
+// in the host's network namespace.
 var (
 	Both = plan.Attachment{Link: "fl-net", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}, Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.0/24")), plan.Within(prefix("fd00:30::/64"))},
 		Port: "fv-web", Gateways: []netip.Addr{addr("172.30.0.1"), addr("fd00:30::1")}}
@@ -25,13 +25,12 @@ var (
 	Routed = plan.Attachment{Link: "fv-web", Port: "fv-peer", Gateways: Both.Gateways, Addresses: Both.Addresses, Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.2/32")), plan.Within(prefix("fd00:30::2/128"))}}
 )
 
-// Plans compares the plan of a publish mode for each scenario with its golden
-// text.
+// Plans compares the plan of a publish mode for each scenario with its golden file.
 func Plans(t *testing.T, direction publish.Mode) {
 	ports := func(first, last uint16) model.PortRange { return model.PortRange{First: first, Last: last} }
 	for _, c := range []struct {
 		name string
-		host string // empty is every address of both families
+		host string // empty means every address of both families
 		from model.PortRange
 		to   model.PortRange
 		at   plan.Attachment

@@ -1,6 +1,6 @@
-// Package newmachine_test runs the README's first commands on a new machine: a
-// Debian 12 from debootstrap, with Go, make and git. So a dependency that is
-// missing there cannot go unnoticed because a developer's machine has it.
+// Package newmachine_test runs the README's first commands on a new machine: a Debian 12 from
+// debootstrap, with Go, make and git. It finds dependencies that are missing there although a
+// developer's machine has them.
 package newmachine_test
 
 import (
@@ -11,34 +11,33 @@ import (
 	"testing"
 )
 
-// TestFirstCommands runs all of `make lab`, with few and short rounds, and those
-// tests of `make test` that use most of what it installs. Two of them call
-// bpftool.
+// TestFirstCommands runs all of `make lab`, with few and short rounds, and those tests of `make
+// test` that use most of the installed packages. Two of the tests call bpftool.
 func TestFirstCommands(t *testing.T) {
 	machine := newMachine(t)
 	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms --shared'")
 	if !strings.Contains(out, "full report: ./fairlead-quick.html") {
-		t.Errorf("make lab ends without its report:\n%s", out)
+		t.Errorf("make lab has written no report:\n%s", out)
 	}
 	out = machine.run(`make test TEST='./internal/daemon ./test/script' TEST_FLAGS='-run "TestHealBridge|TestSessions/servicerepair"'`)
 	if !strings.Contains(out, "DONE 3 tests") && !strings.Contains(out, "DONE 4 tests") {
-		t.Errorf("make test ran other tests than the ones asked for:\n%s", out)
+		t.Errorf("make test did not run the selected tests:\n%s", out)
 	}
 }
 
-// machine is a Debian below a folder.
+// machine is a Debian system below a directory.
 type machine struct {
 	*testing.T
 	root string
 }
 
-// newMachine creates it, with a copy of this checkout in /src.
+// newMachine creates the system, with a copy of this checkout in /src.
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t, filepath.Join(t.TempDir(), "root")}
 	mirror := strings.Fields(command(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Codename: bookworm"))
 	if len(mirror) == 0 {
-		t.Fatal("apt knows no mirror of Debian 12")
+		t.Fatal("the apt sources have no mirror of Debian 12")
 	}
 	command(t, "debootstrap", "--variant=minbase", "--include=make,git,ca-certificates", "bookworm", m.root, mirror[0])
 	source := filepath.Join(m.root, "src")
@@ -49,13 +48,13 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
-// run runs a shell command in the checkout and returns what it printed.
+// run runs a shell command in the checkout and returns its output.
 func (m machine) run(shell string) string {
 	m.Helper()
 	return command(m.T, "unshare", "--mount", "--pid", "--fork", "--kill-child", "testdata/inside", m.root, shell)
 }
 
-// command runs a command of this machine and returns what it printed.
+// command runs a command on this machine and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()

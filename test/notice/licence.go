@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// isLicence reports whether a file with that name holds a licence.
+// isLicence reports whether a file with that name contains a licence.
 func isLicence(path string) bool {
 	name := strings.ToUpper(filepath.Base(path))
 	return strings.HasPrefix(name, "LICEN") || strings.HasPrefix(name, "COPYING")
 }
 
-// isNotice reports whether a file with that name goes with the licence.
+// isNotice reports whether a file with that name belongs to the licence.
 func isNotice(path string) bool {
 	name := strings.ToUpper(filepath.Base(path))
 	return name == "NOTICE" || name == "PATENTS"
 }
 
-// identify returns the SPDX identifiers of the licences in a text, none if it
-// knows none.
+// identify returns the SPDX identifiers of the licences in a text, or none if it recognizes none.
 func identify(text string) []string {
 	words := strings.ToLower(strings.Join(strings.Fields(text), " "))
 	has := func(all ...string) bool {

@@ -3,8 +3,8 @@
 //
 //	notice FILE
 //
-// It reads the licences of the packages' directories in the module cache. It
-// fails if a module has no licence that it knows.
+// It reads the licences from the packages' directories in the module cache. It fails if a module
+// has no licence that it recognizes.
 package main
 
 import (

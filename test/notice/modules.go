@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// program is the package that becomes the binary.
+// program is the main package of the binary.
 const program = "fairlead/cmd/fairlead"
 
-// module is a module of which packages are linked.
+// module is a module whose packages are linked.
 type module struct {
 	path, version, dir string
 	packages           map[string]bool // by their directories
@@ -41,8 +41,8 @@ func list(modules map[string]*module, arch string) error {
 	return nil
 }
 
-// component reads the licences in the directories of the linked packages, and in
-// those above them.
+// component reads the licences in the directories of the linked packages, and in their parent
+// directories.
 func (m *module) component() (component, error) {
 	c := component{name: m.path, version: m.version}
 	dirs := map[string]bool{m.dir: true}
@@ -75,7 +75,7 @@ func (m *module) component() (component, error) {
 	return c, nil
 }
 
-// standardLibrary is Go's, of the version that go.mod names, so that a newer
+// standardLibrary returns Go's standard library, in the version that go.mod names, so that a newer
 // toolchain writes the same file.
 func standardLibrary() (component, error) {
 	out, err := goCommand("", "list", "-m", "-f", "{{.GoVersion}}")
@@ -95,8 +95,8 @@ func standardLibrary() (component, error) {
 	return c, nil
 }
 
-// goCommand runs the go command for Linux and the architecture; empty is this
-// machine's.
+// goCommand runs the go command for Linux and the architecture; empty means this machine's
+// architecture.
 func goCommand(arch string, args ...string) (string, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")

@@ -27,7 +27,7 @@ of their source is copied into this repository. The text for libbpf:
 
 ` + libbpf
 
-// libbpf is its file LICENSE.BSD-2-Clause.
+// libbpf is libbpf's file LICENSE.BSD-2-Clause.
 const libbpf = `Copyright (c) 2015 The Libbpf Authors. All rights reserved.
 
 Redistribution and use in source and binary forms, with or without
@@ -60,7 +60,7 @@ type component struct {
 	texts    []text
 }
 
-// text is a file of a component, by its path in it.
+// text is a file of a component, with its path inside the component.
 type text struct{ path, body string }
 
 // notice returns the content of NOTICE.
@@ -74,7 +74,7 @@ func notice() ([]byte, error) {
 	for _, c := range all {
 		fmt.Fprintf(&b, "%-50s %-40s %s\n", c.name, c.version, strings.Join(c.licences, " and "))
 	}
-	first := map[string]string{} // by text, the component that it is printed for
+	first := map[string]string{} // the component for which each text was printed first
 	for _, c := range all {
 		fmt.Fprintf(&b, "\n%s\n%s %s\n", strings.Repeat("=", 78), c.name, c.version)
 		for _, t := range c.texts {
@@ -90,7 +90,7 @@ func notice() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// linked returns what is linked into the binary of any architecture, by name.
+// linked returns the components that are linked into the binary of any architecture, by name.
 func linked() ([]component, error) {
 	modules := map[string]*module{}
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -113,7 +113,7 @@ func linked() ([]component, error) {
 	return all, nil
 }
 
-// read adds the file to the component, and its licence if it is one.
+// read adds the file to the component, and its identifiers if it is a licence.
 func (c *component) read(root, path string) error {
 	body, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {

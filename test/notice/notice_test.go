@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestNoticeHasEveryModule compares NOTICE with what the linker has written into
-// a binary, which does not come from `go list`.
+// TestNoticeHasEveryModule compares NOTICE with the linker's data in a binary, which does not come
+// from `go list`.
 func TestNoticeHasEveryModule(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "fairlead")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, program).CombinedOutput(); err != nil {
@@ -26,7 +26,7 @@ func TestNoticeHasEveryModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(info.Deps) == 0 {
-		t.Fatal("the binary has no module: is the reader broken?")
+		t.Fatal("the binary has no modules")
 	}
 	for _, m := range info.Deps {
 		if !bytes.Contains(text, []byte("\n"+m.Path+" "+m.Version+"\n\n")) {
@@ -35,7 +35,7 @@ func TestNoticeHasEveryModule(t *testing.T) {
 	}
 }
 
-// TestIdentify: a text that is not known must not get the name of another.
+// TestIdentify checks that an unknown text does not get the name of a known licence.
 func TestIdentify(t *testing.T) {
 	for text, want := range map[string][]string{
 		"All rights reserved.":                       nil,
@@ -47,7 +47,7 @@ func TestIdentify(t *testing.T) {
 		"Licensed under the Apache License, Version 2.0\nPermission is hereby granted, free of charge, without restriction": {"Apache-2.0", "MIT"},
 	} {
 		if got := identify(text); !slices.Equal(got, want) {
-			t.Errorf("%q is %q, want %q", text, got, want)
+			t.Errorf("identify(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// TestDocumentedFileServesAllHosts reads the state from the documentation page.
-func TestDocumentedFileServesAllHosts(t *testing.T) {
+// TestDocumentedFileForAllHosts applies the state of the documentation page to every host.
+func TestDocumentedFileForAllHosts(t *testing.T) {
 	page, err := os.ReadFile("../../docs/paths/vxlan.md")
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestDocumentedFileServesAllHosts(t *testing.T) {
 	reach(t, f, addrs)
 	for i, want := range []string{"10.9.0.1", "10.9.0.128"} {
 		if !strings.Contains(sh(t, f.Hosts[i].Do, "ip -o addr show fl-net"), want+"/24") {
-			t.Errorf("host %d has not the address %s", i+1, want)
+			t.Errorf("host %d does not have the address %s", i+1, want)
 		}
 	}
 	for _, line := range strings.Split(string(page), "\n") {

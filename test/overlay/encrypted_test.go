@@ -39,8 +39,8 @@ func encrypted(f *fabric.Fabric, v4 bool, file string) model.Network {
 	return n
 }
 
-// TestEncrypted needs WireGuard. On a kernel without it, an encrypted overlay is
-// refused and never built in plain text; test/vm has a kernel with it.
+// TestEncrypted needs WireGuard. On a kernel without it, an encrypted overlay must be refused and
+// never be built in plain text. test/vm has a kernel with WireGuard.
 func TestEncrypted(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {
@@ -59,13 +59,13 @@ func TestEncrypted(t *testing.T) {
 	for name, v4 := range families {
 		t.Run(name, func(t *testing.T) { crosses(t, v4) })
 	}
-	t.Run("plain text does not get in", plainText)
-	t.Run("heals", healsEncrypted)
+	t.Run("plain text is dropped", plainText)
+	t.Run("repair", healsEncrypted)
 	t.Run("key files", keyFiles)
 	t.Run("another secret", anotherSecret)
 }
 
-// crosses sends data through an encrypted overlay, and watches the wire.
+// crosses sends data through an encrypted overlay, and checks the packets on the wire.
 func crosses(t *testing.T, v4 bool) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
@@ -84,7 +84,7 @@ func crosses(t *testing.T, v4 bool) {
 	everywhere(t, f, n)
 	reach(t, f, addrs)
 	for _, a := range addrs[1] {
-		transfer(t, f.Hosts[0].In("box1"), a, 256<<10) // an emulator has to bear it
+		transfer(t, f.Hosts[0].In("box1"), a, 256<<10) // few enough for an emulator
 	}
 	for _, h := range f.Hosts {
 		noTrack(t, h, model.PortWireGuard)
@@ -103,13 +103,12 @@ func crosses(t *testing.T, v4 bool) {
 	}
 }
 
-// TestWatchSeesPlainText sends data in plain text that must not be visible when it is
-// encrypted.
-func TestWatchSeesPlainText(t *testing.T) {
+// TestWatchDetectsPlainText sends data in plain text and checks that watch detects it.
+func TestWatchDetectsPlainText(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	seen := watch(t, f.Switches[0], "box2")
 	reach(t, f, everywhere(t, f, network(f, true)))
-	for end := time.Now().Add(patience); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
+	for end := time.Now().Add(answerTimeout); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
 		}
@@ -119,8 +118,8 @@ func TestWatchSeesPlainText(t *testing.T) {
 // events counts packets that a switch forwards.
 type events struct{ plain, tunnel, wireguard atomic.Int64 }
 
-// watch reads every packet at a switch until the test ends. It counts those that
-// contain the word, and those of VXLAN or WireGuard.
+// watch reads every packet at a switch until the test ends. It counts packets that contain the
+// word, and packets of VXLAN or WireGuard.
 func watch(t testing.TB, sw *kernel.Host, word string) *events {
 	t.Helper()
 	seen := &events{}
@@ -156,8 +155,7 @@ func watch(t testing.TB, sw *kernel.Host, word string) *events {
 	return seen
 }
 
-// count reads a frame: an Ethernet header, then IPv4 or IPv6 without options, then
-// UDP.
+// count parses a frame: an Ethernet header, then IPv4 or IPv6 without options, then UDP.
 func (s *events) count(frame []byte, word string) {
 	if bytes.Contains(frame, []byte(word)) {
 		s.plain.Add(1)
@@ -177,9 +175,9 @@ func (s *events) count(frame []byte, word string) {
 	}
 }
 
-// plainText sends VXLAN to a host of an encrypted overlay, from a third host that
-// has the VNI but not the key. It sends to the host's underlay address and to its
-// inner address.
+// plainText sends VXLAN packets to a host of an encrypted overlay, from a third host that has the
+// VNI but not the key. It sends to the host's underlay address and to its address inside the
+// WireGuard tunnel.
 func plainText(t *testing.T) {
 	for _, secured := range []bool{false, true} {
 		f := fabric.New(t, fabric.Options{Hosts: 3})
@@ -206,7 +204,7 @@ func plainText(t *testing.T) {
 				conn.Close()
 			}
 			if secured == (err == nil) {
-				t.Errorf("encrypted %v: the intruder speaks to %s and hears: %v", secured, target, err)
+				t.Errorf("encrypted %v: the intruder's connection via %s: %v", secured, target, err)
 			}
 		}
 	}
@@ -232,7 +230,7 @@ func healsEncrypted(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"a peer gone": func() {
+		"a peer removed and added": func() {
 			alone := n
 			alone.Overlay.Peers = n.Overlay.Peers[:1]
 			set(t, h, state(h, alone, "box1"))
@@ -252,21 +250,21 @@ func healsEncrypted(t *testing.T) {
 	}
 }
 
-// handshake waits until the hosts have agreed on keys: WireGuard repeats a
-// handshake without an answer after 5 seconds (REKEY_TIMEOUT).
+// handshake waits until the hosts have agreed on keys: WireGuard retries an unanswered handshake
+// after 5 seconds (REKEY_TIMEOUT).
 func handshake(t *testing.T, f *fabric.Fabric) {
 	t.Helper()
 	peer := network(f, true).Overlay.Peers[1].Own(model.Network{Subnets: subnets})[0]
-	for deadline := time.Now().Add(3 * patience); time.Now().Before(deadline); {
-		conn, err := dial(f.Hosts[0].Do, peer, patience)
+	for deadline := time.Now().Add(3 * answerTimeout); time.Now().Before(deadline); {
+		conn, err := dial(f.Hosts[0].Do, peer, answerTimeout)
 		if err == nil {
 			conn.Close()
 		}
 		if err == nil || errors.Is(err, unix.ECONNREFUSED) {
-			return // it is answered, by whatever
+			return // any answer, even a refusal, has passed the tunnel
 		}
 	}
-	t.Error("the hosts do not hear each other")
+	t.Error("the hosts do not reach each other")
 }
 
 func keyFiles(t *testing.T) {
@@ -295,7 +293,7 @@ func keyFiles(t *testing.T) {
 	}
 }
 
-// anotherSecret gives one of two hosts another key file.
+// anotherSecret configures different key files on two hosts.
 func anotherSecret(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	var last model.State
@@ -305,6 +303,6 @@ func anotherSecret(t *testing.T) {
 	serve(t, f.Hosts[1].In("box2"), "box2")
 	if conn, err := dial(f.Hosts[0].In("box1"), last.Endpoints[0].Addresses[0], 2*time.Second); err == nil {
 		conn.Close()
-		t.Error("a host with another secret is heard")
+		t.Error("a host with another secret is reachable")
 	}
 }

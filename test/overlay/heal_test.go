@@ -15,30 +15,29 @@ var (
 	prefix = netip.MustParsePrefix
 )
 
-// TestHeals damages an overlay. Verify must report the damage, and Heal must
-// restore the traffic.
-func TestHeals(t *testing.T) {
+// TestRepair damages an overlay. Verify must report the damage, and Heal must restore the traffic.
+func TestRepair(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
-		"tunnel deleted":                 {"ip link del fx-net", "ip link add fx-net"},
-		"tunnel down":                    {"ip link set fx-net down", "ip link add fx-net"},
-		"tunnel off the bridge":          {"ip link set fx-net nomaster", "master fl-net"},
-		"tunnel's MTU changed":           {"ip link set fx-net mtu 1300", "mtu 1450"},
-		"bridge deleted":                 {"ip link del fl-net", "ip link add fl-net"},
-		"suppression off":                {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
-		"forwarding entries flushed":     {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
-		"forwarding entry changed":       {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"bridge's entry deleted":         {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"neighbours flushed":             {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"neighbour changed":              {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"leftover forwarding entry":      {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"leftover host that gets copies": {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
-		"leftover neighbour":             {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
-		"learnt of a host that is gone":  {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"datagrams tracked again":        {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"table deleted":                  {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"chain deleted":                  {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
-		"leftover table":                 {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
-		"leftover tunnel":                {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
+		"tunnel deleted":                  {"ip link del fx-net", "ip link add fx-net"},
+		"tunnel down":                     {"ip link set fx-net down", "ip link add fx-net"},
+		"tunnel removed from the bridge":  {"ip link set fx-net nomaster", "master fl-net"},
+		"tunnel's MTU changed":            {"ip link set fx-net mtu 1300", "mtu 1450"},
+		"bridge deleted":                  {"ip link del fl-net", "ip link add fl-net"},
+		"suppression off":                 {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
+		"forwarding entries flushed":      {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
+		"forwarding entry changed":        {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"bridge's entry deleted":          {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"neighbours flushed":              {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"neighbour changed":               {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"leftover forwarding entry":       {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"leftover host that gets copies":  {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
+		"leftover neighbour":              {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
+		"learned entry of a removed host": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"datagrams tracked again":         {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"table deleted":                   {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"chain deleted":                   {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
+		"leftover table":                  {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
+		"leftover tunnel":                 {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2})
@@ -63,8 +62,8 @@ func TestHeals(t *testing.T) {
 	}
 }
 
-// TestChangesOnALivingOverlay changes properties that require a new tunnel.
-func TestChangesOnALivingOverlay(t *testing.T) {
+// TestChangeRunningOverlay changes properties that require a new tunnel.
+func TestChangeRunningOverlay(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2, Switches: 2})
 	n := network(f, true)
 	addrs := everywhere(t, f, n)
@@ -87,7 +86,7 @@ func TestChangesOnALivingOverlay(t *testing.T) {
 	undrifted(t, f)
 }
 
-// TestManySandboxes lists a thousand sandboxes of another host.
+// TestManySandboxes configures a thousand sandboxes of another host.
 func TestManySandboxes(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
@@ -112,8 +111,8 @@ func TestManySandboxes(t *testing.T) {
 	}
 }
 
-// TestUnderlayIsDeleted deletes the link that the overlay uses.
-func TestUnderlayIsDeleted(t *testing.T) {
+// TestUnderlayDeleted deletes the link that the overlay uses.
+func TestUnderlayDeleted(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
 	n := network(f, true)
@@ -127,6 +126,6 @@ func TestUnderlayIsDeleted(t *testing.T) {
 		t.Error(err)
 	}
 	if left := sh(t, h.Do, "ip -br link; nft list ruleset; ip neigh"); strings.Contains(left, "net") || strings.Contains(left, "box1") {
-		t.Errorf("left behind:\n%s", left)
+		t.Errorf("left over:\n%s", left)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"fairlead/test/fabric"
 )
 
-// much is the number of bytes that TestMTU sends in each direction:
-// FAIRLEAD_TRANSFER, or 8 MiB.
-func much(t *testing.T) int {
+// transferSize returns the number of bytes that TestMTU sends in each direction: FAIRLEAD_TRANSFER,
+// or 8 MiB.
+func transferSize(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("FAIRLEAD_TRANSFER")
 	if text == "" {
@@ -27,12 +27,11 @@ func much(t *testing.T) int {
 	return bytes
 }
 
-// TestMTU sets no MTU, and sends data in both directions over underlays of all
-// sizes.
+// TestMTU sets no MTU, and sends data in both directions over underlays of several MTUs.
 func TestMTU(t *testing.T) {
 	for _, c := range []struct {
 		underlay int
-		v4, v6   bool // outside; inside besides IPv4
+		v4, v6   bool // v4: IPv4 outside; v6: IPv6 inside, besides IPv4
 		want     int
 	}{
 		{1500, true, true, 1450},
@@ -64,7 +63,7 @@ func TestMTU(t *testing.T) {
 				}
 				serve(t, h.In(box(i)), box(i))
 			}
-			bytes := much(t)
+			bytes := transferSize(t)
 			for _, a := range addrs[1] {
 				transfer(t, f.Hosts[0].In("box1"), a, bytes)
 			}
@@ -76,9 +75,9 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestAnUnderlayThatGrows gives the hosts' links another MTU: the network gets it
-// with the next Heal.
-func TestAnUnderlayThatGrows(t *testing.T) {
+// TestUnderlayMTUGrows increases the MTU of the hosts' links. The network must get it with the next
+// Heal.
+func TestUnderlayMTUGrows(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	addrs := everywhere(t, f, network(f, true))
 	for i, h := range f.Hosts {
@@ -97,20 +96,20 @@ func TestAnUnderlayThatGrows(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		mtu    int // of the underlay
+		mtu    int // MTU of the underlay
 		v6     bool
 		before string // on the host
 		taken  string // a UDP address there
 		change func(*model.Network)
 		want   string
 	}{
-		"an IPv6 subnet where it does not fit": {mtu: 1280, v6: true, want: "subnet fd00:9::/64: the underlay carries packets of 1280 bytes, of which the overlay leaves 1210, and IPv6 needs 1280: raise the underlay's mtu to 1350, or leave the IPv6 subnet out"},
+		"an IPv6 subnet with a small MTU":      {mtu: 1280, v6: true, want: "subnet fd00:9::/64: the underlay carries packets of 1280 bytes, of which the overlay leaves 1210, and IPv6 needs 1280: raise the underlay's mtu to 1350, or leave the IPv6 subnet out"},
 		"an MTU that is too large":             {change: func(n *model.Network) { n.MTU = 1500 }, want: "the largest that fits is 1450; leave mtu out to get it, or raise the underlay's to 1550"},
 		"a foreign VXLAN of that VNI and port": {before: "ip link add vxlan99 type vxlan id 42 dstport 4789", want: "link vxlan99, which is not Fairlead's, already has VNI 42 on UDP port 4789: give the overlay another vni or port, on all hosts"},
 		"a foreign link of that name":          {before: "ip link add fx-net type bridge", want: "a link of that name exists and is not Fairlead's"},
 		"a port that another program has":      {taken: "0.0.0.0:4789", want: "UDP port 4789 is in use by another program: `ss -lunp sport = :4789` names it"},
 		"a peer without a route":               {change: func(n *model.Network) { n.Overlay.Peers[1].Address = addr("203.0.113.9") }, want: "peer 203.0.113.9: no route to it"},
-		"an underlay that is not there":        {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} }, want: "underlay ib0: the host has no such link or address"},
+		"an underlay that does not exist":      {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} }, want: "underlay ib0: the host has no such link or address"},
 		"an underlay that is down":             {before: "ip link add eth9 type bridge", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link is down: ip link set eth9 up"},
 		"an underlay of the other family":      {before: "ip -4 addr flush dev lo; ip link add eth9 type bridge; ip link set eth9 up; ip addr add 2001:db8:9::1/64 dev eth9", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link has no IPv4 address"},
 		"another host's address as underlay":   {change: func(n *model.Network) { n.Overlay.Underlays = []string{"198.51.100.2"} }, want: "underlay 198.51.100.2: this host does not have the address"},
@@ -153,7 +152,7 @@ func take(t testing.TB, in place, at string) {
 	}
 }
 
-// TestTwoNetworksWithOneVNI declares two networks of Fairlead with the same VNI.
+// TestTwoNetworksWithOneVNI configures two networks with the same VNI.
 func TestTwoNetworksWithOneVNI(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h, n := f.Hosts[0], network(f, true)
@@ -172,8 +171,8 @@ func TestTwoNetworksWithOneVNI(t *testing.T) {
 	unchanged(t, h, before)
 }
 
-// TestPortIsSetExplicitly is about the VXLAN of the FOSDEM post, whose port was the
-// kernel's default.
+// TestPortIsSetExplicitly checks that the port does not depend on the kernel's default, as it did
+// for the VXLAN link of the FOSDEM post.
 func TestPortIsSetExplicitly(t *testing.T) {
 	for want, port := range map[string]uint16{" dstport 4789 ": 0, " dstport 8472 ": 8472} {
 		f := fabric.New(t, fabric.Options{Hosts: 2})

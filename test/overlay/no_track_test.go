@@ -16,10 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDatagramsOfTunnelsAreNotTracked sends traffic of sandboxes and hosts through
-// an overlay: conntrack has entries for that traffic, and none for the tunnel's
-// datagrams.
-func TestDatagramsOfTunnelsAreNotTracked(t *testing.T) {
+// TestTunnelDatagramsAreNotTracked sends traffic of sandboxes and hosts through an overlay.
+// conntrack must have entries for that traffic, and none for the tunnel's datagrams.
+func TestTunnelDatagramsAreNotTracked(t *testing.T) {
 	for name, c := range map[string]struct {
 		v4    bool
 		port  uint16
@@ -53,12 +52,12 @@ func TestDatagramsOfTunnelsAreNotTracked(t *testing.T) {
 	}
 }
 
-// noTrack fails the test if a host tracks datagrams of a tunnel, or nothing at
-// all.
+// noTrack fails the test if a host tracks datagrams of a tunnel, or does not track the traffic
+// inside it.
 func noTrack(t testing.TB, h *fabric.Host, tunnel uint16) {
 	t.Helper()
 	if !tracks(t, h, model.TCP, port) {
-		t.Error("the host does not track what goes through the tunnel, either")
+		t.Error("the host does not track the traffic inside the tunnel")
 	}
 	if tracks(t, h, model.UDP, tunnel) {
 		t.Errorf("the host tracks datagrams to port %d", tunnel)
@@ -78,8 +77,8 @@ func tracks(t testing.TB, h *fabric.Host, proto model.Proto, port uint16) bool {
 	return found
 }
 
-// TestForwardedTunnelsAreTracked sends from a sandbox to a tunnel port of another
-// program outside, which must see the host's address.
+// TestForwardedTunnelsAreTracked sends from a sandbox to a tunnel port of another program outside
+// the overlay, which must receive the host's address.
 func TestForwardedTunnelsAreTracked(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h, other := f.Hosts[0], f.Hosts[1]
@@ -111,10 +110,10 @@ func TestForwardedTunnelsAreTracked(t *testing.T) {
 	}
 }
 
-// sender waits for a datagram and returns who it is from.
+// sender waits for a datagram and returns its source address.
 func sender(t testing.TB, socket *net.UDPConn) netip.Addr {
 	t.Helper()
-	if err := socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	_, from, err := socket.ReadFromUDPAddrPort(make([]byte, 16))
@@ -124,8 +123,8 @@ func sender(t testing.TB, socket *net.UDPConn) netip.Addr {
 	return from.Addr().Unmap()
 }
 
-// TestOverlaysShareATable removes one of two overlays with the same port.
-func TestOverlaysShareATable(t *testing.T) {
+// TestOverlaysShareTable removes one of two overlays with the same port.
+func TestOverlaysShareTable(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	for _, h := range f.Hosts {
 		first := network(f, true)
@@ -136,7 +135,7 @@ func TestOverlaysShareATable(t *testing.T) {
 		}
 		set(t, h, model.State{Networks: []model.Network{first, second}})
 	}
-	addrs := everywhere(t, f, network(f, true)) // the second goes
+	addrs := everywhere(t, f, network(f, true)) // removes the second
 	reach(t, f, addrs)
 	noTrack(t, f.Hosts[0], model.PortVXLAN)
 	undrifted(t, f)
@@ -150,8 +149,8 @@ const strict = `nft 'table inet filter {
 		meta l4proto { icmp, icmpv6 } accept; }; }'
 `
 
-// TestBehindAFirewall runs the commands of the documentation page.
-func TestBehindAFirewall(t *testing.T) {
+// TestBehindFirewall runs the commands of the documentation page.
+func TestBehindFirewall(t *testing.T) {
 	page, err := os.ReadFile("../../docs/paths/vxlan.md")
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +172,7 @@ func TestBehindAFirewall(t *testing.T) {
 	}
 	refused(t, h, netip.AddrPortFrom(f.Hosts[2].Address(0, true), model.PortVXLAN))
 	if got := sh(t, h.Do, "nft list chain inet filter input"); strings.Contains(got, "counter packets 0 ") {
-		t.Errorf("the ICMP error is not invalid:\n%s", got)
+		t.Errorf("conntrack does not treat the ICMP error as invalid:\n%s", got)
 	}
 }
 
@@ -186,10 +185,10 @@ func refused(t testing.TB, h *fabric.Host, to netip.AddrPort) {
 	}
 	defer conn.Close()
 	_, writing := conn.Write([]byte("anyone?"))
-	if err := errors.Join(writing, conn.SetReadDeadline(time.Now().Add(patience))); err != nil {
+	if err := errors.Join(writing, conn.SetReadDeadline(time.Now().Add(answerTimeout))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("%s answers %v; want it refused", to, err)
+		t.Errorf("%s: %v, want connection refused", to, err)
 	}
 }

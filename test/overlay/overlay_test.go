@@ -32,16 +32,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience limits the wait for an expected packet.
-const patience = 30 * time.Second
+// answerTimeout limits the wait for an expected packet.
+const answerTimeout = 30 * time.Second
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
 
-// subnets are those of the network, for all hosts.
+// subnets lists the network's subnets, for all hosts.
 var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:9::/64")}}
 
-// network is the overlay of all hosts, with their addresses at the first switch.
+// network returns the overlay of all hosts, with their addresses at the first switch.
 func network(f *fabric.Fabric, v4 bool) model.Network {
 	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: subnets, Overlay: model.Overlay{VNI: 42}}
 	for i, h := range f.Hosts {
@@ -52,7 +52,7 @@ func network(f *fabric.Fabric, v4 bool) model.Network {
 	return n
 }
 
-// sandboxes returns the sandboxes of the host that join the network.
+// state returns the state of a host with the network and the named sandboxes.
 func state(h *fabric.Host, n model.Network, sandboxes ...string) model.State {
 	s := model.State{Networks: []model.Network{n}}
 	for _, name := range sandboxes {
@@ -84,7 +84,7 @@ func everywhere(t testing.TB, f *fabric.Fabric, n model.Network) [][]netip.Addr 
 
 func box(i int) string { return fmt.Sprint("box", i+1) }
 
-// know lists every sandbox in the configuration of the other hosts.
+// know adds every sandbox to its host's entry in the list of peers.
 func know(n *model.Network, addrs [][]netip.Addr) {
 	n.Overlay.Peers = slices.Clone(n.Overlay.Peers)
 	for i := range n.Overlay.Peers {
@@ -92,8 +92,8 @@ func know(n *model.Network, addrs [][]netip.Addr) {
 	}
 }
 
-// reach fails the test unless every sandbox gets answers from every other, and
-// from their hosts.
+// reach fails the test unless every sandbox gets answers from every other sandbox, and from their
+// hosts.
 func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
 	t.Helper()
 	for to, h := range f.Hosts {
@@ -109,8 +109,8 @@ func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
 
 const port = 80
 
-// serve answers every connection to the port with the name until the test ends; a
-// second call does nothing.
+// serve answers every connection to the port with the name until the test ends. A second call does
+// nothing.
 func serve(t testing.TB, in place, name string) {
 	t.Helper()
 	var l net.Listener
@@ -133,7 +133,7 @@ func serve(t testing.TB, in place, name string) {
 	}()
 }
 
-// converse sends the name, and then the checksum of all data that it gets.
+// converse sends the name, and then the checksum of all data that it receives.
 func converse(conn net.Conn, name string) {
 	fmt.Fprintln(conn, name)
 	sum := sha256.New()
@@ -164,7 +164,7 @@ func hears(t testing.TB, from place, to netip.Addr, want string) {
 
 func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
 	t.Helper()
-	conn, err := dialAt(from, to, patience)
+	conn, err := dialAt(from, to, answerTimeout)
 	if err != nil {
 		t.Errorf("%v; want an answer of %q", err, want)
 		return
@@ -179,7 +179,7 @@ func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
 // unchanged.
 func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
 	t.Helper()
-	conn, err := dial(from, to, 6*patience)
+	conn, err := dial(from, to, 6*answerTimeout)
 	if err != nil {
 		t.Error(err)
 		return
@@ -205,8 +205,7 @@ func sh(t testing.TB, in place, line string) string {
 	return shell.Run(t, in, line)
 }
 
-// undrifted fails the test if a host's observed state differs from the desired
-// one.
+// undrifted fails the test if a host's observed state differs from the desired state.
 func undrifted(t testing.TB, f *fabric.Fabric) {
 	t.Helper()
 	for i, h := range f.Hosts {
@@ -233,6 +232,6 @@ func unchanged(t testing.TB, h *fabric.Host, before string) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, h), "\n")); diff != "" {
-		t.Errorf("the host is not as it was before (-):\n%s", diff)
+		t.Errorf("the host's state differs from before, was (-), is (+):\n%s", diff)
 	}
 }

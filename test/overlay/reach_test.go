@@ -45,9 +45,9 @@ func TestThreeHosts(t *testing.T) {
 	undrifted(t, f)
 }
 
-// TestKnownSandboxesAreNotAskedFor counts the ARP requests and neighbour
-// solicitations that come out of the other host's tunnel.
-func TestKnownSandboxesAreNotAskedFor(t *testing.T) {
+// TestKnownSandboxesNeedNoResolution counts the ARP requests and neighbour solicitations that
+// arrive through the tunnel.
+func TestKnownSandboxesNeedNoResolution(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 3})
@@ -58,8 +58,8 @@ func TestKnownSandboxesAreNotAskedFor(t *testing.T) {
 				everywhere(t, f, n)
 			}
 			for i, h := range f.Hosts {
-				// The kernel sends a new request for a neighbour that it has not heard of for
-				// some time.
+				// After some time without traffic, the kernel verifies a neighbour with a new
+				// request.
 				for _, in := range []place{h.Do, h.In(box(i))} {
 					sh(t, in, "for f in /proc/sys/net/ipv[46]/neigh/*/base_reachable_time_ms; do echo 3600000 > $f; done")
 				}
@@ -77,13 +77,13 @@ func TestKnownSandboxesAreNotAskedFor(t *testing.T) {
 				}
 			}
 			if known && asked > 0 || !known && asked == 0 {
-				t.Errorf("known %v, and %d counters saw questions", known, asked)
+				t.Errorf("known %v: %d counters have counted requests", known, asked)
 			}
 		})
 	}
 }
 
-func TestPeersComeAndGo(t *testing.T) {
+func TestPeersAreAddedAndRemoved(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 3})
 	n := network(f, true)
 	addrs := everywhere(t, f, n)
@@ -97,7 +97,7 @@ func TestPeersComeAndGo(t *testing.T) {
 		set(t, h, state(h, without, box(i)))
 		gone := f.Hosts[2].Address(0, true).String()
 		if left := sh(t, h.Do, "bridge fdb show dev fx-net; ip neigh show dev fl-net"); strings.Contains(left, gone) || strings.Contains(left, addrs[2][0].String()+" ") {
-			t.Errorf("host %d still knows the host that is gone, %s:\n%s", i+1, gone, left)
+			t.Errorf("host %d still has entries of the removed host %s:\n%s", i+1, gone, left)
 		}
 	}
 	serve(t, f.Hosts[1].In(box(1)), box(1))
@@ -108,34 +108,33 @@ func TestPeersComeAndGo(t *testing.T) {
 	undrifted(t, f)
 }
 
-// silence drops what the host sends, so that other hosts cannot learn a deleted
-// host again. It returns a function that ends this.
+// silence drops all packets that the host sends, so that other hosts cannot learn a removed host
+// again. It returns a function that stops this.
 func silence(t *testing.T, h *fabric.Host) (again func()) {
 	t.Helper()
 	sh(t, h.Do, "nft 'add table inet silence; add chain inet silence out { type filter hook output priority 0; policy drop; }'")
 	return func() { sh(t, h.Do, "nft delete table inet silence") }
 }
 
-// TestLearntEntriesAreDeletedWithTheirHost is about sandboxes that no configuration
-// lists.
-func TestLearntEntriesAreDeletedWithTheirHost(t *testing.T) {
+// TestLearnedEntriesAreDeletedWithHost tests sandboxes that no configuration lists.
+func TestLearnedEntriesAreDeletedWithHost(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 3})
 	n := network(f, true)
 	addrs := everywhere(t, f, n)
 	reach(t, f, addrs)
 	h, gone := f.Hosts[0], f.Hosts[2].Address(0, true).String()
 	if !strings.Contains(sh(t, h.Do, "bridge fdb show dev fx-net | grep -v permanent"), gone) {
-		t.Fatal("nothing is learnt of host 3")
+		t.Fatal("no entry was learned from host 3")
 	}
 	n.Overlay.Peers = n.Overlay.Peers[:2]
 	silence(t, f.Hosts[2])
 	set(t, h, state(h, n, box(0)))
 	if left := sh(t, h.Do, "bridge fdb"); strings.Contains(left, gone) {
-		t.Errorf("what was learnt of %s stays:\n%s", gone, left)
+		t.Errorf("learned entries of %s are left:\n%s", gone, left)
 	}
 }
 
-// TestTwoUnderlays lists each host with an address at both switches. Both carry
+// TestTwoUnderlays configures each host with an address at both switches. Both switches must carry
 // the traffic to its sandboxes.
 func TestTwoUnderlays(t *testing.T) {
 	for name, v4 := range families {
@@ -175,7 +174,7 @@ func TestTwoUnderlays(t *testing.T) {
 	}
 }
 
-// carried returns the number of bytes that went through a switch to host 2.
+// carried returns the number of bytes that a switch has sent to host 2.
 func carried(t testing.TB, f *fabric.Fabric, sw int) int {
 	t.Helper()
 	var bytes int
@@ -185,7 +184,7 @@ func carried(t testing.TB, f *fabric.Fabric, sw int) int {
 	return bytes
 }
 
-// TestMulticastGroup lists no peers.
+// TestMulticastGroup configures no peers.
 func TestMulticastGroup(t *testing.T) {
 	for name, group := range map[string]string{"IPv4": "239.0.0.99", "IPv6": "ff05::99"} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package process runs a test's own binary again in a role, in another namespace
-// or cgroup, so that the test can end or kill it. The roles are in the child.Roles
-// of the package's TestMain.
+// Package process runs a test's own binary again in a role, in another namespace or cgroup, so that
+// the test can end or kill it. The package's TestMain registers the roles with child.Roles.
 package process
 
 import (
@@ -19,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ready is what a process prints when it has carried out its order.
+// ready is what a process prints after it has executed its order.
 const ready = "ready\n"
 
 // Process is a running role.
 type Process struct {
 	*child.Process
-	// In is its standard input, and Out its standard output, which is closed
-	// when it ends.
+	// In is the standard input of the process, and Out its standard output, which is closed when
+	// the process ends.
 	In  io.WriteCloser
 	Out *bufio.Reader
 }
@@ -44,7 +43,7 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not the test's context, because that ends before the cleanups.
+	// The test's context cannot be used, because it ends before the cleanups.
 	p, err := child.Start(context.Background(), cmd, at)
 	if err != nil {
 		t.Fatal(err)
@@ -53,15 +52,15 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	return &Process{p, in, bufio.NewReader(out)}
 }
 
-// Start runs a role, sends it its order and waits until it calls Ready.
+// Start runs a role, sends its order and waits until it calls Ready.
 func Start(t testing.TB, role string, order any, at child.Place) *Process {
 	t.Helper()
 	p := Run(t, role, at)
 	if err := json.NewEncoder(p.In).Encode(order); err != nil {
-		t.Fatalf("order process %s: %v", role, err)
+		t.Fatalf("send the order to process %s: %v", role, err)
 	}
 	if said, err := p.Out.ReadString('\n'); said != ready {
-		t.Fatalf("process %s is not ready: it says %q: %v", role, said, err)
+		t.Fatalf("process %s is not ready: output %q: %v", role, said, err)
 	}
 	return p
 }
@@ -69,7 +68,7 @@ func Start(t testing.TB, role string, order any, at child.Place) *Process {
 // Ready makes Start return. A role calls it once.
 func Ready() { fmt.Print(ready) }
 
-// Main returns a role that calls do with its order. It fails if do returns an
+// Main returns a role that calls do with its order. The process exits with 1 if do returns an
 // error.
 func Main[Order any](do func(Order) error) func() int {
 	return func() int {
@@ -86,9 +85,9 @@ func Main[Order any](do func(Order) error) func() int {
 	}
 }
 
-// Pause stops a child process until goOn is called. A running thread continues
-// until it has received the signal; when Pause returns, none runs.
-func Pause(t testing.TB, pid int) (goOn func()) {
+// Pause stops a child process until resume is called. A running thread continues until it has
+// received the signal. When Pause returns, no thread runs.
+func Pause(t testing.TB, pid int) (resume func()) {
 	t.Helper()
 	err := unix.Kill(pid, unix.SIGSTOP)
 	for again := err == nil; again; again = errors.Is(err, unix.EINTR) {
@@ -100,13 +99,13 @@ func Pause(t testing.TB, pid int) (goOn func()) {
 	return func() {
 		t.Helper()
 		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
-			t.Fatalf("have process %d go on: %v", pid, err)
+			t.Fatalf("resume process %d: %v", pid, err)
 		}
 	}
 }
 
-// Idle is a role that waits until its standard input ends. It keeps its namespace
-// and cgroup in use.
+// Idle is a role that waits until its standard input ends. It keeps its namespace and cgroup in
+// use.
 func Idle() int {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0

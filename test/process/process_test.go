@@ -11,8 +11,8 @@ import (
 	"fairlead/test/process"
 )
 
-// order is what the process echo prints until its input ends, and whether it then
-// fails.
+// order contains the text that the process echo prints, and whether the process fails when its
+// input ends.
 type order struct {
 	Say  string
 	Fail bool
@@ -23,7 +23,7 @@ func echo(do order) error {
 	fmt.Println(do.Say)
 	process.Idle()
 	if do.Fail {
-		return errors.New("as it was ordered to")
+		return errors.New("the order is to fail")
 	}
 	return nil
 }
@@ -41,16 +41,16 @@ func TestIdleEndsWithItsInput(t *testing.T) {
 	}
 }
 
-func TestProcessCarriesOutItsOrder(t *testing.T) {
+func TestProcessExecutesOrder(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		p := process.Start(t, "echo", order{Say: "hello", Fail: fail}, child.Place{})
 		if said, err := p.Out.ReadString('\n'); said != "hello\n" {
-			t.Errorf("it says %q: %v", said, err)
+			t.Errorf("the process prints %q: %v", said, err)
 		}
 		p.In.Close()
 		var exit *exec.ExitError
 		if err := p.Wait(); (err != nil) != fail || fail && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
-			t.Errorf("it ends with %v", err)
+			t.Errorf("the process exits with: %v", err)
 		}
 	}
 }

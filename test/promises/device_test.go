@@ -10,16 +10,16 @@ import (
 	"fairlead/internal/model"
 )
 
-// card is the name of another network device of the server host. It is connected
-// to the client host, like the wire.
+// card is the name of another network device of the server host. Its peer is on the client host,
+// like the wire's.
 const card = "card0"
 
-// movedIn is the state of a lab in which web has that device. Its neighbour has
-// none, because a device can be in one sandbox only.
+// movedIn returns the state of a lab in which web has that device. Its neighbour has no link,
+// because a device can be in only one sandbox.
 func movedIn(t *testing.T, w *topology.World) model.State {
 	t.Helper()
 	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
-	// The client host uses the address that the request was sent to.
+	// The client host answers from the address to which the request was sent.
 	run(t, w.DoClient, fmt.Sprintf("set -e; ip link add lan0 type veth peer name "+card+" netns "+server+"; ip link set lan0 up;"+
 		" ip addr add 203.0.113.1/24 dev lan0; ip addr add 2001:db8:2::1/64 dev lan0 nodad;"+
 		" ip route add 203.0.113.2 dev lan0 src %s; ip -6 route add 2001:db8:2::2 dev lan0 src %s", topology.ClientAddr4, topology.ClientAddr6))

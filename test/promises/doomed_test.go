@@ -24,10 +24,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// engineRole is a process that runs an engine and waits to be killed.
+// engineRole is the role of a process that runs an engine and waits to be killed.
 const engineRole = "doomed-engine"
 
-// order is the job of the process, on its standard input.
+// order is the input of the process.
 type order struct {
 	// Server is the path of the server host's namespace.
 	Server string
@@ -36,13 +36,13 @@ type order struct {
 	State     model.State
 }
 
-// keeping is the directory of the proxy that outlives the process.
+// keeping returns the configuration of a proxy that outlives the process.
 func keeping(run string, netns *os.File) proxy.Keeping {
 	return proxy.Keeping{Socket: filepath.Join(run, "proxy"), Errors: filepath.Join(run, "log"), Netns: netns,
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-// runEngine applies the state, reports that, and waits.
+// runEngine applies the state, reports that it is ready, and waits.
 func runEngine(do order) error {
 	facts, err := kernel.Probe()
 	if err != nil {
@@ -63,13 +63,13 @@ func runEngine(do order) error {
 	return unix.Pause()
 }
 
-// doomed is a world whose engine is a separate process. It is killed when all
-// observers are ready.
+// doomed is a world whose engine is a separate process. The engine is killed when all observers are
+// ready.
 type doomed struct {
 	world *topology.World
 	ready sync.WaitGroup
-	// dead is closed when the engine has ended and the workloads that are processes
-	// of the host have started to listen again; err says if one has not.
+	// dead is closed when the engine has ended and the workloads that are processes of the host
+	// listen again. err is set if one of them does not.
 	dead chan struct{}
 	err  error
 }
@@ -99,17 +99,17 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, modes []model.Via
 	return doom
 }
 
-// kill kills the engine, which must still run.
+// kill kills the engine. It returns an error if the engine has already ended.
 func kill(engine *process.Process) error {
 	select {
 	case <-engine.Done():
-		return fmt.Errorf("the engine died before its time: %w", engine.Wait())
+		return fmt.Errorf("the engine ended before it was killed: %w", engine.Wait())
 	default:
 		return engine.Kill()
 	}
 }
 
-// endProxy ends the proxy that an engine has left, if any.
+// endProxy ends the proxy that an engine has left running, if any.
 func endProxy(t *testing.T, at proxy.Keeping) {
 	p, err := proxy.Find(context.Background(), at)
 	if p != nil {

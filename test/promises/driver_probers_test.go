@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// driverProbers tests each property of a driver with packets.
+// driverProbers tests each promise of a driver with packets.
 var driverProbers = map[promise.Question]prober{
 	promise.Isolated:       {flavors, probeIsolated},
 	promise.HostDirect:     {flavors, probeDirect(func(l *lab) place { return l.world.DoServer })},
@@ -18,12 +18,12 @@ var driverProbers = map[promise.Question]prober{
 	promise.OutboundSource: {flavors, probeOutboundSource},
 }
 
-// probeIsolated sends a request to the host's loopback address. The workload
-// listens on every address of its namespace: it answers if it shares the host's.
+// probeIsolated sends a request to the host's loopback address. The workload listens on every
+// address of its namespace: it answers if it shares the host's namespace.
 func probeIsolated(l *lab, c cell) fate {
 	local := netip.AddrPortFrom(loopbackAddr(c.flavor.v4), workPort)
 	if f := reaches(l.workload, c.flavor.proto, local, web); !f.kept {
-		return fate{err: fmt.Errorf("the workload does not even reach itself: %s", f.because)}
+		return fate{err: fmt.Errorf("the workload does not reach itself: %s", f.because)}
 	}
 	f := reaches(l.world.DoServer, c.flavor.proto, local, web)
 	return fate{kept: !f.kept, because: "from the host: " + f.because, err: f.err}
@@ -47,13 +47,13 @@ func probeDirect(from func(*lab) place) func(*lab, cell) fate {
 	}
 }
 
-// linkless is the fate of packets to a sandbox without an address: no packet can
-// be sent there as long as it has no link.
+// linkless returns the result for a sandbox without an address. No packet can be sent there if the
+// sandbox has no link.
 func (l *lab) linkless() fate {
 	var links []net.Interface
 	err := l.workload(func() (err error) { links, err = net.Interfaces(); return err })
 	if err == nil && (len(links) != 1 || links[0].Name != "lo") {
-		err = fmt.Errorf("the sandbox has no address but links: %v", links)
+		err = fmt.Errorf("the sandbox has links without an address: %v", links)
 	}
 	return fate{because: "the sandbox has no link", err: err}
 }

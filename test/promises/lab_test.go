@@ -16,18 +16,16 @@ import (
 	"fairlead/internal/plan"
 )
 
-// The sandboxes of a lab. far and old are on another network than the others; it
-// has IPv4 only.
+// The sandboxes of a lab. far and old are on a separate network, which has only IPv4.
 const (
 	web     = "web"     // the workload
 	peer    = "peer"    // its neighbour
-	mallory = "mallory" // another, which routes 127.0.0.1 to its gateway
+	mallory = "mallory" // another neighbour, which routes 127.0.0.1 to its gateway
 	far     = "far"
 	old     = "old" // a workload without IPv6
 )
 
-// The ports on which a workload listens, one per use, and the port of the LAN's
-// own server.
+// The ports on which a workload listens, one per use, and the port of the LAN's server.
 const (
 	workPort = 80
 	lanPort  = 90
@@ -39,18 +37,18 @@ type use uint16
 const (
 	open     use = iota // every address
 	loopback            // 127.0.0.1 only
-	filtered            // a port that a rule in INPUT will close
-	fenced              // a port that a rule in FORWARD will close
+	filtered            // a rule in INPUT will close the port
+	fenced              // a rule in FORWARD will close the port
 	oldOnly             // published for old
 )
 
-// uses are all purposes.
+// uses lists all purposes.
 var uses = []use{open, loopback, filtered, fenced, oldOnly}
 
 // targetPort returns the workload's port for a use.
 func targetPort(u use) uint16 { return workPort + uint16(u) }
 
-// workloadOf returns the workload that a use's publishes are for.
+// workloadOf returns the workload to which the publishes of a use belong.
 func workloadOf(u use) string {
 	if u == oldOnly {
 		return old
@@ -58,8 +56,8 @@ func workloadOf(u use) string {
 	return web
 }
 
-// addresses returns where a workload listens for its uses. Without a host it
-// accepts IPv6 and IPv4.
+// addresses returns the addresses on which a workload listens for its uses. If host is empty, it
+// listens via IPv6 and IPv4.
 func addresses(name, host string) []string {
 	var all []string
 	for _, u := range uses {
@@ -76,9 +74,9 @@ type lab struct {
 	driver model.Driver
 	world  *topology.World
 	state  model.State
-	// workers are the workloads that are processes of the host.
+	// workers contains the workloads that are processes of the host.
 	workers []*worker
-	// doomed is a second world of the same kind, whose engine is killed.
+	// doomed is another world with the same driver, whose engine is killed.
 	doomed *doomed
 
 	firewall sync.Mutex
@@ -91,7 +89,7 @@ func hostPort(via model.Via, u use) uint16 {
 			return 8000 + 100*uint16(i) + uint16(u)
 		}
 	}
-	panic("unknown way " + via)
+	panic("unknown publish mode " + via)
 }
 
 func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) *lab {
@@ -147,8 +145,8 @@ func modesOf(table []paths.Path, d model.Driver) []model.Via {
 	return modes
 }
 
-// desired is the state of a lab: networks of one driver, their sandboxes, and one
-// publish per publish mode, use and protocol.
+// desired returns the state of a lab: networks of one driver, their sandboxes, and one publish per
+// publish mode, use and protocol.
 func desired(t *testing.T, w *topology.World, d model.Driver, modes []model.Via) model.State {
 	t.Helper()
 	if d == model.DriverDevice {
@@ -185,7 +183,7 @@ func desired(t *testing.T, w *topology.World, d model.Driver, modes []model.Via)
 	return s
 }
 
-// networks are those of a lab: one with both families, and one with IPv4 only.
+// networks returns the networks of a lab: one with both families, and one with only IPv4.
 func networks(t *testing.T, w *topology.World, d model.Driver) []model.Network {
 	t.Helper()
 	both, v4 := model.Network{Name: "net", Driver: d}, model.Network{Name: "net4", Driver: d}
@@ -220,9 +218,9 @@ func overlay(networks []model.Network) {
 	}
 }
 
-// trespassers gives the client host a route to the subnets that are not its own,
-// and to 127.0.0.1 via the server. mallory gets the same via the host's address in
-// its network. Both lose 127.0.0.1 as a local address.
+// trespassers adds routes to the server on the client host: to the server's subnets, and to
+// 127.0.0.1. mallory gets a route to 127.0.0.1 via the host's address in its network. Both lose
+// 127.0.0.1 as a local address.
 func (l *lab) trespassers() {
 	l.t.Helper()
 	for _, n := range l.state.Networks {
@@ -238,14 +236,14 @@ func (l *lab) trespassers() {
 	if len(l.state.Publishes) == 0 {
 		return
 	}
-	l.goMissing(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	l.routeLoopback(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	if !l.sandboxed() {
 		return // mallory is the host itself
 	}
-	l.goMissing(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
+	l.routeLoopback(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
 }
 
-func (l *lab) goMissing(in place, link string, via netip.Addr) {
+func (l *lab) routeLoopback(in place, link string, via netip.Addr) {
 	l.t.Helper()
 	run(l.t, in, fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.route_localnet=1 net.ipv4.conf.%[1]s.rp_filter=0 &&"+
 		" ip addr del 127.0.0.1/8 dev lo && ip route add 127.0.0.0/8 via %[2]s dev %[1]s", link, via))
@@ -254,7 +252,7 @@ func (l *lab) goMissing(in place, link string, via netip.Addr) {
 // sandboxed reports whether the driver's workloads have namespaces.
 func (l *lab) sandboxed() bool { return l.driver != model.DriverHost }
 
-// in returns the place of a sandbox; with the host driver, the host.
+// in returns the place of a sandbox. With the driver host, it returns the host.
 func (l *lab) in(sandbox string) place {
 	if !l.sandboxed() {
 		return l.world.DoServer
@@ -264,7 +262,7 @@ func (l *lab) in(sandbox string) place {
 
 func (l *lab) workload(fn func() error) error { return l.in(web)(fn) }
 
-// address returns where a sandbox can be reached; false if nowhere.
+// address returns the address at which a sandbox is reachable, and false if it has none.
 func (l *lab) address(name string, v4 bool) (netip.Addr, bool) {
 	if !l.sandboxed() {
 		return serverAddr(v4), true
@@ -287,7 +285,7 @@ func clientAddr(v4 bool) netip.Addr {
 	return topology.ClientAddr6
 }
 
-// run runs a shell command in a place and returns what it prints.
+// run runs a shell command in a place and returns its output.
 func run(t *testing.T, in place, line string) string {
 	t.Helper()
 	out, err := try(in, line)

@@ -60,18 +60,18 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s: %s %s", path, c.question, c.flavor)
 }
 
-// fate is the result for the packets.
+// fate is the observed result of a test.
 type fate struct {
 	kept bool
-	// because is the evidence.
+	// because describes the evidence.
 	because string
-	// err says that the prober could not decide.
+	// err is set if the prober could not decide.
 	err error
 }
 
 // prober tests a promise with packets.
 type prober struct {
-	// flavors are the kinds of packet that the promise is about.
+	// flavors lists the kinds of packet to which the promise applies.
 	flavors []flavor
 	probe   func(*lab, cell) fate
 }
@@ -93,30 +93,30 @@ func TestPromises(t *testing.T) {
 	for _, lie := range compare(table, fates) {
 		t.Error(lie)
 	}
-	t.Logf("%d cells proved", len(fates))
+	t.Logf("%d cells tested", len(fates))
 }
 
-// whole is set where every path must be testable. On other machines, paths may be
-// left out if they need a feature that not every kernel has.
-var whole = flag.Bool("whole", false, "fail for a path that this kernel cannot build at all")
+// whole is set on machines where every path must be testable. On other machines, paths are left out
+// if they need a feature that not every kernel has.
+var whole = flag.Bool("whole", false, "fail if this kernel cannot build a path")
 
-// elsewhere are the features that the machine of test/vm certainly has.
-var elsewhere = []plan.Feature{plan.FeatureIPvlan}
+// vmFeatures lists features that the machine of test/vm always has.
+var vmFeatures = []plan.Feature{plan.FeatureIPvlan}
 
 // provable returns the table without the paths that only test/vm tests.
 func provable(t *testing.T, facts plan.Facts) []paths.Path {
 	t.Helper()
-	for _, f := range elsewhere {
+	for _, f := range vmFeatures {
 		if !*whole && !facts.Has(f) {
-			t.Logf("only test/vm proves %s: %s", f, facts.Missing[f])
+			t.Logf("only test/vm tests %s: %s", f, facts.Missing[f])
 		}
 	}
 	return slices.DeleteFunc(paths.Table(facts), func(p paths.Path) bool {
 		spared := slices.ContainsFunc(p.Needs, func(f plan.Feature) bool {
-			return !*whole && slices.Contains(elsewhere, f) && !facts.Has(f)
+			return !*whole && slices.Contains(vmFeatures, f) && !facts.Has(f)
 		})
 		if p.Unavailable != "" && !spared {
-			t.Fatalf("%s %s: cannot be proved here: %s", p.Via, p.Driver, p.Unavailable)
+			t.Fatalf("%s %s: cannot be tested on this machine: %s", p.Via, p.Driver, p.Unavailable)
 		}
 		return spared
 	})
@@ -149,7 +149,7 @@ func unasked() []string {
 		}
 		for q := range kind.probers {
 			if !slices.Contains(kind.questions, q) {
-				lost = append(lost, fmt.Sprintf("the %s prober %s answers no question", kind.name, q))
+				lost = append(lost, fmt.Sprintf("the %s prober %s belongs to no question", kind.name, q))
 			}
 		}
 	}
@@ -198,8 +198,8 @@ func proberOf(via model.Via, q promise.Question) prober {
 	return publishProbers[q]
 }
 
-// compare returns the differences between the table and the packets' fate, and the
-// cells that were not tested.
+// compare returns the differences between the table and the observed results, and the cells that
+// were not tested.
 func compare(table []paths.Path, fates map[cell]fate) []string {
 	var lies []string
 	for _, p := range table {
@@ -220,13 +220,13 @@ func compare(table []paths.Path, fates map[cell]fate) []string {
 				switch {
 				case !ok:
 				case got.err != nil:
-					lies = append(lies, fmt.Sprintf("%s: cannot be judged: %v", c, got.err))
+					lies = append(lies, fmt.Sprintf("%s: the prober failed: %v", c, got.err))
 				case got.kept != answer.Kept:
 					lies = append(lies, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c, yesNo(answer.Kept), yesNo(got.kept), got.because))
 				}
 			}
 			if !proved {
-				lies = append(lies, fmt.Sprintf("%s %s: nothing proves %s", p.Via, p.Driver, q))
+				lies = append(lies, fmt.Sprintf("%s %s: no test of %s", p.Via, p.Driver, q))
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func compare(table []paths.Path, fates map[cell]fate) []string {
 
 func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[kept] }
 
-// TestWrongAnswerIsReported inverts every answer of a copy of the table, one by one.
+// TestWrongAnswerIsReported inverts every answer of a copy of the table, one at a time.
 func TestWrongAnswerIsReported(t *testing.T) {
 	truth := paths.Table(plan.Facts{})
 	fates := map[cell]fate{}
@@ -247,7 +247,7 @@ func TestWrongAnswerIsReported(t *testing.T) {
 		}
 	}
 	if lies := compare(truth, fates); len(lies) != 0 {
-		t.Fatalf("the truth was taken for a lie:\n%s", strings.Join(lies, "\n"))
+		t.Fatalf("correct answers are reported as wrong:\n%s", strings.Join(lies, "\n"))
 	}
 	for i, p := range truth {
 		for q, answer := range p.Promises {
@@ -256,12 +256,12 @@ func TestWrongAnswerIsReported(t *testing.T) {
 			table[i].Promises[q] = answer
 			lies := compare(table, fates)
 			if len(lies) != len(proberOf(p.Via, q).flavors) {
-				t.Errorf("%s %s: flipping %s gives: %q", p.Via, p.Driver, q, lies)
+				t.Errorf("%s %s: inverting %s reports: %q", p.Via, p.Driver, q, lies)
 			}
 			table = paths.Table(plan.Facts{})
 			delete(table[i].Promises, q)
 			if len(compare(table, fates)) == 0 {
-				t.Errorf("%s %s: a missing answer to %s goes unnoticed", p.Via, p.Driver, q)
+				t.Errorf("%s %s: a missing answer to %s is not reported", p.Via, p.Driver, q)
 			}
 		}
 	}
@@ -270,18 +270,18 @@ func TestWrongAnswerIsReported(t *testing.T) {
 	}
 }
 
-// TestIntrudersCanGetIn opens the server's 127.0.0.1 to the LAN on purpose: the
-// prober that finds it closed in the other tests must report it as open.
-func TestIntrudersCanGetIn(t *testing.T) {
+// TestIntruderReachesOpenLoopback opens the server's 127.0.0.1 to the LAN. The prober that reports
+// it as closed in the other tests must report it as open.
+func TestIntruderReachesOpenLoopback(t *testing.T) {
 	l := &lab{t: t, world: newWorld(t, plan.Facts{})}
 	serve(t, l.world.DoServer, web, "127.0.0.1:80")
 	run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
 		" sysctl -qw net.ipv4.conf.all.route_localnet=1")
-	l.goMissing(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	l.routeLoopback(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	for _, f := range flavors4 {
 		got := l.intrude(cell{flavor: f}, l.world.DoClient, topology.ClientAddr4, netip.AddrPortFrom(loopbackAddr(true), workPort))
 		if got.kept || got.err != nil {
-			t.Errorf("%s: an open 127.0.0.1 was taken for closed: %s %v", f, got.because, got.err)
+			t.Errorf("%s: an open 127.0.0.1 is reported as closed: %s %v", f, got.because, got.err)
 		}
 	}
 }

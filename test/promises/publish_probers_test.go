@@ -45,8 +45,7 @@ func probeReach(from func(*lab) place, addr func(v4 bool) netip.Addr) func(*lab,
 	}
 }
 
-// probeItself sends a request from the workload, which is a process if it has no
-// namespace.
+// probeItself sends a request from the workload. A workload without a namespace is a process.
 func probeItself(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	for _, w := range l.workers {
@@ -58,8 +57,8 @@ func probeItself(l *lab, c cell) fate {
 	return reaches(l.workload, c.flavor.proto, to, web)
 }
 
-// probePeer sends requests from a neighbour, and from another network if that has
-// the family.
+// probePeer sends requests from a neighbour, and from a sandbox of another network if that network
+// has the family.
 func probePeer(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	f := reaches(l.in(peer), c.flavor.proto, to, web)
@@ -81,7 +80,7 @@ func probeV6ToV4(l *lab, c cell) fate {
 	return reaches(l.world.DoServer, c.flavor.proto, c.at(netip.IPv6Loopback(), oldOnly), old)
 }
 
-// probeSource checks which client address the workload sees.
+// probeSource checks which client address the workload receives.
 func probeSource(from func(*lab) place, want func(*lab, bool) netip.Addr) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		own := want(l, c.flavor.v4)
@@ -99,8 +98,8 @@ func ofPeer(l *lab, v4 bool) netip.Addr {
 	return addr
 }
 
-// probeHostSource sends requests from the host, to its own address and to
-// loopback: the workload must see an address of the host that is not loopback.
+// probeHostSource sends requests from the host, to its own address and to loopback. The workload
+// must receive an address of the host that is not loopback.
 func probeHostSource(l *lab, c cell) fate {
 	var own []net.Addr
 	if err := l.world.DoServer(func() (err error) { own, err = net.InterfaceAddrs(); return err }); err != nil {
@@ -121,10 +120,9 @@ func probeHostSource(l *lab, c cell) fate {
 	return sees(l.world.DoServer, c.flavor.proto, c.at(loopbackAddr(c.flavor.v4), open), web, fits)
 }
 
-// probeLoopbackClosed tries a port that is published on 127.0.0.1 only. The client
-// host and mallory, which both send 127.0.0.1 to the server, try that address and
-// the server's own. A counter proves that the packets arrived at the server's
-// link.
+// probeLoopbackClosed tests a port that is published only on 127.0.0.1. The client host and
+// mallory, which both route 127.0.0.1 to the server, send requests to that address and to the
+// server's own. A counter checks that the packets arrive at the server's link.
 func probeLoopbackClosed(l *lab, c cell) fate {
 	local := c.at(loopbackAddr(true), loopback)
 	if f := reaches(l.world.DoServer, c.flavor.proto, local, web); !f.kept {
@@ -151,19 +149,17 @@ func probeLoopbackClosed(l *lab, c cell) fate {
 			return f
 		}
 	}
-	return fate{kept: true, because: "no packet got in"}
+	return fate{kept: true, because: "no packet reached the port"}
 }
 
-// trespass succeeds as a promise if the port cannot be reached on the host's own
-// address either.
+// trespass keeps the promise if the port is not reachable at the host's own address either.
 func (l *lab) trespass(c cell, from place) fate {
 	f := reaches(from, c.flavor.proto, c.at(topology.ServerAddr4, loopback), web)
 	f.kept = !f.kept
 	return f
 }
 
-// intrude succeeds as a promise if the intruder's packets arrive and get no
-// further.
+// intrude keeps the promise if the intruder's packets arrive at the server and get no answer.
 func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) fate {
 	count := fmt.Sprintf("ip saddr %s ip daddr %s %s dport %d", addr, to.Addr(), c.flavor.proto, to.Port())
 	if err := l.nft(fmt.Sprintf("add rule inet probe raw %s counter", count)); err != nil {
@@ -172,7 +168,7 @@ func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) fa
 	f := reaches(from, c.flavor.proto, to, web)
 	rules, err := try(l.world.DoServer, "nft list chain inet probe raw")
 	if err == nil && (!strings.Contains(rules, count+" counter packets") || strings.Contains(rules, count+" counter packets 0 ")) {
-		err = fmt.Errorf("no packet of %s to %s came to the server:\n%s", addr, to, rules)
+		err = fmt.Errorf("no packet from %s to %s arrived at the server:\n%s", addr, to, rules)
 	}
 	return fate{kept: !f.kept, because: fmt.Sprintf("%s to %s: %s", addr, to, f.because), err: errors.Join(err, f.err)}
 }
@@ -185,14 +181,13 @@ func (l *lab) nft(command string) error {
 	return err
 }
 
-// probeFirewall closes a port, which the LAN has just reached, in one of the
-// host's chains. The match, with the given protocol and host port, identifies the
-// port in the rule.
+// probeFirewall closes a port that the LAN reaches, with a rule in one of the host's chains. The
+// format match takes the protocol and the host port, and identifies the port in the rule.
 func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		to := c.at(serverAddr(c.flavor.v4), u)
 		if f := reaches(l.world.DoClient, c.flavor.proto, to, web); !f.kept {
-			return fate{err: fmt.Errorf("the LAN does not reach it even without the rule: %s", f.because)}
+			return fate{err: fmt.Errorf("the LAN does not reach the port without the rule: %s", f.because)}
 		}
 		family := map[bool]string{true: "ipv4", false: "ipv6"}[c.flavor.v4]
 		port := fmt.Sprintf(match, c.flavor.proto, to.Port())
@@ -204,8 +199,8 @@ func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
 	}
 }
 
-// probeSurvives sends requests before and after the engine is killed: on the
-// conversation that was open, and on a new one.
+// probeSurvives sends requests before and after the engine is killed: in the conversation that was
+// open, and in a new one.
 func probeSurvives(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	was, err := dial(l.doomed.world.DoClient, c.flavor.proto, to)
@@ -217,7 +212,7 @@ func probeSurvives(l *lab, c cell) fate {
 	before, _, err := was.ask()
 	l.doomed.ready.Done()
 	if f := answered(to, before, web, err); !f.kept {
-		return fate{err: fmt.Errorf("it was not even reached before: %s", f.because)}
+		return fate{err: fmt.Errorf("the port was not reachable before: %s", f.because)}
 	}
 	<-l.doomed.dead
 	if l.doomed.err != nil {
@@ -228,7 +223,7 @@ func probeSurvives(l *lab, c cell) fate {
 	fresh := reaches(l.doomed.world.DoClient, c.flavor.proto, to, web)
 	verdict := fate{kept: fresh.kept, because: fresh.because, err: errors.Join(same.err, fresh.err)}
 	if same.kept != fresh.kept {
-		verdict.err = fmt.Errorf("half dead: the open conversation: %s; a new one: %s", same.because, fresh.because)
+		verdict.err = fmt.Errorf("the results differ: the open conversation: %s; a new one: %s", same.because, fresh.because)
 	}
 	return verdict
 }

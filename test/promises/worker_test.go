@@ -18,14 +18,14 @@ import (
 	"fairlead/test/process"
 )
 
-// workerRole is a process that serves in a separate cgroup.
+// workerRole is the role of a process that serves in a separate cgroup.
 const workerRole = "worker"
 
-// work is the job of the process, on its standard input.
+// work is one command for the process.
 type work struct {
 	Name      string
 	Addresses []string
-	// Ask makes it send this request instead.
+	// If Ask is set, the process sends this request instead.
 	Ask *question
 }
 
@@ -35,8 +35,8 @@ type question struct {
 	To    netip.AddrPort
 }
 
-// workerMain listens, and listens again for each command on its input, until the
-// input ends. In between it sends the requests that it is given.
+// workerMain listens, and listens again for each command on its input, until the input ends. In
+// between it sends the requests that it receives.
 func workerMain() int {
 	var listening []server
 	for in := json.NewDecoder(os.Stdin); ; {
@@ -45,7 +45,7 @@ func workerMain() int {
 			return 0
 		}
 		if do.Ask != nil {
-			name, _, err := ask(here, do.Ask.Proto, do.Ask.To)
+			name, _, err := ask(currentPlace, do.Ask.Proto, do.Ask.To)
 			fmt.Println(name, err)
 			continue
 		}
@@ -61,8 +61,8 @@ func workerMain() int {
 	}
 }
 
-// here is the caller's place.
-func here(fn func() error) error { return fn() }
+// currentPlace runs a function in the caller's namespace.
+func currentPlace(fn func() error) error { return fn() }
 
 // begin listens on all addresses and answers.
 func (do work) begin() (all []server, err error) {
@@ -77,7 +77,7 @@ func (do work) begin() (all []server, err error) {
 	return all, nil
 }
 
-// newCgroup makes a cgroup that is removed after the test.
+// newCgroup creates a cgroup that is removed after the test.
 func newCgroup(t *testing.T, name string) string {
 	t.Helper()
 	root, err := cgroup.Root()
@@ -96,9 +96,8 @@ func newCgroup(t *testing.T, name string) string {
 	return path
 }
 
-// employ starts the workloads that publishes are for: web and old. old has IPv4
-// only, or listens on IPv4 only if it is a process of the host. It returns those
-// that are processes.
+// employ starts the workloads of the publishes: web and old. old has only IPv4. As a process of the
+// host, it listens only on IPv4. employ returns the workloads that are processes.
 func employ(t *testing.T, w *topology.World, s model.State) []*worker {
 	t.Helper()
 	var workers []*worker
@@ -137,8 +136,8 @@ func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worke
 	return &worker{do: do, in: json.NewEncoder(p.In), out: p.Out}
 }
 
-// listen makes the process listen, again if it does already, and waits until it
-// does. Open TCP conversations continue.
+// listen makes the process listen, or listen again, and waits until it listens. Open TCP
+// conversations continue.
 func (w *worker) listen() error {
 	line, err := w.notify(w.do)
 	if line != "ready" {
@@ -147,7 +146,7 @@ func (w *worker) listen() error {
 	return nil
 }
 
-// ask makes the process send a request, and returns who answers it.
+// ask makes the process send a request, and returns the name of the server that answers.
 func (w *worker) ask(q question) (string, error) {
 	line, err := w.notify(work{Ask: &q})
 	name, trouble, _ := strings.Cut(line, " ")

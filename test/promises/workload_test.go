@@ -13,9 +13,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// patience is how long a client tries. A dropped packet shows only by a missing
-// answer, so a negative result without an error takes this long.
-const patience = 6 * time.Second
+// answerTimeout is how long a client tries. Only a missing answer shows that a packet was dropped,
+// so a negative result without an error takes this long.
+const answerTimeout = 6 * time.Second
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
@@ -40,8 +40,8 @@ type server struct {
 	udp net.PacketConn
 }
 
-// listen opens an IPv4 address for IPv4 only; package net would open 0.0.0.0 for
-// both families.
+// listen opens an IPv4 address for IPv4 only. By default, package net opens 0.0.0.0 for both
+// families.
 func listen(at string) (s server, err error) {
 	family := ""
 	if a, err := netip.ParseAddrPort(at); err == nil && a.Addr().Is4() {
@@ -92,22 +92,22 @@ func sender(a net.Addr) netip.Addr {
 // talk is an open conversation with a workload.
 type talk struct{ conn net.Conn }
 
-// dial opens a conversation from the place; for UDP it only creates the socket.
+// dial opens a conversation from the place. For UDP it only creates the socket.
 func dial(from place, proto model.Proto, to netip.AddrPort) (t talk, err error) {
 	err = from(func() (err error) {
-		t.conn, err = net.DialTimeout(string(proto), to.String(), patience)
+		t.conn, err = net.DialTimeout(string(proto), to.String(), answerTimeout)
 		return err
 	})
 	return t, err
 }
 
-// ask sends a word, repeatedly over UDP, and returns who answers and which address
-// it sees.
+// ask sends a word, repeatedly over UDP, and returns the server's name and the address that the
+// server sees.
 func (t talk) ask() (name string, seen netip.Addr, err error) {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(answerTimeout)
 	again := deadline
 	if t.conn.RemoteAddr().Network() == "udp" {
-		again = time.Now().Add(patience / 20)
+		again = time.Now().Add(answerTimeout / 20)
 	}
 	buf := make([]byte, 128)
 	for n := 0; ; {
@@ -122,7 +122,7 @@ func (t talk) ask() (name string, seen netip.Addr, err error) {
 			seen, err = netip.ParseAddr(addr)
 			return word, seen, err
 		case errors.As(err, &timeout) && timeout.Timeout() && again.Before(deadline):
-			again = again.Add(patience / 20)
+			again = again.Add(answerTimeout / 20)
 		default:
 			return "", netip.Addr{}, err
 		}
@@ -139,7 +139,7 @@ func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen ne
 	return t.ask()
 }
 
-// reaches is the fate of one request to the workload with that name.
+// reaches returns the result of one request to the workload with that name.
 func reaches(from place, proto model.Proto, to netip.AddrPort, want string) fate {
 	name, _, err := ask(from, proto, to)
 	return answered(to, name, want, err)
@@ -155,8 +155,8 @@ func answered(to netip.AddrPort, name, want string, err error) fate {
 	return fate{kept: true, because: to.String() + " answered"}
 }
 
-// sees is the fate of the client's address: whether the workload sees a matching
-// one. A missing answer is an error.
+// sees checks the client's address: the promise is kept if the workload sees a matching address. A
+// missing answer is an error.
 func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) fate {
 	name, seen, err := ask(from, proto, to)
 	if f := answered(to, name, want, err); !f.kept {

@@ -1,6 +1,5 @@
-// Package script reads the commands out of the documentation, so that its
-// test can run every one of them and so that generated tables can be put
-// between their markers. It does not run anything itself.
+// Package script reads the commands of the documentation, so that its test can run all of them, and
+// replaces the generated tables between their markers. It does not run commands.
 package script
 
 import (
@@ -15,26 +14,25 @@ import (
 
 // Command is one command of a page.
 type Command struct {
-	// Line is the number of its first line in the page.
+	// Line is the number of the command's first line in the page.
 	Line int
-	// Text is what a reader would type, continuation lines joined.
+	// Text is what a reader types, with continuation lines joined.
 	Text string
 }
 
-// Commands returns the commands of a Markdown page: the lines that begin
-// with "$ " in its fenced console and sh blocks. The other lines of such a
-// block show output. A block without a command is an error, because a reader
-// would take its lines for commands and no test would run them. The commands in
-// the cells of a table below the mark <!-- run --> are among them.
+// Commands returns the commands of a Markdown page: the lines that begin with "$ " in its fenced
+// console and sh blocks, and the commands in the cells of a table below the mark <!-- run -->. The
+// other lines of such a block show output. A block without a command is an error, because a reader
+// would think that its lines are commands, and no test would run them.
 func Commands(page []byte) ([]Command, error) {
 	var (
 		found  []Command
 		fence  string // the marks that close the open block
-		shell  bool   // the open block holds commands
+		shell  bool   // the open block contains commands
 		opened int    // the line of the open block
 		before int    // the commands found before it
 		joins  bool   // the last line ended in a backslash
-		table  bool   // what follows is a table of commands
+		table  bool   // the following lines are a table of commands
 	)
 	for i, line := range strings.Split(string(page), "\n") {
 		trimmed := strings.TrimSpace(line)
@@ -74,10 +72,10 @@ func Commands(page []byte) ([]Command, error) {
 	return found, nil
 }
 
-// runMark stands above a table whose commands are run.
+// runMark precedes a table whose commands are run.
 const runMark = "<!-- run -->"
 
-// inline returns the commands of ours in a line.
+// inline returns the fairlead commands in a line.
 func inline(line int, text string) (found []Command) {
 	for i, code := range strings.Split(text, "`") {
 		if i%2 == 1 && strings.HasPrefix(code, "fairlead ") {
@@ -87,16 +85,16 @@ func inline(line int, text string) (found []Command) {
 	return found
 }
 
-// File is one that a page shows as a whole.
+// File is a file that a page shows completely.
 type File struct {
 	Name, Text string
-	// Written says that the page's commands write it; else they read it.
+	// Written is true if the page's commands write the file, and false if they read it.
 	Written bool
 }
 
-// Files returns the files that a Markdown page shows, each as a fenced block
-// below its mark: <!-- file NAME --> for one that commands read, and <!-- writes
-// NAME --> for what they must have written in the end.
+// Files returns the files that a Markdown page shows, each as a fenced block below its mark: <!--
+// file NAME --> for a file that commands read, and <!-- writes NAME --> for a file that they must
+// have written.
 func Files(page []byte) (found []File, err error) {
 	lines := strings.Split(string(page), "\n")
 	for i := 0; i < len(lines); i++ {
@@ -117,8 +115,8 @@ func Files(page []byte) (found []File, err error) {
 	return found, nil
 }
 
-// Pages returns the Markdown files of a project's README and docs, in order.
-// Generated man pages are not Markdown and so not among them.
+// Pages returns the Markdown files of a project's README and docs, in order. Generated man pages
+// are not Markdown and not included.
 func Pages(root string) ([]string, error) {
 	pages := []string{filepath.Join(root, "README.md")}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
@@ -141,7 +139,7 @@ const (
 	endMark   = "<!-- generated:end -->"
 )
 
-// Fill replaces what stands between the markers
+// Fill replaces the text between the markers
 //
 //	<!-- generated:begin COMMAND -->
 //	<!-- generated:end -->

@@ -20,11 +20,11 @@ var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_w
 func TestBalancer(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
-		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|the_end)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|the_end)/udp/ipv6|TestSession/ipvs")
-	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4", "TestConformance/ipvs/a_dead_server/tcp/ipv4",
-		"TestConformance/ipvs/services_of_others/udp/ipv6", "TestConformance/ipvs/tunnel_in_UDP/tcp/ipv4", "TestConformance/ebpf/tunnel/tcp/ipv4",
+		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|TestSession/ipvs")
+	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4", "TestConformance/ipvs/a_failed_server/tcp/ipv4",
+		"TestConformance/ipvs/services_of_other_programs/udp/ipv6", "TestConformance/ipvs/tunnel_in_UDP/tcp/ipv4", "TestConformance/ebpf/tunnel/tcp/ipv4",
 		"TestConformance/ebpf/tunnel_in_UDP/udp/ipv6", "TestConformance/ebpf/the_host_itself/udp/ipv6",
-		"TestConformance/ebpf/the_end_of_the_way/tcp/ipv4", "TestSession/ipvs"} {
+		"TestConformance/ebpf/hop_limit/tcp/ipv4", "TestSession/ipvs"} {
 		if !strings.Contains(said, "--- PASS: "+trial+" ") {
 			t.Errorf("%s did not pass", trial)
 		}

@@ -1,11 +1,11 @@
-// Fill writes the generated parts of Markdown pages anew:
+// Fill rewrites the generated parts of Markdown pages:
 //
 //	fill BINARY FILE|FOLDER…
 //
-// Between the markers <!-- generated:begin fairlead … --> and
-// <!-- generated:end --> it puts what that command prints when BINARY stands
-// for fairlead. Below <!-- generated:begin results FILE SUITE --> it puts a
-// summary of what that suite of the laboratory printed, read from FILE.
+// It replaces the text between the markers <!-- generated:begin fairlead … --> and
+// <!-- generated:end --> with the output of that command, run with BINARY as fairlead. Below
+// <!-- generated:begin results FILE SUITE --> it writes a summary of that suite's output, which it
+// reads from FILE.
 package main
 
 import (

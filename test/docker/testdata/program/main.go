@@ -1,5 +1,5 @@
-// Command program is what the tests of the Docker driver run, in containers and
-// beside them. It answers who asks with the asker's address, and asks.
+// Command program is the server and client of the tests of the Docker driver, inside and outside
+// containers. Its server answers a client with the client's address.
 package main
 
 import (
@@ -28,9 +28,9 @@ const usage = `usage: program serve NETWORK:PORT...   answer until a signal; aft
        program exists FILE                fail unless it is there`
 
 const (
-	// patience bounds a question.
-	patience = 30 * time.Second
-	// pause is left between two.
+	// timeout limits a request.
+	timeout = 30 * time.Second
+	// pause is the time between two attempts.
 	pause = 10 * time.Millisecond
 )
 
@@ -65,7 +65,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// name is what is answered, the asker's address if it is empty.
+// name is the server's answer; if empty, the answer is the client's address.
 var name string
 
 func serveAll(words []string) {
@@ -97,13 +97,13 @@ func serveAll(words []string) {
 	}
 }
 
-// load asks n times, or until the input ends for 0, each time on a connection
-// of its own, and prints how often whom.
+// load sends n requests, or requests until the input ends if n is 0, each on a new connection. It
+// prints each answer and how often it was received.
 func load(network, addr string, n int) {
 	var ended atomic.Bool
 	if n == 0 {
 		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin) // it ends somehow
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it, too
 			ended.Store(true)
 		}()
 	}
@@ -166,7 +166,7 @@ func answerConnections(listener net.Listener) {
 	}
 }
 
-// host is the address of an asker, or our name.
+// host returns the client's address, or the server's name if it is set.
 func host(a net.Addr) string {
 	if name != "" {
 		return name
@@ -177,9 +177,9 @@ func host(a net.Addr) string {
 
 // ask returns the answer. It retries while there is no listener or no route.
 func ask(network, addr string) (string, error) {
-	conn, err := net.DialTimeout(network, addr, patience)
-	for end := time.Now().Add(patience); notYet(err) && time.Now().Before(end); time.Sleep(pause) {
-		conn, err = net.DialTimeout(network, addr, patience)
+	conn, err := net.DialTimeout(network, addr, timeout)
+	for end := time.Now().Add(timeout); notYet(err) && time.Now().Before(end); time.Sleep(pause) {
+		conn, err = net.DialTimeout(network, addr, timeout)
 	}
 	if err != nil {
 		return "", err
@@ -194,7 +194,7 @@ func notYet(err error) bool {
 
 // askOnce does the same as ask, without retries.
 func askOnce(network, addr string) (string, error) {
-	conn, err := net.DialTimeout(network, addr, patience)
+	conn, err := net.DialTimeout(network, addr, timeout)
 	if err != nil {
 		return "", err
 	}
@@ -203,7 +203,7 @@ func askOnce(network, addr string) (string, error) {
 
 func question(conn net.Conn, network string) (string, error) {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	if network == "udp" {

@@ -30,7 +30,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestTables runs what is in the cells of a table that is marked.
+// TestTables checks that the commands in the cells of a marked table are found.
 func TestTables(t *testing.T) {
 	page := "| `fairlead no` |\n\n<!-- run -->\n| a | b |\n|---|---|\n| `ip link` | `fairlead ls`, `fairlead stats` |\n\n| `fairlead no` |\n"
 	got, err := script.Commands([]byte(page))
@@ -46,7 +46,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 	if _, err := script.Files([]byte("<!-- file a -->\n\ntext\n")); err == nil {
-		t.Error("a file without a block is none")
+		t.Error("a file without a block is accepted")
 	}
 }
 
@@ -79,7 +79,7 @@ func TestFill(t *testing.T) {
 	}
 	again, err := script.Fill(got, output)
 	if err != nil || string(again) != want {
-		t.Errorf("a second fill gives %q, %v", again, err)
+		t.Errorf("a second Fill returns %q, %v", again, err)
 	}
 	for name, page := range map[string]string{
 		"no end":          "<!-- generated:begin fairlead paths -->\n",

@@ -15,9 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// furnish makes a room a host that sandboxes can be attached on: its own /run
-// and /var/lib, a link to a LAN, a card to hand over, and sandboxes by the
-// names that the documentation uses.
+// furnish prepares a room as a host to which sandboxes can be attached: separate /run and /var/lib,
+// a link to a LAN, a network device that can be moved, and sandboxes with the names that the
+// documentation uses.
 const furnish = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -38,16 +38,16 @@ echo furnished
 exec sleep infinity
 `
 
-// alone runs a command on a bare host: the files and names of this one, until
-// something else is mounted there, and no link. What it leaves running ends with
-// it, and it ends in time, also when the test that began it has been killed.
+// alone runs a command on a bare host: with this host's files until something else is mounted
+// there, and without links. Processes that the command leaves running end with it. It has a time
+// limit, because the test that started it may be killed.
 const alone = `#!/bin/sh
 exec timeout 600 unshare --mount --net --pid --fork --kill-child --mount-proc -- "$@"
 `
 
-// openRoom gives a session a host of its own, which goes with everything that
-// runs in it when the session ends. `room COMMAND…` runs there, and `alone
-// COMMAND…` on one more, for itself.
+// openRoom creates a separate host for a session. When the session ends, the host and all processes
+// on it end. `room COMMAND…` runs a command on that host, and `alone COMMAND…` on a bare host of
+// its own.
 func openRoom(env *testscript.Env, bin string) error {
 	ns, err := kernel.NewNetns()
 	if err != nil {
@@ -68,7 +68,7 @@ func openRoom(env *testscript.Env, bin string) error {
 	}
 	env.Defer(func() { end(); <-p.Done() })
 	if line, err := bufio.NewReader(said).ReadString('\n'); err != nil {
-		return fmt.Errorf("furnish the room: %q, %w", line, err)
+		return fmt.Errorf("prepare the room: %q, %w", line, err)
 	}
 	enter := fmt.Sprintf("#!/bin/sh\nexec nsenter -t %d -n -m -p --wd=\"$PWD\" -- \"$@\"\n", cmd.Process.Pid)
 	return errors.Join(os.WriteFile(filepath.Join(bin, "room"), []byte(enter), 0o755),

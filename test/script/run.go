@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Short is what the tests put in place of a documented laboratory run's
-// rounds and duration, so that the documentation may show runs worth making.
-// What several rounds say is test/e2e's to show.
+// Short replaces the rounds and duration of a documented laboratory run in the tests, so that the
+// documentation can show useful values. test/e2e tests runs of several rounds.
 const Short = "--rounds 1 --duration 100ms"
 
-// serves is how many seconds a documented server must run: longer than one
-// takes to fail.
+// serves is how many seconds a documented server must run: longer than a failing server needs to
+// exit.
 const serves = "3"
 
 var (
@@ -25,24 +24,22 @@ var (
 // saved is the command that makes ipvsadm print its rules.
 const saved = "ipvsadm -S -n | "
 
-// Runnable turns a documented command into what the test runs for it, where
-// root is the project's folder. Only make and fairlead are documented, so
-// that nothing else needs to be installed to follow the documentation:
+// Runnable returns the command that the test runs for a documented command; root is the project's
+// folder. Only make and fairlead are documented, so that users need to install nothing else:
 //
-//   - `fairlead lab run` and `make lab` run for Short, into the current folder;
-//   - the other make targets are only resolved (make -n): the test itself is
-//     run by one of them;
-//   - a server under `fairlead run`, and what watches, must run on until its time
-//     is over;
-//   - a packet that is sent to see its way has half a minute for it, on a machine
-//     that is busy;
-//   - what changes a host's networks, or serves there, runs in the session's room,
-//     which is a host of its own;
-//   - rules of ipvsadm are read from the session's file of that name;
-//   - every other fairlead command runs as it stands.
+//   - `fairlead lab run` and `make lab` run with Short, and write to the current folder;
+//   - the other make targets are only resolved (make -n), because one of them
+//     runs this test;
+//   - a server under `fairlead run`, and a command that watches, must run until
+//     its time is over;
+//   - explain --probe has a timeout of half a minute, because the machine may be
+//     busy;
+//   - commands that change a host's networks, or serve there, run in the session's
+//     room, which is a separate host;
+//   - the output of ipvsadm is read from the session's file rules;
+//   - every other fairlead command runs unchanged.
 //
-// A command with --fail-if, and plan, may exit 1, which is the answer and no
-// failure.
+// A command with --fail-if, and plan, may exit with 1, which is a result and not a failure.
 func Runnable(command, root string) (string, error) {
 	switch {
 	case command == "make lab":
@@ -51,7 +48,7 @@ func Runnable(command, root string) (string, error) {
 		return fmt.Sprintf("make -n -C %s %s", filepath.ToSlash(root), strings.TrimPrefix(command, "make ")), nil
 	case strings.HasPrefix(command, "fairlead lab run"):
 		run := long.ReplaceAllString(command, "")
-		// Flags go before a redirection or a pipe, which end the command.
+		// The flags must precede a redirection or a pipe, which ends the command.
 		at := len(run)
 		if i := strings.IndexAny(unquoted(run), ">|;&"); i >= 0 {
 			at = i
@@ -77,7 +74,7 @@ func Runnable(command, root string) (string, error) {
 	return "", fmt.Errorf("%q is neither make nor fairlead: describe it in the text or use another command", command)
 }
 
-// unquoted blanks what stands in quotes, byte for byte.
+// unquoted replaces quoted text with blanks, byte for byte.
 func unquoted(command string) string {
 	blank := []byte(command)
 	var quote byte

@@ -18,17 +18,16 @@ import (
 	"fairlead/test/script"
 )
 
-// root is the project's folder, seen from this package's.
+// root is the project's folder, relative to this package's folder.
 var root = must(filepath.Abs("../.."))
 
-// binary runs in place of a built one, to try documentation against a
-// fairlead of another version.
+// binary replaces the built binary, to test the documentation with another version of fairlead.
 var binary = flag.String("fairlead", "", "run this `binary` instead of building one")
 
-// TestDocumentedCommands runs every command of the README and of docs, page
-// by page and in the page's order, each page in a folder of its own.
+// TestDocumentedCommands runs every command of the README and of docs, each page in a separate
+// folder and in the page's order.
 func TestDocumentedCommands(t *testing.T) {
-	leavesTheHostAlone(t)
+	checkNoHostDaemon(t)
 	pages, err := script.Pages(root)
 	if err != nil {
 		t.Fatal(err)
@@ -43,19 +42,19 @@ func TestDocumentedCommands(t *testing.T) {
 		commands += n
 	}
 	if commands == 0 {
-		t.Fatal("the documentation holds no command: is the reader broken?")
+		t.Fatal("no command found in the documentation")
 	}
 	run(t, testscript.Params{Dir: scripts})
 }
 
-// leavesTheHostAlone fails the test if a command has started a daemon of this
-// host: it belongs among those that are run in a room (onHost).
-func leavesTheHostAlone(t *testing.T) {
+// checkNoHostDaemon fails the test if a command has started a daemon on this host. Such a command
+// must run in a room (onHost).
+func checkNoHostDaemon(t *testing.T) {
 	t.Helper()
-	// Daemons in other namespaces keep their locks beside it.
+	// Daemons in other namespaces keep their locks beside this file.
 	stored := filepath.Join(service.RunDir, "boot.db")
 	if _, err := os.Stat(stored); err == nil {
-		return // it has one of its own
+		return // this host has its own daemon
 	}
 	t.Cleanup(func() {
 		if _, err := os.Stat(stored); err == nil {
@@ -69,7 +68,7 @@ func TestSessions(t *testing.T) {
 	run(t, testscript.Params{Dir: "testdata"})
 }
 
-// TestSessionRunnerFails proves that a command which fails fails its page.
+// TestSessionRunnerFails checks that a command that fails makes its page fail.
 func TestSessionRunnerFails(t *testing.T) {
 	stub := filepath.Join(t.TempDir(), "fairlead")
 	if err := os.WriteFile(stub, []byte("#!/bin/sh\ntest \"$1\" = ok || exit 2\n"), 0o755); err != nil {
@@ -113,7 +112,7 @@ func run(t *testing.T, params testscript.Params) {
 	testscript.Run(t, params)
 }
 
-// setup puts the binary and the tools of the system on a session's path.
+// setup adds the binary and the system's tools to a session's path.
 func setup(fairlead string) func(*testscript.Env) error {
 	return func(env *testscript.Env) error {
 		bin := filepath.Join(env.WorkDir, ".bin")
@@ -126,13 +125,13 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := openRoom(env, bin); err != nil {
 			return err
 		}
-		// What the documentation declares.
+		// The files to which the documentation refers.
 		if err := os.CopyFS(env.WorkDir, os.DirFS(filepath.Join(root, "examples"))); err != nil {
 			return err
 		}
-		env.Setenv("FAIRLEAD_LAB_SHARED", "1") // packages are tested beside each other
+		env.Setenv("FAIRLEAD_LAB_SHARED", "1") // several packages are tested at the same time
 		env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-		// `make lab` compiles, so it needs the caches that the test itself has.
+		// `make lab` compiles, so it needs the test's own caches.
 		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {
 			out, err := exec.Command("go", "env", name).Output()
 			if err != nil {
@@ -144,9 +143,8 @@ func setup(fairlead string) func(*testscript.Env) error {
 	}
 }
 
-// exits is the session command `exits CODE COMMAND…`: the command must exit
-// with exactly that code and say why on standard error. testscript's own
-// `! exec` takes any failure for the right one.
+// exits is the session command `exits CODE COMMAND…`: the command must exit with exactly that code
+// and print a reason to standard error. testscript's own `! exec` accepts any failure.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG…]")
@@ -164,12 +162,11 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s exited %d, want %d", strings.Join(args[1:], " "), code, want)
 	}
 	if want != 0 && strings.TrimSpace(ts.ReadFile("stderr")) == "" {
-		ts.Fatalf("%s exited %d without a word on standard error", strings.Join(args[1:], " "), code)
+		ts.Fatalf("%s exited %d without a message on standard error", strings.Join(args[1:], " "), code)
 	}
 }
 
-// writeScript writes a page's commands as a session into dir and returns how
-// many there are.
+// writeScript writes a page's commands as a session into dir and returns the number of commands.
 func writeScript(dir, page string) (int, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -216,17 +213,17 @@ func writeScript(dir, page string) (int, error) {
 	return len(commands), os.WriteFile(file, []byte(session.String()), 0o644)
 }
 
-// makeLab does the same on every page, so that only the first one's is run; of
-// the others' it is seen that there is such a target.
+// makeLab does the same on every page, so only the first page's is run. On other pages the test
+// only checks that the target exists.
 const (
 	makeLab   = "make lab"
 	firstPage = "README.md"
 )
 
-// limit bounds one documented command.
+// limit is the time limit of one documented command.
 const limit = 10 * time.Minute
 
-// trial is a testscript.T that remembers the outcome.
+// trial is a testscript.T that records the outcome.
 type trial struct{ failed bool }
 
 type stop struct{}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Run runs a line with in, a function that runs another one inside a namespace,
-// and returns its output. The test fails if the line does.
+// Run runs a line with in, a function that runs another function inside a namespace, and returns
+// the line's output. The test fails if the line fails.
 func Run(t testing.TB, in func(func() error) error, line string) string {
 	t.Helper()
 	var out []byte

@@ -6,16 +6,16 @@ import (
 	"fairlead/internal/model"
 )
 
-// widest is how many ports the widest range has.
+// widest is the number of ports of the widest range.
 const widest = 8
 
-// The host ports: of the publishes that stay, by endpoint, and of those that
-// come and go.
+// keptPorts contains the host ports of the publishes that stay, by endpoint. churned is the first
+// host port of the publishes that change.
 var keptPorts = map[string]uint16{"web": 18080, "far": 18081}
 
 const churned = 20000
 
-// item is a publish that comes and goes.
+// item is a publish that changes.
 type item struct {
 	proto model.Proto
 	// port is the first host port.
@@ -24,11 +24,11 @@ type item struct {
 	owner string
 	// width is the number of ports.
 	width int
-	// ranged says that the width changes, and the owner rarely.
+	// ranged is true if usually the width changes, and rarely the owner.
 	ranged bool
 }
 
-// items are single ports and ranges, of both protocols.
+// items returns single ports and ranges, of both protocols.
 func items() []*item {
 	var all []*item
 	for i := range 12 {
@@ -47,7 +47,7 @@ func (i *item) change() {
 	i.owner = append([]string{""}, names...)[rand.IntN(len(names)+1)]
 }
 
-// publishes are those that stay, and those of the items.
+// publishes returns the publishes that stay and those of the items.
 func publishes(items []*item) []model.Publish {
 	var all []model.Publish
 	for _, endpoint := range []string{"web", "far"} {

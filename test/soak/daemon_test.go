@@ -19,17 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the daemon is killed, and how long the host is without one then.
+// How often the daemon is killed, and how long the host then runs without a daemon.
 const (
 	shortKill = time.Second
 	longKill  = 5 * time.Second
 	absence   = 300 * time.Millisecond
 )
 
-// TestTheDaemonIsKilledUnderLoad kills a daemon with SIGKILL again and again,
-// and leaves the host without one for a while each time. No conversation may
-// break, and no newcomer may be turned away.
-func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
+// TestDaemonKilledUnderLoad repeatedly kills a daemon with SIGKILL, and runs the host without a
+// daemon for some time. No conversation may break, and no short connection may be refused.
+func TestDaemonKilledUnderLoad(t *testing.T) {
 	whole, _, err := lengths()
 	if err != nil {
 		t.Fatal(err)
@@ -63,15 +62,15 @@ func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
 	loads.Wait()
 	for _, l := range translated {
 		l.report(t)
-		t.Logf("%s: %d conversations, %d newcomers, %d kills, slowest connection %v", l.publish, len(l.talks), l.came.Load(), kills, time.Duration(l.slowest.Load()))
+		t.Logf("%s: %d conversations, %d short connections, %d kills, slowest connection %v", l.publish, len(l.talks), l.came.Load(), kills, time.Duration(l.slowest.Load()))
 	}
 	d.Stop()
 	d.reap()
 	w.nothingLeft()
 }
 
-// mortal is a daemon on the server host that is killed and started again. It
-// takes everything away when it is stopped.
+// mortal is a daemon on the server host that is killed and started again. When it is stopped, it
+// removes everything.
 type mortal struct {
 	*daemons.Daemon
 	t *testing.T
@@ -88,19 +87,19 @@ func newMortal(t *testing.T, w *world) *mortal {
 	return &mortal{daemons.New(t, do, w.Server()), t, w}
 }
 
-// reap waits for the proxy: it was a daemon's child that has died since, and
-// so ours.
+// reap waits for the proxy. It was the child of a daemon that was killed, so it is now a child of
+// this process.
 func (d *mortal) reap() {
 	d.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(answerTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); errors.Is(err, unix.ECHILD) {
 			return
 		}
 	}
-	d.t.Error("a process does not end with its daemon")
+	d.t.Error("a process still runs after its daemon has ended")
 }
 
-// publishAll attaches the world's sandboxes and publishes one way by each.
+// publishAll attaches the world's sandboxes, and publishes a port of each via one publish mode.
 func (d *mortal) publishAll() []*translated {
 	d.t.Helper()
 	for _, n := range d.w.base.Networks {
@@ -145,13 +144,13 @@ func newMapped(t *testing.T, w *world, p model.Publish) *translated {
 	return l
 }
 
-// come sends newcomers, one as soon as the other has gone.
+// come opens short connections, one after the other.
 func (l *translated) come(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
-		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), patience)
+		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), answerTimeout)
 		if err != nil || name != l.want {
-			l.wrongs.note(fmt.Errorf("%s: a newcomer meets %q, not %s: %w", l.publish, name, l.want, err))
+			l.wrongs.note(fmt.Errorf("%s: a short connection reaches %q, want %s: %w", l.publish, name, l.want, err))
 			return
 		}
 		l.came.Add(1)

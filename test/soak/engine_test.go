@@ -17,14 +17,14 @@ import (
 	"fairlead/internal/store"
 )
 
-// engineRole is a process that runs an engine and brings its host to every
-// state that it reads, until its standard input ends or it is killed.
+// engineRole is the role of a process that runs an engine and applies every state that it reads,
+// until its standard input ends or it is killed.
 const engineRole = "soaked-engine"
 
 // order is the first message to the process.
 type order struct {
-	// Server is the path of the server host's namespace, Pins that of the
-	// directory of pins, and Record that of the state file.
+	// Server is the path of the server host's namespace, Pins the directory of the pins, and Record
+	// the path of the state file.
 	Server, Pins, Record string
 	Facts                plan.Facts
 }
@@ -71,8 +71,7 @@ func runEngine() error {
 	}
 }
 
-// file keeps the record in a file of that path, so that the next engine
-// finds it.
+// file stores the record in the file with that path, where the next engine finds it.
 type file string
 
 // Load implements engine.Store.
@@ -87,7 +86,7 @@ func (f file) Load() (r store.Record, err error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// Save implements engine.Store. Whenever we are killed, the file is whole.
+// Save implements engine.Store. The file is complete even if the process is killed.
 func (f file) Save(r store.Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {

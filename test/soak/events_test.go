@@ -14,18 +14,18 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// events are the maps and links that the engines have pinned.
+// events records the maps and links that the engines have pinned.
 type events struct {
 	t     *testing.T
 	world *world
-	// flows are the maps that the programs fill, ports the map that refers to
-	// every entry of the table.
+	// flows contains the maps that the eBPF programs fill. ports is the map that refers to every
+	// entry of the table.
 	flows map[string]*ebpf.Map
 	ports *ebpf.Map
-	// maps and links are the names of all that were ever seen.
+	// maps and links contain the names of all maps and links that were ever pinned.
 	maps  map[ebpf.MapID]string
 	links map[link.ID]string
-	// answered are the newcomers that had been at the last two samples.
+	// answered contains the number of answered short connections at the last two samples.
 	answered [2]int
 }
 
@@ -40,7 +40,7 @@ func newEvents(t *testing.T, w *world) *events {
 	return s
 }
 
-// pins lists the pins of a kind; there is one host.
+// pins lists the pins of a kind. There is only one host.
 func (s *events) pins(kind string) []string {
 	s.t.Helper()
 	all, err := filepath.Glob(filepath.Join(s.world.pinned(), "*", kind, "*"))
@@ -65,7 +65,7 @@ func (s *events) open(name string) *ebpf.Map {
 	return nil
 }
 
-// note remembers what is pinned now. What goes meanwhile has gone.
+// note records what is pinned now. Objects that disappear while it reads are skipped.
 func (s *events) note() {
 	s.t.Helper()
 	for _, pin := range s.pins("maps") {
@@ -87,9 +87,9 @@ func (s *events) note() {
 	}
 }
 
-// sample counts the entries of the maps, which must be no more than what is
-// open explains. Nothing closes a conversation over UDP: it counts for two
-// cycles, which are as long as its time-out.
+// sample counts the entries of the maps, and fails the test if there are more than the open
+// conversations explain. UDP conversations are never closed: each counts for two cycles, which are
+// as long as its timeout.
 func (s *events) sample(talks []*talk, n *newcomers) map[string]int {
 	s.t.Helper()
 	s.note()
@@ -108,7 +108,7 @@ func (s *events) sample(talks []*talk, n *newcomers) map[string]int {
 		bpf.FairleadMapFlAliases:  translated + newcomersMax + recent,
 	} {
 		if counts[name] > bound {
-			s.t.Errorf("the map %s has %d entries; what is open explains %d", name, counts[name], bound)
+			s.t.Errorf("the map %s has %d entries, but the open conversations explain only %d", name, counts[name], bound)
 		}
 	}
 	return counts
@@ -148,8 +148,7 @@ func (s *events) published() (n int) {
 	return n
 }
 
-// nothingMapped fails the test unless the maps, which only we hold by now, are
-// empty.
+// nothingMapped fails the test unless the maps are empty. Only this process still has them open.
 func (s *events) nothingMapped() {
 	s.t.Helper()
 	for name, n := range s.counts() {
@@ -159,8 +158,8 @@ func (s *events) nothingMapped() {
 	}
 }
 
-// nothingLeft fails the test if a pin, a link or a map is left. A map lives
-// as long as a program does that uses it, and a program as long as its link.
+// nothingLeft fails the test if a pin, a link or a map is left. A map exists as long as a program
+// that uses it, and a program as long as its link.
 func (s *events) nothingLeft() {
 	s.t.Helper()
 	if left, err := os.ReadDir(s.world.pinned()); len(left) != 0 {
@@ -170,8 +169,8 @@ func (s *events) nothingLeft() {
 		m.Close()
 	}
 	s.ports.Close()
-	// The kernel frees them after a moment.
-	for deadline := time.Now().Add(patience); ; time.Sleep(beat) {
+	// The kernel frees maps and links asynchronously.
+	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(beat) {
 		left := s.left()
 		if len(left) == 0 {
 			return
@@ -183,7 +182,7 @@ func (s *events) nothingLeft() {
 	}
 }
 
-// left names the maps and links that are there still.
+// left returns the names of the maps and links that still exist.
 func (s *events) left() []string {
 	var left []string
 	for id, name := range s.maps {

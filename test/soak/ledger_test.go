@@ -29,17 +29,16 @@ func owners(all []model.Publish) map[at]string {
 	return own
 }
 
-// ledger knows which workloads may answer on which port at present. It is safe
-// for concurrent use.
+// ledger records which workloads may currently answer on which port. It is safe for concurrent use.
 type ledger struct {
 	mu sync.Mutex
-	// may lists the possible owners of each port that ever had one: more than
-	// one during a change.
+	// may lists the possible owners of each port that ever had one. During a change there are
+	// several.
 	may     map[at][]string
 	windows map[*window]bool
 }
 
-// window records who may answer on a port during a period.
+// window records which workloads may answer on a port during a period.
 type window struct {
 	at  at
 	may []string
@@ -104,7 +103,7 @@ func (l *ledger) open(port at) (w *window, wait time.Duration) {
 	if len(w.may) == 1 && w.may[0] == unanswered {
 		return w, vain
 	}
-	return w, patience
+	return w, answerTimeout
 }
 
 // close ends the window, and returns an error if the answer was not allowed.
@@ -115,9 +114,9 @@ func (l *ledger) close(w *window, answer string, err error) error {
 	changed := len(w.may) > 1
 	switch {
 	case err == nil && !slices.Contains(w.may, answer):
-		return fmt.Errorf("%s %d: answered by %q, while only %q may", w.at.proto, w.at.port, answer, w.may)
+		return fmt.Errorf("%s %d: %q answers, want one of %q", w.at.proto, w.at.port, answer, w.may)
 	case err != nil && !changed && w.may[0] != unanswered:
-		return fmt.Errorf("%s %d: not answered by %s: %w", w.at.proto, w.at.port, w.may[0], err)
+		return fmt.Errorf("%s %d: %s does not answer: %w", w.at.proto, w.at.port, w.may[0], err)
 	}
 	return nil
 }

@@ -13,14 +13,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// The newcomers' pace, and how many may be under way.
+// The time between short connections, and how many may be open at the same time.
 const (
 	newcomerPause = 20 * time.Millisecond
 	newcomersMax  = 64
 )
 
-// newcomers are connections that come, ask once and go, to the ports that
-// change hands.
+// newcomers are short connections, with one request each, to the ports whose publishes change.
 type newcomers struct {
 	world  *world
 	ledger *ledger
@@ -29,7 +28,7 @@ type newcomers struct {
 	answered, unanswered, now atomic.Int64
 }
 
-// run sends one newcomer after another until the context ends.
+// run opens short connections until the context ends.
 func (n *newcomers) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -49,7 +48,7 @@ func (n *newcomers) run(ctx context.Context) {
 	}
 }
 
-// anyPort is a port of an item, in or out of its range at the moment.
+// anyPort returns a port of an item, which may currently be outside the item's range.
 func anyPort() at {
 	all := items()
 	i := all[rand.IntN(len(all))]
@@ -59,12 +58,12 @@ func anyPort() at {
 	return at{i.proto, i.port + uint16(rand.IntN(widest))}
 }
 
-// come asks once, and has the ledger judge the answer.
+// come sends one request, and compares the answer with the ledger.
 func (n *newcomers) come(v vantage, host netip.Addr, port at) {
 	w, wait := n.ledger.open(port)
 	name, err := once(v.place, port.proto, netip.AddrPortFrom(host, port.port), wait)
 	if wrong := n.ledger.close(w, name, err); wrong != nil {
-		n.wrongs.note(fmt.Errorf("newcomer from %s to %s: %w", v.name, host, wrong))
+		n.wrongs.note(fmt.Errorf("short connection from %s to %s: %w", v.name, host, wrong))
 	}
 	if err != nil {
 		n.unanswered.Add(1)
@@ -73,7 +72,7 @@ func (n *newcomers) come(v vantage, host netip.Addr, port at) {
 	n.answered.Add(1)
 }
 
-// once opens a conversation, asks once and closes it.
+// once opens a conversation, sends one request and closes it.
 func once(from place, proto model.Proto, to netip.AddrPort, wait time.Duration) (name string, err error) {
 	var conn net.Conn
 	err = from(func() (err error) {

@@ -9,21 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress is one line about everything so far.
+// progress returns one line about everything so far.
 func progress(r *room, talks []*talk, n *newcomers, counts map[string]int) string {
 	var answers, slowest int64
 	for _, t := range talks {
 		answers += t.answers.Load()
 		slowest = max(slowest, t.slowest.Load())
 	}
-	return fmt.Sprintf("%d conversations: %d answers, slowest %s; newcomers: %d answered, %d not; engine: %d changes, killed %d times; "+
-		"entries: %d ports, %d TCP and %d UDP flows, %d aliases; our CPU %s",
+	return fmt.Sprintf("%d conversations: %d answers, slowest %s; short connections: %d answered, %d not; engine: %d changes, killed %d times; "+
+		"entries: %d ports, %d TCP and %d UDP flows, %d aliases; CPU time of the test %s",
 		len(talks), answers, time.Duration(slowest).Round(time.Millisecond), n.answered.Load(), n.unanswered.Load(),
 		r.changes.Load(), r.kills.Load(), counts[bpf.FairleadMapFlPorts], counts[bpf.FairleadMapFlFlowsTcp],
 		counts[bpf.FairleadMapFlFlowsUdp], counts[bpf.FairleadMapFlAliases], spent())
 }
 
-// spent is the CPU time of this process and of the engines that have ended.
+// spent returns the CPU time of this process and of the engines that have ended.
 func spent() time.Duration {
 	var sum int64
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {

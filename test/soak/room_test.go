@@ -23,7 +23,7 @@ import (
 // pause is the time between two changes.
 const pause = 100 * time.Millisecond
 
-// room is the server host's engine, process after process.
+// room runs the server host's engine, one process after another.
 type room struct {
 	world  *world
 	ledger *ledger
@@ -44,10 +44,10 @@ type running struct {
 	fates  *json.Decoder
 }
 
-// newRoom starts the first engine and publishes.
+// newRoom starts the first engine and applies the first publishes.
 func newRoom(t *testing.T, w *world, cycle time.Duration) *room {
 	t.Helper()
-	// What our children leave behind becomes ours, and shows at the end.
+	// Orphans of the engines become children of this process and are found at the end.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -85,16 +85,16 @@ func (r *room) start() error {
 	return r.engine.states.Encode(order{server, r.world.pinned(), r.record, r.world.facts})
 }
 
-// errKilled says that the engine died before it answered.
-var errKilled = errors.New("the engine is dead")
+// errKilled is returned if the engine was killed before it answered.
+var errKilled = errors.New("the engine was killed")
 
-// set has the engine set the publishes, and keeps the ledger.
+// set makes the engine apply the publishes, and updates the ledger.
 func (r *room) set(all []model.Publish) error {
 	want := r.world.base.Clone()
 	want.Publishes = all
 	own := owners(all)
 	r.ledger.begin(own)
-	if err := r.notify(want); err != nil {
+	if err := r.send(want); err != nil {
 		return err
 	}
 	r.ledger.end(own)
@@ -102,8 +102,8 @@ func (r *room) set(all []model.Publish) error {
 	return nil
 }
 
-// notify has the engine set a state.
-func (r *room) notify(want model.State) error {
+// send makes the engine apply a state.
+func (r *room) send(want model.State) error {
 	if r.engine.states.Encode(want) != nil {
 		return errKilled
 	}
@@ -117,8 +117,7 @@ func (r *room) notify(want model.State) error {
 	return nil
 }
 
-// churn changes one publish after another, and kills the engine once a cycle,
-// whatever it is doing then.
+// churn changes one publish after another, and kills the engine once per cycle, during any step.
 func (r *room) churn(ctx context.Context) {
 	doom := time.AfterFunc(r.cycle, r.kill(r.engine))
 	defer func() { doom.Stop() }()
@@ -137,15 +136,15 @@ func (r *room) churn(ctx context.Context) {
 	}
 }
 
-// kill returns what kills that engine.
+// kill returns a function that kills the engine.
 func (r *room) kill(e *running) func() {
 	return func() {
 		r.kills.Add(1)
-		_ = e.Kill() // its end is seen by who waits for an answer
+		_ = e.Kill() // send returns errKilled then
 	}
 }
 
-// restart starts a new engine, which adopts what the dead one has left.
+// restart starts a new engine, which adopts the state that the killed engine has left.
 func (r *room) restart() error {
 	r.engine.order.Close()
 	if err := r.start(); err != nil {
@@ -154,11 +153,11 @@ func (r *room) restart() error {
 	return r.set(publishes(r.items))
 }
 
-// withdraw takes all publishes away, and then all else. The engine ends.
+// withdraw removes all publishes, then everything else, and ends the engine.
 func (r *room) withdraw() {
 	t := r.world.t
 	t.Helper()
-	if err := errors.Join(r.set(nil), r.notify(model.State{}), r.engine.order.Close()); err != nil {
+	if err := errors.Join(r.set(nil), r.send(model.State{}), r.engine.order.Close()); err != nil {
 		t.Fatalf("withdraw the publishes: %v", err)
 	}
 	if err := r.engine.Wait(); err != nil {

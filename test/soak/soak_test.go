@@ -1,14 +1,13 @@
-// Package soak_test uses publish mode ebpf for a longer time: with conversations
-// that must not break, short connections, publishes that change all the time,
-// and an engine that is killed repeatedly. At the end nothing may be left over.
-// It measures no speed.
+// Package soak_test uses publish mode ebpf for a longer time, with conversations that must not
+// break, short connections, publishes that change all the time, and an engine that is killed
+// repeatedly. At the end nothing may be left over. It does not measure speed.
 //
 // # Theory of operation
 //
-// Workloads and clients are goroutines of this process, each with sockets in a
-// separate namespace. The server host's engine is a child process, to which the
-// parent sends one desired state after another. So the parent always knows which
-// workload may answer on which port, and outlives every engine.
+// Workloads and clients are goroutines of this process, each with sockets in a separate namespace.
+// The server host's engine is a child process, to which the parent sends one desired state after
+// another. The parent therefore always knows which workload may answer on which port, and outlives
+// every engine.
 //
 //	conversations ──┐                         ┌── web, api (bridge)
 //	newcomers ──────┼── published host ports ─┤
@@ -33,15 +32,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The lengths of the test that `go test` runs, and of a cycle of the long
-// one: after each cycle the engine is killed.
+// The duration of the test under `go test`, and the length of a cycle of the long test. After each
+// cycle the engine is killed.
 const (
 	shortSoak  = 5 * time.Second
 	shortCycle = 2 * time.Second
 	longCycle  = time.Minute
 )
 
-// lengths returns how long to soak, and how often to kill the engine.
+// lengths returns how long the test runs, and how often it kills the engine.
 func lengths() (whole, cycle time.Duration, err error) {
 	text := os.Getenv("SOAK_DURATION")
 	if text == "" {
@@ -91,7 +90,7 @@ func TestSoak(t *testing.T) {
 	seen.nothingLeft()
 }
 
-// fail fails the test for what a part of it has seen go wrong.
+// fail fails the test with the errors that its parts have recorded.
 func fail(t *testing.T, talks []*talk, n *newcomers, r *room) {
 	t.Helper()
 	for _, talk := range talks {
@@ -101,8 +100,7 @@ func fail(t *testing.T, talks []*talk, n *newcomers, r *room) {
 	r.wrongs.report(t)
 }
 
-// wrongs are what went wrong and has not been reported. They are safe for
-// concurrent use.
+// wrongs are errors that have not been reported yet. They are safe for concurrent use.
 type wrongs struct {
 	mu  sync.Mutex
 	all []error

@@ -15,11 +15,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// beat is the time between a conversation's requests.
+// beat is the time between two requests of a conversation.
 const beat = 100 * time.Millisecond
 
-// serve answers every line and datagram to the port with the workload's name
-// and port before it.
+// serve answers every line and datagram to the port with the workload's name and port, followed by
+// the received text.
 func serve(t *testing.T, in place, name string, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -64,8 +64,8 @@ func serveDatagrams(c net.PacketConn, name string) {
 	}
 }
 
-// ask says a word and returns who repeats it. One that is not repeated by then
-// is lost: nothing is asked twice.
+// ask sends a word and returns the name of the workload that echoes it. It never repeats a request:
+// a word without an answer in time is lost.
 func ask(conn net.Conn, word string, wait time.Duration) (name string, err error) {
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err
@@ -80,23 +80,22 @@ func ask(conn net.Conn, word string, wait time.Duration) (name string, err error
 	}
 	name, echo, _ := strings.Cut(strings.TrimSpace(string(buf[:n])), " ")
 	if echo != word {
-		return name, fmt.Errorf("asked %q, it answered %q", word, echo)
+		return name, fmt.Errorf("sent %q, received %q", word, echo)
 	}
 	return name, nil
 }
 
-// vantage is a place that clients are in, and the host addresses that they
-// dial from there.
+// vantage is a place of clients, with the host addresses to which they connect from there.
 type vantage struct {
 	name  string
 	place place
 	hosts []netip.Addr
 }
 
-// serverHost is the place whose clients are turned at connect.
+// serverHost is the place whose clients' sockets are redirected at connect.
 const serverHost = "server host"
 
-// vantages are the client host, every sandbox, and the server host itself.
+// vantages returns the client host, every sandbox, and the server host itself.
 func (w *world) vantages() []vantage {
 	lan := []netip.Addr{topology.ServerAddr4, topology.ServerAddr6}
 	own := append([]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}, lan...)
@@ -107,19 +106,20 @@ func (w *world) vantages() []vantage {
 	return all
 }
 
-// talk is a conversation that must last: one request after the other.
+// talk is a conversation that must not break: one request after the other.
 type talk struct {
 	name string
 	conn net.Conn
 	want string
-	// translated is true if its packets are translated, and not its socket.
+	// translated is true if the conversation's packets are translated, and false if its socket is
+	// redirected.
 	translated bool
 	wrongs     wrongs
 
 	answers, slowest atomic.Int64
 }
 
-// converse opens a conversation from everywhere to every publish that stays.
+// converse opens a conversation from every place to every publish that stays.
 func converse(t *testing.T, w *world) []*talk {
 	t.Helper()
 	var all []*talk
@@ -139,7 +139,7 @@ func open(t *testing.T, from vantage, proto model.Proto, to netip.AddrPort, want
 	t.Helper()
 	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want, translated: from.name != serverHost}
 	err := from.place(func() (err error) {
-		talk.conn, err = net.DialTimeout(string(proto), to.String(), patience)
+		talk.conn, err = net.DialTimeout(string(proto), to.String(), answerTimeout)
 		return err
 	})
 	if err != nil {
@@ -148,14 +148,14 @@ func open(t *testing.T, from vantage, proto model.Proto, to netip.AddrPort, want
 	return talk
 }
 
-// run asks until the context ends or no answer comes.
+// run sends requests until the context ends or no answer arrives.
 func (t *talk) run(ctx context.Context) {
 	defer t.conn.Close()
 	for n := 0; ctx.Err() == nil; n++ {
 		asked := time.Now()
-		name, err := ask(t.conn, fmt.Sprintf("word-%d", n), patience)
+		name, err := ask(t.conn, fmt.Sprintf("word-%d", n), answerTimeout)
 		if err != nil || name != t.want {
-			t.wrongs.note(fmt.Errorf("%s: request %d is answered by %q, not by %s: %w", t.name, n, name, t.want, err))
+			t.wrongs.note(fmt.Errorf("%s: %q answers request %d, want %s: %w", t.name, name, n, t.want, err))
 			return
 		}
 		t.answers.Add(1)

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// patience bounds how long an answer may take, and what is gone may be seen.
-	patience = time.Minute
-	// vain is how long a client asks on a port where no answer may come.
+	// answerTimeout limits the wait for an answer, and for the removal of objects.
+	answerTimeout = time.Minute
+	// vain is how long a client waits on a port that must not answer.
 	vain = 3 * time.Second
 )
 
-// The workloads, and where each listens: for the publishes that stay, and for
-// those that come and go.
+// The workloads, and the ports on which each listens: for the publishes that stay, and for those
+// that change.
 var (
 	names   = []string{"web", "api", "far", "box"}
 	protos  = []model.Proto{model.TCP, model.UDP}
@@ -37,14 +37,14 @@ var (
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
 
-// world is the two hosts, their sandboxes, and a bpffs for the pins.
+// world consists of the two hosts, their sandboxes, and a bpffs for the pins.
 type world struct {
 	*topology.World
 	t     *testing.T
 	facts plan.Facts
 	// base is the desired state without publishes.
 	base model.State
-	// pins is a bpffs that only our open file holds.
+	// pins is a bpffs that exists only through this open file.
 	pins *os.File
 }
 
@@ -78,7 +78,7 @@ func network(name string, d model.Driver, v4, v6 string) model.Network {
 		{Prefix: netip.MustParsePrefix(v4)}, {Prefix: netip.MustParsePrefix(v6)}}}
 }
 
-// sandbox makes a sandbox that serves, and its endpoint.
+// sandbox creates a sandbox with a server, and its endpoint.
 func (w *world) sandbox(name, network string) {
 	w.t.Helper()
 	path, err := w.Sandbox(name)
@@ -99,17 +99,17 @@ func ports(r model.PortRange) []uint16 {
 	return all
 }
 
-// in is the place of a sandbox.
+// in returns the place of a sandbox.
 func (w *world) in(sandbox string) place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
 }
 
-// pinned is the directory of the pins.
+// pinned returns the directory of the pins.
 func (w *world) pinned() string {
 	return fmt.Sprintf("/proc/%d/fd/%d/fairlead", os.Getpid(), w.pins.Fd())
 }
 
-// bpffs makes a bpffs that is mounted nowhere: it goes with the open file.
+// bpffs creates a bpffs without a mount point: it exists as long as the open file.
 func bpffs(t *testing.T) *os.File {
 	t.Helper()
 	fs, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
@@ -129,8 +129,7 @@ func bpffs(t *testing.T) *os.File {
 	return f
 }
 
-// nothingLeft fails the test if the engine has left a link on the server
-// host, or a process anywhere.
+// nothingLeft fails the test if the engine has left a link on the server host, or any process.
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	var links []string
@@ -142,9 +141,9 @@ func (w *world) nothingLeft() {
 		return err
 	})
 	if err != nil || !slices.Equal(links, []string{"lo", topology.Wire}) {
-		w.t.Errorf("the server host has the links %v at the end, %v", links, err)
+		w.t.Errorf("links left on the server host: %v, %v", links, err)
 	}
-	// Orphans are ours: see newRoom.
+	// Orphans are children of this process, see newRoom.
 	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 		w.t.Errorf("a process is left at the end: %d, %v", pid, err)
 	}

@@ -40,9 +40,9 @@ func (u Unit) BoundingSet() string {
 	return set
 }
 
-// SystemCalls returns the names of the system calls that SystemCallFilter
-// allows. Groups is what `systemd-analyze syscall-filter` prints. A setting that
-// removes calls (~) is an error, as the units have none.
+// SystemCalls returns the names of the system calls that SystemCallFilter allows. groups is the
+// output of `systemd-analyze syscall-filter`. A setting that removes calls (~) is an error, because
+// the units have none.
 func (u Unit) SystemCalls(groups string) ([]string, error) {
 	members := map[string][]string{}
 	group := ""

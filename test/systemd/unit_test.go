@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	patience = time.Minute
-	// asked sends its input, and after its end waits for the answer. Without
-	// the flags socat waits for half a second only.
-	asked = "socat -t 60 -T 60 -"
+	timeout = time.Minute
+	// request sends its input, and then waits for the answer. Without the flags socat waits for
+	// only half a second.
+	request = "socat -t 60 -T 60 -"
 )
 
-// started is what a service manager does for the service: mounts as for
-// ProtectSystem=strict, then the command with no more capabilities and system
-// calls than the unit's. It is process 1 of its own.
+// started does what a service manager does for the service: it mounts as for ProtectSystem=strict,
+// then runs the command with only the unit's capabilities and system calls. It is process 1 of a
+// PID namespace.
 const started = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -117,7 +117,7 @@ func start(t *testing.T) *service {
 	return s
 }
 
-// buildFilter builds the program that limits a command's system calls.
+// buildFilter builds the program that restricts a command's system calls.
 func buildFilter(t *testing.T, dir string) {
 	t.Helper()
 	build := exec.Command("gcc", "-Wall", "-Werror", "-o", filepath.Join(dir, "filter"), "testdata/filter.c", "-lseccomp")
@@ -140,10 +140,10 @@ func systemCalls(t *testing.T, unit systemd.Unit) []string {
 	return calls
 }
 
-// await waits until the service manager has received each of these.
+// await waits until the service manager has received all of these messages.
 func (s *service) await(want ...string) {
 	s.Helper()
-	if err := s.notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.notes.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		s.Fatal(err)
 	}
 	var all []string
@@ -181,7 +181,7 @@ func (s *service) run(line string) (string, error) {
 	return string(out), err
 }
 
-// says runs a command line that must print the words.
+// says runs a command line, which must print the words.
 func (s *service) says(line, words string) {
 	s.Helper()
 	if out, err := s.run(line); err != nil || !strings.Contains(out, words) {
@@ -189,27 +189,26 @@ func (s *service) says(line, words string) {
 	}
 }
 
-// TestUnitIsEnough runs the daemon with the permissions of the unit: it takes
-// over the socket, notifies the service manager, attaches, and publishes in
-// every mode.
-func TestUnitIsEnough(t *testing.T) {
+// TestUnitIsSufficient runs the daemon with the permissions of the unit: it uses the passed
+// sockets, notifies the service manager, attaches, and publishes in every mode.
+func TestUnitIsSufficient(t *testing.T) {
 	s := start(t)
-	// The socket is there before the daemon is: who calls, waits.
+	// The socket exists before the daemon runs: clients wait.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
 	s.await("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
-	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+asked+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
+	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+request+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
 	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
 	s.says("fairlead attach web peer", "172.30.0.3")
 	s.says("fairlead attach web $(cat /run/theirs) --name theirs", "172.30.0.4")
 	for port, via := range map[int]string{81: "proxy", 82: "nat", 83: "ebpf"} {
 		s.says(fmt.Sprintf("fairlead publish shop %d:80 --via %s", port, via), via)
-		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", asked, port), "hello")
-		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", asked, port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", request, port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", request, port), "hello")
 	}
 	s.await("STATUS=3 attachments, 3 publishes")
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
-		t.Errorf("a port that another user's process has: %v: %s; want its name", err, out)
+		t.Errorf("a port in use by another user's process: %v: %s; want the process's name", err, out)
 	}
 	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -219,24 +218,24 @@ func TestUnitIsEnough(t *testing.T) {
 		t.Errorf("%v\n%s", err, s.logged())
 	}
 	if _, err := os.Stat(s.socket); err != nil {
-		t.Errorf("the service manager's socket: %v", err)
+		t.Errorf("the service manager's socket was removed: %v", err)
 	}
 	for line := range strings.Lines(s.logged()) {
 		if !strings.HasPrefix(line, "<6>msg=") {
-			t.Errorf("the journal gets %q", line)
+			t.Errorf("the journal receives %q", line)
 		}
 	}
 }
 
-// TestSystemdTakesTheUnits asks systemd itself.
-func TestSystemdTakesTheUnits(t *testing.T) {
+// TestSystemdAcceptsUnits runs systemd-analyze verify.
+func TestSystemdAcceptsUnits(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"fairlead.service", "fairlead.socket", "fairlead-docker.socket"} {
 		text, err := os.ReadFile("../../packaging/systemd/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The binary and its manual are not installed here.
+		// The binary and its man pages are not installed on the test machine.
 		unit := strings.ReplaceAll(strings.ReplaceAll(string(text), "/usr/bin/fairlead", "/bin/true"), "man:", "file:///")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
 			t.Fatal(err)
@@ -248,9 +247,9 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	}
 }
 
-// TestSystemCallsThatTheUnitForbids kills commands that make one, so that the
-// daemon, which lives under the same filter, makes none.
-func TestSystemCallsThatTheUnitForbids(t *testing.T) {
+// TestForbiddenSystemCalls checks that the filter kills commands that make a forbidden system call.
+// The daemon runs under the same filter, and so makes none.
+func TestForbiddenSystemCalls(t *testing.T) {
 	unit, err := systemd.Read("../../packaging/systemd/fairlead.service")
 	if err != nil {
 		t.Fatal(err)
@@ -266,16 +265,16 @@ func TestSystemCallsThatTheUnitForbids(t *testing.T) {
 		}
 		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		if got := status.Signaled() && status.Signal() == syscall.SIGSYS; got != killed || !killed && err != nil {
-			t.Errorf("%s: %v: %s; want it killed: %v", command, err, out, killed)
+			t.Errorf("%s: %v: %s; want killed: %v", command, err, out, killed)
 		}
 	}
 }
 
-// exposure is the highest that systemd may find, in tenths: what is left is the
-// daemon's work (see the unit).
+// exposure is the highest exposure that systemd may report, in tenths. The unit explains what the
+// daemon needs.
 const exposure = "39"
 
-// TestExposure asks systemd how exposed the service is.
+// TestExposure checks the exposure that systemd-analyze security reports for the service.
 func TestExposure(t *testing.T) {
 	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold="+exposure, "../../packaging/systemd/fairlead.service").CombinedOutput()
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package unwrap is the end of a tunnel for tests on kernels without a device for
-// it (ipip, ip6tnl, fou): where packets arrive, it removes the outer one of two IP
-// headers of one family, and the GUE headers between them. It needs Linux 6.6
-// (TCX).
+// Package unwrap terminates a tunnel, for tests on kernels without a tunnel device (ipip, ip6tnl,
+// fou). On a link's ingress, it removes the outer of two IP headers of the same family, and the GUE
+// headers between them. It needs Linux 6.6 (TCX).
 package unwrap
 
 import (
@@ -20,8 +19,8 @@ import (
 // GUE is the UDP port for GUE packets.
 const GUE = 6080
 
-// On decapsulates what arrives on a link, until end is closed. In runs a function
-// in the link's network namespace.
+// On decapsulates the packets that arrive on a link, until end is closed. in runs a function in the
+// link's network namespace.
 func On(in func(func() error) error, name string) (end io.Closer, err error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: program()})
 	if err != nil {
@@ -34,11 +33,11 @@ func On(in func(func() error) error, name string) (end io.Closer, err error) {
 		}
 		return err
 	})
-	return end, errors.Join(err, prog.Close()) // the link keeps it
+	return end, errors.Join(err, prog.Close()) // the link keeps the program loaded
 }
 
-// program removes the outer one of two IPv4 headers, or of two IPv6 headers, and
-// the headers of GUE (8 bytes of UDP, and 4 of GUE without options).
+// program removes the outer of two IPv4 headers or of two IPv6 headers, and the GUE headers (8
+// bytes of UDP, and 4 of GUE without options).
 func program() asm.Instructions {
 	const pass, mac, keepSegments = -1, 1, 1
 	cut := func(label string, bytes int32) asm.Instructions {

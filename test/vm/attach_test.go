@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWaysToAttach has the laboratory build the paths that not every kernel
-// has, ours and those made by hand.
-func TestWaysToAttach(t *testing.T) {
+// TestAttachPaths makes the laboratory build the paths that not every kernel supports, Fairlead's
+// and those made by hand.
+func TestAttachPaths(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/internal/lab/runner", "-test.run=^TestAttachedLinksHaveTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
 	if err != nil {

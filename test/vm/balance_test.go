@@ -6,17 +6,16 @@ import (
 	"testing"
 )
 
-// balancing are the modules of IPVS and of its schedulers, of the tunnels that
-// its real servers unwrap, and of the guard of virtual addresses. A guest has no
-// modprobe that could load them when they are asked for.
+// balancing lists the modules of IPVS and of its schedulers, of the tunnels that its real servers
+// decapsulate, and of the rules that protect virtual addresses. A guest has no modprobe that could
+// load them on demand.
 var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel", "fou", "nft_reject_inet"})
 
-// TestBalancer runs the conformance suite on a kernel with IPVS: each question
-// with both protocols and in both families, but not in all combinations, which
-// would take twice as long in an emulator. A whole daemon runs a service on data
-// plane ipvs and reports it. The kernel's tunnel devices also decapsulate what
-// data plane ebpf has encapsulated, and clsact runs its programs at both hooks of
-// links.
+// TestBalancer runs the conformance suite on a kernel with IPVS. Each trial runs with both
+// protocols and with both families, but not in all combinations, which would take twice as long in
+// an emulator. A complete daemon runs a service on data plane ipvs and reports it. The kernel's
+// tunnel devices also decapsulate the packets of data plane ebpf, and clsact runs its programs at
+// both hooks of links.
 func TestBalancer(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
@@ -34,7 +33,7 @@ func TestBalancer(t *testing.T) {
 	}
 }
 
-// TestBalancerOnNewerKernel asks some of these questions of IPVS in Linux 6.12.
+// TestBalancerOnNewerKernel runs some of these trials with IPVS in Linux 6.12.
 func TestBalancerOnNewerKernel(t *testing.T) {
 	m := Machine{Kernel: backported(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs", "-test.run=TestConformance/ipvs/(spread|forged|counts)/tcp/ipv4")

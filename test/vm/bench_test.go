@@ -2,9 +2,9 @@ package vm
 
 import "testing"
 
-// BenchmarkBalancer runs the laboratory's suite balancer where there is IPVS. The
-// emulator counts instructions and calls each a nanosecond, so only the ratios
-// say anything: those of the work that is done.
+// BenchmarkBalancer runs the laboratory's suite balancer on a kernel with IPVS. The emulator counts
+// instructions as one nanosecond each, so only the ratios are meaningful: they compare the number
+// of instructions.
 func BenchmarkBalancer(b *testing.B) {
 	debian, err := OpenKernel("../../bin/vm")
 	if err != nil {

@@ -2,9 +2,8 @@ package vm
 
 import "testing"
 
-// TestCards hands network cards on the PCI bus to sandboxes that die: those the
-// kernel brings back to the first namespace, which only a machine of its own
-// can spare.
+// TestCards moves PCI network cards into sandboxes that end. The kernel returns these cards to the
+// first namespace, which only a virtual machine can use for tests.
 func TestCards(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: append([]string{"virtio_pci", "virtio_net"}, networking...),
 		Tools: []string{"ip", "sh", "sleep", "sysctl", "nsenter", "grep", "ls", "sed"}, Cards: []string{"virtio-net-pci"}}

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// contents returns the files of the machine's initramfs by their names in the
-// guest.
+// contents returns the files of the machine's initramfs by their paths in the guest.
 func (m Machine) contents(ctx context.Context, command []string) (map[string][]byte, error) {
 	init, err := build(ctx, "build", "fairlead/test/vm/guest")
 	if err != nil {
@@ -39,8 +38,8 @@ func (m Machine) contents(ctx context.Context, command []string) (map[string][]b
 	return files, err
 }
 
-// addTool adds a command of the host and its shared libraries, each at the path
-// that it has on the host. The loader lists the libraries.
+// addTool adds a command of the host and its shared libraries, each at its path on the host. The
+// loader (ldd) lists the libraries.
 func addTool(ctx context.Context, files map[string][]byte, tool string) error {
 	path, err := exec.LookPath(tool)
 	if err != nil {
@@ -65,7 +64,7 @@ func addTool(ctx context.Context, files map[string][]byte, tool string) error {
 	return nil
 }
 
-// build makes a static binary of ours with a command of go, and returns it.
+// build builds a static binary of this project with a go command, and returns its content.
 func build(ctx context.Context, command ...string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "fairlead-vm-")
 	if err != nil {

@@ -8,17 +8,16 @@ import (
 	"slices"
 )
 
-// The modes of what is in an initramfs: everything belongs to root, and may
-// be run.
+// The modes of the files in an initramfs: root owns everything, and everything is executable.
 const (
 	modeFile   = 0o100755
 	modeFolder = 0o040755
 )
 
-// cpio returns an archive of the files and the folders above them, in the
-// format that the kernel wants of an initramfs: newc, see the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst. It is not
-// compressed: an emulated machine unpacks slower than this one reads.
+// cpio returns an archive of the files and their parent folders, in the format that the kernel
+// requires for an initramfs: newc, see the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst. It is not compressed: an emulated
+// machine decompresses more slowly than this machine reads.
 func cpio(files map[string][]byte) []byte {
 	var b bytes.Buffer
 	known := map[string]bool{"/": true}
@@ -39,8 +38,8 @@ func cpio(files map[string][]byte) []byte {
 	return b.Bytes()
 }
 
-// entry writes a header, the name and the content, each padded to 4 bytes.
-// Of the 13 numbers in a header most are 0: owner, time, devices, checksum.
+// entry writes a header, the name and the content, each padded to 4 bytes. Most of the 13 numbers
+// in a header are 0: owner, time, devices, checksum.
 func entry(b *bytes.Buffer, inode int, name string, mode int, content []byte) {
 	fmt.Fprintf(b, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0)

@@ -17,12 +17,12 @@ type Kernel struct {
 	modules map[string]string
 }
 
-// OpenKernel finds image and modules in the folder where test/install-debian
-// unpacks them.
+// OpenKernel finds the image and the modules in the folder to which test/install-debian unpacks
+// them.
 func OpenKernel(dir string) (Kernel, error) {
 	images, _ := filepath.Glob(filepath.Join(dir, "boot/vmlinuz-*"))
 	if len(images) != 1 {
-		return Kernel{}, fmt.Errorf("open kernel: %s holds %d kernels, not one: remove it and run test/install-debian", dir, len(images))
+		return Kernel{}, fmt.Errorf("open kernel: %s contains %d kernels, not one: remove it and run test/install-debian", dir, len(images))
 	}
 	k := Kernel{Image: images[0], modules: map[string]string{}}
 	err := filepath.WalkDir(filepath.Join(dir, "lib/modules"), func(path string, d fs.DirEntry, err error) error {
@@ -37,12 +37,11 @@ func OpenKernel(dir string) (Kernel, error) {
 	return k, nil
 }
 
-// moduleName is the name by which the kernel knows a module: only file names
-// have dashes.
+// moduleName returns the kernel's name of a module: only file names contain dashes.
 func moduleName(file string) string { return strings.ReplaceAll(file, "-", "_") }
 
-// Files returns the files of the modules and of all that they depend on, each
-// after those that it needs.
+// Files returns the files of the modules and of their dependencies, each after the files that it
+// needs.
 func (k Kernel) Files(modules ...string) ([]string, error) {
 	var files []string
 	seen := map[string]bool{}
@@ -73,8 +72,7 @@ func (k Kernel) Files(modules ...string) ([]string, error) {
 	return files, nil
 }
 
-// needs reads from a module's file which others it needs. modules.dep would
-// say so, too, but only an installed kernel has one.
+// needs reads a module's dependencies from its file. Only an installed kernel has modules.dep.
 func needs(file string) ([]string, error) {
 	module, err := elf.Open(file)
 	if err != nil {

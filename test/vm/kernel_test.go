@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// TestPrograms loads our eBPF programs on the older kernel, whose verifier
-// knows less, and attaches them without TCX, which it lacks.
+// TestPrograms loads the eBPF programs on the older kernel, whose verifier accepts less, and
+// attaches them without TCX, which this kernel lacks.
 func TestPrograms(t *testing.T) {
 	services := slices.Concat(networking, []string{"nft_hash", "nft_numgen", "nft_reject_inet"})
 	m := Machine{Kernel: debian(t), Modules: services, Tools: []string{"awk", "cat", "grep", "ip", "nft", "sed", "sh", "ss", "sysctl"}}
-	// What other firewalls say needs their tools, and is read alike everywhere; so
-	// is what nft says, which needs /etc/protocols for some names. A socket that is
-	// bound and does not listen is shown by newer kernels alone, and the end of a
-	// tunnel is a program that they alone take. Those for a link without headers are
-	// verified thrice for a test, which takes long here.
+	// Skipped are tests that need the tools of other firewalls, or /etc/protocols for names that
+	// nft prints: their results do not depend on the kernel. Also skipped are tests of sockets that
+	// are bound but do not listen, which only newer kernels show, and tests that terminate a tunnel
+	// with a program that only newer kernels accept. The programs for links without headers are
+	// verified three times per test, which takes too long here.
 	said, err := m.Test(t.Context(), "fairlead/internal/kernel", "-test.skip=^TestRulesOf|^TestGuardIsItsText$|^TestBoundBy$|^TestHalfOpenByTunnel$|^TestLinkWithoutHeaders$|^TestLocalRealEgressOutlivesItsProcess$")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOverlay builds overlays on the older kernel, encrypted ones too: only it
-// has WireGuard.
+// TestOverlay builds overlays on the older kernel, including encrypted ones: only this kernel has
+// WireGuard.
 func TestOverlay(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"wireguard"}),
 		Tools: []string{"bridge", "grep", "ip", "nft", "sed", "sh", "sort", "ss", "sysctl"}}

@@ -5,14 +5,13 @@ import (
 	"testing"
 )
 
-// runs selects the tests of package ebpf that run the programs on packets of each
-// kind (BPF_PROG_TEST_RUN). All of them would take too long in an emulator, whose
-// verifier is slow. These cover the programs at links, with and without services,
-// and the fast path.
+// runs selects the tests of package ebpf that run the programs on packets of each kind
+// (BPF_PROG_TEST_RUN). All of them would take too long in an emulator, whose verifier is slow.
+// These tests cover the programs at links, with and without services, and the fast path.
 const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestOneWayEndsPushNothingOut|TestFast)$"
 
-// TestProgramRuns runs the eBPF programs on the oldest kernel that is tested and on
-// the newest of Debian's: each has a verifier and helpers of its own.
+// TestProgramRuns runs the eBPF programs on the oldest supported kernel and on Debian's newest:
+// their verifiers and helpers differ.
 func TestProgramRuns(t *testing.T) {
 	for name, kernel := range map[string]Kernel{"6.1": debian(t), "6.12": backported(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +22,7 @@ func TestProgramRuns(t *testing.T) {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			if n := strings.Count(said, "\n--- PASS: "); n != strings.Count(runs, "|")+1 {
-				t.Errorf("%d tests ran, and %s names others:\n%s", n, runs, said)
+				t.Errorf("%d tests ran, but %s names another number:\n%s", n, runs, said)
 			}
 		})
 	}

@@ -2,20 +2,19 @@ package vm
 
 import "testing"
 
-// TestBranches lets sandboxes branch from a parent in the ways that not every
-// kernel has: ipvlan, and VLANs. Of macvlan the host's own kernel has shown it.
-func TestBranches(t *testing.T) {
-	branches(t, "Shim/^ipvlan|LAN/^ipvlan|OneParent/^ipvlan|ModesOfIPvlan|AVLANOfTheParent")
+// TestSubLinks creates sub-links of a parent that not every kernel supports: ipvlan and VLANs. The
+// tests on the host's kernel cover macvlan.
+func TestSubLinks(t *testing.T) {
+	subLinks(t, "Shim/^ipvlan|LAN/^ipvlan|OneParent/^ipvlan|ModesOfIPvlan|AVLANOfTheParent")
 }
 
-// TestBranchesComeAndGo does it with parents and sandboxes that go, and come
-// back.
-func TestBranchesComeAndGo(t *testing.T) {
-	branches(t, "MTUFollows/^ipvlan|ParentThatGoes/^ipvlan|ABranchEnds/^ipvlan|WhileTheyBranch/^ipvlan")
+// TestSubLinkLifecycle does the same while parents and sandboxes disappear and return.
+func TestSubLinkLifecycle(t *testing.T) {
+	subLinks(t, "MTUFollows/^ipvlan|ParentThatGoes/^ipvlan|ABranchEnds/^ipvlan|WhileTheyBranch/^ipvlan")
 }
 
-// branches runs those tests of the engine.
-func branches(t *testing.T, tests string) {
+// subLinks runs the engine's tests that match a pattern.
+func subLinks(t *testing.T, tests string) {
 	t.Helper()
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"ip", "nft", "sed", "sh", "sleep", "sort", "grep", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run="+tests, "-whole")

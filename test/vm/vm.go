@@ -1,12 +1,11 @@
-// Package vm runs commands and this module's tests on other kernels than the
-// host's: Debian's kernel and that of its backports, unpacked and not installed,
-// in an emulated machine that lives as long as one command. It measures nothing,
-// because an emulator's clock is not usable for that.
+// Package vm runs commands and this module's tests on other kernels than the host's: Debian's
+// kernel and that of its backports, unpacked and not installed, in an emulated machine that exists
+// for one command. It measures nothing, because an emulator's clock is not usable for that.
 //
 // # Theory of operation
 //
-// The machine has no disk, and no network but unconnected cards. Everything that
-// it needs is in its initramfs, and all of its output goes over a serial line.
+// The machine has no disk, and no network except unconnected cards. Everything that it needs is in
+// its initramfs, and all of its output is sent over a serial line.
 //
 //	host                              guest
 //	go build, go test -c, ldd ─cpio─► the kernel unpacks it and starts ./guest,
@@ -15,17 +14,14 @@
 //	verdict ◄───────serial line────── the command's output, then its exit
 //	                                  status; then the machine powers off
 //
-// A machine that ends without having said an exit status has failed, however
-// it ended.
+// A machine that ends without reporting an exit status has failed, however it ended.
 //
-// The guest's clock counts instructions, one a nanosecond, and leaps to the
-// next timer when the guest has nothing to do. So a test's patience is as
-// long on a busy host as on an idle one, and waiting costs nothing. The
-// emulator can do that for one CPU only: what goes wrong between two CPUs is
-// not seen here.
+// The guest's clock counts instructions, one per nanosecond, and jumps to the next timer when the
+// guest is idle. A test's timeouts are therefore as long on a busy host as on an idle one, and
+// waiting costs nothing. The emulator supports this for one CPU only, so races between CPUs are not
+// found.
 //
-// Limits: amd64 only; and tests start in the guest's root folder, so they
-// find no testdata beside them.
+// Limits: amd64 only. Tests start in the guest's root folder, so they have no testdata.
 package vm
 
 import (
@@ -43,26 +39,25 @@ import (
 	"fairlead/internal/child"
 )
 
-// OrderFile is the file of the initramfs that holds the Order as JSON.
+// OrderFile is the file of the initramfs that contains the Order as JSON.
 const OrderFile = "/order.json"
 
-// Order is what the guest is told to do.
+// Order is the task of the guest.
 type Order struct {
-	// Modules are files to load, in this order.
+	// Modules lists files to load, in this order.
 	Modules []string
 	Command []string
 }
 
-// StatusLine begins the guest's last line; the command's exit status ends it.
+// StatusLine begins the guest's last line, which ends with the command's exit status.
 const StatusLine = "guest: exit status "
 
 // Machine is an emulated machine for one command.
 type Machine struct {
 	Kernel Kernel
-	// Modules are the names of kernel modules to load; what they depend on
-	// is loaded before them.
+	// Modules lists the names of kernel modules to load. Their dependencies are loaded before them.
 	Modules []string
-	// Tools are commands of the host that are copied to the guest.
+	// Tools lists commands of the host that are copied to the guest.
 	Tools []string
 	// Cards are the machine's network cards on its PCI bus, the first in slot
 	// FirstCard. Each is the emulator's name of a model, e.g. virtio-net-pci.
@@ -73,7 +68,7 @@ type Machine struct {
 // FirstCard is the PCI slot of the first network card.
 const FirstCard = 0x10
 
-// cards are the emulator's options for the machine's network cards.
+// cards returns the emulator's options for the machine's network cards.
 func (m Machine) cards() []string {
 	var args []string
 	for i, model := range m.Cards {
@@ -83,23 +78,22 @@ func (m Machine) cards() []string {
 	return args
 }
 
-// limit bounds a machine's life by the host's clock, and testLimit that of
-// tests in it by the guest's, which goes slower while the guest is busy.
-// Tests that hang say where; a machine that hangs just ends.
+// limit is the time limit of a machine by the host's clock. testLimit is that of its tests by the
+// guest's clock, which is slower while the guest is busy. A test that hangs is reported with its
+// stack; a machine that hangs is only ended.
 const (
 	limit     = 20 * time.Minute
 	testLimit = 5 * time.Minute
 )
 
-// Run boots the machine, runs the command and returns all that the guest
-// said. A command that exits with another status than 0 is an error.
+// Run boots the machine, runs the command and returns the guest's output. It returns an error if
+// the command's exit status is not 0.
 func (m Machine) Run(ctx context.Context, command ...string) (said string, err error) {
 	return m.run(ctx, nil, command)
 }
 
-// Test builds the tests of the package and runs them in the machine, with
-// flags of theirs. That one fails or is skipped, or that none runs, is an
-// error.
+// Test builds the tests of the package and runs them in the machine, with the given test flags. It
+// returns an error if a test fails or is skipped, or if none runs.
 func (m Machine) Test(ctx context.Context, pkg string, flags ...string) (said string, err error) {
 	binary, err := build(ctx, "test", "-c", pkg)
 	if err != nil {
@@ -111,7 +105,7 @@ func (m Machine) Test(ctx context.Context, pkg string, flags ...string) (said st
 	return said, errors.Join(err, ran(said))
 }
 
-// ran judges the output of verbose tests beyond their exit status.
+// ran checks the output of verbose tests, in addition to their exit status.
 func ran(said string) error {
 	if strings.Contains(said, "--- SKIP: ") {
 		return errors.New("a test was skipped in the guest")
@@ -135,8 +129,7 @@ func (m Machine) run(ctx context.Context, extra map[string][]byte, command []str
 	return said, status(said)
 }
 
-// boot runs the emulator until the machine powers off, and returns what came
-// over its serial line.
+// boot runs the emulator until the machine powers off, and returns the output of its serial line.
 func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	dir, err := os.MkdirTemp("", "fairlead-vm-")
 	if err != nil {
@@ -151,13 +144,13 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	defer cancel()
 	var serial bytes.Buffer
 	cmd := exec.Command("qemu-system-x86_64",
-		// Newer CPUs' features take the emulator time, and no test wants them. QEMU 7.2
-		// corrupts the flags at cmpxchg16b, on which Linux 6.12 panics at random.
+		// Emulating features of newer CPUs takes time, and no test needs them. QEMU 7.2 corrupts
+		// the flags at cmpxchg16b, on which Linux 6.12 panics at random.
 		"-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-cpu", "qemu64,-cx16", "-m", "2G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,
-		// A panic reboots at once, which ends the emulator. The emulated CPU
-		// has none of the faults that the mitigations are for.
+		// After a panic the machine reboots at once, which ends the emulator. The emulated CPU
+		// needs no mitigations.
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off")
 	cmd.Args = append(cmd.Args, m.cards()...)
 	cmd.Stdout, cmd.Stderr = &serial, &serial
@@ -171,8 +164,7 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	return strings.ReplaceAll(serial.String(), "\r", ""), err
 }
 
-// status reads the exit status from the guest's last line, after which only
-// the kernel speaks.
+// status reads the exit status from the guest's last line. Only kernel messages follow it.
 func status(said string) error {
 	at := strings.LastIndex(said, "\n"+StatusLine)
 	if at < 0 {

@@ -10,18 +10,17 @@ import (
 	"testing"
 )
 
-// networking are the modules that our paths are made of.
+// networking lists the modules that the paths need.
 var networking = []string{
 	"veth", "bridge", "br_netfilter", "macvlan", "ipvlan", "8021q", "vxlan",
 	"nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink",
 	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
 }
 
-// debian returns Debian 12's kernel (Linux 6.1), which test/install-debian has
-// unpacked.
+// debian returns Debian 12's kernel (Linux 6.1), which test/install-debian has unpacked.
 func debian(t *testing.T) Kernel { return unpacked(t, "vm") }
 
-// backported returns the kernel of its backports, which is Debian 13's (Linux 6.12).
+// backported returns the kernel of Debian 12's backports, which is Debian 13's (Linux 6.12).
 func backported(t *testing.T) Kernel { return unpacked(t, "vm-backports") }
 
 func unpacked(t *testing.T, name string) Kernel {
@@ -33,8 +32,8 @@ func unpacked(t *testing.T, name string) Kernel {
 	return k
 }
 
-// TestPromises proves the table of promises once more, on the older kernel,
-// and whole: this one has what others may lack.
+// TestPromises tests the whole table of promises on the older kernel, which has features that the
+// host's kernel may lack.
 func TestPromises(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$", "-whole")
@@ -43,8 +42,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestOtherKernels wants guests to be what they are for: Debian's kernels and not
-// the host's, with links of the modules that were loaded.
+// TestOtherKernels checks that guests run Debian's kernels and not the host's, with links of the
+// loaded modules.
 func TestOtherKernels(t *testing.T) {
 	host, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -58,7 +57,7 @@ func TestOtherKernels(t *testing.T) {
 		}
 		release, links, _ := strings.Cut(said, "\n")
 		if !strings.HasPrefix(release, want) || release == strings.TrimSpace(string(host)) {
-			t.Errorf("the guest runs the kernel %s and should run %s; the host runs %s", release, want, host)
+			t.Errorf("the guest runs kernel %s, want %s; the host runs %s", release, want, host)
 		}
 		for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
 			if !strings.Contains(links, want) {
@@ -68,7 +67,7 @@ func TestOtherKernels(t *testing.T) {
 	}
 }
 
-// TestFailuresAreReported lets tests and a machine go wrong.
+// TestFailuresAreReported makes tests and a machine fail.
 func TestFailuresAreReported(t *testing.T) {
 	m := Machine{Kernel: debian(t), Tools: []string{"sh"}}
 	tests := func(flag string) func() (string, error) {
@@ -87,13 +86,13 @@ func TestFailuresAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			said, err := c.run()
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(said, c.inside) {
-				t.Errorf("the error is %v, which should say %q, and the guest, which should say %q, says:\n%s", err, c.want, c.inside, said)
+				t.Errorf("error %v, want %q; output of the guest, want %q:\n%s", err, c.want, c.inside, said)
 			}
 		})
 	}
 }
 
-// TestVerdicts judges what a guest has said, without the guest.
+// TestVerdicts checks the evaluation of a guest's output.
 func TestVerdicts(t *testing.T) {
 	const ok, off = "\n" + StatusLine + "0\n", "[    2.0] reboot: Power down\n"
 	for said, want := range map[string]string{
@@ -110,13 +109,13 @@ func TestVerdicts(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%q gives %q, want %q", said, got, want)
+			t.Errorf("%q returns %q, want %q", said, got, want)
 		}
 	}
 }
 
-// TestAMachineEndsWithItsContext boots one whose time is over.
-func TestAMachineEndsWithItsContext(t *testing.T) {
+// TestMachineEndsWithContext boots a machine with a canceled context.
+func TestMachineEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := Machine{Kernel: debian(t)}.boot(ctx, cpio(nil))
@@ -125,7 +124,7 @@ func TestAMachineEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
+func TestModulesFollowDependencies(t *testing.T) {
 	k := debian(t)
 	files, err := k.Files("br_netfilter", "bridge", "nft_chain_nat")
 	if err != nil {
@@ -138,19 +137,19 @@ func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 	for _, pair := range [][2]string{{"llc", "stp"}, {"stp", "bridge"}, {"bridge", "br_netfilter"}, {"nf_tables", "nft_chain_nat"}, {"nf_nat", "nft_chain_nat"}} {
 		first, then := slices.Index(names, pair[0]), slices.Index(names, pair[1])
 		if first < 0 || then < first {
-			t.Errorf("%s does not come before %s: %v", pair[0], pair[1], names)
+			t.Errorf("%s is not before %s: %v", pair[0], pair[1], names)
 		}
 	}
 	if all := len(names); len(slices.Compact(slices.Sorted(slices.Values(names)))) != all {
-		t.Errorf("a module comes twice: %v", names)
+		t.Errorf("a module is listed twice: %v", names)
 	}
 	if _, err := k.Files("nonesuch"); err == nil || !strings.Contains(err.Error(), "has no module nonesuch") {
-		t.Errorf("an unknown module gives %v", err)
+		t.Errorf("an unknown module returns %v", err)
 	}
 }
 
-func TestAMissingKernelSaysWhatToDo(t *testing.T) {
+func TestMissingKernelErrorNamesFix(t *testing.T) {
 	if _, err := OpenKernel(t.TempDir()); err == nil || !strings.Contains(err.Error(), "run test/install-debian") {
-		t.Errorf("a folder without a kernel gives %v", err)
+		t.Errorf("a folder without a kernel returns %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-/* filter runs a command that may make the named system calls alone, and is
- * killed with SIGSYS at another: filter NAME... -- COMMAND [ARGUMENT...]
+/* filter runs a command that may make only the named system calls, and is
+ * killed with SIGSYS at any other: filter NAME... -- COMMAND [ARGUMENT...]
  */
 #include <seccomp.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 
 	for (i = 1; i < argc && strcmp(argv[i], "--"); i++) {
 		call = seccomp_syscall_resolve_name(argv[i]);
-		/* Below 0 are those of other architectures. */
+		/* Negative numbers are calls of other architectures. */
 		if (call >= 0 && seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0)) {
 			fprintf(stderr, "filter: cannot allow %s\n", argv[i]);
 			return 1;

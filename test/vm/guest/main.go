@@ -1,6 +1,5 @@
-// guest is the first process of a machine of package vm. It makes of a bare
-// kernel what our tests need, runs one command, tells its exit status and
-// powers the machine off. It never runs on a host.
+// guest is the first process of a machine of package vm. It prepares the kernel for tests, runs one
+// command, reports its exit status and powers the machine off. It never runs on a host.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "guest: this is the first process of a test's machine and powers it off: it is not for you")
+		fmt.Fprintln(os.Stderr, "guest: run it only as the first process of a test machine: it powers the machine off")
 		os.Exit(2)
 	}
 	code, err := run()
@@ -25,14 +24,13 @@ func main() {
 		fmt.Println("guest:", err)
 	}
 	fmt.Printf("\n%s%d\n", vm.StatusLine, code)
-	// What is still on its way over the serial line would be lost.
+	// Wait until the serial line has sent all output.
 	_ = unix.IoctlSetInt(int(os.Stdout.Fd()), unix.TCSBRK, 1)
-	// Without the power to power off, the end of the first process ends the
-	// machine by a panic.
+	// If powering off fails, the end of the first process ends the machine with a panic.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// run returns the exit status of the command, or 1 when it could not run.
+// run returns the exit status of the command, or 1 if the command could not run.
 func run() (code int, err error) {
 	content, err := os.ReadFile(vm.OrderFile)
 	if err != nil {
@@ -45,7 +43,7 @@ func run() (code int, err error) {
 	if err := prepare(do.Modules); err != nil {
 		return 1, err
 	}
-	// Commands are wherever the host has them.
+	// Commands have the same paths as on the host.
 	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return 1, err
 	}
@@ -62,7 +60,7 @@ func run() (code int, err error) {
 	return 0, nil
 }
 
-// mounts are what a running system has, in the order of their folders.
+// mounts lists the mounts of a running system, parents first.
 var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},

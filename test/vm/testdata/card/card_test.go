@@ -1,6 +1,5 @@
-// Package card_test is run in a guest by the tests of package vm: it hands
-// network cards on the PCI bus to sandboxes. The guest has nothing but this,
-// so the first namespace is the host's.
+// Package card_test runs in a guest, started by the tests of package vm. It moves PCI network cards
+// into sandboxes. Only this test runs in the guest, so the first namespace is the host's.
 package card_test
 
 import (
@@ -21,10 +20,10 @@ import (
 	"fairlead/test/vm"
 )
 
-// patience bounds how long the kernel may take to clear a namespace away.
-const patience = 20 * time.Second
+// removalTimeout limits the time that the kernel may need to remove a namespace.
+const removalTimeout = 20 * time.Second
 
-// address is that of the first card.
+// address is the PCI address of the first card.
 var address = fmt.Sprintf("0000:00:%02x.0", vm.FirstCard)
 
 func sh(t *testing.T, line string) string {
@@ -36,8 +35,8 @@ func sh(t *testing.T, line string) string {
 	return string(out)
 }
 
-// name returns what the host calls the first card now; empty when it has it
-// not.
+// name returns the current name of the first card on the host; empty if the card is not in the
+// host's namespace.
 func name(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("/sys/bus/pci/devices/" + address + "/virtio*/net/*")
@@ -47,14 +46,14 @@ func name(t *testing.T) string {
 	return filepath.Base(found[0])
 }
 
-// describe writes down the host's links and addresses, without what carriers
-// and checks for duplicates change by themselves.
+// describe returns the host's links and addresses, without what changes by itself: carrier states
+// and duplicate address detection.
 func describe(t *testing.T) string {
 	t.Helper()
 	return sh(t, "ip -o link | sed 's/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//'; ip -o addr | grep -v fe80; true")
 }
 
-// container is a process that alone keeps its sandbox alive.
+// container starts a process that is the only one in its sandbox.
 func container(t *testing.T) (path string, kill func()) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -68,7 +67,7 @@ func container(t *testing.T) (path string, kill func()) {
 	}
 }
 
-// daemon starts an engine; stop ends it as a kill does.
+// daemon starts an engine. stop ends it as a kill does.
 func daemon(t *testing.T, kept engine.Store) (e *engine.Engine, stop func()) {
 	t.Helper()
 	h, err := kernel.Open("", kernel.Options{})
@@ -88,23 +87,23 @@ func withDevice(sandbox, device string) model.State {
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}}}
 }
 
-// cameBack waits until the kernel has brought the card back.
+// cameBack waits until the kernel has returned the card to the host.
 func cameBack(t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(removalTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if now := name(t); now != "" {
 			return now
 		}
 	}
-	t.Fatalf("the kernel has not brought the card back:\n%s", sh(t, "ip -d link"))
+	t.Fatalf("the kernel has not returned the card:\n%s", sh(t, "ip -d link"))
 	return ""
 }
 
-// TestACardComesBack hands the card over, by its PCI address and by its name,
-// and lets its sandbox die: with the engine watching, and killed before, with a
-// new one that knows of the card, that remembers nothing, or that finds the
-// card's name in the sandbox taken on the host.
-func TestACardComesBack(t *testing.T) {
+// TestCardReturns moves a card into a sandbox, by its PCI address and by its name, and ends the
+// sandbox. Either the engine is watching, or it was killed before. Then a new engine restores the
+// card: with its record, without a record, or while another link of the host has the card's name in
+// the sandbox.
+func TestCardReturns(t *testing.T) {
 	own := name(t)
 	if own == "" {
 		t.Fatalf("the guest has no card at %s:\n%s", address, sh(t, "ip link; ls -l /sys/class/net"))
@@ -116,7 +115,7 @@ func TestACardComesBack(t *testing.T) {
 	configure()
 	before := describe(t)
 	for _, device := range []string{address, own} {
-		for _, how := range []string{"the same engine", "a new engine", "an engine that remembers nothing", "its name taken"} {
+		for _, how := range []string{"the same engine", "a new engine", "an engine without a record", "its name taken"} {
 			t.Run(device+" "+how, func(t *testing.T) {
 				sandbox, kill := container(t)
 				defer kill()
@@ -145,7 +144,7 @@ func TestACardComesBack(t *testing.T) {
 					if now, want := cameBack(t), map[bool]string{true: "dev", false: "lan0"}[how == "its name taken"]; !strings.HasPrefix(now, want) {
 						t.Errorf("it came back as %s, want %s", now, want)
 					}
-					if how == "an engine that remembers nothing" {
+					if how == "an engine without a record" {
 						kept = &store.Memory{}
 					}
 					e, stop = daemon(t, kept)
@@ -157,9 +156,9 @@ func TestACardComesBack(t *testing.T) {
 				if how == "its name taken" {
 					sh(t, "ip link del lan0")
 				}
-				if how == "an engine that remembers nothing" { // it believes the alias the name only
+				if how == "an engine without a record" { // it takes only the name from the alias
 					if now := describe(t); name(t) != own || strings.Contains(now, "192.0.2.9") {
-						t.Errorf("without a record there is more than the name %s:\n%s", own, now)
+						t.Errorf("without a record the engine restored more than the name %s:\n%s", own, now)
 					}
 					configure()
 				}
@@ -171,8 +170,8 @@ func TestACardComesBack(t *testing.T) {
 	}
 }
 
-// TestACardIsRefused asks for cards that the guest has not.
-func TestACardIsRefused(t *testing.T) {
+// TestUnknownCardIsRefused requests cards that the guest does not have.
+func TestUnknownCardIsRefused(t *testing.T) {
 	e, stop := daemon(t, &store.Memory{})
 	defer stop()
 	for device, want := range map[string]string{

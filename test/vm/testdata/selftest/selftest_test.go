@@ -1,5 +1,5 @@
-// Package selftest_test is run in a guest by the tests of package vm, which
-// look at what becomes of tests that do not pass.
+// Package selftest_test runs in a guest, started by the tests of package vm, which check how tests
+// that do not pass are reported.
 package selftest_test
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-func TestFails(t *testing.T) { t.Fatal("as it shall") }
+func TestFails(t *testing.T) { t.Fatal("fails on purpose") }
 
-func TestSkips(t *testing.T) { t.Skip("as it shall") }
+func TestSkips(t *testing.T) { t.Skip("skips on purpose") }
 
 func TestHangs(t *testing.T) { time.Sleep(time.Hour) }

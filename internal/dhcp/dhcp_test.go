@@ -102,7 +102,7 @@ func (l *lan) serve(options ...string) *dnsmasq {
 	return d
 }
 
-// says waits until the server's log contains the words.
+// says waits until the server's log contains words.
 func (d *dnsmasq) says(words string) {
 	d.t.Helper()
 	var said []string
@@ -121,7 +121,7 @@ func (l *lan) stop(d *dnsmasq) string {
 	if err := d.p.Cmd.Process.Signal(unix.SIGTERM); err != nil {
 		l.t.Fatal(err)
 	}
-	for d.lines.Scan() { // to its last
+	for d.lines.Scan() { // until the last line
 		continue
 	}
 	_ = d.p.Wait()
@@ -180,7 +180,7 @@ func (h *holding) next() Lease {
 	case l := <-h.leases:
 		return l
 	case err := <-h.ended:
-		h.t.Fatalf("it ends: %v", err)
+		h.t.Fatalf("Run returned: %v", err)
 		return Lease{}
 	}
 }
@@ -223,7 +223,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestRoutes: classless routes replace the default gateway.
+// TestRoutes checks that classless routes replace the default gateway.
 func TestRoutes(t *testing.T) {
 	l := newLAN(t)
 	l.serve(dynamic, "--dhcp-option=3,192.0.2.7", "--dhcp-option=121,198.51.100.0/24,192.0.2.254,203.0.113.0/25,0.0.0.0,0.0.0.0/0,192.0.2.1")
@@ -241,7 +241,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestLast: a client that returns gets its previous address, if that is free.
+// TestLast checks that a client that returns gets its last address if that is free.
 func TestLast(t *testing.T) {
 	l := newLAN(t)
 	l.serve(dynamic)
@@ -253,8 +253,8 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// hastened is a client whose new leases are to be renewed at once: the server
-// gives none for less than two minutes.
+// hastened is a client that renews each new lease at once: the server's shortest
+// lease time is two minutes.
 type hastened struct{ *client }
 
 func (h hastened) acquire(ctx context.Context) (grant, error) {
@@ -263,7 +263,7 @@ func (h hastened) acquire(ctx context.Context) (grant, error) {
 	return g, err
 }
 
-// TestRenewal: the leased address asks its server, and the server prolongs.
+// TestRenewal checks that the client renews its lease from the leased address.
 func TestRenewal(t *testing.T) {
 	l := newLAN(t)
 	d := l.serve(dynamic)
@@ -276,7 +276,7 @@ func TestRenewal(t *testing.T) {
 	first := h.next()
 	second := h.next()
 	if second.Prefixes[0] != first.Prefixes[0] || !second.Expires.After(first.Expires) {
-		t.Errorf("renewed, %+v became %+v", first, second)
+		t.Errorf("the renewal of %+v is %+v", first, second)
 	}
 	h.end()
 	d.says("DHCPRELEASE(br0)")
@@ -299,7 +299,7 @@ func TestExtend(t *testing.T) {
 		t.Fatal(err)
 	}
 	if more, err := x.extend(t.Context(), g, false); err != nil || more.Prefixes[0] != g.Prefixes[0] {
-		t.Errorf("its server: %+v, %v", more, err)
+		t.Errorf("ask the lease's server: %+v, %v", more, err)
 	}
 	// A DHCP client runs in the sandbox.
 	var other net.PacketConn
@@ -312,10 +312,10 @@ func TestExtend(t *testing.T) {
 	}
 	defer other.Close()
 	if more, err := x.extend(t.Context(), g, false); err != nil || more.Prefixes[0] != g.Prefixes[0] {
-		t.Errorf("its server, with the port taken: %+v, %v", more, err)
+		t.Errorf("ask the lease's server while port 68 is in use: %+v, %v", more, err)
 	}
 	if more, err := x.extend(t.Context(), g, true); err != nil || more.Prefixes[0] != g.Prefixes[0] {
-		t.Errorf("any server: %+v, %v", more, err)
+		t.Errorf("ask any server: %+v, %v", more, err)
 	}
 	l.stop(d)
 	if err := os.Remove(l.leases); err != nil {
@@ -329,7 +329,8 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// TestConflict: a host uses an address of the server's range.
+// TestConflict checks the case that another host uses an address of the server's
+// range.
 func TestConflict(t *testing.T) {
 	l := newLAN(t)
 	squatter := l.host("squatter")
@@ -343,8 +344,8 @@ func TestConflict(t *testing.T) {
 	h.end()
 }
 
-// TestErrors: failed attempts end in a bounded time, and the error says what to
-// do.
+// TestErrors checks that failed attempts end in a bounded time, with an error that
+// says what to do.
 func TestErrors(t *testing.T) {
 	l := newLAN(t)
 	quiet := l.host("quiet")
@@ -369,7 +370,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 
-	// A new sandbox with the name of one that has ended is not mistaken for it.
+	// A new sandbox with the name of one that has ended is another sandbox.
 	x, err := newClient(Config{Netns: path(gone), Link: "eth0"})
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +381,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestInterrupted: Run returns if its context ends while no server answers.
+// TestInterrupted checks that Run returns if its context ends while no server
+// answers.
 func TestInterrupted(t *testing.T) {
 	l := newLAN(t)
 	h := start(t, l.host("quiet"), Config{})

@@ -135,7 +135,7 @@ func TestHold(t *testing.T) {
 					}
 				})
 				if !errors.Is(err, s.err) || err != nil && !strings.Contains(err.Error(), s.words) {
-					t.Errorf("it ends with %v, want %v with %q", err, s.err, s.words)
+					t.Errorf("got error %v, want %v with %q", err, s.err, s.words)
 				}
 				if diff := cmp.Diff(strings.Split(s.want, "|"), f.log); diff != "" {
 					t.Errorf("want (-), got (+):\n%s", diff)
@@ -145,8 +145,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestNextEnds: whatever the times of a lease are, there is a pause between
-// attempts to renew it, and it expires.
+// TestNextEnds checks that for any times of a lease there is a pause between the
+// attempts to renew it, and that it expires.
 func TestNextEnds(t *testing.T) {
 	begin := time.Unix(1e9, 0)
 	for _, lasts := range []time.Duration{time.Second, 2 * time.Minute, time.Hour, 1000 * time.Hour} {
@@ -158,13 +158,13 @@ func TestNextEnds(t *testing.T) {
 			var at time.Time
 			at, how = l.next(tried)
 			if n := len(all); n > 0 && at.Sub(all[n-1]) < leastPause && at != l.Rebind && at != l.Expires {
-				t.Errorf("%v: after only %v", lasts, at.Sub(all[n-1]))
+				t.Errorf("lease time %v: the next attempt follows after only %v", lasts, at.Sub(all[n-1]))
 			}
 			tried = at
 			all = append(all, at)
 		}
 		if !slices.IsSortedFunc(all, time.Time.Compare) || all[len(all)-1] != l.Expires || len(all) > 40 {
-			t.Errorf("%v: %v", lasts, all)
+			t.Errorf("lease time %v: the attempts are at %v", lasts, all)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// TestTimes: a server's times are used if they are plausible.
+// TestTimes checks that the server's times are used if they are plausible.
 func TestTimes(t *testing.T) {
 	seconds := func(code dhcpv4.OptionCode, n uint32) dhcpv4.Modifier {
 		return dhcpv4.WithGeneric(code, []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
@@ -51,7 +51,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestSilentServer: options that a server omits have their defaults.
+// TestSilentServer checks the defaults of options that a server omits.
 func TestSilentServer(t *testing.T) {
 	ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)))
 	if err != nil {
@@ -59,11 +59,11 @@ func TestSilentServer(t *testing.T) {
 	}
 	l, err := parse(ack, time.Unix(1e9, 0))
 	if err != nil || l.Prefixes[0].String() != "192.0.2.1/24" || !l.Expires.IsZero() || l.MTU != 0 || len(l.Gateways) != 0 || l.Server.IsValid() {
-		t.Errorf("an address alone is read as %+v, %v", l, err)
+		t.Errorf("an answer with only an address is parsed as %+v, %v", l, err)
 	}
 }
 
-// TestBadAnswers: answers that would harm the sandbox are refused.
+// TestBadAnswers checks that answers that would harm the sandbox are refused.
 func TestBadAnswers(t *testing.T) {
 	at := func(a ...byte) dhcpv4.Modifier { return dhcpv4.WithYourIP(net.IP(a)) }
 	mask := func(m ...byte) dhcpv4.Modifier { return dhcpv4.WithNetmask(net.IPMask(m)) }
@@ -79,12 +79,13 @@ func TestBadAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l, err := parse(ack, time.Unix(1e9, 0)); err == nil {
-			t.Errorf("%s is read as %+v", name, l)
+			t.Errorf("%s: parsed as %+v, want an error", name, l)
 		}
 	}
 }
 
-// FuzzParse: no datagram makes the parser panic or return an invalid lease.
+// FuzzParse checks that no datagram makes the parser panic or return an invalid
+// lease.
 func FuzzParse(f *testing.F) {
 	for _, options := range [][]dhcpv4.Modifier{
 		nil,
@@ -107,15 +108,15 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if p := l.Prefixes[0]; !p.IsValid() || p.Bits() == 0 {
-			t.Errorf("leased %v", p)
+			t.Errorf("invalid prefix %v", p)
 		}
 		for _, r := range l.Routes {
 			if !r.To.IsValid() {
-				t.Errorf("a route to %v", r.To)
+				t.Errorf("invalid route to %v", r.To)
 			}
 		}
 		if at, how := l.next(time.Time{}); how != expire && (at.Before(time.Unix(1e9, 0)) || !at.Before(l.Expires)) {
-			t.Errorf("renewed at %v, of %+v", at, l)
+			t.Errorf("the time of renewal is %v, of %+v", at, l)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"fairlead/internal/escape"
 )
 
-// texts are names that others may choose, and what is shown of them.
+// texts are untrusted names and their escaped forms.
 var texts = []struct{ name, line string }{
 	{"", ""}, {"web", "web"}, {"größe → 3 µs", "größe → 3 µs"}, {`C:\n`, `C:\n`},
 	{"a\x1b[31mb", `a\x1b[31mb`}, {"a\nb\r\tc", `a\nb\r\tc`}, {"\x00\x7f", `\x00\x7f`}, {"\u0085\u009b", `\u0085\u009b`},
@@ -32,7 +32,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestWriterTakesAnyPieces writes texts a byte at a time, as a buffer may.
+// TestWriterTakesAnyPieces writes texts one byte at a time: a buffer may split a
+// character.
 func TestWriterTakesAnyPieces(t *testing.T) {
 	for _, c := range texts {
 		var b bytes.Buffer
@@ -42,7 +43,7 @@ func TestWriterTakesAnyPieces(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		fmt.Fprint(w, ".") // what has begun is no character
+		fmt.Fprint(w, ".") // ends an incomplete character
 		if got, want := b.String(), escape.Text(c.name+"."); got != want {
 			t.Errorf("%q is written as %q, want %q", c.name, got, want)
 		}
@@ -73,7 +74,7 @@ func TestStyled(t *testing.T) {
 	}
 }
 
-// TestErrorLines: each part of a joined error has a line, and nothing else has.
+// TestErrorLines checks that only the parts of a joined error begin a new line.
 func TestErrorLines(t *testing.T) {
 	name := errors.New("name a\nFORGED\x1b")
 	for _, c := range []struct {
@@ -110,7 +111,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// FuzzShell: a shell reads one word, which is the text.
+// FuzzShell checks that a shell reads the result as one word that equals the text.
 func FuzzShell(f *testing.F) {
 	for _, c := range texts {
 		f.Add(c.name)
@@ -120,7 +121,7 @@ func FuzzShell(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if strings.Contains(s, "\x00") {
-			return // no argument holds it
+			return // an argument cannot contain NUL
 		}
 		word := escape.Shell(s)
 		if escape.Line(word) != word && utf8.ValidString(s) {

@@ -16,15 +16,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// port is a port of a real server, which answers connections as the test wants.
+// port is the port of a fake real server. Each test sets how it answers connections.
 type port struct {
 	*Monitor
 	mu sync.Mutex
-	// answer is called with the number of each connection. It returns nil if
-	// the connection is made.
+	// answer is called with the number of each connection. It returns nil to accept
+	// the connection.
 	answer func(ctx context.Context, n int) error
-	// dialled are when connections were asked for; under are so many now, and most
-	// the most at once.
+	// dialled has the time of each attempt to connect. under is the number of
+	// attempts in progress, and most the largest number at the same time.
 	dialled     []time.Time
 	under, most int
 	down        chan time.Time
@@ -54,7 +54,7 @@ func (p *port) become(answer func(ctx context.Context, n int) error) {
 	p.answer = answer
 }
 
-// times returns when connections were asked for, since the first of them.
+// times returns the times of the attempts to connect, relative to the first one.
 func (p *port) times() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,8 +84,8 @@ func slowly(after time.Duration) func(ctx context.Context, n int) error {
 	}
 }
 
-// atPort runs a test with a monitor that checks one such server by TCP, in a time
-// of its own.
+// atPort runs a test with a monitor that checks one such server via TCP, with
+// simulated time (synctest).
 func atPort(t *testing.T, c model.Check, answer func(ctx context.Context, n int) error, test func(t *testing.T, p *port)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &port{answer: answer, down: make(chan time.Time, 100)}
@@ -116,14 +116,14 @@ func atPort(t *testing.T, c model.Check, answer func(ctx context.Context, n int)
 	})
 }
 
-// mostSilent is how long a silent server stays in at most: a check has just
-// passed, the next comes as late as its jitter allows and goes unanswered, and
-// each of the others begins a quarter of that time after the one before.
+// mostSilent returns the longest time until a silent server is down: a check has just
+// passed, the next one begins as late as its jitter allows and times out, and each
+// further check begins s.beside after the one before.
 func mostSilent(s settings) time.Duration {
 	return s.interval + s.interval*time.Duration(s.jitter)/100 + s.timeout + time.Duration(s.fall-1)*s.beside
 }
 
-// TestSilentServer: a server that stops answering at any moment is taken out
+// TestSilentServer checks that a server that stops answering at any moment is down
 // after little more than one timeout.
 func TestSilentServer(t *testing.T) {
 	for _, c := range []struct {
@@ -142,15 +142,15 @@ func TestSilentServer(t *testing.T) {
 				p.become(silent)
 				at := time.Now()
 				if took := (<-p.down).Sub(at); took > c.most || c.check.Fast == 0 && mostSilent(settle(c.check)) > c.most {
-					t.Errorf("fall %d: it is out after %s, at most %s", c.check.Fall, took, c.most)
+					t.Errorf("fall %d: the server is down after %s, want at most %s", c.check.Fall, took, c.most)
 				}
 			})
 		}
 	}
 }
 
-// TestLostPacket: one lost packet fails no check, even if one failed check is
-// enough to take the server out.
+// TestLostPacket checks that one lost packet fails no check, even if one failed check
+// takes the server down.
 func TestLostPacket(t *testing.T) {
 	lossy := func(ctx context.Context, n int) error {
 		if n%2 == 1 {
@@ -163,14 +163,14 @@ func TestLostPacket(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
 			if c := p.Counters(); c.Failed+c.Void > 0 || c.Checks < 15 || c.InFlight > 1 || len(p.down) > 0 {
-				t.Errorf("fall %d: counted %+v", fall, c)
+				t.Errorf("fall %d: the counters are %+v", fall, c)
 			}
 		})
 	}
 }
 
-// TestSlowServer: one that needs almost all of the time that it has is well, and
-// is asked by one more connection at a time than there would be.
+// TestSlowServer checks that a server that answers just before the timeout is up, and
+// that at most two checks of it run in parallel.
 func TestSlowServer(t *testing.T) {
 	atPort(t, model.Check{Interval: time.Second, Fall: 2}, slowly(990*time.Millisecond), func(t *testing.T, p *port) {
 		time.Sleep(time.Minute)
@@ -179,13 +179,14 @@ func TestSlowServer(t *testing.T) {
 			t.Errorf("counted %+v", c)
 		}
 		if p.most != 2 {
-			t.Errorf("it was asked by %d connections at once", p.most)
+			t.Errorf("%d parallel connections, want 2", p.most)
 		}
 	})
 }
 
-// TestBeside: checks of a silent server begin a quarter of their timeout apart, or
-// as configured. Checks of a server that is down run one after the other.
+// TestBeside checks that checks of a silent server begin a quarter of their timeout
+// apart, or as configured, and that checks of a server that is down run one after the
+// other.
 func TestBeside(t *testing.T) {
 	for _, c := range []struct {
 		check model.Check
@@ -209,8 +210,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestStarved: what ended only long after its time says nothing of the server,
-// nor does what ended while the host had no time for the monitor.
+// TestStarved checks that a check is void if it ended long after its timeout, or if the
+// monitor got no CPU time during the check.
 func TestStarved(t *testing.T) {
 	timedOut := func(ctx context.Context, n int) error {
 		defer time.Sleep(300 * time.Millisecond)
@@ -246,7 +247,7 @@ func TestStarved(t *testing.T) {
 	})
 }
 
-// TestReadAfterTime: data that has arrived is read, even after the timeout.
+// TestReadAfterTime checks that data that has arrived is read even after the timeout.
 func TestReadAfterTime(t *testing.T) {
 	spoken := make(chan bool)
 	at := listen(t, "127.0.0.1:0", func(c net.Conn) {
@@ -267,12 +268,12 @@ func TestReadAfterTime(t *testing.T) {
 			t.Errorf("read %q, %v", text[:n], err)
 		}
 		if _, err := conn.Read(text); !os.IsTimeout(err) {
-			t.Errorf("nothing has come, and the error is %v", err)
+			t.Errorf("no data has arrived: got error %v, want a timeout", err)
 		}
 		spoken <- true
 		awaitReadable(t, conn)
 		if _, err := conn.Read(text); err != io.EOF {
-			t.Errorf("the server is done, and the error is %v", err)
+			t.Errorf("the server has closed the connection: got error %v, want EOF", err)
 		}
 		conn.Close()
 	}
@@ -293,7 +294,7 @@ func awaitReadable(t *testing.T, b *bounded) {
 	}
 }
 
-// TestConnectedAfterTime: an established connection counts, even after the
+// TestConnectedAfterTime checks that an established connection counts even after the
 // timeout.
 func TestConnectedAfterTime(t *testing.T) {
 	past, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
@@ -305,6 +306,6 @@ func TestConnectedAfterTime(t *testing.T) {
 	file := os.NewFile(uintptr(s.fd), "tcp")
 	defer file.Close()
 	if err := s.wait(past, file); err != nil {
-		t.Errorf("it is connected, and the error is %v", err)
+		t.Errorf("the connection is established, but the error is %v", err)
 	}
 }

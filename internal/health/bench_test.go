@@ -11,9 +11,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// BenchmarkChecks checks 10,000 real servers in 1,000 services every 2 s, for as
-// long as b.N checks take, and reports the share of one core that this process
-// needs, the kernel's work on both ends of loopback included:
+// BenchmarkChecks checks 10,000 real servers in 1,000 services every 2 s, until b.N
+// checks are made. It reports the share of one core that this process uses, including
+// the kernel's work for both ends on loopback:
 //
 //	go test -run '^$' -bench BenchmarkChecks -benchtime 20000x ./internal/health
 func BenchmarkChecks(b *testing.B) {
@@ -76,8 +76,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkSet changes one of 1,000 services of 10 real servers each, and asks
-// what its plane shall hold.
+// BenchmarkSet changes one of 1,000 services of 10 real servers each, and computes the
+// service for its data plane.
 func BenchmarkSet(b *testing.B) {
 	m := NewMonitor(Options{})
 	all := manyServices(model.Check{Type: model.CheckTCP}, 80)

@@ -43,8 +43,8 @@ func listen(t testing.TB, address string, handle func(net.Conn)) netip.AddrPort 
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// answering returns a handler that waits for a question, if asked to, and
-// answers.
+// answering returns a handler that sends an answer, after a request if it must wait
+// for one.
 func answering(answer string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = io.WriteString(c, answer)
@@ -110,7 +110,7 @@ func check(t testing.TB, c model.Check, m Means, at Target) Result {
 func expect(t *testing.T, r Result, ok bool, detail string) {
 	t.Helper()
 	if r.OK != ok || r.Void || !strings.Contains(r.Detail, detail) {
-		t.Errorf("it found %+v, want %v and %q", r, ok, detail)
+		t.Errorf("the result is %+v, want %v and %q", r, ok, detail)
 	}
 }
 
@@ -132,10 +132,10 @@ func TestTCP(t *testing.T) {
 	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false, `the answer does not match: "554 \x1b[31mno\r\n"`)
 }
 
-// TestConnectWaits: the check waits for a connection that is not established
-// at once, until its timeout.
+// TestConnectWaits checks that a check waits until its timeout for a connection that
+// is not established at once.
 func TestConnectWaits(t *testing.T) {
-	// A listener whose queue is full answers no more.
+	// A listener whose queue is full does not answer.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestGRPC(t *testing.T) {
-	// serving answers as its path says: a gRPC status and a health status.
+	// serving answers with the gRPC status and the health status in its path.
 	serving := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		question, _ := io.ReadAll(r.Body)
 		switch {
@@ -362,7 +362,7 @@ func TestDNS(t *testing.T) {
 		question, _ := d.(dnsCheck).pack(7)
 		for _, datagram := range [][]byte{nil, []byte("garbage"), question} {
 			if _, answers := d.(dnsCheck).judge(datagram, 7); answers {
-				t.Errorf("%q is taken for an answer", datagram)
+				t.Errorf("%q is accepted as an answer", datagram)
 			}
 		}
 	})
@@ -392,8 +392,8 @@ func TestUDP(t *testing.T) {
 	expect(t, check(t, udp("", ""), Means{}, closed), false, "read: connection refused")
 }
 
-// TestGarbageIsNoSilence: a server that sends a wrong answer is not reported as
-// silent.
+// TestGarbageIsNoSilence checks that a server that sends a wrong answer is not reported
+// as silent.
 func TestGarbageIsNoSilence(t *testing.T) {
 	garbage := Target{Real: datagrams(t, func([]byte) []byte { return []byte("garbage") })}
 	for _, c := range []model.Check{{Type: model.CheckDNS, Query: "example.com"}, {Type: model.CheckUDP, Send: "ping", Expect: "^pong"}} {

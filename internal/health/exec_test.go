@@ -26,12 +26,12 @@ func TestExec(t *testing.T) {
 	expect(t, check(t, script(`kill -9 $$`), Means{}, at), false, "signal: killed: no output")
 	expect(t, check(t, script(`yes`+"`printf '\\033'`"+` | head -c 3000000`), Means{}, at), true, "exit status 0: ")
 	if r := check(t, model.Check{Type: model.CheckExec, Command: []string{"/nonexistent"}}, Means{}, at); !r.Void {
-		t.Errorf("a command that is not there: %+v", r)
+		t.Errorf("a command that does not exist: %+v", r)
 	}
 }
 
-// TestExecGroup: all processes that the command has started end with it, also
-// those in another session, and its cgroup is removed.
+// TestExecGroup checks that all processes that the command has started end with it,
+// also those in another session, and that its cgroup is removed.
 func TestExecGroup(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -68,9 +68,9 @@ func TestExecGroup(t *testing.T) {
 	}
 }
 
-// execGroup runs a command that has opened a FIFO as 3 and writes a line to it,
-// and waits until no process has the FIFO open. If cancel is set, the check's time
-// is over after that line.
+// execGroup runs a command that has opened a FIFO as descriptor 3 and writes a line to
+// it, and waits until no process has the FIFO open. If cancel is set, the check's
+// context ends after that line.
 func execGroup(t *testing.T, group func() (*cgroup.Group, error), text string, cancelled, ok bool, detail string) {
 	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "alive")

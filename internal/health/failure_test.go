@@ -15,7 +15,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestFailures: the kinds of failures of real servers are distinguished.
+// TestFailures checks that the kinds of failures of real servers are distinguished.
 func TestFailures(t *testing.T) {
 	closed := listen(t, "127.0.0.1:0", func(net.Conn) {})
 	silent := listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -69,7 +69,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCounts: each server's checks are counted by their result.
+// TestCounts checks that each server's checks are counted by result.
 func TestCounts(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		v := farmService("web", 2)
@@ -81,13 +81,13 @@ func TestCounts(t *testing.T) {
 		got := f.monitor.CountsOf("web")
 		one, two := got[v.Reals[0].At(0)], got[v.Reals[1].At(0)]
 		if one.Made() != 3 || one.Failed[Unhealthy] != 3 || one.OK || one.Ejected != 0 {
-			t.Errorf("of who is ill is counted %+v", one)
+			t.Errorf("the counts of the unhealthy server are %+v", one)
 		}
 		if two.Made() != 3 || two.Passed != 3 || !two.OK || two.Ejected != 1 {
-			t.Errorf("of who is well is counted %+v", two)
+			t.Errorf("the counts of the healthy server are %+v", two)
 		}
 		if f.monitor.CountsOf("mail") != nil {
-			t.Error("a service that is not there is counted")
+			t.Error("a service that does not exist has counts")
 		}
 	})
 }

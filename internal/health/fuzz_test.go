@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// FuzzParseAdvice: whatever an agent says, what is understood is one of the
-// words that there are, and can be said again.
+// FuzzParseAdvice checks that the advice from any answer is valid, and that its text
+// is parsed as the same advice.
 func FuzzParseAdvice(f *testing.F) {
 	for _, text := range []string{"75%", "drain", "maint", "down", "up ready", "stopped # disk\x00full", "fail", "up 50%,ready\n", "-1%", "99999%", "\r\n\r\n10%\ndown", "maxconn:30", "%", "#"} {
 		f.Add(text)
@@ -18,17 +18,17 @@ func FuzzParseAdvice(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		a := ParseAdvice(text)
 		if a.Share < 0 || a.Share > mostShare || (a.Share != 0 && !a.Weighs) || a.Reason != oneLine(a.Reason) {
-			t.Fatalf("%q is understood as %+v", text, a)
+			t.Fatalf("%q is parsed as %+v", text, a)
 		}
 		again := ParseAdvice(strings.TrimSuffix(a.String(), "("+a.Reason+")"))
 		again.Reason = a.Reason
 		if again != a {
-			t.Fatalf("%+v is said as %q, and understood as %+v", a, a, again)
+			t.Fatalf("%+v is written as %q, which is parsed as %+v", a, a, again)
 		}
 	})
 }
 
-// FuzzHTTPAnswer: the detail is printable for any answer of a server.
+// FuzzHTTPAnswer checks that the detail is printable for any answer of a server.
 func FuzzHTTPAnswer(f *testing.F) {
 	for _, text := range []string{"", "HTTP/1.1 200 OK\r\n\r\nwelcome", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwel\r\n0\r\n\r\n",
 		"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 99999 \x1b\r\n\r\n", "HTTP/9.9 200\r\n a\r\n\r\n"} {
@@ -46,7 +46,7 @@ func FuzzHTTPAnswer(f *testing.F) {
 	})
 }
 
-// FuzzGRPCAnswer: the check ends, whatever frames it receives.
+// FuzzGRPCAnswer checks that a check ends for any received frames.
 func FuzzGRPCAnswer(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -102,7 +102,7 @@ func FuzzOneLine(f *testing.F) {
 	})
 }
 
-// said is a connection on which a text has come.
+// said is a connection on which the given bytes have arrived.
 type said struct {
 	net.Conn
 	from *bytes.Reader

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// flood answers the first datagram with others for as long as the test lasts.
+// flood answers the first datagram with many others, until the test ends.
 func flood(t *testing.T, datagram func(question []byte) []byte) netip.AddrPort {
 	t.Helper()
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -39,7 +39,7 @@ func flood(t *testing.T, datagram func(question []byte) []byte) netip.AddrPort {
 			answer := datagram(question[:n])
 			for {
 				if _, err := conn.WriteToUDPAddrPort(answer, from); err != nil {
-					break // it has gone, or the test has ended
+					break // the client has closed its socket, or the test has ended
 				}
 			}
 		}
@@ -47,8 +47,8 @@ func flood(t *testing.T, datagram func(question []byte) []byte) netip.AddrPort {
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// TestHostileDatagrams: no flood of datagrams passes a check, nor keeps this
-// host busy with it for longer than some of them.
+// TestHostileDatagrams checks that a flood of datagrams fails the check, and that only
+// a limited number of them is read.
 func TestHostileDatagrams(t *testing.T) {
 	loop := func(q []byte) []byte { // an answer whose name is a pointer to itself
 		answer := append([]byte{}, q...)
@@ -77,7 +77,7 @@ func TestHostileDatagrams(t *testing.T) {
 	}
 }
 
-// answered is an answer to the question, after a change.
+// answered returns an answer to the question, after a change.
 func answered(q []byte, change func(*dnsmessage.Message)) []byte {
 	var m dnsmessage.Message
 	if err := m.Unpack(q); err != nil {
@@ -98,7 +98,7 @@ func unasked(q []byte) []byte {
 	return answered(q, func(m *dnsmessage.Message) { m.Questions = nil })
 }
 
-// TestDNSCase: a server may answer with the name in upper or lower case.
+// TestDNSCase checks that a server may answer with the name in upper or lower case.
 func TestDNSCase(t *testing.T) {
 	at := datagrams(t, func(q []byte) []byte {
 		return answered(q, func(m *dnsmessage.Message) { m.Questions[0].Name = dnsmessage.MustNewName("EXAMPLE.com.") })
@@ -106,8 +106,8 @@ func TestDNSCase(t *testing.T) {
 	expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{}, Target{Real: at}), true, "is answered")
 }
 
-// TestHostileAgent: a line without an end says nothing, not even by the word
-// that the bound makes of its last one.
+// TestHostileAgent checks that a line without an end gives no advice, even if the limit
+// cuts off its last word so that it looks like another word.
 func TestHostileAgent(t *testing.T) {
 	for _, text := range []string{strings.Repeat(" ", 1020) + "downgraded", strings.Repeat("x", 1<<20), "\n\n\n" + strings.Repeat("\n", 1<<20), strings.Repeat("drain ", 1<<16)} {
 		agent := listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, text) })
@@ -117,7 +117,8 @@ func TestHostileAgent(t *testing.T) {
 	}
 }
 
-// TestExpiredCertificate: an expired certificate fails only checks that verify it.
+// TestExpiredCertificate checks that an expired certificate fails only checks that
+// verify it.
 func TestExpiredCertificate(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -155,7 +156,7 @@ func TestExpiredCertificate(t *testing.T) {
 		r := check(t, c.check, Means{Roots: roots}, at)
 		expect(t, r, c.ok, c.detail)
 		if !c.ok && r.Failure != Insecure {
-			t.Errorf("it failed by %s", r.Failure)
+			t.Errorf("the failure is %s", r.Failure)
 		}
 	}
 }

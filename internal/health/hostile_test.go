@@ -18,7 +18,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// hostile are servers that answer what they should not, until they are left.
+// hostile are servers that send invalid answers until the connection is closed.
 var hostile = map[string]func(c net.Conn){
 	"closes at once":  func(net.Conn) {},
 	"never answers":   func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
@@ -95,7 +95,7 @@ func halfHandshake(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// cutShort writes so many bytes and swallows the rest.
+// cutShort writes the given number of bytes and discards the rest.
 type cutShort struct {
 	net.Conn
 	left int
@@ -110,8 +110,8 @@ func (c *cutShort) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHostile: a server that answers nonsense fails its check, within the
-// timeout, with a detail of one line. Only a bounded amount is read from it.
+// TestHostile checks that a server with invalid answers fails its check, within the
+// timeout, with a detail of one line. Only a limited number of bytes is read from it.
 func TestHostile(t *testing.T) {
 	checks := map[string]model.Check{
 		"tcp":     {Type: model.CheckTCP, Expect: "^welcome"},
@@ -150,7 +150,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// counting dials, and counts what is read.
+// counting is a dialer that counts the bytes that are read from its connections.
 func counting(read *atomic.Int64) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, address)

@@ -12,15 +12,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestTheServerMayFinish: what comes after the head of an answer is read, too.
-func TestTheServerMayFinish(t *testing.T) {
+// TestRestOfAnswerIsRead checks that the check reads the answer after its header, too.
+func TestRestOfAnswerIsRead(t *testing.T) {
 	checker, err := New(model.Check{Type: model.CheckHTTP}, Means{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	said := make(chan error, 1)
 	dial := func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe() // a write returns when it was read
+		ours, theirs := net.Pipe() // a write returns when its data was read
 		go func() {
 			defer theirs.Close()
 			_, err := http.ReadRequest(bufio.NewReader(theirs))
@@ -37,6 +37,6 @@ func TestTheServerMayFinish(t *testing.T) {
 		t.Errorf("the check fails: %+v", r)
 	}
 	if err := <-said; err != nil {
-		t.Errorf("the server is cut short: %v", err)
+		t.Errorf("the server could not send the whole answer: %v", err)
 	}
 }

@@ -16,22 +16,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// farm is a container engine that says what its tests want of the containers
-// "e1", "e2" …, and when it was asked.
+// farm is a fake container engine with the containers "e1", "e2" and so on. Tests set
+// their health. It records when it was asked.
 type farm struct {
 	mu    sync.Mutex
 	began time.Time
 	ill   map[string]bool
 	hangs map[string]bool
 	asked map[string][]time.Duration
-	// busy are the questions under way, and most the most at once.
+	// busy is the number of requests in progress, and most the largest number at the
+	// same time.
 	busy, most int
 	// reported lists the changes with their times.
 	reported []string
 	monitor  *Monitor
 }
 
-// inFarm runs a test with a monitor that asks a farm, in a time of its own.
+// inFarm runs a test with a monitor that asks a farm, with simulated time (synctest).
 func inFarm(t *testing.T, inFlight int, test func(t *testing.T, f *farm)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farm{began: time.Now(), ill: map[string]bool{}, hangs: map[string]bool{}, asked: map[string][]time.Duration{}}
@@ -142,7 +143,7 @@ func TestMonitor(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		f.wantNotified(t, `7s web e1 ""→"down" 3 checks failed: as set`)
 		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealDown {
-			t.Errorf("it is %q", got)
+			t.Errorf("the state is %q", got)
 		}
 		f.set(f.ill, "e2", true)
 		time.Sleep(3 * time.Second)
@@ -156,15 +157,16 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("the status is %+v", s)
 		}
 		if c := f.monitor.Counters(); c.Checks != 34 || c.Failed != 15 || c.InFlight != 0 || c.Waiting != 0 {
-			t.Errorf("counted: %+v", c)
+			t.Errorf("the counters are %+v", c)
 		}
 		if all := f.monitor.Status(); len(all) != 1 || all[0].Service != "web" {
-			t.Errorf("all are %+v", all)
+			t.Errorf("Status returns %+v", all)
 		}
 	})
 }
 
-// TestMonitorKeeps: a service that is set again keeps its state and its schedule.
+// TestMonitorKeeps checks that a service that is set again keeps its state and its
+// schedule.
 func TestMonitorKeeps(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		web, mail := farmService("web", 1), farmService("mail", 1)
@@ -184,23 +186,24 @@ func TestMonitorKeeps(t *testing.T) {
 		f.mustSet(t, web, mail)
 		time.Sleep(time.Second)
 		if got := f.times("e1"); !slices.Equal(got[3:], []time.Duration{2500 * time.Millisecond}) {
-			t.Errorf("a changed check was made at %v", got)
+			t.Errorf("after the change of its check, web was checked at %v", got)
 		}
 		f.wantNotified(t)
 		f.mustSet(t, mail)
 		time.Sleep(20*time.Second + 200*time.Millisecond)
 		if got := f.times("e1"); len(got) != 4 {
-			t.Errorf("what is gone was checked at %v", got)
+			t.Errorf("the removed service was checked at %v", got)
 		}
 		if got := f.times("e9"); len(got) != 23 {
-			t.Errorf("what was left was checked %d times", len(got))
+			t.Errorf("mail was checked %d times", len(got))
 		}
 	})
 }
 
-// TestMonitorComers: a server that is added to a service is down until its first
-// check, which runs at once. Another endpoint at the same address is a new server.
-func TestMonitorComers(t *testing.T) {
+// TestMonitorAddedServers checks that a server that is added to a service is down until
+// its first check, which runs at once. Another endpoint at the same address is a new
+// server.
+func TestMonitorAddedServers(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		v := farmService("web", 1)
 		f.mustSet(t, v)
@@ -208,14 +211,14 @@ func TestMonitorComers(t *testing.T) {
 		v = farmService("web", 2)
 		f.mustSet(t, v)
 		if got := inUse(f.monitor, v).Reals[1].State; got != model.RealDown {
-			t.Errorf("a comer is %q", got)
+			t.Errorf("an added server is %q", got)
 		}
 		time.Sleep(50 * time.Millisecond)
 		f.wantNotified(t, `1s web e2 "down"→"" first check: as set`)
-		v.Reals[0].Endpoint = "" // it is not known for a while
+		v.Reals[0].Endpoint = "" // unknown for a while
 		f.mustSet(t, v)
 		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealUp {
-			t.Errorf("without its endpoint it is %q", got)
+			t.Errorf("with an unknown endpoint it is %q", got)
 		}
 		v.Reals[0].Endpoint = "e7"
 		f.set(f.ill, "e7", true)
@@ -233,7 +236,7 @@ func TestMonitorComers(t *testing.T) {
 	})
 }
 
-// TestMonitorSpreads: first checks are spread over the interval.
+// TestMonitorSpreads checks that first checks are spread over the interval.
 func TestMonitorSpreads(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		f.mustSet(t, farmService("web", 200))
@@ -241,13 +244,13 @@ func TestMonitorSpreads(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		if n := f.monitor.Counters().Checks; n < 450 || n > 600 {
-			t.Errorf("after half an interval %d of 1000 are checked", n)
+			t.Errorf("after half an interval, %d of 1000 servers are checked", n)
 		}
 	})
 }
 
-// TestMonitorBounds: the number of concurrent checks is limited, and servers that
-// are down and do not answer do not delay the checks of others.
+// TestMonitorBounds checks that the number of concurrent checks is limited, and that
+// servers that are down and do not answer do not delay the checks of others.
 func TestMonitorBounds(t *testing.T) {
 	inFarm(t, 8, func(t *testing.T, f *farm) {
 		v := farmService("web", 100)
@@ -265,12 +268,13 @@ func TestMonitorBounds(t *testing.T) {
 			t.Errorf("a server that is down was checked %d times", n)
 		}
 		if c := f.monitor.Counters(); f.most > 8 || c.InFlight > 4 || c.Waiting > 60 {
-			t.Errorf("%d at most, %+v", f.most, c)
+			t.Errorf("at most %d checks in parallel, counters %+v", f.most, c)
 		}
 	})
 }
 
-// TestMonitorRestart: a new monitor starts with the states of the previous one.
+// TestMonitorRestart checks that a new monitor starts with the states of the previous
+// one.
 func TestMonitorRestart(t *testing.T) {
 	var was Snapshot
 	v := farmService("web", 2)
@@ -288,7 +292,7 @@ func TestMonitorRestart(t *testing.T) {
 		f.mustSet(t, more)
 		reals := inUse(f.monitor, more).Reals
 		if reals[0].State != model.RealDown || reals[1].State != model.RealUp || reals[2].State != model.RealDown {
-			t.Errorf("it begins with %+v", reals)
+			t.Errorf("the new monitor begins with %+v", reals)
 		}
 		time.Sleep(1500 * time.Millisecond)
 		f.wantNotified(t, `10ms web e3 "down"→"" first check: as set`)
@@ -300,7 +304,7 @@ func TestMonitorRestart(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		f.mustSet(t, v)
 		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealUp {
-			t.Errorf("after minutes it begins as %q", got)
+			t.Errorf("some minutes later, a server begins as %q", got)
 		}
 	})
 }
@@ -320,19 +324,19 @@ func TestMonitorSignals(t *testing.T) {
 		f.wantNotified(t, `2s web e1 "down"→"" the time after failed connections is over`, `2s web pool "panic"→"" 2/2`)
 		f.monitor.Signal("web", at, Signal{Failed: 5})
 		if s := f.monitor.StatusOf(v).Servers[0]; time.Until(s.Until) != 4*time.Second {
-			t.Errorf("it is tried again at %s", s.Until)
+			t.Errorf("the server gets clients again at %s", s.Until)
 		}
 		if !f.monitor.Readmit("web", at) || f.monitor.Readmit("web", at) || f.monitor.Readmit("mail", at) {
-			t.Error("it is not readmitted, or twice")
+			t.Error("Readmit returns false, or true a second time")
 		}
 		if s := f.monitor.StatusOf(v).Servers[0]; s.State != model.RealUp || !s.Until.IsZero() {
-			t.Errorf("readmitted, it is %+v", s)
+			t.Errorf("after Readmit, the status is %+v", s)
 		}
 	})
 }
 
-// TestLastOfAll: clients' failures do not take the last server out, unless
-// a check finds out when it is available again, or a sorry server takes its place.
+// TestLastOfAll checks that clients' failures do not take the last server down, unless
+// a check finds out when it is available again, or a sorry server replaces it.
 func TestLastOfAll(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -355,14 +359,15 @@ func TestLastOfAll(t *testing.T) {
 			}
 			m.Signal("web", v.Reals[0].At(0), Signal{Failed: 9})
 			if ejected := m.StatusOf(v).Servers[0].State == model.RealDown; ejected != c.ejected {
-				t.Errorf("it is taken out: %t", ejected)
+				t.Errorf("the last server is down: %t", ejected)
 			}
 		})
 	}
 }
 
-// TestMonitorUnchecked: a service whose check cannot be created is reported, and
-// used. A service whose check is removed is used again.
+// TestMonitorUnchecked checks that Set returns an error for a service whose check
+// cannot be created, and that its servers are up. Servers whose check is removed are up
+// again.
 func TestMonitorUnchecked(t *testing.T) {
 	m := NewMonitor(Options{})
 	v := farmService("web", 1)
@@ -384,13 +389,13 @@ func TestMonitorUnchecked(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.wantNotified(t, `2.5s web e1 "down"→"" the time after failed connections is over`, `2.5s web pool "empty"→"" 1/1`)
 		if n := len(f.times("e1")); n != 3 {
-			t.Errorf("it was checked %d times", n)
+			t.Errorf("the server was checked %d times", n)
 		}
 	})
 }
 
-// TestMonitorDials: checks use the caller's dialer, to the port to check. An
-// agent's report in the snapshot is ignored if the service has no agent.
+// TestMonitorDials checks that checks use the caller's dialer, with the port to check.
+// An agent's advice in the snapshot is ignored if the service has no agent.
 func TestMonitorDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dialled []string
@@ -415,13 +420,13 @@ func TestMonitorDials(t *testing.T) {
 		defer cancel()
 		m.Run(ctx)
 		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || inUse(m, v).Reals[0].State != model.RealUp {
-			t.Errorf("it dialled %q", dialled)
+			t.Errorf("the check dialled %q", dialled)
 		}
 	})
 }
 
-// TestQueue: checks of servers that are down, and commands, get only a share of
-// the places.
+// TestQueue checks that checks of servers that are down, and commands, get only a share
+// of the checks in progress.
 func TestQueue(t *testing.T) {
 	q := newQueue(4)
 	of := &service{}
@@ -430,17 +435,17 @@ func TestQueue(t *testing.T) {
 	}
 	first := q.take()
 	if n := 1 + drain(&q); n != 2 {
-		t.Errorf("of 4 places, servers that are down have %d", n)
+		t.Errorf("of 4 checks, %d are of servers that are down", n)
 	}
 	for range 10 {
 		q.add(&attempt{of: &server{of: of}})
 	}
 	if n := drain(&q); n != 2 || q.len() != 15 {
-		t.Errorf("of the 2 places left, others have %d, and %d wait", n, q.len())
+		t.Errorf("of the other 2 checks, %d may begin, and %d wait", n, q.len())
 	}
 	q.done(first)
 	if c := q.take(); c == nil || c.class != ordinary {
-		t.Errorf("servers that are up do not come first: %+v", c)
+		t.Errorf("the first check is not of a server that is up: %+v", c)
 	}
 }
 
@@ -453,7 +458,7 @@ func drain(q *queue) int {
 	return n
 }
 
-// TestMonitorCallsBack: the callback for a change may call Status and Set.
+// TestMonitorCallsBack checks that the callback for a change may call Status and Set.
 func TestMonitorCallsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := farmService("web", 1)
@@ -473,12 +478,12 @@ func TestMonitorCallsBack(t *testing.T) {
 		}
 		m.Run(ctx)
 		if len(m.Status()) != 0 {
-			t.Error("it is there still")
+			t.Error("the service was not removed")
 		}
 	})
 }
 
-// TestMonitorVoid: an error of the container engine is no result.
+// TestMonitorVoid checks that a check is void if the container engine returns an error.
 func TestMonitorVoid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", errors.New("gone") }}})
@@ -490,7 +495,7 @@ func TestMonitorVoid(t *testing.T) {
 		defer cancel()
 		m.Run(ctx)
 		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || inUse(m, v).Reals[0].State != model.RealUp {
-			t.Errorf("it has counted %+v", c)
+			t.Errorf("the counters are %+v", c)
 		}
 	})
 }
@@ -501,8 +506,8 @@ func inUse(m *Monitor, v model.VirtualService) model.VirtualService {
 	return v
 }
 
-// TestMonitorHolds: while the monitor is on hold, new servers are not checked, and
-// the checks of existing servers continue.
+// TestMonitorHolds checks that during a Hold new servers are not checked, and that the
+// checks of existing servers continue.
 func TestMonitorHolds(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		old, fresh := farmService("old", 1), farmService("web", 2)
@@ -513,12 +518,12 @@ func TestMonitorHolds(t *testing.T) {
 		inner()
 		time.Sleep(time.Minute)
 		if len(f.times("e1")) != 0 || len(f.times("old")) < 50 {
-			t.Errorf("asked: %v, and %v", f.times("e1"), f.times("old"))
+			t.Errorf("e1 was checked at %v, and old at %v", f.times("e1"), f.times("old"))
 		}
 		outer()
 		synctest.Wait()
 		if len(f.times("e1")) != 1 {
-			t.Errorf("asked: %v", f.times("e1"))
+			t.Errorf("e1 was checked at %v", f.times("e1"))
 		}
 	})
 }

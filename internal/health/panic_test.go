@@ -11,10 +11,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestAllFailAtOnce: a checker that finds all servers dead within one interval,
-// or clients that fail at all of them, never leave less than the panic threshold
-// of a pool in use, with a sorry server or without. When the checker works again,
-// its results count again.
+// TestAllFailAtOnce checks the panic threshold: if all checks fail within one interval,
+// or clients fail at all servers, at least that share of the servers stays in use, with
+// or without a sorry server. When checks pass again, their results count again.
 func TestAllFailAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		servers, panic, fall int
@@ -45,19 +44,19 @@ func TestAllFailAtOnce(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				if p.mode != ModePanic || p.up != c.servers {
-					t.Errorf("in the end %d are used, and it is %q", p.up, p.mode)
+					t.Errorf("all servers fail: %d are in use, and the mode is %q", p.up, p.mode)
 				}
 				f.set(f.ill, "e1", false)
 				time.Sleep(5 * time.Second)
 				if well := c.panic <= 100/c.servers; well != (p.mode == "") || well && p.up != 1 {
-					t.Errorf("one is well, %d are used, and it is %q", p.up, p.mode)
+					t.Errorf("one server is up: %d are in use, and the mode is %q", p.up, p.mode)
 				}
 			})
 		})
 	}
 }
 
-// planes is notified of the changes, one batch after another.
+// planes stands for the data planes: it is notified of all changes.
 type planes struct {
 	t       *testing.T
 	monitor *Monitor
@@ -76,6 +75,6 @@ func (p *planes) changed(Batch) {
 		}
 	}
 	if p.up < p.least {
-		p.t.Errorf("%d are used, and %d must be", p.up, p.least)
+		p.t.Errorf("%d servers are in use, want at least %d", p.up, p.least)
 	}
 }

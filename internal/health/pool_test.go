@@ -45,7 +45,7 @@ func TestEffective(t *testing.T) {
 			before := v.Clone()
 			got := Effective(v, view)
 			if text := written(got, Judge(v, view).Mode); text != c.want {
-				t.Errorf("it is\n\t%s, want\n\t%s", text, c.want)
+				t.Errorf("the pool is\n\t%s, want\n\t%s", text, c.want)
 			}
 			if !v.Equal(before) {
 				t.Errorf("the service was changed: %+v", v)
@@ -95,12 +95,12 @@ func written(v model.VirtualService, mode Mode) string {
 	return text
 }
 
-// TestSorryInPool: a sorry server that is a real server, too, is used once.
+// TestSorryInPool checks that a sorry server that is also a real server is used once.
 func TestSorryInPool(t *testing.T) {
 	v := model.VirtualService{Sorry: netip.MustParseAddrPort("192.0.2.1:80"), Reals: []model.RealServer{
 		{Address: netip.MustParseAddr("192.0.2.1"), Port: 80, Weight: 3}, {Address: netip.MustParseAddr("192.0.2.2"), Port: 80, Weight: 3}}}
 	got := Effective(v, func(model.RealServer) (Condition, bool) { return Condition{State: model.RealDown}, true })
 	if text := written(got, ""); text != "2:80 3 down, 1:80 1" {
-		t.Errorf("it is %s", text)
+		t.Errorf("the pool is %s", text)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// A story has lines of what happens, "=>", and what the record then says: the
-// state, the share in percent, and the cause if the state has changed. "+2s"
-// advances the time.
+// Each line of a story has an event, "=>", and the record after it: the state, the
+// share in percent, and the cause if the state has changed. The event "+2s" advances
+// the time.
 var stories = []struct {
 	name  string
 	check model.Check
@@ -37,11 +37,11 @@ var stories = []struct {
 		fail => down 100: first check: no
 		ok => up 100: 1 check passed: yes
 		fail => down 100: 1 check failed: no`},
-	{"a server that comes later is down until its first check", model.Check{Type: model.CheckTCP}, false, `
+	{"a server that is added later is down until its first check", model.Check{Type: model.CheckTCP}, false, `
 		start => down 100
 		ok => up 100: first check: yes
 		fail => up 100`},
-	{"of a new service, the first check decides, too", model.Check{Type: model.CheckTCP}, true, `
+	{"the first check also decides in a new service", model.Check{Type: model.CheckTCP}, true, `
 		start => up 100
 		fail => down 100: first check: no`},
 	{"initial down", model.Check{Type: model.CheckTCP, Initial: model.InitialDown}, true, `
@@ -49,11 +49,11 @@ var stories = []struct {
 		fail => down 100
 		ok => down 100
 		ok => up 100: 2 checks passed: yes`},
-	{"initial up of one that comes later", model.Check{Type: model.CheckTCP, Initial: model.InitialUp}, false, `
+	{"initial up of a server that is added later", model.Check{Type: model.CheckTCP, Initial: model.InitialUp}, false, `
 		start => up 100`},
-	{"what is not checked is up", model.Check{}, false, `
+	{"a server without a check is up", model.Check{}, false, `
 		start => up 100`},
-	{"what this host cannot check counts neither way", model.Check{Type: model.CheckTCP, Fall: 2}, true, `
+	{"void checks do not count", model.Check{Type: model.CheckTCP, Fall: 2}, true, `
 		start => up 100
 		ok => up 100
 		fail => up 100
@@ -272,6 +272,6 @@ func TestSettle(t *testing.T) {
 		t.Errorf("defaults are %+v, want %+v", got, want)
 	}
 	if got := settle(model.Check{Interval: time.Minute, Jitter: -1}); got.timeout != 5*time.Second || got.jitter != 0 {
-		t.Errorf("of a minute's interval: %+v", got)
+		t.Errorf("settings for an interval of one minute: %+v", got)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestImport: servers start in the state of their data planes, with a snapshot of
-// any age or without one.
+// TestImport checks that servers start in the state of their data planes, with a
+// snapshot of any age or without one.
 func TestImport(t *testing.T) {
 	sorry := model.VirtualService{Sorry: farmReals(9)[8].At(80)}
 	for _, c := range []struct {
 		name    string
 		service model.VirtualService
-		// noted are the states of the notes, and held those of the planes; then
-		// what they have after that.
+		// noted are the states in the snapshot, and inUse those in the data planes,
+		// before and after the import.
 		noted, inUse string
 	}{
 		{"the notes are right", model.VirtualService{}, "up down up", "up down up"},
@@ -53,12 +53,12 @@ func TestImport(t *testing.T) {
 			}
 			m := NewMonitor(Options{Means: Means{Container: (&farm{}).ask}})
 			m.Import(notes, []model.VirtualService{services})
-			for range 2 { // a service may be left out for a moment, when something else fails
+			for range 2 { // a service may be missing for a moment, after another failure
 				if err := m.Set([]model.VirtualService{asked}); err != nil {
 					t.Fatal(err)
 				}
 				if got, _ := m.Effective(asked); !got.Equal(services) {
-					t.Errorf("the planes had\n\t%+v, and shall have\n\t%+v", services.Reals, got.Reals)
+					t.Errorf("the data planes had\n\t%+v\nand should have\n\t%+v", services.Reals, got.Reals)
 				}
 				if err := m.Set(nil); err != nil {
 					t.Fatal(err)
@@ -68,8 +68,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportThenChecked: a server that was down is used again after its checks
-// pass.
+// TestImportThenChecked checks that a server that was down is used again after its
+// checks pass.
 func TestImportThenChecked(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		asked := farmService("web", 2)

@@ -103,7 +103,7 @@ func TestHealthyPaths(t *testing.T) {
 		f := fabric.New(t, fabric.Options{Hosts: 2, MTU: c.mtu})
 		targets := build(t, f, c.v4, true)
 		if len(targets) != 2 || targets[0].Underlay != fabric.Underlay(0) {
-			t.Fatalf("the paths are %+v", targets)
+			t.Fatalf("Targets returns %+v", targets)
 		}
 		for _, target := range targets {
 			r, err := target.Check(t.Context())
@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 	const unsummed = "@nh,472,8 17 @nh,608,16 != 0 drop"
 	for _, c := range []struct {
 		name  string
-		rules [2]string // for what comes from each host
+		rules [2]string // for packets from each host
 		want  string
 	}{
 		{"a black hole to the peer", [2]string{"meta length > 1400 drop", ""},
@@ -157,14 +157,15 @@ func TestFaults(t *testing.T) {
 			}
 			found := r.Findings()
 			if len(found) != 1 || !strings.Contains(found[0].String(), c.want) {
-				t.Errorf("%+v says %v; want %s", r, found, c.want)
+				t.Errorf("%+v: findings %v; want %s", r, found, c.want)
 			}
 		})
 	}
 }
 
-// TestDifferentMTUs: hosts answer packets that are larger than their own network's
-// MTU, but their sandboxes do not get them.
+// TestDifferentMTUs checks hosts with different MTUs of the network: they answer
+// packets that are larger than their own MTU, but their sandboxes do not get such
+// packets.
 func TestDifferentMTUs(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	targets := build(t, f, true, false)
@@ -185,7 +186,7 @@ func TestDifferentMTUs(t *testing.T) {
 	}
 	found := r.Findings()
 	if want := "the network's mtu is 1450 on this host and 1400 on "; len(found) != 1 || !strings.HasPrefix(found[0].Problem, want) || !strings.Contains(found[0].Advice, "--mtu 1400") {
-		t.Errorf("%+v says %v; want %s", r, found, want)
+		t.Errorf("%+v: findings %v; want %s", r, found, want)
 	}
 }
 
@@ -200,8 +201,8 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestHopWithVLANAllowance: a bridge lets frames pass that are four bytes larger
-// than its MTU, and the advice does not count these bytes.
+// TestHopWithVLANAllowance checks a hop that is a bridge: it forwards frames that are
+// four bytes larger than its MTU, and the advice does not count these bytes.
 func TestHopWithVLANAllowance(t *testing.T) {
 	t.Parallel()
 	f := fabric.New(t, fabric.Options{Hosts: 2})
@@ -213,6 +214,6 @@ func TestHopWithVLANAllowance(t *testing.T) {
 	}
 	found := r.Findings()
 	if r.Back != 1354 || len(found) != 1 || !strings.Contains(found[0].Advice, "set the network's to 1350 on all hosts") {
-		t.Errorf("%+v says %v; want an advice of 1350", r, found)
+		t.Errorf("%+v: findings %v; want the advice 1350", r, found)
 	}
 }

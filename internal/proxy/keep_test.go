@@ -264,8 +264,8 @@ func anotherProgram(t *testing.T) string {
 	return path
 }
 
-// TestAnotherProgramTakesOver: no client is refused meanwhile. Open connections
-// continue until their port is unpublished.
+// TestAnotherProgramTakesOver checks that no client is refused during a handover, and
+// that open connections continue until their port is unpublished.
 func TestAnotherProgramTakesOver(t *testing.T) {
 	at := keeping(t)
 	target := serveTCP(t, "127.0.0.1", echo)
@@ -302,7 +302,7 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 	for _, taken := range []string{"127.0.0.1:9000", "127.0.0.1:9499"} {
 		if l, err := net.Listen("tcp", taken); err == nil {
 			l.Close()
-			t.Errorf("%s is free", taken)
+			t.Errorf("another program can bind %s", taken)
 		}
 	}
 	// Only the new proxy is found at the socket.

@@ -14,8 +14,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestOutOfFiles: without free descriptors new clients are reset or wait, and
-// open connections continue. When descriptors are free again, clients are served.
+// TestOutOfFiles checks that without free descriptors new clients are reset or wait,
+// and that open connections continue. When descriptors are free again, clients are
+// served.
 func TestOutOfFiles(t *testing.T) {
 	p := newProxy(t, Role)
 	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
@@ -29,7 +30,7 @@ func TestOutOfFiles(t *testing.T) {
 	for range 100 {
 		c, err := net.Dial("tcp", "127.0.0.1:8001")
 		if err != nil {
-			continue // the queue of one that waits may be full
+			continue // the backlog of a paused listener may be full
 		}
 		crowd = append(crowd, c)
 	}
@@ -41,9 +42,9 @@ func TestOutOfFiles(t *testing.T) {
 	exchange(t, dial(t, "127.0.0.1:8001"), "room again")
 }
 
-// TestChurn changes the ports under load: streams that move between workers,
-// short connections, and listeners that are added and removed meanwhile. Nothing
-// may leak, and the port that stays must never fail.
+// TestChurn adds and removes listeners under load: streams that move between workers,
+// and short connections. Nothing may leak, and the port that is never removed must
+// never fail.
 func TestChurn(t *testing.T) {
 	p := newProxy(t, Role)
 	target := serveTCP(t, "127.0.0.1", echo)

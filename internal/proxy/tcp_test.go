@@ -87,7 +87,7 @@ func TestHalfCloseByServer(t *testing.T) {
 	}
 	c.Close()
 	if got := <-heard; got != "still here" {
-		t.Fatalf("server heard %q", got)
+		t.Fatalf("the server received %q", got)
 	}
 }
 
@@ -140,13 +140,13 @@ func TestRefusedTargetResetsClient(t *testing.T) {
 }
 
 // TestBulkIsIntact sends 100 MB in chunks of random size to a reader that
-// takes them in small bites, so that the proxy has to hold the sender back.
+// reads them in small pieces, so that the proxy must slow the sender down.
 func TestBulkIsIntact(t *testing.T) {
 	const total = 100 << 20
 	p := newProxy(t, Role)
 	sum := make(chan [32]byte, 1)
 	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", func(c *net.TCPConn) {
-		// Less than a few loopback segments and TCP itself would crawl.
+		// With a buffer below a few loopback segments, TCP itself would be very slow.
 		_ = c.SetReadBuffer(256 << 10)
 		hash, bite := sha256.New(), make([]byte, 3000)
 		_, _ = io.CopyBuffer(hash, struct{ io.Reader }{c}, bite)
@@ -173,9 +173,9 @@ func TestBulkIsIntact(t *testing.T) {
 	}
 }
 
-// TestStalledReaderHoldsSenderBack checks that one stopped reader neither
-// loses bytes nor disturbs another connection of the same worker.
-func TestStalledReaderHoldsSenderBack(t *testing.T) {
+// TestStalledReaderStopsSender checks that one stopped reader neither loses bytes nor
+// disturbs another connection of the same worker.
+func TestStalledReaderStopsSender(t *testing.T) {
 	const total = 32 << 20
 	p := newProxy(t, Role)
 	goOn := make(chan struct{})

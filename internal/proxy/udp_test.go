@@ -131,10 +131,10 @@ func TestUDPSizes(t *testing.T) {
 	}
 }
 
-// TestUDPBoundariesUnderBurst lets datagrams of many sizes queue up while
-// the proxy is stopped, so that it sends them on in as few calls as it can,
-// and requires each to come back whole. With a small MTU the larger ones
-// cannot go as segments, and are sent as fragments.
+// TestUDPBoundariesUnderBurst queues datagrams of many sizes while the proxy is
+// stopped, so that it then forwards them with as few calls as possible. Each must come
+// back unchanged. With a small MTU the larger ones cannot be sent as segments, and are
+// sent as fragments.
 func TestUDPBoundariesUnderBurst(t *testing.T) {
 	for _, mtu := range []string{"65536", "1500"} {
 		t.Run("mtu "+mtu, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 	}
 }
 
-// stopped runs do while the proxy is stopped.
+// stopped calls do while the proxy is stopped.
 func stopped(t *testing.T, p *Proxy, do func()) {
 	t.Helper()
 	goOn := children.Pause(t, p.PID())

@@ -28,7 +28,8 @@ type ContainerEvent struct {
 	// It is set only while the container runs.
 	StopTimeout time.Duration
 	// Stopping names the signal that stops the container, or says that it has
-	// ended; StoppedAt is the time of that. It is empty if neither is so.
+	// ended. StoppedAt is the time of the signal or of the end. Both are zero if the
+	// container is not being stopped and has not ended.
 	Stopping  string
 	StoppedAt time.Time
 	// Ended says that the container has ended.

@@ -13,10 +13,11 @@ import (
 )
 
 // Exec replaces this process with a command in the sandbox's network namespace.
-// It returns only on failure, with an error that wraps ErrAbsent if the sandbox
-// has ended. The command has the host's files, but its /sys shows the devices of
-// the namespace, as with `ip netns exec`. Unlike there, filesystems mounted below
-// /sys (cgroups, bpffs) stay mounted.
+// It returns only on failure. The error wraps ErrAbsent if the sandbox has ended,
+// and an *os.PathError with the Op "exec" if the command cannot be executed. The
+// command has the host's files, but its /sys shows the devices of the namespace, as
+// with `ip netns exec`. Unlike there, filesystems mounted below /sys (cgroups, bpffs)
+// stay mounted.
 func (s Sandbox) Exec(path string, args, env []string) error {
 	ns, err := kernel.OpenNetns(s.Path)
 	if err == nil {

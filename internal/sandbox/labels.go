@@ -77,8 +77,8 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 }
 
 // FollowLabelled calls notify for each event of containers with the label, until
-// the engine or ctx ends. It calls ready once, as soon as it receives events: from
-// then on it misses none.
+// the engine or ctx ends, and then returns an error. It calls ready once, as soon as
+// it receives events: from then on it misses none.
 func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
 	filter := filters(map[string][]string{"type": {"container"}, "label": {label}, "event": {"create", "start", "die", "destroy"}})
 	answer, err := get(ctx, string(e), "/events?filters="+filter)
@@ -101,7 +101,8 @@ func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), 
 
 // CgroupOf returns the cgroup v2 of a running container's first process, as a
 // path below the root of the hierarchy, e.g. /docker/4711. It returns ErrAbsent
-// if the container does not run.
+// if the container does not run, and an error that wraps os.ErrNotExist if it was
+// removed or has just ended. ErrNoEngine means that no engine answers.
 func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 	c, err := inspect(ctx, string(e), id)
 	if err != nil {

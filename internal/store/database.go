@@ -68,8 +68,8 @@ func openPresent(path string, opt *bbolt.Options) (*bbolt.DB, error) {
 	}
 }
 
-// empty reports whether the database stores nothing but the boot that it is of.
-// It also counts what another version stores.
+// empty reports whether the database has no entries except its metadata. Entries
+// that only another version of the program knows count, too.
 func (d *database) empty() (bool, error) {
 	empty := true
 	err := d.db.View(func(tx *bbolt.Tx) error {
@@ -86,8 +86,8 @@ func (d *database) empty() (bool, error) {
 	return empty, nil
 }
 
-// of empties the database if it is not from that boot, and reports whether it
-// did. The reboot reset what the database records about the kernel, so a
+// of empties the database if it was not written since that boot, and reports
+// whether it did. The reboot reset the kernel state that the database records, so a
 // setting restored from it would be wrong.
 func (d *database) of(boot string) (another bool, err error) {
 	meta, key := []byte("meta"), []byte("boot")

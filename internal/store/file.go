@@ -16,12 +16,12 @@ import (
 
 // Places are the directories of a File's two databases.
 type Places struct {
-	// State is the directory of what must survive a reboot: networks, services,
-	// and attachments with Keep set. Writes are synced to the disk.
+	// State is the directory of the database that must survive a reboot: networks,
+	// services, and attachments with Keep set. Writes are synced to the disk.
 	State string
-	// Run is the directory of what is invalid after a reboot: the record of the
-	// host, and the other attachments. It must survive the process only, so
-	// writes are not synced to the disk.
+	// Run is the directory of the database that is invalid after a reboot: the
+	// record of the host, and the other attachments. It must survive only the
+	// process, so writes are not synced to the disk.
 	Run string
 }
 

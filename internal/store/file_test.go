@@ -26,7 +26,7 @@ func open(t *testing.T, at store.Places) *store.File {
 
 func places(t *testing.T) store.Places { return store.Places{State: t.TempDir(), Run: t.TempDir()} }
 
-// reopen closes the file and opens it as the next process does.
+// reopen closes the file and opens it again, as the next process does.
 func reopen(t *testing.T, f *store.File, at store.Places) *store.File {
 	t.Helper()
 	if err := f.Close(); err != nil {
@@ -152,8 +152,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestNothingStored: a process that has nothing to leave removes the files, and
-// one that has leaves both.
+// TestNothingStored checks that Close removes both files if nothing is stored, and
+// that it removes none if something is.
 func TestNothingStored(t *testing.T) {
 	at := places(t)
 	left := func() (names []string) {
@@ -173,7 +173,7 @@ func TestNothingStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names := left(); len(names) > 0 {
-		t.Errorf("nothing is stored, and %v are left", names)
+		t.Errorf("nothing is stored, but these files remain: %v", names)
 	}
 	for name, put := range map[string]func(*store.File) error{
 		"a record": func(f *store.File) error { return f.Save(record()) },
@@ -186,12 +186,13 @@ func TestNothingStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if names := left(); len(names) != 2 {
-			t.Errorf("with %s, %v are left", name, names)
+			t.Errorf("with %s stored, the files are %v", name, names)
 		}
 	}
 }
 
-// TestStoredByAnotherVersion: what this version does not know is stored, too.
+// TestStoredByAnotherVersion checks that entries that this version does not know are
+// not lost.
 func TestStoredByAnotherVersion(t *testing.T) {
 	at := places(t)
 	path := filepath.Join(at.State, "fairlead.db")
@@ -213,8 +214,8 @@ func TestStoredByAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileOpened: a process that waits for the files while the owner
-// removes them makes new ones, and does not write to those that are gone.
+// TestRemovedWhileOpened checks a process that waits for the files while their owner
+// removes them: it creates new files, and does not write to the removed ones.
 func TestRemovedWhileOpened(t *testing.T) {
 	at := places(t)
 	for range 10 {
@@ -239,7 +240,7 @@ func TestRemovedWhileOpened(t *testing.T) {
 		}
 		second = reopen(t, second, at)
 		if r, err := second.Load(); err != nil || !reflect.DeepEqual(r, record()) {
-			t.Fatalf("what the second process stored is %+v, %v", r, err)
+			t.Fatalf("the record of the second process is %+v, %v", r, err)
 		}
 		if err := errors.Join(second.Save(store.Record{}), second.Close()); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// format is the version of what the databases hold. A database without a
+// format is the current version of the databases' contents. A database without a
 // version has format 1.
 const format = 2
 
@@ -20,8 +20,8 @@ var keysOfFormat1 = map[string]string{
 	"answers": "sourceNAT", "handed": "hostInterface", "late": "needsRestart", "own": "private", "unlisted": "unpublished",
 }
 
-// modelBuckets hold values of package model. What else there is, of this version
-// or another one, stays as it is.
+// modelBuckets are the buckets with values of package model. A migration does not
+// change other buckets, even if another version of the program wrote them.
 var modelBuckets = []string{"networks", "services", "attachments", "publishes",
 	"desired networks", "desired endpoints", "desired publishes", "desired services"}
 
@@ -43,8 +43,8 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 	return stored, nil
 }
 
-// migrate rewrites the database in today's format, in one transaction. It writes
-// nothing if that is the database's format.
+// migrate rewrites the database in the current format, in one transaction. It writes
+// nothing if the database already has that format.
 func (d *database) migrate() error {
 	var stored int
 	err := d.db.View(func(tx *bbolt.Tx) (err error) {
@@ -60,7 +60,7 @@ func (d *database) migrate() error {
 	return nil
 }
 
-// rewrite rewrites the database, which has the format stored.
+// rewrite rewrites the database in the current format. stored is its old format.
 func (d *database) rewrite(stored int) error {
 	return d.db.Update(func(tx *bbolt.Tx) error {
 		err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
@@ -92,7 +92,8 @@ func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
 	return err
 }
 
-// upgrade returns a value of the bucket, stored in that format, in today's.
+// upgrade converts a value of the bucket from the format stored to the current
+// format.
 func upgrade(bucket string, text []byte, stored int) ([]byte, error) {
 	if stored >= format || !slices.Contains(modelBuckets, bucket) {
 		return text, nil

@@ -14,9 +14,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// oldDatabases writes what the last program of format 1 had stored: testdata
-// lists bucket, key and value of each of its entries. Two entries more hold the
-// keys that only a container engine's attachments have.
+// oldDatabases creates databases as the last version with format 1 wrote them:
+// testdata lists the bucket, key and value of each entry. Two additional entries have
+// the keys that occur only in attachments of a container engine.
 func oldDatabases(t *testing.T) store.Places {
 	t.Helper()
 	at := places(t)
@@ -78,8 +78,8 @@ func attachmentOf(t *testing.T, d model.Desired, name string) model.Attachment {
 	return model.Attachment{}
 }
 
-// TestFormat1IsMigrated opens databases of format 1: every value keeps its
-// meaning, also after the next start and for a reader that writes nothing.
+// TestFormat1IsMigrated opens databases of format 1 and checks that every value keeps
+// its meaning, also after the next start and for a reader that writes nothing.
 func TestFormat1IsMigrated(t *testing.T) {
 	at := oldDatabases(t)
 	read, err := store.ReadDesired(at)
@@ -120,8 +120,8 @@ func TestFormat1IsMigrated(t *testing.T) {
 	}
 }
 
-// TestANewerFormatIsRefused leaves what a newer program has stored as it is.
-func TestANewerFormatIsRefused(t *testing.T) {
+// TestNewerFormatIsRefused checks that databases of a newer version are not changed.
+func TestNewerFormatIsRefused(t *testing.T) {
 	at := places(t)
 	if err := open(t, at).Close(); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 
@@ -68,7 +69,7 @@ func (r *remote) inspect(ctx context.Context, text string) (i inspection, err er
 	if i.Inside, err = host.Inspect(i.Sandbox.Path); err != nil {
 		return i, err
 	}
-	namespace, err := kernel.Identify(i.Sandbox.Path)
+	namespace, err := netns.Identify(i.Sandbox.Path)
 	if err != nil {
 		return i, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -71,7 +71,7 @@ func (w *world) client(b *testing.B) *admin.Client {
 
 // path creates a sandbox that exists until the benchmark ends.
 func (w *world) path(b *testing.B) string {
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,6 +37,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
@@ -229,7 +230,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			if !ok && ctx.Err() == nil {
 				return errors.New("watch network namespaces: the kernel's messages ended")
 			}
-			d.verify(func(b *watchedSandbox) bool { return id == kernel.NoSandbox || b.id == id })
+			d.verify(func(b *watchedSandbox) bool { return id == netns.NoID || b.id == id })
 		case ref := <-d.inspect:
 			d.verify(func(b *watchedSandbox) bool { return b.ref == ref })
 		case <-d.checkExternal:

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -92,7 +92,7 @@ func TestNamespaceDies(t *testing.T) {
 func (w *world) named(name string) {
 	w.Helper()
 	path := filepath.Join(w.finder.NetnsDir, name)
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		w.Fatal(err)
 	}

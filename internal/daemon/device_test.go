@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/shell"
 )
@@ -75,7 +75,7 @@ func TestDeviceFollowsSandbox(t *testing.T) {
 	devices := w.card()
 	before := devices()
 	has := func() bool {
-		ns, err := kernel.OpenNetns(filepath.Join(w.finder.NetnsDir, "web"))
+		ns, err := netns.Open(filepath.Join(w.finder.NetnsDir, "web"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 )
 
@@ -218,7 +219,7 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 // namespaces returns a function that returns the host's ID (nsid) of the namespace at
 // a path.
 func (d *Daemon) namespaces() func(path string) int {
-	ids := map[string]int{"": kernel.NoSandbox}
+	ids := map[string]int{"": netns.NoID}
 	for _, b := range d.watched {
 		ids[b.path] = b.id
 	}

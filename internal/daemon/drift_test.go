@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/shell"
 
@@ -45,7 +46,7 @@ func newLANWorld(t testing.TB) *lanWorld {
 		}
 	})
 	open := func(opt kernel.Options) *kernel.Host {
-		ns, err := kernel.NewNetns()
+		ns, err := netns.New()
 		if err != nil {
 			t.Fatal(err)
 		}

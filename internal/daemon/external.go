@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -143,7 +143,7 @@ func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalSt
 	case path == "" || err != nil:
 		return x.unseen(a, a.Namespace != "" || x.inode != sandbox.Inode{})
 	case x.inode == sandbox.Inode{}:
-		if now, err := kernel.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
+		if now, err := netns.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
 			return externalDead
 		}
 		x.inode = at
@@ -193,7 +193,7 @@ func hasEnded(a model.Attachment, scan *processScan) bool {
 	if err != nil {
 		return !errors.Is(err, os.ErrPermission)
 	}
-	if now, err := kernel.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
+	if now, err := netns.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
 		return true
 	}
 	if !isExternal(a) {
@@ -238,7 +238,7 @@ func (d *Daemon) recordExternal() {
 		if !isExternal(a) || a.Sandbox == "" || a.Namespace != "" || d.externalState(a, &scan) != externalAlive || d.external[a.Name].process == nil {
 			continue
 		}
-		if id, err := kernel.Identify(a.Sandbox); err == nil {
+		if id, err := netns.Identify(a.Sandbox); err == nil {
 			next.Attachments[i].Namespace, changed = id, true
 		}
 	}

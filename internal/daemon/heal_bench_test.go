@@ -12,7 +12,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 )
 
@@ -83,7 +83,7 @@ func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 			w.Fatal(err)
 		}
 		if i == n-1 {
-			ns, err := kernel.OpenNetns(path)
+			ns, err := netns.Open(path)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 
@@ -15,7 +16,7 @@ import (
 // watchedSandbox is a running sandbox that is attached.
 type watchedSandbox struct {
 	ref, path string
-	// namespace is the result of kernel.Identify when the sandbox was attached.
+	// namespace is the result of netns.Identify when the sandbox was attached.
 	namespace string
 	// id is the host's ID of the namespace (nsid).
 	id int
@@ -35,7 +36,7 @@ func (b *watchedSandbox) moved() bool {
 
 // gone reports whether the sandbox that was attached is no longer at its path.
 func (b *watchedSandbox) gone() bool {
-	now, err := kernel.Identify(b.path)
+	now, err := netns.Identify(b.path)
 	return err != nil || now != b.namespace
 }
 

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -67,7 +68,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ type watchedSandbox struct {
 
 func (w *world) watchedSandbox() watchedSandbox {
 	w.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func (b watchedSandbox) sh(t testing.TB, line string) string {
 // do runs fn inside the sandbox.
 func (b watchedSandbox) do(t testing.TB, fn func() error) {
 	t.Helper()
-	ns, err := kernel.OpenNetns("/proc/" + b.pid + "/ns/net")
+	ns, err := netns.Open("/proc/" + b.pid + "/ns/net")
 	if err == nil {
 		defer ns.Close()
 		err = ns.Do(fn)

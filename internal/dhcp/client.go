@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
@@ -37,7 +37,7 @@ type client struct {
 }
 
 func newClient(c Config) (*client, error) {
-	id, err := kernel.Identify(c.Netns)
+	id, err := netns.Identify(c.Netns)
 	if err != nil {
 		return nil, err
 	}

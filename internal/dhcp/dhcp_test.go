@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,7 +26,7 @@ import (
 // lan is a network with a bridge, on which a DHCP server may run.
 type lan struct {
 	t      *testing.T
-	ns     *kernel.Netns
+	ns     *netns.Namespace
 	leases string
 }
 
@@ -39,9 +39,9 @@ func newLAN(t *testing.T) *lan {
 	return l
 }
 
-func newNetns(t *testing.T) *kernel.Netns {
+func newNetns(t *testing.T) *netns.Namespace {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newNetns(t *testing.T) *kernel.Netns {
 	return ns
 }
 
-func run(t *testing.T, ns *kernel.Netns, name string, args ...string) string {
+func run(t *testing.T, ns *netns.Namespace, name string, args ...string) string {
 	t.Helper()
 	var out []byte
 	err := ns.Do(func() (err error) {
@@ -63,10 +63,12 @@ func run(t *testing.T, ns *kernel.Netns, name string, args ...string) string {
 }
 
 // path returns a path to the namespace that every process can open.
-func path(ns *kernel.Netns) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd()) }
+func path(ns *netns.Namespace) string {
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd())
+}
 
 // host is a sandbox on the network, whose link is eth0.
-func (l *lan) host(name string) *kernel.Netns {
+func (l *lan) host(name string) *netns.Namespace {
 	l.t.Helper()
 	ns := newNetns(l.t)
 	run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", path(ns))
@@ -141,7 +143,7 @@ type holding struct {
 }
 
 // start gets a lease for eth0 of a sandbox, sets its address, and keeps the lease.
-func start(t *testing.T, ns *kernel.Netns, c Config) *holding {
+func start(t *testing.T, ns *netns.Namespace, c Config) *holding {
 	t.Helper()
 	return startBy(t, ns, func(ctx context.Context, notify func(Lease)) error {
 		c.Netns, c.Link = path(ns), "eth0"
@@ -149,7 +151,7 @@ func start(t *testing.T, ns *kernel.Netns, c Config) *holding {
 	})
 }
 
-func startBy(t *testing.T, ns *kernel.Netns, run func(context.Context, func(Lease)) error) *holding {
+func startBy(t *testing.T, ns *netns.Namespace, run func(context.Context, func(Lease)) error) *holding {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &holding{t, make(chan Lease, 16), make(chan error, 1), cancel}
@@ -167,7 +169,7 @@ func startBy(t *testing.T, ns *kernel.Netns, run func(context.Context, func(Leas
 	return h
 }
 
-func setAddress(ns *kernel.Netns, p netip.Prefix) error {
+func setAddress(ns *netns.Namespace, p netip.Prefix) error {
 	return ns.Do(func() error {
 		return exec.Command("ip", "address", "replace", p.String(), "dev", "eth0").Run()
 	})

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/neighbour"
+	"fairlead/internal/kernel/netns"
 
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/mdlayher/packet"
@@ -36,7 +36,7 @@ var answers = []bpf.Instruction{
 // inside runs fn in the sandbox's namespace, with the link. Sockets that fn opens
 // stay in that namespace. Returns ErrGone if the sandbox has ended.
 func (x *client) inside(fn func(*net.Interface) error) error {
-	ns, err := kernel.OpenNetns(x.Netns)
+	ns, err := netns.Open(x.Netns)
 	if errors.Is(err, os.ErrNotExist) {
 		return ErrGone
 	}
@@ -44,7 +44,7 @@ func (x *client) inside(fn func(*net.Interface) error) error {
 		return err
 	}
 	defer ns.Close()
-	if id, err := kernel.Identify(ns.Path()); err != nil || id != x.sandbox {
+	if id, err := netns.Identify(ns.Path()); err != nil || id != x.sandbox {
 		return errors.Join(err, ErrGone)
 	}
 	return ns.Do(func() error {

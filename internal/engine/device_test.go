@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -163,7 +164,7 @@ func container(t *testing.T) (sandbox string, in place, kill func()) {
 	t.Cleanup(kill)
 	sandbox = fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
 	return sandbox, func(fn func() error) error {
-		ns, err := kernel.OpenNetns(sandbox)
+		ns, err := netns.Open(sandbox)
 		if err != nil {
 			return err
 		}

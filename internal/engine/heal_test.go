@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -155,7 +155,7 @@ func TestRestartedSandboxIsAttachedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	undrifted(t, w)
-	ns, err := kernel.OpenNetns("/run/netns/" + name)
+	ns, err := netns.Open("/run/netns/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -42,7 +43,7 @@ func hookedCgroups(p *ebpf.Datapath) []uint64 {
 }
 
 func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
-	id, err := workloadCgroup(o.Cgroup)
+	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 // delBindHooks also forgets every workload whose cgroup is gone: the given workload
 // may be one of them.
 func (h *Host) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
-	id, err := workloadCgroup(o.Cgroup)
+	id, err := cgroup.ID(o.Cgroup)
 	if absent(err) {
 		return h.forgetDeadWorkloads(p)
 	}
@@ -91,7 +92,7 @@ func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	}
 	var errs []error
 	for id := range all {
-		if _, err := cgroupPath(id); absent(err) {
+		if _, err := cgroup.Path(id); absent(err) {
 			errs = append(errs, detachBindHooks(p, id))
 		}
 	}
@@ -99,7 +100,7 @@ func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
 }
 
 func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, error) {
-	id, err := workloadCgroup(o.Cgroup)
+	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 	}
 	var leftovers plan.Plan
 	for _, id := range hookedCgroups(p) {
-		path, err := cgroupPath(id)
+		path, err := cgroup.Path(id)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +160,7 @@ func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 		l.Flags |= ebpf.MappingAny
 	}
 	var err error
-	l.Cgroup, err = workloadCgroup(o.Cgroup)
+	l.Cgroup, err = cgroup.ID(o.Cgroup)
 	if absent(err) {
 		err = nil
 	}
@@ -175,7 +176,7 @@ func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 		o.Proto = model.UDP
 	}
 	var err error
-	o.Cgroup, err = cgroupPath(l.Cgroup)
+	o.Cgroup, err = cgroup.Path(l.Cgroup)
 	if absent(err) {
 		err = nil
 	}
@@ -209,7 +210,7 @@ func checkGrants(p *ebpf.Datapath, changes []ebpf.Change) error {
 		}
 		for id, w := range all {
 			if port, taken := ebpf.Taken(w, *c.New); taken {
-				path, _ := cgroupPath(id)
+				path, _ := cgroup.Path(id)
 				return fmt.Errorf("host port %d is granted to the workload in %s: "+
 					"choose another port, or stop that workload", port, path)
 			}

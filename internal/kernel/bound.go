@@ -3,14 +3,10 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/model"
-
-	"golang.org/x/sys/unix"
 )
 
 // Bound is a socket that is bound to a port.
@@ -24,8 +20,8 @@ type Bound struct {
 // clients are not included. TCP sockets that are bound but do not listen yet are
 // included from Linux 6.8 on. Returns errors.ErrUnsupported on a kernel before 5.9,
 // which does not report a socket's cgroup.
-func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
-	within, err := cgroupsBelow(cgroup)
+func (h *Host) BoundBy(dir string) (all []Bound, err error) {
+	within, err := cgroup.Below(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +33,7 @@ func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
 		for _, s := range sockets {
 			if s.cgroup == 0 {
 				return nil, fmt.Errorf("find sockets of cgroup %s: the kernel does not report a socket's cgroup: "+
-					"use Linux 5.9 or newer: %w", cgroup, errors.ErrUnsupported)
+					"use Linux 5.9 or newer: %w", dir, errors.ErrUnsupported)
 			}
 			if within[s.cgroup] && !s.connected {
 				all = append(all, Bound{proto, netip.AddrPortFrom(s.addr, s.port)})
@@ -45,26 +41,4 @@ func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
 		}
 	}
 	return all, nil
-}
-
-// cgroupsBelow returns the ids of a cgroup and of all cgroups below it. It skips
-// cgroups that are removed while it runs.
-func cgroupsBelow(path string) (map[uint64]bool, error) {
-	ids := map[uint64]bool{}
-	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
-		var st unix.Stat_t
-		if err == nil && entry.IsDir() {
-			if err = unix.Stat(at, &st); err == nil {
-				ids[st.Ino] = true
-			}
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list cgroups below %s: %w", path, err)
-	}
-	return ids, nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -22,7 +23,7 @@ func (h *Host) datapath() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil {
 		return h.ebpfState, nil
 	}
-	cookie, err := h.cookie()
+	cookie, err := h.ns.Cookie()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (h *Host) datapath() (*ebpf.Datapath, error) {
 // lock keeps other Fairlead processes from loading a data path for the same host,
 // so that all of them use the same maps. The lock is on the namespace's file.
 func (h *Host) lock() (unlock func() error, err error) {
-	ns, err := OpenNetns(h.ns.Path())
+	ns, err := netns.Open(h.ns.Path())
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil || h.opt.Pins == "" {
 		return h.ebpfState, nil
 	}
-	cookie, err := h.cookie()
+	cookie, err := h.ns.Cookie()
 	if err != nil {
 		return nil, err
 	}
@@ -81,23 +82,6 @@ func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 		return nil, nil
 	}
 	return h.datapath()
-}
-
-// cookie returns the number that identifies the host's namespace to the programs.
-func (h *Host) cookie() (cookie uint64, err error) {
-	err = h.ns.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("read the cookie of the network namespace (needs Linux 5.14): %w", err)
-	}
-	return cookie, nil
 }
 
 // setBPF attaches the object's programs. An object that is marked as partly

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 )
 
@@ -74,7 +75,7 @@ func (m *matcher) altered(o plan.Object) bool {
 // or no longer a port.
 func (m *matcher) newUplink() bool {
 	for id, l := range m.links {
-		if id.namespace == NoSandbox && !l.gone && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
+		if id.namespace == netns.NoID && !l.gone && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
 			return true
 		}
 	}

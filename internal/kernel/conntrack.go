@@ -9,7 +9,6 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +41,7 @@ func (h *Host) FlushFlows(match func(Flow) bool) ([]Flow, error) {
 	if n, err := h.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"}); err == nil && n == "0" {
 		return nil, nil
 	}
-	handle, err := netlink.NewHandleAt(netns.NsHandle(h.ns.File().Fd()), unix.NETLINK_NETFILTER)
+	handle, err := h.ns.Netlink(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open conntrack: %w", err)
 	}

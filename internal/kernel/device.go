@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -29,7 +30,7 @@ import (
 
 // movedDevice is a device that this process has moved into a sandbox.
 type movedDevice struct {
-	ns *Netns
+	ns *netns.Namespace
 	// saved is the device's state on the host. It is not read from the alias,
 	// because a workload that may change its links may also change the alias
 	// (docs/adr/0018).
@@ -163,12 +164,12 @@ func rename(handle *netlink.Handle, link netlink.Link, name string) error {
 // move moves a link to another namespace and gives it a name, which may be a
 // pattern such as dev%d. The kernel takes the link down.
 func (h *Host) move(from, to string, link netlink.Link, name string) error {
-	source, err := h.open(from)
+	source, err := h.ns.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	target, err := h.open(to)
+	target, err := h.ns.Open(to)
 	if err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (h *Host) returnToHost(at *deviceLocation) error {
 // keepNetns remembers in which sandbox the device is, and keeps a reference to that
 // namespace.
 func (h *Host) keepNetns(d plan.Device, saved savedDevice) error {
-	ns, err := OpenNetns(d.Netns)
+	ns, err := netns.Open(d.Netns)
 	if err != nil {
 		return err
 	}

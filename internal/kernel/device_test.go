@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -93,9 +94,9 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 	}
 }
 
-func testSandbox(t *testing.T) *Netns {
+func testSandbox(t *testing.T) *netns.Namespace {
 	t.Helper()
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -21,12 +22,12 @@ import (
 // links.
 type wiredWorld struct {
 	*localWorld
-	lan *Netns
+	lan *netns.Namespace
 }
 
 func newWiredWorld(t *testing.T) wiredWorld {
 	t.Helper()
-	lan, err := NewNetns()
+	lan, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func newWiredWorld(t *testing.T) wiredWorld {
 
 // reach connects from a namespace and checks which server answers. It returns the
 // open connection.
-func reach(t *testing.T, ns *Netns, at, want string) client {
+func reach(t *testing.T, ns *netns.Namespace, at, want string) client {
 	t.Helper()
 	c := dialer(t, ns, unix.SOCK_STREAM, at)
 	err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: patience})
@@ -92,7 +93,7 @@ func (c client) ask(t *testing.T, want string) {
 // the service.
 func TestFirstServiceKeepsPublishes(t *testing.T) {
 	w := newWiredWorld(t)
-	froms := map[string]*Netns{"a client": w.lan, "the host": w.ns, "the endpoint": w.box}
+	froms := map[string]*netns.Namespace{"a client": w.lan, "the host": w.ns, "the endpoint": w.box}
 	open := map[string]client{}
 	for who, ns := range froms {
 		open[who] = reach(t, ns, "192.0.2.1:80", "10.9.0.2:8080")

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
@@ -24,7 +25,7 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 	if err != nil {
 		return nil, nil, fmt.Errorf("read eBPF port mappings: %w", err)
 	}
-	cookie, err := h.cookie()
+	cookie, err := h.ns.Cookie()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,7 +34,7 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 		return nil, nil, err
 	}
 	for id, w := range workloads {
-		path, err := cgroupPath(id)
+		path, err := cgroup.Path(id)
 		if absent(err) {
 			continue
 		}

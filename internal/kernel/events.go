@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/kernel/netns"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -194,7 +196,7 @@ func (w *Watcher) learnLinks() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range list {
-		w.links[linkID{NoSandbox, l.Attrs().Index}] = stateOf(l)
+		w.links[linkID{netns.NoID, l.Attrs().Index}] = stateOf(l)
 	}
 	return nil
 }
@@ -243,9 +245,9 @@ func (s *eventSocket) open(family int, everywhere bool, groups ...int) error {
 func (s *eventSocket) receive() (messages []byte, namespace int, err error) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
-		return nil, NoSandbox, err
+		return nil, netns.NoID, err
 	}
-	namespace = NoSandbox
+	namespace = netns.NoID
 	failed := raw.Control(func(fd uintptr) {
 		var n, oobn int
 		if n, oobn, _, _, err = unix.Recvmsg(int(fd), s.buf, s.oob[:], unix.MSG_DONTWAIT); err == nil {
@@ -257,16 +259,16 @@ func (s *eventSocket) receive() (messages []byte, namespace int, err error) {
 }
 
 // namespaceOf returns the namespace id in a message's control data. Messages about
-// the socket's own namespace have none; for these it returns NoSandbox.
+// the socket's own namespace have none; for these it returns netns.NoID.
 func namespaceOf(oob []byte) int {
 	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return NoSandbox
+		return netns.NoID
 	}
 	for _, c := range controls {
 		if c.Header.Level == unix.SOL_NETLINK && c.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(c.Data) >= 4 {
 			return int(int32(native.Uint32(c.Data)))
 		}
 	}
-	return NoSandbox
+	return netns.NoID
 }

@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"net"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -57,7 +58,7 @@ func (w *Watcher) noteLink(ns int, m message) {
 		now.masterName = w.nameOf(linkID{ns, now.master})
 	}
 	const created = ^uint32(0)
-	now.needsCheck = before == nil && change != created && ns != NoSandbox ||
+	now.needsCheck = before == nil && change != created && ns != netns.NoID ||
 		change != created && change&unix.IFF_UP != 0 && !now.up ||
 		before != nil && before.data != 0 && before.data != now.data
 	if m.kind == unix.RTM_DELLINK {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -115,7 +116,7 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 	if len(m.body) < unix.SizeofRtMsg || m.body[7] != unix.RTN_UNICAST {
 		return
 	}
-	if ns == NoSandbox {
+	if ns == netns.NoID {
 		attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, _ []byte) {
 			w.seen.multipath = w.seen.multipath || kind == unix.RTA_MULTIPATH
 		})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf/link"
@@ -28,7 +29,7 @@ const xdpDriver = 1
 // TestFastPathHeals detaches the fast path, changes its link's address, adds a
 // link, and kills the process. Each is noticed and repaired.
 func TestFastPathHeals(t *testing.T) {
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 	"sync"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
 	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +25,7 @@ import (
 // plans may call them.
 type Host struct {
 	mu      sync.Mutex
-	ns      *Netns
+	ns      *netns.Namespace
 	handles map[string]*netlink.Handle
 	seen    dumpCache
 	// devices are the host's devices that this process has moved into sandboxes, by
@@ -86,12 +86,12 @@ type Options struct {
 // Open opens the host's network namespace at path; "" means the process's own. A
 // kernel without nftables is not an error, because not every path needs it.
 func Open(path string, opt Options) (*Host, error) {
-	ns, err := OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]movedDevice{}, opt: opt}
-	if ns.unprivileged {
+	if ns.Unprivileged() {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
 		return h, nil
 	}
@@ -160,33 +160,17 @@ func (h *Host) at(path string) (*netlink.Handle, error) {
 	if nl, ok := h.handles[path]; ok {
 		return nl, nil
 	}
-	ns, err := h.open(path)
+	ns, err := h.ns.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	if path == "" && h.ns.unprivileged {
-		nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-		if err != nil {
-			return nil, fmt.Errorf("open netlink: %w", err)
-		}
-		h.handles[path] = nl
-		return nl, nil
-	}
-	nl, err := netlink.NewHandleAt(netns.NsHandle(ns.File().Fd()), unix.NETLINK_ROUTE)
+	nl, err := ns.Netlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
 	}
 	h.handles[path] = nl
 	return nl, nil
-}
-
-// open opens the namespace at path; "" means the host's.
-func (h *Host) open(path string) (*Netns, error) {
-	if path == "" && !h.ns.unprivileged {
-		path = h.ns.Path()
-	}
-	return OpenNetns(path)
 }
 
 // Set creates or changes one object so that it matches o. Setting an object twice

@@ -178,7 +178,7 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 
 // listeners returns the listening TCP sockets and the UDP sockets without a peer.
 func (h *Host) listeners(path string) ([]Listener, error) {
-	ns, err := h.open(path)
+	ns, err := h.ns.Open(path)
 	if err != nil {
 		return nil, err
 	}

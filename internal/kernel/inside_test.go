@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -96,9 +97,9 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func newTestNetns(t *testing.T) *Netns {
+func newTestNetns(t *testing.T) *netns.Namespace {
 	t.Helper()
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

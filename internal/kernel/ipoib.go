@@ -49,7 +49,7 @@ func (h *Host) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, 
 	if err != nil {
 		return nil, fmt.Errorf("find parent %s: %w", want.Parent, err)
 	}
-	target, err := h.open(want.Netns)
+	target, err := h.ns.Open(want.Netns)
 	if err != nil {
 		return nil, err
 	}

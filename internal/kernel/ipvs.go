@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -63,7 +64,7 @@ var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.Forwar
 
 // open connects to the IPVS of the host's namespace. If necessary, and if the
 // kernel can do that, this loads the module.
-func (b *balancer) open(ns *Netns) (err error) {
+func (b *balancer) open(ns *netns.Namespace) (err error) {
 	if b.conn == nil {
 		b.conn, err = ipvs.Open(int(ns.File().Fd()))
 		b.ours = map[ipvs.ID]plan.IPVSService{}
@@ -73,7 +74,7 @@ func (b *balancer) open(ns *Netns) (err error) {
 
 // reach connects if IPVS is loaded in the host's namespace. It does not request the
 // generic netlink family first, because that would start modprobe each time.
-func (b *balancer) reach(ns *Netns) (there bool, err error) {
+func (b *balancer) reach(ns *netns.Namespace) (there bool, err error) {
 	if b.conn != nil {
 		return true, nil
 	}

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 func openTestHost(t *testing.T) *Host {
 	t.Helper()
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (h *Host) peer(l plan.Link) (netlink.Link, error) {
 // namespace. Interface indices alone are ambiguous, because they repeat in other
 // namespaces. The id -1 stands for the host's own namespace.
 func (h *Host) knownAs(path string, id int) bool {
-	ns, err := h.open(path)
+	ns, err := h.ns.Open(path)
 	if err != nil {
 		return false
 	}
@@ -148,7 +148,7 @@ func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, er
 	}
 	var link netlink.Link = &netlink.Bridge{LinkAttrs: attrs}
 	if want.Kind == plan.Veth {
-		ns, err := h.open(want.PeerNetns)
+		ns, err := h.ns.Open(want.PeerNetns)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func (h *Host) writeSettings(all []plan.Sysctl) error {
 		for n < len(all) && all[n].Netns == all[0].Netns {
 			n++
 		}
-		ns, err := h.open(all[0].Netns)
+		ns, err := h.ns.Open(all[0].Netns)
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (h *Host) seenConfs(netns string) (map[string]linkConf, error) {
 
 // readConfs reads the settings of all links in a namespace.
 func (h *Host) readConfs(netns string) (map[string]linkConf, error) {
-	ns, err := h.open(netns)
+	ns, err := h.ns.Open(netns)
 	if err != nil {
 		return nil, err
 	}

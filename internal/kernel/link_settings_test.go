@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,7 @@ import (
 
 // advertise sends a router advertisement with high preference to all nodes on the
 // link.
-func advertise(t *testing.T, from *Netns, link string) {
+func advertise(t *testing.T, from *netns.Namespace, link string) {
 	t.Helper()
 	ra := []byte{134, 0, 0, 0, 5, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}
 	prefix := append([]byte{3, 4, 64, 0xc0}, make([]byte, 28)...)
@@ -45,7 +46,7 @@ func advertise(t *testing.T, from *Netns, link string) {
 }
 
 // sh runs a shell script in a namespace and returns its output.
-func sh(t *testing.T, in *Netns, script string) string {
+func sh(t *testing.T, in *netns.Namespace, script string) string {
 	t.Helper()
 	out, err := try(in, script)
 	if err != nil {
@@ -54,7 +55,7 @@ func sh(t *testing.T, in *Netns, script string) string {
 	return out
 }
 
-func try(in *Netns, script string) (string, error) {
+func try(in *netns.Namespace, script string) (string, error) {
 	var out []byte
 	err := in.Do(func() (err error) {
 		out, err = exec.Command("sh", "-c", script).CombinedOutput()
@@ -64,7 +65,7 @@ func try(in *Netns, script string) (string, error) {
 }
 
 // await waits until a script succeeds in a namespace.
-func await(t *testing.T, in *Netns, what, script string) {
+func await(t *testing.T, in *netns.Namespace, what, script string) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		out, err := try(in, script)
@@ -79,7 +80,7 @@ func await(t *testing.T, in *Netns, what, script string) {
 
 // advertised returns the routes and addresses that a namespace has from router
 // advertisements.
-func advertised(t *testing.T, ns *Netns) string {
+func advertised(t *testing.T, ns *netns.Namespace) string {
 	t.Helper()
 	var found []string
 	for _, line := range strings.Split(sh(t, ns, "ip -6 route show; ip -6 -o addr show"), "\n") {
@@ -95,7 +96,7 @@ func advertised(t *testing.T, ns *Netns) string {
 // the kernel's default settings each of them has an effect.
 func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 	h := openTestHost(t)
-	boxes := map[string]*Netns{}
+	boxes := map[string]*netns.Namespace{}
 	for _, name := range []string{"evil", "web", "alone"} {
 		boxes[name] = newTestNetns(t)
 	}
@@ -111,7 +112,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 		}
 	}
 	victims := map[string]struct {
-		from, ns *Netns
+		from, ns *netns.Namespace
 		link     string
 	}{
 		"the host at a bridge":                {boxes["evil"], h.ns, "fl-net"},
@@ -173,7 +174,7 @@ func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 		}
 	}
 	for _, at := range []struct {
-		ns   *Netns
+		ns   *netns.Namespace
 		link string
 	}{{h.ns, "fl-net"}, {h.ns, "fv-web"}, {h.ns, "fm-net"}, {h.ns, "fx-net"}, {box, "eth0"}, {box, "eth1"}} {
 		if got := sh(t, at.ns, "ip -6 -o addr show dev "+at.link); got != "" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -87,7 +89,7 @@ func TestManySocketsEnd(t *testing.T) {
 }
 
 // converse connects and reads the first answer.
-func converse(t *testing.T, ns *Netns, kind int, at string) client {
+func converse(t *testing.T, ns *netns.Namespace, kind int, at string) client {
 	t.Helper()
 	c := dialer(t, ns, kind, at)
 	if err := c.connect(at); err != nil {

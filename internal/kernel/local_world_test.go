@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -21,12 +22,12 @@ const patience = 10
 //	host 10.9.0.1, fd09::1 ══ 10.9.0.2, fd09::2 sandbox
 type localWorld struct {
 	*Host
-	box *Netns
+	box *netns.Namespace
 }
 
 func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 	t.Helper()
-	box, err := NewNetns()
+	box, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func toBox(host string, port uint16, to string) []plan.EBPFMapping {
 
 // serve answers TCP and UDP at an address of a namespace with that address: it
 // answers every connection, byte and datagram.
-func serve(t *testing.T, ns *Netns, at string) {
+func serve(t *testing.T, ns *netns.Namespace, at string) {
 	t.Helper()
 	var stream net.Listener
 	var datagrams net.PacketConn
@@ -149,7 +150,7 @@ type client struct {
 }
 
 // dialer opens a socket of at's address family in a namespace.
-func dialer(t *testing.T, ns *Netns, kind int, at string) client {
+func dialer(t *testing.T, ns *netns.Namespace, kind int, at string) client {
 	t.Helper()
 	c := client{family: unix.AF_INET}
 	if netip.MustParseAddrPort(at).Addr().Is6() {
@@ -170,8 +171,10 @@ func dialer(t *testing.T, ns *Netns, kind int, at string) client {
 }
 
 func (c client) connect(at string) error { return unix.Connect(c.fd, c.sockaddr(at)) }
-func (c client) bind(at string) error    { return unix.Bind(c.fd, c.sockaddr(at)) }
-func (c client) sendTo(at string) error  { return unix.Sendto(c.fd, []byte("?"), 0, c.sockaddr(at)) }
+
+func (c client) bind(at string) error { return unix.Bind(c.fd, c.sockaddr(at)) }
+
+func (c client) sendTo(at string) error { return unix.Sendto(c.fd, []byte("?"), 0, c.sockaddr(at)) }
 
 func (c client) sockaddr(at string) unix.Sockaddr {
 	a := netip.MustParseAddrPort(at)

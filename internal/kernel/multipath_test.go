@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 )
 
@@ -49,7 +50,7 @@ func TestMultipathSets(t *testing.T) {
 	} {
 		w.Take()
 		h.run(t, "sh", "-ec", step.command)
-		if got := w.Take().Concerned(plan.Plan{plan.Uplinks{}}, func(string) int { return NoSandbox }); len(got) != 1 {
+		if got := w.Take().Concerned(plan.Plan{plan.Uplinks{}}, func(string) int { return netns.NoID }); len(got) != 1 {
 			t.Errorf("%s: the watcher asks for %v", step.command, got)
 		}
 		observe := func() plan.Plan {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -35,7 +36,7 @@ type NetLink struct {
 	// there is none.
 	Parent int
 	// ParentNetns is the id that this namespace has for the namespace of Parent,
-	// NoSandbox if it is the same one; see NamespaceID.
+	// netns.NoID if it is the same one; see NamespaceID.
 	ParentNetns int
 	// Private says that other sub-links of the same parent cannot reach this
 	// macvlan.
@@ -128,14 +129,14 @@ func (d dumped) kind() string {
 // NamespaceID returns the id that the host's namespace has for the namespace at
 // path; false if it has none.
 func (h *Host) NamespaceID(path string) (int, bool) {
-	ns, err := OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
-		return NoSandbox, false
+		return netns.NoID, false
 	}
 	defer ns.Close()
 	handle, err := h.at("")
 	if err != nil {
-		return NoSandbox, false
+		return netns.NoID, false
 	}
 	id, err := handle.GetNetNsIdByFd(int(ns.File().Fd()))
 	return id, err == nil && id >= 0
@@ -250,7 +251,7 @@ func (h *Host) withDatapath(fn func(*ebpf.ReadOnly) error) error {
 	if h.opt.Pins == "" {
 		return nil
 	}
-	cookie, err := h.cookie()
+	cookie, err := h.ns.Cookie()
 	if err != nil {
 		return err
 	}
@@ -280,7 +281,7 @@ func (h *Host) Namespaces() []string {
 	}
 	var all []string
 	for _, path := range slices.Concat(named, pids) {
-		ns, err := OpenNetns(path)
+		ns, err := netns.Open(path)
 		if err != nil {
 			continue
 		}

@@ -63,6 +63,7 @@ func (b *batch) step(kind, flags uint16, t *nftables.Table, name string, body fu
 func nothing() {}
 
 func (b *batch) addTable(t *nftables.Table) { b.step(unix.NFT_MSG_NEWTABLE, toMake, t, "", nothing) }
+
 func (b *batch) delTable(t *nftables.Table) { b.step(unix.NFT_MSG_DELTABLE, toDrop, t, "", nothing) }
 
 // replaceTable deletes the table if it exists, and creates it again.

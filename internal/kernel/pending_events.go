@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 )
 
@@ -113,9 +114,11 @@ func (s *PendingEvents) noteRoute(at routeAt, now routeState) {
 	put(&s.routes, at, append(kept, now))
 }
 
-func (s *PendingEvents) noteQdisc(at qdiscAt, now qdiscState)          { put(&s.qdiscs, at, now) }
+func (s *PendingEvents) noteQdisc(at qdiscAt, now qdiscState) { put(&s.qdiscs, at, now) }
+
 func (s *PendingEvents) noteNeighbor(at neighborAt, now neighborState) { put(&s.neighbors, at, now) }
-func (s *PendingEvents) noteTable(name string)                         { put(&s.tables, name, true) }
+
+func (s *PendingEvents) noteTable(name string) { put(&s.tables, name, true) }
 
 // noteAuthor notes the process that made the changes of tables noted before.
 func (s *PendingEvents) noteAuthor(who string) {
@@ -142,12 +145,12 @@ func (s PendingEvents) Detached() bool { return s.bpf }
 // are not Fairlead's has changed. Plans depend on these.
 func (s PendingEvents) HostChanged() bool {
 	for id, l := range s.links {
-		if id.namespace == NoSandbox && !strings.HasPrefix(l.alias, plan.Mark+":") {
+		if id.namespace == netns.NoID && !strings.HasPrefix(l.alias, plan.Mark+":") {
 			return true
 		}
 	}
 	for at := range s.routes {
-		if at.namespace == NoSandbox {
+		if at.namespace == netns.NoID {
 			return true
 		}
 	}
@@ -160,7 +163,7 @@ func (s PendingEvents) FirewallChanged() bool { return s.firewall || s.all }
 // AddressesChanged reports whether an address of the host was added or removed.
 func (s PendingEvents) AddressesChanged() bool {
 	for at := range s.addresses {
-		if at.namespace == NoSandbox {
+		if at.namespace == netns.NoID {
 			return true
 		}
 	}
@@ -210,7 +213,7 @@ func (s PendingEvents) Concerned(p plan.Plan, id func(netns string) int) plan.Pl
 func (s PendingEvents) LeftOver(p plan.Plan) bool {
 	names := map[string]bool{}
 	for id, l := range s.links {
-		if id.namespace == NoSandbox && !l.gone && strings.HasPrefix(l.alias, plan.Mark+":") {
+		if id.namespace == netns.NoID && !l.gone && strings.HasPrefix(l.alias, plan.Mark+":") {
 			names[l.name] = true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -30,7 +31,7 @@ func Probe(only ...plan.Feature) (plan.Facts, error) {
 	if os.Geteuid() != 0 {
 		return facts, errors.New("probe kernel: root is needed to create network namespaces: run as root, e.g. with sudo")
 	}
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}

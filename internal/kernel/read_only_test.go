@@ -1,6 +1,10 @@
 package kernel
 
-import "testing"
+import (
+	"testing"
+
+	"fairlead/internal/kernel/netns"
+)
 
 // TestReadersKeepHandlesOfApplier calls every reader while a plan is being applied
 // in a sandbox.
@@ -49,7 +53,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 
 // markedSandbox returns a sandbox with a link that no other namespace has. A
 // closed handle reads the caller's namespace, where the link is missing.
-func markedSandbox(t *testing.T) *Netns {
+func markedSandbox(t *testing.T) *netns.Namespace {
 	sandbox := testSandbox(t)
 	(&Host{ns: sandbox}).run(t, "ip", "link", "add", "mark", "type", "bridge")
 	return sandbox

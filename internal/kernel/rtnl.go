@@ -16,16 +16,6 @@ func (h *Host) link(netns, name string) (*netlink.Handle, netlink.Link, error) {
 	return handle, link, err
 }
 
-func (n *Netns) loopbackUp() error {
-	h := &Host{ns: n, handles: map[string]*netlink.Handle{}}
-	handle, err := h.at("")
-	if err != nil {
-		return err
-	}
-	defer handle.Close()
-	return linkUp(handle, "lo")
-}
-
 func linkUp(handle *netlink.Handle, name string) error {
 	link, err := handle.LinkByName(name)
 	if err != nil {

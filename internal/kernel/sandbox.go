@@ -7,13 +7,12 @@ import (
 	"slices"
 	"syscall"
 
+	"fairlead/internal/kernel/netns"
+
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
-
-// NoSandbox stands for a namespace that has no id in the host's namespace.
-const NoSandbox = -1
 
 // Sandbox is the state of a sandbox that the daemon checks before it attaches it.
 type Sandbox struct {
@@ -45,13 +44,13 @@ func (h *Host) DescribeSandbox(path string) (Sandbox, error) {
 }
 
 func (h *Host) describeSandbox(path string) (Sandbox, error) {
-	ns, err := OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return Sandbox{}, err
 	}
 	defer ns.Close()
 	s := Sandbox{}
-	if s.Namespace, err = ns.identity(); err != nil {
+	if s.Namespace, err = ns.Identity(); err != nil {
 		return s, err
 	}
 	if s.ID, err = h.nameNamespace(ns); err != nil {
@@ -80,55 +79,27 @@ func (h *Host) describeSandbox(path string) (Sandbox, error) {
 
 func ones(mask []byte) int { return toPrefix(make([]byte, len(mask)), mask).Bits() }
 
-// Identify returns a string that identifies the namespace at path until the next
-// boot. The error wraps os.ErrNotExist if there is no namespace.
-func Identify(path string) (string, error) {
-	ns, err := OpenNetns(path)
-	if err != nil {
-		return "", err
-	}
-	defer ns.Close()
-	return ns.identity()
-}
-
-// identity returns the namespace's cookie, which the kernel never reuses. Before
-// Linux 5.14 it returns the inode, which a later namespace may get again.
-func (n *Netns) identity() (string, error) {
-	cookie, err := (&Host{ns: n}).cookie()
-	if err == nil {
-		return fmt.Sprintf("cookie %x", cookie), nil
-	}
-	if !errors.Is(err, unix.ENOPROTOOPT) {
-		return "", err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(n.file.Fd()), &st); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("inode %x:%x", st.Dev, st.Ino), nil
-}
-
 // nameNamespace returns the id that the host's namespace has for ns. It assigns
 // one if there is none.
-func (h *Host) nameNamespace(ns *Netns) (int, error) {
+func (h *Host) nameNamespace(ns *netns.Namespace) (int, error) {
 	handle, err := h.at("")
 	if err != nil {
-		return NoSandbox, err
+		return netns.NoID, err
 	}
 	fd := int(ns.File().Fd())
 	// -1 lets the kernel choose.
 	if err := handle.SetNetNsIdByFd(fd, -1); err != nil && !errors.Is(err, unix.EEXIST) {
-		return NoSandbox, fmt.Errorf("assign an id to the namespace: %w", err)
+		return netns.NoID, fmt.Errorf("assign an id to the namespace: %w", err)
 	}
 	id, err := handle.GetNetNsIdByFd(fd)
 	if err != nil {
-		return NoSandbox, fmt.Errorf("read the namespace's id: %w", err)
+		return netns.NoID, fmt.Errorf("read the namespace's id: %w", err)
 	}
 	return id, nil
 }
 
 // WatchSandboxes returns a channel that gets the id of each namespace that ends.
-// It gets NoSandbox when messages of the kernel were lost. The channel is closed
+// It gets netns.NoID when messages of the kernel were lost. The channel is closed
 // after ctx is done.
 func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
 	var socket *nl.NetlinkSocket
@@ -149,7 +120,7 @@ func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
 				return // closed
 			}
 			if err != nil {
-				ids = []int{NoSandbox}
+				ids = []int{netns.NoID}
 			}
 			for _, id := range ids {
 				select {

@@ -2,11 +2,11 @@ package kernel
 
 import (
 	"context"
-	"errors"
-	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"fairlead/internal/kernel/netns"
 )
 
 // TestWatchSandboxesReportsTheEnd deletes a namespace that Fairlead has only
@@ -19,7 +19,7 @@ func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,24 +47,5 @@ func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	cancel()
 	if _, more := <-gone; more {
 		t.Error("the channel is not closed")
-	}
-}
-
-func TestIdentifyDistinguishesNamespaces(t *testing.T) {
-	seen := map[string]bool{}
-	for range 3 {
-		ns, err := NewNetns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := Identify(ns.Path())
-		if err != nil || seen[id] {
-			t.Errorf("%s, %v; seen before: %v", id, err, seen)
-		}
-		seen[id] = true
-		ns.Close()
-	}
-	if _, err := Identify(t.TempDir() + "/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a namespace: %v", err)
 	}
 }

@@ -104,7 +104,7 @@ func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan
 		return nil, err
 	}
 	if want.Netns != "" {
-		ns, err := h.open(want.Netns)
+		ns, err := h.ns.Open(want.Netns)
 		if err != nil {
 			return nil, err
 		}

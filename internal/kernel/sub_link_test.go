@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -20,7 +21,7 @@ func withParents(t *testing.T) (h *Host, sandbox string) {
 		h.run(t, "ip", "link", "set", "far-"+name, "up")
 		h.run(t, "ip", "link", "set", name, "up")
 	}
-	box, err := NewNetns()
+	box, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

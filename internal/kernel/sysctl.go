@@ -49,7 +49,7 @@ func sysctlPath(name string) string {
 // inSysctlNetns calls do with the setting's file on a thread in the namespace,
 // because /proc/sys/net shows the namespace of the thread that opens the file.
 func (h *Host) inSysctlNetns(s plan.Sysctl, do func(path string) error) error {
-	ns, err := h.open(s.Netns)
+	ns, err := h.ns.Open(s.Netns)
 	if err != nil {
 		return err
 	}

@@ -206,4 +206,5 @@ func (b *nftMessages) batch() []netlink.Message {
 }
 
 func cstring(s string) []byte { return append([]byte(s), 0) }
-func be32(n uint32) []byte    { return binary.BigEndian.AppendUint32(nil, n) }
+
+func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }

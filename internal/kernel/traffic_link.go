@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
 	"github.com/mdlayher/netlink"
@@ -96,13 +97,13 @@ type linkEnd struct {
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
 // names of their endpoints.
 func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
-	list, err := retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: NoSandbox}) })
+	list, err := retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID}) })
 	if err != nil {
 		return nil, err
 	}
 	ends := map[string]linkEnd{}
 	for _, l := range list {
-		if endpoint, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 && l.peerNSID != NoSandbox {
+		if endpoint, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 && l.peerNSID != netns.NoID {
 			ends[endpoint] = linkEnd{index: l.peer, nsid: l.peerNSID}
 		}
 	}
@@ -120,7 +121,7 @@ func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
 
 // endInside finds a link in its sandbox that has no end on the host.
 func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, error) {
-	ns, err := OpenNetns(l.Sandbox)
+	ns, err := netns.Open(l.Sandbox)
 	if err != nil {
 		return linkEnd{}, false, err
 	}
@@ -149,7 +150,7 @@ const skipStats = 1 << 3
 func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEnd, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.IFLA_EXT_MASK, skipStats)
-	if at.nsid != NoSandbox {
+	if at.nsid != netns.NoID {
 		attributes.Int32(unix.IFLA_TARGET_NETNSID, at.nsid)
 	}
 	body, err := attributes.Encode()
@@ -177,7 +178,7 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return linkEnd{}, errors.New("read a link: the kernel's answer is too short")
 	}
-	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: NoSandbox}
+	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: netns.NoID}
 	d, err := netlink.NewAttributeDecoder(message[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return end, err

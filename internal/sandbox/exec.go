@@ -7,7 +7,7 @@ import (
 	"strings"
 	"syscall"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +19,11 @@ import (
 // with `ip netns exec`. Unlike there, filesystems mounted below /sys (cgroups, bpffs)
 // stay mounted.
 func (s Sandbox) Exec(path string, args, env []string) error {
-	ns, err := kernel.OpenNetns(s.Path)
+	ns, err := netns.Open(s.Path)
 	if err == nil {
 		defer ns.Close()
 		var id string
-		id, err = kernel.Identify(ns.Path())
+		id, err = netns.Identify(ns.Path())
 		if err == nil && id != namespace(s) {
 			err = ErrAbsent // it has ended since it was found
 		}

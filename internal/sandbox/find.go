@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 
 	"golang.org/x/sys/unix"
 )
@@ -136,11 +136,11 @@ func startTime(dir string) (string, error) {
 // identity returns the ID of the namespace at path. It returns ErrHost if that is
 // the host's namespace.
 func identity(path string) (string, error) {
-	id, err := kernel.Identify(path)
+	id, err := netns.Identify(path)
 	if err != nil {
 		return "", err
 	}
-	host, err := kernel.Identify("")
+	host, err := netns.Identify("")
 	if err == nil && id == host {
 		err = fmt.Errorf("%w, where nothing can be attached: publish its ports via socket, as `fairlead run` does", ErrHost)
 	}

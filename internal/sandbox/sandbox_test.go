@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/sandbox"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +18,9 @@ import (
 
 // named creates a network namespace with a name in the finder's directory, as
 // `ip netns add` does.
-func named(t *testing.T, f sandbox.Finder, name string) *kernel.Netns {
+func named(t *testing.T, f sandbox.Finder, name string) *netns.Namespace {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func unname(t *testing.T, f sandbox.Finder, name string) {
 
 // workload starts a process that waits, in the namespace or, if ns is nil, in the
 // namespace of the test.
-func workload(t *testing.T, ns *kernel.Netns) *child.Process {
+func workload(t *testing.T, ns *netns.Namespace) *child.Process {
 	t.Helper()
 	at := child.Place{}
 	if ns != nil {
@@ -69,9 +69,9 @@ func workload(t *testing.T, ns *kernel.Netns) *child.Process {
 	return p
 }
 
-func newNetns(t *testing.T) *kernel.Netns {
+func newNetns(t *testing.T) *netns.Namespace {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

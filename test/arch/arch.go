@@ -89,6 +89,16 @@ var Rules = []Rule{
 		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...", "internal/escape"},
 	},
 	{
+		Name:   "no package below kernel imports it",
+		Of:     []string{"internal/kernel/..."},
+		Except: map[string]string{"internal/kernel": "the package itself"},
+		Deny:   []string{"internal/kernel"},
+	},
+	{
+		Name: "network namespaces need no other package of the project",
+		Of:   []string{"internal/kernel/netns/..."}, Ours: []string{},
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

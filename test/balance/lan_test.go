@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -60,8 +60,8 @@ type place func(func() error) error
 type lan struct {
 	testing.TB
 	*topology.World
-	switched *kernel.Netns
-	servers  map[string]*kernel.Netns
+	switched *netns.Namespace
+	servers  map[string]*netns.Namespace
 	plane    model.Plane
 	state    model.State
 	before   string
@@ -83,7 +83,7 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lan{TB: t, World: w, plane: plane, servers: map[string]*kernel.Netns{}, dialled: new(int)}
+	l := &lan{TB: t, World: w, plane: plane, servers: map[string]*netns.Namespace{}, dialled: new(int)}
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -114,9 +114,9 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 	return l
 }
 
-func (l *lan) netns() *kernel.Netns {
+func (l *lan) netns() *netns.Namespace {
 	l.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		l.Fatal(err)
 	}

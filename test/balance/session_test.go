@@ -13,7 +13,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 	"fairlead/test/shell"
@@ -36,22 +36,22 @@ const long = time.Minute
 //	client 198.51.100.1 ── c0 host s0 ── 10.0.0.2, 10.0.0.3
 type site struct {
 	*testing.T
-	host, client, servers *kernel.Netns
+	host, client, servers *netns.Namespace
 	daemon                *daemons.Daemon
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t}
-	for _, ns := range []**kernel.Netns{&s.host, &s.client, &s.servers} {
-		made, err := kernel.NewNetns()
+	for _, ns := range []**netns.Namespace{&s.host, &s.client, &s.servers} {
+		made, err := netns.New()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { made.Close() })
 		*ns = made
 	}
-	at := func(ns *kernel.Netns) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, ns.File().Fd()) }
+	at := func(ns *netns.Namespace) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, ns.File().Fd()) }
 	shell.Run(t, s.host.Do, "ip link set lo up && ip link add c0 type veth peer name eth0 netns "+at(s.client)+" && ip link add s0 type veth peer name eth0 netns "+at(s.servers)+
 		" && ip addr add 198.51.100.2/24 dev c0 && ip addr add 10.0.0.1/24 dev s0 && ip link set c0 up && ip link set s0 up")
 	shell.Run(t, s.client.Do, "ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up && ip route add default via 198.51.100.2")

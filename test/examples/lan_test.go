@@ -24,7 +24,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/test/daemons"
 	"fairlead/test/shell"
 )
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // lan is a switch with hosts, by name. Each host's link to the switch is eth0.
 type lan struct {
 	testing.TB
-	hosts map[string]*kernel.Netns
+	hosts map[string]*netns.Namespace
 	nginx map[string]*child.Process
 	// daemons contains the daemons by the names of their hosts.
 	daemons map[string]*daemons.Daemon
@@ -46,7 +46,7 @@ type lan struct {
 
 func newLAN(t testing.TB, addresses map[string]string) *lan {
 	t.Helper()
-	l := &lan{TB: t, hosts: map[string]*kernel.Netns{}, nginx: map[string]*child.Process{}, daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
+	l := &lan{TB: t, hosts: map[string]*netns.Namespace{}, nginx: map[string]*child.Process{}, daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
 	middle := l.netns()
 	shell.Run(t, middle.Do, "ip link add switch type bridge && ip link set switch up")
 	for name, at := range addresses {
@@ -59,9 +59,9 @@ func newLAN(t testing.TB, addresses map[string]string) *lan {
 	return l
 }
 
-func (l *lan) netns() *kernel.Netns {
+func (l *lan) netns() *netns.Namespace {
 	l.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		l.Fatal(err)
 	}

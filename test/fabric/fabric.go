@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
@@ -49,7 +50,7 @@ type Host struct {
 	t         testing.TB
 	number    int
 	path      string
-	sandboxes map[string]*kernel.Netns
+	sandboxes map[string]*netns.Namespace
 }
 
 // New creates a fabric that is removed after the test. It fails the test if an engine cannot remove
@@ -77,9 +78,9 @@ func New(t testing.TB, opt Options) *Fabric {
 	return f
 }
 
-func namespace(t testing.TB) *kernel.Netns {
+func namespace(t testing.TB) *netns.Namespace {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Host{Host: k, t: t, number: number, path: ns.Path(), sandboxes: map[string]*kernel.Netns{}}
+	h := &Host{Host: k, t: t, number: number, path: ns.Path(), sandboxes: map[string]*netns.Namespace{}}
 	h.Engine = engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, Facts: facts, StartProxy: func(context.Context) (engine.Proxy, error) {
 		return proxy.Start(context.Background(), child.Place{Netns: k.Netns()})
 	}})

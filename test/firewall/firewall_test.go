@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 )
 
 // furnish creates a separate host with a LAN, two sandboxes and a Fairlead daemon. It uses a copy
@@ -68,7 +68,7 @@ type host struct {
 
 func start(t *testing.T, programs string) *host {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

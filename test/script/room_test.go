@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -49,7 +49,7 @@ exec timeout 600 unshare --mount --net --pid --fork --kill-child --mount-proc --
 // on it end. `room COMMAND…` runs a command on that host, and `alone COMMAND…` on a bare host of
 // its own.
 func openRoom(env *testscript.Env, bin string) error {
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/test/systemd"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +100,7 @@ func start(t *testing.T) *service {
 	if err := unix.Fstat(int(s.log.Fd()), &st); err != nil {
 		t.Fatal(err)
 	}
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
@@ -51,7 +52,7 @@ sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 
 func newRoom(t *testing.T) *room {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
@@ -82,8 +83,8 @@ func runDaemon(do order) error {
 type house struct {
 	*testing.T
 	opt     Options
-	ns      *kernel.Netns
-	sandbox *kernel.Netns
+	ns      *netns.Namespace
+	sandbox *netns.Namespace
 	pid     string
 	// end kills the process in the sandbox.
 	end func() error
@@ -95,10 +96,10 @@ func newHouse(t *testing.T) *house {
 	h := &house{T: t, opt: Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}}
 	err := MakeDirs(h.opt)
 	if err == nil {
-		h.ns, err = kernel.NewNetns()
+		h.ns, err = netns.New()
 	}
 	if err == nil {
-		h.sandbox, err = kernel.NewNetns()
+		h.sandbox, err = netns.New()
 	}
 	if err != nil {
 		t.Fatal(err)

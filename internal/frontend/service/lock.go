@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/store"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ func lockNamespace(opt Options) (unlock func() error, err error) {
 
 // lockFile locks the file that only root can lock.
 func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
-	id, err := kernel.Identify("")
+	id, err := netns.Identify("")
 	if err != nil {
 		return nil, fmt.Errorf("lock the network namespace: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -71,7 +71,7 @@ type locks struct {
 
 func newLocks(t *testing.T) locks {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/neighbour"
+	"fairlead/internal/kernel/netns"
 )
 
 // TestAskReadsDelayedAnswers asks with a timeout of 0: answers that have arrived by
 // the time of reading count.
 func TestAskReadsDelayedAnswers(t *testing.T) {
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

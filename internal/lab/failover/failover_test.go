@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/failover"
 	"fairlead/test/shell"
 )
@@ -24,9 +24,9 @@ const port = 8080
 var target = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
 
 // host returns a new network namespace with lo up.
-func host(t *testing.T) *kernel.Netns {
+func host(t *testing.T) *netns.Namespace {
 	t.Helper()
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func host(t *testing.T) *kernel.Netns {
 	return ns
 }
 
-func startServer(t *testing.T, name string, ns *kernel.Netns) *failover.Server {
+func startServer(t *testing.T, name string, ns *netns.Namespace) *failover.Server {
 	t.Helper()
 	s, err := failover.StartServer(t.Context(), name, port, child.Place{Netns: ns.File()})
 	if err != nil {
@@ -46,20 +46,20 @@ func startServer(t *testing.T, name string, ns *kernel.Netns) *failover.Server {
 }
 
 // until waits until a command in the namespace succeeds.
-func until(t *testing.T, ns *kernel.Netns, command string) {
+func until(t *testing.T, ns *netns.Namespace, command string) {
 	t.Helper()
 	shell.Run(t, ns.Do, "for i in $(seq 3000); do "+command+" && exit; sleep 0.01; done; exit 1")
 }
 
 // untilAnswered waits until clients have been answered: the server closes first,
 // so its ends of connections are in TIME-WAIT after clients have closed theirs.
-func untilAnswered(t *testing.T, ns *kernel.Netns) {
+func untilAnswered(t *testing.T, ns *netns.Namespace) {
 	t.Helper()
 	until(t, ns, "grep -q '^TCP: .* tw [1-9]' /proc/thread-self/net/sockstat")
 }
 
 // untilRefused waits until more clients have been refused.
-func untilRefused(t *testing.T, ns *kernel.Netns) {
+func untilRefused(t *testing.T, ns *netns.Namespace) {
 	t.Helper()
 	const resets = `awk '/^Tcp:/ { if (at) print $at; else for (i = 1; i <= NF; i++) if ($i == "OutRsts") at = i }' /proc/thread-self/net/snmp`
 	first := strings.TrimSpace(shell.Run(t, ns.Do, resets))

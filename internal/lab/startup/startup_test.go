@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/test/shell"
 )
 
@@ -12,7 +12,7 @@ import (
 // listener.
 func TestAskedUntilAnswered(t *testing.T) {
 	// A separate network namespace, where no other process uses the port.
-	ns, err := kernel.NewNetns()
+	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
 	}

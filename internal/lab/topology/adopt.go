@@ -5,12 +5,13 @@ import (
 	"path/filepath"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 )
 
 // Adopt registers the network namespace at path, which a container engine has
 // created, as the sandbox of that name.
 func (w *World) Adopt(name, path string) error {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"fairlead/internal/driver"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
@@ -50,8 +51,8 @@ type World struct {
 	// usesEBPF is the host whose eBPF programs are counted: server, or what
 	// CountEBPFOf opened.
 	usesEBPF   *kernel.Host
-	sandboxes  map[string]*kernel.Netns
-	namespaces []*kernel.Netns
+	sandboxes  map[string]*netns.Namespace
+	namespaces []*netns.Namespace
 	place      child.Place
 	facts      plan.Facts
 	mtu        int
@@ -74,7 +75,7 @@ type Options struct {
 
 // New creates two hosts and a wire, without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
-	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
+	w := &World{sandboxes: map[string]*netns.Namespace{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
 	if w.mtu == 0 {
 		w.mtu = 1500
 	}
@@ -113,8 +114,8 @@ func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
 	return kernel.Open(ns.Path(), opt)
 }
 
-func (w *World) namespace() (*kernel.Netns, error) {
-	ns, err := kernel.NewNetns()
+func (w *World) namespace() (*netns.Namespace, error) {
+	ns, err := netns.New()
 	if err == nil {
 		w.namespaces = append(w.namespaces, ns)
 	}

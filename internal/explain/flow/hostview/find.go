@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/sandbox"
 )
 
@@ -49,7 +50,7 @@ func (w *World) Find(name string) (string, error) {
 
 // known returns the World's path of the namespace at another path.
 func (w *World) known(path string) (string, error) {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
 	"github.com/cilium/ebpf"
@@ -119,11 +120,11 @@ func TestHandMadeHosts(t *testing.T) {
 // check builds the host, and returns how many of its flows are explained with
 // certainty.
 func (s scenario) check(t *testing.T) int {
-	spaces := map[string]*kernel.Netns{}
+	spaces := map[string]*netns.Namespace{}
 	opt := hostview.Options{Sandboxes: map[string]string{}}
 	env := os.Environ()
 	for name := range places {
-		ns, err := kernel.NewNetns()
+		ns, err := netns.New()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +223,7 @@ func explain(t *testing.T, w *hostview.World, text string) explanation {
 }
 
 // compare sends the flow and compares the result with a certain verdict.
-func (e explanation) compare(t *testing.T, spaces map[string]*kernel.Netns) {
+func (e explanation) compare(t *testing.T, spaces map[string]*netns.Namespace) {
 	timeout := unexpected
 	if e.certain() && (e.Outcome == flow.Delivered || e.Outcome == flow.Refused) {
 		timeout = expected
@@ -287,7 +288,7 @@ func hops(e flow.Explanation) string {
 }
 
 // listen makes a namespace answer on port 80 of TCP and UDP.
-func listen(t *testing.T, ns *kernel.Netns) {
+func listen(t *testing.T, ns *netns.Namespace) {
 	any6 := &unix.SockaddrInet6{Port: 80}
 	var stream, datagram int
 	err := ns.Do(func() (err error) {
@@ -340,7 +341,7 @@ func echo(fd int) {
 }
 
 // send sends the first packet of a flow, and returns the result.
-func send(ns *kernel.Netns, to netip.AddrPort, udp bool, timeout time.Duration) (string, error) {
+func send(ns *netns.Namespace, to netip.AddrPort, udp bool, timeout time.Duration) (string, error) {
 	family, kind := unix.AF_INET6, unix.SOCK_STREAM
 	var at unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
 	if to.Addr().Is4() {

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
@@ -49,7 +50,7 @@ type World struct {
 // space is a namespace and the state that was read from it. It is kept open, so
 // that its path cannot get another namespace in the meantime.
 type space struct {
-	ns   *kernel.Netns // nil for the host
+	ns   *netns.Namespace // nil for the host
 	id   uint64
 	name string
 	// host is the handle of the namespace; nil until the first question.
@@ -88,7 +89,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 // add opens a namespace that was not seen before. It ignores a namespace that no
 // longer exists.
 func (w *World) add(seen map[uint64]bool, path, name string) {
-	ns, err := kernel.OpenNetns(path)
+	ns, err := netns.Open(path)
 	if err != nil {
 		return
 	}
@@ -343,14 +344,14 @@ func (w *World) Failed() []flow.Known {
 }
 
 // Peer implements flow.World.
-func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
+func (w *World) Peer(from string, l kernel.NetLink) (flow.End, bool) {
 	if l.Parent == 0 {
 		return flow.End{}, false
 	}
-	path := netns
-	if l.ParentNetns != kernel.NoSandbox {
+	path := from
+	if l.ParentNetns != netns.NoID {
 		var ok bool
-		if path, ok = w.ids(netns)[l.ParentNetns]; !ok {
+		if path, ok = w.ids(from)[l.ParentNetns]; !ok {
 			return flow.End{}, false
 		}
 	}

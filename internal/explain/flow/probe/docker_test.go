@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/engines"
 )
@@ -97,9 +98,9 @@ func newHost(t *testing.T) (*kernel.Host, string) {
 	id := os.Getpid()
 	lan := fmt.Sprintf("198.%d.%d.", 18+id>>14&1, id>>6&0xff)
 	local, machine := fmt.Sprint(lan, id&0x3f<<2+1), fmt.Sprint(lan, id&0x3f<<2+2)
-	var spaces [2]*kernel.Netns
+	var spaces [2]*netns.Namespace
 	for i := range spaces {
-		ns, err := kernel.NewNetns()
+		ns, err := netns.New()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,14 +8,14 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/netns"
 )
 
 // TestLegacyDrop: netfilter does not trace rules of legacy iptables, so a packet
 // without an answer agrees with a drop by one of them.
 func TestLegacyDrop(t *testing.T) {
 	host, _ := newHost(t)
-	ns, err := kernel.OpenNetns(host.Path())
+	ns, err := netns.Open(host.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,20 +1,18 @@
-package kernel
+package cgroup
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-
-	"fairlead/internal/cgroup"
 
 	"golang.org/x/sys/unix"
 )
 
-// workloadCgroup returns the id of a cgroup v2 directory, which is its inode
-// number. The root of the hierarchy is an error.
-func workloadCgroup(path string) (uint64, error) {
+// ID returns the id of a cgroup v2 directory, which is its inode number. The root of the hierarchy is an error.
+func ID(path string) (uint64, error) {
 	if err := onCgroup2(path); err != nil {
 		return 0, err
 	}
@@ -38,7 +36,7 @@ func onCgroup2(path string) error {
 	if fs.Type == unix.CGROUP2_SUPER_MAGIC {
 		return nil
 	}
-	root, err := cgroup.Root()
+	root, err := Root()
 	if err != nil {
 		return fmt.Errorf("%s is not a cgroup v2 directory, and this host has no cgroup v2 hierarchy: %w", path, err)
 	}
@@ -50,10 +48,10 @@ func onCgroup2(path string) error {
 // (FILEID_KERNFS in linux/exportfs.h, Linux 5.5).
 const kernfsHandle = 0xfe
 
-// cgroupPath returns the directory of the cgroup with that id. Returns
+// Path returns the directory of the cgroup with that id. Returns
 // os.ErrNotExist if the cgroup is gone.
-func cgroupPath(id uint64) (string, error) {
-	path, err := cgroup.Root()
+func Path(id uint64) (string, error) {
+	path, err := Root()
 	if err != nil {
 		return "", err
 	}
@@ -72,4 +70,26 @@ func cgroupPath(id uint64) (string, error) {
 	}
 	defer unix.Close(fd)
 	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// Below returns the ids of a cgroup and of all cgroups below it. It skips
+// cgroups that are removed while it runs.
+func Below(path string) (map[uint64]bool, error) {
+	ids := map[uint64]bool{}
+	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && entry.IsDir() {
+			if err = unix.Stat(at, &st); err == nil {
+				ids[st.Ino] = true
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups below %s: %w", path, err)
+	}
+	return ids, nil
 }

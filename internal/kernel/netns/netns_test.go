@@ -1,6 +1,7 @@
-package kernel
+package netns
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ func TestFirstThreadStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := NewNetns()
+	ns, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,5 +31,24 @@ func TestFirstThreadStays(t *testing.T) {
 	all.Wait()
 	if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
 		t.Errorf("the first thread moved from %s to %s, %v", before, after, err)
+	}
+}
+
+func TestIdentifyDistinguishesNamespaces(t *testing.T) {
+	seen := map[string]bool{}
+	for range 3 {
+		ns, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := Identify(ns.Path())
+		if err != nil || seen[id] {
+			t.Errorf("%s, %v; seen before: %v", id, err, seen)
+		}
+		seen[id] = true
+		ns.Close()
+	}
+	if _, err := Identify(t.TempDir() + "/none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a namespace: %v", err)
 	}
 }

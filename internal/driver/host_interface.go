@@ -49,7 +49,7 @@ type SandboxConfig struct {
 // Inside returns the configuration of the endpoint's link in its sandbox. It
 // assumes that the addresses there have the prefix lengths of their subnets, as
 // container engines set them. If the driver plans the address as a /32 or /128, two
-// routes to the halves of the subnet lead via the gateway: they are more specific
+// routes to the halves of the subnet go via the gateway: they are more specific
 // than the subnet's own route.
 func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
 	var in SandboxConfig

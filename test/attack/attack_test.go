@@ -42,8 +42,8 @@ var (
 	onlyIPv6 = []flavor{{}}
 )
 
-// fate is the result of an attack.
-type fate struct {
+// result is the result of an attack.
+type result struct {
 	effect bool
 	// because describes the evidence.
 	because string
@@ -54,7 +54,7 @@ type fate struct {
 // prober executes an attack.
 type prober struct {
 	flavors []flavor
-	attack  func(*world, threat.Cell, flavor) fate
+	attack  func(*world, threat.Cell, flavor) result
 }
 
 var probers = map[threat.Attack]prober{
@@ -98,10 +98,10 @@ func TestAttacks(t *testing.T) {
 		for _, c := range cells {
 			for _, f := range probers[c.Attack].flavors {
 				wg.Go(func() {
-					if lie := judge(c, f, probers[c.Attack].attack(w, c, f)); lie != "" {
+					if mismatch := judge(c, f, probers[c.Attack].attack(w, c, f)); mismatch != "" {
 						mu.Lock()
 						defer mu.Unlock()
-						failed = append(failed, lie)
+						failed = append(failed, mismatch)
 					}
 				})
 			}
@@ -110,8 +110,8 @@ func TestAttacks(t *testing.T) {
 		t.Logf("%s: %s", attack, time.Since(began).Round(time.Millisecond))
 	}
 	slices.Sort(failed)
-	for _, lie := range failed {
-		t.Error(lie)
+	for _, mismatch := range failed {
+		t.Error(mismatch)
 	}
 	t.Logf("%d cells tested", len(table))
 }
@@ -134,7 +134,7 @@ func byAttack(table []threat.Cell) func(func(threat.Attack, []threat.Cell) bool)
 }
 
 // judge returns the difference between the table and the observed result; empty if they agree.
-func judge(c threat.Cell, f flavor, got fate) string {
+func judge(c threat.Cell, f flavor, got result) string {
 	at := strings.TrimSpace(fmt.Sprintf("%s %s, %s: %s: %s", c.Driver, c.Via, f, c.Attacker, c.Attack))
 	can := c.Can && !(c.IPv6Only && f.v4)
 	switch {
@@ -151,10 +151,10 @@ func judge(c threat.Cell, f flavor, got fate) string {
 // TestWrongCellIsReported inverts every cell of the table.
 func TestWrongCellIsReported(t *testing.T) {
 	for _, c := range threat.Table() {
-		if lie := judge(c, flavor{}, fate{effect: c.Can}); lie != "" {
-			t.Errorf("a correct cell is reported as wrong: %s", lie)
+		if mismatch := judge(c, flavor{}, result{effect: c.Can}); mismatch != "" {
+			t.Errorf("a correct cell is reported as wrong: %s", mismatch)
 		}
-		if judge(c, flavor{}, fate{effect: !c.Can}) == "" {
+		if judge(c, flavor{}, result{effect: !c.Can}) == "" {
 			t.Errorf("a wrong cell is not reported: %+v", c)
 		}
 	}

@@ -66,19 +66,19 @@ func (p place) advertised() (string, error) {
 // advertiseHost sends advertisements to a host that does not forward IPv6, because
 // a forwarding host ignores them by default: from a network without IPv6, and on a
 // bridge also from an internal network with IPv6.
-func advertiseHost(w *world, c threat.Cell, _ flavor) fate {
+func advertiseHost(w *world, c threat.Cell, _ flavor) result {
 	for _, name := range plainBoxes(c.Driver) {
 		from := place(w.plain.In(name))
 		if err := advertise(from); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		to := netip.AddrPortFrom(w.plainGateway(name), hostServicePort)
 		if err := from.converse(model.TCP, netip.AddrPort{}, to, "host", nonce()); err != nil {
-			return fate{err: fmt.Errorf("the host is not reached: %w", err)}
+			return result{err: fmt.Errorf("the host is not reached: %w", err)}
 		}
 	}
 	got, err := place(w.plain.Do).advertised()
-	return fate{effect: got != "", because: got, err: err}
+	return result{effect: got != "", because: got, err: err}
 }
 
 // reach makes a container send a request to its neighbour. When the answer arrives, all earlier
@@ -91,24 +91,24 @@ func (w *world) reach(from, to string, v4 bool) error {
 	return err
 }
 
-func advertiseContainer(w *world, c threat.Cell, _ flavor) fate {
+func advertiseContainer(w *world, c threat.Cell, _ flavor) result {
 	if err := advertise(w.host.In(evil(c.Driver))); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	if err := w.reach(evil(c.Driver), victim(c.Driver), false); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	got, err := place(w.host.In(victim(c.Driver))).advertised()
-	return fate{effect: got != "", because: got, err: err}
+	return result{effect: got != "", because: got, err: err}
 }
 
 // redirect sends the victim ICMP redirects with the source address of its gateway. They name the
 // attacker as a better gateway.
-func redirect(w *world, c threat.Cell, f flavor) fate {
+func redirect(w *world, c threat.Cell, f flavor) result {
 	far := unusedAddress(f.v4)
 	from, to := w.address(evil(c.Driver), f.v4), w.address(victim(c.Driver), f.v4)
 	if err := w.reach(evil(c.Driver), victim(c.Driver), f.v4); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	gateway := w.gateway(victim(c.Driver), f.v4)
 	var packets [][]byte
@@ -125,34 +125,34 @@ func redirect(w *world, c threat.Cell, f flavor) fate {
 	}
 	for range 3 {
 		if err := place(w.host.In(evil(c.Driver))).send(packets...); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		if err := w.reach(evil(c.Driver), victim(c.Driver), f.v4); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 	}
 	got, err := place(w.host.In(victim(c.Driver))).sh("ip route get " + far.String() + " || true")
-	return fate{effect: strings.Contains(got, "via "+from.String()), because: got, err: err}
+	return result{effect: strings.Contains(got, "via "+from.String()), because: got, err: err}
 }
 
 // takeAddress claims the address of the third container for the attacker, or that of the gateway on
 // a link without a third container.
-func takeAddress(w *world, c threat.Cell, f flavor) fate {
+func takeAddress(w *world, c threat.Cell, f flavor) result {
 	const enough = 4 * time.Second // a neighbour entry is locked for one second
 	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
 	target := w.address(third(c.Driver), f.v4)
 	if c.Driver == model.DriverRouted {
 		target = w.gateway(victim(c.Driver), f.v4)
 	} else if err := w.reach(victim(c.Driver), third(c.Driver), f.v4); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	own, err := attacker.mac("eth0")
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	to, err := prey.mac("eth0")
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	lie := func() error {
 		if f.v4 {
@@ -166,35 +166,35 @@ func takeAddress(w *world, c threat.Cell, f flavor) fate {
 	}
 	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err := lie(); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		got, err := prey.sh("ip neigh show to " + target.String() + " dev eth0")
 		if err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		if strings.Contains(got, own.String()) {
 			_, err := prey.sh("ip neigh del " + target.String() + " dev eth0")
-			return fate{effect: true, because: got, err: err}
+			return result{effect: true, because: got, err: err}
 		}
 	}
-	return fate{because: "the victim keeps the right hardware address"}
+	return result{because: "the victim keeps the right hardware address"}
 }
 
 // delivered sends packets, waits for the answer to a later packet of the attacker, and reports
 // whether the receiver has received the text.
-func delivered(from place, marker func() error, to place, text string, packets ...[]byte) fate {
+func delivered(from place, marker func() error, to place, text string, packets ...[]byte) result {
 	tap, err := to.tap()
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer tap.close()
 	if err := from.send(packets...); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	if err := marker(); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
-	return fate{effect: tap.received(contains(text)), because: "whether the packet arrived"}
+	return result{effect: tap.received(contains(text)), because: "whether the packet arrived"}
 }
 
 // asksHost makes a place send a request to the host itself.
@@ -208,7 +208,7 @@ func (w *world) asksHost(from place, at netip.Addr) func() error {
 	}
 }
 
-func spoofContainer(w *world, c threat.Cell, f flavor) fate {
+func spoofContainer(w *world, c threat.Cell, f flavor) result {
 	text := nonce()
 	packet := segment{proto: f.proto, src: netip.AddrPortFrom(w.address(third(c.Driver), f.v4), 4444),
 		dst: netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort), payload: text}.packet()
@@ -217,50 +217,50 @@ func spoofContainer(w *world, c threat.Cell, f flavor) fate {
 }
 
 // serveDHCP makes the victim request an address, and the attacker offer one.
-func serveDHCP(w *world, c threat.Cell, _ flavor) fate {
+func serveDHCP(w *world, c threat.Cell, _ flavor) result {
 	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
 	heard, err := attacker.tap()
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer heard.close()
 	offered, err := prey.tap()
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer offered.close()
 	any, all := netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	discover, offer := nonce(), nonce()
 	if err := prey.sendFrame("eth0", broadcast, unix.ETH_P_IP,
 		segment{proto: model.UDP, src: netip.AddrPortFrom(any, 68), dst: netip.AddrPortFrom(all, 67), payload: discover}.packet()); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	if err := attacker.sendFrame("eth0", broadcast, unix.ETH_P_IP,
 		segment{proto: model.UDP, src: netip.AddrPortFrom(w.address(evil(c.Driver), true), 67), dst: netip.AddrPortFrom(all, 68), payload: offer}.packet()); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	for _, pair := range [][2]string{{victim(c.Driver), evil(c.Driver)}, {evil(c.Driver), victim(c.Driver)}} {
 		if err := w.reach(pair[0], pair[1], true); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 	}
 	asked, answered := heard.received(contains(discover)), offered.received(contains(offer))
-	return fate{effect: asked && answered, because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
+	return result{effect: asked && answered, because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
 }
 
 // tagVLAN sends to a container of another network, via the bridge of that network
 // and via the attacker's, with all kinds of VLAN tags.
-func tagVLAN(w *world, c threat.Cell, f flavor) fate {
+func tagVLAN(w *world, c threat.Cell, f flavor) result {
 	attacker := place(w.host.In(evil(c.Driver)))
 	prey := place(w.host.In(otherBox))
 	tap, err := prey.tap()
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer tap.close()
 	target, err := prey.mac("eth0")
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	text := nonce()
 	packet := segment{proto: f.proto, src: netip.AddrPortFrom(w.address(evil(c.Driver), f.v4), 4444),
@@ -268,7 +268,7 @@ func tagVLAN(w *world, c threat.Cell, f flavor) fate {
 	inner := map[bool][]byte{true: {8, 0}, false: {0x86, 0xdd}}[f.v4]
 	gateway, err := w.gatewayMAC(evil(c.Driver), f.v4)
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	for _, to := range []net.HardwareAddr{target, gateway, broadcast} {
 		for _, id := range []byte{0, 1, 2, 100} {
@@ -279,15 +279,15 @@ func tagVLAN(w *world, c threat.Cell, f flavor) fate {
 				body []byte
 			}{{unix.ETH_P_8021Q, tagged}, {unix.ETH_P_8021AD, tagged}, {unix.ETH_P_8021AD, double}, {unix.ETH_P_8021Q, double}} {
 				if err := attacker.sendFrame("eth0", to, try.kind, try.body); err != nil {
-					return fate{err: err}
+					return result{err: err}
 				}
 			}
 		}
 	}
 	if err := w.asksHost(attacker, w.own(f.v4))(); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
-	return fate{effect: tap.received(contains(text)), because: "whether a tagged packet arrived"}
+	return result{effect: tap.received(contains(text)), because: "whether a tagged packet arrived"}
 }
 
 // gatewayMAC returns the hardware address of a container's gateway.
@@ -305,7 +305,7 @@ func (w *world) gatewayMAC(name string, v4 bool) (net.HardwareAddr, error) {
 }
 
 // sourceRoute names the internal container as the next hop after the host.
-func sourceRoute(w *world, c threat.Cell, f flavor) fate {
+func sourceRoute(w *world, c threat.Cell, f flavor) result {
 	attacker := w.from(c.Attacker, c.Driver)
 	src := w.source(c.Attacker, c.Driver, f.v4)
 	text := nonce()
@@ -326,7 +326,7 @@ func sourceRoute(w *world, c threat.Cell, f flavor) fate {
 
 // fragment sends a datagram to a port that is not published, in fragments of eight
 // bytes and in overlapping ones.
-func fragment(w *world, c threat.Cell, f flavor) fate {
+func fragment(w *world, c threat.Cell, f flavor) result {
 	attacker := w.from(c.Attacker, c.Driver)
 	src, dst := w.source(c.Attacker, c.Driver, f.v4), w.address(victim(c.Driver), f.v4)
 	text := nonce()
@@ -371,7 +371,7 @@ func piece(src, dst netip.Addr, number byte, id uint16, at int, b []byte, more b
 // unpublished sends first packets to a port that is not published. Their sources
 // are the attacker's address, a container of the network, a client on the LAN, and
 // the host.
-func unpublished(w *world, c threat.Cell, f flavor) fate {
+func unpublished(w *world, c threat.Cell, f flavor) result {
 	attacker := w.from(c.Attacker, c.Driver)
 	text := nonce()
 	dst := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)

@@ -74,20 +74,20 @@ func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.A
 
 // hijack sends a request with the address of a client on the LAN, and reports whether the attacker
 // receives the answers.
-func hijack(w *world, c threat.Cell, f flavor) fate {
+func hijack(w *world, c threat.Cell, f flavor) result {
 	client := w.client.Address(0, f.v4)
 	for range tries() {
 		seen, denied, err := w.impersonate(c, f, w.client.Do, client, client, w.at(c, f))
 		if err != nil || seen {
-			return fate{effect: seen, because: fmt.Sprintf("the attacker receives an answer; the client: %v", denied), err: err}
+			return result{effect: seen, because: fmt.Sprintf("the attacker receives an answer; the client: %v", denied), err: err}
 		}
 	}
-	return fate{because: "the attacker receives no answer"}
+	return result{because: "the attacker receives no answer"}
 }
 
 // block sends more requests with the address of a client on the LAN, which then sends requests from
 // some of the same ports.
-func block(w *world, c threat.Cell, f flavor) fate {
+func block(w *world, c threat.Cell, f flavor) result {
 	const ports = 30
 	client := w.client.Address(0, f.v4)
 	attacker := w.from(c.Attacker, c.Driver)
@@ -102,33 +102,33 @@ func block(w *world, c threat.Cell, f flavor) fate {
 			burst = append(burst, forged(f, netip.AddrPortFrom(client, port), w.at(c, f)))
 		}
 		if err := attacker.send(burst...); err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		for _, port := range used {
 			if err := place(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
-				return fate{effect: true, because: err.Error()}
+				return result{effect: true, because: err.Error()}
 			}
 		}
 	}
-	return fate{because: "the client receives answers"}
+	return result{because: "the client receives answers"}
 }
 
 // blockNeighbor sends requests with the address of a container that connects to another container
 // of its network, directly at its address.
-func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
+func blockNeighbor(w *world, c threat.Cell, f flavor) result {
 	neighbor := w.address(evil(c.Driver), f.v4)
 	to := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
 	for range tries() {
 		seen, denied, err := w.impersonate(c, f, w.host.In(evil(c.Driver)), neighbor, neighbor, to)
 		if err != nil || seen || denied != nil {
-			return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
+			return result{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
 		}
 	}
-	return fate{because: "the neighbour receives answers"}
+	return result{because: "the neighbour receives answers"}
 }
 
 // blockLoopback sends requests with the host's address and with its loopback address.
-func blockLoopback(w *world, c threat.Cell, f flavor) fate {
+func blockLoopback(w *world, c threat.Cell, f flavor) result {
 	loopback := map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{127, 0, 0, 1}), false: netip.IPv6Loopback()}[f.v4]
 	to := netip.AddrPortFrom(loopback, hostPort(c.Driver, c.Via))
 	for range tries() {
@@ -136,11 +136,11 @@ func blockLoopback(w *world, c threat.Cell, f flavor) fate {
 			// ebpf does not redirect sockets that are bound to the loopback address.
 			seen, denied, err := w.impersonate(c, f, w.host.Do, as, unspecified(f.v4), to)
 			if err != nil || seen || denied != nil {
-				return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
+				return result{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
 			}
 		}
 	}
-	return fate{because: "the process receives answers"}
+	return result{because: "the process receives answers"}
 }
 
 func unspecified(v4 bool) netip.Addr {
@@ -151,10 +151,10 @@ func unspecified(v4 bool) netip.Addr {
 }
 
 // anySource sends a request from an address that only the attacker's loopback has.
-func anySource(w *world, c threat.Cell, f flavor) fate {
+func anySource(w *world, c threat.Cell, f flavor) result {
 	from := netip.AddrPortFrom(unusedAddress(f.v4), 0)
 	err := w.from(c.Attacker, c.Driver).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce())
-	return fate{effect: err == nil, because: fmt.Sprint(err)}
+	return result{effect: err == nil, because: fmt.Sprint(err)}
 }
 
 // live opens a conversation of a client on the LAN and waits for the first answer.
@@ -173,26 +173,26 @@ func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 
 // inject sends datagrams to a client's socket with the source addresses of the container and of the
 // published port.
-func inject(w *world, c threat.Cell, f flavor) fate {
+func inject(w *world, c threat.Cell, f flavor) result {
 	for range tries() {
 		t, port, err := w.live(c, f)
 		if err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		defer t.Close()
 		client := netip.AddrPortFrom(w.client.Address(0, f.v4), port)
 		for _, src := range []netip.AddrPort{netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort), w.at(c, f)} {
 			if err := w.from(c.Attacker, c.Driver).send(segment{proto: f.proto, src: src, dst: client, payload: "injected"}.packet()); err != nil {
-				return fate{err: err}
+				return result{err: err}
 			}
 		}
 		for range 3 {
 			if err := t.ask(victim(c.Driver), nonce()); err != nil {
-				return fate{effect: strings.Contains(err.Error(), "injected"), because: err.Error(), err: unless(strings.Contains(err.Error(), "injected"), err)}
+				return result{effect: strings.Contains(err.Error(), "injected"), because: err.Error(), err: unless(strings.Contains(err.Error(), "injected"), err)}
 			}
 		}
 	}
-	return fate{because: "the client receives only answers"}
+	return result{because: "the client receives only answers"}
 }
 
 // unless returns the error if the condition is false.
@@ -204,31 +204,31 @@ func unless(ok bool, err error) error {
 }
 
 // hostSource sends a request with the host's address as the source.
-func hostSource(w *world, c threat.Cell, f flavor) fate {
+func hostSource(w *world, c threat.Cell, f flavor) result {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer tap.close()
 	port := w.port()
 	first := forged(f, netip.AddrPortFrom(w.own(f.v4), port), w.at(c, f))
 	if err := attacker.send(first, first, first); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	// The answer proves that all earlier packets have arrived.
 	if err := attacker.converse(f.proto, netip.AddrPort{}, w.at(c, f), victim(c.Driver), nonce()); err != nil {
-		return fate{err: fmt.Errorf("the attacker receives no answer at its own address: %w", err)}
+		return result{err: fmt.Errorf("the attacker receives no answer at its own address: %w", err)}
 	}
-	return fate{effect: tap.received(answers(c, port)), because: "answers to the host's own address"}
+	return result{effect: tap.received(answers(c, port)), because: "answers to the host's own address"}
 }
 
 // forgeError sends ICMP errors that quote a client's conversation, with the addresses that the
 // client, the host and the container use.
-func forgeError(w *world, c threat.Cell, f flavor) fate {
+func forgeError(w *world, c threat.Cell, f flavor) result {
 	t, port, err := w.live(c, f)
 	if err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	defer t.Close()
 	client := netip.AddrPortFrom(w.client.Address(0, f.v4), port)
@@ -245,24 +245,24 @@ func forgeError(w *world, c threat.Cell, f flavor) fate {
 		}
 	}
 	if err := w.from(c.Attacker, c.Driver).send(errs...); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	for range 3 {
 		if err := t.ask(victim(c.Driver), nonce()); err != nil {
 			refused := errors.Is(err, unix.ECONNREFUSED)
-			return fate{effect: refused, because: err.Error(), err: unless(refused, err)}
+			return result{effect: refused, because: err.Error(), err: unless(refused, err)}
 		}
 	}
-	return fate{because: "the client receives answers"}
+	return result{because: "the client receives answers"}
 }
 
 // flood sends SYNs from many ports while clients on the LAN are idle.
-func flood(w *world, c threat.Cell, f flavor) fate {
+func flood(w *world, c threat.Cell, f flavor) result {
 	var idle []talk
 	for range 3 {
 		t, _, err := w.live(c, f)
 		if err != nil {
-			return fate{err: err}
+			return result{err: err}
 		}
 		defer t.Close()
 		idle = append(idle, t)
@@ -274,12 +274,12 @@ func flood(w *world, c threat.Cell, f flavor) fate {
 		burst = append(burst, forged(f, netip.AddrPortFrom(own, uint16(1024+n)), w.at(c, f)))
 	}
 	if err := attacker.send(burst...); err != nil {
-		return fate{err: err}
+		return result{err: err}
 	}
 	for _, t := range idle {
 		if err := t.ask(victim(c.Driver), nonce()); err != nil {
-			return fate{effect: true, because: err.Error()}
+			return result{effect: true, because: err.Error()}
 		}
 	}
-	return fate{because: "idle connections still work"}
+	return result{because: "idle connections still work"}
 }

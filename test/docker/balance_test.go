@@ -36,14 +36,14 @@ func (h *host) balances() {
 	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--timeout", "30s", "--scheduler", "rr")
 	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler", "rr")
 	for name := range web {
-		h.stands("site", web[name], daemon.RealUp, "")
+		h.awaitReal("site", web[name], daemon.RealUp, "")
 	}
 	h.answer("web-a", "web-b", "web-c")
 	h.stopped()
-	h.frozen()
+	h.paused()
 	h.moved()
-	h.unwell()
-	h.forgotten()
+	h.unhealthy()
+	h.survivesKills()
 	h.fairlead("service", "rm", "site")
 	h.fairlead("service", "rm", "site6")
 	h.docker("rm", "-f", "web-a", "web-b", "web-c")
@@ -69,7 +69,7 @@ func (h *host) ends(verb, name string) {
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	h.stands("site", web[name], daemon.RealDrained, "SIGTERM")
+	h.awaitReal("site", web[name], daemon.RealDrained, "SIGTERM")
 	h.sh("timeout 60 sh -c 'echo > /run/ends/" + name + "'")
 	if err := cmd.Wait(); err != nil {
 		h.Fatalf("docker %s %s: %v\n%s", verb, name, err, &said)
@@ -81,35 +81,35 @@ func (h *host) stopped() {
 	over := h.load()
 	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
-	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
 	h.ends("restart", "web-b")
-	h.stands("site", web["web-b"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-b"], daemon.RealUp, "")
 
 	// A container that exits immediately on stop is drained first.
-	const hasty = "172.30.0.14"
-	h.runs("hasty", hasty, "name:hasty")
-	h.stands("site", hasty, daemon.RealUp, "")
+	const immediate = "172.30.0.14"
+	h.runs("hasty", immediate, "name:hasty")
+	h.awaitReal("site", immediate, daemon.RealUp, "")
 	h.fairlead("service", "drain", "site", "hasty", "--wait")
 	h.docker("stop", "hasty")
 	h.docker("start", "hasty")
-	h.stands("site", hasty, daemon.RealUp, "")
+	h.awaitReal("site", immediate, daemon.RealUp, "")
 	over()
 
 	// Then it is killed without notice.
 	h.answer("hasty", "web-a", "web-b", "web-c")
 	h.sh("kill -9 " + h.docker("inspect", "-f", "{{.State.Pid}}", "hasty"))
-	h.stands("site", hasty, "", "")
+	h.awaitReal("site", immediate, "", "")
 	h.answer("web-a", "web-b", "web-c")
 	h.docker("rm", "hasty")
 }
 
-// frozen pauses a container.
-func (h *host) frozen() {
+// paused pauses a container.
+func (h *host) paused() {
 	h.docker("pause", "web-a")
-	h.stands("site", web["web-a"], daemon.RealDraining, "paused")
+	h.awaitReal("site", web["web-a"], daemon.RealDraining, "paused")
 	h.answer("web-b", "web-c")
 	h.docker("unpause", "web-a")
-	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
 	h.answer("web-a", "web-b", "web-c")
 }
 
@@ -117,21 +117,21 @@ func (h *host) frozen() {
 func (h *host) moved() {
 	h.fairlead("service", "add", "named", vip+":81", "--interface", "up0", "--real", "name=shop*:80")
 	h.docker("rename", "web-a", "shop")
-	h.stands("named", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("named", web["web-a"], daemon.RealUp, "")
 	h.docker("rename", "shop", "web-a")
 	h.drained("named", web["web-a"], "taken out")
 	h.fairlead("service", "rm", "named")
 
 	h.docker("network", "disconnect", "net", "web-b")
-	h.stands("site", web["web-b"], "", "")
+	h.awaitReal("site", web["web-b"], "", "")
 	h.answer("web-a", "web-c")
 	h.docker("network", "connect", "--ip", web["web-b"], "net", "web-b")
-	h.stands("site", web["web-b"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-b"], daemon.RealUp, "")
 	h.answer("web-a", "web-b", "web-c")
 }
 
-// unwell checks that Docker's own health check decides the state of a real server.
-func (h *host) unwell() {
+// unhealthy checks that Docker's own health check decides the state of a real server.
+func (h *host) unhealthy() {
 	h.sh("mkdir /run/flags; touch /run/flags/well")
 	h.call("/containers/create?name=checked", `{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
 		"Healthcheck": {"Test": ["CMD", "/program", "exists", "/flags/well"], "Interval": 300000000, "Retries": 1},
@@ -139,39 +139,39 @@ func (h *host) unwell() {
 		"NetworkingConfig": {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "172.30.0.20"}}}}}`)
 	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80", "--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
 	h.docker("start", "checked")
-	h.stands("checked", "172.30.0.20", daemon.RealUp, "")
+	h.awaitReal("checked", "172.30.0.20", daemon.RealUp, "")
 	h.sh("rm /run/flags/well")
-	h.stands("checked", "172.30.0.20", daemon.RealDown, "unhealthy")
+	h.awaitReal("checked", "172.30.0.20", daemon.RealDown, "unhealthy")
 	h.sh("touch /run/flags/well")
-	h.stands("checked", "172.30.0.20", daemon.RealUp, "")
+	h.awaitReal("checked", "172.30.0.20", daemon.RealUp, "")
 	h.fairlead("service", "rm", "checked")
 	h.docker("rm", "-f", "checked")
 	h.sh("rm -r /run/flags")
 }
 
-// forgotten ends and restarts dockerd and the daemon under load.
-func (h *host) forgotten() {
+// survivesKills ends and restarts dockerd and the daemon under load.
+func (h *host) survivesKills() {
 	h.live(true)
 	over := h.load()
 	h.restart(syscall.SIGKILL)
 	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
-	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
 
 	// One container is stopped while no daemon listens for Docker's events.
 	const missed = "172.30.0.15"
 	h.runs("late", missed, "until:/ends/late")
-	h.stands("site", missed, daemon.RealUp, "")
+	h.awaitReal("site", missed, daemon.RealUp, "")
 	h.kill()
 	h.docker("kill", "--signal", "TERM", "late")
 	h.start()
-	h.stands("site", missed, daemon.RealDraining, "SIGTERM")
+	h.awaitReal("site", missed, daemon.RealDraining, "SIGTERM")
 	for _, at := range web {
-		h.stands("site", at, daemon.RealUp, "")
+		h.awaitReal("site", at, daemon.RealUp, "")
 	}
 	over()
 	h.docker("kill", "late")
-	h.stands("site", missed, "", "")
+	h.awaitReal("site", missed, "", "")
 	h.answer("web-a", "web-b", "web-c")
 	h.docker("rm", "late")
 	h.live(false)
@@ -237,9 +237,9 @@ func (h *host) client() *admin.Client {
 	return admin.NewClient(h.Root() + "/run/fairlead/fairlead.sock")
 }
 
-// stands waits until the real server of a service has the given state, with the given words in its
+// awaitReal waits until the real server of a service has the given state, with the given words in its
 // cause. If the state is empty, it waits until the server is not listed.
-func (h *host) stands(service, at string, want daemon.RealStatus, words string) {
+func (h *host) awaitReal(service, at string, want daemon.RealStatus, words string) {
 	h.Helper()
 	var view daemon.ServiceView
 	client := h.client()

@@ -107,7 +107,7 @@ func (h *host) asksOn(addr, what string) (end func() string) {
 func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	h.Helper()
 	for i := range vias {
-		h.truthful(fmt.Sprint(8080 + i))
+		h.checkReach(fmt.Sprint(8080 + i))
 		h.ended(8080+i, false, "yes")
 	}
 	if err := h.Signal(syscall.SIGKILL); err != nil {
@@ -117,7 +117,7 @@ func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 		h.sh(`kill -9 ` + pid + `; while readlink /proc/` + pid + `/exe; do :; done`)
 	}
 	for i := range vias {
-		h.truthful(fmt.Sprint(8080 + i))
+		h.checkReach(fmt.Sprint(8080 + i))
 		h.ended(8080+i, true, "no")
 	}
 	out, err := h.Command(h.Context(), h.dir+"/fairlead", "doctor").CombinedOutput()

@@ -36,7 +36,7 @@ func TestEngines(t *testing.T) {
 				t.Run(string(n.driver), func(t *testing.T) { h.with(t).attaches(n.driver, n.options) })
 			}
 			t.Run("guide", func(t *testing.T) { h.with(t).guided() })
-			t.Run("life", func(t *testing.T) { h.with(t).lives() })
+			t.Run("life", func(t *testing.T) { h.with(t).survives() })
 			t.Run("ports", func(t *testing.T) { h.with(t).publishes() })
 			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
 			t.Run("device", func(t *testing.T) { h.with(t).passesDevice() })

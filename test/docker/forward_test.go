@@ -37,7 +37,7 @@ func TestDefaultHost(t *testing.T) {
 		t.Parallel()
 		h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("1"), Programs: engines.New(t), Flags: []string{"--firewall-backend=nftables"}}))
 		h.start()
-		h.carries()
+		h.setUpForwarding()
 		h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
 		h.docker("network", "rm", "net", "net2", "net3")
 	})
@@ -64,7 +64,7 @@ func (h *host) forwards() {
 	}
 	rules := h.sh("iptables -S; ip6tables -S")
 	h.start()
-	h.carries()
+	h.setUpForwarding()
 
 	// A user's rules in DOCKER-USER take precedence.
 	h.sh("iptables -I DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
@@ -85,28 +85,28 @@ func (h *host) forwards() {
 	}
 	h.sh("iptables -P FORWARD DROP") // Docker does so once per boot
 	h.docker("start", "web", "peer", "other", "shut", "docker")
-	h.carriesOn()
+	h.checkForwarding()
 
 	// A daemon started in place of a killed one removes the rules if it must not use DOCKER-USER.
 	h.kill()
 	h.startWith("--docker-user=false")
-	h.ruleless()
+	h.awaitNoRules()
 	h.refused(lan, "tcp", hostAddr+":8080")
-	h.truthful("8080")
+	h.checkReach("8080")
 	h.kill()
 	h.start()
 	h.passes()
-	h.truthful("8080")
+	h.checkReach("8080")
 	h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
 	h.docker("network", "rm", "net", "net2", "net3")
-	h.ruleless()
+	h.awaitNoRules()
 	if now := h.sh("iptables -S; ip6tables -S"); !strings.HasPrefix(rules, "-P INPUT") || strings.Contains(now, "airlead") {
 		h.Errorf("the host's rules are now\n%s", now)
 	}
 }
 
-// carries creates networks, and checks which packets of theirs are forwarded.
-func (h *host) carries() {
+// setUpForwarding creates networks, and checks which packets of theirs are forwarded.
+func (h *host) setUpForwarding() {
 	h.Helper()
 	h.sh(lan + " " + h.dir + "/program serve tcp:80 udp:53 > /dev/null 2>&1 & echo $! > /run/lan")
 	h.sh(lan + " ip route add 172.30.0.0/16 via " + hostAddr)
@@ -117,11 +117,11 @@ func (h *host) carries() {
 	for name, network := range map[string]string{"peer": "net", "other": "net2", "shut": "net3", "docker": "bridge"} {
 		h.docker("run", "-d", "--name", name, "--network", network, "program", "serve", "tcp:80", "tcp:81")
 	}
-	h.carriesOn()
+	h.checkForwarding()
 }
 
-// carriesOn checks which packets of the networks are forwarded and which are not.
-func (h *host) carriesOn() {
+// checkForwarding checks which packets of the networks are forwarded and which are not.
+func (h *host) checkForwarding() {
 	h.Helper()
 	h.passes()
 	docker := h.docker("inspect", "-f", "{{.NetworkSettings.IPAddress}}{{range .NetworkSettings.Networks}} {{.IPAddress}}{{end}}", "docker")
@@ -150,9 +150,9 @@ func (h *host) passes() {
 	h.docker("exec", "other", "/program", "ask", "tcp", hostAddr+":8080")
 }
 
-// truthful connects to the port from the LAN and from the host, via each address family, and fails
+// checkReach connects to the port from the LAN and from the host, via each address family, and fails
 // the test unless `fairlead ports` reports the same result.
-func (h *host) truthful(port string) {
+func (h *host) checkReach(port string) {
 	h.Helper()
 	var ready struct {
 		Ports []struct{ Reach, Reach6 map[string]string }
@@ -179,9 +179,9 @@ func (h *host) truthful(port string) {
 	}
 }
 
-// ruleless waits until Docker's firewall contains no rules of Fairlead, and fails the test if they
+// awaitNoRules waits until Docker's firewall contains no rules of Fairlead, and fails the test if they
 // stay.
-func (h *host) ruleless() {
+func (h *host) awaitNoRules() {
 	h.Helper()
 	h.sh("i=0; while { iptables -S; ip6tables -S; } | grep -qi fairlead; do i=$((i+1)); [ $i -lt 300 ] || exit 1; sleep 0.1; done")
 }

@@ -21,7 +21,7 @@ func (h *host) labelled() {
 	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unpublished=deny")
 	both("8080", "8081")
 	h.refused(lan, "tcp", hostAddr+":80")
-	h.well("one", "two")
+	h.areUp("one", "two")
 	for _, command := range []string{"ports", "stats", "network ls", "ls -o json"} {
 		h.sh(h.dir + "/fairlead " + command)
 	}
@@ -40,7 +40,7 @@ func (h *host) labelled() {
 	h.docker("rm", "-f", "third")
 	h.docker("restart", "-t", "0", "two")
 	both("8080", "8081")
-	h.well("one", "two")
+	h.areUp("one", "two")
 	run("wrong", "80")
 	h.says("wrong", "fairlead.publish")
 	if out := h.sh(h.dir + "/fairlead ports 2>&1"); !strings.Contains(out, "not published: container:wrong: ") {
@@ -49,7 +49,7 @@ func (h *host) labelled() {
 	h.docker("rm", "-f", "wrong", "one")
 	run("again", "8080:80,8080:53/udp")
 	both("8080", "8081")
-	h.well("again", "two")
+	h.areUp("again", "two")
 	h.docker("rm", "-f", "again", "two")
 
 	h.ran(run)
@@ -68,7 +68,7 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.says("early", "restart it")
 	h.docker("restart", "-t", "0", "early")
 	h.asks(lan, "tcp", hostAddr+":8082")
-	h.well("early")
+	h.areUp("early")
 	h.docker("rm", "-f", "early")
 
 	// The ports of a container that has not bound any yet, because its cgroup is in a new location,
@@ -79,7 +79,7 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.eventually(h.dir + "/fairlead ls | grep -q 'container:apart.* up$'")
 	h.sh("echo > /run/go")
 	h.asks(lan, "tcp", hostAddr+":8082")
-	h.well("apart")
+	h.areUp("apart")
 	h.docker("rm", "-f", "apart")
 	h.sh("rm /run/go")
 }
@@ -114,8 +114,8 @@ func (h *host) says(name, words string) {
 	}
 }
 
-// well fails the test unless the attachments of the containers are up, without a problem.
-func (h *host) well(names ...string) {
+// areUp fails the test unless the attachments of the containers are up, without a problem.
+func (h *host) areUp(names ...string) {
 	h.Helper()
 	list := h.sh(h.dir + "/fairlead ls")
 	for _, name := range names {

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// lives checks that a container survives restarts of other programs, and that nothing of it is left
+// survives checks that a container survives restarts of other programs, and that nothing of it is left
 // after its end.
-func (h *host) lives() {
+func (h *host) survives() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "-o", "via=nat", "--ipv6", "net")
 	run := func() {

@@ -1,6 +1,6 @@
-// Package engines starts private Docker engines for tests: Debian's of 2022, and
-// one of 2026 that test/install-engine builds. Everything that a test starts is
-// removed at its end. The machine's own Docker is not touched.
+// Package engines starts private Docker engines for tests: Debian's of 2022, and one of 2026 that
+// test/install-engine builds. Everything that a test starts is removed when the test ends. The
+// machine's own Docker is not touched.
 //
 //	for name, programs := range engines.All(t) {
 //		t.Run(name, func(t *testing.T) {
@@ -11,9 +11,9 @@
 //		})
 //	}
 //
-// A plugin's socket belongs at dockerd.Plugins in the files of the engine's
-// host: a process that e.Command starts sees it as /run/docker/plugins, the
-// test below e.Root(). e.Signal and e.Restart are for a dockerd that dies.
+// A plugin's socket must be in the directory dockerd.Plugins of the engine's host. A process that
+// e.Command starts sees that directory as /run/docker/plugins, and the test sees it below e.Root().
+// e.Signal and e.Restart end dockerd and start it again.
 package engines
 
 import (

@@ -20,13 +20,13 @@ var driverProbers = map[promise.Question]prober{
 
 // probeIsolated sends a request to the host's loopback address. The workload listens on every
 // address of its namespace: it answers if it shares the host's namespace.
-func probeIsolated(l *lab, c cell) fate {
+func probeIsolated(l *lab, c cell) result {
 	local := netip.AddrPortFrom(loopbackAddr(c.flavor.v4), workPort)
 	if f := reaches(l.workload, c.flavor.proto, local, web); !f.kept {
-		return fate{err: fmt.Errorf("the workload does not reach itself: %s", f.because)}
+		return result{err: fmt.Errorf("the workload does not reach itself: %s", f.because)}
 	}
 	f := reaches(l.world.DoServer, c.flavor.proto, local, web)
-	return fate{kept: !f.kept, because: "from the host: " + f.because, err: f.err}
+	return result{kept: !f.kept, because: "from the host: " + f.because, err: f.err}
 }
 
 func loopbackAddr(v4 bool) netip.Addr {
@@ -37,8 +37,8 @@ func loopbackAddr(v4 bool) netip.Addr {
 }
 
 // probeDirect sends a request to the workload's own address.
-func probeDirect(from func(*lab) place) func(*lab, cell) fate {
-	return func(l *lab, c cell) fate {
+func probeDirect(from func(*lab) place) func(*lab, cell) result {
+	return func(l *lab, c cell) result {
 		addr, ok := l.address(web, c.flavor.v4)
 		if !ok {
 			return l.linkless()
@@ -49,20 +49,20 @@ func probeDirect(from func(*lab) place) func(*lab, cell) fate {
 
 // linkless returns the result for a sandbox without an address. No packet can be sent there if the
 // sandbox has no link.
-func (l *lab) linkless() fate {
+func (l *lab) linkless() result {
 	var links []net.Interface
 	err := l.workload(func() (err error) { links, err = net.Interfaces(); return err })
 	if err == nil && (len(links) != 1 || links[0].Name != "lo") {
 		err = fmt.Errorf("the sandbox has links without an address: %v", links)
 	}
-	return fate{because: "the sandbox has no link", err: err}
+	return result{because: "the sandbox has no link", err: err}
 }
 
-func probeOutbound(l *lab, c cell) fate {
+func probeOutbound(l *lab, c cell) result {
 	return reaches(l.workload, c.flavor.proto, netip.AddrPortFrom(clientAddr(c.flavor.v4), lanPort), "lan")
 }
 
-func probeOutboundSource(l *lab, c cell) fate {
+func probeOutboundSource(l *lab, c cell) result {
 	own, ok := l.address(web, c.flavor.v4)
 	if !ok {
 		return probeOutbound(l, c)

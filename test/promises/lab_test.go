@@ -107,10 +107,10 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 		serve(t, l.workload, web, addresses(web, "")...)
 	}
 	if len(modes) > 0 {
-		l.workers = employ(t, w, l.state)
+		l.workers = startWorkloads(t, w, l.state)
 	}
 	if l.sandboxed() || len(modes) > 0 {
-		l.trespassers()
+		l.routeIntruders()
 	}
 	if len(modes) > 0 {
 		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
@@ -218,10 +218,10 @@ func overlay(networks []model.Network) {
 	}
 }
 
-// trespassers adds routes to the server on the client host: to the server's subnets, and to
+// routeIntruders adds routes to the server on the client host: to the server's subnets, and to
 // 127.0.0.1. mallory gets a route to 127.0.0.1 via the host's address in its network. Both lose
 // 127.0.0.1 as a local address.
-func (l *lab) trespassers() {
+func (l *lab) routeIntruders() {
 	l.t.Helper()
 	for _, n := range l.state.Networks {
 		for _, s := range n.Subnets {

@@ -60,8 +60,8 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s: %s %s", path, c.question, c.flavor)
 }
 
-// fate is the observed result of a test.
-type fate struct {
+// result is the observed result of a test.
+type result struct {
 	kept bool
 	// because describes the evidence.
 	because string
@@ -73,7 +73,7 @@ type fate struct {
 type prober struct {
 	// flavors lists the kinds of packet to which the promise applies.
 	flavors []flavor
-	probe   func(*lab, cell) fate
+	probe   func(*lab, cell) result
 }
 
 func TestPromises(t *testing.T) {
@@ -89,11 +89,11 @@ func TestPromises(t *testing.T) {
 	for _, d := range driversOf(table) {
 		labs = append(labs, newLab(t, facts, table, d))
 	}
-	fates := examine(labs, table)
-	for _, lie := range compare(table, fates) {
-		t.Error(lie)
+	results := examine(labs, table)
+	for _, mismatch := range compare(table, results) {
+		t.Error(mismatch)
 	}
-	t.Logf("%d cells tested", len(fates))
+	t.Logf("%d cells tested", len(results))
 }
 
 // whole is set on machines where every path must be testable. On other machines, paths are left out
@@ -158,22 +158,22 @@ func unasked() []string {
 
 // examine tests every promise with packets. All tests run at once, because a
 // negative result takes as long as its timeout.
-func examine(labs []*lab, table []paths.Path) map[cell]fate {
-	fates := map[cell]fate{}
+func examine(labs []*lab, table []paths.Path) map[cell]result {
+	results := map[cell]result{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, l := range labs {
 		for _, c := range cellsOf(l.driver, table) {
 			wg.Go(func() {
-				fate := proberOf(c.via, c.question).probe(l, c)
+				result := proberOf(c.via, c.question).probe(l, c)
 				mu.Lock()
 				defer mu.Unlock()
-				fates[c] = fate
+				results[c] = result
 			})
 		}
 	}
 	wg.Wait()
-	return fates
+	return results
 }
 
 // cellsOf returns every cell of a driver.
@@ -200,8 +200,8 @@ func proberOf(via model.Via, q promise.Question) prober {
 
 // compare returns the differences between the table and the observed results, and the cells that
 // were not tested.
-func compare(table []paths.Path, fates map[cell]fate) []string {
-	var lies []string
+func compare(table []paths.Path, results map[cell]result) []string {
+	var mismatches []string
 	for _, p := range table {
 		questions := promise.Driver()
 		if p.Via != "" {
@@ -210,27 +210,27 @@ func compare(table []paths.Path, fates map[cell]fate) []string {
 		for _, q := range questions {
 			answer, answered := p.Promises[q]
 			if !answered {
-				lies = append(lies, fmt.Sprintf("%s %s: no answer to %s", p.Via, p.Driver, q))
+				mismatches = append(mismatches, fmt.Sprintf("%s %s: no answer to %s", p.Via, p.Driver, q))
 			}
 			proved := false
 			for _, f := range flavors {
 				c := cell{p.Driver, p.Via, q, f}
-				got, ok := fates[c]
+				got, ok := results[c]
 				proved = proved || ok
 				switch {
 				case !ok:
 				case got.err != nil:
-					lies = append(lies, fmt.Sprintf("%s: the prober failed: %v", c, got.err))
+					mismatches = append(mismatches, fmt.Sprintf("%s: the prober failed: %v", c, got.err))
 				case got.kept != answer.Kept:
-					lies = append(lies, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c, yesNo(answer.Kept), yesNo(got.kept), got.because))
+					mismatches = append(mismatches, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c, yesNo(answer.Kept), yesNo(got.kept), got.because))
 				}
 			}
 			if !proved {
-				lies = append(lies, fmt.Sprintf("%s %s: no test of %s", p.Via, p.Driver, q))
+				mismatches = append(mismatches, fmt.Sprintf("%s %s: no test of %s", p.Via, p.Driver, q))
 			}
 		}
 	}
-	return lies
+	return mismatches
 }
 
 func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[kept] }
@@ -238,34 +238,34 @@ func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[
 // TestWrongAnswerIsReported inverts every answer of a copy of the table, one at a time.
 func TestWrongAnswerIsReported(t *testing.T) {
 	truth := paths.Table(plan.Facts{})
-	fates := map[cell]fate{}
+	results := map[cell]result{}
 	for _, p := range truth {
 		for q, answer := range p.Promises {
 			for _, f := range proberOf(p.Via, q).flavors {
-				fates[cell{p.Driver, p.Via, q, f}] = fate{kept: answer.Kept}
+				results[cell{p.Driver, p.Via, q, f}] = result{kept: answer.Kept}
 			}
 		}
 	}
-	if lies := compare(truth, fates); len(lies) != 0 {
-		t.Fatalf("correct answers are reported as wrong:\n%s", strings.Join(lies, "\n"))
+	if mismatches := compare(truth, results); len(mismatches) != 0 {
+		t.Fatalf("correct answers are reported as wrong:\n%s", strings.Join(mismatches, "\n"))
 	}
 	for i, p := range truth {
 		for q, answer := range p.Promises {
 			table := paths.Table(plan.Facts{})
 			answer.Kept = !answer.Kept
 			table[i].Promises[q] = answer
-			lies := compare(table, fates)
-			if len(lies) != len(proberOf(p.Via, q).flavors) {
-				t.Errorf("%s %s: inverting %s reports: %q", p.Via, p.Driver, q, lies)
+			mismatches := compare(table, results)
+			if len(mismatches) != len(proberOf(p.Via, q).flavors) {
+				t.Errorf("%s %s: inverting %s reports: %q", p.Via, p.Driver, q, mismatches)
 			}
 			table = paths.Table(plan.Facts{})
 			delete(table[i].Promises, q)
-			if len(compare(table, fates)) == 0 {
+			if len(compare(table, results)) == 0 {
 				t.Errorf("%s %s: a missing answer to %s is not reported", p.Via, p.Driver, q)
 			}
 		}
 	}
-	if lies := compare(truth, nil); len(lies) == 0 {
+	if mismatches := compare(truth, nil); len(mismatches) == 0 {
 		t.Error("a table without any test passes")
 	}
 }

@@ -96,9 +96,9 @@ func newCgroup(t *testing.T, name string) string {
 	return path
 }
 
-// employ starts the workloads of the publishes: web and old. old has only IPv4. As a process of the
+// startWorkloads starts the workloads of the publishes: web and old. old has only IPv4. As a process of the
 // host, it listens only on IPv4. employ returns the workloads that are processes.
-func employ(t *testing.T, w *topology.World, s model.State) []*worker {
+func startWorkloads(t *testing.T, w *topology.World, s model.State) []*worker {
 	t.Helper()
 	var workers []*worker
 	for name, host := range map[string]string{web: "", old: "0.0.0.0"} {

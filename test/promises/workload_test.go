@@ -140,27 +140,27 @@ func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen ne
 }
 
 // reaches returns the result of one request to the workload with that name.
-func reaches(from place, proto model.Proto, to netip.AddrPort, want string) fate {
+func reaches(from place, proto model.Proto, to netip.AddrPort, want string) result {
 	name, _, err := ask(from, proto, to)
 	return answered(to, name, want, err)
 }
 
-func answered(to netip.AddrPort, name, want string, err error) fate {
+func answered(to netip.AddrPort, name, want string, err error) result {
 	switch {
 	case err != nil:
-		return fate{because: err.Error()}
+		return result{because: err.Error()}
 	case name != want:
-		return fate{err: fmt.Errorf("%s was answered by %q, not by %s", to, name, want)}
+		return result{err: fmt.Errorf("%s was answered by %q, not by %s", to, name, want)}
 	}
-	return fate{kept: true, because: to.String() + " answered"}
+	return result{kept: true, because: to.String() + " answered"}
 }
 
 // sees checks the client's address: the promise is kept if the workload sees a matching address. A
 // missing answer is an error.
-func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) fate {
+func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) result {
 	name, seen, err := ask(from, proto, to)
 	if f := answered(to, name, want, err); !f.kept {
-		return fate{err: errors.Join(errors.New("no answer: "+f.because), f.err)}
+		return result{err: errors.Join(errors.New("no answer: "+f.because), f.err)}
 	}
-	return fate{kept: fits(seen), because: "the workload sees " + seen.String()}
+	return result{kept: fits(seen), because: "the workload sees " + seen.String()}
 }

@@ -11,8 +11,8 @@ import (
 	"fairlead/test/script"
 )
 
-// TestLinks: every relative link of a page refers to an existing file, and to a
-// heading of that page if it names one.
+// TestLinks checks that every relative link of a page refers to an existing file, and to an existing
+// heading of that file if the link names one.
 func TestLinks(t *testing.T) {
 	pages, err := script.Pages(root)
 	if err != nil {
@@ -33,19 +33,19 @@ func TestLinks(t *testing.T) {
 			}
 			checked++
 			if err := checkLink(page, string(match[1])); err != nil {
-				t.Errorf("%s links to nowhere: %v", filepath.Base(page), err)
+				t.Errorf("%s has a broken link: %v", filepath.Base(page), err)
 			}
 		}
 	}
 	if checked == 0 {
-		t.Error("no page holds a link: is the reader broken?")
+		t.Error("no link found in any page")
 	}
 }
 
 var (
 	link    = regexp.MustCompile(`\]\(([^) ]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	// notAnchor is what an anchor of a heading leaves out.
+	// notAnchor matches the characters of a heading that its anchor omits.
 	notAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
@@ -73,7 +73,7 @@ func checkLink(page, link string) error {
 	return fmt.Errorf("%s has no heading #%s", filepath.Base(target), anchor)
 }
 
-// TestCheckLink proves that a missing target is found.
+// TestCheckLink checks that a missing target is reported.
 func TestCheckLink(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("# Title\n\n## It's `a`-b, twice\n"), 0o644); err != nil {
@@ -89,8 +89,8 @@ func TestCheckLink(t *testing.T) {
 	}
 }
 
-// TestReadme holds the README to what newcomers need: its first screen has the
-// picture, the two commands and the table of results, and it links every guide.
+// TestReadme checks that the README's first screen has the picture, the two commands and the table
+// of results, and that the README links every guide.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {

@@ -21,8 +21,8 @@ var summaryColumns = []struct{ column, title string }{
 }
 
 // Summary returns the Markdown table for the marker "results FILE SUITE", where
-// FILE is a page below root. The table shows some columns of what `fairlead lab
-// run SUITE` printed: the baseline's figures, and the other paths' ratios to it.
+// FILE is a page below root. The table shows some columns of the output of `fairlead lab run
+// SUITE`: the baseline's figures, and the other paths' ratios to them.
 func Summary(root, marker string) ([]byte, error) {
 	words := strings.Fields(marker)
 	if len(words) != 3 || words[0] != "results" {
@@ -47,7 +47,7 @@ type labTable struct {
 	rows    []labRow // the first one is the baseline's
 }
 
-// labRow has the value and the ratio of each column.
+// labRow contains the value and the ratio of each column.
 type labRow struct {
 	path    string
 	figures [][]string

@@ -39,9 +39,9 @@ type room struct {
 // running is one engine process.
 type running struct {
 	*child.Process
-	order  io.WriteCloser
-	states *json.Encoder
-	fates  *json.Decoder
+	order   io.WriteCloser
+	states  *json.Encoder
+	answers *json.Decoder
 }
 
 // newRoom starts the first engine and applies the first publishes.
@@ -69,18 +69,18 @@ func (r *room) start() error {
 	if err != nil {
 		return err
 	}
-	fates, fate, err := os.Pipe()
+	answers, answersOut, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	cmd.Stdin, cmd.Stdout = in, fate
+	cmd.Stdin, cmd.Stdout = in, answersOut
 	p, err := child.Start(r.world.t.Context(), cmd, child.Place{})
 	in.Close()
-	fate.Close()
+	answersOut.Close()
 	if err != nil {
 		return err
 	}
-	r.engine = &running{p, out, json.NewEncoder(out), json.NewDecoder(fates)}
+	r.engine = &running{p, out, json.NewEncoder(out), json.NewDecoder(answers)}
 	server := process.Seen(fmt.Sprintf("/proc/self/fd/%d", r.world.Server().Netns.Fd()))
 	return r.engine.states.Encode(order{server, r.world.pinned(), r.record, r.world.facts})
 }
@@ -108,7 +108,7 @@ func (r *room) send(want model.State) error {
 		return errKilled
 	}
 	var a answer
-	if r.engine.fates.Decode(&a) != nil {
+	if r.engine.answers.Decode(&a) != nil {
 		return errKilled
 	}
 	if a.Err != "" {

@@ -53,12 +53,12 @@ exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND 
 // service is the daemon as the unit runs it.
 type service struct {
 	*testing.T
-	process *child.Process
-	socket  string
-	docker  string
-	log     *os.File
-	notes   *net.UnixConn
-	path    string
+	process  *child.Process
+	socket   string
+	docker   string
+	log      *os.File
+	messages *net.UnixConn
+	path     string
 }
 
 func start(t *testing.T) *service {
@@ -88,10 +88,10 @@ func start(t *testing.T) *service {
 		t.Cleanup(func() { f.Close(); l.Close() })
 		external = append(external, f)
 	}
-	if s.notes, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
+	if s.messages, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.notes.Close() })
+	t.Cleanup(func() { s.messages.Close() })
 	if s.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +143,13 @@ func systemCalls(t *testing.T, unit systemd.Unit) []string {
 // await waits until the service manager has received all of these messages.
 func (s *service) await(want ...string) {
 	s.Helper()
-	if err := s.notes.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+	if err := s.messages.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		s.Fatal(err)
 	}
 	var all []string
 	buf := make([]byte, 4096)
 	for len(want) > 0 {
-		n, err := s.notes.Read(buf)
+		n, err := s.messages.Read(buf)
 		if err != nil {
 			s.Fatalf("the service manager received %q, not %q: %v\n%s", all, want, err, s.logged())
 		}

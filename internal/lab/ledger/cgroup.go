@@ -33,7 +33,7 @@ func removeTree(path string) error {
 	if failed != nil {
 		return failed
 	}
-	// Another laboratory may sweep up at the same time.
+	// Another laboratory may remove it at the same time.
 	if err := remove(path); err != nil && !gone(path) {
 		return fmt.Errorf("remove cgroup %s: %w", path, err)
 	}
@@ -79,11 +79,11 @@ func kill(dir, events *os.File) error {
 	}
 	f, err := openIn(dir, "cgroup.kill", os.O_WRONLY)
 	if err != nil {
-		return fmt.Errorf("kill what runs there (needs Linux 5.14): %w", err)
+		return fmt.Errorf("kill its processes (needs Linux 5.14): %w", err)
 	}
 	defer f.Close()
 	if _, err := f.WriteString("1"); err != nil {
-		return fmt.Errorf("kill what runs there: %w", err)
+		return fmt.Errorf("kill its processes: %w", err)
 	}
 	return awaitEmpty(events)
 }

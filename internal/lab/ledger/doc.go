@@ -13,20 +13,20 @@
 //	every process's clock  kernel threads and all other processes, in ns
 //
 // A process's clock is CLOCK_PROCESS_CPUTIME_ID of another process: one
-// system call, nanoseconds, all threads, those that have ended too. (The file
-// /proc/PID/schedstat shows the main thread only, and the ticks of
-// /proc/PID/stat are a hundred thousand times coarser.) Without cgroup
-// v2 the parties are read in the same manner; a process that they start then
-// counts as other load. The time of processes that start and end within the
+// system call returns nanoseconds for all threads, including those that have
+// ended. (The file /proc/PID/schedstat shows the main thread only, and the ticks
+// of /proc/PID/stat are a hundred thousand times coarser.) Without
+// cgroup v2 the parties are read in the same manner; a process that they start
+// then counts as other load. The time of processes that start and end within the
 // window is in the counters for reaped children of their parents, in ticks.
 //
 // Busy is the wall time of all CPUs less their idle time, not the sum of the
 // busy columns. On a kernel with CONFIG_NO_HZ the idle columns are measured
-// in nanoseconds and only printed in ticks, while user, system, irq and
-// softirq are sampled by a tick which a CPU that sleeps between two packets
-// hardly ever takes: on a request/response load the columns can miss half of
-// what was used. So the columns only give the proportions in which the busy
-// time (without steal, which is measured) is split.
+// in nanoseconds and only printed in ticks. But user, system, irq and softirq
+// are sampled by the timer tick, which rarely runs on a CPU that sleeps between
+// packets: with a request/response load the columns can miss half of the time
+// that was used. So the busy time (without steal, which is measured) is split in
+// the proportions of the columns.
 //
 // With CONFIG_IRQ_TIME_ACCOUNTING off, which is common, an interrupt and its
 // softirq are charged to the task that they interrupt. So the time to receive a

@@ -29,8 +29,8 @@ type Groups struct {
 func (g *Groups) Path() string { return g.path }
 
 // NewGroups creates the three cgroups under a name that is unique in this process:
-// fairlead-lab-PID-START-NAMESPACE-NAME/{client,server,proxy}. It returns
-// cgroup.ErrNone if there is no cgroup v2; account by process then.
+// fairlead-lab-PID-START-NAMESPACE-NAME/{client,server,proxy}. Returns
+// cgroup.ErrNone if there is no cgroup v2; then use Party.PIDs.
 func NewGroups(name string) (*Groups, error) {
 	if name == "" || strings.ContainsAny(name, "/\n") {
 		return nil, fmt.Errorf("make cgroups: invalid name %q", name)

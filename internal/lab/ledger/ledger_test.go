@@ -76,7 +76,7 @@ func TestTimeIsAssignedToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Server)
 		if l.Client != 0 || l.Proxy != 0 {
-			t.Errorf("client has %g s and proxy %g s of nothing", l.Client, l.Proxy)
+			t.Errorf("client used %g s and proxy %g s, want 0", l.Client, l.Proxy)
 		}
 	})
 	t.Run("by process", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTimeIsAssignedToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Proxy)
 	})
-	t.Run("no parties, and already over", func(t *testing.T) {
+	t.Run("no parties", func(t *testing.T) {
 		w, err := Begin(Parties{})
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTimeIsAssignedToTheParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkBurnt(t, l, l.Proxy) // without cgroups, what we start passes packets on
+		checkBurnt(t, l, l.Proxy) // without cgroups, other children count as the proxy
 	})
 	t.Run("in a cgroup below the party's", func(t *testing.T) {
 		g := newGroups(t)
@@ -125,7 +125,7 @@ func TestTimeIsAssignedToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Server)
 		if l.Laboratory > 0.2 {
-			t.Errorf("the server's time is counted again as the laboratory's: %+v", l)
+			t.Errorf("the server's time is in Laboratory too: %+v", l)
 		}
 	})
 	t.Run("of a party that ended", func(t *testing.T) {
@@ -144,12 +144,13 @@ func TestTimeIsAssignedToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Client)
 		if l.Laboratory > 0.2 {
-			t.Errorf("the client's time is counted again as the laboratory's: %+v", l)
+			t.Errorf("the client's time is in Laboratory too: %+v", l)
 		}
 	})
 }
 
-// checkBurnt tolerates additional time of the child, and other load.
+// checkBurnt checks that the time includes that of a child in the role burn. It
+// tolerates additional time and other load.
 func checkBurnt(t *testing.T, l result.Ledger, got float64) {
 	t.Helper()
 	if got < 0.3 {
@@ -187,23 +188,23 @@ func TestMachineTime(t *testing.T) {
 			after: "1200 200 600 8350 250 30 70 170 300 30",
 			want:  spent{user: 3, system: 1, irq: 0.2, soft: 0.3, steal: 1.5, idle: 4, busy: 6, sampled: 6},
 		},
-		"time of virtual machines is in user time already": {
+		"user time includes virtual machines": {
 			after: "1400 100 500 8600 200 10 40 20 700 30",
 			want:  spent{user: 4, idle: 6, busy: 4, sampled: 4},
 		},
-		"iowait goes backwards over to idle": {
+		"iowait decreases in favour of idle": {
 			after: "1400 100 500 8700 100 10 40 20 300 30",
 			want:  spent{user: 4, idle: 6, busy: 4, sampled: 4},
 		},
-		"ticks miss half of what idle leaves": {
+		"ticks miss half of the busy time": {
 			after: "1100 100 600 8600 200 10 40 20 300 30",
 			want:  spent{user: 2, system: 2, idle: 6, busy: 4, sampled: 2},
 		},
-		"no tick saw anything": {
+		"ticks miss all of the busy time": {
 			after: "1000 100 500 8900 200 10 40 20 300 30",
 			want:  spent{system: 1, idle: 9, busy: 1},
 		},
-		"idle is rounded up beyond the wall": {
+		"idle is rounded up to more than the wall time": {
 			after: "1000 100 500 9001 200 10 40 20 300 30",
 			want:  spent{idle: 10},
 		},
@@ -258,7 +259,7 @@ func TestInvalidStat(t *testing.T) {
 	}
 	one, two := mustParse(t, "cpu 1 2 3 4 5 6 7 8\ncpu0 1\n"), mustParse(t, stat("1 2 3 4 5 6 7 8"))
 	if _, err := between(one, two, 1); err == nil {
-		t.Error("a new CPU was not noticed")
+		t.Error("between accepts a changed number of CPUs")
 	}
 }
 
@@ -281,7 +282,7 @@ func TestParseTask(t *testing.T) {
 		}
 	}
 	if _, err := parseTask("1 (x) S"); err == nil {
-		t.Error("parsed a line without fields")
+		t.Error("parseTask accepts a line without fields")
 	}
 }
 
@@ -291,28 +292,28 @@ func TestRest(t *testing.T) {
 		kernel, other float64
 		ended         int
 	}{
-		"who stays, who comes, who is a party": {
+		"old and new processes, and a party": {
 			before: tasks{1: {start: 1, cpu: 5}, 2: {start: 1, kernel: true, cpu: 1}, 9: {start: 1, cpu: 1}},
 			after: tasks{1: {start: 1, cpu: 5.5}, 2: {start: 1, kernel: true, cpu: 1.25}, 9: {start: 1, cpu: 100},
 				3: {start: 7, cpu: 2}},
 			kernel: 0.25, other: 2.5,
 		},
-		"who comes and goes is in what the parent reaped": {
+		"a process that started and ended was reaped by its parent": {
 			before: tasks{1: {start: 1, reaped: 4}},
 			after:  tasks{1: {start: 1, reaped: 4.5}},
 			other:  0.5,
 		},
-		"who ends brings what it had spent before": {
+		"the time before the window of ended processes is subtracted": {
 			before: tasks{1: {start: 1}, 2: {start: 2, parent: 1, cpu: 10, reaped: 5}, 3: {start: 3, parent: 2, cpu: 1}},
 			after:  tasks{1: {start: 1, reaped: 16.25}},
 			other:  0.25, ended: 2,
 		},
-		"a process that ends is not reaped": {
+		"a process that ended was not reaped": {
 			before: tasks{1: {start: 1, cpu: 1}, 2: {start: 2, parent: 1, cpu: 10}},
 			after:  tasks{1: {start: 1, cpu: 1.5}},
 			other:  0.5, ended: 1,
 		},
-		"a process id is used again": {
+		"a process id is reused": {
 			before: tasks{3: {start: 7, cpu: 9}},
 			after:  tasks{3: {start: 8, cpu: 0.125}},
 			other:  0.125, ended: 1,
@@ -339,7 +340,7 @@ func TestGroupsAreRemovedWithRunningProcesses(t *testing.T) {
 	}
 	<-live.Done()
 	if _, err := os.Stat(g.path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is still there: %v", g.path, err)
+		t.Errorf("%s still exists: %v", g.path, err)
 	}
 	if err := g.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
@@ -372,22 +373,22 @@ func TestSweepRemovesAbandonedGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, left := range []string{name, reused} { // perhaps by a laboratory that begins at this time
+	for _, left := range []string{name, reused} { // another laboratory may have removed them
 		if !gone(root + "/" + left) {
-			t.Errorf("removed %q and not %s", removed, left)
+			t.Errorf("Sweep removed %q, but not %s", removed, left)
 		}
 	}
 	if _, err := os.Stat(g.path); err != nil {
-		t.Errorf("swept the living: %v", err)
+		t.Errorf("Sweep removed the cgroups of this process: %v", err)
 	}
 	if _, err := os.Stat(root + "/" + elsewhere); err != nil {
-		t.Errorf("swept what another PID namespace's laboratory has: %v", err)
+		t.Errorf("Sweep removed the cgroup of a laboratory in another PID namespace: %v", err)
 	}
 }
 
-// TestSweepBesideAnother: laboratories that start at the same time find the same
+// TestConcurrentSweeps: laboratories that start at the same time find the same
 // cgroups, and none fails because another one has removed them.
-func TestSweepBesideAnother(t *testing.T) {
+func TestConcurrentSweeps(t *testing.T) {
 	root, err := cgroup.Root()
 	if err != nil {
 		t.Fatal(err)

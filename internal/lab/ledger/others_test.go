@@ -34,7 +34,7 @@ func TestOthersAreNamed(t *testing.T) {
 	said.Scan()
 	pid, err := strconv.Atoi(said.Text())
 	if err != nil {
-		t.Fatalf("it says %q", said.Text())
+		t.Fatalf("the process printed %q, want its process id", said.Text())
 	}
 	w, err := Begin(g.Parties())
 	if err != nil {
@@ -54,18 +54,18 @@ func TestOthersAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if name := w.begin.tasks[pid].name; name != "h?g" {
-		t.Errorf("its command is %q", name)
+		t.Errorf("the command is %q, want %q", name, "h?g")
 	}
 	spent -= w.begin.tasks[pid].cpu
 	if l.Other < 0.9*spent || gates.OtherShare < 0.9*spent/(l.Wall*float64(l.CPUs)) || len(gates.Others) == 0 {
-		t.Errorf("%g s are not in %+v (share %g)", spent, l, gates.OtherShare)
+		t.Errorf("want %g s in Other, got %+v (share %g, others %v)", spent, l, gates.OtherShare, gates.Others)
 	}
 	if l.Laboratory > l.Wall*float64(l.CPUs)/2 {
-		t.Errorf("the laboratory has %g s", l.Laboratory)
+		t.Errorf("Laboratory is %g s of %g s", l.Laboratory, l.Wall*float64(l.CPUs))
 	}
 }
 
-// TestBusiestAreNamed, but not processes of the laboratory.
+// TestBusiestAreNamed: processes of the laboratory are not named.
 func TestBusiestAreNamed(t *testing.T) {
 	after := tasks{1: {name: "make", reaped: 3}, 2: {name: "sh", cpu: 1}, 3: {name: "cc", cpu: 5}, 4: {name: "ld", cpu: 2}, 5: {name: "ours", cpu: 9}}
 	got := rest(tasks{1: {}}, after, nil, func(pid int) bool { return pid == 5 })

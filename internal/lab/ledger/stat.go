@@ -88,7 +88,7 @@ type spent struct {
 // between splits wall × CPUs into idle and busy, and busy by the columns.
 func between(a, b Stat, wall float64) (spent, error) {
 	if a.CPUs != b.CPUs {
-		return spent{}, fmt.Errorf("account for CPU time: the machine went from %d to %d CPUs", a.CPUs, b.CPUs)
+		return spent{}, fmt.Errorf("account for CPU time: the number of CPUs changed from %d to %d", a.CPUs, b.CPUs)
 	}
 	all := wall * float64(a.CPUs)
 	w := spent{

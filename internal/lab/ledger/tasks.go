@@ -129,8 +129,8 @@ func printable(name string) string {
 // spenders is the time of all processes except the parties between two edges, in
 // seconds.
 type spenders struct {
-	// self is this process, children are its children that are no party, other is
-	// all other processes.
+	// kernel is kernel threads, self this process, children its children that are
+	// no party, other all other processes.
 	kernel, self, children, other float64
 	// reaped is the time of ended processes that self and its children inherited;
 	// these may have been a party's.
@@ -144,10 +144,10 @@ type spenders struct {
 // rest adds up the time of all processes except the parties between two edges.
 // ours reports whether a process belongs to this laboratory.
 //
-// A process's time is added to its parent when the parent reaps it. So the time of
-// a process that started and ended in the window is there. So is that of a process
-// that ended, but including its time before the window, which has to be subtracted
-// from whoever inherited it. A process that is not reaped counts nowhere.
+// A process's time is added to its parent's when the parent reaps it. So the parent's
+// counter contains the time of a process that started and ended in the window. For a
+// process that started before the window it also contains the time before the window,
+// which is subtracted (debts). A process that ended and was not reaped is not counted.
 func rest(a, b tasks, party map[int]bool, ours func(pid int) bool) spenders {
 	owed, ended := debts(a, b, party)
 	s := spenders{ended: ended}

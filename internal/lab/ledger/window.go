@@ -140,7 +140,7 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 		// A cgroup includes the time of ended processes.
 		l.Laboratory += s.children
 	} else {
-		// In a window nothing but the path is started, and a child that is neither
+		// In a window only the path starts processes, and a child that is neither
 		// client nor server forwards packets.
 		l.Proxy += s.children + s.reaped
 	}

@@ -10,8 +10,9 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Check checks the condition's names against the cases that will be measured, so
-// that a misspelt name is found before the measurements.
+// Check checks the condition's names against the cases that will be measured, so that
+// a misspelt name is found before the measurements. Returns an *[Error] for a name that
+// is unknown, ambiguous or not measured.
 func (e *Expr) Check(cases []result.Case) error {
 	c := catalog{source: e.source, holds: expected}
 	for _, k := range cases {
@@ -32,9 +33,10 @@ func (e *Expr) Check(cases []result.Case) error {
 // relative are the fields that exist only for metrics with a ratio.
 var relative = []string{"ratio", "ratio_low", "ratio_high", "p", "noise"}
 
-// Eval evaluates the condition on a report. failed is true if it is true for some
-// client; the explanation gives the figures. Eval returns an error if a name is
-// wrong, or if a figure has no valid round.
+// Eval evaluates the condition on a report. failed is true if the condition is true
+// for some client; the explanation contains the figures. Returns an *[Error] for a name
+// that is unknown, ambiguous or not measured, and another error if a figure has no
+// valid round.
 func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err error) {
 	if err := e.unavailable(r); err != nil {
 		return false, "", err
@@ -87,7 +89,7 @@ func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
 	case len(seen) > 0:
 		return nil
 	case missing == nil:
-		return errors.New("judge condition: nothing was measured")
+		return errors.New("evaluate condition: the session has no measurements")
 	}
 	return c.fault(missing.column, "%s is not measured; there are the workloads %s for the clients %s",
 		missing.text, list(c.cases, workloadOf), list(c.cases, clientOf))
@@ -133,9 +135,9 @@ func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading
 		counts := f.field == "rounds" || f.field == "invalid"
 		switch {
 		case row.Rounds == 0 && !counts:
-			return nil, fmt.Errorf("judge %s: all %d rounds were discarded: see the report for the reasons", f.text, row.Invalid)
+			return nil, fmt.Errorf("evaluate %s: all %d rounds were discarded: see the report for the reasons", f.text, row.Invalid)
 		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
-			return nil, fmt.Errorf("judge %s: the session has no baseline, so there is no ratio", f.text)
+			return nil, fmt.Errorf("evaluate %s: the session has no baseline, so there is no ratio", f.text)
 		}
 		values[f] = reading{fieldOf(row, f.field), row}
 	}
@@ -150,7 +152,7 @@ func fieldOf(s result.Summary, field string) float64 {
 	}[field]
 }
 
-// catalogOf lists the contents of a report.
+// catalogOf returns the catalog of a report's figures.
 func catalogOf(source string, r *result.Report) catalog {
 	c := catalog{source: source}
 	for _, s := range r.Summary {
@@ -164,8 +166,8 @@ func catalogOf(source string, r *result.Report) catalog {
 	return c
 }
 
-// expected returns whether a workload will have a metric, which depends on the
-// tool that drives it.
+// expected reports whether a workload will have a metric, which depends on the tool
+// that drives it.
 func expected(k result.Case, m result.Metric) bool {
 	kind := result.Kind(k.Workload)
 	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr"

@@ -35,8 +35,7 @@ type Expr struct {
 // String returns the condition as it was written.
 func (e *Expr) String() string { return e.source }
 
-// Error is a syntax error or a wrong name in the condition; its text shows the
-// place.
+// Error is a syntax error or a wrong name in the condition.
 type Error struct {
 	Source string
 	// Column counts characters from 1.
@@ -44,7 +43,7 @@ type Error struct {
 	Cause  string
 }
 
-// Error shows the condition with a mark under the error.
+// Error returns the cause, and the condition with a mark under the column.
 func (e *Error) Error() string {
 	return fmt.Sprintf("read condition: column %d: %s\n  %s\n  %s^",
 		e.Column, e.Cause, e.Source, strings.Repeat(" ", e.Column-1))

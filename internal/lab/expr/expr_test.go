@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// session is a small synthetic summary.
+// session returns a report with a small synthetic summary.
 func session() *result.Report {
 	r := &result.Report{Unavailable: []result.Unavailable{{Path: "ebpf", Reason: "the kernel lacks BPF"}}}
 	add := func(path string, client result.Client, workload string, m result.Metric, value, ratio float64) {
@@ -75,7 +75,7 @@ func TestConditions(t *testing.T) {
 		"nat.crr.ratio < 0.5 && nat.pps.ratio < 0.5 || 1 == nat.crr": false,
 		"nat.crr.ratio < 0.5 && (nat.pps.ratio < 0.5||nat.crr>1)":    false,
 		"nat.crr.ratio > docker-proxy.crr.ratio":                     true,
-		"nat.bulk.value < docker-proxy.bulk.value":                   false, // each client with itself
+		"nat.bulk.value < docker-proxy.bulk.value":                   false, // compared per client
 		"nat.crr.invalid != 1":                                       false,
 		"nat.cpu_per_gb.remote.ratio > 1.1":                          true,
 		"nat.packet.ratio <= 0.9":                                    true,
@@ -105,7 +105,7 @@ func TestExplanation(t *testing.T) {
 	}
 }
 
-func TestSyntaxErrorsPointAtTheColumn(t *testing.T) {
+func TestSyntaxErrorsNameTheColumn(t *testing.T) {
 	cases := []struct {
 		source string
 		column int
@@ -129,7 +129,8 @@ func TestSyntaxErrorsPointAtTheColumn(t *testing.T) {
 	}
 }
 
-func TestNamesAreCheckedBeforeAndAfter(t *testing.T) {
+// TestUnknownNames: Check finds them before the measurements, Eval after them.
+func TestUnknownNames(t *testing.T) {
 	cases := []struct {
 		source string
 		column int
@@ -140,7 +141,7 @@ func TestNamesAreCheckedBeforeAndAfter(t *testing.T) {
 		{"nat.rr.ratio<1", 1, "add one of tcp-rr-block, tcp-rr-spin"},
 		{"nat.ratio<1", 1, "ambiguous"},
 		{"nat.latency.tcp-rr-spin.ratio<1", 5, "latency_p50, latency_p99"},
-		{"nat.remote.local.bulk.ratio<1", 12, "second time"},
+		{"nat.remote.local.bulk.ratio<1", 12, "second selector of its kind"},
 		{"nat.local.crr.ratio<1", 1, "not measured"},
 		{"nat.crr.loss<1", 1, "not measured"},
 	}
@@ -161,7 +162,7 @@ func TestNamesAreCheckedBeforeAndAfter(t *testing.T) {
 	}
 	e, _ := Parse("nat.bulk.ratio<0.8 && host.throughput.remote.tcp-bulk.value < 1e9")
 	if err := e.Check(planned); err != nil {
-		t.Errorf("a good condition: %v", err)
+		t.Errorf("valid condition: %v", err)
 	}
 }
 
@@ -173,7 +174,7 @@ func check(t *testing.T, source string, err error, column int, says string) {
 	}
 }
 
-func TestErrorMarksThePlace(t *testing.T) {
+func TestErrorMarksTheColumn(t *testing.T) {
 	_, err := Parse("nat.ratio = 1")
 	want := "read condition: column 11: expected a comparison: < <= > >= == !=\n  nat.ratio = 1\n            ^"
 	if err == nil || err.Error() != want {
@@ -204,11 +205,11 @@ func TestMissingFigureDoesNotPass(t *testing.T) {
 	}
 	e, _ := Parse("nat.crr.rounds < 6")
 	if failed, _, err := e.Eval(report); err != nil || !failed {
-		t.Errorf("rounds can always be judged: %v, %v", failed, err)
+		t.Errorf("a condition on the number of rounds: failed = %v, %v; want true", failed, err)
 	}
 	e, _ = Parse("nat.crr.rounds < 6")
 	if _, _, err := e.Eval(&result.Report{}); err == nil {
-		t.Error("an empty report passed")
+		t.Error("Eval accepts an empty report")
 	}
 }
 

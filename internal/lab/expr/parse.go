@@ -10,7 +10,7 @@ import (
 )
 
 // Parse parses a condition. It does not check names of paths or workloads: see
-// [Expr.Check].
+// [Expr.Check]. Returns an *[Error] if the source is not a condition.
 func Parse(source string) (*Expr, error) {
 	p := &parser{source: source, rest: source}
 	root, err := p.condition()
@@ -21,7 +21,7 @@ func Parse(source string) (*Expr, error) {
 		return nil, p.fault("expected && or || or the end")
 	}
 	if len(root.operands()) == 0 {
-		return nil, &Error{source, 1, "the condition names no path, so that it cannot depend on the session"}
+		return nil, &Error{source, 1, "the condition names no path, so it does not depend on the session"}
 	}
 	return &Expr{source: source, root: root}, nil
 }

@@ -70,7 +70,7 @@ func (c catalog) understand(f *figure) (w wanted, err error) {
 	return w, nil
 }
 
-// choose reduces the cases to one.
+// choose returns the only case that matches. It returns an error if several do.
 func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, found bool, err error) {
 	var all []result.Case
 	for _, k := range c.cases {
@@ -105,8 +105,9 @@ func (c catalog) holding(all []result.Case, m result.Metric, preferMain bool) []
 	return all
 }
 
-// workloads returns what a selector may mean: the exact name, or else every name
-// with that prefix. A short name means its kind.
+// workloads returns the workloads that a selector may mean: the one of that name or,
+// if there is none, every one whose name has that prefix. A short name such as bulk
+// means its kind.
 func (c catalog) workloads(text string) []string {
 	kinds := map[string]string{"bulk": "tcp-bulk", "rr": "tcp-rr", "crr": "tcp-crr", "pps": "udp-pps"}
 	if kind := kinds[text]; kind != "" {
@@ -156,7 +157,7 @@ func (c catalog) once(s word, first bool) error {
 	if first {
 		return nil
 	}
-	return c.fault(s.column, "%q selects a second time what was selected before", s.text)
+	return c.fault(s.column, "%q is the second selector of its kind; want at most one workload, client, metric and tool", s.text)
 }
 
 func (c catalog) unknown(s word) error {

@@ -17,10 +17,10 @@ const lockFile = "/run/fairlead-lab.lock"
 // ErrAnother means that another laboratory runs on this machine.
 var ErrAnother = errors.New("another laboratory runs on this machine")
 
-// Alone locks the machine for one laboratory, until release is closed. It returns
-// ErrAnother with the process id if another one runs, because laboratories that
-// run at the same time measure each other's load. If shared, it takes a shared
-// lock, and returns the process ids of other laboratories in met.
+// Alone locks the machine for one laboratory, until release is closed. Returns
+// ErrAnother if another one runs, because laboratories that run at the same time
+// measure each other's load. If shared is true, it takes a shared lock, and returns
+// the process ids of other laboratories in met.
 func Alone(shared bool) (release io.Closer, met []int, err error) {
 	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("lock the machine for one laboratory: %w", err)
@@ -44,7 +44,7 @@ func Alone(shared bool) (release io.Closer, met []int, err error) {
 	case err == nil, shared && refused(err):
 		return f, met, nil
 	case refused(err):
-		err = fmt.Errorf("%w (PID %d): wait for its end, or measure nevertheless with --shared", ErrAnother, other)
+		err = fmt.Errorf("%w (PID %d): wait until it ends, or measure at the same time with --shared", ErrAnother, other)
 	default:
 		err = fmt.Errorf("lock the machine for one laboratory: %w", err)
 	}
@@ -59,7 +59,7 @@ func refused(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(e
 func holder(f *os.File) (int, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
-		return 0, fmt.Errorf("ask who has the lock: %w", err)
+		return 0, fmt.Errorf("find the owner of the lock: %w", err)
 	}
 	if lock.Type == unix.F_UNLCK {
 		return 0, nil

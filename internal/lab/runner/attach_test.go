@@ -41,7 +41,7 @@ func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 		"hand-vxlan-mtu65520", "vxlan-mtu65520", "device-mtu9000", "pasta-mtu9000", "slirp4netns-mtu9000") {
 		p, ok := suite.FindPath(name)
 		if !ok {
-			t.Fatalf("there is no path %s", name)
+			t.Fatalf("unknown path %s", name)
 		}
 		if why := Unavailable(p, facts, ""); why != "" {
 			t.Logf("%s: %s", name, why)
@@ -57,7 +57,7 @@ func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 	}
 }
 
-// attached builds the path, without generators.
+// attached returns a rig whose path is built, without generators.
 func attached(t *testing.T, p suite.Path, facts plan.Facts) *rig {
 	t.Helper()
 	r := &rig{path: p}
@@ -130,7 +130,7 @@ func sendAndProve(t *testing.T, r *rig) {
 		t.Errorf("the proof accepts bytes that were not sent: %+v", p)
 	}
 	if p := wireProof(before, after, size); r.path.Wires > 1 && !p.OK {
-		t.Errorf("%s: %d, want %d; on each %v, before %v", p.Counter, p.Got, p.Want, after.wires, before.wires)
+		t.Errorf("%s: %d, want %d; per wire %v, before %v", p.Counter, p.Got, p.Want, after.wires, before.wires)
 	}
 }
 
@@ -181,9 +181,9 @@ func inWorkload(r *rig) func(fn func() error) error {
 	return func(fn func() error) error { return r.world.DoSandbox(web, fn) }
 }
 
-// TestCNIPluginsAreAskedToDelete: DEL removes what the plugins created, before the
-// sandbox is removed.
-func TestCNIPluginsAreAskedToDelete(t *testing.T) {
+// TestCNIPluginsDelete: DEL removes what the plugins created, before the sandbox is
+// removed.
+func TestCNIPluginsDelete(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {
 		t.Fatal(err)
@@ -198,14 +198,14 @@ func TestCNIPluginsAreAskedToDelete(t *testing.T) {
 		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", workload, LoadPort))
 	}
 	if !ports() {
-		t.Fatal("portmap has published nothing")
+		t.Fatal("portmap has not published the port")
 	}
 	err, r.foreign = r.foreign.close(), nil
 	if err != nil {
 		t.Error(err)
 	}
 	if ports() {
-		t.Error("portmap still publishes")
+		t.Error("portmap still publishes the port")
 	}
 	if out, err := shell(inWorkload(r), "ip -o link"); err != nil || strings.Contains(out, "eth0") {
 		t.Errorf("the sandbox still has its link, %v: %s", err, out)

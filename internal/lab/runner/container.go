@@ -113,10 +113,10 @@ func moveTo(group *os.File, pid int) error {
 // PID implements load.Child.
 func (c *container) PID() int { return c.process.Pid }
 
-// Done is closed when the container has ended and is removed.
+// Done returns a channel that is closed when the container has ended and is removed.
 func (c *container) Done() <-chan struct{} { return c.cli.Done() }
 
-// Wait returns how docker's CLI ended.
+// Wait waits until docker's CLI ends, and returns its error.
 func (c *container) Wait() error {
 	err := c.cli.Wait()
 	if err != nil {

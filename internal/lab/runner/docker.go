@@ -36,8 +36,8 @@ const (
 // daemonLimit is how long Fairlead's daemon may take until it listens.
 const daemonLimit = 30 * time.Second
 
-// starter is the address of a container whose start is measured, if it has its
-// own.
+// starter and wireStarter are the addresses of a container whose start is measured:
+// on the path's network, and on the wire.
 var (
 	starter     = netip.MustParseAddr("172.30.0.9")
 	wireStarter = netip.MustParseAddr("198.51.100.21")

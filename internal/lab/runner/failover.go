@@ -103,8 +103,8 @@ type outcome struct {
 // victim is the real server that fails.
 const victim = "a"
 
-// story runs one event: the client starts, a quiet period, the event, another
-// period, the server's return, and a last period.
+// story performs one event: it starts the client, waits, triggers the event, waits,
+// lets the server return, and waits again.
 func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, error) {
 	e := outcome{Event: failover.Event{Server: victim}}
 	client, err := failover.StartClient(ctx, w.balancer.target(), w.rig.place(w.Client(), clientGroup))
@@ -187,7 +187,7 @@ const patience = 30 * time.Second
 // down waits until the balancer reports a server as down after an event, and
 // returns that time.
 func (w *failingWorld) down(ctx context.Context, server string, event time.Time) (time.Time, error) {
-	needsRestart := time.After(patience)
+	expired := time.After(patience)
 	for {
 		select {
 		case said, ok := <-w.balancer.words():
@@ -197,7 +197,7 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 			if said.server == server && !said.up && said.at.After(event) {
 				return said.at, nil
 			}
-		case <-needsRestart:
+		case <-expired:
 			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s", patience, server, w.balancer.log())
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
@@ -209,8 +209,8 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 func (w *failingWorld) answers(ctx context.Context, server string) error {
 	by := ""
 	var failed error
-	for needsRestart := time.Now().Add(patience); by != server; {
-		if time.Now().After(needsRestart) {
+	for deadline := time.Now().Add(patience); by != server; {
+		if time.Now().After(deadline) {
 			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed, w.balancer.log())
 		}
 		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.target()); return nil }); err != nil {
@@ -225,10 +225,11 @@ func (w *failingWorld) answers(ctx context.Context, server string) error {
 
 // balancer distributes a path's clients over its real servers.
 type balancer interface {
-	// target is what clients dial.
+	// target returns the address that clients dial.
 	target() netip.AddrPort
-	// words are its reports about real servers, nil if it makes no checks. The
-	// channel is closed when the balancer ends; log then has the reason.
+	// words returns the channel of its reports about real servers, nil if it makes
+	// no checks. The channel is closed when the balancer ends; log then has the
+	// reason.
 	words() <-chan word
 	log() string
 	// drain stops new connections to a server and waits until it has none;
@@ -245,8 +246,7 @@ type word struct {
 	up     bool
 }
 
-// manyWords is how many unread reports are kept; later ones are lost, and a
-// reader then waits in vain.
+// manyWords is how many unread reports are kept; later ones are lost.
 const manyWords = 1000
 
 // say sends a word without blocking; it drops the word if the channel is full.

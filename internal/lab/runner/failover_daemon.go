@@ -119,7 +119,7 @@ func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[
 	return spec
 }
 
-// at returns the address of a real server, as commands and events write it.
+// at returns the address and port of a real server, as in commands and events.
 func at(name string) string { return netip.AddrPortFrom(reals[name], LoadPort).String() }
 
 // command returns a fairlead command that talks to the daemon.
@@ -201,7 +201,7 @@ func (b *daemonBalancer) close() error {
 	select {
 	case <-b.daemon.Done():
 	case <-time.After(patience):
-		return errors.Join(fmt.Errorf("the daemon did not end for %s", patience), b.daemon.Kill())
+		return errors.Join(fmt.Errorf("the daemon did not end within %s", patience), b.daemon.Kill())
 	}
 	if err := b.daemon.Ended(); err != nil {
 		return fmt.Errorf("the daemon ended: %w: %s", err, b.log())

@@ -17,8 +17,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// foreign is what another program has built of a path: programs that run as long
-// as the path exists, a set-up that must be undone, or one that is removed with
+// foreign is the part of a path that another program has built: programs that run as
+// long as the path exists, a set-up that must be undone, or one that is removed with
 // its host.
 type foreign struct {
 	processes []*child.Process
@@ -84,7 +84,7 @@ func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	case ok:
 		needs = append(needs, w.Needs()...)
 	case p.Via != "":
-		return "this version has no way " + string(p.Via) + " to publish"
+		return "this version has no publish mode " + string(p.Via)
 	}
 	if missing := paths.Missing(facts, needs); missing != "" || p.Plane == "" {
 		return missing

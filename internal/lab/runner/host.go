@@ -13,8 +13,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// settings are the sysctls that affect the figures, as the host has them. In a new
-// network namespace those under net have the kernel's defaults.
+// settings are the sysctls that affect the figures. The report contains the host's
+// values; in a new network namespace those under net have the kernel's defaults.
 var settings = []string{
 	"net.core.rmem_max", "net.core.wmem_max", "net.core.netdev_budget", "net.core.busy_poll",
 	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_tw_reuse",

@@ -7,16 +7,16 @@ import (
 	"os"
 )
 
-// latencyDevice takes the maximum wake-up latency of idle CPUs in µs, which
-// applies while the file is open. It ends with the process, however that ends
+// latencyDevice accepts the maximum wake-up latency of idle CPUs in µs. The kernel
+// applies it while the file is open, so at most until the process ends
 // (Documentation/power/pm_qos_interface.rst).
 const latencyDevice = "/dev/cpu_dma_latency"
 
 // keepAwake makes idle CPUs poll instead of sleep while the returned file is open.
-// To wake a sleeping CPU takes tens of µs, in a virtual machine more than the
-// longest path. A path that keeps a CPU awake by accident, such as a proxy, would
-// then look faster than no path at all. The second value describes the setting for
-// the report.
+// Waking a sleeping CPU takes tens of µs; in a virtual machine this is more than the
+// longest path takes. A path that keeps a CPU awake by accident, such as a proxy,
+// would then be faster than the host itself. The second value describes the setting
+// for the report.
 func keepAwake() (*os.File, string) {
 	f, err := os.OpenFile(latencyDevice, os.O_WRONLY, 0)
 	if err != nil {

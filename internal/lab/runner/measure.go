@@ -83,7 +83,7 @@ func disturbed(run *result.Run, g ledger.Gates) {
 		why = append(why, fmt.Sprintf("a CPU limit stopped the laboratory for %.0f ms", 1000*g.Throttled))
 	}
 	if g.Thermal > 0 {
-		why = append(why, "a CPU was slowed down for its heat")
+		why = append(why, "a CPU was throttled because of heat")
 	}
 	run.Invalid, run.Disturbed, run.Others = append(run.Invalid, why...), len(why) > 0, g.Others
 }
@@ -95,7 +95,7 @@ func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
 	if m.Spec.Rate > 0 && m.Latency != nil && m.LatenessP99 > maxLateness*run.Metrics[result.LatencyP50] {
-		run.Invalid = append(run.Invalid, fmt.Sprintf("the generator itself was late: p99 %.0f µs", 1e6*m.LatenessP99))
+		run.Invalid = append(run.Invalid, fmt.Sprintf("the generator itself was delayed: p99 lateness %.0f µs", 1e6*m.LatenessP99))
 	}
 	if run.Proof != nil && !run.Proof.OK {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))

@@ -27,8 +27,8 @@ type counters struct {
 	// flows is the number of flows in the path's tables, for paths with conntrack
 	// and in suites that ask for flows.
 	flows int
-	// granted counts the listeners on the port that is dialled, own those on the
-	// port that the workload asked for.
+	// granted counts the listeners on the port that clients dial, own those on the
+	// port that the workload requested.
 	granted, own uint64
 }
 

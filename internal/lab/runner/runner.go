@@ -9,7 +9,6 @@
 // workload) in random order. Within a case the baseline is first and last, with
 // the paths in random order between. A run that fails, or does not pass its
 // validity checks, is in the report but not in the figures.
-// the figures.
 package runner
 
 import (
@@ -89,11 +88,13 @@ type session struct {
 	planned, repeated int
 }
 
-// ErrTakeDown means that something of the session may be left over.
+// ErrTakeDown means that hosts, processes or cgroups of the session may be left over.
 var ErrTakeDown = errors.New("take the laboratory down")
 
 // Run measures the suite. When ctx ends, it stops, removes everything and returns
-// ctx's error. The error is also ErrTakeDown if the removal failed.
+// ctx's error. Returns ErrBaseline if the baseline cannot be built on this host, and
+// ErrNothing if no other path can be built. If the removal failed, the error is also
+// ErrTakeDown.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	s := &session{Options: opt, rigs: map[string]*rig{}}
 	s.planned, _ = Runs(opt)

@@ -35,7 +35,7 @@ func TestUnavailableReturnsReason(t *testing.T) {
 	}{
 		{suite.Path{Driver: model.DriverBridge, Via: model.ViaNAT}, ""},
 		{suite.Path{Driver: model.DriverBridge, Filter: model.FilterOn}, "br_netfilter: the module is not loaded"},
-		{suite.Path{Driver: model.DriverBridge, Via: "carrier-pigeon"}, "no way carrier-pigeon"},
+		{suite.Path{Driver: model.DriverBridge, Via: "carrier-pigeon"}, "no publish mode carrier-pigeon"},
 	} {
 		if got := Unavailable(c.path, facts, ""); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%+v: %q, want %q", c.path, got, c.want)
@@ -57,7 +57,7 @@ func TestMissingReportsUnusableBinary(t *testing.T) {
 		{suite.Path{Driver: model.DriverBridge}, "/bin/sh", ""},
 	} {
 		if got := undockable(c.path, c.program); !strings.Contains(got, c.want) || c.want == "" && got != "" {
-			t.Errorf("%s by %s: %q, want %q", c.path.Name, c.program, got, c.want)
+			t.Errorf("%s with %s: %q, want %q", c.path.Name, c.program, got, c.want)
 		}
 	}
 }

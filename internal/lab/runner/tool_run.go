@@ -63,9 +63,9 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 	return run
 }
 
-// leastBytes returns the minimum number of received bytes that makes a tool's
-// figures plausible. It is half of what the figures say, because tools keep their
-// own time and count from their own start.
+// leastBytes returns the minimum number of received bytes that makes a tool's figures
+// plausible: half of the number that the figures imply, because tools use their own
+// clock and their own window.
 func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
 	if bits := m[result.Throughput]; bits > 0 {
 		return uint64(bits * float64(seconds) / 8 / 2)

@@ -16,8 +16,9 @@ import (
 // tool is an external generator that can be driven over the paths.
 type tool struct {
 	name string
-	// server and client return the command lines, nil if the tool has nothing like
-	// the workload. Times are whole seconds, because the tools accept no others.
+	// server and client return the command lines; client returns nil if the tool
+	// does not support the workload. Times are whole seconds, because the tools
+	// accept no others.
 	server func(w suite.Workload) []string
 	client func(w suite.Workload, target string, seconds int) []string
 	// ready is what the server prints when it listens. silent is the TCP port of a

@@ -37,10 +37,10 @@ func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)
 }
 
-// Estimates of the time of a run in addition to its window: to start and stop the
-// load and read counters; per flow, and per connection of a counted number; to
-// start a container, and per port that Docker publishes; for a real server to fail
-// and return; and to build and remove a path.
+// Estimates of the time of a run in addition to its window, in this order: starting
+// and stopping the load and reading counters; one flow; one connection of a workload
+// with a count; starting a container; one port that Docker publishes; the failure and
+// return of a real server; building and removing a path.
 const (
 	runOverhead   = 200 * time.Millisecond
 	flowTime      = 10 * time.Microsecond

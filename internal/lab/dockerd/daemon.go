@@ -25,9 +25,10 @@ const (
 
 const pidFile = "/run/docker.pid"
 
-// Restart starts dockerd again after Signal ended it. It runs as long as ctx.
-// dockerd may take long, e.g. for a plugin that does not run, as long as it logs
-// something every startLimit.
+// Restart starts dockerd again after Signal ended it, and waits until it answers.
+// dockerd runs until Stop or until ctx ends. Restart waits as long as dockerd logs
+// something at least every 2 minutes, because dockerd may take long, e.g. if a plugin
+// does not run.
 func (e *Engine) Restart(ctx context.Context) error {
 	limited, cancel := e.log.whileWritten(ctx, startLimit)
 	defer cancel()
@@ -94,8 +95,7 @@ func (e *Engine) await(ctx context.Context) error {
 	}
 }
 
-// ended returns how a process ended. Its cause is in the log, not in the exit
-// status.
+// ended returns the exit status of a process as an error. The cause is in the log.
 func ended(p *child.Process) error {
 	if err := p.Wait(); err != nil {
 		return err
@@ -125,7 +125,7 @@ type tailBuffer struct {
 	limit   time.Duration
 }
 
-// logSize is how much a tailBuffer keeps, in bytes.
+// logSize is the number of bytes that a tailBuffer keeps.
 const logSize = 8 << 10
 
 // Write implements io.Writer.

@@ -15,7 +15,7 @@ import (
 // host runs the engine in a new network namespace.
 var host = []string{"unshare", "--net"}
 
-// TestEngine runs a container on each engine, also after dockerd was killed and
+// TestEngine runs a container on each engine, and again after dockerd was killed and
 // restarted.
 func TestEngine(t *testing.T) {
 	greet := build(t)
@@ -52,7 +52,7 @@ func TestCommandSharesTheHost(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dockerd.Plugins + "/x.sock"); err == nil {
-		t.Error("the file is on the real host as well")
+		t.Error("the file is on the real host too")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("after Stop:\n%s\nbefore Start:\n%s", got, before)
 	}
 	if err := syscall.Kill(holder, 0); err != syscall.ESRCH {
-		t.Errorf("the holder is still there: %v", err)
+		t.Errorf("the holder still runs: %v", err)
 	}
 }
 

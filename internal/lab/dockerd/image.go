@@ -17,7 +17,8 @@ import (
 // directory".
 var ErrDynamic = errors.New("it is dynamically linked: build it with CGO_ENABLED=0")
 
-// Static returns ErrDynamic if the program needs an ELF interpreter.
+// Static checks that a program is statically linked. Returns ErrDynamic if it needs an
+// ELF interpreter, and another error if it is not an ELF file.
 func Static(program string) error {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -30,8 +31,8 @@ func Static(program string) error {
 	return nil
 }
 
-// Import creates an image with one static program as its entry point. The image
-// has the given name. It returns ErrDynamic if the program is dynamically linked.
+// Import creates an image of the given name with one static program as its entry
+// point. Returns ErrDynamic if the program is dynamically linked.
 func (e *Engine) Import(ctx context.Context, name, program string) error {
 	if err := Static(program); err != nil {
 		return fmt.Errorf("import %s of %s: %w", name, program, err)

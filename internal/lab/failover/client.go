@@ -57,7 +57,7 @@ func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*C
 	return &Client{p}, nil
 }
 
-// End ends the client and returns its requests, sorted by start.
+// End ends the client and returns its requests, sorted by their start.
 func (c *Client) End() ([]Request, error) {
 	var all []Request
 	_, err := io.WriteString(c.in, over)
@@ -73,9 +73,9 @@ func (c *Client) End() ([]Request, error) {
 // Kill ends the client and discards its requests.
 func (c *Client) Kill() { c.kill() }
 
-// ClientMain runs the role of a client. After it has written its requests it waits
-// for the end of its input, so that the reader gets all of them before the process
-// exits.
+// ClientMain runs the role of a client and returns the exit status. After it has
+// written its requests it waits for the end of its input, so that the reader gets all
+// of them before the process exits.
 func ClientMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var target netip.AddrPort
@@ -149,7 +149,8 @@ func Ask(target netip.AddrPort) (string, error) {
 	return string(name), err
 }
 
-// reason returns an error without port numbers, which differ between requests.
+// reason returns the text of an error without port numbers, which differ between
+// requests.
 func reason(err error) string {
 	var op *net.OpError
 	var errno syscall.Errno

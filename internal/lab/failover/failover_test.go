@@ -107,7 +107,7 @@ func TestSilentServerNeitherAnswersNorRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if by, err := ask(); !os.IsTimeout(err) {
-		t.Errorf("got %q, %v", by, err)
+		t.Errorf("after Silence: got an answer of %q, %v; want a timeout", by, err)
 	}
 	if err := s.Resume(); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestSilentServerNeitherAnswersNorRefuses(t *testing.T) {
 		by, err = ask()
 	}
 	if by != "a" {
-		t.Errorf("got %q, %v", by, err)
+		t.Errorf("after Resume: got an answer of %q, %v", by, err)
 	}
 }
 

@@ -21,10 +21,11 @@ const (
 // readyFD is the descriptor on which a daemon reports that it is ready.
 const readyFD = 3
 
-// HostMain runs a whole daemon on a host with private files. Its state is in
-// memory, and its eBPF programs are pinned in a private bpffs. So a daemon of the
-// real host is not affected, and everything is gone when the process ends, however
-// it ends. The process must have its own mount namespace.
+// HostMain replaces the process with a whole daemon on a host with private files. Its
+// state is in memory, and its eBPF programs are pinned in a private bpffs. So a daemon
+// of the real host is not affected, and everything is removed when the process ends,
+// even if it is killed. The process must have a private mount namespace. HostMain
+// returns the exit status if the daemon cannot be started.
 func HostMain() int {
 	if err := becomeDaemon(); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead failover:", err)

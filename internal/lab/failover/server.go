@@ -44,8 +44,8 @@ func StartServer(ctx context.Context, name string, port uint16, at child.Place) 
 // Kill ends the server; its host keeps running and refuses connections.
 func (s *Server) Kill() { s.kill() }
 
-// Silence makes the server's host drop all packets to its port, of clients and of
-// checks, like a host that is down. Resume ends that.
+// Silence makes the server's host drop all packets of clients and of checks to its
+// port, like a host that is down. Resume ends that.
 func (s *Server) Silence() error { return s.notify(beSilent) }
 
 // Resume makes the server answer again.
@@ -112,7 +112,7 @@ func serve(input io.Reader, out io.Writer) error {
 var nothing = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 
 // silence makes the kernel drop all packets to the listener before TCP processes
-// them, so that there is no reply; or ends that.
+// them, so that there is no reply. If silent is false, it ends that.
 func silence(l *net.TCPListener, silent bool) error {
 	raw, err := l.SyscallConn()
 	if err != nil {

@@ -14,10 +14,11 @@ import (
 // that it does not.
 const tooNoisy = 0.20
 
-// answer returns what the suite found, in sentences that are derived from the
-// figures alone. For each client there is one sentence per path about every column
-// of the table, or what each hop adds in suites with steps. Others report failed
-// requests in failovers, the greatest cost, and where another tool disagrees.
+// answer returns the result of the session in sentences that are derived from the
+// figures alone. For each client there is one sentence per path about every column of
+// the table or, in suites with steps, about what each hop adds. Other sentences report
+// failed requests in failovers, the greatest cost, and figures on which another tool
+// disagrees.
 func answer(r *result.Report) []string {
 	var all []string
 	for _, client := range clientsOf(r) {
@@ -52,7 +53,7 @@ func comparedColumns(r *result.Report, client result.Client) []column {
 	})
 }
 
-// finding is what a row shows about its path.
+// finding is the result of comparing a path with the baseline.
 type finding int
 
 const (
@@ -139,7 +140,7 @@ func allNoisy(r *result.Report, client result.Client, columns []column) bool {
 	return found
 }
 
-// noisySentence returns how great the noise is and what to do about it.
+// noisySentence states how great the noise is and what users can do about it.
 func noisySentence(r *result.Report, client result.Client, columns []column) string {
 	floor, known := floorOf(r, columns)
 	reason := "one round gives no interval"

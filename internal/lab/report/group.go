@@ -16,7 +16,7 @@ type cell struct {
 	verdict                          verdict
 }
 
-// none is shown instead of a figure that has no valid round.
+// none replaces a figure that has no valid round.
 const none = "—"
 
 func (t table) group(c column, paths []string) group {

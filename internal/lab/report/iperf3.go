@@ -45,7 +45,7 @@ type iperf3Interval struct {
 
 type iperf3End struct {
 	Streams []iperf3Stream `json:"streams"`
-	// Sum is all that older versions write for UDP: what was sent, and the
+	// Sum is the only sum that older versions write for UDP: the sent bytes, and the
 	// receiver's loss.
 	Sum          *iperf3Sum `json:"sum,omitempty"`
 	Sent         *iperf3Sum `json:"sum_sent,omitempty"`
@@ -148,7 +148,8 @@ func iperf3Run(raw json.RawMessage) (result.Run, error) {
 	return run, nil
 }
 
-// received returns what arrived, the sum of both directions, and the lost share.
+// received returns the received bytes and rate, of both directions together, and the
+// lost share.
 func (d iperf3) received() (sum *iperf3Sum, loss float64) {
 	sum = d.End.Received
 	if old := d.End.Sum; sum == nil && old != nil {
@@ -168,8 +169,8 @@ func (d iperf3) received() (sum *iperf3Sum, loss float64) {
 	return sum, loss
 }
 
-// workload returns the name that the suites have for what iperf3 ran; up is from
-// the client.
+// workload returns the name of iperf3's test in the suites. A name without a direction
+// means from the client to the server.
 func (d iperf3) workload() string {
 	name := strings.ToLower(d.Start.Test.Protocol) + "-bulk"
 	switch {

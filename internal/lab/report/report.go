@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// clientOrder puts the farthest client first.
+// clientOrder is the order of clients in reports: the farthest first.
 var clientOrder = []result.Client{result.Remote, result.Local, result.Peer}
 
 // baselineOf returns the path that the report compares with, or "".

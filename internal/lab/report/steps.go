@@ -124,7 +124,7 @@ func (t table) steps() {
 	}
 }
 
-// stepSheets returns the same for the page.
+// stepSheets returns what each hop adds as tables of the page.
 func stepSheets(r *result.Report, client result.Client) []sheet {
 	columns := stepColumns(r, client)
 	if len(columns) == 0 {

@@ -20,8 +20,8 @@ type Options struct {
 	Full string
 }
 
-// gap is the distance between the groups of a row; a note may use its first
-// column.
+// gap is the number of columns between the groups of a row. A note may use the first
+// of them.
 const gap = 2
 
 // Table writes the report for a terminal: per client one row per path, and per

@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// timelines draws, per head column, every path's ratio round by round. Only here
-// does a reader see a drift or a single bad round.
+// timelines draws, per head column, every path's ratio in the order of the rounds. Only
+// these charts show a drift or a single bad round.
 func timelines(r *result.Report, columns []column) []chart {
 	var all []chart
 	for _, c := range columns {

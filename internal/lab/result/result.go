@@ -1,4 +1,4 @@
-// Package result holds the results of the laboratory as values with a stable JSON
+// Package result defines the results of the laboratory as values with a stable JSON
 // form: the host, every run, and the summary of the runs. It does not measure,
 // compute statistics or print.
 package result
@@ -55,14 +55,14 @@ const (
 	Lower  Better = "lower"
 )
 
-// Unit is how to read a metric.
+// Unit is the unit of a metric and its good direction.
 type Unit struct {
 	Unit   string
 	Better Better
 }
 
-// Units gives the unit and the good direction of every metric. GB is 10^9
-// bytes of payload that reached the receiver.
+// Units lists the unit and the good direction of every metric. GB is 10^9 bytes of
+// payload that reached the receiver.
 var Units = map[Metric]Unit{
 	Throughput:      {"bit/s", Higher},
 	LatencyP50:      {"s", Lower},
@@ -88,7 +88,7 @@ var Units = map[Metric]Unit{
 	SlowestRequest:  {"s", Lower},
 }
 
-// Client is where the traffic comes from.
+// Client is the place where the traffic comes from.
 type Client string
 
 // The clients: another host across the wire, a process on the server's host, or
@@ -106,7 +106,7 @@ type Report struct {
 	Suite  string `json:"suite"`
 	// Question is the question that the suite answers, in one line.
 	Question string `json:"question"`
-	// Started is RFC 3339.
+	// Started is the time of the start (RFC 3339).
 	Started string `json:"started"`
 	Seed    uint64 `json:"seed"`
 	Rounds  int    `json:"rounds"`
@@ -127,7 +127,7 @@ type Report struct {
 	Steps []Step `json:"steps,omitempty"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
 	Unavailable []Unavailable `json:"unavailable,omitempty"`
-	// Published holds figures that others published for this question.
+	// Published lists figures that others published for this question.
 	Published []Published `json:"published,omitempty"`
 }
 
@@ -140,7 +140,7 @@ type Host struct {
 	Fairlead string            `json:"fairlead"`
 	Features map[string]bool   `json:"features"`
 	Settings map[string]string `json:"settings"`
-	// Tools holds the versions of the external tools that were used.
+	// Tools lists the versions of the external tools that were used.
 	Tools map[string]string `json:"tools,omitempty"`
 }
 
@@ -176,12 +176,12 @@ type Run struct {
 	// Others are the processes that used most of the ledger's Other.
 	Others []Consumer `json:"others,omitempty"`
 	Proof  *Proof     `json:"proof,omitempty"`
-	// Invalid holds the reasons why the run does not count.
+	// Invalid lists the reasons why the run does not count.
 	Invalid []string `json:"invalid,omitempty"`
-	// Disturbed is true if the run was repeated because the machine was busy with
-	// something else, or slowed down.
+	// Disturbed is true if the run does not count because of other load or a
+	// slowed-down machine. The runner may have repeated it.
 	Disturbed bool `json:"disturbed,omitempty"`
-	// Notes holds remarks that do not invalidate, such as GeneratorBound.
+	// Notes lists remarks that do not invalidate the run, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
 	// Failed counts the failed requests per reason, in failover workloads.
 	Failed map[string]int `json:"failed,omitempty"`
@@ -189,16 +189,17 @@ type Run struct {
 	Raw string `json:"raw,omitempty"`
 }
 
-// Latency holds percentiles in seconds: Quantiles[i] is the value at
-// Levels[i] (0..1).
+// Latency contains quantiles in seconds: Quantiles[i] is the value at Levels[i]
+// (0 to 1).
 type Latency struct {
 	Count     uint64    `json:"count"`
 	Levels    []float64 `json:"levels"`
 	Quantiles []float64 `json:"quantiles"`
-	// Service is set for runs with fixed arrivals: the uncorrected service times.
-	// Quantiles are then measured from the intended start.
+	// Service contains the service times, measured from the actual sending. It is
+	// set for runs at a fixed rate, in which Quantiles are measured from the
+	// intended time.
 	Service []float64 `json:"service,omitempty"`
-	// LatenessP99 is how late the generator sent at fixed arrival, in seconds.
+	// LatenessP99 is the generator's own delay at a fixed rate, in seconds.
 	LatenessP99 float64 `json:"lateness_p99,omitempty"`
 }
 
@@ -212,7 +213,8 @@ type Ledger struct {
 	Soft   float64 `json:"softirq"`
 	Steal  float64 `json:"steal"`
 	Idle   float64 `json:"idle"`
-	// Busy is the sum of all but Idle. The fields below divide it by consumer.
+	// Busy is the sum of the columns above without Idle. The fields below divide it
+	// by consumer.
 	Busy         float64 `json:"busy"`
 	Client       float64 `json:"client"`
 	Server       float64 `json:"server"`
@@ -220,7 +222,7 @@ type Ledger struct {
 	KernelThread float64 `json:"kernel_threads"`
 	// Laboratory is this program, and children of it that are not part of a run.
 	Laboratory float64 `json:"laboratory"`
-	// Other is what processes outside the laboratory used.
+	// Other is the time of processes outside the laboratory.
 	Other float64 `json:"other"`
 	// Unattributed is Busy less all consumers above. It is negative when their
 	// finer clock counts more than the ticks of /proc/stat.
@@ -229,23 +231,24 @@ type Ledger struct {
 	Error float64 `json:"error"`
 }
 
-// Consumer is a process that used CPU time. The time of a child that ended and was
-// reaped is in its parent's.
+// Consumer is a process that used CPU time. Its time includes that of children that
+// ended and were reaped.
 type Consumer struct {
 	PID     int     `json:"pid"`
 	Command string  `json:"command"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Proof says whether counters on the path match the bytes that the workload moved.
+// Proof is the comparison of counters on the path with the bytes that the workload
+// transferred.
 type Proof struct {
-	// Counter names the counter that was read, e.g. "link fl-web rx_bytes".
+	// Counter names the counter that was read, e.g. "bytes on link fl-web".
 	Counter string `json:"counter"`
-	// Want is the least number of bytes that the workload must have moved there;
-	// Got is what the counter moved.
+	// Want is the least amount by which the counter must have increased, Got the
+	// amount by which it did.
 	Want uint64 `json:"want"`
 	Got  uint64 `json:"got"`
-	// Absent names a counter that must not move; AbsentGot is its movement.
+	// Absent names a counter that must not increase; AbsentGot is its increase.
 	Absent    string `json:"absent,omitempty"`
 	AbsentGot uint64 `json:"absent_got,omitempty"`
 	OK        bool   `json:"ok"`
@@ -278,7 +281,8 @@ type Summary struct {
 	// Rounds counts the valid rounds, Invalid the rounds that were discarded.
 	Rounds  int `json:"rounds"`
 	Invalid int `json:"invalid"`
-	// Distinguishable is false within the A/A noise floor.
+	// Distinguishable is true if the interval excludes 1, the ratio is outside the
+	// A/A noise floor, and P is below 0.05.
 	Distinguishable bool `json:"distinguishable"`
 	// Noise is the half-width of the A/A interval as a ratio (0.016 = 1.6 %).
 	Noise float64 `json:"noise"`

@@ -1,7 +1,7 @@
 package result
 
-// Step is one hop of a path: what Path has, and Over, the path of the step before,
-// has not.
+// Step is one hop: the difference between Path, which has it, and Over, the path of
+// an earlier step, which does not.
 type Step struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
@@ -30,7 +30,7 @@ type Added struct {
 	// Rounds counts the rounds that are valid for both steps; for the first step,
 	// its own valid rounds.
 	Rounds int `json:"rounds"`
-	// Distinguishable is false when the interval includes nothing added, when
-	// Added is within the noise floor, or when P is not below 0.05.
+	// Distinguishable is true if the interval excludes 0, Added is outside the
+	// noise floor, and P is below 0.05.
 	Distinguishable bool `json:"distinguishable"`
 }

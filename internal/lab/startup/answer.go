@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AnswerMain runs the role of the answerer.
+// AnswerMain runs the role of the answerer and returns the exit status.
 func AnswerMain() int {
 	if err := answer(); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead startup:", err)
@@ -48,7 +48,7 @@ func listen(proto, addr string, answer []byte) error {
 	return err
 }
 
-// answerDatagrams answers for as long as the process runs.
+// answerDatagrams answers every datagram as long as the process runs.
 func answerDatagrams(conn net.PacketConn, answer []byte) {
 	question := make([]byte, 64)
 	for {
@@ -62,7 +62,7 @@ func answerDatagrams(conn net.PacketConn, answer []byte) {
 	}
 }
 
-// answerConnections does the same for TCP.
+// answerConnections answers every TCP connection as long as the process runs.
 func answerConnections(l net.Listener, answer []byte) {
 	for {
 		conn, err := l.Accept()

@@ -8,12 +8,11 @@
 //	                           ║    traffic     ║
 //	                           ╚════════════════╝
 //
-// The answerer listens and then connects to its parent, so that the parent starts
-// to ask only when there is a listener. An earlier datagram would leave a
-// conntrack flow or an unanswered ARP request behind, and the delay from these is
-// longer than a container's start. The asker then repeats its question, each time
-// from a new port, until it gets the answer. The answerer ends when its connection
-// to the parent is closed.
+// The answerer listens and then connects to its parent. So the parent makes the asker
+// start only when there is a listener. An earlier datagram would leave a conntrack
+// flow or an unanswered ARP request behind, whose delay is longer than a container's
+// start. The asker then repeats its question, each time from a new port, until it gets
+// the answer. The answerer ends when its connection to the parent is closed.
 package startup
 
 import (
@@ -44,9 +43,10 @@ const (
 const (
 	// answerTimeout is how long the asker waits for the answer to one question.
 	answerTimeout = 20 * time.Millisecond
-	// pause between two questions, during which the port may be published.
+	// pause is the time between two questions, during which the port may be
+	// published.
 	pause = time.Millisecond
-	// longest is for how long a question is repeated.
+	// longest is how long a question is repeated.
 	longest = 10 * time.Second
 )
 
@@ -60,7 +60,8 @@ func Question(proto, addr, answer string) string {
 // Answered is the asker's reply after the right answer.
 const Answered = "answered\n"
 
-// AskMain runs the role of the asker until its input ends.
+// AskMain runs the role of the asker until its input ends, and returns the exit
+// status.
 func AskMain() int {
 	in := bufio.NewReader(os.Stdin)
 	for {

@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// attachPaths returns the paths that attach a sandbox to the wire: Fairlead's, and
-// the same made by other programs, which the path is named after.
+// attachPaths returns the paths that attach a sandbox to the wire: Fairlead's, and the
+// same made by other programs. These are named after the program.
 func attachPaths() []Path {
 	return []Path{
 		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Direct: true},

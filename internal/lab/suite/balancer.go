@@ -31,14 +31,16 @@ func balancerPaths() []Path {
 // Event is what happens to a real server.
 type Event string
 
-// The events. After a kill or a silence the server comes back. A drained server is
-// stopped for a while when it has no connections left.
+// The events. The server returns after each of them.
 const (
-	// Killed: the server's process is killed; its host refuses connections.
+	// Killed means that the server's process is killed; its host refuses
+	// connections.
 	Killed Event = "killed"
-	// Silenced: the server's host is down; there are no answers.
+	// Silenced means that the server's host is down and nothing answers.
 	Silenced Event = "silent"
-	Drained  Event = "drained"
+	// Drained means that the server is drained and, when it has no connections left,
+	// stopped for a while.
+	Drained Event = "drained"
 )
 
 var (
@@ -47,8 +49,8 @@ var (
 	drained  = Workload{Name: result.Failover + "-drained", Event: Drained}
 )
 
-// balancer returns the suite about what balancing costs per connection and per
-// packet, and what clients notice when a real server fails or is drained.
+// balancer returns the suite about the cost of balancing per connection and per
+// packet, and about the effect on clients when a real server fails or is drained.
 func balancer() Suite {
 	s := Suite{
 		Name:     "balancer",
@@ -67,10 +69,10 @@ func balancer() Suite {
 // Balanced reports whether a balancer distributes clients over real servers.
 func (p Path) Balanced() bool { return p.Plane != "" || p.Peer == HAProxy }
 
-// failsOver reports whether failover can be measured on the path: it can have
-// several real servers, or it is the path without a balancer that those are
-// compared with. Paths with other services are left out, because these make no
-// difference to a failover.
+// failsOver reports whether failover can be measured on the path: it can have several
+// real servers, or it is the path without a balancer that they are compared with.
+// Paths with other services are left out, because other services do not affect a
+// failover.
 func (p Path) failsOver() bool {
 	return p.Driver == model.DriverRouted && p.Others == 0 && (p.Peer == "" || p.Peer == HAProxy)
 }

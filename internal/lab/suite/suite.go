@@ -31,8 +31,8 @@ type Path struct {
 	// Plane is the data plane of the virtual service whose real server the
 	// workload is; empty means no service.
 	Plane model.Plane
-	// Direct: clients dial the sandbox's address if the driver lets them reach it.
-	// If false, or if they cannot reach it, they dial the host's.
+	// Direct makes clients dial the sandbox's address if the driver lets them reach
+	// it. If false, or if they cannot reach it, they dial the host's.
 	Direct bool
 	// Bare runs the workload as a plain process, without the PID, mount, UTS and
 	// IPC namespaces that a container engine would give it.
@@ -42,7 +42,8 @@ type Path struct {
 	Passive bool
 	// Others is the number of other published ports, or of other services.
 	Others int
-	// Tracked: conntrack follows the forwarded packets. HandHops configures that.
+	// Tracked is true if conntrack follows the forwarded packets. For HandHops the
+	// runner configures that.
 	Tracked bool
 	// Wires is how many wires carry an overlay; 0 means one.
 	Wires int
@@ -54,7 +55,7 @@ type Path struct {
 	// Ports is how many ports the container publishes, in workloads that measure
 	// its start.
 	Ports int
-	// MTU of the wires in bytes.
+	// MTU is that of the wires in bytes.
 	MTU int
 	// Peer is the external program that creates the path, empty for Fairlead.
 	Peer Peer
@@ -71,7 +72,8 @@ const (
 	// HandHops is a path made by hand that has only the hops for the path's
 	// Driver, Filter and Tracked.
 	HandHops Peer = "hand-hops"
-	// HandMade is the same as what the path's Driver creates, made by hand.
+	// HandMade is an attachment made by hand with the same result as the path's
+	// Driver.
 	HandMade Peer = "hand-made"
 	// CNI are the reference plugins of the Container Network Interface.
 	CNI         Peer = "cni"
@@ -120,8 +122,8 @@ type Suite struct {
 	Published []result.Published
 }
 
-// Step is one hop of a path: what Path has, and Over, the path of the step before,
-// has not. Over is empty for the first step.
+// Step is one hop: the difference between Path, which has it, and Over, the path of
+// the step before, which does not. Over is empty for the first step.
 type Step struct{ Name, Path, Over string }
 
 // Paths returns every path that can be measured, in display order. Paths at

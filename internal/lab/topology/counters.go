@@ -16,8 +16,8 @@ import (
 // sent, added up.
 func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes("", link) }
 
-// SandboxBytes returns the same for a link in the sandbox of that name, which must
-// exist.
+// SandboxBytes returns the bytes that a link in the sandbox of that name, which must
+// exist, has received and sent, added up.
 func (w *World) SandboxBytes(sandbox, link string) (uint64, error) {
 	return w.server.LinkBytes(w.sandboxes[sandbox].Path(), link)
 }

@@ -5,7 +5,7 @@
 // # Theory of operation
 //
 // Every host and sandbox is a network namespace that is kept open only by a file
-// descriptor of this process. When the process ends, however it ends, the kernel
+// descriptor of this process. When the process ends, even if it is killed, the kernel
 // removes the namespaces and everything in them.
 //
 //	client host                     server host
@@ -48,7 +48,7 @@ type World struct {
 	Proxy *proxy.Proxy
 
 	client, server *kernel.Host
-	// usesEBPF is the host whose eBPF programs are counted: server, or what
+	// usesEBPF is the host whose eBPF programs are counted: server, or the one that
 	// CountEBPFOf opened.
 	usesEBPF   *kernel.Host
 	sandboxes  map[string]*netns.Namespace
@@ -58,9 +58,9 @@ type World struct {
 	mtu        int
 }
 
-// Options tune a world.
+// Options are the options of a world.
 type Options struct {
-	// MTU of the wires in bytes; 0 means 1500.
+	// MTU is that of the wires in bytes; 0 means 1500.
 	MTU int
 	// ProxyPlace is the cgroup of the proxy; New sets its Netns.
 	ProxyPlace child.Place
@@ -135,13 +135,13 @@ func (w *World) Route(to netip.Prefix) error {
 // 100,000 flows.
 var moreAddrs = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
 
-// udpTimeout is the sysctl for how many seconds conntrack keeps a flow without an
-// answer; flowLife is longer than a run with many of them takes.
+// udpTimeout is the sysctl for the number of seconds for which conntrack keeps a UDP
+// flow without an answer. flowLife is longer than a run with many flows takes.
 const udpTimeout, flowLife = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600"
 
-// AddClientAddrs adds addresses to the client host and returns them, for more
-// flows than one address has ports. It also makes the server host's conntrack keep
-// UDP flows for long enough.
+// AddClientAddrs adds addresses to the client host and returns them, for more flows
+// than one address has ports. It also raises the server host's conntrack timeout for
+// UDP, so that flows are kept during a whole run.
 func (w *World) AddClientAddrs() ([]netip.Addr, error) {
 	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
 	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -168,24 +168,25 @@ func (w *World) Sandbox(name string) (path string, err error) {
 	return ns.Path(), nil
 }
 
-// Client, Server and InSandbox return where a child process runs.
+// Client returns the place of child processes on the client host.
 func (w *World) Client() child.Place { return child.Place{Netns: w.client.Netns()} }
 
-// Server is the server host itself.
+// Server returns the place of child processes on the server host.
 func (w *World) Server() child.Place { return child.Place{Netns: w.server.Netns()} }
 
-// InSandbox is the sandbox of that name, which must exist.
+// InSandbox returns the place of child processes in the sandbox of that name, which
+// must exist.
 func (w *World) InSandbox(name string) child.Place {
 	return child.Place{Netns: w.sandboxes[name].File()}
 }
 
-// DoClient, DoServer and DoSandbox run fn on a thread inside a namespace.
+// DoClient runs fn on a thread in the client host's network namespace.
 func (w *World) DoClient(fn func() error) error { return w.client.Do(fn) }
 
-// DoServer runs fn on the server host.
+// DoServer runs fn on a thread in the server host's network namespace.
 func (w *World) DoServer(fn func() error) error { return w.server.Do(fn) }
 
-// DoSandbox runs fn in the sandbox of that name, which must exist.
+// DoSandbox runs fn on a thread in the sandbox of that name, which must exist.
 func (w *World) DoSandbox(name string, fn func() error) error { return w.sandboxes[name].Do(fn) }
 
 // Close ends the proxy and closes the namespaces. It continues after errors, and

@@ -79,20 +79,20 @@ func TestHold(t *testing.T) {
 			server: server{acquire: always(one), extend: always(one)}, lasts: 70 * time.Minute,
 			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s got 192.0.2.1/24|1h0m0s renew|1h0m0s got 192.0.2.1/24|1h10m0s release 192.0.2.1/24",
 		},
-		"another address is another lease": {
+		"another address is reported as a new lease": {
 			server: server{acquire: always(one), extend: always(two)}, lasts: 40 * time.Minute,
 			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s got 192.0.2.2/24|40m0s release 192.0.2.2/24",
 		},
-		"without an answer, ever sooner, then any server, then anew": {
+		"without an answer: renew ever sooner, then ask any server, then acquire": {
 			server: server{acquire: always(one), extend: never(ErrNoServer)}, lasts: 61 * time.Minute,
 			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|41m0s renew|46m30s renew|49m15s renew|50m37.5s renew|51m37.5s renew|" +
 				"52m0s rebind|56m0s rebind|58m0s rebind|59m0s rebind|1h0m0s lost|1h0m0s acquire|1h0m0s got 192.0.2.1/24|1h1m0s release 192.0.2.1/24",
 		},
-		"a server that refuses is asked anew at once": {
+		"after a refusal, acquire at once": {
 			server: server{acquire: always(one), extend: never(errRefused)}, lasts: 31 * time.Minute,
 			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s lost|30m0s acquire|30m0s got 192.0.2.1/24|31m0s release 192.0.2.1/24",
 		},
-		"who has lost a lease asks less and less often": {
+		"after a loss, the pauses grow": {
 			server: server{extend: never(errRefused), acquire: func(n int) (grant, error) {
 				if n == 1 {
 					return lease(one), nil
@@ -114,7 +114,7 @@ func TestHold(t *testing.T) {
 			server: server{acquire: always(one), extend: never(ErrGone)}, lasts: time.Hour,
 			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew", err: ErrGone,
 		},
-		"a lease for ever": {
+		"an infinite lease": {
 			server: server{acquire: func(int) (grant, error) {
 				return grant{Lease: Lease{Prefixes: lease(one).Prefixes}}, nil
 			}}, lasts: 1000 * time.Hour,

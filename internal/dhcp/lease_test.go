@@ -18,12 +18,12 @@ func TestTimes(t *testing.T) {
 		lease, renew, rebind uint32
 		want                 [3]time.Duration // 0 is never
 	}{
-		"all said":        {120, 30, 90, [3]time.Duration{30, 90, 120}},
-		"nothing said":    {160, 0, 0, [3]time.Duration{80, 140, 160}},
-		"all at once":     {80, 80, 80, [3]time.Duration{40, 70, 80}},
-		"the wrong order": {80, 60, 56, [3]time.Duration{32, 56, 80}},
-		"for ever":        {ever, 30, 90, [3]time.Duration{}},
-		"for a century":   {ever - 7, 0, 0, [3]time.Duration{(ever - 7) / 2, (ever - 7) / 8 * 7, ever - 7}},
+		"both times sent": {120, 30, 90, [3]time.Duration{30, 90, 120}},
+		"no times sent":   {160, 0, 0, [3]time.Duration{80, 140, 160}},
+		"equal times":     {80, 80, 80, [3]time.Duration{40, 70, 80}},
+		"wrong order":     {80, 60, 56, [3]time.Duration{32, 56, 80}},
+		"infinite":        {ever, 30, 90, [3]time.Duration{}},
+		"a century":       {ever - 7, 0, 0, [3]time.Duration{(ever - 7) / 2, (ever - 7) / 8 * 7, ever - 7}},
 	} {
 		ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), seconds(dhcpv4.OptionIPAddressLeaseTime, s.lease))
 		if err != nil {
@@ -71,7 +71,7 @@ func TestBadAnswers(t *testing.T) {
 		"no address":       {mask(255, 255, 255, 0)},
 		"loopback":         {at(127, 0, 0, 1), mask(255, 0, 0, 0)},
 		"multicast":        {at(224, 0, 0, 1), mask(255, 255, 255, 0)},
-		"the whole world":  {at(192, 0, 2, 1), mask(0, 0, 0, 0)},
+		"prefix length 0":  {at(192, 0, 2, 1), mask(0, 0, 0, 0)},
 		"a mask with gaps": {at(192, 0, 2, 1), mask(255, 0, 255, 0)},
 	} {
 		ack, err := dhcpv4.New(options...)

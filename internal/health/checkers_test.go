@@ -256,13 +256,13 @@ func TestTLS(t *testing.T) {
 		ok     bool
 		detail string
 	}{
-		{"whoever has signed it", model.Check{}, Means{}, true, "connected"},
+		{"the certificate is not verified", model.Check{}, Means{}, true, "connected"},
 		{"the name is right", model.Check{TLSName: "example.com"}, m, true, "connected"},
 		{"the name is another", model.Check{TLSName: "example.org"}, m, false, "TLS: "},
 		{"it is signed by an unknown authority", model.Check{TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, false, "TLS: "},
-		{"it is good for long enough", model.Check{Expiry: time.Hour}, m, true, "connected"},
+		{"it is valid for long enough", model.Check{Expiry: time.Hour}, m, true, "connected"},
 		{"it expires too soon", model.Check{Expiry: century}, m, false, "the certificate expires on 2084-01-29"},
-		{"it expires too soon, whoever has signed it", model.Check{Expiry: century}, Means{}, false, "the certificate expires on 2084-01-29"},
+		{"it expires too soon, and is not verified", model.Check{Expiry: century}, Means{}, false, "the certificate expires on 2084-01-29"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			c.check.Type, c.check.TLS = model.CheckTCP, true

@@ -40,12 +40,12 @@ func TestExecGroup(t *testing.T) {
 	}{
 		{"too slow", "sleep 1000 & echo waits >&3; wait", true, false, "the command took too long"},
 		{"left behind", "sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
-		{"left behind, with its output elsewhere", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind, with another output", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true, "exit status 0: done"},
 		{"left behind by a failure", "sleep 1000 & echo goes >&3; exit 3", false, false, "exit status 3: no output"},
-		{"too slow, in a session of its own", "setsid sh -c 'echo waits >&3; sleep 1000' & wait", true, false, "the command took too long"},
-		{"left behind in a session of its own", "setsid sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
-		{"left behind by a parent in a session of its own", "setsid sh -c 'setsid sleep 1000 & echo goes >&3'; echo done", false, true, "exit status 0: done"},
-		{"left behind by what was killed", "sleep 1000 & echo goes >&3; kill -9 $$", false, false, "signal: killed: no output"},
+		{"too slow, in a new session", "setsid sh -c 'echo waits >&3; sleep 1000' & wait", true, false, "the command took too long"},
+		{"left behind in a new session", "setsid sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind by a parent in a new session", "setsid sh -c 'setsid sleep 1000 & echo goes >&3'; echo done", false, true, "exit status 0: done"},
+		{"left behind by a killed process", "sleep 1000 & echo goes >&3; kill -9 $$", false, false, "signal: killed: no output"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, group := range map[string]func() (*cgroup.Group, error){
@@ -64,7 +64,7 @@ func TestExecGroup(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(root, fmt.Sprint(checkGroups, os.Getpid(), "-*")))
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("cgroups remain: %v, %v", left, err)
 	}
 }
 

@@ -20,11 +20,11 @@ import (
 
 // hostile are servers that send invalid answers until the connection is closed.
 var hostile = map[string]func(c net.Conn){
-	"closes at once":  func(net.Conn) {},
-	"never answers":   func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
-	"closes late":     func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
-	"garbage":         func(c net.Conn) { repeat(c, "\x00\xff\x1b[2J\u202e\r\n\r\n", 1<<30) },
-	"a short garbage": func(c net.Conn) { repeat(c, "\x00\xff\x1b[2J", 1) },
+	"closes at once": func(net.Conn) {},
+	"never answers":  func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
+	"closes late":    func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
+	"garbage":        func(c net.Conn) { repeat(c, "\x00\xff\x1b[2J\u202e\r\n\r\n", 1<<30) },
+	"short garbage":  func(c net.Conn) { repeat(c, "\x00\xff\x1b[2J", 1) },
 	"a slow drip": func(c net.Conn) {
 		for text := "HTTP/1.1 200 OK\r\nX: "; ; text = "x" {
 			for i := range text {
@@ -48,14 +48,14 @@ var hostile = map[string]func(c net.Conn){
 	},
 	"an endless header":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("a", 1000), 1<<30) },
 	"an endless status":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 "+strings.Repeat("OK", 1000), 1<<30) },
-	"continue for ever":    func(c net.Conn) { repeat(c, "HTTP/1.1 100 Continue\r\n\r\n", 1<<30) },
+	"endless continues":    func(c net.Conn) { repeat(c, "HTTP/1.1 100 Continue\r\n\r\n", 1<<30) },
 	"HTTP/0.9":             func(c net.Conn) { _, _ = io.WriteString(c, "<html>It works!</html>") },
 	"a negative length":    func(c net.Conn) { repeat(c, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", 1) },
-	"nonsense of TLS":      func(c net.Conn) { repeat(c, "\x16\x03\x03\x40\x00\x02\x00\xff\xff", 1<<30) },
+	"invalid TLS":          func(c net.Conn) { repeat(c, "\x16\x03\x03\x40\x00\x02\x00\xff\xff", 1<<30) },
 	"half a handshake":     halfHandshake,
 	"endless settings":     func(c net.Conn) { frames(c, 4, "\x00\x03\x00\x00\x00\x64") },
 	"endless pings":        func(c net.Conn) { frames(c, 6, "12345678") },
-	"frames of no kind":    func(c net.Conn) { frames(c, 99, "what?") },
+	"frames of no type":    func(c net.Conn) { frames(c, 99, "what?") },
 	"headers of no stream": func(c net.Conn) { frames(c, 1, "\x88") },
 	"endless name":         func(c net.Conn) { frames(c, 9, strings.Repeat("a", 16000)) },
 	"too large a frame":    func(c net.Conn) { repeat(c, "\xff\xff\xff\x00\x00\x00\x00\x00\x01", 1<<30) },

@@ -73,7 +73,7 @@ var stories = []struct {
 	{"no slow start at the beginning", model.Check{Type: model.CheckTCP, SlowStart: 4 * time.Second}, false, `
 		start => down 100
 		ok => up 100: first check: yes`},
-	{"an agent's words stay until it says others", model.Check{Type: model.CheckTCP, Agent: 9}, true, `
+	{"an agent's advice stays until it gives other advice", model.Check{Type: model.CheckTCP, Agent: 9}, true, `
 		start => up 100
 		ok 75% => up 75
 		ok => up 75
@@ -86,7 +86,7 @@ var stories = []struct {
 		ok stopped => down 100
 		ok up => up 100: agent: up
 		ok 0% => up 0`},
-	{"an agent does not bring back what checks find down", model.Check{Type: model.CheckTCP, Agent: 9, Fall: 1}, true, `
+	{"an agent does not bring back a server that fails its checks", model.Check{Type: model.CheckTCP, Agent: 9, Fall: 1}, true, `
 		start => up 100
 		ok => up 100
 		fail down => down 100: 1 check failed: no
@@ -97,7 +97,7 @@ var stories = []struct {
 		void => down 100
 		ok up 50% => up 16: agent: 50% up
 		+2s => up 50`},
-	{"clients' failures take a server down at once, and it comes back by checks since", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"clients' failures take a server down at once, and later checks bring it back", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		ok => up 100
 		clients 4/0 => up 100
@@ -110,14 +110,14 @@ var stories = []struct {
 		+10m => down 100
 		ok => down 100
 		ok => up 100: 2 checks passed: yes`},
-	{"a check that began before clients failed says nothing", model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
+	{"a check that began before the clients' failures does not count", model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
 		start => up 100
 		ok => up 100
 		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 1 passed check
 		+1s => down 100
 		late ok => down 100
 		ok => up 100: 1 check passed: yes`},
-	{"an administrator ends what clients' failures have done, and no more", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"an administrator ends only ejections by clients' failures", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		enable => up 100
 		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 2 passed checks
@@ -127,7 +127,7 @@ var stories = []struct {
 		fail => up 100
 		fail => down 100: 3 checks failed: no
 		enable => down 100`},
-	{"few failures, or among many answers, are the clients' own", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"few failures, or failures among many answers, do not count", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		clients 4/0 => up 100
 		+1001ms => up 100
@@ -139,10 +139,10 @@ var stories = []struct {
 		clients 4/3 => up 100
 		clients 0/900 => up 100
 		clients 9/0 => down 100: clients: 9 of 9 connections failed; it is back after 2 passed checks`},
-	{"clients' failures where none asked for them", model.Check{Type: model.CheckTCP}, true, `
+	{"clients' failures without passive checks do not count", model.Check{Type: model.CheckTCP}, true, `
 		start => up 100
 		clients 50/0 => up 100`},
-	{"what nothing checks is tried again, later each time", model.Check{Passive: true}, true, `
+	{"without checks, ejections last longer each time", model.Check{Passive: true}, true, `
 		start => up 100
 		clients 5/0 => down 100: clients: 5 of 5 connections failed; it gets clients again after 2s
 		+1999ms => down 100

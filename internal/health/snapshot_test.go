@@ -19,17 +19,17 @@ func TestImport(t *testing.T) {
 		// before and after the import.
 		noted, inUse string
 	}{
-		{"the notes are right", model.VirtualService{}, "up down up", "up down up"},
-		{"one has died since", model.VirtualService{}, "up up up", "up down up"},
-		{"one has come back since", model.VirtualService{}, "up down up", "up up up"},
-		{"all have died since", model.VirtualService{}, "up up up", "down down down"},
-		{"no notes", model.VirtualService{}, "- - -", "up down up"},
-		{"a server that came after the notes", model.VirtualService{}, "up up -", "up up down"},
+		{"the snapshot is right", model.VirtualService{}, "up down up", "up down up"},
+		{"one went down after the snapshot", model.VirtualService{}, "up up up", "up down up"},
+		{"one came up after the snapshot", model.VirtualService{}, "up down up", "up up up"},
+		{"all went down after the snapshot", model.VirtualService{}, "up up up", "down down down"},
+		{"no snapshot", model.VirtualService{}, "- - -", "up down up"},
+		{"a server that was added after the snapshot", model.VirtualService{}, "up up -", "up up down"},
 		{"the sorry server was used", sorry, "up up up", "down down down sorry"},
-		{"the sorry server was used for lack of a quorum", model.VirtualService{Sorry: sorry.Sorry, Quorum: 2}, "up up up", "down draining down sorry"},
+		{"the sorry server was used without a quorum", model.VirtualService{Sorry: sorry.Sorry, Quorum: 2}, "up up up", "down draining down sorry"},
 		{"a panic", model.VirtualService{Panic: 50}, "down up down", "up up up"},
-		{"a panic that came after the notes", model.VirtualService{Panic: 50}, "up up down", "up up up"},
-		{"nothing checks them", model.VirtualService{Check: model.Check{Passive: true}}, "up up up", "up down up"},
+		{"a panic that began after the snapshot", model.VirtualService{Panic: 50}, "up up down", "up up up"},
+		{"no checks", model.VirtualService{Check: model.Check{Passive: true}}, "up up up", "up down up"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			services := farmService("web", 3)

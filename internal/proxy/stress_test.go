@@ -38,8 +38,8 @@ func TestOutOfFiles(t *testing.T) {
 	for _, c := range crowd {
 		c.Close()
 	}
-	until(t, p, "the crowd to go", func(s Stats) bool { return s.Connections == 1 })
-	exchange(t, dial(t, "127.0.0.1:8001"), "room again")
+	until(t, p, "the other clients to disconnect", func(s Stats) bool { return s.Connections == 1 })
+	exchange(t, dial(t, "127.0.0.1:8001"), "accepted again")
 }
 
 // TestChurn adds and removes listeners under load: streams that move between workers,

@@ -73,9 +73,9 @@ type scope struct {
 }
 
 var (
-	containers = []Attacker{SameNetwork, OtherNetwork, InternalNetwork}
-	outside    = []Attacker{LANHost, OtherUplink}
-	everybody  = slices.Concat(containers, outside)
+	containers   = []Attacker{SameNetwork, OtherNetwork, InternalNetwork}
+	outside      = []Attacker{LANHost, OtherUplink}
+	allAttackers = slices.Concat(containers, outside)
 )
 
 // onLinks are the attacks on endpoints. published are the attacks on published
@@ -94,15 +94,15 @@ var (
 		{Unpublished, []Attacker{OtherNetwork, InternalNetwork, LANHost, OtherUplink}},
 	}
 	published = []scope{
-		{Hijack, everybody},
-		{Block, everybody},
+		{Hijack, allAttackers},
+		{Block, allAttackers},
 		{BlockNeighbor, []Attacker{OtherNetwork, InternalNetwork, LANHost, OtherUplink}},
-		{BlockLoopback, everybody},
+		{BlockLoopback, allAttackers},
 		{AnySource, containers},
 		{Inject, []Attacker{SameNetwork, OtherNetwork, InternalNetwork, OtherUplink}},
 		{HostSource, outside},
 		{ForgeError, []Attacker{SameNetwork, OtherNetwork, InternalNetwork, OtherUplink}},
-		{Flood, everybody},
+		{Flood, allAttackers},
 	}
 )
 

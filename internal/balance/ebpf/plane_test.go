@@ -66,7 +66,7 @@ func TestTunnelsText(t *testing.T) {
 	}
 }
 
-func TestWhoIsMasqueraded(t *testing.T) {
+func TestMasquerade(t *testing.T) {
 	v := service()
 	for _, c := range []struct {
 		answers model.SourceNAT
@@ -79,14 +79,14 @@ func TestWhoIsMasqueraded(t *testing.T) {
 		v.SourceNAT, v.Forward = c.answers, c.forward
 		for i, b := range usesEBPF(t, v).Backends.List() {
 			if b.Masquerade != c.want[i] {
-				t.Errorf("answers %q, forward %q: %s masqueraded: %v", c.answers, c.forward, b.At, b.Masquerade)
+				t.Errorf("source NAT %q, forward %q: %s is masqueraded: %v", c.answers, c.forward, b.At, b.Masquerade)
 			}
 		}
 	}
 }
 
 func TestRefuses(t *testing.T) {
-	here := plan.Facts{Shaped: map[string]bool{"slow": true}}
+	facts := plan.Facts{Shaped: map[string]bool{"slow": true}}
 	for name, change := range map[string]func(*model.VirtualService){
 		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
 		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
@@ -101,11 +101,11 @@ func TestRefuses(t *testing.T) {
 	} {
 		v := service()
 		change(&v)
-		if err := (ebpf.Plane{}).Validate(v, here); err == nil || !strings.Contains(err.Error(), name) {
+		if err := (ebpf.Plane{}).Validate(v, facts); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (ebpf.Plane{}).Validate(service(), here); err != nil {
+	if err := (ebpf.Plane{}).Validate(service(), facts); err != nil {
 		t.Error(err)
 	}
 }

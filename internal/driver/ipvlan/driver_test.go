@@ -85,7 +85,7 @@ func TestRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"no parent", network(func(n *model.Network) { n.Parent = "" }), facts, []string{"needs a parent"}},
-		{"a parent that is not there", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
+		{"a parent that does not exist", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
 		{"an InfiniBand parent", whole, link(func(l *plan.HostLink) { l.Encap = "infiniband" }), []string{"invalid argument", "driver device", "pkey"}},
 		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }), []string{"reaches no other host", "driver bridge"}},
 		{"a tunnel", whole, link(func(l *plan.HostLink) { l.Encap = "none" }), []string{"link/none", "driver routed"}},

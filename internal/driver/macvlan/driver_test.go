@@ -86,7 +86,7 @@ func TestRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"no parent", network(func(n *model.Network) { n.Parent = "" }), facts, []string{"needs a parent"}},
-		{"a parent that is not there", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
+		{"a parent that does not exist", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
 		{"an InfiniBand parent", whole, link(func(l *plan.HostLink) { l.Encap = "infiniband" }), []string{"invalid argument", "driver device", "pkey"}},
 		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }), []string{"reaches no other host", "driver bridge"}},
 		{"a tunnel", whole, link(func(l *plan.HostLink) { l.Encap = "none" }), []string{"link/none", "driver routed"}},
@@ -135,12 +135,12 @@ func TestComplete(t *testing.T) {
 		host, gateway string
 	}{
 		{"the last address is the host's", host(), subnet("192.0.2.0/24"), "192.0.2.254", "192.0.2.1"},
-		{"that of the range", host(), of(subnet("192.0.2.0/24"), "192.0.2.16/28"), "192.0.2.31", "192.0.2.1"},
-		{"the gateway keeps it", host(), gateway(subnet("192.0.2.0/24"), "192.0.2.254"), "192.0.2.253", "192.0.2.254"},
-		{"the parent keeps it", host("192.0.2.254/24"), subnet("192.0.2.0/24"), "192.0.2.253", "192.0.2.1"},
-		{"where the host is the router, its own address is the gateway", host("192.0.2.1/24"), subnet("192.0.2.0/24"), "192.0.2.254", "192.0.2.254"},
-		{"anycast addresses are left alone", host(), subnet("2001:db8:2::/64"), "2001:db8:2::ffff:ffff:ffff:ff7f", "2001:db8:2::1"},
-		{"in a small range too", host(), of(subnet("2001:db8:2::/64"), "2001:db8:2::80/121"), "2001:db8:2::ff", "2001:db8:2::1"},
+		{"the last address of the range", host(), of(subnet("192.0.2.0/24"), "192.0.2.16/28"), "192.0.2.31", "192.0.2.1"},
+		{"the gateway has the last address", host(), gateway(subnet("192.0.2.0/24"), "192.0.2.254"), "192.0.2.253", "192.0.2.254"},
+		{"the parent has the last address", host("192.0.2.254/24"), subnet("192.0.2.0/24"), "192.0.2.253", "192.0.2.1"},
+		{"if the host is the router, its address is the gateway", host("192.0.2.1/24"), subnet("192.0.2.0/24"), "192.0.2.254", "192.0.2.254"},
+		{"anycast addresses are not used", host(), subnet("2001:db8:2::/64"), "2001:db8:2::ffff:ffff:ffff:ff7f", "2001:db8:2::1"},
+		{"anycast addresses in a small range", host(), of(subnet("2001:db8:2::/64"), "2001:db8:2::80/121"), "2001:db8:2::ff", "2001:db8:2::1"},
 	} {
 		n := macvlan.Driver{}.Complete(network(func(n *model.Network) { n.Subnets = []model.Subnet{c.subnet} }), c.facts)
 		if s := n.Subnets[0]; s.HostAddress() != addr(c.host) || s.GatewayAddress() != addr(c.gateway) || n.MTU != 1500 {

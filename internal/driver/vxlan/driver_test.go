@@ -131,10 +131,10 @@ func TestRefuses(t *testing.T) {
 		"no route":           {set(func(o *model.Overlay) { o.Peers[1].Address = addr("203.0.113.9") }), "peer 203.0.113.9: no route to it"},
 		"a foreign address":  {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }), "this host does not have the address"},
 		"the other family":   {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }), "the hosts of this overlay use IPv4"},
-		"a link without it":  {set(func(o *model.Overlay) { v6(o); o.Underlays = []string{"eth1"} }), "the link has no IPv6 address"},
+		"no such address":    {set(func(o *model.Overlay) { v6(o); o.Underlays = []string{"eth1"} }), "the link has no IPv6 address"},
 		"no such underlay":   {set(func(o *model.Overlay) { o.Underlays = []string{"ib0"} }), "no such link or address"},
 		"two for a group":    {set(func(o *model.Overlay) { o.Group, o.Underlays = addr("239.0.0.99"), []string{"eth0", "eth1"} }), "a multicast group needs exactly one"},
-		"a group nowhere":    {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }), "no route to it: name the link"},
+		"no route to group":  {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }), "no route to it: name the link"},
 		"a range twice":      {func(n *model.Network) { n.Subnets = []model.Subnet{{Prefix: dual[0].Prefix, Range: self.Ranges[0]}} }, "leave range and address out"},
 		"no range":           {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }), "needs its own part of the subnet"},
 		"an MTU for IPv6":    {set(func(o *model.Overlay) { o.Peers[1].Address = addr("192.0.2.3") }), "raise the underlay's mtu to 1330"},
@@ -174,13 +174,13 @@ func TestLocalIsTheListedAddress(t *testing.T) {
 // TestOneListServesAllHosts plans the same network on both hosts.
 func TestOneListServesAllHosts(t *testing.T) {
 	n := model.Network{Name: "net", Subnets: dual, Overlay: overlay(nil)}
-	there := facts()
-	eth0 := there.Links["192.0.2.2"]
+	other := facts()
+	eth0 := other.Links["192.0.2.2"]
 	eth0.Addresses, eth0.Source = []netip.Prefix{prefix("192.0.2.2/24")}, addr("192.0.2.2")
-	there.Links["192.0.2.1"], there.Links["192.0.2.2"] = eth0, eth0
-	here, away := vxlan.Driver{}.Complete(n, facts()), vxlan.Driver{}.Complete(n, there)
+	other.Links["192.0.2.1"], other.Links["192.0.2.2"] = eth0, eth0
+	first, second := vxlan.Driver{}.Complete(n, facts()), vxlan.Driver{}.Complete(n, other)
 	for i, want := range [][2]string{{"10.9.0.1", "10.9.0.128"}, {"fd00:9::100", "fd00:9::200"}} {
-		if got := [2]string{here.Subnets[i].HostAddress().String(), away.Subnets[i].HostAddress().String()}; got != want {
+		if got := [2]string{first.Subnets[i].HostAddress().String(), second.Subnets[i].HostAddress().String()}; got != want {
 			t.Errorf("the hosts' addresses are %v, want %v", got, want)
 		}
 	}

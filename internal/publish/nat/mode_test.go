@@ -21,7 +21,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-func TestAnIdentityRangeIsOneElement(t *testing.T) {
+func TestIdentityRangeIsOneElement(t *testing.T) {
 	p := nat.Mode{}.Publish(model.Publish{Proto: model.UDP, HostAddr: netip.IPv4Unspecified(),
 		HostPorts: model.PortRange{First: 1, Last: 65535}, Ports: model.PortRange{First: 1, Last: 65535}}, modes.Both)
 	n := 0

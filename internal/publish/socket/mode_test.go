@@ -25,7 +25,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-func TestARangeIsOneGrantOfEachFamily(t *testing.T) {
+func TestRangeIsOneGrantPerFamily(t *testing.T) {
 	ports := model.PortRange{First: 1, Last: 65535}
 	grants := 0
 	for _, o := range (socket.Mode{}).Publish(model.Publish{Proto: model.UDP, HostPorts: ports, Ports: ports}, plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}) {

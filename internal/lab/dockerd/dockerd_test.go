@@ -56,9 +56,9 @@ func TestCommandSharesTheHost(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: after Stop, no process of the engine is left, and no file
+// TestStopLeavesNothing: after Stop, no process of the engine is left, and no file
 // where dockerd and containerd write by default, although a container was running.
-func TestNothingIsLeft(t *testing.T) {
+func TestStopLeavesNothing(t *testing.T) {
 	before := inventory(t)
 	e := engines.Start(t, dockerd.Options{Enter: host, Flags: []string{"--live-restore"}})
 	holder := e.PID()

@@ -128,7 +128,8 @@ func ask(target netip.AddrPort) Request {
 	return r
 }
 
-// Ask sends one request and returns the name of the server that answered.
+// Ask sends one request and returns the name of the server that answered. If there is
+// no answer within AnswerTimeout, os.IsTimeout is true for the error.
 func Ask(target netip.AddrPort) (string, error) {
 	until := time.Now().Add(AnswerTimeout)
 	conn, err := (&net.Dialer{Deadline: until}).Dial("tcp", target.String())

@@ -48,8 +48,9 @@ func TestNoiseIsNotEquality(t *testing.T) {
 	}
 }
 
-// TestNothingButNoise: the answer is one sentence that gives the noise.
-func TestNothingButNoise(t *testing.T) {
+// TestAnswerOfNoisySession: if no figure exceeds the noise, the answer is one sentence
+// with the noise.
+func TestAnswerOfNoisySession(t *testing.T) {
 	one := synthQuick
 	one.rounds, one.paths = 2, []string{"host", "routed"}
 	r := one.report()
@@ -88,7 +89,8 @@ func TestWaterfallAnswersWithSteps(t *testing.T) {
 	}
 }
 
-// TestFailoverAnswerCountsFailedRequests.
+// TestFailoverAnswerCountsFailedRequests: the only sentence about failovers is the one
+// with the failed requests.
 func TestFailoverAnswerCountsFailedRequests(t *testing.T) {
 	got := answer(failovers())
 	want := "For a client across the wire, failed requests in the median round of failover killed: 3 000 on routed (worst round 3 000), " +

@@ -42,9 +42,9 @@ func TestCompareFindsChanges(t *testing.T) {
 	}
 }
 
-// TestCompareOfABusierSession: everything is slower, including the baseline, so no
+// TestCompareWithBusierSession: all paths are slower, including the baseline, so no
 // path has changed.
-func TestCompareOfABusierSession(t *testing.T) {
+func TestCompareWithBusierSession(t *testing.T) {
 	for seed := range uint64(3) {
 		idle, busy := synthQuick.report(), synthQuick.report()
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -89,8 +89,8 @@ func TestCompareWithAnotherBaseline(t *testing.T) {
 	}
 }
 
-// TestCompareWithoutABaseline: two sessions of iperf3.
-func TestCompareWithoutABaseline(t *testing.T) {
+// TestCompareWithoutBaseline compares two sessions of iperf3.
+func TestCompareWithoutBaseline(t *testing.T) {
 	sessions := [2]*result.Report{}
 	for i := range sessions {
 		r := &result.Report{Suite: "iperf3"}

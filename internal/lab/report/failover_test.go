@@ -35,7 +35,7 @@ func failovers() *result.Report {
 	return r
 }
 
-// TestFailoversShowWorstRound, without ratios and without noise.
+// TestFailoversShowWorstRound: the table has no ratios and no noise floor.
 func TestFailoversShowWorstRound(t *testing.T) {
 	text := string(tableOf(t, failovers(), Options{}))
 	for _, want := range []string{

@@ -28,9 +28,9 @@ func htmlOf(t *testing.T, r *result.Report) string {
 	return out.String()
 }
 
-// TestPageNeedsNothingElse: the page has no address, import or link, and no script
-// but the data.
-func TestPageNeedsNothingElse(t *testing.T) {
+// TestPageIsSelfContained: the page has no address, import or link, and no script
+// except the data.
+func TestPageIsSelfContained(t *testing.T) {
 	text := htmlOf(t, synthPublish.report())
 	for _, bad := range []string{`https?://`, `(?i)<link`, `(?i)\bsrc=`, `@import`, `url\(`, `ZgotmplZ`, `<script>`} {
 		if at := regexp.MustCompile(bad).FindStringIndex(text); at != nil {
@@ -39,7 +39,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 	}
 }
 
-func TestPageHoldsTheReport(t *testing.T) {
+func TestPageContainsReport(t *testing.T) {
 	want := synthQuick.report()
 	want.Unavailable[0].Reason = `</script><script>alert("x")</script> & more`
 	text := htmlOf(t, want)
@@ -57,7 +57,7 @@ func TestPageHoldsTheReport(t *testing.T) {
 	}
 }
 
-func TestPageDescribesWhatItShows(t *testing.T) {
+func TestPageDescribesItsFigures(t *testing.T) {
 	text := htmlOf(t, synthQuick.report())
 	for _, want := range []string{
 		"<h1>How much does publishing a container&#39;s port cost?</h1>",
@@ -89,7 +89,7 @@ func TestPageShowsWhatEachHopAdds(t *testing.T) {
 	}
 }
 
-func TestPageOfNothing(t *testing.T) {
+func TestPageOfEmptyReport(t *testing.T) {
 	if text := htmlOf(t, &result.Report{Suite: "quick"}); !strings.Contains(text, "No path could be compared") {
 		t.Error("an empty report has no answer")
 	}

@@ -85,7 +85,7 @@ func TestTableColumnsAreAligned(t *testing.T) {
 	}
 }
 
-func TestTableOfAPathWithoutAnyValidRound(t *testing.T) {
+func TestTableOfPathWithoutValidRound(t *testing.T) {
 	r := synthQuick.report()
 	for i := range r.Runs {
 		if r.Runs[i].Path == "nat" {
@@ -99,7 +99,7 @@ func TestTableOfAPathWithoutAnyValidRound(t *testing.T) {
 	}
 }
 
-func TestTableOfNothing(t *testing.T) {
+func TestTableOfEmptyReport(t *testing.T) {
 	text := string(tableOf(t, &result.Report{Suite: "quick"}, Options{}))
 	if !strings.Contains(text, "noise floor unknown") {
 		t.Errorf("got:\n%s", text)

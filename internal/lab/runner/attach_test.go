@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAttachedLinksHaveTheWiresMTU: every path that attaches a sandbox has the
-// wire's MTU, and its traffic passes the links that prove it. The MTU of a tap
-// device is set by its program.
+// TestAttachedLinksHaveTheWiresMTU: in every path that attaches a sandbox the link has
+// the wire's MTU, and the traffic passes the links whose counters prove this. The MTU
+// of a tap device is set by its program.
 func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {

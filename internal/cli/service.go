@@ -116,7 +116,7 @@ func dropUnused(c *cobra.Command, v *model.VirtualService) {
 			field.Clear(v)
 		}
 	}
-	if v.Check.Type != model.CheckExec && v.Check.Type != model.CheckNone && !c.Flags().Changed("check-command") {
+	if text.UnusedCommand(v.Check) && !c.Flags().Changed("check-command") {
 		v.Check.Command = nil
 	}
 }

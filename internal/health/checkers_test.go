@@ -355,7 +355,7 @@ func TestDNS(t *testing.T) {
 		})
 	}
 	t.Run("strangers' answers are passed over", func(t *testing.T) {
-		d, err := newDNS(model.Check{Query: "example.com."})
+		d, err := newDNS(model.Check{Query: "example.com."}, Means{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,12 +367,12 @@ func TestDNS(t *testing.T) {
 		}
 	})
 	for _, record := range model.DNSRecords {
-		if _, err := newDNS(model.Check{Query: "example.com", Record: strings.ToLower(record)}); err != nil {
+		if _, err := newDNS(model.Check{Query: "example.com", Record: strings.ToLower(record)}, Means{}); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, wrong := range []model.Check{{Query: "x", Record: "NONE"}, {Query: strings.Repeat("a", 300)}, {Query: "a..b"}} {
-		if _, err := newDNS(wrong); err == nil {
+		if _, err := newDNS(wrong, Means{}); err == nil {
 			t.Errorf("%+v: no error", wrong)
 		}
 	}

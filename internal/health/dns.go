@@ -24,7 +24,9 @@ var dnsRecords = map[string]dnsmessage.Type{
 	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
 }
 
-func newDNS(c model.Check) (Checker, error) {
+var dnsType = Type{Name: model.CheckDNS, Settings: []string{"query", "record"}, overlaps: always, checker: newDNS}
+
+func newDNS(c model.Check, _ Means) (Checker, error) {
 	record, ok := dnsRecords[strings.ToUpper(c.Record)]
 	if !ok {
 		return nil, fmt.Errorf("record %q: want %s", c.Record, strings.Join(model.DNSRecords, ", "))

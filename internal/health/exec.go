@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
+	"fairlead/internal/model"
 )
 
 // execCheck runs a command with the server's address and port as its last
@@ -19,6 +20,13 @@ type execCheck struct {
 	command []string
 	// group creates the cgroup of one run.
 	group func() (*cgroup.Group, error)
+}
+
+// execType's checks do not overlap, because the effects of a command are unknown.
+var execType = Type{Name: model.CheckExec, Settings: []string{"command"}, starts: true, checker: newExec}
+
+func newExec(c model.Check, _ Means) (Checker, error) {
+	return execCheck{c.Command, newCheckGroup}, nil
 }
 
 // drained is how long to wait for the output of a command that has ended: other

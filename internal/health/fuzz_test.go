@@ -76,7 +76,7 @@ func FuzzHealthAnswer(f *testing.F) {
 }
 
 func FuzzDNSAnswer(f *testing.F) {
-	d, err := newDNS(model.Check{Query: "example.com"})
+	d, err := newDNS(model.Check{Query: "example.com"}, Means{})
 	if err != nil {
 		f.Fatal(err)
 	}

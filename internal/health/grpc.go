@@ -27,6 +27,8 @@ type grpcCheck struct {
 	tls      *secure
 }
 
+var grpcType = Type{Name: model.CheckGRPC, Settings: []string{"tls", "service"}, overlaps: always, checker: newGRPC}
+
 func newGRPC(c model.Check, m Means) (Checker, error) {
 	g := grpcCheck{question: healthQuestion(c.Service), host: c.Host}
 	if c.TLS {

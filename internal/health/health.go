@@ -76,28 +76,14 @@ func New(c model.Check, m Means) (Checker, error) {
 }
 
 func byType(c model.Check, m Means) (Checker, error) {
-	switch c.Type {
-	case "", model.CheckNone:
+	if !c.Checks() {
 		return nil, nil
-	case model.CheckTCP:
-		return newTCP(c, m)
-	case model.CheckHTTP, model.CheckHTTPS:
-		return newHTTP(c, m)
-	case model.CheckGRPC:
-		return newGRPC(c, m)
-	case model.CheckDNS:
-		return newDNS(c)
-	case model.CheckUDP:
-		return newUDP(c)
-	case model.CheckExec:
-		return execCheck{c.Command, newCheckGroup}, nil
-	case model.CheckDocker:
-		if m.Container == nil {
-			return nil, fmt.Errorf("no container engine is configured: use another check")
-		}
-		return dockerCheck{m.Container}, nil
 	}
-	return nil, fmt.Errorf("unknown type: want tcp, http, https, grpc, dns, udp, exec, docker or none")
+	t, known := typeOf(c.Type)
+	if !known {
+		return nil, fmt.Errorf("unknown type: want %s", model.OneOf(model.CheckTypes()))
+	}
+	return t.checker(c, m)
 }
 
 // failed returns the result of a failed check. The kind of failure is

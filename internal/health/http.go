@@ -30,6 +30,13 @@ type httpCheck struct {
 	tls   *secure
 }
 
+var (
+	httpType = Type{Name: model.CheckHTTP, Settings: []string{"method", "path", "host", "status", "body"},
+		overlaps: always, checker: newHTTP}
+	httpsType = Type{Name: model.CheckHTTPS, Settings: append([]string{"tls"}, httpType.Settings...), TLS: true,
+		overlaps: always, checker: newHTTP}
+)
+
 func newHTTP(c model.Check, m Means) (Checker, error) {
 	h := httpCheck{method: cmp.Or(c.Method, http.MethodGet), host: c.Host, wants: cmp.Or(c.Status, "200-399")}
 	if strings.ContainsFunc(h.method+h.host, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {

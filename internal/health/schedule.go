@@ -3,8 +3,6 @@ package health
 import (
 	"container/heap"
 	"time"
-
-	"fairlead/internal/model"
 )
 
 // schedule is a heap of servers, ordered by the time at which they are due.
@@ -129,8 +127,9 @@ func (f *fifo) take() *attempt {
 
 func (q *queue) add(c *attempt) {
 	c.class = ordinary
+	t, _ := typeOf(c.of.of.v.Check.Type)
 	switch rec := c.of.rec; {
-	case c.of.of.v.Check.Type == model.CheckExec:
+	case t.starts:
 		c.class = command
 	case rec.Known && !rec.Up:
 		c.class = downed

@@ -38,7 +38,7 @@ func settle(c model.Check) settings {
 		fall:      cmp.Or(c.Fall, defaultFall),
 		jitter:    max(0, cmp.Or(c.Jitter, defaultJitter)),
 		slowStart: c.SlowStart,
-		checked:   c.Type != "" && c.Type != model.CheckNone,
+		checked:   c.Checks(),
 		passive:   c.Passive,
 	}
 	s.fast, s.down = cmp.Or(c.Fast, s.interval), cmp.Or(c.Down, s.interval)
@@ -49,18 +49,11 @@ func settle(c model.Check) settings {
 	return s
 }
 
-// overlaps reports whether two checks of the same server may run in parallel.
-// Commands may not, because their effects are unknown. Checks may not if they take
-// long even when they pass: those with an agent, and UDP checks that wait for an
-// ICMP message about a closed port.
+// overlaps reports whether two checks of the same server may run in parallel. Checks
+// with an agent may not, because they take long even when they pass.
 func overlaps(c model.Check) bool {
-	switch c.Type {
-	case model.CheckTCP, model.CheckHTTP, model.CheckHTTPS, model.CheckGRPC, model.CheckDNS:
-		return c.Agent == 0
-	case model.CheckUDP:
-		return c.Agent == 0 && c.Expect != ""
-	}
-	return false
+	t, known := typeOf(c.Type)
+	return known && t.overlaps != nil && t.overlaps(c) && c.Agent == 0
 }
 
 // checkedPort returns the port to check of a service's real server.

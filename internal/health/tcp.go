@@ -20,6 +20,8 @@ type tcpCheck struct {
 	tls    *secure
 }
 
+var tcpType = Type{Name: model.CheckTCP, Settings: []string{"tls", "send", "expect"}, overlaps: always, checker: newTCP}
+
 func newTCP(c model.Check, m Means) (Checker, error) {
 	t := tcpCheck{send: []byte(c.Send)}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,10 @@ func (c Check) Validate(proto Proto) error {
 }
 
 func (c Check) validateType(proto Proto) error {
+	if c.Type != "" && !slices.Contains(CheckTypes(), c.Type) {
+		return fmt.Errorf("check %q: want %s", c.Type, OneOf(CheckTypes()))
+	}
 	switch c.Type {
-	case "", CheckNone, CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckUDP, CheckDocker:
 	case CheckDNS:
 		if c.Query == "" {
 			return errors.New("check dns: query: want the name to query")
@@ -51,8 +54,6 @@ func (c Check) validateType(proto Proto) error {
 		if len(c.Command) == 0 || !path.IsAbs(c.Command[0]) {
 			return errors.New("check exec: want a command with an absolute path")
 		}
-	default:
-		return fmt.Errorf("check %q: want tcp, http, https, grpc, dns, udp, exec, docker or none", c.Type)
 	}
 	if proto == UDP && c.Type == CheckTCP && c.Port == 0 {
 		return errors.New("check tcp: the service uses udp: set the TCP port to check, or use a check of type udp")

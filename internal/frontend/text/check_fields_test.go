@@ -1,11 +1,13 @@
 package text_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"fairlead/internal/frontend/text"
+	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
 
@@ -84,6 +86,22 @@ func TestUnusedFieldsAreRefused(t *testing.T) {
 	} {
 		if err := text.TypedCheck(c); err != nil {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestTypesNameTheirFields checks that each setting that a type of check names is a
+// field, or the command.
+func TestTypesNameTheirFields(t *testing.T) {
+	names := []string{"command"}
+	for _, f := range text.CheckFields() {
+		names = append(names, f.Name)
+	}
+	for _, of := range health.Types() {
+		for _, setting := range of.Settings {
+			if !slices.Contains(names, setting) {
+				t.Errorf("type %s uses the setting %s, and there is no such field", of.Name, setting)
+			}
 		}
 	}
 }

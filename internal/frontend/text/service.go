@@ -20,9 +20,17 @@ var (
 	Forwards   = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
 	Planes     = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
 	SourceNATs = []string{string(model.SourceNATAuto), string(model.SourceNATRouted), string(model.SourceNATMasqueraded)}
-	Checks     = []string{string(model.CheckTCP), string(model.CheckHTTP), string(model.CheckHTTPS), string(model.CheckGRPC), string(model.CheckDNS),
-		string(model.CheckUDP), string(model.CheckExec), string(model.CheckDocker), string(model.CheckNone)}
+	Checks     = words(model.CheckTypes())
 )
+
+// words returns names as words of commands and files.
+func words[T ~string](names []T) []string {
+	all := make([]string, len(names))
+	for i, n := range names {
+		all[i] = string(n)
+	}
+	return all
+}
 
 // oneOf returns a parser for one of some words. It accepts "" as the zero value.
 func oneOf[T ~string](what string, words []string) func(string) (T, error) {

@@ -55,7 +55,6 @@ type Host interface {
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error
-	BoundBy(cgroup string) ([]kernel.Bound, error)
 	// FastPath returns the uplinks for the fast path (XDP), and how many packets it
 	// has forwarded.
 	FastPath() ([]kernel.FastLink, uint64, error)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
@@ -21,12 +21,12 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	if !known || a.Cgroup == "" {
 		return false, nil
 	}
-	sockets, err := d.cfg.Host.BoundBy(a.Cgroup)
+	sockets, err := d.cfg.Host.Sockets().BoundBy(a.Cgroup)
 	if err != nil {
 		d.cfg.Log.Debug("read the sockets of a workload", "attachment", name, "error", err)
 	}
 	publishes := d.publishesOf(name)
-	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets, func(s kernel.Bound) bool { return !translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
+	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets, func(s sockdiag.Bound) bool { return !translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
 		return false, nil
 	}
 	if err := d.save(with(d.desired, a)); err != nil {
@@ -37,7 +37,7 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 
 // translated reports whether a workload's socket is where its publishes and its policy
 // for other ports would have put it.
-func translated(s kernel.Bound, unpublished model.Unpublished, publishes []model.Publish) bool {
+func translated(s sockdiag.Bound, unpublished model.Unpublished, publishes []model.Publish) bool {
 	at, port := s.At.Addr(), model.Port(s.At.Port())
 	listed := false
 	for _, p := range publishes {

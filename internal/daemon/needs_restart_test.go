@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
@@ -44,7 +44,7 @@ func TestTranslated(t *testing.T) {
 		{"127.0.0.1:90", publish("", 8080, 80), deny, false},
 		{"0.0.0.0:90", publish("", 8080, 80), allow, true},
 	} {
-		s := kernel.Bound{Proto: model.TCP, At: netip.MustParseAddrPort(c.at)}
+		s := sockdiag.Bound{Proto: model.TCP, At: netip.MustParseAddrPort(c.at)}
 		if got := translated(s, c.unpublished, []model.Publish{c.publish}); got != c.translated {
 			t.Errorf("%s of %s, unpublished %q: translated is %t", c.at, c.publish, c.unpublished, got)
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -158,8 +158,8 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 			hosts = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 		}
 		for _, host := range hosts {
-			err := d.cfg.Host.CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
-			var inUse *kernel.PortInUseError
+			err := d.cfg.Host.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
+			var inUse *sockdiag.PortInUseError
 			if errors.As(err, &inUse) {
 				return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 			}

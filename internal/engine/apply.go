@@ -8,7 +8,7 @@ import (
 	"slices"
 	"syscall"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -114,7 +114,7 @@ func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan
 // attempt carries out the steps. It passes the function that undoes a step to undo
 // before the step.
 func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
-	if err := e.cfg.Kernel.CheckPorts(e.unreserved(s.ebpf)); err != nil {
+	if err := e.cfg.Kernel.Sockets().CheckPorts(e.unreserved(s.ebpf)); err != nil {
 		return err
 	}
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
@@ -307,19 +307,19 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 // names the publish and the owner of the port.
 func (e *Engine) nameOwner(s model.State, err error) error {
 	var bind *proxy.BindError
-	var inUse *kernel.PortInUseError
+	var inUse *sockdiag.PortInUseError
 	switch {
 	case errors.As(err, &inUse):
 		return taken(s, inUse.Proto, inUse.Addr, inUse.Owner, err)
 	case errors.As(err, &bind) && errors.Is(bind, syscall.EADDRINUSE):
-		owner, lookup := e.cfg.Kernel.PortOwner(bind.Proto, bind.Addr)
+		owner, lookup := e.cfg.Kernel.Sockets().PortOwner(bind.Proto, bind.Addr)
 		return errors.Join(taken(s, bind.Proto, bind.Addr, owner, err), lookup)
 	}
 	return err
 }
 
 // taken returns the error that names the publish of the port; err if there is none.
-func taken(s model.State, proto model.Proto, at netip.AddrPort, owner kernel.Owner, err error) error {
+func taken(s model.State, proto model.Proto, at netip.AddrPort, owner sockdiag.Owner, err error) error {
 	for _, p := range s.Publishes {
 		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr()) {
 			return &model.PortTakenError{Publish: p, Owner: owner.String()}

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -38,9 +39,8 @@ type Kernel interface {
 	Prepare([]plan.Op) error
 	// ApplyEBPF carries out the steps on the eBPF table, all of them or none.
 	ApplyEBPF([]plan.Op) error
-	// CheckPorts returns a *kernel.PortInUseError if a socket uses a port of the
-	// mappings.
-	CheckPorts([]plan.EBPFMapping) error
+	// Sockets returns the reader of the host's sockets.
+	Sockets() *sockdiag.Reader
 	// Observe returns the existing objects of the plan that was applied, of the
 	// plan that is wanted, and all other objects of Fairlead.
 	Observe(should, want plan.Plan) (plan.Plan, error)
@@ -73,7 +73,6 @@ type Kernel interface {
 	// BindKey returns the key with which the eBPF hooks at bind recognise the
 	// proxy's sockets; 0 if there are no hooks.
 	BindKey() (uint64, error)
-	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
 	Release()
 }
 
@@ -170,7 +169,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	byAccount := e.applied != nil
 	made, err := e.reach(ctx, before, t, want)
 	var bind *proxy.BindError
-	var inUse *kernel.PortInUseError
+	var inUse *sockdiag.PortInUseError
 	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &inUse) {
 		// The engine's list of applied objects may be wrong: observe the kernel and
 		// the proxy.

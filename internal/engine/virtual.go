@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
@@ -175,8 +175,8 @@ func (e *Engine) shadowed(before, full model.State) error {
 	if len(mappings) == 0 {
 		return nil
 	}
-	err := e.cfg.Kernel.CheckPorts(mappings)
-	var inUse *kernel.PortInUseError
+	err := e.cfg.Kernel.Sockets().CheckPorts(mappings)
+	var inUse *sockdiag.PortInUseError
 	if !errors.As(err, &inUse) {
 		return err
 	}

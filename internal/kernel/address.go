@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -47,10 +48,10 @@ func (h *Host) addresses(netns, name string) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
 	var prefixes []netip.Prefix
 	for _, a := range list {
-		p := toPrefix(a.IPNet.IP, a.Mask)
+		p := nlutil.Prefix(a.IPNet.IP, a.Mask)
 		if p.Addr().Is4() || a.Flags&unix.IFA_F_TEMPORARY == 0 {
 			prefixes = append(prefixes, p)
 		}
@@ -116,7 +117,7 @@ func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, 
 	if err != nil {
 		return err
 	}
-	addr := &netlink.Addr{IPNet: ipNet(a.Prefix)}
+	addr := &netlink.Addr{IPNet: nlutil.IPNet(a.Prefix)}
 	if a.Prefix.Addr().Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -65,7 +66,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 // may be one of them.
 func (h *Host) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		return h.forgetDeadWorkloads(p)
 	}
 	if err != nil {
@@ -92,7 +93,7 @@ func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	}
 	var errs []error
 	for id := range all {
-		if _, err := cgroup.Path(id); absent(err) {
+		if _, err := cgroup.Path(id); nlutil.Absent(err) {
 			errs = append(errs, detachBindHooks(p, id))
 		}
 	}
@@ -161,7 +162,7 @@ func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 	}
 	var err error
 	l.Cgroup, err = cgroup.ID(o.Cgroup)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		err = nil
 	}
 	return l, err
@@ -177,7 +178,7 @@ func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 	}
 	var err error
 	o.Cgroup, err = cgroup.Path(l.Cgroup)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		err = nil
 	}
 	return o, err

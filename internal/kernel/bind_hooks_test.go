@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -287,8 +288,8 @@ func TestContainerPortsAreNotShared(t *testing.T) {
 // changes the port to one that was not granted.
 func TestMovedBindIsRefused(t *testing.T) {
 	w := newLocalWorld(t)
-	parent := newTestCgroup(t, cgroupRoot(t))
-	g := workload{t, w, newTestCgroup(t, parent)}
+	parent := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
+	g := workload{t, w, kerneltest.Cgroup(t, parent)}
 	w.grant(t, g.path, own("", 8080, 80)...)
 	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedLoopback}); err != nil {
 		t.Fatal(err)
@@ -304,8 +305,8 @@ func TestMovedBindIsRefused(t *testing.T) {
 
 // TestFullHookIsExplained fills a hook: a cgroup accepts 64 programs per hook.
 func TestFullHookIsExplained(t *testing.T) {
-	h := openTestHost(t)
-	h.opt.Cgroup = newTestCgroup(t, cgroupRoot(t))
+	h := OpenTestHost(t)
+	h.opt.Cgroup = kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	for range 64 {
 		attachMover(t, h.opt.Cgroup, ebpf.AttachCGroupInet4Bind, 81)
 	}
@@ -435,7 +436,7 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	}
 	defer h.Close()
 	other := &localWorld{Host: h, box: w.box}
-	path := newTestCgroup(t, cgroupRoot(t))
+	path := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	for host, taken := range map[string]bool{"": true, "10.9.0.1": true} {
 		grants := own(host, 8081, 90)
 		grants[0].Cgroup = path
@@ -459,7 +460,7 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 // TestTooManyGrants expects an error that recommends ranges.
 func TestTooManyGrants(t *testing.T) {
 	w := newLocalWorld(t)
-	path := newTestCgroup(t, cgroupRoot(t))
+	path := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	var many []plan.Grant
 	for i := range uint16(33) {
 		many = append(many, own("", 10000+2*i, 20000+2*i)...)
@@ -472,10 +473,10 @@ func TestTooManyGrants(t *testing.T) {
 }
 
 func TestWorkloadCgroup(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	for path, want := range map[string]string{
-		cgroupRoot(t): "root of the hierarchy",
-		t.TempDir():   "is not a cgroup v2 directory",
+		kerneltest.CgroupRoot(t): "root of the hierarchy",
+		t.TempDir():              "is not a cgroup v2 directory",
 	} {
 		err := h.Set(plan.BindHooks{Cgroup: path, Unpublished: model.UnpublishedLoopback})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -27,36 +24,12 @@ type workload struct {
 // newWorkload creates a cgroup with the policy, and grants it ports.
 func newWorkload(t *testing.T, w *localWorld, unpublished model.Unpublished, grants ...plan.Grant) workload {
 	t.Helper()
-	g := workload{t, w, newTestCgroup(t, cgroupRoot(t))}
+	g := workload{t, w, kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))}
 	w.grant(t, g.path, grants...)
 	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: unpublished}); err != nil {
 		t.Fatal(err)
 	}
 	return g
-}
-
-func cgroupRoot(t *testing.T) string {
-	t.Helper()
-	root, err := cgroup.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-// newTestCgroup creates a cgroup that is removed when the test ends.
-func newTestCgroup(t *testing.T, parent string) string {
-	t.Helper()
-	path, err := os.MkdirTemp(parent, plan.Mark+"-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-	})
-	return path
 }
 
 // grant grants ports to a cgroup.
@@ -91,22 +64,7 @@ func own(host string, port, own uint16) (grants []plan.Grant) {
 // do runs fn as a process of the workload, by moving the whole test process.
 func (g workload) do(fn func()) {
 	g.t.Helper()
-	lines, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
-	home, _, _ = strings.Cut(home, "\n")
-	g.enter(g.path)
-	defer g.enter(filepath.Join(cgroupRoot(g.t), home))
-	fn()
-}
-
-func (g workload) enter(path string) {
-	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0); err != nil {
-		g.t.Fatal(err)
-	}
+	kerneltest.InCgroup(g.t, g.path, fn)
 }
 
 // option is a boolean socket option.

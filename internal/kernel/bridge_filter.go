@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -57,22 +59,11 @@ func (h *Host) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 		}
 		attrs := links[0][unix.SizeofIfInfomsg:]
 		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
-			attrs = attribute(attrs, nested)
+			attrs = nlutil.Attribute(attrs, nested)
 		}
-		v4, v6 := attribute(attrs, bridgeCallIptables), attribute(attrs, bridgeCallIp6tables)
+		v4, v6 := nlutil.Attribute(attrs, bridgeCallIptables), nlutil.Attribute(attrs, bridgeCallIp6tables)
 		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
 		return nil
 	})
 	return on, err
-}
-
-// attribute returns the value of a netlink attribute, or nil if it is missing.
-func attribute(attrs []byte, kind uint16) []byte {
-	list, err := nl.ParseRouteAttr(attrs)
-	for _, a := range list {
-		if err == nil && a.Attr.Type&nl.NLA_TYPE_MASK == kind {
-			return a.Value
-		}
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/neighbour"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -121,13 +122,13 @@ func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find link %s: %w", link, err)
 	}
-	list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, unix.AF_UNSPEC) })
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 	}
 	var all []netip.Addr
 	for _, n := range list {
-		if a, ok := address(n.IP); ok && n.HardwareAddr.String() == hardware {
+		if a := nlutil.Addr(n.IP); a.IsValid() && n.HardwareAddr.String() == hardware {
 			all = append(all, a)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func TestClaims(t *testing.T) {
 	for name, virtual := range map[string]string{"ipv4": "192.0.2.80", "ipv6": "2001:db8:80::80"} {
 		t.Run(name, func(t *testing.T) {
-			lan, h, other, client := openTestHost(t), openTestHost(t), openTestHost(t), openTestHost(t)
+			lan, h, other, client := OpenTestHost(t), OpenTestHost(t), OpenTestHost(t), OpenTestHost(t)
 			lan.run(t, "ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
 			lan.run(t, "ip", "link", "set", "br0", "up")
 			for i, host := range []*Host{h, other, client} {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -46,7 +47,7 @@ func (h *Host) FlushFlows(match func(Flow) bool) ([]Flow, error) {
 		return nil, fmt.Errorf("open conntrack: %w", err)
 	}
 	defer handle.Close()
-	all, err := retry(func() ([]*netlink.ConntrackFlow, error) {
+	all, err := nlutil.Retry(func() ([]*netlink.ConntrackFlow, error) {
 		return handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_UNSPEC)
 	})
 	if err != nil {
@@ -61,7 +62,7 @@ func (h *Host) FlushFlows(match func(Flow) bool) ([]Flow, error) {
 		}
 	}
 	for family := range families {
-		_, err := retry(func() (uint, error) {
+		_, err := nlutil.Retry(func() (uint, error) {
 			return handle.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), flowFilter(match))
 		})
 		if err != nil {
@@ -82,7 +83,7 @@ func (match flowFilter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 // flowOf converts a conntrack entry and reports whether it is TCP or UDP.
 func flowOf(f *netlink.ConntrackFlow) (Flow, bool) {
 	proto, ok := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}[f.Forward.Protocol]
-	at := func(ip net.IP, port uint16) netip.AddrPort { return netip.AddrPortFrom(toAddr(ip), port) }
+	at := func(ip net.IP, port uint16) netip.AddrPort { return netip.AddrPortFrom(nlutil.Addr(ip), port) }
 	tcp, _ := f.ProtoInfo.(*netlink.ProtoInfoTCP)
 	return Flow{
 		Proto:  proto,

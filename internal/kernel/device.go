@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -76,7 +77,7 @@ func (h *Host) findDevice(d plan.Device) (*deviceLocation, error) {
 func (h *Host) findIn(path string, d plan.Device,
 	find func(*Host, *netlink.Handle, string) (netlink.Link, savedDevice, error)) (*deviceLocation, error) {
 	handle, err := h.at(path)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"fairlead/internal/escape"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -34,7 +35,7 @@ func (h *Host) claim(device string) (*deviceLocation, error) {
 		}
 	}
 	link, err := host.LinkByName(name)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		return nil, fmt.Errorf("the host has no device %s: `ip link` lists its devices; "+
 			"if a sandbox has the device, detach it there", name)
 	}
@@ -87,7 +88,7 @@ func checkMovable(host *netlink.Handle, link netlink.Link) error {
 // checkNoUpperLink returns an error if another link of the host uses this link as
 // its parent.
 func checkNoUpperLink(host *netlink.Handle, link netlink.Link) error {
-	links, err := retry(host.LinkList)
+	links, err := nlutil.Retry(host.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -108,7 +109,7 @@ var managedRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDI
 // lost with it.
 func checkNoRoute(host *netlink.Handle, link netlink.Link) error {
 	// Table 0 means all tables.
-	routes, err := retry(func() ([]netlink.Route, error) {
+	routes, err := nlutil.Retry(func() ([]netlink.Route, error) {
 		return host.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
@@ -140,7 +141,7 @@ func usesLink(r netlink.Route, link netlink.Link) bool {
 // isDefault reports whether the route is a default route. An unreachable default
 // route, which IPv6 has in every namespace, does not count.
 func isDefault(r netlink.Route) bool {
-	return r.Type == unix.RTN_UNICAST && (r.Dst == nil || toPrefix(r.Dst.IP, r.Dst.Mask).Bits() == 0)
+	return r.Type == unix.RTN_UNICAST && (r.Dst == nil || nlutil.Prefix(r.Dst.IP, r.Dst.Mask).Bits() == 0)
 }
 
 func destination(r netlink.Route) string {

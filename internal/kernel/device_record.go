@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -38,7 +39,7 @@ func (h *Host) DescribeDevice(d plan.Device) (string, error) {
 		}
 	}
 	link, err := host.LinkByName(name)
-	if absent(err) {
+	if nlutil.Absent(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -95,7 +96,7 @@ func (h *Host) findMarked(handle *netlink.Handle, device string) (netlink.Link, 
 	h.mu.Lock()
 	recorded, known := h.recorded[device]
 	h.mu.Unlock()
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, savedDevice{}, fmt.Errorf("list links: %w", err)
 	}

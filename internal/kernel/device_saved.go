@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -76,9 +77,9 @@ func describeDevice(handle *netlink.Handle, asked string, link netlink.Link) (sa
 	if a.EncapType == "ether" {
 		w.MAC = a.HardwareAddr.String()
 	}
-	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
 	for _, addr := range list {
-		p := toPrefix(addr.IP, addr.Mask)
+		p := nlutil.Prefix(addr.IP, addr.Mask)
 		if addr.Flags&unix.IFA_F_PERMANENT != 0 && !p.Addr().IsLinkLocalUnicast() {
 			w.Addresses = append(w.Addresses, p)
 		}
@@ -102,7 +103,7 @@ func (w savedDevice) restore(handle *netlink.Handle, link netlink.Link) error {
 		errs = append(errs, wrapped("set the link down", handle.LinkSetDown(link)))
 	}
 	for _, p := range w.Addresses {
-		errs = append(errs, wrapped("add "+p.String(), handle.AddrReplace(link, &netlink.Addr{IPNet: ipNet(p)})))
+		errs = append(errs, wrapped("add "+p.String(), handle.AddrReplace(link, &netlink.Addr{IPNet: nlutil.IPNet(p)})))
 	}
 	return errors.Join(errs...)
 }

@@ -67,7 +67,7 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 		{"the name is taken in the sandbox", "true", "nic", "the sandbox has an interface eth0 already"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := openTestHost(t)
+			h := OpenTestHost(t)
 			sandbox := testSandbox(t)
 			h.run(t, "sh", "-ec", "ip link add nic type veth peer name peer; "+c.prepare)
 			if c.name == "the name is taken in the sandbox" {
@@ -150,7 +150,7 @@ func TestIPoIBErrors(t *testing.T) {
 // TestIPoIBNeedsInfiniBand creates a child on a kernel without InfiniBand. The
 // error names the cause, and nothing is left behind.
 func TestIPoIBNeedsInfiniBand(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	sandbox := testSandbox(t)
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	child := plan.IPoIB{Netns: sandbox.Path(), Name: "eth0", Parent: "nic", PKey: 0x8001, Owner: "web"}
@@ -174,7 +174,7 @@ func TestIPoIBNeedsInfiniBand(t *testing.T) {
 // TestNamespaceReferencesAreClosed counts the process's open files while devices
 // are moved again and again.
 func TestNamespaceReferencesAreClosed(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	var before int
 	for i := range 5 {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -47,7 +48,7 @@ func (h *Host) hairpin(index int) (bool, error) {
 func (h *Host) readHairpins() (modes map[int]bool, err error) {
 	var messages [][]byte
 	err = h.ns.Do(func() error {
-		messages, err = retry(func() ([][]byte, error) {
+		messages, err = nlutil.Retry(func() ([][]byte, error) {
 			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
 			return request.Execute(unix.NETLINK_ROUTE, 0)

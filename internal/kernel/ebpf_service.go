@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -216,7 +217,7 @@ func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
 	if err != nil || len(list) == 0 || list[0].Type != unix.RTN_UNICAST {
 		return w
 	}
-	w.from, _ = address(list[0].Src)
+	w.from = nlutil.Addr(list[0].Src)
 	w.ifindex = uint32(list[0].LinkIndex)
 	return w
 }

@@ -6,6 +6,7 @@ import (
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -35,7 +36,7 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 	}
 	for id, w := range workloads {
 		path, err := cgroup.Path(id)
-		if absent(err) {
+		if nlutil.Absent(err) {
 			continue
 		}
 		if err != nil {

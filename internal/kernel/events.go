@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -189,7 +190,7 @@ func (w *Watcher) learnLinks() error {
 	if err != nil {
 		return err
 	}
-	list, err := retry(handle.LinkList)
+	list, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}

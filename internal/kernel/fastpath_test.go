@@ -119,7 +119,7 @@ func detachPinned(t *testing.T, pins, name string) {
 // TestFastPathIsForCards expects that XDPAuto does not select virtual links, and
 // that a refused link is reported once.
 func TestFastPathIsForCards(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	h.opt.XDP = XDPAuto
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	var refused []string

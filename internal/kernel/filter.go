@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -84,7 +85,7 @@ func (h *Host) exits() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -96,7 +97,7 @@ func (h *Host) exits() ([]string, error) {
 			uplink[a.MasterIndex] = true
 		}
 	}
-	defaults, err := retry(func() ([]netlink.Route, error) {
+	defaults, err := nlutil.Retry(func() ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_DST)
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 )
@@ -29,7 +30,7 @@ func (h *Host) Foreign(ours []uint32) ([]Foreign, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
@@ -87,7 +88,7 @@ func foreignFilters(handle *netlink.Handle, l netlink.Link, egress bool) ([]Fore
 
 // foreignQdiscs returns the queueing disciplines that drop packets on purpose.
 func foreignQdiscs(handle *netlink.Handle, l netlink.Link) []Foreign {
-	list, err := retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(l) })
+	list, err := nlutil.Retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(l) })
 	if err != nil {
 		return nil // the link was just removed
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -32,7 +33,7 @@ func (h *Host) delForwarding(f plan.Forwarding) error {
 	if !f.Floods() {
 		// Two requests, because the kernel stops at the first missing entry.
 		master := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_MASTER, static)
-		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, static); err != nil && !absent(err) {
+		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, static); err != nil && !nlutil.Absent(err) {
 			return err
 		}
 		return master
@@ -44,7 +45,7 @@ func (h *Host) delForwarding(f plan.Forwarding) error {
 			errs = append(errs, h.delForwarding(l.Forwarding))
 		}
 	}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || absent(err) })...)
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || nlutil.Absent(err) })...)
 }
 
 // fdb sends a request for one forwarding entry. The netlink library does not
@@ -93,7 +94,7 @@ func (h *Host) forwardings(name string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
+	list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
 	var found []entry
 	for _, n := range list {
 		e := entry{self: n.MasterIndex == 0, fixed: n.State&(netlink.NUD_NOARP|netlink.NUD_PERMANENT) != 0}
@@ -189,7 +190,7 @@ func (h *Host) neighbors(name string) ([]plan.Neighbor, error) {
 	}
 	var found []plan.Neighbor
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, family) })
+		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, family) })
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -35,7 +36,7 @@ func guardSets(g plan.Guard) []guardSet {
 		for _, o := range g.Open() {
 			if addr := o.At.Addr().AsSlice(); len(addr) == int(f.addrLen) {
 				ports.elements = append(ports.elements, nftables.SetElement{
-					Key: slices.Concat(addr, []byte{protoNumbers[o.Proto], 0, 0, 0}, port(o.At.Port()))})
+					Key: slices.Concat(addr, []byte{nlutil.Protocols[o.Proto], 0, 0, 0}, port(o.At.Port()))})
 			}
 		}
 		sets = append(sets, addresses, ports)

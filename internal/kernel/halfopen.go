@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"fairlead/internal/model"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
@@ -72,14 +72,9 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 // checkListener returns ErrNotVirtual unless a socket on this host listens on the
 // virtual address.
 func (h *Host) checkListener(virtual netip.AddrPort) error {
-	sockets, err := h.boundTo(model.TCP, virtual.Port())
-	if err != nil {
+	listens, err := h.Sockets().ListensAt(virtual)
+	if err != nil || listens {
 		return err
-	}
-	for _, s := range sockets {
-		if s.state == stateListen && s.covers(virtual.Addr()) {
-			return nil
-		}
 	}
 	return fmt.Errorf("%w %s: no socket on this host listens there", ErrNotVirtual, virtual)
 }
@@ -101,12 +96,12 @@ func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.Ha
 		family = unix.AF_INET
 	}
 	for asked := false; ; asked = true {
-		list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, family) })
+		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 		}
 		for _, n := range list {
-			if a, ok := address(n.IP); ok && a == of && len(n.HardwareAddr) > 0 && n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
+			if a := nlutil.Addr(n.IP); a.IsValid() && a == of && len(n.HardwareAddr) > 0 && n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
 				return n.HardwareAddr, nil
 			}
 		}
@@ -158,7 +153,7 @@ func openHalfOpen(route RouteFound, to netip.AddrPort) (*halfOpenCheck, error) {
 	if q.reserved, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(q.reserved, sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
+	if err := unix.Bind(q.reserved, nlutil.Sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	name, err := unix.Getsockname(q.reserved)

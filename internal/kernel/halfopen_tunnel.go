@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, ser
 	header := tunnelHeader(by, server.Is4())
 	return check.try(ctx, func(segment []byte) error {
 		return unix.Sendto(tunnel, append(header[:len(header):len(header)], segment...), 0,
-			sockaddr(netip.AddrPortFrom(server, by.Port)))
+			nlutil.Sockaddr(netip.AddrPortFrom(server, by.Port)))
 	})
 }
 
@@ -70,7 +71,7 @@ func openTunnelSocket(from netip.Addr, by model.Tunnel) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open a socket for tunnelled packets: %w (root is needed)", err)
 	}
-	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+	if err := unix.Bind(fd, nlutil.Sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
 		return -1, errors.Join(fmt.Errorf("bind a socket to %s: %w", from, err), unix.Close(fd))
 	}
 	if by.Type == model.TunnelGUE && by.Checksum == "" {

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/model"
+	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -17,9 +19,9 @@ import (
 // Inside is the state of a sandbox's network namespace, including what Fairlead has
 // not configured.
 type Inside struct {
-	Links     []InsideLink  `json:"links"`
-	Routes    []InsideRoute `json:"routes"`
-	Listeners []Listener    `json:"listeners"`
+	Links     []InsideLink        `json:"links"`
+	Routes    []InsideRoute       `json:"routes"`
+	Listeners []sockdiag.Listener `json:"listeners"`
 }
 
 // InsideLink is an interface in a sandbox.
@@ -56,20 +58,6 @@ type InsideRoute struct {
 	Src  netip.Addr   `json:"src,omitzero"`
 }
 
-// Listener is a socket that accepts connections or datagrams from any peer.
-type Listener struct {
-	Proto model.Proto `json:"proto"`
-	// At is the local address. The address :: includes IPv4 unless V6Only is set.
-	At      netip.AddrPort `json:"at"`
-	V6Only  bool           `json:"v6only,omitempty"`
-	Process Owner          `json:"process,omitzero"`
-}
-
-// Answers reports whether the socket accepts packets for an address of the sandbox.
-func (l Listener) Answers(at netip.Addr) bool {
-	return boundSocket{addr: l.At.Addr(), v6only: l.V6Only}.covers(at)
-}
-
 // Inspect reads the state of the sandbox at path. It finds the other ends of the
 // sandbox's links on the host. It is safe for concurrent use.
 func (h *Host) Inspect(path string) (Inside, error) {
@@ -83,7 +71,7 @@ func (h *Host) Inspect(path string) (Inside, error) {
 		in.Routes, err = reader.insideRoutes(path)
 	}
 	if err == nil {
-		in.Listeners, err = reader.listeners(path)
+		in.Listeners, err = listenersIn(h.ns, path)
 	}
 	if err != nil {
 		return in, fmt.Errorf("inspect sandbox %s: %w", path, err)
@@ -147,7 +135,7 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := retry(func() ([]netlink.Route, error) {
+	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
@@ -158,7 +146,7 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 		if r.Type != unix.RTN_UNICAST || r.Dst == nil {
 			continue
 		}
-		route := InsideRoute{To: toPrefix(r.Dst.IP, r.Dst.Mask)}
+		route := InsideRoute{To: nlutil.Prefix(r.Dst.IP, r.Dst.Mask)}
 		if route.To.Addr().IsLinkLocalUnicast() && r.Gw == nil {
 			continue // the kernel adds it to every link
 		}
@@ -176,34 +164,12 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 	return routes, nil
 }
 
-// listeners returns the listening TCP sockets and the UDP sockets without a peer.
-func (h *Host) listeners(path string) ([]Listener, error) {
-	ns, err := h.ns.Open(path)
+// listenersIn lists the listening sockets in the namespace at path.
+func listenersIn(host *netns.Namespace, path string) ([]sockdiag.Listener, error) {
+	ns, err := host.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer ns.Close()
-	var found []Listener
-	var inodes []uint32
-	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		sockets, err := (&Host{ns: ns}).boundTo(proto, 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range sockets {
-			if s.connected || proto == model.TCP && s.state != stateListen {
-				continue
-			}
-			found = append(found, Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only})
-			inodes = append(inodes, s.inode)
-		}
-	}
-	processes := processesOf(inodes)
-	for i, inode := range inodes {
-		found[i].Process = processes[inode]
-	}
-	slices.SortStableFunc(found, func(a, b Listener) int {
-		return cmp.Or(cmp.Compare(a.At.Port(), b.At.Port()), cmp.Compare(a.Proto, b.Proto), a.At.Addr().Compare(b.At.Addr()))
-	})
-	return found, nil
+	return sockdiag.New(ns).Listeners()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -18,7 +19,7 @@ import (
 // TestInspect inspects a sandbox with a bridge attachment and with a link that
 // Fairlead has not created.
 func TestInspect(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	box, far := newTestNetns(t), newTestNetns(t)
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), box.File().Fd())
 	for _, o := range []plan.Object{
@@ -67,7 +68,7 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	us := Owner{PID: os.Getpid(), Command: string(comm[:len(comm)-1])}
+	us := sockdiag.Owner{PID: os.Getpid(), Command: string(comm[:len(comm)-1])}
 	want := Inside{
 		Links: []InsideLink{
 			{Name: "lo", Kind: "loopback", Up: true, MTU: 65536, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
@@ -80,7 +81,7 @@ func TestInspect(t *testing.T) {
 			{To: netip.MustParsePrefix("172.30.0.0/24"), Link: "eth0", Src: netip.MustParseAddr("172.30.0.2")},
 			{To: netip.MustParsePrefix("fd00:30::/64"), Link: "eth0"},
 		},
-		Listeners: []Listener{
+		Listeners: []sockdiag.Listener{
 			{Proto: model.UDP, At: netip.MustParseAddrPort("172.30.0.2:53"), Process: us},
 			{Proto: model.TCP, At: netip.MustParseAddrPort("[::]:80"), Process: us},
 		},

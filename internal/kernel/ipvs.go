@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -93,7 +94,7 @@ func (b *balancer) reach(ns *netns.Namespace) (there bool, err error) {
 }
 
 func idOf(s plan.IPVSService) ipvs.ID {
-	return ipvs.ID{Protocol: uint16(protoNumbers[s.Proto]), At: s.At}
+	return ipvs.ID{Protocol: uint16(nlutil.Protocols[s.Proto]), At: s.At}
 }
 
 // toIPVS converts a service to the form of IPVS.

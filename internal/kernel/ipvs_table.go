@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -144,7 +145,7 @@ func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {
 	case plan.SetIPVSMasqueraded:
 		return nftables.SetElement{Key: m.At.Addr().AsSlice()}
 	}
-	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{protoNumbers[m.Proto], 0, 0, 0}, port(m.At.Port()))}
+	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{nlutil.Protocols[m.Proto], 0, 0, 0}, port(m.At.Port()))}
 }
 
 func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
@@ -160,7 +161,7 @@ func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
 	if rest := e.Key[length:]; len(rest) > 0 {
 		m.At = netip.AddrPortFrom(addr, binary.BigEndian.Uint16(rest[4:]))
 		m.Proto = model.TCP
-		if rest[0] == protoNumbers[model.UDP] {
+		if rest[0] == nlutil.Protocols[model.UDP] {
 			m.Proto = model.UDP
 		}
 	}

@@ -2,46 +2,34 @@ package kernel
 
 import (
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
-func openTestHost(t *testing.T) *Host {
+func OpenTestHost(t *testing.T) *Host {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ns := kerneltest.Netns(t)
 	h, err := Open(ns.Path(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.Close(); ns.Close() })
+	t.Cleanup(func() { h.Close() })
 	return h
 }
 
 // run runs a command in the host's namespace and returns its output.
 func (h *Host) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	var out []byte
-	err := h.ns.Do(func() (err error) {
-		out, err = exec.Command(name, args...).CombinedOutput()
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return kerneltest.Run(t, h.ns, name, args...)
 }
 
 func TestTableIsItsText(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +74,7 @@ func someElements() plan.Plan {
 }
 
 func TestElementsAreReadBack(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	want := someElements()
 	all := append(plan.Plan{plan.Table{}}, want...)
 	if err := h.Transact(plan.Diff(nil, all)); err != nil {

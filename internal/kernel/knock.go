@@ -1,15 +1,14 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,7 +65,7 @@ func (k *Knock) open(from netip.Addr) (err error) {
 			from = netip.IPv4Unspecified()
 		}
 	}
-	if err := unix.Bind(k.fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+	if err := unix.Bind(k.fd, nlutil.Sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
 		return fmt.Errorf("bind %s: %w", from, err)
 	}
 	name, err := unix.Getsockname(k.fd)
@@ -79,16 +78,9 @@ func (k *Knock) open(from netip.Addr) (err error) {
 	return err
 }
 
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
-	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-}
-
 // Send sends the packet. Its error may be the result of the probe: see Meaning.
 func (k *Knock) Send() error {
-	err := unix.Connect(k.fd, sockaddr(k.to))
+	err := unix.Connect(k.fd, nlutil.Sockaddr(k.to))
 	if err == nil && k.proto == model.UDP {
 		_, err = unix.Write(k.fd, nil)
 	}
@@ -147,52 +139,4 @@ func (k *Knock) Close() error {
 		return nil
 	}
 	return unix.Close(k.fd)
-}
-
-// Pair is the address pair of a connected socket.
-type Pair struct{ Local, Remote netip.AddrPort }
-
-// Pairs returns the host's connected sockets that use the port at either end.
-func (h *Host) Pairs(proto model.Proto, port uint16) (found []Pair, err error) {
-	err = h.ns.Do(func() error {
-		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			list, err := retry(func() ([]Pair, error) { return dumpPairs(proto, family) })
-			if err != nil {
-				return fmt.Errorf("list %s sockets: %w", proto, err)
-			}
-			for _, p := range list {
-				if p.Local.Port() == port || p.Remote.Port() == port {
-					found = append(found, p)
-				}
-			}
-		}
-		return nil
-	})
-	return found, err
-}
-
-// dumpPairs returns the connected sockets in the calling thread's namespace (see
-// struct inet_diag_msg).
-func dumpPairs(proto model.Proto, family uint8) ([]Pair, error) {
-	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, protoNumbers[proto]
-	binary.NativeEndian.PutUint32(ask[4:], ^uint32(0))
-	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-	req.AddData(ask)
-	messages, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
-	var list []Pair
-	for _, m := range messages {
-		if len(m) < diagMessageLen || binary.BigEndian.Uint16(m[6:]) == 0 {
-			continue
-		}
-		at := func(addr, port int) netip.AddrPort {
-			a := netip.AddrFrom16([16]byte(m[addr : addr+16])).Unmap()
-			if family == unix.AF_INET {
-				a = netip.AddrFrom4([4]byte(m[addr : addr+4]))
-			}
-			return netip.AddrPortFrom(a, binary.BigEndian.Uint16(m[port:]))
-		}
-		list = append(list, Pair{at(8, 4), at(24, 6)})
-	}
-	return list, err
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -45,7 +46,7 @@ func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.L
 	add func() (netlink.Link, error)) (netlink.Link, error) {
 	have, err := handle.LinkByName(name)
 	switch {
-	case absent(err):
+	case nlutil.Absent(err):
 		return add()
 	case err != nil:
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -160,7 +161,7 @@ func (h *Host) readConfs(netns string) (map[string]linkConf, error) {
 	defer ns.Close()
 	var messages [][]byte
 	err = ns.Do(func() error {
-		messages, err = retry(func() ([][]byte, error) {
+		messages, err = nlutil.Retry(func() ([][]byte, error) {
 			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 			request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 			request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))

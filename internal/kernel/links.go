@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -24,7 +25,7 @@ func (h *Host) Links(queries []string) (map[string]plan.HostLink, error) {
 	found := map[string]plan.HostLink{}
 	for _, query := range queries {
 		l, err := h.findLink(handle, query)
-		if absent(err) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		if nlutil.Absent(err) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 			continue
 		}
 		if err != nil {
@@ -83,12 +84,12 @@ func (h *Host) linkTo(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, e
 
 // linkWith returns the link that has the address.
 func (h *Host) linkWith(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, error) {
-	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
 	if err != nil {
 		return plan.HostLink{}, err
 	}
 	for _, a := range list {
-		if toPrefix(a.IP, a.Mask).Addr() != addr {
+		if nlutil.Prefix(a.IP, a.Mask).Addr() != addr {
 			continue
 		}
 		link, err := handle.LinkByIndex(a.LinkIndex)

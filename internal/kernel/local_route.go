@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -39,7 +39,7 @@ func (h *Host) onLocalRoute(r plan.LocalRoute, do func(*netlink.Handle, *netlink
 	if err != nil {
 		return err
 	}
-	route := &netlink.Route{Dst: ipNet(netip.PrefixFrom(r.Addr, r.Addr.BitLen())), LinkIndex: lo.Attrs().Index, Protocol: plan.RouteProtocol,
+	route := &netlink.Route{Dst: nlutil.IPNet(netip.PrefixFrom(r.Addr, r.Addr.BitLen())), LinkIndex: lo.Attrs().Index, Protocol: plan.RouteProtocol,
 		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL}
 	if r.Addr.Is4() {
 		route.Scope = netlink.SCOPE_HOST
@@ -69,7 +69,7 @@ func (h *Host) listLocalRoutes() (map[netip.Addr]bool, error) {
 		return nil, err
 	}
 	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}
-	list, err := retry(func() ([]netlink.Route, error) {
+	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})
 	if err != nil {
@@ -77,14 +77,9 @@ func (h *Host) listLocalRoutes() (map[netip.Addr]bool, error) {
 	}
 	all := map[netip.Addr]bool{}
 	for _, r := range list {
-		all[toAddr(r.Dst.IP)] = true
+		all[nlutil.Addr(r.Dst.IP)] = true
 	}
 	return all, nil
-}
-
-func toAddr(ip net.IP) netip.Addr {
-	a, _ := netip.AddrFromSlice(ip)
-	return a.Unmap()
 }
 
 func (h *Host) readLocalRoute(r plan.LocalRoute) (plan.Object, error) {

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +17,7 @@ func (h *Host) multipath() (map[int]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes, err := retry(func() ([]netlink.Route, error) {
+	routes, err := nlutil.Retry(func() ([]netlink.Route, error) {
 		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // TestMultipathSets adds and deletes multipath routes in several tables: each time
 // the programs' source check follows, and the watcher asks for it.
 func TestMultipathSets(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	index := map[string]int{}
 	for _, name := range []string{"up0", "up1", "up2", "up3"} {
 		h.run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "far-"+name)

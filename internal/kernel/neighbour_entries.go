@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +43,7 @@ func (h *Host) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err 
 		names[int(index)] = name
 	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
-		list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(0, family) })
+		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(0, family) })
 		if err != nil {
 			return nil, nil, fmt.Errorf("list neighbours: %w", err)
 		}
@@ -52,7 +54,7 @@ func (h *Host) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err 
 				forwarding = append(forwarding, e)
 				continue
 			}
-			if e.Address, _ = address(n.IP); e.Address.IsValid() && len(e.MAC) > 0 {
+			if e.Address = nlutil.Addr(n.IP); e.Address.IsValid() && len(e.MAC) > 0 {
 				neighbours = append(neighbours, e)
 			}
 		}

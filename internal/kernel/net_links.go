@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -98,11 +99,11 @@ func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := retry(handle.LinkList)
+	list, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list links: %w", err)
 	}
-	addresses, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	addresses, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -111,7 +112,7 @@ func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
 		all[i].Link = l
 		for _, a := range addresses {
 			if a.LinkIndex == l.Attrs().Index {
-				all[i].addresses = append(all[i].addresses, toPrefix(a.IP, a.Mask))
+				all[i].addresses = append(all[i].addresses, nlutil.Prefix(a.IP, a.Mask))
 			}
 		}
 	}
@@ -141,10 +142,6 @@ func (h *Host) NamespaceID(path string) (int, bool) {
 	id, err := handle.GetNetNsIdByFd(int(ns.File().Fd()))
 	return id, err == nil && id >= 0
 }
-
-// Listeners lists the host's sockets that accept connections or datagrams from
-// any client.
-func (h *Host) Listeners() ([]Listener, error) { return h.listeners("") }
 
 // Program is an attached eBPF program of Fairlead.
 type Program struct {
@@ -298,6 +295,3 @@ func (h *Host) Namespaces() []string {
 // Path returns a path to the host's namespace that is valid in this process
 // only.
 func (h *Host) Path() string { return h.ns.Path() }
-
-// ProcessOf returns the command and the container of a process.
-func ProcessOf(pid int) Owner { return process(fmt.Sprintf("/proc/%d", pid)) }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -107,7 +108,7 @@ func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.NFTMapp
 	}
 	first := binary.BigEndian.Uint16(key[4:])
 	m := plan.NFTMapping{Host: host, Proto: model.TCP, Ports: model.Port(first)}
-	if key[0] == protoNumbers[model.UDP] {
+	if key[0] == nlutil.Protocols[model.UDP] {
 		m.Proto = model.UDP
 	}
 	m.To, _ = netip.AddrFromSlice(e.Val[:addrLen])

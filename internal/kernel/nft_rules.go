@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -28,7 +30,7 @@ func (h *Host) ruleData(t *nftables.Table) (map[string][][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list rules of %s: %w", t.Name, err)
 	}
-	list, err := retry(func() ([]netlink.Message, error) {
+	list, err := nlutil.Retry(func() ([]netlink.Message, error) {
 		return conn.Execute(netlink.Message{
 			Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE, Flags: netlink.Request | netlink.Dump},
 			Data:   append([]byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0}, filter...),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -96,7 +97,7 @@ func decodeSourceNAT(e nftables.SetElement) (c NFTCount, ok bool) {
 		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(e.Key[port:]))
 	}
 	c = NFTCount{Frontend: model.Frontend{Proto: model.TCP, At: at(0, 2*n+8)}, Real: at(n+4, 2*n+4)}
-	if e.Key[n] == protoNumbers[model.UDP] {
+	if e.Key[n] == nlutil.Protocols[model.UDP] {
 		c.Proto = model.UDP
 	}
 	if e.Counter != nil {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -94,7 +95,7 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpReset|tcpAck, tcpSyn), resetTCP()))
 	}
 	f := familyOf(s)
-	proto := isProto(protoNumbers[s.Proto])
+	proto := isProto(nlutil.Protocols[s.Proto])
 	if s.Remembers() {
 		client := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true, SetName: s.Clients()}}
 		rules = append(rules, rule(proto, f.is(), f.load(f.src, reg1), client, f.toClients(s)))
@@ -108,7 +109,7 @@ func keepRule(s plan.NFTService) []expr.Any {
 	data := f.load(f.dst, reg2)
 	if f.nfproto == unix.NFPROTO_IPV4 && !s.KeepsPort() {
 		// The second register begins at the fifth of 4 bytes.
-		data = rule(isProto(protoNumbers[s.Proto]), data, payload(expr.PayloadBaseTransportHeader, 2, 2, unix.NFT_REG32_04+f.addrLen/4))
+		data = rule(isProto(nlutil.Protocols[s.Proto]), data, payload(expr.PayloadBaseTransportHeader, 2, 2, unix.NFT_REG32_04+f.addrLen/4))
 	}
 	return rule(f.is(), data, f.load(f.src, reg1), []expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: reg2, SetName: s.Clients(),
 		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Persistence}})

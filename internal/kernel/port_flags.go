@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +42,7 @@ var portStates = []string{"disabled", "listening", "learning", "forwarding", "bl
 func (h *Host) portFlags() (map[int]PortFlags, error) {
 	var messages [][]byte
 	err := h.ns.Do(func() (err error) {
-		messages, err = retry(func() ([][]byte, error) {
+		messages, err = nlutil.Retry(func() ([][]byte, error) {
 			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
 			return request.Execute(unix.NETLINK_ROUTE, 0)

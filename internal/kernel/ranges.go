@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -57,7 +58,7 @@ func (h *Host) Reached() ([]Reached, error) {
 		}
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
+		routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
@@ -127,7 +128,7 @@ func (h *Host) Ranges() ([]netip.Prefix, error) {
 	}
 	var all []netip.Prefix
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
+		routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}

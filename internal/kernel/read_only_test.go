@@ -9,7 +9,7 @@ import (
 // TestReadersKeepHandlesOfApplier calls every reader while a plan is being applied
 // in a sandbox.
 func TestReadersKeepHandlesOfApplier(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	sandbox := markedSandbox(t)
 	inside, err := h.at(sandbox.Path())
 	if err != nil {
@@ -62,7 +62,7 @@ func markedSandbox(t *testing.T) *netns.Namespace {
 // TestReleaseKeepsHandlesOfReaders calls Release, as the applier does at its end,
 // while a reader has handles open.
 func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	sandbox := markedSandbox(t)
 	h.run(t, "ip", "link", "add", "ours", "type", "bridge")
 	before := openFiles(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -35,7 +36,7 @@ func (h *Host) onRoute(r plan.Route, do func(*netlink.Handle, *netlink.Route) er
 	if err != nil {
 		return err
 	}
-	route := &netlink.Route{Dst: ipNet(r.To), LinkIndex: link.Attrs().Index, Protocol: plan.RouteProtocol}
+	route := &netlink.Route{Dst: nlutil.IPNet(r.To), LinkIndex: link.Attrs().Index, Protocol: plan.RouteProtocol}
 	if r.Src.IsValid() {
 		route.Src = r.Src.AsSlice()
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -76,11 +78,11 @@ func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 		return RouteFound{}, fmt.Errorf("find the route to %s: %w", q.To, err)
 	}
 	found := RouteFound{Type: list[0].Type, Table: list[0].Table}
-	found.Via, _ = address(list[0].Gw)
+	found.Via = nlutil.Addr(list[0].Gw)
 	if via, ok := list[0].Via.(*netlink.Via); ok {
-		found.Via, _ = address(via.Addr)
+		found.Via = nlutil.Addr(via.Addr)
 	}
-	found.Src, _ = address(list[0].Src)
+	found.Src = nlutil.Addr(list[0].Src)
 	if l, err := handle.LinkByIndex(list[0].LinkIndex); err == nil {
 		found.Link = l.Attrs().Name
 	}
@@ -93,14 +95,9 @@ func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 	opt.FIBMatch = true
 	if entry, err := handle.RouteGetWithOptions(q.To.AsSlice(), opt); err == nil && len(entry) > 0 {
 		if entry[0].Dst != nil {
-			found.To = toPrefix(entry[0].Dst.IP, entry[0].Dst.Mask)
+			found.To = nlutil.Prefix(entry[0].Dst.IP, entry[0].Dst.Mask)
 		}
 		found.Table = entry[0].Table
 	}
 	return found, nil
-}
-
-func address(ip []byte) (netip.Addr, bool) {
-	a, ok := netip.AddrFromSlice(ip)
-	return a.Unmap(), ok
 }

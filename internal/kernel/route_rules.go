@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +26,7 @@ func (h *Host) RouteSelectors() (RouteSelectors, error) {
 	if err != nil {
 		return found, err
 	}
-	list, err := retry(func() ([]netlink.Rule, error) { return handle.RuleList(unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Rule, error) { return handle.RuleList(unix.AF_UNSPEC) })
 	if err != nil {
 		return found, fmt.Errorf("list policy routing rules: %w", err)
 	}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"net"
-	"net/netip"
 
 	"github.com/vishvananda/netlink"
 )
@@ -29,8 +28,4 @@ func parseMAC(s string) (net.HardwareAddr, error) {
 		return nil, nil
 	}
 	return net.ParseMAC(s)
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -60,14 +61,14 @@ func (h *Host) describeSandbox(path string) (Sandbox, error) {
 	if err != nil {
 		return s, err
 	}
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return s, err
 	}
 	for _, l := range links {
 		s.Links = append(s.Links, l.Attrs().Name)
 	}
-	routes, err := retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, unix.AF_UNSPEC) })
+	routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, unix.AF_UNSPEC) })
 	for _, r := range routes {
 		if r.Dst == nil || ones(r.Dst.Mask) == 0 {
 			v4 := r.Family == unix.AF_INET
@@ -77,7 +78,7 @@ func (h *Host) describeSandbox(path string) (Sandbox, error) {
 	return s, err
 }
 
-func ones(mask []byte) int { return toPrefix(make([]byte, len(mask)), mask).Bits() }
+func ones(mask []byte) int { return nlutil.Prefix(make([]byte, len(mask)), mask).Bits() }
 
 // nameNamespace returns the id that the host's namespace has for ns. It assigns
 // one if there is none.

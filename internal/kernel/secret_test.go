@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fairlead/internal/kernel/nlutil"
 )
 
 const secret = "the hosts of this overlay share!" // 32 bytes
@@ -60,7 +62,7 @@ func TestSecretFiles(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
-		if absent(err) {
+		if nlutil.Absent(err) {
 			t.Errorf("%s: the error is taken for that of a missing kernel object: %v", name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -38,7 +39,7 @@ func (h *Host) setShaper(s plan.Shaper) error {
 // rootQdisc returns the queueing discipline at the root of the link; nil if there
 // is none.
 func rootQdisc(handle *netlink.Handle, link netlink.Link) (netlink.Qdisc, error) {
-	list, err := retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(link) })
+	list, err := nlutil.Retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(link) })
 	for _, q := range list {
 		if q.Attrs().Parent == netlink.HANDLE_ROOT {
 			return q, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/sockdiag"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -49,10 +50,10 @@ func destroy(requests []byte) error {
 		return fmt.Errorf("open sock_diag: %w", err)
 	}
 	defer s.Close()
-	for r := range slices.Chunk(requests, diagRequestLen) {
+	for r := range slices.Chunk(requests, sockdiag.RequestLen) {
 		req := nl.NewNetlinkRequest(nl.SOCK_DESTROY, unix.NLM_F_ACK)
 		req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: s}}
-		req.AddData(diagRequest(r))
+		req.AddData(sockdiag.Request(r))
 		// ENOENT: the socket has already ended.
 		if _, err := req.Execute(unix.NETLINK_INET_DIAG, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err

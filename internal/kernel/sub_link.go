@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead/internal/escape"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -144,7 +145,7 @@ func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan
 func addNamed(inside *netlink.Handle, name, alias string, add func(name string) error) (netlink.Link, error) {
 	as := name
 	err := add(as)
-	if _, free := inside.LinkByName(name); errors.Is(err, unix.EEXIST) && absent(free) {
+	if _, free := inside.LinkByName(name); errors.Is(err, unix.EEXIST) && nlutil.Absent(free) {
 		as = "fl~" + name[:min(len(name), unix.IFNAMSIZ-1-len("fl~"))]
 		if left, err := inside.LinkByName(as); err == nil && ours(left) {
 			if err := inside.LinkDel(left); err != nil {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -14,7 +15,7 @@ import (
 func (h *Host) setHostInterface(want plan.SubLink) error {
 	if _, have, err := h.findHostInterface(want); err == nil && have != nil {
 		return nil
-	} else if err != nil && !absent(err) {
+	} else if err != nil && !nlutil.Absent(err) {
 		return err
 	}
 	host, parent, err := h.link("", want.Parent)
@@ -41,7 +42,7 @@ func (h *Host) findHostInterface(want plan.SubLink) (*netlink.Handle, netlink.Li
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := retry(inside.LinkList)
+	all, err := nlutil.Retry(inside.LinkList)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,7 @@ import (
 // of a sandbox.
 func withParents(t *testing.T) (h *Host, sandbox string) {
 	t.Helper()
-	h = openTestHost(t)
+	h = OpenTestHost(t)
 	for _, name := range []string{"eth0", "eth1"} {
 		h.run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "far-"+name)
 		h.run(t, "ip", "link", "set", "far-"+name, "up")
@@ -156,7 +156,7 @@ func TestSubLinkWaitsForItsAddress(t *testing.T) {
 // while the host has one, and an earlier Fairlead that was killed before it
 // renamed the link.
 func TestLinkIsRenamedInPlace(t *testing.T) {
-	h := openTestHost(t)
+	h := OpenTestHost(t)
 	inside, err := h.at("")
 	if err != nil {
 		t.Fatal(err)

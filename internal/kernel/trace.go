@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 
 	"github.com/google/nftables/expr"
@@ -144,7 +145,7 @@ const traceAnswer = 5 * time.Second
 // expressions returns those of a rule that marks matching packets as traced.
 func (m TraceMatch) expressions() []expr.Any {
 	equal := func(value []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value} }
-	all := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protoNumbers[m.Proto]})}
+	all := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{nlutil.Protocols[m.Proto]})}
 	for i, end := range []netip.AddrPort{m.Src, m.Dst} {
 		if a := end.Addr(); a.IsValid() {
 			f := families[0]

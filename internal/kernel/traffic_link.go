@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/mdlayher/netlink"
@@ -72,7 +73,7 @@ func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
 			end, err = linkAt(conn, end)
 		}
 		switch {
-		case absent(err) || errors.Is(err, unix.EINVAL): // the link or its sandbox does not exist any more
+		case nlutil.Absent(err) || errors.Is(err, unix.EINVAL): // the link or its sandbox does not exist any more
 		case err != nil:
 			return nil, fmt.Errorf("read counters of the link of %s: %w", l.Endpoint, err)
 		case there:
@@ -97,7 +98,7 @@ type linkEnd struct {
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
 // names of their endpoints.
 func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
-	list, err := retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID}) })
+	list, err := nlutil.Retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID}) })
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, err
 	if err != nil {
 		return linkEnd{}, false, err
 	}
-	list, err := retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)}) })
+	list, err := nlutil.Retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)}) })
 	for _, end := range list {
 		marked := strings.HasPrefix(end.alias, plan.Mark)
 		if end.alias == plan.Mark+":"+l.Endpoint || marked && end.name == l.Name {

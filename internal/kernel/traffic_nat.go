@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -98,7 +99,7 @@ func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
 	if err != nil {
 		return fmt.Errorf("list conntrack: %w", err)
 	}
-	list, err := retry(func() ([]netlink.Message, error) {
+	list, err := nlutil.Retry(func() ([]netlink.Message, error) {
 		return conn.Execute(netlink.Message{
 			Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Flags: netlink.Request | netlink.Dump},
 			Data:   append(body, filter...),

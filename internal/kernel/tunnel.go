@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -68,7 +69,7 @@ func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link
 // clash returns an error that names the VXLAN link which already has the VNI and
 // port.
 func (h *Host) clash(handle *netlink.Handle, want plan.Tunnel) error {
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,7 +19,7 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := retry(handle.LinkList)
+	links, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -107,7 +108,7 @@ func (h *Host) setWireGuardPeer(p plan.WireGuardPeer) error {
 	}
 	return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
 		PublicKey: key.PublicKey(), Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
-		AllowedIPs: []net.IPNet{*ipNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}}})
+		AllowedIPs: []net.IPNet{*nlutil.IPNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}}})
 }
 
 // delWireGuardPeer removes the peer that has the inner address.
@@ -165,7 +166,7 @@ func innerOf(p wgtypes.Peer) netip.Addr {
 	if len(p.AllowedIPs) == 0 {
 		return netip.Addr{}
 	}
-	return toPrefix(p.AllowedIPs[0].IP, p.AllowedIPs[0].Mask).Addr()
+	return nlutil.Prefix(p.AllowedIPs[0].IP, p.AllowedIPs[0].Mask).Addr()
 }
 
 // wireguard reads the state of a WireGuard link.

@@ -22,6 +22,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/publish"
@@ -120,8 +121,8 @@ func free(h *kernel.Host, publishes []model.Publish) error {
 		for _, host := range publish.Hosts(p) {
 			mappings = append(mappings, plan.EBPFMapping{Proto: p.Proto, Host: host, Ports: p.HostPorts})
 		}
-		err := h.CheckPorts(mappings)
-		var inUse *kernel.PortInUseError
+		err := h.Sockets().CheckPorts(mappings)
+		var inUse *sockdiag.PortInUseError
 		if errors.As(err, &inUse) {
 			return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 		}

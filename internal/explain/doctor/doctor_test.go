@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
@@ -84,7 +85,7 @@ func TestProxyMemory(t *testing.T) {
 	proxies := func(n int) (all []facts.Listener) {
 		for i := range n {
 			l := facts.Listener{Memory: 2 << 20, Args: strings.Fields(fmt.Sprintf("docker-proxy -proto tcp -host-ip 0.0.0.0 -host-port %d -container-ip 172.17.0.2 -container-port 80", 8000+i))}
-			l.Process = kernel.Owner{PID: 100 + i, Command: "docker-proxy"}
+			l.Process = sockdiag.Owner{PID: 100 + i, Command: "docker-proxy"}
 			all = append(all, l)
 		}
 		return append(all, all[0])

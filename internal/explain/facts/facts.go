@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 )
@@ -55,7 +56,7 @@ type Facts struct {
 
 // Listener is a socket of the host, with details of its process.
 type Listener struct {
-	kernel.Listener
+	sockdiag.Listener
 	// Args is the process's command line.
 	Args []string
 	// Cgroup is its cgroup v2 directory as the process sees it, e.g. /web.

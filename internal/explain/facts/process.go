@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
 // process adds the details of a listener's process from /proc.
-func process(l kernel.Listener) Listener {
+func process(l sockdiag.Listener) Listener {
 	out := Listener{Listener: l}
 	if l.Process.PID == 0 {
 		return out

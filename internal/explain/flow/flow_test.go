@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -54,7 +55,7 @@ func TestParse(t *testing.T) {
 type fake struct {
 	rules     rules.Ruleset
 	ebpfState kernel.EBPFState
-	listeners map[string][]kernel.Listener
+	listeners map[string][]sockdiag.Listener
 	published []flow.Published
 	services  []flow.Service
 	failed    []flow.Known
@@ -65,7 +66,7 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
-		listeners: map[string][]kernel.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"), Process: kernel.Owner{PID: 7, Command: "nginx"}}}},
+		listeners: map[string][]sockdiag.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"), Process: sockdiag.Owner{PID: 7, Command: "nginx"}}}},
 		routes: map[string]kernel.RouteFound{
 			" 192.0.2.2":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
 			" 127.0.0.1":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
@@ -133,14 +134,14 @@ func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
 	return f.rules, nil, nil
 }
 
-func (f *fake) Listeners(netns string) ([]kernel.Listener, error) { return f.listeners[netns], nil }
-func (f *fake) Setting(_, name string) string                     { return f.settings[name] }
-func (f *fake) EBPFState() (kernel.EBPFState, error)              { return f.ebpfState, nil }
-func (f *fake) SubLinks(string, kernel.NetLink) []flow.End        { return nil }
-func (f *fake) Published() []flow.Published                       { return f.published }
-func (f *fake) Services() ([]flow.Service, error)                 { return f.services, nil }
-func (f *fake) Failed() []flow.Known                              { return f.failed }
-func (f *fake) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
+func (f *fake) Listeners(netns string) ([]sockdiag.Listener, error) { return f.listeners[netns], nil }
+func (f *fake) Setting(_, name string) string                       { return f.settings[name] }
+func (f *fake) EBPFState() (kernel.EBPFState, error)                { return f.ebpfState, nil }
+func (f *fake) SubLinks(string, kernel.NetLink) []flow.End          { return nil }
+func (f *fake) Published() []flow.Published                         { return f.published }
+func (f *fake) Services() ([]flow.Service, error)                   { return f.services, nil }
+func (f *fake) Failed() []flow.Known                                { return f.failed }
+func (f *fake) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	return f.proxy, l.Process.Command == "docker-proxy"
 }
 
@@ -200,7 +201,7 @@ func TestExplain(t *testing.T) {
 		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"docker-proxy": {"localhost to :88", func(f *fake) {
 			f.proxy = at("10.9.0.2:80")
-			f.listeners[""] = []kernel.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"), Process: kernel.Owner{PID: 9, Command: "docker-proxy"}}}
+			f.listeners[""] = []sockdiag.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"), Process: sockdiag.Owner{PID: 9, Command: "docker-proxy"}}}
 		}, "route host lo, proxy host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"a host that does not forward": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
 			"begin host eth0, route host eth0 = no-route: host does not forward packets (net.ipv4.conf.eth0.forwarding = 0)"},

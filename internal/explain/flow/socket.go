@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/promise"
@@ -76,7 +77,7 @@ func (k *walker) granted(h *Hop, at netip.AddrPort) {
 	}
 }
 
-func socketText(l kernel.Listener) string {
+func socketText(l sockdiag.Listener) string {
 	state := "listening"
 	if l.Proto == model.UDP {
 		state = "bound"
@@ -86,8 +87,8 @@ func socketText(l kernel.Listener) string {
 
 // takes returns the socket that accepts packets for an address: the one that is
 // bound to it, or else one that is bound to the unspecified address.
-func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.Listener, bool) {
-	var best kernel.Listener
+func takes(all []sockdiag.Listener, proto model.Proto, at netip.AddrPort) (sockdiag.Listener, bool) {
+	var best sockdiag.Listener
 	rank := -1
 	for _, l := range all {
 		if l.Proto != proto || l.At.Port() != at.Port() || !l.Answers(at.Addr()) {
@@ -145,7 +146,7 @@ const ourProxy = "fairlead-proxy"
 
 // proxied follows the connection that a proxy on the host opens: Fairlead's proxy
 // or docker-proxy. It returns false if the process is neither.
-func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
+func (k *walker) proxied(in string, l sockdiag.Listener, p packet) bool {
 	to, docker := k.ProxyTarget(l)
 	published, ours := k.published(p.dst)
 	ours = ours && l.Process.Command == ourProxy && !docker

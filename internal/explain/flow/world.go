@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
@@ -28,7 +29,7 @@ type World interface {
 	// Rules returns a namespace's rules, and what could not be read of them.
 	Rules(netns string) (rules.Ruleset, []string, error)
 	// Listeners returns a namespace's sockets that accept connections or datagrams.
-	Listeners(netns string) ([]kernel.Listener, error)
+	Listeners(netns string) ([]sockdiag.Listener, error)
 	// Setting returns a sysctl by its dotted name; "" if the kernel lacks it.
 	Setting(netns, name string) string
 	// EBPFState returns the programs and map entries of the eBPF data path.
@@ -45,7 +46,7 @@ type World interface {
 	Published() []Published
 	// ProxyTarget returns the target of a docker-proxy's socket; false if the
 	// process is not one.
-	ProxyTarget(l kernel.Listener) (netip.AddrPort, bool)
+	ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool)
 	// Holder returns the namespace that has an address. The host's does not count.
 	Holder(a netip.Addr) (netns string, ok bool)
 	// Find resolves a sandbox by any name that users may type. It returns the empty

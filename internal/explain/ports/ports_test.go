@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
@@ -37,7 +38,7 @@ func host(saved string, listeners ...facts.Listener) facts.Facts {
 
 func listener(at, command string, pid int, args ...string) facts.Listener {
 	l := facts.Listener{Args: append([]string{command}, args...)}
-	l.Proto, l.At, l.Process = model.TCP, netip.MustParseAddrPort(at), kernel.Owner{PID: pid, Command: command}
+	l.Proto, l.At, l.Process = model.TCP, netip.MustParseAddrPort(at), sockdiag.Owner{PID: pid, Command: command}
 	return l
 }
 

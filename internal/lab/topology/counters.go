@@ -47,7 +47,7 @@ func (w *World) FlushTracked() error {
 
 // PortInUse reports whether a process of the server host listens on the port.
 func (w *World) PortInUse(proto model.Proto, port uint16) (bool, error) {
-	owner, err := w.server.PortOwner(proto, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	owner, err := w.server.Sockets().PortOwner(proto, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	return owner.PID != 0, err
 }
 

@@ -11,11 +11,12 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/sandbox"
 )
 
 // ProxyTarget implements flow.World.
-func (w *World) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
+func (w *World) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	p, ok := facts.Of(l).DockerProxy()
 	return p.To, ok
 }

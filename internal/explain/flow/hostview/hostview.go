@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 
@@ -59,7 +60,7 @@ type space struct {
 	ids       map[int]string
 	rules     *ruleset
 	frames    *frames
-	listeners []kernel.Listener
+	listeners []sockdiag.Listener
 	listened  bool
 	ebpfState *kernel.EBPFState
 }
@@ -119,7 +120,7 @@ func (o Options) nameOf(path string) string {
 		return name
 	}
 	pid, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path, "/proc/"), "/ns/net"))
-	p := kernel.ProcessOf(pid)
+	p := sockdiag.ProcessOf(pid)
 	if name, ok := o.Containers[p.Container]; ok && p.Container != "" {
 		return name
 	}
@@ -282,13 +283,13 @@ func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
 }
 
 // Listeners implements flow.World.
-func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
+func (w *World) Listeners(netns string) ([]sockdiag.Listener, error) {
 	s, err := w.at(netns)
 	if err != nil {
 		return nil, err
 	}
 	if !s.listened {
-		if s.listeners, err = s.host.Listeners(); err != nil {
+		if s.listeners, err = s.host.Sockets().Listeners(); err != nil {
 			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 		for i, l := range s.listeners {

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
 
@@ -83,12 +84,12 @@ func (r *run) mappingCounts() (map[string]uint64, error) {
 }
 
 // pairs lists the connected sockets of a namespace that use a port.
-func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
+func (r *run) pairs(netns string, port uint16) ([]sockdiag.Pair, error) {
 	h, err := r.world.Host(netns)
 	if err != nil {
 		return nil, err
 	}
-	return h.Pairs(r.e.Proto, port)
+	return h.Sockets().Pairs(r.e.Proto, port)
 }
 
 // translated reports whether Fairlead's eBPF programs have an entry of the flow to
@@ -112,14 +113,14 @@ func (r *run) translated(to netip.AddrPort) (bool, error) {
 // not to the address that it dialled.
 func (r *run) redirected(to netip.AddrPort) (bool, error) {
 	pairs, err := r.pairs(r.e.Origin, r.knock.Local.Port())
-	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
+	return slices.ContainsFunc(pairs, func(p sockdiag.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
 }
 
 // connected reports whether the namespace of the hop has a socket for the
 // connection.
 func (r *run) connected(h flow.Hop) (bool, error) {
 	pairs, err := r.pairs(h.Clue.Netns, h.Destination.Port())
-	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local == h.Destination }), err
+	return slices.ContainsFunc(pairs, func(p sockdiag.Pair) bool { return p.Local == h.Destination }), err
 }
 
 // dropped returns the rule that dropped the packet, from the traces; "" for none.

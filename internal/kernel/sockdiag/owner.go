@@ -1,4 +1,4 @@
-package kernel
+package sockdiag
 
 import (
 	"encoding/binary"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -40,7 +41,7 @@ func (o Owner) String() string {
 // PortOwner finds the process whose socket keeps other sockets from binding the
 // port on the address. It returns the zero Owner if the process cannot be found:
 // kernels before 6.8 do not list TCP sockets that are bound but do not listen.
-func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
+func (h *Reader) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 	found, err := h.boundTo(proto, at.Port())
 	for _, s := range found {
 		if s.covers(at.Addr()) {
@@ -69,7 +70,7 @@ func (e *PortInUseError) Error() string {
 // CheckPorts returns a *PortInUseError if a socket of the host uses a host port of
 // one of the port mappings. Connected UDP sockets are those of clients: they do
 // not count.
-func (h *Host) CheckPorts(mappings []plan.EBPFMapping) error {
+func (h *Reader) CheckPorts(mappings []plan.EBPFMapping) error {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		mappings := slices.DeleteFunc(slices.Clone(mappings), func(l plan.EBPFMapping) bool { return l.Proto != proto })
 		if len(mappings) == 0 {
@@ -91,10 +92,10 @@ func (h *Host) CheckPorts(mappings []plan.EBPFMapping) error {
 }
 
 // boundTo lists the sockets that are bound to the port, or to any port if it is 0.
-func (h *Host) boundTo(proto model.Proto, port uint16) (found []boundSocket, err error) {
+func (h *Reader) boundTo(proto model.Proto, port uint16) (found []boundSocket, err error) {
 	err = h.ns.Do(func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			list, err := retry(func() ([]boundSocket, error) { return dumpBound(proto, family, port) })
+			list, err := nlutil.Retry(func() ([]boundSocket, error) { return dumpBound(proto, family, port) })
 			if err != nil {
 				return fmt.Errorf("list %s sockets: %w", proto, err)
 			}
@@ -139,7 +140,7 @@ const (
 // Lengths in bytes of struct inet_diag_req_v2 and of struct inet_diag_msg, which
 // attributes follow, and the attributes' numbers (linux/inet_diag.h).
 const (
-	diagRequestLen = 56
+	RequestLen     = 56
 	diagMessageLen = 72
 	diagV6Only     = 11 // INET_DIAG_SKV6ONLY
 	diagCgroup     = 21 // INET_DIAG_CGROUP_ID, since Linux 5.9
@@ -148,8 +149,8 @@ const (
 // dumpBound lists the sockets in the calling thread's namespace that are bound to
 // the port, or to any port if it is 0.
 func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, error) {
-	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, protoNumbers[proto]
+	ask := make(Request, RequestLen)
+	ask[0], ask[1] = family, nlutil.Protocols[proto]
 	states := uint32(1<<stateListen | 1<<stateBoundInactive)
 	if proto == model.UDP {
 		states = ^uint32(0)
@@ -170,9 +171,9 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 		if family == unix.AF_INET {
 			s.addr = netip.AddrFrom4([4]byte(m[8:12]))
 		}
-		only := attribute(m[diagMessageLen:], diagV6Only)
+		only := nlutil.Attribute(m[diagMessageLen:], diagV6Only)
 		s.v6only = len(only) == 1 && only[0] == 1
-		if id := attribute(m[diagMessageLen:], diagCgroup); len(id) == 8 {
+		if id := nlutil.Attribute(m[diagMessageLen:], diagCgroup); len(id) == 8 {
 			s.cgroup = binary.NativeEndian.Uint64(id)
 		}
 		list = append(list, s)
@@ -180,14 +181,14 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 	return list, err
 }
 
-// diagRequest is a struct inet_diag_req_v2.
-type diagRequest []byte
+// Request is a struct inet_diag_req_v2.
+type Request []byte
 
 // Len implements nl.NetlinkRequestData.
-func (r diagRequest) Len() int { return len(r) }
+func (r Request) Len() int { return len(r) }
 
 // Serialize implements nl.NetlinkRequestData.
-func (r diagRequest) Serialize() []byte { return r }
+func (r Request) Serialize() []byte { return r }
 
 var containerID = regexp.MustCompile(`([0-9a-f]{12})[0-9a-f]{52}`)
 
@@ -231,3 +232,6 @@ func process(dir string) Owner {
 	}
 	return o
 }
+
+// ProcessOf returns the command and the container of a process.
+func ProcessOf(pid int) Owner { return process(fmt.Sprintf("/proc/%d", pid)) }

@@ -1,4 +1,4 @@
-package kernel
+package sockdiag
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,11 +17,12 @@ import (
 // TestBoundBy expects the sockets that a cgroup and its child have bound, without
 // those of other cgroups and of clients.
 func TestBoundBy(t *testing.T) {
-	h := openTestHost(t)
-	path := newTestCgroup(t, cgroupRoot(t))
+	ns := kerneltest.Netns(t)
+	h := New(ns)
+	path := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	in := func(path string, open func() error) {
-		workload{t: t, path: path}.do(func() {
-			if err := h.Do(open); err != nil {
+		kerneltest.InCgroup(t, path, func() {
+			if err := ns.Do(open); err != nil {
 				t.Error(err)
 			}
 		})
@@ -38,7 +40,7 @@ func TestBoundBy(t *testing.T) {
 		t.Errorf("want no bound sockets, got %v, %v", all, err)
 	}
 	in(path, listens("127.0.0.1:80"))
-	in(newTestCgroup(t, path), func() error { return errors.Join(listens("[::]:81")(), bindOnly(t, 82)) })
+	in(kerneltest.Cgroup(t, path), func() error { return errors.Join(listens("[::]:81")(), bindOnly(t, 82)) })
 	in(path, func() error {
 		server, err := net.ListenPacket("udp", "[::1]:53")
 		if err != nil {
@@ -51,7 +53,7 @@ func TestBoundBy(t *testing.T) {
 		}
 		return err
 	})
-	if err := h.Do(listens("127.0.0.1:8080")); err != nil {
+	if err := ns.Do(listens("127.0.0.1:8080")); err != nil {
 		t.Fatal(err)
 	}
 	want := []Bound{

@@ -1,4 +1,4 @@
-package kernel
+package sockdiag
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ type Bound struct {
 // clients are not included. TCP sockets that are bound but do not listen yet are
 // included from Linux 6.8 on. Returns errors.ErrUnsupported on a kernel before 5.9,
 // which does not report a socket's cgroup.
-func (h *Host) BoundBy(dir string) (all []Bound, err error) {
+func (h *Reader) BoundBy(dir string) (all []Bound, err error) {
 	within, err := cgroup.Below(dir)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,58 @@
+package sockdiag
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+)
+
+// Listener is a socket that accepts connections or datagrams from any peer.
+type Listener struct {
+	Proto model.Proto `json:"proto"`
+	// At is the local address. The address :: includes IPv4 unless V6Only is set.
+	At      netip.AddrPort `json:"at"`
+	V6Only  bool           `json:"v6only,omitempty"`
+	Process Owner          `json:"process,omitzero"`
+}
+
+// Answers reports whether the socket accepts packets for an address of the sandbox.
+func (l Listener) Answers(at netip.Addr) bool {
+	return boundSocket{addr: l.At.Addr(), v6only: l.V6Only}.covers(at)
+}
+
+// Listeners lists the sockets that accept connections or datagrams from any peer.
+func (h *Reader) Listeners() ([]Listener, error) {
+	var found []Listener
+	var inodes []uint32
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		sockets, err := h.boundTo(proto, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sockets {
+			if s.connected || proto == model.TCP && s.state != stateListen {
+				continue
+			}
+			found = append(found, Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only})
+			inodes = append(inodes, s.inode)
+		}
+	}
+	processes := processesOf(inodes)
+	for i, inode := range inodes {
+		found[i].Process = processes[inode]
+	}
+	slices.SortStableFunc(found, func(a, b Listener) int {
+		return cmp.Or(cmp.Compare(a.At.Port(), b.At.Port()), cmp.Compare(a.Proto, b.Proto), a.At.Addr().Compare(b.At.Addr()))
+	})
+	return found, nil
+}
+
+// ListensAt reports whether a TCP socket listens at the address and port.
+func (h *Reader) ListensAt(at netip.AddrPort) (bool, error) {
+	sockets, err := h.boundTo(model.TCP, at.Port())
+	return slices.ContainsFunc(sockets, func(s boundSocket) bool {
+		return s.state == stateListen && s.covers(at.Addr())
+	}), err
+}

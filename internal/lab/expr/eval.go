@@ -135,7 +135,8 @@ func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading
 		counts := f.field == "rounds" || f.field == "invalid"
 		switch {
 		case row.Rounds == 0 && !counts:
-			return nil, fmt.Errorf("evaluate %s: all %d rounds were discarded: see the report for the reasons", f.text, row.Invalid)
+			return nil, fmt.Errorf("evaluate %s: all %d rounds were discarded: see the report for the reasons",
+				f.text, row.Invalid)
 		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
 			return nil, fmt.Errorf("evaluate %s: the session has no baseline, so there is no ratio", f.text)
 		}

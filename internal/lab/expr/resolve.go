@@ -157,7 +157,8 @@ func (c catalog) once(s word, first bool) error {
 	if first {
 		return nil
 	}
-	return c.fault(s.column, "%q is the second selector of its kind; want at most one workload, client, metric and tool", s.text)
+	return c.fault(s.column, "%q is the second selector of its kind; want at most one workload, client, metric and tool",
+		s.text)
 }
 
 func (c catalog) unknown(s word) error {

@@ -95,7 +95,8 @@ func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
 	if m.Spec.Rate > 0 && m.Latency != nil && m.LatenessP99 > maxLateness*run.Metrics[result.LatencyP50] {
-		run.Invalid = append(run.Invalid, fmt.Sprintf("the generator itself was delayed: p99 lateness %.0f µs", 1e6*m.LatenessP99))
+		run.Invalid = append(run.Invalid,
+			fmt.Sprintf("the generator itself was delayed: p99 lateness %.0f µs", 1e6*m.LatenessP99))
 	}
 	if run.Proof != nil && !run.Proof.OK {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))

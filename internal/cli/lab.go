@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
 
@@ -78,7 +79,7 @@ func listing() labListing {
 	// Without root the kernel cannot be probed, and only missing programs are shown.
 	facts, _ := kernel.Probe()
 	for _, p := range suite.Paths() {
-		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p, facts, "")})
+		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: peer.Unavailable(p, facts, "")})
 	}
 	return l
 }

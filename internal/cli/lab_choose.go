@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 )
 
 // labChoice holds the flags of `lab run` that choose what to measure. A zero field
@@ -60,12 +62,9 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		return s, err
 	}
 	if len(args) == 0 {
-		s.Paths = slices.DeleteFunc(slices.Clone(s.Paths), func(name string) bool { return name != s.Baseline && pointless(s, name) })
+		s.LeaveUnreached()
 	}
-	if err := reached(s); err != nil {
-		return s, err
-	}
-	if err := taken(s); err != nil {
+	if err := s.Check(); err != nil {
 		return s, err
 	}
 	if c.rounds != 0 {
@@ -86,70 +85,8 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 func installed(paths []string, docker string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
 		p, _ := suite.FindPath(name)
-		return runner.Missing(p, docker) != ""
+		return peer.Missing(p, docker) != ""
 	})
-}
-
-// reached returns an error for a path that none of the clients can use, and for a
-// baseline that one of the clients cannot use: its results would have no
-// comparison.
-func reached(s suite.Suite) error {
-	for _, name := range s.Paths {
-		p, _ := suite.FindPath(name)
-		var by, notBy []string
-		for _, c := range s.Clients {
-			if p.Reaches(c) {
-				by = append(by, string(c))
-			} else {
-				notBy = append(notBy, string(c))
-			}
-		}
-		if len(by) == 0 || len(notBy) > 0 && name == s.Baseline {
-			return fmt.Errorf("path %s cannot be used from the client %s: choose --client of %s, or another path or "+
-				"--baseline",
-				name, strings.Join(notBy, ", "), strings.Join(clientsOf(p), ", "))
-		}
-	}
-	return nil
-}
-
-// pointless reports whether none of the suite's clients can use the path.
-func pointless(s suite.Suite, name string) bool {
-	p, _ := suite.FindPath(name)
-	return !slices.ContainsFunc(s.Clients, p.Reaches)
-}
-
-// taken returns an error for a workload that the baseline does not support,
-// because its results would have no comparison; and for a path that supports none
-// of the workloads.
-func taken(s suite.Suite) error {
-	for _, name := range s.Paths {
-		p, _ := suite.FindPath(name)
-		var not []string
-		bare := false // a workload would have no comparison
-		for _, w := range s.Workloads {
-			if !p.Supports(w) {
-				not = append(not, w.Name)
-				bare = bare || w.Event == "" && name == s.Baseline
-			}
-		}
-		if len(not) == len(s.Workloads) || bare {
-			return fmt.Errorf("path %s does not support the workload %s: choose another --workload, path or "+
-				"--baseline", name, strings.Join(not, ", "))
-		}
-	}
-	return nil
-}
-
-// clientsOf lists the clients that can use the path.
-func clientsOf(p suite.Path) []string {
-	var names []string
-	for _, c := range []result.Client{result.Remote, result.Local, result.Peer} {
-		if p.Reaches(c) {
-			names = append(names, string(c))
-		}
-	}
-	return names
 }
 
 func optional(s string) []string {
@@ -197,10 +134,10 @@ func (c labChoice) narrow(s *suite.Suite) error {
 		s.Clients = append(s.Clients, client)
 	}
 	for _, name := range c.tools {
-		if !slices.Contains(runner.Tools(), name) {
-			return fmt.Errorf("there is no tool %q: want one of %s", name, strings.Join(runner.Tools(), ", "))
+		if !slices.Contains(tool.Names(), name) {
+			return fmt.Errorf("there is no tool %q: want one of %s", name, strings.Join(tool.Names(), ", "))
 		}
-		if err := runner.ToolMissing(name); err != nil {
+		if err := tool.Missing(name); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/stats"
+	"fairlead/internal/lab/tool"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -135,7 +136,7 @@ func writeIperf3(w io.Writer, rep *result.Report) error {
 		if _, bulk := run.Metrics[result.Throughput]; !bulk {
 			continue
 		}
-		if err := report.WriteIperf3(w, run, rep.Host); err != nil {
+		if err := tool.WriteIperf3(w, run, rep.Host); err != nil {
 			return err
 		}
 		written++
@@ -157,7 +158,7 @@ func readReport(file string) (*result.Report, error) {
 	if err == nil {
 		return rep, nil
 	}
-	runs, notIperf3 := report.FromIperf3(bytes.NewReader(text))
+	runs, notIperf3 := tool.FromIperf3(bytes.NewReader(text))
 	if notIperf3 != nil {
 		return nil, usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 "+
 			"--json: %w", file, err))
@@ -169,7 +170,7 @@ func readReport(file string) (*result.Report, error) {
 // because iperf3 does not record one. Files that `--iperf3` wrote contain the path.
 func imported(file string, runs []result.Run) *result.Report {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-	rep := &result.Report{Format: report.Format, Suite: "iperf3", Question: "What did iperf3 measure?", Runs: runs}
+	rep := &result.Report{Format: result.Format, Suite: "iperf3", Question: "What did iperf3 measure?", Runs: runs}
 	baseline := ""
 	for i := range runs {
 		if runs[i].Path == "" {

@@ -6,15 +6,16 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 
 	"github.com/spf13/cobra"
 )
@@ -65,7 +66,7 @@ func newLabRun(a *app) *cobra.Command {
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
 		"1500,9000 (default 1500)")
 	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
-	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(runner.Tools(),
+	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(tool.Names(),
 		", ")+" on the same paths")
 	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker "+
 		"engine to measure (default: those in PATH)")
@@ -155,19 +156,11 @@ func (a *app) noteBusy(opt runner.Options) error {
 func (a *app) noteAbsent(opt runner.Options) {
 	for _, name := range opt.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		if why := runner.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
+		if why := peer.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
 			a.err.note("fairlead: path %s is not measured: %s", name, why)
 		}
 	}
 }
-
-// minMemory is the memory in bytes that a session needs for its processes, their
-// buffers and the packets in flight. engineMemory is what each Docker engine needs
-// in addition.
-const (
-	minMemory    = 200 << 20
-	engineMemory = 200 << 20
-)
 
 // ready checks whether a session can begin, and removes what a killed session
 // left behind.
@@ -177,31 +170,11 @@ func (a *app) ready(opt *runner.Options) error {
 		return err
 	}
 	opt.Facts = facts
-	need := minMemory + engineMemory*uint64(runner.Engines(opt.Suite))
-	if free, err := availableMemory(); err == nil && free < need {
-		return fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or "+
-			"measure fewer paths", free>>20, need>>20)
-	}
-	swept, err := runner.Sweep()
+	swept, err := runner.Admit(opt.Suite)
 	for _, name := range swept {
 		a.err.note("fairlead: removed %s, which a killed laboratory left behind", name)
 	}
 	return err
-}
-
-// availableMemory reads MemAvailable of /proc/meminfo, in bytes.
-func availableMemory() (uint64, error) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
-			kib, err := strconv.ParseUint(f[1], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("no MemAvailable in /proc/meminfo")
 }
 
 // judge prints every condition that holds, and returns errThreshold if one does.

@@ -10,9 +10,6 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Format is the version of the JSON layout that this version writes and reads.
-const Format = 1
-
 // WriteJSON writes the report with a stable order and indent.
 func WriteJSON(w io.Writer, r *result.Report) error {
 	text, err := marshal(r, "  ")
@@ -29,7 +26,7 @@ func WriteJSON(w io.Writer, r *result.Report) error {
 // one line.
 func marshal(r *result.Report, indent string) ([]byte, error) {
 	stamped := *r
-	stamped.Format = Format
+	stamped.Format = result.Format
 	text, err := json.Marshal(stamped)
 	if err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
@@ -79,10 +76,11 @@ func recognize(text []byte) error {
 		return errors.New("this is the output of iperf3, not a report; import it with `fairlead lab import`")
 	case err != nil || head.Format == nil || head.Suite == nil:
 		return errors.New("this JSON is not a laboratory report; expected the output of `fairlead lab run --json`")
-	case *head.Format > Format:
-		return fmt.Errorf("the file has format %d, but this fairlead reads only up to %d: use a newer fairlead", *head.Format, Format)
+	case *head.Format > result.Format:
+		return fmt.Errorf("the file has format %d, but this fairlead reads only up to %d: use a newer fairlead",
+			*head.Format, result.Format)
 	case *head.Format < 1:
-		return fmt.Errorf("the file has the unknown format %d; this fairlead reads format %d", *head.Format, Format)
+		return fmt.Errorf("the file has the unknown format %d; this fairlead reads format %d", *head.Format, result.Format)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ var synthCost = map[string]float64{"host": 1, "routed": 1.003, "nat": 1.09, "pro
 // report draws the numbers of a whole session.
 func (s synth) report() *result.Report {
 	r := &result.Report{
-		Format: Format, Suite: s.suite, Question: s.question, Started: "2026-01-02T03:04:05Z",
+		Format: result.Format, Suite: s.suite, Question: s.question, Started: "2026-01-02T03:04:05Z",
 		Seed: 7, Rounds: s.rounds, Duration: 1, Paths: s.paths, Published: s.published,
 		Host: result.Host{
 			Kernel: "6.18.0", CPUs: 2, CPUModel: "Synthetic CPU", Memory: 8 << 30, Fairlead: "test",

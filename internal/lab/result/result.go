@@ -99,6 +99,10 @@ const (
 	Peer   Client = "peer"
 )
 
+// Format is the version of the report's JSON layout that this version writes and
+// reads.
+const Format = 1
+
 // Report is one whole laboratory session.
 type Report struct {
 	// Format is the version of this layout.

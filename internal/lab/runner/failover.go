@@ -4,21 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/plan"
-)
-
-// A real server is reported as down after this many consecutive failed checks, and
-// as up after as many successful ones.
-const (
-	fall = 2
-	rise = 2
 )
 
 // failing makes one of several real servers fail, or drains it, under load.
@@ -35,8 +28,8 @@ func (f failing) what() suite.Workload { return f.Workload }
 
 // run builds the path in a separate world and removes it afterwards, because
 // daemons and checks would not be idle while other paths are measured.
-func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Name, Tool: result.OwnTool}}
+func (f failing) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: f.Name, Tool: result.OwnTool}}
 	w, err := buildFailing(ctx, r, f)
 	if err != nil {
 		return invalid(run, err)
@@ -61,8 +54,8 @@ func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
 // metrics.
 func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover.Outcome, err error) {
 	var window *ledger.Window
-	if w.rig.groups != nil {
-		if window, err = ledger.Begin(w.rig.groups.Parties()); err != nil {
+	if w.rig.Groups != nil {
+		if window, err = ledger.Begin(w.rig.Groups.Parties()); err != nil {
 			return o, err
 		}
 	}
@@ -100,14 +93,11 @@ type outcome struct {
 	noticed time.Time
 }
 
-// victim is the real server that fails.
-const victim = "a"
-
 // story performs one event: it starts the client, waits, triggers the event, waits,
 // lets the server return, and waits again.
 func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, error) {
-	e := outcome{Event: failover.Event{Server: victim}}
-	client, err := failover.StartClient(ctx, w.balancer.target(), w.rig.place(w.Client(), clientGroup))
+	e := outcome{Event: failover.Event{Server: rig.Victim}}
+	client, err := failover.StartClient(ctx, w.balancer.Target(), w.rig.Place(w.Client(), rig.ClientGroup))
 	if err != nil {
 		return nil, e, err
 	}
@@ -118,15 +108,15 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 	e.At = time.Now()
 	switch w.Event {
 	case suite.Killed:
-		w.servers[victim].Kill()
+		w.servers[rig.Victim].Kill()
 		e.noticed, err = w.outage(ctx, e.At)
 	case suite.Silenced:
-		if err = w.servers[victim].Silence(); err == nil {
+		if err = w.servers[rig.Victim].Silence(); err == nil {
 			e.noticed, err = w.outage(ctx, e.At)
 		}
 	case suite.Drained:
-		if err = w.balancer.drain(ctx, victim); err == nil {
-			w.servers[victim].Kill()
+		if err = w.balancer.Drain(ctx, rig.Victim); err == nil {
+			w.servers[rig.Victim].Kill()
 			err = w.rest(ctx, w.interval)
 		}
 	}
@@ -144,10 +134,10 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 // more. If the balancer makes no checks, it waits for the longest time that the
 // others may need.
 func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed time.Time, err error) {
-	if w.balancer.words() == nil {
-		return noticed, w.rest(ctx, (fall+1)*w.interval)
+	if w.balancer.Reports() == nil {
+		return noticed, w.rest(ctx, (rig.Fall+1)*w.interval)
 	}
-	if noticed, err = w.down(ctx, victim, event); err != nil {
+	if noticed, err = w.down(ctx, rig.Victim, event); err != nil {
 		return noticed, err
 	}
 	return noticed, w.rest(ctx, w.interval)
@@ -158,15 +148,15 @@ func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed tim
 func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
 	back = time.Now()
 	if w.Event == suite.Silenced {
-		err = w.servers[victim].Resume()
+		err = w.servers[rig.Victim].Resume()
 	} else {
-		err = w.startServer(ctx, victim)
+		err = w.startServer(ctx, rig.Victim)
 	}
 	if err == nil && w.Event == suite.Drained {
-		err = w.balancer.enable(ctx, victim)
+		err = w.balancer.Enable(ctx, rig.Victim)
 	}
 	if err == nil {
-		err = w.answers(ctx, victim)
+		err = w.answers(ctx, rig.Victim)
 	}
 	return back, errors.Join(err, w.rest(ctx, w.interval/2))
 }
@@ -181,24 +171,21 @@ func (w *failingWorld) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// patience is the maximum time for each wait.
-const patience = 30 * time.Second
-
 // down waits until the balancer reports a server as down after an event, and
 // returns that time.
 func (w *failingWorld) down(ctx context.Context, server string, event time.Time) (time.Time, error) {
-	expired := time.After(patience)
+	expired := time.After(rig.Patience)
 	for {
 		select {
-		case said, ok := <-w.balancer.words():
+		case said, ok := <-w.balancer.Reports():
 			if !ok {
-				return time.Time{}, fmt.Errorf("the balancer has ended: %s", w.balancer.log())
+				return time.Time{}, fmt.Errorf("the balancer has ended: %s", w.balancer.Log())
 			}
-			if said.server == server && !said.up && said.at.After(event) {
-				return said.at, nil
+			if said.Server == server && !said.Up && said.At.After(event) {
+				return said.At, nil
 			}
 		case <-expired:
-			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s", patience, server, w.balancer.log())
+			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s", rig.Patience, server, w.balancer.Log())
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
 		}
@@ -209,11 +196,11 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 func (w *failingWorld) answers(ctx context.Context, server string) error {
 	by := ""
 	var failed error
-	for deadline := time.Now().Add(patience); by != server; {
+	for deadline := time.Now().Add(rig.Patience); by != server; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed, w.balancer.log())
+			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed, w.balancer.Log())
 		}
-		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.target()); return nil }); err != nil {
+		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.Target()); return nil }); err != nil {
 			return err
 		}
 		if err := w.rest(ctx, 2*time.Millisecond); err != nil {
@@ -221,38 +208,4 @@ func (w *failingWorld) answers(ctx context.Context, server string) error {
 		}
 	}
 	return nil
-}
-
-// balancer distributes a path's clients over its real servers.
-type balancer interface {
-	// target returns the address that clients dial.
-	target() netip.AddrPort
-	// words returns the channel of its reports about real servers, nil if it makes
-	// no checks. The channel is closed when the balancer ends; log then has the
-	// reason.
-	words() <-chan word
-	log() string
-	// drain stops new connections to a server and waits until it has none;
-	// enable allows them again.
-	drain(ctx context.Context, server string) error
-	enable(ctx context.Context, server string) error
-	close() error
-}
-
-// word is a balancer's report that a real server is up or down.
-type word struct {
-	at     time.Time
-	server string
-	up     bool
-}
-
-// manyWords is how many unread reports are kept; later ones are lost.
-const manyWords = 1000
-
-// say sends a word without blocking; it drops the word if the channel is full.
-func say(to chan<- word, w word) {
-	select {
-	case to <- w:
-	default:
-	}
 }

@@ -5,46 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"fairlead/internal/lab/failover"
-	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/topology"
-	"fairlead/internal/model"
 )
 
 // failingWorld is a path with several real servers, for one run.
 type failingWorld struct {
 	*topology.World
 	failing
-	rig      *rig
+	rig      *rig.Rig
 	servers  map[string]*failover.Server
-	balancer balancer
-}
-
-// reals are the real servers' names and addresses. Without a balancer there is
-// only the first.
-var reals = map[string]netip.Addr{
-	victim: netip.MustParseAddr("172.30.0.11"),
-	"b":    netip.MustParseAddr("172.30.0.12"),
-	"c":    netip.MustParseAddr("172.30.0.13"),
+	balancer rig.Balancer
 }
 
 // buildFailing builds the rig's path, and waits until all of its real servers
 // answer.
-func buildFailing(ctx context.Context, r *rig, f failing) (w *failingWorld, err error) {
+func buildFailing(ctx context.Context, r *rig.Rig, f failing) (w *failingWorld, err error) {
 	w = &failingWorld{failing: f, rig: r, servers: map[string]*failover.Server{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("build path %s: %w", r.path.Name, err), w.close())
+			err = errors.Join(fmt.Errorf("build path %s: %w", r.Path.Name, err), w.close())
 		}
 	}()
-	if w.World, err = topology.New(f.facts, r.options()); err != nil {
+	if w.World, err = topology.New(f.facts, r.Options()); err != nil {
 		return w, err
 	}
-	names := slices.Sorted(maps.Keys(reals))
-	if !r.path.Balanced() {
+	names := slices.Sorted(maps.Keys(rig.Reals))
+	if !r.Path.Balanced() {
 		names = names[:1]
 	}
 	for _, name := range names {
@@ -67,39 +57,17 @@ func buildFailing(ctx context.Context, r *rig, f failing) (w *failingWorld, err 
 }
 
 // balance attaches the sandboxes and starts the balancer.
-func (w *failingWorld) balance(ctx context.Context, names []string) error {
-	if err := w.Route(subnet); err != nil {
-		return err
+func (w *failingWorld) balance(ctx context.Context, names []string) (err error) {
+	m, ok := w.rig.Maker.(rig.Balancing)
+	if !ok {
+		return errors.New("the path can have only one real server")
 	}
-	var err error
-	if w.rig.path.Plane != "" {
-		if err := w.Route(netip.PrefixFrom(virtual, virtual.BitLen())); err != nil {
-			return err
-		}
-		w.balancer, err = startDaemonBalancer(ctx, w, names)
-		return err
-	}
-	s := model.State{Networks: []model.Network{w.rig.network()}}
-	for _, name := range names {
-		box, err := w.Sandbox(name)
-		if err != nil {
-			return err
-		}
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: lab, Sandbox: box, Addresses: []netip.Addr{reals[name]}})
-	}
-	if _, err := w.Engine.Set(ctx, s); err != nil {
-		return err
-	}
-	if w.rig.path.Peer == suite.HAProxy {
-		w.balancer, err = startHAProxyBalancer(ctx, w, names)
-		return err
-	}
-	w.balancer = noBalancer{}
-	return nil
+	w.balancer, err = m.Balance(ctx, &rig.Trial{World: w.World, Rig: w.rig, Names: names, Interval: w.interval})
+	return err
 }
 
 func (w *failingWorld) startServer(ctx context.Context, name string) (err error) {
-	w.servers[name], err = failover.StartServer(ctx, name, LoadPort, w.rig.place(w.InSandbox(name), serverGroup))
+	w.servers[name], err = failover.StartServer(ctx, name, rig.LoadPort, w.rig.Place(w.InSandbox(name), rig.ServerGroup))
 	return err
 }
 
@@ -107,7 +75,7 @@ func (w *failingWorld) startServer(ctx context.Context, name string) (err error)
 func (w *failingWorld) close() error {
 	var errs []error
 	if w.balancer != nil {
-		errs = append(errs, w.balancer.close())
+		errs = append(errs, w.balancer.Close())
 	}
 	for _, s := range w.servers {
 		if s != nil {
@@ -119,18 +87,3 @@ func (w *failingWorld) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// noBalancer is used for a path with one real server, which clients dial.
-type noBalancer struct{}
-
-func (noBalancer) target() netip.AddrPort { return netip.AddrPortFrom(reals[victim], LoadPort) }
-
-func (noBalancer) words() <-chan word { return nil }
-
-func (noBalancer) log() string { return "there is no balancer" }
-
-func (noBalancer) drain(context.Context, string) error { return nil }
-
-func (noBalancer) enable(context.Context, string) error { return nil }
-
-func (noBalancer) close() error { return nil }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/lab/peer"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/plan"
@@ -57,14 +59,18 @@ func hostFacts(opt Options) result.Host {
 // programs that print none.
 func versions(opt Options) map[string]string {
 	names := slices.Clone(opt.Tools)
-	for _, name := range opt.Suite.Paths {
-		if p, _ := suite.FindPath(name); !slices.Contains([]suite.Peer{suite.HandDNAT, suite.HandHops, suite.HandMade}, p.Peer) {
-			names = append(names, programs(p)...)
+	for _, path := range opt.Suite.Paths {
+		p, _ := suite.FindPath(path)
+		if p.Peer.ByHand {
+			continue
+		}
+		for _, needed := range peer.Maker(p).Needs().Programs {
+			names = append(names, needed.Name)
 		}
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		path, err := lookPath(name, opt.Docker)
+		path, err := program.Find(name, opt.Docker)
 		if err != nil || all[name] != "" {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/stats"
 	"fairlead/internal/lab/suite"
 )
@@ -27,38 +28,39 @@ const (
 )
 
 // measure runs one workload for one client through the rig's path.
-func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: w.Name, Tool: result.OwnTool}}
-	if err := r.forgetFlows(); err != nil {
+func measure(ctx context.Context, r *rig.Rig, c result.Client, w suite.Workload) result.Run {
+	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: w.Name, Tool: result.OwnTool}}
+	if err := r.ForgetFlows(); err != nil {
 		return invalid(run, err)
 	}
-	before, err := r.counters(ctx, c)
+	before, err := r.Count(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
-	w.Spec.FlowAddrs = r.crowd
+	w.Spec.FlowAddrs = r.Crowd
 	var window *ledger.Window
 	var gates ledger.Gates
 	hooks := load.Hooks{
-		Begin: func() (err error) { window, err = ledger.Begin(r.parties(c)); return err },
+		Begin: func() (err error) { window, err = ledger.Begin(r.Parties(c)); return err },
 		End: func() error {
 			l, g, err := window.End()
 			run.Ledger, gates = &l, g
 			return err
 		},
 	}
-	m, err := load.Run(ctx, r.clients[c], r.server, r.target(c, LoadPort), w.Spec, hooks)
+	m, err := load.Run(ctx, r.Clients[c], r.Server, r.Dial(c, rig.LoadPort), w.Spec, hooks)
 	if err != nil {
 		return invalid(run, err)
 	}
 	run.Seconds, run.Latency, run.Metrics = m.Seconds, m.Latency, m.Metrics()
 	stats.Derive(&run)
-	after, err := r.counters(ctx, c)
+	after, err := r.Count(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
-	run.Proof = r.prove(c, before, after, m.ClientTotals.ReceivedBytes+m.ServerTotals.ReceivedBytes, run.Ledger)
-	proveFlows(run.Proof, w.Spec.Flows, after)
+	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger,
+		Received: m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes})
+	rig.ProveFlows(run.Proof, w.Spec.Flows, after)
 	judge(&run, m, gates)
 	if m.GeneratorBound() {
 		run.Notes = append(run.Notes, result.GeneratorBound)

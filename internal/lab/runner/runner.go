@@ -20,9 +20,9 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/lab/ledger"
-	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/stats"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/plan"
@@ -81,7 +81,7 @@ func Runs(opt Options) (runs int, takes time.Duration) {
 // session is one Run.
 type session struct {
 	Options
-	rigs        map[string]*rig
+	rigs        map[string]*rig.Rig
 	unavailable []result.Unavailable
 	runs        []result.Run
 	// planned and repeated count the planned runs, and those that were repeated.
@@ -96,7 +96,7 @@ var ErrTakeDown = errors.New("take the laboratory down")
 // ErrNothing if no other path can be built. If the removal failed, the error is also
 // ErrTakeDown.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
-	s := &session{Options: opt, rigs: map[string]*rig{}}
+	s := &session{Options: opt, rigs: map[string]*rig.Rig{}}
 	s.planned, _ = Runs(opt)
 	defer func() {
 		if e := s.close(); e != nil {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		return nil, err
 	}
 	rep = &result.Report{
-		Format: report.Format, Suite: s.Suite.Name, Question: s.Suite.Question,
+		Format: result.Format, Suite: s.Suite.Name, Question: s.Suite.Question,
 		Started: started.UTC().Format(time.RFC3339), Seed: s.Seed, Rounds: s.Suite.Rounds,
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: s.unavailable, Published: s.Suite.Published,
@@ -125,10 +125,6 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	return rep, nil
 }
 
-// Sweep removes the cgroups that killed laboratories left behind, and returns
-// their names. Namespaces are already gone: only the dead process kept them open.
-func Sweep() ([]string, error) { return ledger.Sweep() }
-
 // ErrBaseline means that the baseline cannot be built, so nothing can be compared.
 var ErrBaseline = errors.New("baseline")
 
@@ -137,7 +133,7 @@ var ErrBaseline = errors.New("baseline")
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		why, failed := Unavailable(p, s.Facts, s.Docker), false
+		why, failed := peer.Unavailable(p, s.Facts, s.Docker), false
 		if why == "" {
 			failed = true
 			r, err := s.rig(ctx, p)
@@ -179,13 +175,13 @@ func (s *session) nothingToCompare() error {
 
 // rig builds the path, or uses the engine of a path that differs only in its
 // number of ports.
-func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
+func (s *session) rig(ctx context.Context, p suite.Path) (*rig.Rig, error) {
 	for _, r := range s.rigs {
-		if p.Ports > 1 && r.path.Plain == p.Plain && r.path.MTU == p.MTU {
-			return r.offer(p), nil
+		if p.Ports > 1 && r.Path.Plain == p.Plain && r.Path.MTU == p.MTU {
+			return r.Offer(p), nil
 		}
 	}
-	return build(ctx, p, s.Options)
+	return rig.New(ctx, p, peer.Maker(p), rig.Options{Suite: s.Suite, Facts: s.Facts, Docker: s.Docker})
 }
 
 // noteUnreached lists a path with the clients for which it has no figures.
@@ -232,7 +228,7 @@ func (s *session) rounds(ctx context.Context) error {
 	for round := range s.Suite.Rounds {
 		for _, i := range order.Perm(len(units)) {
 			for _, turn := range schedules[i][round] {
-				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.rigs[turn.Path].path)) {
+				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.rigs[turn.Path].Path)) {
 					continue // a schedule always contains a baseline
 				}
 				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
@@ -280,7 +276,7 @@ func (s *session) report(p Progress) {
 func (s *session) close() error {
 	var errs []error
 	for _, r := range s.rigs {
-		errs = append(errs, r.close())
+		errs = append(errs, r.Close())
 	}
 	return errors.Join(errs...)
 }

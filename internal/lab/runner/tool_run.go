@@ -3,7 +3,6 @@ package runner
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,27 +13,39 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/stats"
-
-	"golang.org/x/sys/unix"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 )
+
+// foreignLoad drives an external tool with a workload.
+type foreignLoad struct {
+	tool.Tool
+	suite.Workload
+}
+
+func (f foreignLoad) name() (workload, tool string) { return f.Workload.Name, f.Tool.Name }
+
+func (f foreignLoad) what() suite.Workload { return f.Workload }
 
 // run starts the tool's server, runs its client for the window and reads its
 // output.
-func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Workload.Name, Tool: f.tool.name}}
+func (f foreignLoad) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: f.Workload.Name, Tool: f.Tool.Name}}
 	server, err := f.serve(ctx, r)
 	if err != nil {
 		return invalid(run, err)
 	}
 	defer func() { _ = server.Kill() }() // its exit status says only that it was killed
 	seconds := max(1, int(math.Ceil(f.Spec.Duration.Seconds())))
-	before, err := r.counters(ctx, c)
+	before, err := r.Count(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
-	window, err := ledger.Begin(r.parties(c))
+	window, err := ledger.Begin(r.Parties(c))
 	if err != nil {
 		return invalid(run, err)
 	}
@@ -49,16 +60,16 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 	if err != nil {
 		return invalid(run, err)
 	}
-	after, err := r.counters(ctx, c)
+	after, err := r.Count(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
 	run.Ledger = &l
-	if run.Metrics, err = f.read(f.Workload, out); err != nil {
-		return invalid(run, fmt.Errorf("read %s: %w", f.tool.name, err))
+	if run.Metrics, err = f.Read(f.Workload, out); err != nil {
+		return invalid(run, fmt.Errorf("read %s: %w", f.Tool.Name, err))
 	}
 	stats.Derive(&run)
-	run.Proof = r.prove(c, before, after, leastBytes(run.Metrics, seconds), run.Ledger)
+	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger, Received: leastBytes(run.Metrics, seconds)})
 	judge(&run, load.Measurement{}, gates)
 	return run
 }
@@ -79,70 +90,57 @@ func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
 
 // serve starts the server and waits until it listens. A proxy on the path accepts
 // a client's connection earlier, and could then only reset it.
-func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) {
-	args := f.server(f.Workload)
-	path, err := lookPath(args[0])
+func (f foreignLoad) serve(ctx context.Context, r *rig.Rig) (*child.Process, error) {
+	args := f.Server(f.Workload)
+	path, err := program.Find(args[0])
 	if err != nil {
 		return nil, err
 	}
-	listening := &waiter{want: f.ready, seen: make(chan struct{})}
+	listening := program.Expect(f.Ready)
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Stdout, cmd.Stderr = listening, listening
-	if f.config != "" {
-		config, err := inMemory(f.config)
+	if f.Config != "" {
+		config, err := program.InMemory(f.Config)
 		if err != nil {
 			return nil, err
 		}
 		defer config.Close()
 		cmd.ExtraFiles = []*os.File{config}
 	}
-	at := r.serverPlace()
+	at := r.ServerPlace()
 	at.Contained = false // as process 1 of a PID namespace, some tools ignore signals
 	p, err := child.Start(ctx, cmd, at)
 	if err != nil {
 		return nil, err
 	}
-	if f.ready == "" {
-		go listening.watch(ctx, p, f.silent)
+	if f.Ready == "" {
+		go listening.Watch(ctx, p, f.Silent)
 	}
 	select {
-	case <-listening.seen:
+	case <-listening.Seen():
 		return p, nil
 	case <-p.Done():
-		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.text())
+		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.Text())
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// inMemory returns a file in memory with the given content.
-func inMemory(content string) (*os.File, error) {
-	fd, err := unix.MemfdCreate("config", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("create a file in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "config")
-	if _, err := f.WriteString(content); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // toolGrace is how much longer than its window a tool may take.
 const toolGrace = 10 * time.Second
 
-func (f foreignLoad) drive(ctx context.Context, r *rig, c result.Client, seconds int) ([]byte, error) {
+func (f foreignLoad) drive(ctx context.Context, r *rig.Rig, c result.Client, seconds int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+toolGrace)
 	defer cancel()
-	args := f.client(f.Workload, r.target(c, 0).Addr().String(), seconds)
-	path, err := lookPath(args[0])
+	args := f.Client(f.Workload, r.Dial(c, 0).Addr().String(), seconds)
+	path, err := program.Find(args[0])
 	if err != nil {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	at := r.clientPlace(c)
+	at := r.ClientPlace(c)
 	at.Contained = false
 	p, err := child.Start(ctx, cmd, at)
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 )
 
 // unit is a case without its path; within one round the paths are compared for one
@@ -23,7 +25,7 @@ type unit struct {
 type workloadRunner interface {
 	name() (workload, tool string)
 	what() suite.Workload
-	run(ctx context.Context, r *rig, c result.Client) result.Run
+	run(ctx context.Context, r *rig.Rig, c result.Client) result.Run
 }
 
 // native is Fairlead's generator.
@@ -33,20 +35,19 @@ func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
 
 func (n native) what() suite.Workload { return n.Workload }
 
-func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
-	return r.measure(ctx, c, n.Workload)
+func (n native) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+	return measure(ctx, r, c, n.Workload)
 }
 
 // Estimates of the time of a run in addition to its window, in this order: starting
 // and stopping the load and reading counters; one flow; one connection of a workload
-// with a count; starting a container; one port that Docker publishes; the failure and
-// return of a real server; building and removing a path.
+// with a count; starting a container; the failure and return of a real server;
+// building and removing a path.
 const (
 	runOverhead   = 200 * time.Millisecond
 	flowTime      = 10 * time.Microsecond
 	connectTime   = 60 * time.Microsecond
 	containerTime = 3 * time.Second
-	portTime      = 100 * time.Millisecond
 	failureTime   = 8 * time.Second
 	pathTime      = 500 * time.Millisecond
 )
@@ -57,10 +58,8 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 	switch {
 	case w.Event != "":
 		return failureTime
-	case w.Start != "" && p.Peer == suite.Docker:
-		return containerTime + time.Duration(p.Ports)*portTime
 	case w.Start != "":
-		return containerTime
+		return containerTime + time.Duration(p.Ports)*p.Peer.PortTime
 	case w.Spec.Count > 0:
 		return time.Duration(w.Spec.Count)*connectTime + runOverhead
 	}
@@ -79,7 +78,7 @@ func (u unit) compares() bool { return u.load.what().Event == "" }
 
 // paths returns the paths on which the unit is measured.
 func (s *session) paths(u unit) []string {
-	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
+	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].Path) })
 }
 
 func (s *session) units() []unit {
@@ -97,8 +96,8 @@ func (s *session) units() []unit {
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
 			all = append(all, unit{c, native{w}})
 			for _, t := range s.Tools {
-				if f, ok := toolFor(t, w); ok {
-					all = append(all, unit{c, f})
+				if known, ok := tool.For(t, w); ok {
+					all = append(all, unit{c, foreignLoad{known, w}})
 				}
 			}
 		}
@@ -111,4 +110,19 @@ func hash(u unit) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s %s", u.client, workload, tool)
 	return h.Sum64()
+}
+
+// Cases lists what a session of the suite measures, as far as this is known
+// before the paths are built.
+func Cases(s suite.Suite, tools []string) []result.Case {
+	var all []result.Case
+	for _, u := range (&session{Options: Options{Suite: s, Tools: tools}}).units() {
+		for _, name := range s.Paths {
+			if p, _ := suite.FindPath(name); u.goes(p) {
+				w, t := u.load.name()
+				all = append(all, result.Case{Path: name, Client: u.client, Workload: w, Tool: t})
+			}
+		}
+	}
+	return all
 }

@@ -67,18 +67,15 @@ func balancer() Suite {
 }
 
 // Balanced reports whether a balancer distributes clients over real servers.
-func (p Path) Balanced() bool { return p.Plane != "" || p.Peer == HAProxy }
+func (p Path) Balanced() bool { return p.Plane != "" || p.Peer.Balances }
 
 // failsOver reports whether failover can be measured on the path: it can have several
 // real servers, or it is the path without a balancer that they are compared with.
 // Paths with other services are left out, because other services do not affect a
 // failover.
 func (p Path) failsOver() bool {
-	return p.Driver == model.DriverRouted && p.Others == 0 && (p.Peer == "" || p.Peer == HAProxy)
+	return p.Driver == model.DriverRouted && p.Others == 0 && (p.Peer.Name == "" || p.Peer.Balances)
 }
-
-// carriesUDP reports whether the path carries UDP.
-func (p Path) carriesUDP() bool { return p.Peer != HAProxy }
 
 func isUDP(w load.Workload) bool {
 	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS

@@ -74,9 +74,6 @@ var (
 	runUDP = Workload{Name: result.DockerRun + "-udp", Start: model.UDP}
 )
 
-// InDocker reports whether the workload is in a container of a Docker engine.
-func (p Path) InDocker() bool { return p.Peer == Docker || p.Peer == DockerFairlead }
-
 // Supports reports whether the workload can be measured on the path. A container's
 // start needs an engine, and is the only workload for paths with many ports. A
 // failover needs a path that can have several real servers. Datagrams need a path
@@ -84,13 +81,13 @@ func (p Path) InDocker() bool { return p.Peer == Docker || p.Peer == DockerFairl
 func (p Path) Supports(w Workload) bool {
 	switch {
 	case w.Start != "":
-		return p.InDocker()
+		return p.Peer.InDocker
 	case w.Event != "":
 		return p.failsOver()
 	case p.Passive:
 		return false // it differs in failovers only
 	}
-	return p.Ports == 1 && (p.carriesUDP() || !isUDP(w.Spec.Workload))
+	return p.Ports == 1 && !(p.Peer.TCPOnly && isUDP(w.Spec.Workload))
 }
 
 // portsMark separates a path's name from the number of ports that a container

@@ -42,8 +42,8 @@ type Path struct {
 	Passive bool
 	// Others is the number of other published ports, or of other services.
 	Others int
-	// Tracked is true if conntrack follows the forwarded packets. For HandHops the
-	// runner configures that.
+	// Tracked is true if conntrack follows the forwarded packets. For HandHops its
+	// maker configures that.
 	Tracked bool
 	// Wires is how many wires carry an overlay; 0 means one.
 	Wires int
@@ -57,33 +57,50 @@ type Path struct {
 	Ports int
 	// MTU is that of the wires in bytes.
 	MTU int
-	// Peer is the external program that creates the path, empty for Fairlead.
+	// Peer is the external program that creates the path, or a part of it.
 	Peer Peer
 }
 
 // Peer is an external program, or a set-up by hand, that Fairlead is compared
-// with.
-type Peer string
+// with. The zero value is Fairlead itself.
+type Peer struct {
+	// Name identifies the peer.
+	Name string
+	// Extends: Fairlead's engine attaches the sandbox, and the peer forwards to it.
+	// If false, the engine creates nothing of the path.
+	Extends bool
+	// ByHand: the path is made with commands whose versions do not matter.
+	ByHand bool
+	// InDocker: the workload is in a container of a Docker engine.
+	InDocker bool
+	// PortTime is an estimate of how long the peer takes to publish one port when a
+	// container starts.
+	PortTime time.Duration
+	// Balances: the peer distributes clients over real servers.
+	Balances bool
+	// TCPOnly: the peer does not carry UDP.
+	TCPOnly bool
+}
 
-// The peers.
-const (
-	DockerProxy Peer = "docker-proxy"
-	HandDNAT    Peer = "hand-dnat"
+// The peers. Each has a maker of paths in the package peer.
+var (
+	DockerProxy = Peer{Name: "docker-proxy", Extends: true}
+	HandDNAT    = Peer{Name: "hand-dnat", ByHand: true}
 	// HandHops is a path made by hand that has only the hops for the path's
 	// Driver, Filter and Tracked.
-	HandHops Peer = "hand-hops"
+	HandHops = Peer{Name: "hand-hops", ByHand: true}
 	// HandMade is an attachment made by hand with the same result as the path's
 	// Driver.
-	HandMade Peer = "hand-made"
+	HandMade = Peer{Name: "hand-made", ByHand: true}
 	// CNI are the reference plugins of the Container Network Interface.
-	CNI         Peer = "cni"
-	Slirp4netns Peer = "slirp4netns"
-	Pasta       Peer = "pasta"
-	HAProxy     Peer = "haproxy"
+	CNI         = Peer{Name: "cni"}
+	Slirp4netns = Peer{Name: "slirp4netns"}
+	Pasta       = Peer{Name: "pasta"}
+	HAProxy     = Peer{Name: "haproxy", Extends: true, Balances: true, TCPOnly: true}
 	// Docker is an engine with its own networks, DockerFairlead an engine with
 	// networks of Fairlead's plugin.
-	Docker         Peer = "docker"
-	DockerFairlead Peer = "docker-fairlead"
+	Docker         = Peer{Name: "docker", InDocker: true, PortTime: 100 * time.Millisecond}
+	DockerFairlead = Peer{Name: "docker-fairlead", InDocker: true}
 )
 
 // Workload is a named load. The name starts with its kind.
@@ -164,7 +181,7 @@ func FindPath(name string) (Path, bool) {
 	}
 	p, ok := find(Paths(), func(p Path) bool { return p.Name == plain })
 	p.Name, p.Plain, p.MTU, p.Ports = name, plain, mtu, ports
-	return p, ok && (ports == 1 || p.InDocker() && !p.Direct && p.Driver != model.DriverHost)
+	return p, ok && (ports == 1 || p.Peer.InDocker && !p.Direct && p.Driver != model.DriverHost)
 }
 
 // Find returns the suite of that name.
@@ -185,18 +202,18 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 // cannot reach a bridge's sandbox without published ports. Paths that others
 // create, and sandboxes on the wire itself, serve only clients across the wire.
 func (p Path) Reaches(c result.Client) bool {
-	if p.InDocker() && !p.OnWire() {
+	if p.Peer.InDocker && !p.OnWire() {
 		return c != result.Remote || !p.Direct || p.Driver != model.DriverBridge
 	}
 	if p.ByOthers() || p.OnWire() {
 		return c == result.Remote
 	}
-	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
+	return c != result.Remote || p.Via != "" || p.Peer.Name != "" || p.Driver != model.DriverBridge
 }
 
 // ByOthers reports whether Fairlead's engine creates nothing of the path: it is
 // set up by hand, or by another program alone.
-func (p Path) ByOthers() bool { return p.Peer != "" && p.Peer != DockerProxy && p.Peer != HAProxy }
+func (p Path) ByOthers() bool { return p.Peer.Name != "" && !p.Peer.Extends }
 
 // OnWire reports whether the sandbox is on the wire itself, or on an overlay that
 // the client's host is on too. The client then dials it there.

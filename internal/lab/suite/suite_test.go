@@ -82,7 +82,7 @@ func TestEachStepAddsOneHop(t *testing.T) {
 
 func TestPathsOfOthersServeRemoteClientsOnly(t *testing.T) {
 	for _, p := range Paths() {
-		if p.ByOthers() && !p.InDocker() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
+		if p.ByOthers() && !p.Peer.InDocker && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
 			t.Errorf("%s serves other clients than remote ones", p.Name)
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {

@@ -1,4 +1,4 @@
-package runner
+package peer
 
 import (
 	"bufio"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/topology"
 )
 
@@ -24,8 +26,8 @@ import (
 type haproxyBalancer struct {
 	admin   *net.UnixListener
 	process *child.Process
-	said    chan word
-	errs    waiter
+	said    rig.Reports
+	errs    program.Output
 }
 
 // haproxyFailover returns a configuration with HAProxy's best failover: a
@@ -33,17 +35,22 @@ type haproxyBalancer struct {
 // and before the client's timeout if there is no answer.
 func haproxyFailover(interval time.Duration, names []string) string {
 	var b strings.Builder
-	b.WriteString("global\n stats socket fd@4 level admin\ndefaults\n mode tcp\n timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
+	b.WriteString("global\n stats socket fd@4 level admin\ndefaults\n mode tcp\n" +
+		" timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
 	fmt.Fprintf(&b, "listen %s\n bind %s:%d\n balance roundrobin\n default-server check inter %dms fall %d rise %d\n",
-		service, topology.ServerAddr4, LoadPort, interval.Milliseconds(), fall, rise)
+		rig.Service, topology.ServerAddr4, rig.LoadPort, interval.Milliseconds(), rig.Fall, rig.Rise)
 	for _, name := range names {
-		fmt.Fprintf(&b, " server %s %s:%d\n", name, reals[name], LoadPort)
+		fmt.Fprintf(&b, " server %s %s:%d\n", name, rig.Reals[name], rig.LoadPort)
 	}
 	return b.String()
 }
 
-func startHAProxyBalancer(ctx context.Context, w *failingWorld, names []string) (*haproxyBalancer, error) {
-	b := &haproxyBalancer{said: make(chan word, manyWords)}
+// Balance implements rig.Balancing.
+func (h haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, error) {
+	if _, err := h.Engine.Balance(ctx, t); err != nil {
+		return nil, err
+	}
+	b := &haproxyBalancer{said: rig.NewReports()}
 	var err error
 	// Without a name the kernel finds one (unix(7), autobind).
 	if b.admin, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix"}); err != nil {
@@ -56,15 +63,16 @@ func startHAProxyBalancer(ctx context.Context, w *failingWorld, names []string) 
 	defer theirs.Close()
 	heard, says := io.Pipe()
 	go b.listen(heard)
-	if b.process, err = haproxy(ctx, haproxyFailover(w.interval, names), says, w.rig.place(w.Server(), proxyGroup), theirs); err != nil {
+	b.process, err = startHAProxy(ctx, haproxyFailover(t.Interval, t.Names), says, t.Rig.Place(t.World.Server(), rig.ProxyGroup), theirs)
+	if err != nil {
 		return b, errors.Join(err, says.Close())
 	}
 	go func() {
 		<-b.process.Done()
 		says.Close()
 	}()
-	if !await(ctx, b.process, func() bool { return listens(b.process.Cmd.Process.Pid, LoadPort) }) {
-		return b, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", b.log()), ctx.Err())
+	if !program.Await(ctx, b.process, func() bool { return program.Listens(b.process.Cmd.Process.Pid, rig.LoadPort) }) {
+		return b, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", b.Log()), ctx.Err())
 	}
 	return b, nil
 }
@@ -74,26 +82,26 @@ func (b *haproxyBalancer) listen(said io.Reader) {
 	defer close(b.said)
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		now := time.Now()
-		fmt.Fprintln(&b.errs, lines.Text()) // a waiter's Write does not fail
+		fmt.Fprintln(&b.errs, lines.Text()) // its Write does not fail
 		words := strings.Fields(lines.Text())
 		i := slices.Index(words, "Server")
 		if i < 0 || len(words) < i+4 {
 			continue
 		}
-		name, ours := strings.CutPrefix(words[i+1], service+"/")
+		name, ours := strings.CutPrefix(words[i+1], rig.Service+"/")
 		if state := strings.Trim(words[i+3], ",."); ours && (state == "UP" || state == "DOWN") {
-			say(b.said, word{now, name, state == "UP"})
+			b.said.Send(rig.Report{At: now, Server: name, Up: state == "UP"})
 		}
 	}
 }
 
-func (b *haproxyBalancer) target() netip.AddrPort {
-	return netip.AddrPortFrom(topology.ServerAddr4, LoadPort)
+func (b *haproxyBalancer) Target() netip.AddrPort {
+	return netip.AddrPortFrom(topology.ServerAddr4, rig.LoadPort)
 }
 
-func (b *haproxyBalancer) words() <-chan word { return b.said }
+func (b *haproxyBalancer) Reports() <-chan rig.Report { return b.said }
 
-func (b *haproxyBalancer) log() string { return b.errs.text() }
+func (b *haproxyBalancer) Log() string { return b.errs.Text() }
 
 // ask makes HAProxy run a command (its management guide, 9.3) and returns the
 // answer.
@@ -103,7 +111,7 @@ func (b *haproxyBalancer) ask(command string) ([]byte, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(conn, command+"\n"); err != nil {
@@ -113,7 +121,7 @@ func (b *haproxyBalancer) ask(command string) ([]byte, error) {
 }
 
 func (b *haproxyBalancer) set(server, state string) error {
-	said, err := b.ask(fmt.Sprintf("set server %s/%s state %s", service, server, state))
+	said, err := b.ask(fmt.Sprintf("set server %s/%s state %s", rig.Service, server, state))
 	if err == nil && len(bytes.TrimSpace(said)) > 0 {
 		err = errors.New(string(said))
 	}
@@ -123,7 +131,7 @@ func (b *haproxyBalancer) set(server, state string) error {
 	return nil
 }
 
-func (b *haproxyBalancer) drain(ctx context.Context, server string) error {
+func (b *haproxyBalancer) Drain(ctx context.Context, server string) error {
 	if err := b.set(server, "drain"); err != nil {
 		return err
 	}
@@ -133,8 +141,8 @@ func (b *haproxyBalancer) drain(ctx context.Context, server string) error {
 		failed = err
 		return err != nil || n == "0"
 	}
-	if !await(ctx, b.process, drained) {
-		return errors.Join(fmt.Errorf("drain %s: haproxy ended: %s", server, b.log()), ctx.Err())
+	if !program.Await(ctx, b.process, drained) {
+		return errors.Join(fmt.Errorf("drain %s: haproxy ended: %s", server, b.Log()), ctx.Err())
 	}
 	return failed
 }
@@ -151,18 +159,18 @@ func (b *haproxyBalancer) sessions(server string) (string, error) {
 	}
 	current := slices.Index(rows[0], "scur")
 	for _, row := range rows[1:] {
-		if current >= 0 && row[0] == service && row[1] == server {
+		if current >= 0 && row[0] == rig.Service && row[1] == server {
 			return row[current], nil
 		}
 	}
 	return "", fmt.Errorf("ask haproxy: unknown server %s: %q", server, said)
 }
 
-func (b *haproxyBalancer) enable(_ context.Context, server string) error {
+func (b *haproxyBalancer) Enable(_ context.Context, server string) error {
 	return b.set(server, "ready")
 }
 
-func (b *haproxyBalancer) close() error {
+func (b *haproxyBalancer) Close() error {
 	if b.process != nil {
 		_ = b.process.Kill() // its exit status says only that it was killed
 	}

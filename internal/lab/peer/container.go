@@ -1,10 +1,11 @@
-package runner
+package peer
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,11 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/startup"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +30,7 @@ const containerLimit = 10 * time.Minute
 // container is a container in the foreground: `docker run` ends when it ends.
 type container struct {
 	cli  *child.Process
-	said *waiter
+	said *program.Output
 	// control is the channel that its process has opened.
 	control net.Conn
 	// process is the container's process, in this process's PID namespace.
@@ -34,8 +40,8 @@ type container struct {
 // runContainer runs this binary in a role in a container, with docker's flags, and
 // waits until its process has connected to the control channel whose path is in
 // the variable. The ledger accounts for the process as the server.
-func (r *rig) runContainer(ctx context.Context, name, role, variable string, flags ...string) (*container, error) {
-	ours, theirs := r.dock.control(name)
+func (d *docker) runContainer(ctx context.Context, r *rig.Rig, name, role, variable string, flags ...string) (*container, error) {
+	ours, theirs := d.control(name)
 	_ = os.Remove(ours) // left over from an earlier container of this name
 	l, err := net.Listen("unix", ours)
 	if err != nil {
@@ -44,20 +50,20 @@ func (r *rig) runContainer(ctx context.Context, name, role, variable string, fla
 	defer l.Close()
 	args := append([]string{"run", "--rm", "--name", name, "--volume", dockControls + ":" + boxControls,
 		"--env", child.Role + "=" + role, "--env", variable + "=" + theirs}, flags...)
-	c := &container{said: &waiter{}}
-	cmd := r.dock.engine.Docker(context.WithoutCancel(ctx), append(args, dockImage)...)
+	c := &container{said: &program.Output{}}
+	cmd := d.engine.Docker(context.WithoutCancel(ctx), append(args, dockImage)...)
 	cmd.Stdout, cmd.Stderr = c.said, c.said
-	if c.cli, err = child.Start(ctx, cmd, child.Place{Cgroup: r.groups.Proxy}); err != nil {
+	if c.cli, err = child.Start(ctx, cmd, child.Place{Cgroup: r.Groups.Proxy}); err != nil {
 		return nil, err
 	}
 	if c.control, err = c.call(ctx, l); err != nil {
 		_ = c.cli.Kill() // its output is complete only after it has ended
-		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.text())
+		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.Text())
 	}
 	if err := c.know(); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the container %s: %w", name, err), c.cli.Kill())
 	}
-	if err := moveTo(r.groups.Server, c.PID()); err != nil {
+	if err := moveTo(r.Groups.Server, c.PID()); err != nil {
 		return nil, errors.Join(err, c.Kill())
 	}
 	return c, nil
@@ -120,7 +126,7 @@ func (c *container) Done() <-chan struct{} { return c.cli.Done() }
 func (c *container) Wait() error {
 	err := c.cli.Wait()
 	if err != nil {
-		err = fmt.Errorf("docker run: %w: %s", err, c.said.text())
+		err = fmt.Errorf("docker run: %w: %s", err, c.said.Text())
 	}
 	return err
 }
@@ -135,27 +141,57 @@ func (c *container) Kill() error {
 	return err
 }
 
+// End implements rig.Container.
+func (c *container) End() error {
+	c.control.Close()
+	return c.Wait()
+}
+
 // loadContainer starts a child of the generator in a container on the path's
 // network.
-func (r *rig) loadContainer(ctx context.Context, name string, flags ...string) (*container, error) {
+func (d *docker) loadContainer(ctx context.Context, r *rig.Rig, name string, flags ...string) (*container, error) {
 	flags = append(flags, "--env", "GODEBUG=asyncpreemptoff=1")
-	return r.runContainer(ctx, name, load.Role, load.Control, flags...)
+	return d.runContainer(ctx, r, name, load.Role, load.Control, flags...)
 }
 
-// startInDocker starts the generator's server in a container.
-func (r *rig) startInDocker(ctx context.Context) (*load.Server, error) {
-	c, err := r.loadContainer(ctx, web, append(networkArgs(r.path, r.workload()), publishArgs(r.path)...)...)
+// StartServer implements rig.Containers.
+func (d *docker) StartServer(ctx context.Context, r *rig.Rig) (*load.Server, error) {
+	flags := append(d.networkArgs(d.Addr()), d.publishArgs(rig.LoadPort, rig.LastPort, model.TCP, model.UDP)...)
+	c, err := d.loadContainer(ctx, r, rig.Workload, flags...)
 	if err != nil {
 		return nil, err
 	}
-	return load.AdoptServer(c, c.control), r.world.Adopt(web, fmt.Sprintf("/proc/%d/ns/net", c.PID()))
+	return load.AdoptServer(c, c.control), r.World.Adopt(rig.Workload, fmt.Sprintf("/proc/%d/ns/net", c.PID()))
 }
 
-// neighborInDocker starts a client in another container on the same network.
-func (r *rig) neighborInDocker(ctx context.Context) (*load.Client, error) {
-	c, err := r.loadContainer(ctx, peer, networkArgs(r.path, neighbor)...)
+// StartNeighbor implements rig.Containers.
+func (d *docker) StartNeighbor(ctx context.Context, r *rig.Rig) (*load.Client, error) {
+	c, err := d.loadContainer(ctx, r, rig.Neighbor, d.networkArgs(rig.NeighborAddr)...)
 	if err != nil {
 		return nil, err
 	}
-	return load.AdoptClient(c, c.control), moveTo(r.groups.Client, c.PID())
+	return load.AdoptClient(c, c.control), moveTo(r.Groups.Client, c.PID())
+}
+
+// firstStartPort is the first port that a container publishes when its start is
+// measured.
+const firstStartPort = 20_000
+
+// StartAnswerer implements rig.Containers.
+func (d *docker) StartAnswerer(ctx context.Context, r *rig.Rig, proto model.Proto, answer string) (rig.Container, netip.AddrPort, error) {
+	last := firstStartPort + r.Path.Ports - 1
+	addr, target := startedAddr, topology.ServerAddr4
+	if d.Path.OnWire() {
+		addr = wireStartedAddr
+	}
+	if d.Path.Direct {
+		target = addr
+	}
+	flags := append(d.networkArgs(addr), d.publishArgs(firstStartPort, last, proto)...)
+	flags = append(flags, "--env", fmt.Sprintf("%s=%s:%d", startup.Listen, proto, last), "--env", startup.Answer+"="+answer)
+	c, err := d.runContainer(ctx, r, "start", startup.AnswerRole, startup.Control, flags...)
+	if err != nil {
+		return nil, netip.AddrPort{}, err
+	}
+	return c, netip.AddrPortFrom(target, uint16(last)), nil
 }

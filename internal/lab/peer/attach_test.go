@@ -1,4 +1,4 @@
-package runner
+package peer
 
 import (
 	"context"
@@ -14,7 +14,9 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/kernel"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
@@ -58,17 +60,17 @@ func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 }
 
 // attached returns a rig whose path is built, without generators.
-func attached(t *testing.T, p suite.Path, facts plan.Facts) *rig {
+func attached(t *testing.T, p suite.Path, facts plan.Facts) *rig.Rig {
 	t.Helper()
-	r := &rig{path: p}
+	r := &rig.Rig{Path: p, Maker: Maker(p)}
 	t.Cleanup(func() {
-		if err := r.close(); err != nil {
+		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	var err error
-	if r.world, err = topology.New(facts, r.options()); err == nil {
-		err = r.attach(t.Context())
+	if r.World, err = topology.New(facts, r.Options()); err == nil {
+		err = r.Start(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -88,13 +90,13 @@ func wantMTU(p suite.Path) int {
 
 // sandboxMTU returns the MTU of the workload's link; for a workload on the host,
 // of the wire.
-func sandboxMTU(t *testing.T, r *rig) int {
+func sandboxMTU(t *testing.T, r *rig.Rig) int {
 	t.Helper()
 	link := "eth0"
-	if r.path.Driver == model.DriverHost {
+	if r.Path.Driver == model.DriverHost {
 		link = topology.Wire
 	}
-	out, err := shell(inWorkload(r), "ip -o link show "+link)
+	out, err := program.Shell(inWorkload(r), "ip -o link show "+link)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +110,11 @@ func sandboxMTU(t *testing.T, r *rig) int {
 
 // sendAndProve sends a megabyte to the workload and checks the counters of the
 // proof's links.
-func sendAndProve(t *testing.T, r *rig) {
+func sendAndProve(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	const size = 1 << 20
-	counters := func() counters {
-		n, err := r.counters(t.Context(), result.Remote)
+	counters := func() rig.Counters {
+		n, err := r.Count(t.Context(), result.Remote)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,26 +122,26 @@ func sendAndProve(t *testing.T, r *rig) {
 	}
 	before := counters()
 	if err := send(t.Context(), r, size); err != nil {
-		t.Fatalf("send to %s: %v", r.target(result.Remote, LoadPort), err)
+		t.Fatalf("send to %s: %v", r.Dial(result.Remote, rig.LoadPort), err)
 	}
-	after := counters()
-	if p := r.linkProof(result.Remote, before, after, size); !p.OK {
+	links, w := r.Maker.Links(result.Remote), rig.Window{Client: result.Remote, Before: before, After: counters(), Received: size}
+	if p := rig.LinkProof(links, w); !p.OK {
 		t.Errorf("%s: %d, want %d", p.Counter, p.Got, p.Want)
 	}
-	if p := r.linkProof(result.Remote, after, after, size); p.OK {
+	if p := rig.LinkProof(links, rig.Window{Before: w.After, After: w.After, Received: size}); p.OK {
 		t.Errorf("the proof accepts bytes that were not sent: %+v", p)
 	}
-	if p := wireProof(before, after, size); r.path.Wires > 1 && !p.OK {
-		t.Errorf("%s: %d, want %d; per wire %v, before %v", p.Counter, p.Got, p.Want, after.wires, before.wires)
+	if p := rig.WireProof(w); r.Path.Wires > 1 && !p.OK {
+		t.Errorf("%s: %d, want %d; before and after %+v", p.Counter, p.Got, p.Want, w)
 	}
 }
 
 // send sends bytes from the client to a listener at the workload's address.
-func send(ctx context.Context, r *rig, size int64) error {
+func send(ctx context.Context, r *rig.Rig, size int64) error {
 	var listen net.ListenConfig
 	var server net.Listener
 	err := inWorkload(r)(func() (err error) {
-		server, err = listen.Listen(ctx, "tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), LoadPort).String())
+		server, err = listen.Listen(ctx, "tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), rig.LoadPort).String())
 		return err
 	})
 	if err != nil {
@@ -158,8 +160,8 @@ func send(ctx context.Context, r *rig, size int64) error {
 		}
 		received <- err
 	}()
-	err = r.world.DoClient(func() error {
-		conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(r.target(result.Remote, LoadPort)))
+	err = r.World.DoClient(func() error {
+		conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(r.Dial(result.Remote, rig.LoadPort)))
 		if err != nil {
 			return err
 		}
@@ -174,11 +176,11 @@ func send(ctx context.Context, r *rig, size int64) error {
 }
 
 // inWorkload runs fn in the workload's network namespace.
-func inWorkload(r *rig) func(fn func() error) error {
-	if r.path.Driver == model.DriverHost {
-		return r.world.DoServer
+func inWorkload(r *rig.Rig) func(fn func() error) error {
+	if r.Path.Driver == model.DriverHost {
+		return r.World.DoServer
 	}
-	return func(fn func() error) error { return r.world.DoSandbox(web, fn) }
+	return func(fn func() error) error { return r.World.DoSandbox(rig.Workload, fn) }
 }
 
 // TestCNIPluginsDelete: DEL removes what the plugins created, before the sandbox is
@@ -191,23 +193,22 @@ func TestCNIPluginsDelete(t *testing.T) {
 	p, _ := suite.FindPath("cni-bridge")
 	r := attached(t, p, facts)
 	ports := func() bool {
-		out, err := shell(r.world.DoServer, "nft list ruleset")
+		out, err := program.Shell(r.World.DoServer, "nft list ruleset")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", workload, LoadPort))
+		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", rig.WorkloadAddr, rig.LoadPort))
 	}
 	if !ports() {
 		t.Fatal("portmap has not published the port")
 	}
-	err, r.foreign = r.foreign.close(), nil
-	if err != nil {
+	if err := r.Remove(); err != nil {
 		t.Error(err)
 	}
 	if ports() {
 		t.Error("portmap still publishes the port")
 	}
-	if out, err := shell(inWorkload(r), "ip -o link"); err != nil || strings.Contains(out, "eth0") {
+	if out, err := program.Shell(inWorkload(r), "ip -o link"); err != nil || strings.Contains(out, "eth0") {
 		t.Errorf("the sandbox still has its link, %v: %s", err, out)
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package tool
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
 
 // wrkPort is nginx's port.
-const wrkPort = LoadPort + 2
+const wrkPort = rig.LoadPort + 2
 
 // nginxConfig makes nginx answer every request from memory, with one process
 // because Fairlead's generator has one server. Nginx must write its pid to a file,

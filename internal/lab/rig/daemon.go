@@ -1,4 +1,4 @@
-package runner
+package rig
 
 import (
 	"bufio"
@@ -19,37 +19,35 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/lab/failover"
+	"fairlead/internal/lab/program"
 
 	"golang.org/x/sys/unix"
 )
 
-// service is the name of the service under test.
-const service = "web"
-
 // daemonBalancer is a whole Fairlead daemon on the server host, controlled with
 // the same commands as users run.
 type daemonBalancer struct {
-	world  *failingWorld
+	*Trial
 	daemon *child.Process
 	events *child.Process
-	said   chan word
-	errs   waiter
+	said   Reports
+	errs   program.Output
 }
 
 // startDaemonBalancer starts the daemon, makes it attach the sandboxes and balance
 // over them, and follows its events.
-func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (*daemonBalancer, error) {
-	b := &daemonBalancer{world: w, said: make(chan word, manyWords)}
+func startDaemonBalancer(ctx context.Context, t *Trial) (*daemonBalancer, error) {
+	b := &daemonBalancer{Trial: t, said: NewReports()}
 	if err := b.start(ctx); err != nil {
-		return b, fmt.Errorf("start the daemon: %w: %s", err, b.log())
+		return b, fmt.Errorf("start the daemon: %w: %s", err, b.Log())
 	}
-	sandboxes, err := b.sandboxes(names)
+	sandboxes, err := b.sandboxes()
 	if err != nil {
 		return b, err
 	}
 	// The first check decides at once, so the servers' endpoints are created
 	// before it.
-	for _, spec := range []map[string]any{sandboxes, b.balanced(sandboxes, names)} {
+	for _, spec := range []map[string]any{sandboxes, b.balanced(sandboxes)} {
 		text, err := json.Marshal(spec)
 		if err == nil {
 			err = b.do(ctx, text, "apply", "-f", "-")
@@ -72,7 +70,7 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &b.errs, &b.errs, []*os.File{theirs}
 	// With this flag, and not with Cloneflags, its mounts stay private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	b.daemon, err = child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup))
+	b.daemon, err = child.Start(ctx, cmd, b.Rig.Place(b.World.Server(), ProxyGroup))
 	theirs.Close()
 	if err != nil {
 		return err
@@ -84,43 +82,44 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 }
 
 // sandboxes declares the sandboxes, with paths that other processes can open.
-func (b *daemonBalancer) sandboxes(names []string) (map[string]any, error) {
+func (b *daemonBalancer) sandboxes() (map[string]any, error) {
 	var attachments []map[string]any
-	for _, name := range names {
-		box, err := b.world.Sandbox(name)
+	for _, name := range b.Names {
+		box, err := b.World.Sandbox(name)
 		if err != nil {
 			return nil, err
 		}
-		box = strings.Replace(box, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
-		attachments = append(attachments, map[string]any{"name": name, "sandbox": box, "network": lab, "address": reals[name].String()})
+		attachments = append(attachments, map[string]any{
+			"name": name, "sandbox": program.ForOthers(box), "network": Network, "address": Reals[name].String(),
+		})
 	}
-	p := b.world.rig.path
+	p := b.Rig.Path
 	return map[string]any{
-		"networks":    map[string]any{lab: map[string]any{"driver": p.Driver, "subnet": subnet.String(), "mtu": p.MTU}},
+		"networks":    map[string]any{Network: map[string]any{"driver": p.Driver, "subnet": Subnet.String(), "mtu": p.MTU}},
 		"attachments": attachments,
 	}, nil
 }
 
 // balanced adds a service over the sandboxes to the declaration.
-func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[string]any {
-	p := b.world.rig.path
+func (b *daemonBalancer) balanced(sandboxes map[string]any) map[string]any {
+	p := b.Rig.Path
 	var servers []string
-	for _, name := range names {
+	for _, name := range b.Names {
 		servers = append(servers, at(name))
 	}
-	check := map[string]any{"type": "tcp", "interval": b.world.interval.String(), "fall": fall, "rise": rise}
+	check := map[string]any{"type": "tcp", "interval": b.Interval.String(), "fall": Fall, "rise": Rise}
 	if p.Passive {
 		check["passive"] = true
 	}
 	spec := maps.Clone(sandboxes)
-	spec["services"] = map[string]any{service: map[string]any{
+	spec["services"] = map[string]any{Service: map[string]any{
 		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s", "check": check, "reals": servers,
 	}}
 	return spec
 }
 
 // at returns the address and port of a real server, as in commands and events.
-func at(name string) string { return netip.AddrPortFrom(reals[name], LoadPort).String() }
+func at(name string) string { return netip.AddrPortFrom(Reals[name], LoadPort).String() }
 
 // command returns a fairlead command that talks to the daemon.
 func (b *daemonBalancer) command(args ...string) *exec.Cmd {
@@ -135,12 +134,12 @@ func (b *daemonBalancer) do(ctx context.Context, input []byte, args ...string) e
 	var said bytes.Buffer
 	cmd := b.command(args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &said, &said
-	p, err := child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup))
+	p, err := child.Start(ctx, cmd, b.Rig.Place(b.World.Server(), ProxyGroup))
 	if err == nil {
 		err = p.Wait()
 	}
 	if err != nil {
-		return fmt.Errorf("fairlead %s: %w: %s%s", strings.Join(args, " "), err, said.Bytes(), b.log())
+		return fmt.Errorf("fairlead %s: %w: %s%s", strings.Join(args, " "), err, said.Bytes(), b.Log())
 	}
 	return nil
 }
@@ -153,7 +152,7 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.events, err = child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup)); err != nil {
+	if b.events, err = child.Start(ctx, cmd, b.Rig.Place(b.World.Server(), ProxyGroup)); err != nil {
 		return err
 	}
 	go func() {
@@ -163,9 +162,9 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 			if json.Unmarshal(lines.Bytes(), &e) != nil || e.Kind != daemon.RealIsUp && e.Kind != daemon.RealIsDown {
 				continue
 			}
-			for name := range reals {
-				if e.Object == fmt.Sprintf("service %s real %s", service, at(name)) {
-					say(b.said, word{e.Time, name, e.Kind == daemon.RealIsUp})
+			for name := range Reals {
+				if e.Object == fmt.Sprintf("service %s real %s", Service, at(name)) {
+					b.said.Send(Report{e.Time, name, e.Kind == daemon.RealIsUp})
 				}
 			}
 		}
@@ -173,22 +172,22 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 	return nil
 }
 
-func (b *daemonBalancer) target() netip.AddrPort { return netip.AddrPortFrom(virtual, LoadPort) }
+func (b *daemonBalancer) Target() netip.AddrPort { return netip.AddrPortFrom(virtual, LoadPort) }
 
-func (b *daemonBalancer) words() <-chan word { return b.said }
+func (b *daemonBalancer) Reports() <-chan Report { return b.said }
 
-func (b *daemonBalancer) log() string { return b.errs.text() }
+func (b *daemonBalancer) Log() string { return b.errs.Text() }
 
-func (b *daemonBalancer) drain(ctx context.Context, server string) error {
-	return b.do(ctx, nil, "service", "drain", service, at(server), "--wait")
+func (b *daemonBalancer) Drain(ctx context.Context, server string) error {
+	return b.do(ctx, nil, "service", "drain", Service, at(server), "--wait")
 }
 
-func (b *daemonBalancer) enable(ctx context.Context, server string) error {
-	return b.do(ctx, nil, "service", "enable", service, at(server))
+func (b *daemonBalancer) Enable(ctx context.Context, server string) error {
+	return b.do(ctx, nil, "service", "enable", Service, at(server))
 }
 
-// close ends the daemon in the same manner as a user who wants everything removed.
-func (b *daemonBalancer) close() error {
+// Close ends the daemon in the same manner as a user who wants everything removed.
+func (b *daemonBalancer) Close() error {
 	if b.events != nil {
 		_ = b.events.Kill() // its exit status says only that it was killed
 	}
@@ -200,11 +199,11 @@ func (b *daemonBalancer) close() error {
 	}
 	select {
 	case <-b.daemon.Done():
-	case <-time.After(patience):
-		return errors.Join(fmt.Errorf("the daemon did not end within %s", patience), b.daemon.Kill())
+	case <-time.After(Patience):
+		return errors.Join(fmt.Errorf("the daemon did not end within %s", Patience), b.daemon.Kill())
 	}
 	if err := b.daemon.Ended(); err != nil {
-		return fmt.Errorf("the daemon ended: %w: %s", err, b.log())
+		return fmt.Errorf("the daemon ended: %w: %s", err, b.Log())
 	}
 	return nil
 }

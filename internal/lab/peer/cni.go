@@ -1,4 +1,4 @@
-package runner
+package peer
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
@@ -23,6 +25,12 @@ const cniPackage = "containernetworking-plugins"
 // plugins of Debian 12 support.
 const cniVersion = "1.0.0"
 
+// cni attaches the sandbox with the reference plugins of the Container Network
+// Interface.
+type cni struct{ rig.Base }
+
+func newCNI(p suite.Path) rig.Maker { return cni{rig.Base{Path: p}} }
+
 // cniCall is one plugin with its configuration, without the keys that every
 // configuration has.
 type cniCall struct {
@@ -30,28 +38,28 @@ type cniCall struct {
 	conf   map[string]any
 }
 
-// cniChain returns what a container engine would configure for the path. The
+// chain returns what a container engine would configure for the path. The
 // addresses are static, so nothing is written outside the namespaces.
-func cniChain(r *rig) []cniCall {
-	address := map[string]any{"address": netip.PrefixFrom(workload, subnet.Bits()).String(), "gateway": "172.30.0.1"}
+func (m cni) chain() []cniCall {
+	address := map[string]any{"address": netip.PrefixFrom(rig.WorkloadAddr, rig.Subnet.Bits()).String(), "gateway": rig.Gateway.String()}
 	ipam := map[string]any{"type": "static", "addresses": []any{address}, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
-	switch r.path.Driver {
+	switch m.Path.Driver {
 	case model.DriverBridge:
 		return []cniCall{
-			{"bridge", map[string]any{"bridge": "cni0", "isGateway": true, "mtu": r.path.MTU, "ipam": ipam}},
+			{"bridge", map[string]any{"bridge": "cni0", "isGateway": true, "mtu": m.Path.MTU, "ipam": ipam}},
 			{"portmap", map[string]any{"runtimeConfig": map[string]any{"portMappings": cniPorts()}}},
 		}
 	case model.DriverRouted:
-		return []cniCall{{"ptp", map[string]any{"mtu": r.path.MTU, "ipam": ipam}}}
+		return []cniCall{{"ptp", map[string]any{"mtu": m.Path.MTU, "ipam": ipam}}}
 	}
-	address = map[string]any{"address": topology.Subnet(wireWorkload).String()}
+	address = map[string]any{"address": topology.Subnet(rig.WireWorkload).String()}
 	ipam = map[string]any{"type": "static", "addresses": []any{address}}
-	return []cniCall{{"macvlan", map[string]any{"master": topology.Wire, "mode": "bridge", "mtu": r.path.MTU, "ipam": ipam}}}
+	return []cniCall{{"macvlan", map[string]any{"master": topology.Wire, "mode": "bridge", "mtu": m.Path.MTU, "ipam": ipam}}}
 }
 
 func cniPorts() []any {
 	var all []any
-	for port := LoadPort; port <= LastPort; port++ {
+	for port := rig.LoadPort; port <= rig.LastPort; port++ {
 		for _, proto := range []string{"tcp", "udp"} {
 			all = append(all, map[string]any{"hostPort": port, "containerPort": port, "protocol": proto})
 		}
@@ -59,52 +67,52 @@ func cniPorts() []any {
 	return all
 }
 
-// cniPrograms returns the plugins for the path, including the one that assigns its
-// address and the one that portmap calls.
-func cniPrograms(p suite.Path) []string {
-	all := []string{"cni/static"}
-	for _, c := range cniChain(&rig{path: p}) {
-		all = append(all, "cni/"+c.plugin)
+// Needs implements rig.Maker: the plugins, including the one that assigns the
+// address and the program that portmap calls.
+func (m cni) Needs() rig.Needs {
+	all := []rig.Program{{Name: "cni/static", Package: cniPackage}}
+	for _, c := range m.chain() {
+		all = append(all, rig.Program{Name: "cni/" + c.plugin, Package: cniPackage})
 		if c.plugin == "portmap" {
-			all = append(all, "iptables")
+			all = append(all, rig.Program{Name: "iptables", Package: "iptables"})
 		}
 	}
-	return all
+	return rig.Needs{Programs: all}
 }
 
-// attachByCNI adds the workload's sandbox to the network according to the
-// specification: each plugin gets the result of the one before, and they are
-// undone in reverse order.
-func attachByCNI(ctx context.Context, r *rig) (*foreign, error) {
-	box, err := r.world.Sandbox(web)
+// Start implements rig.Maker. It adds the workload's sandbox to the network
+// according to the specification: each plugin gets the result of the one before,
+// and they are undone in reverse order.
+func (m cni) Start(ctx context.Context, r *rig.Rig) error {
+	box, err := r.World.Sandbox(rig.Workload)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	box = otherProcess(box)
-	chain := cniChain(r)
+	box = program.ForOthers(box)
+	chain := m.chain()
 	var result json.RawMessage
-	f := &foreign{undo: func() error {
+	r.Undo(func() error {
 		for _, c := range slices.Backward(chain) {
 			// The rig's own context may have ended.
-			if _, err := c.run(context.WithoutCancel(ctx), r.world, "DEL", box, result); err != nil {
+			if _, err := c.run(context.WithoutCancel(ctx), r.World, "DEL", box, result); err != nil {
 				return err
 			}
 		}
 		return nil
-	}}
+	})
 	for _, c := range chain {
-		out, err := c.run(ctx, r.world, "ADD", box, result)
+		out, err := c.run(ctx, r.World, "ADD", box, result)
 		if err != nil {
-			return f, err
+			return err
 		}
 		result = out
 	}
-	return f, nil
+	return nil
 }
 
 // run calls the plugin on the server host and returns its result.
 func (c cniCall) run(ctx context.Context, w *topology.World, command, box string, before json.RawMessage) (json.RawMessage, error) {
-	path, err := lookPath("cni/" + c.plugin)
+	path, err := program.Find("cni/" + c.plugin)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +127,7 @@ func (c cniCall) run(ctx context.Context, w *topology.World, command, box string
 	var out []byte
 	err = w.DoServer(func() (err error) {
 		cmd := exec.CommandContext(ctx, path)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID="+web, "CNI_NETNS="+box,
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_CONTAINERID="+rig.Workload, "CNI_NETNS="+box,
 			"CNI_IFNAME=eth0", "CNI_PATH="+filepath.Dir(path))
 		cmd.Stdin = bytes.NewReader(conf)
 		out, err = cmd.CombinedOutput()

@@ -1,4 +1,4 @@
-package report
+package tool
 
 import (
 	"encoding/json"
@@ -192,7 +192,7 @@ func WriteIperf3(w io.Writer, run result.Run, host result.Host) error {
 		return fmt.Errorf("export %s as iperf3: iperf3 has only bulk transfers; choose a bulk workload", run.Workload)
 	}
 	doc := iperf3{
-		Start: iperf3Start{Version: "fairlead " + host.Fairlead, SystemInfo: kernel(host.Kernel), Test: iperf3Test{
+		Start: iperf3Start{Version: "fairlead " + host.Fairlead, SystemInfo: "Linux " + strings.TrimPrefix(host.Kernel, "Linux "), Test: iperf3Test{
 			Protocol: strings.ToUpper(kind[:3]), Streams: 1, Duration: run.Seconds,
 		}},
 		Title: fmt.Sprintf("%s, %s, %s, round %d", run.Path, run.Client, run.Workload, run.Round),

@@ -1,4 +1,4 @@
-package runner
+package peer
 
 import (
 	"errors"
@@ -11,19 +11,11 @@ import (
 
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/result"
-	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
 )
-
-// memory is the memory in bytes of a rig's engine, without its containers.
-type memory struct {
-	// publish is the part of the processes that publish ports.
-	all, publish float64
-	// proxies counts the docker-proxy processes.
-	proxies int
-}
 
 // The names of the engine's processes that do not publish ports, and of the
 // laboratory's that are not part of it, in proc_pid_comm(5), which truncates
@@ -33,10 +25,10 @@ var (
 	ownNames    = []string{"docker", "nsenter"}
 )
 
-// memory adds up the proportional set sizes of the processes outside the
-// containers.
-func (r *rig) memory() (m memory, err error) {
-	pids, err := r.enginePIDs()
+// Memory implements rig.Containers. It adds up the proportional set sizes of the
+// processes outside the containers.
+func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
+	pids, err := enginePIDs(r)
 	if err != nil {
 		return m, fmt.Errorf("read an engine's memory: %w", err)
 	}
@@ -51,26 +43,26 @@ func (r *rig) memory() (m memory, err error) {
 		if slices.Contains(ownNames, name) {
 			continue
 		}
-		m.all += size
+		m.All += size
 		if !slices.Contains(engineNames, name) {
-			m.publish += size
+			m.Publish += size
 		}
 		if name == "docker-proxy" {
-			m.proxies++
+			m.Proxies++
 		}
 	}
 	return m, nil
 }
 
 // enginePIDs lists the processes of the rig's engine outside the containers.
-func (r *rig) enginePIDs() ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(r.groups.Proxy.Name(), "cgroup.procs"))
+func enginePIDs(r *rig.Rig) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(r.Groups.Proxy.Name(), "cgroup.procs"))
 	return strings.Fields(string(text)), err
 }
 
 // proxyTime returns the CPU time in ns of Fairlead's proxy in the engine's world.
-func (r *rig) proxyTime() (uint64, error) {
-	pids, err := r.enginePIDs()
+func proxyTime(r *rig.Rig) (uint64, error) {
+	pids, err := enginePIDs(r)
 	for _, pid := range pids {
 		args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
 		if !strings.HasPrefix(string(args), "fairlead-proxy") {
@@ -105,14 +97,15 @@ func readMemory(pid string) (name string, size float64, err error) {
 	return strings.TrimSpace(string(comm)), 0, nil // a process that ends has no pages
 }
 
-// proveStart checks which processes publish the path's ports: docker-proxy has at
-// least one process per port, or none.
-func (r *rig) proveStart(m memory) *result.Proof {
-	if r.path.Peer == suite.Docker && !r.path.Direct && !r.path.NoProxy && r.path.Driver == model.DriverBridge {
-		p := &result.Proof{Counter: "docker-proxy processes", Want: uint64(r.path.Ports), Got: uint64(m.proxies)}
-		p.OK = p.Got >= p.Want
-		return p
+// StartProof implements rig.Containers: docker-proxy has at least one process per
+// port, or none.
+func (d *docker) StartProof(r *rig.Rig, m rig.Memory) *result.Proof {
+	p := d.Path
+	if !d.plugin && !p.Direct && !p.NoProxy && p.Driver == model.DriverBridge {
+		proof := &result.Proof{Counter: "docker-proxy processes", Want: uint64(r.Path.Ports), Got: uint64(m.Proxies)}
+		proof.OK = proof.Got >= proof.Want
+		return proof
 	}
 	return &result.Proof{Counter: "answers from the container", Want: 1, Got: 1,
-		Absent: "docker-proxy processes", AbsentGot: uint64(m.proxies), OK: m.proxies == 0}
+		Absent: "docker-proxy processes", AbsentGot: uint64(m.Proxies), OK: m.Proxies == 0}
 }

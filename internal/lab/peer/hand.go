@@ -1,0 +1,210 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// handLink is the host's end of the veth pair that is made by hand.
+const handLink = "vweb"
+
+// The commands that make paths by hand.
+var (
+	ipCommand  = rig.Program{Name: "ip", Package: "iproute2"}
+	nftCommand = rig.Program{Name: "nft", Package: "nftables"}
+)
+
+// byHand makes a path with the commands that an administrator would run, and no
+// others: if the cost of one hop is measured, even a rule that only counts would
+// be an additional hop.
+type byHand struct{ rig.Base }
+
+// Needs implements rig.Maker.
+func (byHand) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand, nftCommand}} }
+
+// Links implements rig.Maker.
+func (byHand) Links(result.Client) []rig.Link { return []rig.Link{{Name: handLink}} }
+
+// handDNAT publishes ports with one DNAT rule per protocol.
+type handDNAT struct{ byHand }
+
+func newHandDNAT(p suite.Path) rig.Maker { return handDNAT{byHand{rig.Base{Path: p}}} }
+
+// Start implements rig.Maker.
+func (h handDNAT) Start(_ context.Context, r *rig.Rig) error { return h.make(r, dnatRules()) }
+
+// handHops has only the hops that the path names.
+type handHops struct{ byHand }
+
+func newHandHops(p suite.Path) rig.Maker { return handHops{byHand{rig.Base{Path: p}}} }
+
+// Start implements rig.Maker.
+func (h handHops) Start(ctx context.Context, r *rig.Rig) error {
+	if !h.Routed() {
+		if err := r.World.Route(rig.Subnet); err != nil {
+			return err
+		}
+	}
+	if err := h.make(r, hopRules(h.Path)); err != nil || h.Routed() {
+		return err
+	}
+	return proveFilter(ctx, r)
+}
+
+// Dial implements rig.Maker.
+func (h handHops) Dial(_ result.Client, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(h.Addr(), port)
+}
+
+// Proof implements rig.Maker.
+func (h handHops) Proof(w rig.Window, links *result.Proof) *result.Proof {
+	if h.Path.Tracked {
+		return h.byHand.Proof(w, links)
+	}
+	return rig.WithoutConntrack(links, w)
+}
+
+// make attaches the sandboxes, and adds the rules.
+func (h byHand) make(r *rig.Rig, rules string) error {
+	script := "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
+	attach := handRouted
+	if !h.Routed() {
+		script += handBridge(rig.Gateway, h.Path.MTU) + handFilter(h.Path.Filter)
+		attach = handBridged
+	}
+	for name, addr := range map[string]netip.Addr{rig.Workload: rig.WorkloadAddr, rig.Neighbor: rig.NeighborAddr} {
+		box, err := r.World.Sandbox(name)
+		if err != nil {
+			return err
+		}
+		script += attach("v"+name, program.ForOthers(box), addr, h.Path.MTU)
+	}
+	if _, err := program.Shell(r.World.DoServer, script+rules); err != nil {
+		return fmt.Errorf("set up by hand: %w", err)
+	}
+	return nil
+}
+
+// handBridge returns the commands for the bridge, with the host's address.
+func handBridge(host netip.Addr, mtu int) string {
+	return fmt.Sprintf("ip link add br0 mtu %d type bridge\nip addr add %s/24 dev br0\nip link set br0 up\n", mtu, host)
+}
+
+// handBridged returns the commands that attach a sandbox to the bridge.
+func handBridged(link, box string, addr netip.Addr, mtu int) string {
+	return handVeth(link, box, mtu, fmt.Sprintf("ip link set %s master br0 up\n", link),
+		fmt.Sprintf("ip addr add %s/24 dev eth0; ip link set eth0 up", addr))
+}
+
+// handRouted returns the commands that attach a sandbox by a route to it.
+func handRouted(link, box string, addr netip.Addr, mtu int) string {
+	return handVeth(link, box, mtu,
+		fmt.Sprintf("ip addr add %[3]s/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n", link, addr, rig.Gateway),
+		fmt.Sprintf("ip addr add %s/32 dev eth0; ip link set eth0 up; ip route add %s dev eth0", addr, rig.Gateway))
+}
+
+// handVeth returns the commands for a veth pair, with the commands for its ends.
+func handVeth(link, box string, mtu int, host, inside string) string {
+	return fmt.Sprintf("ip link add %s mtu %d type veth peer name eth0 mtu %d netns %s\n", link, mtu, mtu, box) + host +
+		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via %s'\n", box, inside, rig.Gateway)
+}
+
+// handFilter returns the command that switches br_netfilter on or off; without
+// that module, a kernel does not filter on bridges. In a new namespace it is on.
+func handFilter(f model.Filter) string {
+	if f == model.FilterKeep {
+		return ""
+	}
+	value := map[model.Filter]int{model.FilterOn: 1}[f]
+	return fmt.Sprintf("for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do [ ! -e $f ] || echo %d > $f; done\n", value)
+}
+
+// dnatRules returns one DNAT rule per protocol.
+func dnatRules() string {
+	chain := "chain pre { type nat hook prerouting priority dstnat;"
+	for _, proto := range []string{"tcp", "udp"} {
+		chain += fmt.Sprintf(" ip daddr %s %s dport %d-%d dnat to %s;", topology.ServerAddr4, proto, rig.LoadPort, rig.LastPort, rig.WorkloadAddr)
+	}
+	return handTable(chain)
+}
+
+// hopRules returns a rule that makes conntrack follow forwarded packets, if the
+// path needs one.
+func hopRules(p suite.Path) string {
+	if !p.Tracked {
+		return ""
+	}
+	return handTable("chain follow { type filter hook forward priority filter; ct state established,related accept;")
+}
+
+// handTable returns the command for a table with a chain.
+func handTable(chain string) string { return fmt.Sprintf("nft 'table ip byhand { %s }; }'\n", chain) }
+
+// proofPatience is how long a datagram between two sandboxes may take.
+const proofPatience = 30 * time.Second
+
+// proveFilter checks with a counter whether frames between two sandboxes pass the
+// host's IP hooks, which they do only with br_netfilter. The counter is removed
+// before the measurements.
+func proveFilter(ctx context.Context, r *rig.Rig) error {
+	const port = 9
+	_, err := program.Shell(r.World.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
+		" ip saddr %s ip daddr %s udp dport %d counter name frames; }; }'", rig.NeighborAddr, rig.WorkloadAddr, port))
+	if err != nil {
+		return fmt.Errorf("count frames: %w", err)
+	}
+	err = datagram(ctx, r.World, netip.AddrPortFrom(rig.WorkloadAddr, port))
+	out, e := program.Shell(r.World.DoServer, "nft list counter ip proof frames; nft delete table ip proof")
+	if err = errors.Join(err, e); err != nil {
+		return fmt.Errorf("count frames: %w", err)
+	}
+	seen, want := strings.Contains(out, "packets 1 "), r.Path.Filter == model.FilterOn
+	if seen != want {
+		return fmt.Errorf("br_netfilter on: want %v, but a frame on the bridge passed the IP hooks: %v", want, seen)
+	}
+	return nil
+}
+
+// datagram sends a datagram from the neighbour's sandbox to the workload's, and
+// waits until it has arrived.
+func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
+	var listen net.ListenConfig
+	var server net.PacketConn
+	err := w.DoSandbox(rig.Workload, func() (err error) {
+		server, err = listen.ListenPacket(ctx, "udp4", to.String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := server.SetReadDeadline(time.Now().Add(proofPatience)); err != nil {
+		return err
+	}
+	err = w.DoSandbox(rig.Neighbor, func() error {
+		client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		_, err = client.Write([]byte("frame"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, _, err = server.ReadFrom(make([]byte, 16))
+	return err
+}

@@ -1,0 +1,103 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// handTunnel is the VXLAN link that is made by hand. vxlanHeaders is the size of
+// the headers in bytes, which reduce the MTU: Ethernet, IPv4, UDP and VXLAN (RFC
+// 7348).
+const (
+	handTunnel   = "vx0"
+	vxlanHeaders = 14 + 20 + 8 + 8
+)
+
+// handMade attaches the workload's sandbox with the commands that an administrator
+// would run, with the same result as the path's driver.
+type handMade struct{ rig.Base }
+
+func newHandMade(p suite.Path) rig.Maker {
+	m := handMade{rig.Base{Path: p}}
+	if p.Driver == model.DriverVXLAN {
+		return handOverlay{m}
+	}
+	return m
+}
+
+// Needs implements rig.Maker.
+func (handMade) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand}} }
+
+// handLinks are the commands that move a link into the sandbox, with its network
+// namespace as their argument.
+var handLinks = map[model.Driver]string{
+	model.DriverMacvlan: "ip link add link " + topology.Wire + " name eth0 netns %s type macvlan mode bridge\n",
+	model.DriverIPvlan:  "ip link add link " + topology.Wire + " name eth0 netns %s type ipvlan mode l2\n",
+	model.DriverDevice:  "ip link set " + topology.SecondWire + " name eth0 netns %s\n",
+}
+
+// Start implements rig.Maker.
+func (h handMade) Start(_ context.Context, r *rig.Rig) error {
+	box, err := r.World.Sandbox(rig.Workload)
+	if err != nil {
+		return err
+	}
+	box = program.ForOthers(box)
+	return runByHand(r.World.DoServer, fmt.Sprintf(handLinks[h.Path.Driver], box)+
+		fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; ip link set eth0 up'\n", box, topology.Subnet(h.Addr())))
+}
+
+func runByHand(host func(func() error) error, script string) error {
+	if _, err := program.Shell(host, script); err != nil {
+		return fmt.Errorf("set up by hand: %w", err)
+	}
+	return nil
+}
+
+// handOverlay makes a VXLAN overlay of two hosts.
+type handOverlay struct{ handMade }
+
+// Links implements rig.Maker.
+func (h handOverlay) Links(c result.Client) []rig.Link {
+	return append([]rig.Link{{Name: handTunnel}}, h.handMade.Links(c)...)
+}
+
+// Start implements rig.Maker.
+func (h handOverlay) Start(_ context.Context, r *rig.Rig) error {
+	for _, side := range []struct {
+		do            func(func() error) error
+		name, link    string
+		gateway, addr netip.Addr
+		local, remote netip.Addr
+	}{
+		{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr, topology.ServerAddr4, topology.ClientAddr4},
+		{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr, topology.ClientAddr4, topology.ServerAddr4},
+	} {
+		box, err := r.World.Sandbox(side.name)
+		if err != nil {
+			return err
+		}
+		mtu := h.Path.MTU - vxlanHeaders
+		script := handFilter(h.Path.Filter) + handBridge(side.gateway, mtu) + handVXLAN(side.local, side.remote, mtu) +
+			handBridged(side.link, program.ForOthers(box), side.addr, mtu)
+		if err := runByHand(side.do, script); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handVXLAN returns the commands for the tunnel to the other host, as a port of
+// the bridge.
+func handVXLAN(local, remote netip.Addr, mtu int) string {
+	return fmt.Sprintf("ip link add %s mtu %d type vxlan id %d dstport 4789 dev %s local %s remote %s\nip link set %s master br0 up\n",
+		handTunnel, mtu, rig.VNI, topology.Wire, local, remote, handTunnel)
+}

@@ -1,0 +1,240 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+)
+
+// virtual is the address of the rig's virtual services; the client's route to it
+// is via the server host.
+var virtual = netip.MustParseAddr("192.0.2.80")
+
+// Engine makes Fairlead's paths with the engine of the server host, as they would
+// be deployed. Makers of peers that forward to a sandbox of the engine embed it.
+type Engine struct{ Base }
+
+// NewEngine returns the maker of a path of Fairlead.
+func NewEngine(p suite.Path) Engine { return Engine{Base{p}} }
+
+// Needs implements Maker.
+func (e Engine) Needs() Needs { return Needs{Cgroup: carrierOf(e.Path).cgroup()} }
+
+// Start implements Maker.
+func (e Engine) Start(ctx context.Context, r *Rig) error {
+	state, err := e.state(r)
+	if err != nil {
+		return err
+	}
+	if _, err := r.World.Engine.Set(ctx, state); err != nil {
+		return err
+	}
+	if visitor := siteOf(e.Path.Driver).visitor; visitor != "" {
+		return e.join(ctx, r, visitor)
+	}
+	return nil
+}
+
+// join makes the client host's engine join the overlay with the client's sandbox,
+// because an overlay connects sandboxes.
+func (e Engine) join(ctx context.Context, r *Rig, visitor string) error {
+	box, err := r.World.Sandbox(visitor)
+	if err != nil {
+		return err
+	}
+	_, err = r.World.ClientEngine().Set(ctx, model.State{Networks: []model.Network{e.network()},
+		Endpoints: []model.Endpoint{{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{VisitorAddr}}}})
+	return err
+}
+
+// state returns the desired state of the server host: the path's network with the
+// workload's sandbox, and with its neighbour's if that is a client or has its own
+// place on the wires.
+func (e Engine) state(r *Rig) (model.State, error) {
+	s := model.State{Networks: []model.Network{e.network()}}
+	at := siteOf(e.Path.Driver)
+	if at.inHost {
+		s.Endpoints = []model.Endpoint{e.hostEndpoint(r)}
+		s.Publishes = e.publishes()
+		return s, nil
+	}
+	residents := map[string]netip.Addr{Workload: at.address}
+	if !e.Path.OnWire() || e.Path.Wires > 1 {
+		residents[Neighbor] = NeighborAddr
+	}
+	for name, addr := range residents {
+		box, err := r.World.Sandbox(name)
+		if err != nil {
+			return s, err
+		}
+		ep := model.Endpoint{Name: name, Network: Network, Sandbox: box, Addresses: []netip.Addr{addr}}
+		if at.prefixes {
+			ep.Addresses, ep.Prefixes = nil, []netip.Prefix{topology.Subnet(addr)}
+		}
+		s.Endpoints = append(s.Endpoints, ep)
+	}
+	s.Publishes = e.publishes()
+	s.Services = services(e.Path)
+	return s, nil
+}
+
+// network returns the path's network on the server host.
+func (e Engine) network() model.Network {
+	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter, Subnets: []model.Subnet{{Prefix: Subnet}}}
+	if complete := siteOf(e.Path.Driver).network; complete != nil {
+		complete(e.Path, &n)
+	}
+	return n
+}
+
+// hostEndpoint is the workload in the host's namespace, identified by its cgroup
+// if that is how its ports are published.
+func (e Engine) hostEndpoint(r *Rig) model.Endpoint {
+	ep := model.Endpoint{Name: Workload, Network: Network}
+	if e.Path.Via != "" {
+		ep.Cgroup = r.Groups.Server.Name()
+	}
+	return ep
+}
+
+// publishes returns the publishes of all ports, and of others that get no
+// requests.
+func (e Engine) publishes() []model.Publish {
+	if e.Path.Via == "" {
+		return nil
+	}
+	var all []model.Publish
+	add := func(proto model.Proto, host, container uint16) {
+		all = append(all, model.Publish{Endpoint: Workload, Via: e.Path.Via, Proto: proto, HostPorts: model.Port(host), Ports: model.Port(container)})
+	}
+	for port := uint16(LoadPort); port <= LastPort; port++ {
+		container := port
+		if port == LoadPort {
+			container = carrierOf(e.Path).listenPort()
+		}
+		add(model.TCP, port, container)
+		add(model.UDP, port, container)
+	}
+	for i := range e.Path.Others {
+		add(model.TCP, uint16(firstOther+i), uint16(firstOther+i))
+	}
+	return all
+}
+
+// firstOther is the first port of the other publishes or services.
+const firstOther = 10_000
+
+// services returns the path's services, if it has any: one per protocol, with the
+// workload as real server, and others that get no requests.
+func services(p suite.Path) []model.VirtualService {
+	if p.Plane == "" {
+		return nil
+	}
+	var all []model.VirtualService
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		all = append(all, model.VirtualService{
+			Name: string(proto), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: p.Plane,
+			Reals: []model.RealServer{{Address: WorkloadAddr, Weight: 1, Endpoint: Workload}},
+		})
+	}
+	for i := range p.Others {
+		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual},
+			Ports: []model.PortRange{model.Port(uint16(firstOther + i))}, Proto: model.TCP, Plane: p.Plane}
+		for n := range byte(10) {
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1}), Port: 80, Weight: 1})
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// Links implements Maker.
+func (e Engine) Links(c result.Client) []Link {
+	made := siteOf(e.Path.Driver).made
+	if made == nil || carrierOf(e.Path).bypasses(c) {
+		return e.Base.Links(c)
+	}
+	return made
+}
+
+// Count implements Maker.
+func (e Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
+	for _, name := range e.underlays() {
+		bytes, err := r.World.LinkBytes(name)
+		if err != nil {
+			return err
+		}
+		n.wires = append(n.wires, bytes)
+	}
+	if r.World.Proxy != nil {
+		s, err := r.World.Proxy.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		n.hasProxy, n.proxied = true, s.BytesIn+s.BytesOut
+	}
+	return e.Base.Count(ctx, r, n)
+}
+
+// underlays returns the wires that an overlay over two wires must use.
+func (e Engine) underlays() []string {
+	if e.Path.Wires < 2 {
+		return nil
+	}
+	return []string{topology.Wire, topology.SecondWire}
+}
+
+// Proof implements Maker.
+func (e Engine) Proof(w Window, links *result.Proof) *result.Proof {
+	p := e.Base.Proof(w, links)
+	switch {
+	case p != links:
+	case len(w.After.wires) > 0:
+		return WireProof(w)
+	case siteOf(e.Path.Driver).inHost:
+		return WithoutConntrack(p, w)
+	case w.After.hasProxy:
+		p.Absent, p.AbsentGot = "bytes through the proxy", w.proxied()
+		p.OK = w.proxied() == 0
+	}
+	return p
+}
+
+// Unavailable returns which kernel feature the path misses on this host; "" if
+// none.
+func Unavailable(p suite.Path, facts plan.Facts) string {
+	var needs []plan.Feature
+	d, ok := paths.Driver(p.Driver)
+	switch {
+	case ok:
+		needs = append(needs, d.Needs()...)
+	case !p.ByOthers():
+		return "this version has no driver " + string(p.Driver)
+	}
+	if p.Filter == model.FilterOn {
+		needs = append(needs, plan.FeatureBridgeFilter)
+	}
+	m, ok := paths.Mode(p.Via)
+	switch {
+	case ok:
+		needs = append(needs, m.Needs()...)
+	case p.Via != "":
+		return "this version has no publish mode " + string(p.Via)
+	}
+	if missing := paths.Missing(facts, needs); missing != "" {
+		return missing
+	}
+	for _, v := range services(p) {
+		if _, err := paths.ChoosePlane(facts, v); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// Counters are the values that a path's proof compares. Each path sets those that
+// matter for it.
+type Counters struct {
+	// links are the bytes on each of the path's links, wires the bytes on each of
+	// two wires.
+	links []uint64
+	wires []uint64
+	// translated are the bytes that eBPF programs have redirected.
+	translated uint64
+	// proxied are the bytes through the user-space proxy of the rig's engine, if it
+	// has one.
+	proxied  uint64
+	hasProxy bool
+	// ProxyTime is the CPU time in ns of a proxy of which only that is known.
+	ProxyTime uint64
+	// Flows is the number of flows in the path's tables, for paths with conntrack
+	// and in suites that ask for flows.
+	Flows int
+	// granted counts the listeners on the port that clients dial, requested those
+	// on the port that the workload requested.
+	granted, requested uint64
+}
+
+// Window is what is known of a run that a proof can use: the counters before and
+// after it, the bytes that client and server have received, and the CPU time.
+type Window struct {
+	Client        result.Client
+	Before, After Counters
+	Received      uint64
+	Ledger        *result.Ledger
+}
+
+// proxied returns the bytes through the user-space proxy of the rig's engine.
+func (w Window) proxied() uint64 { return w.After.proxied - w.Before.proxied }
+
+// Count reads the counters of the rig's path.
+func (r *Rig) Count(ctx context.Context, c result.Client) (Counters, error) {
+	var n Counters
+	for _, l := range r.Maker.Links(c) {
+		bytes, err := l.bytes(r.World)
+		if err != nil {
+			return n, err
+		}
+		n.links = append(n.links, bytes)
+	}
+	return n, r.Maker.Count(ctx, r, &n)
+}
+
+// Prove compares the counters with the bytes that the workload itself received:
+// the path's links must have carried all of them. On a path with a proxy, the
+// proxy must have carried them too; on other paths, none of them.
+func (r *Rig) Prove(w Window) *result.Proof {
+	p := LinkProof(r.Maker.Links(w.Client), w)
+	if !p.OK {
+		return p
+	}
+	return r.Maker.Proof(w, p)
+}
+
+// LinkProof compares the counter of each link with the bytes that were received.
+// A link that packets bypass is no part of a proof.
+func LinkProof(links []Link, w Window) *result.Proof {
+	p := &result.Proof{Want: w.Received, Got: math.MaxUint64}
+	var names []string
+	for i, l := range links {
+		names = append(names, l.String())
+		p.Got = min(p.Got, w.After.links[i]-w.Before.links[i])
+	}
+	p.Counter, p.OK = "bytes on link "+strings.Join(names, " and "), p.Got >= p.Want
+	return p
+}
+
+// WireProof checks both wires of an overlay. One carries the data, the other at
+// least the acknowledgements, which are more than a ten-thousandth of it with
+// today's receivers.
+func WireProof(w Window) *result.Proof {
+	p := &result.Proof{Counter: "bytes on the wire with fewer", Want: max(1, w.Received/10_000), Got: math.MaxUint64}
+	for i := range w.After.wires {
+		p.Got = min(p.Got, w.After.wires[i]-w.Before.wires[i])
+	}
+	p.OK = p.Got >= p.Want
+	return p
+}
+
+// CPUProof returns the proof that a program has used CPU time: programs without
+// counters cannot forward without it.
+func CPUProof(program string, seconds float64) *result.Proof {
+	spent := uint64(1e6 * seconds)
+	return &result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", program), Want: 1, Got: spent, OK: spent > 0}
+}
+
+// WithoutConntrack adds to the proof that conntrack has followed no flow.
+func WithoutConntrack(p *result.Proof, w Window) *result.Proof {
+	p.Absent, p.AbsentGot = "flows in conntrack", uint64(w.After.Flows)
+	p.OK = w.After.Flows == 0
+	return p
+}
+
+// ProveFlows checks that the path has the number of additional flows that the
+// suite asked for.
+func ProveFlows(p *result.Proof, want int, after Counters) {
+	if want > 0 && p.OK && after.Flows < want {
+		*p = result.Proof{Counter: "live flows", Want: uint64(want), Got: uint64(after.Flows)}
+	}
+}
+
+// ForgetFlows removes the flows of earlier runs, in suites that compare numbers of
+// flows.
+func (r *Rig) ForgetFlows() error {
+	if r.Crowd == nil {
+		return nil
+	}
+	return carrierOf(r.Path).forget(r.World)
+}

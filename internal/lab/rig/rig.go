@@ -1,0 +1,274 @@
+// Package rig holds one path with everything that its measurement needs: the
+// hosts, the path, the generator's processes and the counters. Engine makes
+// Fairlead's own paths; the package peer has the makers of all others.
+//
+// # Theory of operation
+//
+// Every rig has hosts, cgroups and processes that it shares with no other, so that
+// nothing that one path installs slows another down. A Maker makes the path. It is
+// the only code that knows which program does so, and so what proves that packets
+// took the path.
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/child"
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/plan"
+)
+
+// LoadPort is the port of Fairlead's generator; external tools use the ports after
+// it, up to LastPort. Every port is published under the same number.
+const (
+	LoadPort = 8080
+	LastPort = 8084
+)
+
+// Options are the options of a rig.
+type Options struct {
+	Suite suite.Suite
+	Facts plan.Facts
+	// Docker is a directory with programs of a Docker engine, which are preferred
+	// to those in PATH.
+	Docker string
+}
+
+// Rig is one path in a separate world, with its generator's children.
+type Rig struct {
+	Path  suite.Path
+	Maker Maker
+	// World is nil if every run makes a world.
+	World *topology.World
+	// Groups is nil if the host has no cgroup v2.
+	Groups *ledger.Groups
+	// Server and Clients are the generator's children, as far as the suite needs
+	// them.
+	Server  *load.Server
+	Clients map[result.Client]*load.Client
+	// Crowd are the client's addresses of the live flows, nil if the suite asks for
+	// none.
+	Crowd []netip.Addr
+	// Docker is the directory of programs that are preferred to those in PATH.
+	Docker string
+
+	// askers are the clients of a container whose start is measured.
+	askers map[result.Client]*asker
+	// processes and undo are what the maker left in the world.
+	processes []*child.Process
+	undo      []func() error
+	// borrowed is true if everything belongs to another rig.
+	borrowed bool
+}
+
+// New builds the maker's path for those of the suite's clients that reach it.
+func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err error) {
+	r = &Rig{Path: p, Maker: m, Docker: opt.Docker, Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("build path %s: %w", p.Name, err), r.Close())
+			r = nil
+		}
+	}()
+	if r.Groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, cgroup.ErrNone) {
+		return r, err
+	}
+	if why := m.Needs().Cgroup; why != "" && err != nil {
+		return r, fmt.Errorf("%s: %w", why, err)
+	}
+	if !r.takes(opt.Suite, func(w suite.Workload) bool { return w.Event == "" }) {
+		return r, nil // each run builds its own world
+	}
+	if r.World, err = topology.New(opt.Facts, r.Options()); err != nil {
+		return r, err
+	}
+	if err = r.Start(ctx); err != nil {
+		return r, err
+	}
+	if slices.ContainsFunc(opt.Suite.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
+		if r.Crowd, err = r.World.AddClientAddrs(); err != nil {
+			return r, err
+		}
+	}
+	return r, r.startLoad(ctx, opt.Suite)
+}
+
+// Options returns the options of the rig's world: its cgroup determines which
+// processes are local clients.
+func (r *Rig) Options() topology.Options {
+	opt := topology.Options{MTU: r.Path.MTU, ProxyPlace: r.Place(child.Place{}, ProxyGroup)}
+	if r.Groups != nil {
+		opt.Cgroup = r.Groups.Path()
+	}
+	return opt
+}
+
+// Start makes the wires, the client host's routes and the path.
+func (r *Rig) Start(ctx context.Context) error {
+	at := siteOf(r.Path.Driver)
+	if at.wires != nil {
+		if err := at.wires(r.World); err != nil {
+			return err
+		}
+	}
+	if r.Path.Wires > 1 {
+		if err := r.World.AddSecondWire(); err != nil {
+			return err
+		}
+	}
+	if at.routed {
+		if err := r.World.Route(Subnet); err != nil {
+			return err
+		}
+	}
+	if r.Path.Plane != "" {
+		if err := r.World.Route(netip.PrefixFrom(virtual, virtual.BitLen())); err != nil {
+			return err
+		}
+	}
+	return r.Maker.Start(ctx, r)
+}
+
+// Dial returns the address that the client dials for a port of the workload.
+func (r *Rig) Dial(c result.Client, port uint16) netip.AddrPort { return r.Maker.Dial(c, port) }
+
+// Keep registers a process that carries the path's packets, to be killed with the
+// path.
+func (r *Rig) Keep(p *child.Process) { r.processes = append(r.processes, p) }
+
+// Undo registers what removes a part of the path before its world is removed.
+func (r *Rig) Undo(fn func() error) { r.undo = append(r.undo, fn) }
+
+// ServerPlace is where the workload runs.
+func (r *Rig) ServerPlace() child.Place {
+	at := r.World.Server()
+	if !siteOf(r.Path.Driver).inHost {
+		at = r.World.InSandbox(Workload)
+	}
+	at.Contained = !r.Path.Bare
+	return r.Place(at, ServerGroup)
+}
+
+// ClientPlace is where a client runs. The peer of a workload on the host is
+// another workload on the host; on an overlay, clients are in sandboxes.
+func (r *Rig) ClientPlace(c result.Client) child.Place {
+	site := siteOf(r.Path.Driver)
+	at := r.World.Server()
+	switch {
+	case c == result.Remote && site.visitor != "":
+		at = r.World.InSandbox(site.visitor)
+		at.Contained = true
+	case c == result.Remote:
+		at = r.World.Client()
+	case c == result.Peer && !site.inHost:
+		at = r.World.InSandbox(Neighbor)
+		at.Contained = !r.Path.Bare
+	default:
+		at.Contained = c == result.Peer && !r.Path.Bare
+	}
+	return r.Place(at, ClientGroup)
+}
+
+// Party names one of the ledger's cgroups.
+type Party int
+
+// The parties.
+const (
+	ClientGroup Party = iota
+	ServerGroup
+	ProxyGroup
+)
+
+// Place puts a child into its party's cgroup, if there is cgroup v2.
+func (r *Rig) Place(at child.Place, p Party) child.Place {
+	if r.Groups == nil {
+		return at
+	}
+	switch p {
+	case ClientGroup:
+		at.Cgroup = r.Groups.Client
+	case ServerGroup:
+		at.Cgroup = r.Groups.Server
+	case ProxyGroup:
+		at.Cgroup = r.Groups.Proxy
+	}
+	return at
+}
+
+// Parties returns the processes that the ledger accounts for.
+func (r *Rig) Parties(c result.Client) ledger.Parties {
+	if r.Groups != nil {
+		return r.Groups.Parties()
+	}
+	p := ledger.Parties{
+		Client: ledger.Party{PIDs: []int{r.Clients[c].PID()}},
+		Server: ledger.Party{PIDs: []int{r.Server.PID()}},
+	}
+	if r.World.Proxy != nil {
+		p.Proxy.PIDs = []int{r.World.Proxy.PID()}
+	}
+	for _, process := range r.processes {
+		p.Proxy.PIDs = append(p.Proxy.PIDs, process.Cmd.Process.Pid)
+	}
+	return p
+}
+
+// Offer returns a rig for a path that differs only in the number of ports that a
+// container publishes when it starts.
+func (r *Rig) Offer(p suite.Path) *Rig {
+	offered := *r
+	offered.Path, offered.borrowed = p, true
+	return &offered
+}
+
+// Remove kills the processes of the maker and undoes what it has registered.
+func (r *Rig) Remove() error {
+	for _, p := range r.processes {
+		_ = p.Kill() // its exit status says only that it was killed
+	}
+	var errs []error
+	for _, undo := range slices.Backward(r.undo) {
+		errs = append(errs, undo())
+	}
+	r.processes, r.undo = nil, nil
+	return errors.Join(errs...)
+}
+
+// Close ends the children and removes the path and its world. It continues after
+// errors, and returns all of them.
+func (r *Rig) Close() error {
+	if r.borrowed {
+		return nil
+	}
+	var errs []error
+	for _, a := range r.askers {
+		if a != nil && a.child != nil {
+			errs = append(errs, a.in.Close(), a.child.Ended())
+		}
+	}
+	for _, c := range r.Clients {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if r.Server != nil {
+		errs = append(errs, r.Server.Close())
+	}
+	errs = append(errs, r.Remove())
+	if r.World != nil {
+		errs = append(errs, r.World.Close())
+	}
+	if r.Groups != nil {
+		errs = append(errs, r.Groups.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,161 @@
+package rig
+
+import (
+	"net/netip"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// The one network of a rig, and its sandboxes: the workload and its neighbour.
+var (
+	Subnet       = netip.MustParsePrefix("172.30.0.0/24")
+	Gateway      = netip.MustParseAddr("172.30.0.1")
+	WorkloadAddr = netip.MustParseAddr("172.30.0.2")
+	NeighborAddr = netip.MustParseAddr("172.30.0.3")
+)
+
+// On an overlay each host assigns addresses from its range, and the client is in a
+// sandbox too, at the address VisitorAddr.
+var (
+	serverRange = netip.MustParsePrefix("172.30.0.0/25")
+	ClientRange = netip.MustParsePrefix("172.30.0.128/25")
+	VisitorAddr = netip.MustParseAddr("172.30.0.130")
+)
+
+// The range of the wire's subnet for sandboxes on the wire itself, and the
+// workload's address in it.
+var (
+	WireRange    = netip.MustParsePrefix("198.51.100.16/28")
+	WireWorkload = netip.MustParseAddr("198.51.100.20")
+)
+
+// The names of the network and of the sandboxes.
+const (
+	Network  = "lab"
+	Workload = "web"
+	Neighbor = "peer"
+	Visitor  = "visitor" // on the client host
+)
+
+// VNI is the overlay's VNI, the same as in the post that the suite attach quotes.
+const VNI = 5001
+
+// serverAddr is where clients dial published ports.
+var serverAddr = topology.ServerAddr4
+
+// Link is a link of the server host, or in the workload's sandbox.
+type Link struct {
+	Name      string
+	InSandbox bool
+}
+
+func (l Link) bytes(w *topology.World) (uint64, error) {
+	if l.InSandbox {
+		return w.SandboxBytes(Workload, l.Name)
+	}
+	return w.LinkBytes(l.Name)
+}
+
+func (l Link) String() string {
+	if l.InSandbox {
+		return l.Name + " in the sandbox"
+	}
+	return l.Name
+}
+
+// inside is the workload's link in its sandbox.
+var inside = Link{Name: "eth0", InSandbox: true}
+
+// site is where a driver puts the workload. The zero value is for a sandbox that
+// the client host reaches through published ports only.
+type site struct {
+	// inHost: the workload is a process in the host's network namespace.
+	inHost bool
+	// routed: the client host has a route to the subnet of the sandboxes. hidden:
+	// it has none, although the host itself reaches them.
+	routed, hidden bool
+	// address is the workload's address.
+	address netip.Addr
+	// outside are the links that the traffic must pass in addition to the
+	// sandbox's own, whoever makes the path.
+	outside []Link
+	// made are the links that it must pass if Fairlead's engine makes the path;
+	// nil means the same as for others.
+	made []Link
+	// visitor is the sandbox of clients across the wire; empty if they are on the
+	// client host.
+	visitor string
+	// wires adds the wires that the path needs; nil if it needs one.
+	wires func(w *topology.World) error
+	// network completes the network that the engine creates.
+	network func(p suite.Path, n *model.Network)
+	// prefixes: endpoints get an address with a prefix, not one of the network.
+	prefixes bool
+}
+
+// links returns the links that a client's traffic must pass if other programs make
+// the path.
+func (s site) links(c result.Client) []Link {
+	switch {
+	case !s.inHost:
+		return append(s.outside[:len(s.outside):len(s.outside)], inside)
+	case c == result.Remote:
+		return []Link{{Name: topology.Wire}}
+	}
+	return []Link{{Name: "lo"}}
+}
+
+// siteOf returns the site of a driver.
+func siteOf(d model.Driver) site {
+	s := sites()[d]
+	if !s.address.IsValid() {
+		s.address = WorkloadAddr
+	}
+	return s
+}
+
+func sites() map[model.Driver]site {
+	veth := []Link{{Name: topology.EndpointLink(Workload)}}
+	onWire := site{address: WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire}
+	return map[model.Driver]site{
+		model.DriverHost:    {inHost: true, network: func(_ suite.Path, n *model.Network) { n.Subnets = nil }},
+		model.DriverBridge:  {hidden: true, made: veth, network: withMTU},
+		model.DriverRouted:  {routed: true, made: veth, network: withMTU},
+		model.DriverMacvlan: onWire,
+		model.DriverIPvlan:  onWire,
+		model.DriverDevice: {address: topology.ServerSecond4, prefixes: true, wires: (*topology.World).AddDevice,
+			network: func(_ suite.Path, n *model.Network) { n.Parent, n.Subnets = topology.SecondWire, nil }},
+		model.DriverVXLAN: {visitor: Visitor, made: []Link{{Name: topology.TunnelLink(Network)}, inside},
+			network: func(p suite.Path, n *model.Network) { n.Overlay = overlay(p) }},
+	}
+}
+
+func withMTU(p suite.Path, n *model.Network) { n.MTU = p.MTU }
+
+// networkOnWire puts the sandboxes on the wire, whose MTU they get.
+func networkOnWire(_ suite.Path, n *model.Network) {
+	n.Parent = topology.Wire
+	n.Subnets = []model.Subnet{{Prefix: topology.Subnet(serverAddr).Masked(), Gateway: topology.ClientAddr4, Range: WireRange}}
+}
+
+// overlay is the same on both hosts: each finds itself among the peers, and its
+// address in its range. Over two wires the sandboxes of a host are distributed
+// over them, the client's on the first. The workload is the second sandbox of its
+// host, so that one wire carries what it receives and the other what it sends.
+func overlay(p suite.Path) model.Overlay {
+	server := model.Peer{Address: serverAddr, Ranges: []netip.Prefix{serverRange}}
+	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{ClientRange},
+		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{VisitorAddr}}}}
+	sandboxes := []netip.Addr{WorkloadAddr}
+	if p.Wires > 1 {
+		server.Further, client.Further = []netip.Addr{topology.ServerSecond4}, []netip.Addr{topology.ClientSecond4}
+		sandboxes = []netip.Addr{NeighborAddr, WorkloadAddr}
+	}
+	for _, a := range sandboxes {
+		server.Endpoints = append(server.Endpoints, model.PeerEndpoint{Addresses: []netip.Addr{a}})
+	}
+	return model.Overlay{VNI: VNI, Peers: []model.Peer{server, client}}
+}

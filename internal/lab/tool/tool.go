@@ -1,0 +1,81 @@
+// Package tool has the external generators that can be driven over a path: one
+// file per tool, and the list of them.
+package tool
+
+import (
+	"fmt"
+	"slices"
+
+	"fairlead/internal/lab/program"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/suite"
+)
+
+// Tool is an external generator.
+type Tool struct {
+	Name string
+	// Server and Client return the command lines; Client returns nil if the tool
+	// does not support the workload. Times are whole seconds, because the tools
+	// accept no others.
+	Server func(w suite.Workload) []string
+	Client func(w suite.Workload, target string, seconds int) []string
+	// Ready is what the server prints when it listens. Silent is the TCP port of a
+	// server that prints nothing.
+	Ready  string
+	Silent int
+	// Config is what the server reads from its descriptor 3.
+	Config string
+	// Read returns the metrics from the client's output.
+	Read func(w suite.Workload, out []byte) (map[result.Metric]float64, error)
+}
+
+// The ports of the tools; qperf needs a second one for data.
+const (
+	iperf3Port    = rig.LoadPort + 1
+	sockperfPort  = rig.LoadPort + 2
+	qperfPort     = rig.LoadPort + 3
+	qperfDataPort = rig.LoadPort + 4
+)
+
+// Tools returns every tool.
+func Tools() []Tool {
+	return []Tool{
+		{Name: "iperf3", Server: iperf3Server, Client: iperf3Client, Ready: "Server listening", Read: readIperf3},
+		{Name: "qperf", Server: qperfServer, Client: qperfClient, Silent: qperfPort, Read: readQperf},
+		{Name: "sockperf", Server: sockperfServer, Client: sockperfClient, Ready: "using recvfrom", Read: readSockperf},
+		{Name: "wrk", Server: nginxServer, Client: wrkClient, Silent: wrkPort, Config: nginxConfig, Read: readWrk},
+	}
+}
+
+// Names lists the tools.
+func Names() []string {
+	var names []string
+	for _, t := range Tools() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Missing returns an error if the tool of that name, which must exist, or the
+// server that it needs is not installed.
+func Missing(name string) error {
+	for _, needed := range []string{name, find(name).Server(suite.Workload{})[0]} {
+		if _, err := program.Find(needed); err != nil {
+			return fmt.Errorf("%s is not installed: install Debian's package of the same name", needed)
+		}
+	}
+	return nil
+}
+
+// For returns the tool of that name, which must exist. ok is false if it does not
+// support the workload.
+func For(name string, w suite.Workload) (t Tool, ok bool) {
+	t = find(name)
+	return t, t.Client(w, "", 1) != nil
+}
+
+func find(name string) Tool {
+	all := Tools()
+	return all[slices.IndexFunc(all, func(t Tool) bool { return t.Name == name })]
+}

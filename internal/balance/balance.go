@@ -48,13 +48,13 @@ func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, mo
 // maglev.Size decides.
 func Pack(v model.VirtualService, find Sandboxes, buckets int) plan.Balanced {
 	backends := Backends(v, find)
-	b := plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.PackFrontends(v.Frontends()),
-		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: plan.PackBackends(backends)}
+	b := plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()),
+		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: backends}
 	if b.Scheduler == model.MaglevHashing {
 		if buckets == 0 {
 			buckets = maglev.Size(len(v.Reals))
 		}
-		b.Ring = plan.PackRing(maglev.Table(named(backends), buckets))
+		b.Ring = maglev.Table(named(backends), buckets)
 	}
 	return b
 }

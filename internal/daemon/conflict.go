@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"fairlead/internal/engine"
 	"fairlead/internal/plan"
 )
 
@@ -43,11 +42,8 @@ type conflicts map[string]*conflict
 // conflictOf returns the key of the object's conflict. The nft table and its elements
 // have one key, because they are read and changed together.
 func conflictOf(o plan.Object) string {
-	switch o.(type) {
-	case plan.Table, plan.NFTMapping, plan.Member:
-		return plan.Table{}.Key()
-	case plan.ServiceTable, plan.NFTService:
-		return plan.ServiceTable{}.Key()
+	if g := plan.GroupOf(o); g.IsTable() {
+		return string(g)
 	}
 	return o.Key()
 }
@@ -69,9 +65,9 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 	if len(over) == 0 {
 		return part
 	}
-	seen, ends := map[plan.Object]bool{}, map[string]bool{}
+	seen, ends := map[string]bool{}, map[string]bool{}
 	for _, o := range part {
-		seen[o] = true
+		seen[o.Key()] = true
 	}
 	for _, o := range account {
 		if !over[conflictOf(o)] && !ends[plan.Base(o)] {
@@ -80,7 +76,7 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 		for _, end := range plan.Ends(o) {
 			ends[end] = true // its dependent objects were skipped too
 		}
-		if !seen[o] {
+		if !seen[o.Key()] {
 			part = append(part, o)
 		}
 	}
@@ -147,7 +143,7 @@ func (at *conflict) backOff(now time.Time) {
 
 // blockedBy starts a wait for an object that could not be created, and reports it
 // once.
-func (d *Daemon) blockedBy(step *engine.StepError) {
+func (d *Daemon) blockedBy(step *plan.StepError) {
 	now, key := time.Now(), conflictOf(step.Object)
 	at := d.healer.conflicts[key]
 	if at == nil || now.Sub(at.last) > calm+at.wait {

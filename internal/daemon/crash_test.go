@@ -44,7 +44,7 @@ func runDaemon(do order) error {
 		return err
 	}
 	d, err := daemon.New(daemon.Config{
-		Host: h, Store: s, Sandboxes: sandbox.Finder{}, Facts: do.Facts, Log: slog.New(slog.DiscardHandler),
+		Kernel: h, Flows: h, Inspector: h, Counters: h, Host: h, Store: s, Sandboxes: sandbox.Finder{}, Facts: do.Facts, Log: slog.New(slog.DiscardHandler),
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(context.Background(), child.Place{Netns: h.Netns()})
 		},

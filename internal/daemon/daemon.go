@@ -47,8 +47,6 @@ import (
 
 // Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
-	engine.Kernel
-	Counters
 	DescribeSandbox(path string) (kernel.Sandbox, error)
 	// Reached returns the subnets that the host reaches without Fairlead.
 	Reached() ([]kernel.Reached, error)
@@ -82,6 +80,11 @@ type Store interface {
 
 // Config contains the dependencies of a daemon.
 type Config struct {
+	// Kernel, Flows and Inspector are as in engine.Config.
+	Kernel    engine.Kernel
+	Flows     engine.Flows
+	Inspector engine.Inspector
+	Counters  Counters
 	Host      Host
 	Store     Store
 	Sandboxes Sandboxes
@@ -162,7 +165,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg:     cfg,
-		engine:  engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
+		engine:  engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
 		external: map[string]*external{}, checkExternal: make(chan struct{}, 1),
 		responders:  map[netip.Addr]*overlay.Responder{},

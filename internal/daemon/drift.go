@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
@@ -93,25 +92,20 @@ func (d *Daemon) wakeHealer() {
 func (d *Daemon) watchSettings() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	account := d.engine.Account()
 	var settings []plan.Sysctl
-	services := false
-	for _, o := range d.engine.Account() {
+	for _, o := range account {
 		for _, s := range plan.LinkSettings(o) {
 			if s.Netns == "" {
 				settings = append(settings, s)
 			}
 		}
-		switch o := o.(type) {
-		case plan.Sysctl:
-			if o.Netns == "" {
-				settings = append(settings, o)
-			}
-		case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks, plan.EBPFMapping, plan.Grant, plan.EBPFService, plan.FilterChain:
-			services = true
+		if s, ok := o.(plan.Sysctl); ok && s.Netns == "" {
+			settings = append(settings, s)
 		}
 	}
 	d.warn("watch settings", d.healer.watcher.Settings(settings))
-	return services || len(settings) > 0
+	return len(settings) > 0 || kernel.Polled(account)
 }
 
 // check reads the objects for which the kernel sends no messages, and reports whether
@@ -172,7 +166,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.PendingEvents) error {
 	for {
 		differing, err := d.engine.HealPart(ctx, part)
-		var step *engine.StepError
+		var step *plan.StepError
 		if !errors.As(err, &step) {
 			d.report(differing, seen)
 			return err

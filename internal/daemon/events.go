@@ -171,14 +171,14 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 	}
 	for _, op := range differing {
 		_, uplinks := op.Object.(plan.Uplinks)
-		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
+		if op.Old != nil && plan.Equal(op.Old, op.Object) && !op.Del || uplinks && !seen.Detached() {
 			continue // it was set again because its base was
 		}
-		kinds[kindOf(op.Object)]++
+		kinds[plan.KindOf(op.Object)]++
 		if !remade[plan.Base(op.Object)] { // if so, it was removed with its link
 			conflicting[conflictOf(op.Object)] = true
 		}
-		if table && kindOf(op.Object) == "nft element" {
+		if table && plan.KindOf(op.Object) == "nft element" {
 			elements++ // they are part of the table's event
 			continue
 		}
@@ -203,19 +203,6 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 	if len(kinds) > 0 {
 		d.changed()
 	}
-}
-
-// kindOf returns the kind of an object, e.g. "link" or "nft element".
-func kindOf(o plan.Object) string {
-	words := strings.Fields(o.Key())
-	switch o.(type) {
-	case plan.NFTMapping, plan.Member, plan.Proxied:
-		return "nft element"
-	}
-	if words[0] == "bpf" || words[0] == "nft" {
-		return words[0] + " " + words[1]
-	}
-	return words[0]
 }
 
 // joinCommands joins commands into one line for the log.

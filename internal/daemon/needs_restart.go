@@ -21,7 +21,7 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	if !known || a.Cgroup == "" {
 		return false, nil
 	}
-	sockets, err := d.cfg.Host.Sockets().BoundBy(a.Cgroup)
+	sockets, err := d.cfg.Kernel.Sockets().BoundBy(a.Cgroup)
 	if err != nil {
 		d.cfg.Log.Debug("read the sockets of a workload", "attachment", name, "error", err)
 	}

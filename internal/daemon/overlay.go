@@ -103,7 +103,7 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 		return nil, fault(Conflict,
 			"network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
-	links, err := d.cfg.Host.Links(n.Asks())
+	links, err := d.cfg.Inspector.Links(n.Asks())
 	if err != nil {
 		return nil, err
 	}

@@ -74,26 +74,21 @@ func (g *gate) pass(objects ...plan.Object) error {
 	return err
 }
 
-func (g *gate) Set(o plan.Object) error {
-	if err := g.pass(o); err != nil {
-		return err
+func (g *gate) Apply(ops []plan.Op) (done int, err error) {
+	for batch := range plan.Batches(ops) {
+		var objects []plan.Object
+		for _, op := range batch {
+			objects = append(objects, op.Object)
+		}
+		if err := g.pass(objects...); err != nil {
+			return done, err
+		}
+		n, err := g.Host.Apply(batch)
+		if done += n; err != nil {
+			return done, err
+		}
 	}
-	return g.Host.Set(o)
-}
-
-func (g *gate) ApplyEBPF(ops []plan.Op) error { return g.through(ops, g.Host.ApplyEBPF) }
-
-func (g *gate) Transact(ops []plan.Op) error { return g.through(ops, g.Host.Transact) }
-
-func (g *gate) through(ops []plan.Op, do func([]plan.Op) error) error {
-	var objects []plan.Object
-	for _, op := range ops {
-		objects = append(objects, op.Object)
-	}
-	if err := g.pass(objects...); err != nil {
-		return err
-	}
-	return do(ops)
+	return done, nil
 }
 
 // checked returns a service with frequent checks of its real servers 10.0.0.2:8080 and

@@ -23,16 +23,11 @@ type steps struct {
 	taken []string
 }
 
-func (s *steps) Set(o plan.Object) error { s.taken = append(s.taken, o.Key()); return s.gate.Set(o) }
-
-func (s *steps) ApplyEBPF(ops []plan.Op) error { s.note(ops); return s.gate.ApplyEBPF(ops) }
-
-func (s *steps) Transact(ops []plan.Op) error { s.note(ops); return s.gate.Transact(ops) }
-
-func (s *steps) note(ops []plan.Op) {
+func (s *steps) Apply(ops []plan.Op) (int, error) {
 	for _, op := range ops {
 		s.taken = append(s.taken, op.Object.Key())
 	}
+	return s.gate.Apply(ops)
 }
 
 // TestOldNotes: a server that was out stays out, and one that was in stays in, until

@@ -80,7 +80,7 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 			s.Problems = append(s.Problems, err.Error())
 		}
 	}
-	links, err := d.cfg.Host.LinkTraffic(linksOf(s.Endpoints, endpoints))
+	links, err := d.cfg.Counters.LinkTraffic(linksOf(s.Endpoints, endpoints))
 	failed(err)
 	for i, e := range s.Endpoints {
 		if t, ok := links[e.Endpoint]; ok {
@@ -90,7 +90,7 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 	d.sums.addUp(s.Networks, s.Endpoints)
 	failed(d.countPublishes(ctx, &s, endpoints))
 	s.Services, s.Checks = d.serviceStats(), d.health.Counters()
-	if fill, ok := d.cfg.Host.ConntrackFill(); ok {
+	if fill, ok := d.cfg.Counters.ConntrackFill(); ok {
 		s.Conntrack = &fill
 	}
 	return s

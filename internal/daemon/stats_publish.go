@@ -44,7 +44,7 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 
 // countMappings counts the traffic of the eBPF data path, as whole frames.
 func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
-	each, fill, there, err := d.cfg.Host.EBPFMappingTraffic()
+	each, fill, there, err := d.cfg.Counters.EBPFMappingTraffic()
 	if !there {
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	if !x.has(model.ViaNAT) {
 		return nil
 	}
-	each, err := d.cfg.Host.NFTMappingTraffic()
+	each, err := d.cfg.Counters.NFTMappingTraffic()
 	for _, c := range each {
 		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
 			p.addFlows(c.Flows)
@@ -91,7 +91,7 @@ func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoin
 			p.addLive(0)
 		}
 	}
-	return d.cfg.Host.TrackedFlows(func(f kernel.TrackedFlow) {
+	return d.cfg.Counters.TrackedFlows(func(f kernel.TrackedFlow) {
 		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
 		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
 			p.addLive(1)

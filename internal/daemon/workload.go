@@ -158,7 +158,7 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 			hosts = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 		}
 		for _, host := range hosts {
-			err := d.cfg.Host.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
+			err := d.cfg.Kernel.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
 			var inUse *sockdiag.PortInUseError
 			if errors.As(err, &inUse) {
 				return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}

@@ -54,7 +54,7 @@ type world struct {
 	changed   chan struct{}
 	stop      func()
 	// wrap, if not nil, replaces the host.
-	wrap daemon.Host
+	wrap allOfHost
 	// counts and containers are as in daemon.Config.
 	counts     daemon.CountReals
 	containers daemon.Containers
@@ -83,6 +83,15 @@ func newWorld(t testing.TB) *world {
 		}
 	})
 	return worldOf(t, host)
+}
+
+// allOfHost is what a daemon uses of a host.
+type allOfHost interface {
+	engine.Kernel
+	engine.Flows
+	engine.Inspector
+	daemon.Counters
+	daemon.Host
 }
 
 // worldOf returns a world with an existing host.
@@ -118,7 +127,7 @@ func (w *world) start() *world {
 	}
 	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
-		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
+		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})

@@ -16,7 +16,7 @@ func EndpointPlan(d Driver, n model.Network, e model.Endpoint) plan.Plan {
 	if e.HostInterface == "" {
 		return p
 	}
-	p = slices.DeleteFunc(p, func(o plan.Object) bool { return within(o, e.Sandbox) && !isSubLink(o) })
+	p = slices.DeleteFunc(p, func(o plan.Object) bool { return movesAlong(o, e.Sandbox) })
 	for i, o := range p {
 		switch o := o.(type) {
 		case plan.Link:
@@ -99,26 +99,9 @@ func detour(n model.Network, p netip.Prefix) []model.Route {
 	return nil
 }
 
-// within reports whether the object is in the sandbox.
-func within(o plan.Object, sandbox string) bool {
-	switch o := o.(type) {
-	case plan.Link:
-		return o.Netns == sandbox
-	case plan.SubLink:
-		return o.Netns == sandbox
-	case plan.Address:
-		return o.Netns == sandbox
-	case plan.Route:
-		return o.Netns == sandbox
-	case plan.Sysctl:
-		return o.Netns == sandbox
-	case plan.Shaper:
-		return o.Netns == sandbox
-	}
-	return false
-}
-
-func isSubLink(o plan.Object) bool {
-	_, ok := o.(plan.SubLink)
-	return ok
+// movesAlong reports whether the object goes into the sandbox with the endpoint's
+// link: it is in the sandbox, and it is not a link itself.
+func movesAlong(o plan.Object, sandbox string) bool {
+	_, _, link := plan.InSandbox(o)
+	return !link && plan.NetnsOf(o) == sandbox
 }

@@ -40,24 +40,21 @@ func sortSteps(ops []plan.Op) steps {
 		}
 	}
 	for _, op := range ops {
-		switch op.Object.(type) {
-		case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied, plan.ServiceTable, plan.NFTService:
+		switch group := plan.GroupOf(op.Object); {
+		case group.IsTable():
 			s.nft = append(s.nft, op)
-		case plan.Listener, plan.Reservation:
+		case group == plan.GroupProxy:
 			s.userspace = append(s.userspace, op)
-		case plan.EBPFMapping, plan.Grant, plan.EBPFService:
+		case group == plan.GroupEBPF:
 			s.ebpf = append(s.ebpf, op)
+		case !op.Del:
+			s.set = append(s.set, op)
+		case isIPVS(op.Object):
+			s.unserved = append(s.unserved, op)
+		case slices.ContainsFunc(plan.Ends(op.Object), func(end string) bool { return wanted[end] }):
+			s.first = append(s.first, op)
 		default:
-			switch {
-			case !op.Del:
-				s.set = append(s.set, op)
-			case isIPVS(op.Object):
-				s.unserved = append(s.unserved, op)
-			case slices.ContainsFunc(plan.Ends(op.Object), func(end string) bool { return wanted[end] }):
-				s.first = append(s.first, op)
-			default:
-				s.del = append(s.del, op)
-			}
+			s.del = append(s.del, op)
 		}
 	}
 	return s
@@ -78,7 +75,7 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 		return false, err
 	}
 	e.applied = want
-	err = errors.Join(unread, e.remove(record, s.unserved), e.flushFlows(s.nft, cut), e.remove(record, s.del), e.setProxy(ctx, s.userspace, want))
+	err = errors.Join(unread, e.carryOut(record, s.unserved), e.flushFlows(s.nft, cut), e.carryOut(record, s.del), e.setProxy(ctx, s.userspace, want))
 	if err != nil {
 		e.applied = nil
 	}
@@ -99,52 +96,24 @@ func forgettable(op plan.Op) bool {
 // make carries out all steps that add objects. If one fails, it undoes the earlier
 // ones.
 func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan.Plan, s steps) error {
-	var undo []func() error
-	err := e.attempt(ctx, record, want, s, func(back func() error) { undo = append(undo, back) })
+	done, err := e.attempt(ctx, want, s)
 	if err == nil {
 		return nil
 	}
-	slices.Reverse(undo)
-	for _, back := range undo {
-		err = errors.Join(err, back())
-	}
-	return errors.Join(err, e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
+	return errors.Join(err, e.carryOut(record, plan.Inverse(done)), e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
 }
 
-// attempt carries out the steps. It passes the function that undoes a step to undo
-// before the step.
-func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
+// attempt carries out the steps, and returns those that may have changed the host.
+func (e *Engine) attempt(ctx context.Context, want plan.Plan, s steps) (done []plan.Op, err error) {
 	if err := e.cfg.Kernel.Sockets().CheckPorts(e.unreserved(s.ebpf)); err != nil {
-		return err
+		return nil, err
 	}
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
-		return err
+		return nil, err
 	}
-	if err := e.cfg.Kernel.Prepare(s.ebpf); err != nil {
-		return err
-	}
-	for _, op := range s.first {
-		undo(func() error { return e.cfg.Kernel.Set(op.Object) })
-		if err := e.cfg.Kernel.Del(op.Object); err != nil {
-			return &StepError{op.Object, err}
-		}
-	}
-	for _, op := range s.set {
-		undo(func() error { return e.takeBack(record, op) })
-		if err := e.cfg.Kernel.Set(op.Object); err != nil {
-			return &StepError{op.Object, err}
-		}
-	}
-	if len(s.ebpf) > 0 {
-		undo(func() error { return e.cfg.Kernel.ApplyEBPF(inverse(s.ebpf)) })
-		if err := e.cfg.Kernel.ApplyEBPF(s.ebpf); err != nil {
-			return err
-		}
-	}
-	if len(s.nft) == 0 {
-		return nil
-	}
-	return e.cfg.Kernel.Transact(s.nft)
+	all := slices.Concat(s.first, s.set, s.ebpf, s.nft)
+	n, err := e.cfg.Kernel.Apply(all)
+	return all[:n], err
 }
 
 // unreserved returns the new mappings whose ports the proxy does not reserve, so
@@ -174,33 +143,6 @@ func holds(o plan.Object, proto model.Proto, ports model.PortRange) bool {
 	return false
 }
 
-// inverse returns the steps that undo the steps.
-func inverse(ops []plan.Op) []plan.Op {
-	var back []plan.Op
-	for _, op := range slices.Backward(ops) {
-		switch {
-		case op.Del:
-			back = append(back, plan.Op{Object: op.Object})
-		case op.Old != nil:
-			back = append(back, plan.Op{Object: op.Old, Old: op.Object})
-		default:
-			back = append(back, plan.Op{Object: op.Object, Del: true})
-		}
-	}
-	return back
-}
-
-// takeBack restores what a step replaced, or removes what it added.
-func (e *Engine) takeBack(record *store.Record, op plan.Op) error {
-	if s, ok := op.Object.(plan.Sysctl); ok {
-		return e.restore(record, s)
-	}
-	if op.Old != nil {
-		return e.cfg.Kernel.Set(op.Old)
-	}
-	return e.cfg.Kernel.Del(op.Object)
-}
-
 // reattach restores the objects that depend on links that were deleted and
 // restored.
 func (e *Engine) reattach(have plan.Plan, s steps) error {
@@ -215,25 +157,26 @@ func (e *Engine) reattach(have plan.Plan, s steps) error {
 			}
 		}
 	}
-	var errs []error
+	var again []plan.Op
 	for _, o := range have {
 		if base := plan.Base(o); base != "" && back[base] {
-			errs = append(errs, e.cfg.Kernel.Set(o))
+			again = append(again, plan.Op{Object: o})
 		}
 	}
-	return errors.Join(errs...)
+	return e.carryOut(nil, again)
 }
 
-// remove carries out the steps that remove objects. It continues after errors and
-// returns all of them.
-func (e *Engine) remove(record *store.Record, ops []plan.Op) error {
+// carryOut carries out the steps, continues after errors and returns all of them.
+// A setting whose value is in the record is restored, whatever the step is.
+func (e *Engine) carryOut(record *store.Record, ops []plan.Op) error {
 	var errs []error
-	for _, op := range ops {
-		if s, ok := op.Object.(plan.Sysctl); ok {
+	for batch := range plan.Batches(ops) {
+		if s, ok := batch[0].Object.(plan.Sysctl); ok && record != nil {
 			errs = append(errs, e.restore(record, s))
-		} else {
-			errs = append(errs, e.cfg.Kernel.Del(op.Object))
+			continue
 		}
+		_, err := e.cfg.Kernel.Apply(batch)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -291,7 +234,7 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 		}
 		e.proxy = p
 	}
-	key, err := e.cfg.Kernel.BindKey()
+	key, err := e.cfg.Inspector.BindKey()
 	if err != nil {
 		return fmt.Errorf("open host ports: %w", err)
 	}

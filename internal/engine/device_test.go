@@ -141,7 +141,7 @@ func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return engine.New(engine.Config{Kernel: h, Store: kept, StartProxy: startProxy(t, w)}), func() {
+	return engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, StartProxy: startProxy(t, w)}), func() {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
@@ -350,7 +350,7 @@ func TestEveryStepWithADeviceCanFail(t *testing.T) {
 			}
 			defer host.Close()
 			k := &failingKernel{Host: host, n: never, left: never, after: after}
-			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
 			one, other := external(mustSandbox(t, w, "web")), external(mustSandbox(t, w, "app"))
 			other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
 			for _, s := range []model.State{one, other} {

@@ -28,33 +28,33 @@ import (
 	"fairlead/internal/store"
 )
 
-// Kernel is the interface of a host that the engine uses; *kernel.Host implements
-// it.
+// Kernel has the objects of a host; *kernel.Host implements it.
 type Kernel interface {
-	Set(plan.Object) error
-	Del(plan.Object) error
-	Transact([]plan.Op) error
-	// Prepare must be called before Set attaches the programs that the steps on the
-	// eBPF table need.
-	Prepare([]plan.Op) error
-	// ApplyEBPF carries out the steps on the eBPF table, all of them or none.
-	ApplyEBPF([]plan.Op) error
-	// Sockets returns the reader of the host's sockets.
-	Sockets() *sockdiag.Reader
+	// Apply carries out the steps in their order and stops at the first batch that
+	// fails (plan.Batches). It returns how many steps may have changed the host. The
+	// error is a *plan.StepError if the batch is a single object.
+	Apply([]plan.Op) (done int, err error)
 	// Observe returns the existing objects of the plan that was applied, of the
 	// plan that is wanted, and all other objects of Fairlead.
 	Observe(should, want plan.Plan) (plan.Plan, error)
 	// ObservePart returns the existing ones of the objects. If one of them is in an
 	// nft table, it returns everything in that table.
 	ObservePart(plan.Plan) (plan.Plan, error)
+	// Sockets returns the reader of the host's sockets.
+	Sockets() *sockdiag.Reader
 	ReadSysctl(plan.Sysctl) (string, error)
-	WriteSysctl(plan.Sysctl) error
 	// DescribeDevice returns a description of a device that is on the host. It is
 	// empty if the device is in a sandbox or does not exist.
 	DescribeDevice(plan.Device) (string, error)
 	// RecallDevices sets the descriptions that devices are restored with when they
 	// are moved back. The key is plan.Device.Device.
 	RecallDevices(map[string]string)
+	// Release closes the handles into sandboxes.
+	Release()
+}
+
+// Flows has the flows that the kernel tracks; *kernel.Host implements it.
+type Flows interface {
 	// FlushFlows deletes the matching flows from conntrack and returns them.
 	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
 	// IPVSFlows returns the matching flows of IPVS.
@@ -62,6 +62,10 @@ type Kernel interface {
 	// ResetClients ends TCP connections of clients to addresses that the host still
 	// has.
 	ResetClients([]kernel.Flow) error
+}
+
+// Inspector answers questions about the host; *kernel.Host implements it.
+type Inspector interface {
 	// Balances returns an error if the kernel does not support the eBPF data plane
 	// for a reason that Facts do not contain.
 	Balances() error
@@ -73,7 +77,6 @@ type Kernel interface {
 	// BindKey returns the key with which the eBPF hooks at bind recognise the
 	// proxy's sockets; 0 if there are no hooks.
 	BindKey() (uint64, error)
-	Release()
 }
 
 // Proxy is the user-space proxy; *proxy.Proxy implements it.
@@ -93,7 +96,9 @@ type Store interface {
 
 // Config holds the parts that an engine is built from.
 type Config struct {
-	Kernel Kernel
+	Kernel    Kernel
+	Flows     Flows
+	Inspector Inspector
 	// StartProxy starts the proxy in the host's namespace. The engine calls it when
 	// the first port needs the proxy.
 	StartProxy func(context.Context) (Proxy, error)

@@ -24,14 +24,14 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
 	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() && len(cut) == 0 {
 		return nil
 	}
-	local, err := e.cfg.Kernel.LocalAddrs()
+	local, err := e.cfg.Inspector.LocalAddrs()
 	if err != nil {
 		return err
 	}
 	for _, a := range local {
 		stale.local[a] = true
 	}
-	flushed, err := e.cfg.Kernel.FlushFlows(stale.match)
+	flushed, err := e.cfg.Flows.FlushFlows(stale.match)
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (e *Engine) resetClients(flows []kernel.Flow) error {
 		return nil
 	}
 	reset := endsOf(flows)
-	err := e.cfg.Kernel.ResetClients(flows)
-	_, failed := e.cfg.Kernel.FlushFlows(func(f kernel.Flow) bool {
+	err := e.cfg.Flows.ResetClients(flows)
+	_, failed := e.cfg.Flows.FlushFlows(func(f kernel.Flow) bool {
 		return f.Proto == model.TCP && (reset[kernel.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] && f.Target == f.Host)
 	})
 	return errors.Join(err, failed)

@@ -21,7 +21,7 @@ func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	return e.cfg.Kernel.IPVSFlows(func(f kernel.Flow) bool {
+	return e.cfg.Flows.IPVSFlows(func(f kernel.Flow) bool {
 		return f.Open && gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }
@@ -37,10 +37,10 @@ func noteIPVS(gone map[answer]bool, op plan.Op) {
 		return
 	}
 	stays := map[netip.AddrPort]bool{}
-	for _, r := range is.Reals.List() {
+	for _, r := range is.Reals {
 		stays[r.At] = true
 	}
-	for _, r := range old.Reals.List() {
+	for _, r := range old.Reals {
 		if !stays[r.At] {
 			gone[answer{frontend{old.Proto, old.At}, r.At}] = true
 		}

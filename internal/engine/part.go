@@ -67,11 +67,11 @@ func (e *Engine) Assume() error {
 // were found. If part is in an nft table, found has all objects of that table.
 func corrected(account, part, found plan.Plan) plan.Plan {
 	inspected, now := map[string]bool{}, map[string]plan.Object{}
-	tables := map[string]bool{}
+	tables := map[plan.Group]bool{}
 	for _, o := range part {
 		inspected[o.Key()] = true
-		if t := tableOf(o); t != "" {
-			tables[t] = true
+		if g := plan.GroupOf(o); g.IsTable() {
+			tables[g] = true
 		}
 	}
 	for _, o := range found {
@@ -79,7 +79,7 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 	}
 	have := make(plan.Plan, 0, len(account))
 	for _, o := range account {
-		if !tables[tableOf(o)] && !inspected[o.Key()] {
+		if !tables[plan.GroupOf(o)] && !inspected[o.Key()] {
 			have = append(have, o)
 			continue
 		}
@@ -95,27 +95,3 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 	}
 	return have
 }
-
-// tableOf returns the nft table that the object is in. It is empty for other
-// objects, and for tables that are a single object.
-func tableOf(o plan.Object) string {
-	switch o.(type) {
-	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
-		return plan.Mark
-	case plan.ServiceTable, plan.NFTService:
-		return plan.ServicesTable
-	}
-	return ""
-}
-
-// StepError is the error for an object that could not be created.
-type StepError struct {
-	Object plan.Object
-	Err    error
-}
-
-// Error implements error: the kernel's errors name the object.
-func (e *StepError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *StepError) Unwrap() error { return e.Err }

@@ -25,7 +25,7 @@ func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
+	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Flows: refusingKernel{host}, Inspector: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
 		Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.1"), Port: 80}}}
 	full, err := e.Complete(model.State{Services: []model.VirtualService{v}})

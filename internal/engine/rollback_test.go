@@ -84,26 +84,25 @@ func (b *failingKernel) Observe(should, want plan.Plan) (plan.Plan, error) {
 
 var errBroken = errors.New("broken on purpose")
 
-func (b *failingKernel) step(do func() error) error {
-	if b.left--; b.left != -1 {
-		return do()
+// Apply implements engine.Kernel. Each batch is a step.
+func (b *failingKernel) Apply(ops []plan.Op) (done int, err error) {
+	for batch := range plan.Batches(ops) {
+		b.left--
+		var n int
+		switch atomic := plan.GroupOf(batch[0].Object).IsTable(); {
+		case b.left != -1:
+			n, err = b.Host.Apply(batch)
+		case b.after && !atomic: // a transaction is atomic: it cannot fail after it was applied
+			n, err = b.Host.Apply(batch)
+			err = errors.Join(err, errBroken)
+		default:
+			err = errBroken
+		}
+		if done += n; err != nil {
+			return done, err
+		}
 	}
-	if b.after {
-		return errors.Join(do(), errBroken)
-	}
-	return errBroken
-}
-
-func (b *failingKernel) Set(o plan.Object) error {
-	return b.step(func() error { return b.Host.Set(o) })
-}
-
-func (b *failingKernel) Transact(ops []plan.Op) error {
-	// A transaction is atomic: it cannot fail after it was applied.
-	if b.left--; b.left == -1 {
-		return errBroken
-	}
-	return b.Host.Transact(ops)
+	return done, nil
 }
 
 // TestEveryStepCanFail makes each step of a first Set and of a large change fail
@@ -121,7 +120,7 @@ func TestEveryStepCanFail(t *testing.T) {
 			}
 			defer host.Close()
 			k := &failingKernel{Host: host, n: never, left: never, after: c.after}
-			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
 			small := dual(t, w, c.driver, "web", "app")
 			publish(&small, "web", model.ViaNAT, model.TCP, 8080, 80)
 			large := dual(t, w, c.driver, "web", "app", "new")

@@ -55,7 +55,7 @@ func (do setLoop) open() (*engine.Engine, *kernel.Host, *store.File, error) {
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, h.Close())
 	}
-	return engine.New(engine.Config{Kernel: h, Store: kept}), h, kept, nil
+	return engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept}), h, kept, nil
 }
 
 // TestDeviceSurvivesAHundredKills kills an engine that moves a device between

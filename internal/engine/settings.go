@@ -99,7 +99,7 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 		return nil
 	}
 	s.Value = setting.Before
-	err := e.cfg.Kernel.WriteSysctl(s)
+	_, err := e.cfg.Kernel.Apply([]plan.Op{{Object: s}})
 	if errors.Is(err, kernel.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
 		return nil // the link or the sandbox was deleted, and the setting with it
 	}

@@ -50,7 +50,7 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	facts := e.cfg.Facts
 	if len(s.Services) > 0 {
-		local, err := e.cfg.Kernel.LocalAddrs()
+		local, err := e.cfg.Inspector.LocalAddrs()
 		if err != nil {
 			return facts, err
 		}
@@ -62,7 +62,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	}
 	if len(s.Networks) > 0 {
 		var err error
-		if facts.Firewalls, err = e.cfg.Kernel.Firewalls(); err != nil {
+		if facts.Firewalls, err = e.cfg.Inspector.Firewalls(); err != nil {
 			return facts, fmt.Errorf("read the host's firewall rules: %w", err)
 		}
 	}
@@ -74,7 +74,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		return facts, nil
 	}
 	var err error
-	if facts.Links, err = e.cfg.Kernel.Links(asked); err != nil {
+	if facts.Links, err = e.cfg.Inspector.Links(asked); err != nil {
 		return facts, fmt.Errorf("read the host's links: %w", err)
 	}
 	return facts, nil
@@ -90,7 +90,7 @@ func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]strin
 	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" || !slices.ContainsFunc(services, mayNeed) {
 		return missing
 	}
-	if err := e.cfg.Kernel.Balances(); err != nil {
+	if err := e.cfg.Inspector.Balances(); err != nil {
 		missing = maps.Clone(missing)
 		if missing == nil {
 			missing = map[plan.Feature]string{}

@@ -90,7 +90,7 @@ func isLocal(v model.VirtualService) bool {
 
 // notOurs returns the addresses on the host's links that Fairlead did not add.
 func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
-	local, err := e.cfg.Kernel.LocalAddrs()
+	local, err := e.cfg.Inspector.LocalAddrs()
 	if err != nil {
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func guard(s model.State, guarded map[netip.Addr]bool) plan.Guard {
 			}
 		}
 	}
-	pack := func(all []model.Frontend) plan.Frontends {
+	sorted := func(all []model.Frontend) []netip.AddrPort {
 		slices.SortFunc(all, func(a, b model.Frontend) int { return a.At.Compare(b.At) })
-		return plan.PackFrontends(all)
+		return plan.FrontendAddrs(all)
 	}
-	return plan.Guard{Addresses: pack(addresses), TCP: pack(tcp), UDP: pack(udp)}
+	return plan.Guard{Addresses: sorted(addresses), TCP: sorted(tcp), UDP: sorted(udp)}
 }
 
 // leased refuses virtual addresses that an endpoint has.

@@ -13,6 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var addressKind = kind[plan.Address]{
+	set: (*Host).setAddress, del: (*Host).delAddress, read: (*Host).readAddress,
+	concerned: func(m *matcher, a plan.Address) bool { return len(m.addresses) > 0 && m.lost(a) },
+}
+
 // setAddress adds the address and removes the same address with other prefix
 // lengths. For IPv6 it removes first, because the kernel accepts an address only
 // once per link. For IPv4 it removes last, because the kernel drops a link's routes
@@ -122,4 +127,19 @@ func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, 
 		addr.Flags = unix.IFA_F_NODAD
 	}
 	return untilFree(func() error { return do(handle, link, addr) })
+}
+
+// readAddress returns the address with the prefix length that it has.
+func (h *Host) readAddress(want plan.Address) (plan.Object, error) {
+	have, err := h.addresses(want.Netns, want.Link)
+	var found plan.Object
+	for _, p := range have {
+		if p == want.Prefix {
+			return want, nil
+		}
+		if p.Addr() == want.Prefix.Addr() {
+			found = plan.Address{Netns: want.Netns, Link: want.Link, Prefix: p}
+		}
+	}
+	return found, err
 }

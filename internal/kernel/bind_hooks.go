@@ -43,6 +43,13 @@ func hookedCgroups(p *ebpf.Datapath) []uint64 {
 	return ids
 }
 
+var bindHooksKind = programs[plan.BindHooks]{
+	attach:    (*Host).setBindHooks,
+	detach:    (*Host).delBindHooks,
+	read:      (*Host).readBindHooks,
+	concerned: detached[plan.BindHooks],
+}.kind().withLeftovers((*Host).leftoverBindHooks)
+
 func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {

@@ -347,7 +347,7 @@ func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 		o.Cgroup = path
 		ops = append(ops, plan.Op{Object: o, Del: true})
 	}
-	if err := errors.Join(w.ApplyEBPF(ops), w.Del(plan.BindHooks{Cgroup: path})); err != nil {
+	if err := errors.Join(w.applyEBPF(ops), w.Del(plan.BindHooks{Cgroup: path})); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -440,7 +440,7 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	for host, taken := range map[string]bool{"": true, "10.9.0.1": true} {
 		grants := own(host, 8081, 90)
 		grants[0].Cgroup = path
-		err := h.ApplyEBPF([]plan.Op{{Object: grants[0]}})
+		err := h.applyEBPF([]plan.Op{{Object: grants[0]}})
 		if got := err != nil && strings.Contains(err.Error(), "8081 is granted to the workload in "+one.path); got != taken {
 			t.Errorf("granting 8081 on %q: %v", host, err)
 		}

@@ -40,7 +40,7 @@ func (w *localWorld) grant(t *testing.T, path string, grants ...plan.Grant) {
 		o.Cgroup = path
 		ops = append(ops, plan.Op{Object: o})
 	}
-	if err := w.ApplyEBPF(ops); err != nil {
+	if err := w.applyEBPF(ops); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -190,12 +190,12 @@ func (w *localWorld) unheard(t *testing.T, kind int, to string) {
 	}
 }
 
-// kinds are the socket types with ports, by protocol.
-var kinds = map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}
+// socketTypes are the socket types with ports, by protocol.
+var socketTypes = map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}
 
 // eachKind runs fn for each socket type.
 func eachKind(t *testing.T, name string, fn func(t *testing.T, kind int)) {
-	for proto, kind := range kinds {
+	for proto, kind := range socketTypes {
 		t.Run(fmt.Sprint(proto, " ", name), func(t *testing.T) { fn(t, kind) })
 	}
 }

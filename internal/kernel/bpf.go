@@ -84,79 +84,6 @@ func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 	return h.datapath()
 }
 
-// setBPF attaches the object's programs. An object that is marked as partly
-// attached describes what was observed: setBPF leaves it unchanged.
-func (h *Host) setBPF(o plan.Object) error {
-	if f, ok := o.(interface{ IsPartly() bool }); ok && f.IsPartly() {
-		return nil
-	}
-	p, err := h.datapath()
-	if err == nil {
-		err = p.Repin()
-	}
-	if err != nil {
-		return err
-	}
-	switch o := o.(type) {
-	case plan.Uplinks:
-		return h.setUplinks(p)
-	case plan.LocalRealEgress:
-		return h.setLocalRealEgress(p)
-	case plan.FastPath:
-		return h.setFastPath(p)
-	case plan.Ingress:
-		return h.onLink(o.Link, func(l netlink.Link) error {
-			if !o.Shared {
-				if err := p.SetEndpoint(l.Attrs().Index, o.Sources()); err != nil {
-					return err
-				}
-			}
-			return p.AttachLink(ingressProgram(o), l.Attrs().Index, false)
-		})
-	case plan.LocalClients:
-		return h.setLocalClients(p)
-	case plan.BindHooks:
-		return h.setBindHooks(p, o)
-	}
-	return fmt.Errorf("%T is not an eBPF attachment", o)
-}
-
-// ingressProgram returns the name of the object's program.
-func ingressProgram(i plan.Ingress) string {
-	if i.Shared {
-		return ebpf.Uplink
-	}
-	return ebpf.Sandbox
-}
-
-// delBPF detaches the object's programs.
-func (h *Host) delBPF(o plan.Object) error {
-	p, err := h.datapathIfAny()
-	if err != nil || p == nil {
-		return err
-	}
-	switch o := o.(type) {
-	case plan.Uplinks:
-		err = h.delUplinks(p)
-	case plan.LocalRealEgress:
-		err = h.ns.Do(p.DetachLocalRealEgress)
-	case plan.FastPath:
-		err = h.delFastPath(p)
-	case plan.Ingress:
-		err = h.onLink(o.Link, func(l netlink.Link) error {
-			return p.DetachLink(ingressProgram(o), l.Attrs().Index)
-		})
-		if absent(err) {
-			_, err = h.linksOf(p, ingressProgram(o)) // forgets programs of deleted links
-		}
-	case plan.LocalClients:
-		err = h.delLocalClients(p)
-	case plan.BindHooks:
-		err = h.delBindHooks(p, o)
-	}
-	return errors.Join(err, h.unloadIdle())
-}
-
 // unloadIdle unloads the data path if nothing uses it. With Options.Rest it keeps
 // the programs loaded for later use.
 func (h *Host) unloadIdle() error {
@@ -185,46 +112,6 @@ func (h *Host) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 		return nil, p.Close()
 	}
 	return p, p.Repin()
-}
-
-// readBPF returns the object if it is attached.
-func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
-	p, err := h.datapathIfAny()
-	if err != nil || p == nil {
-		return nil, err
-	}
-	switch o := o.(type) {
-	case plan.Uplinks:
-		whole, some, err := h.hasUplinks(p)
-		o.Partly = !whole
-		return orNil(o, whole || some), err
-	case plan.LocalRealEgress:
-		whole, some, err := h.hasLocalRealEgress(p)
-		o.Partly = !whole
-		return orNil(o, whole || some), err
-	case plan.FastPath:
-		whole, some, err := h.hasFastPath(p)
-		o.Partly = !whole
-		return orNil(o, whole || some), err
-	case plan.Ingress:
-		_, l, err := h.link("", o.Link)
-		if err != nil {
-			return nil, err
-		}
-		found, err := h.seenPrograms(p, ingressProgram(o))
-		if err != nil || o.Shared {
-			return orNil(o, found[l.Attrs().Index]), err
-		}
-		sources, err := p.Endpoint(l.Attrs().Index)
-		return orNil(plan.SandboxIngress(o.Link, sources), found[l.Attrs().Index]), err
-	case plan.LocalClients:
-		whole, some := h.hasLocalClients(p)
-		o.Partly = !whole
-		return orNil(o, some), nil
-	case plan.BindHooks:
-		return h.readBindHooks(p, o)
-	}
-	return nil, nil
 }
 
 // onLink calls fn with a link of the host, on a thread in the host's namespace.

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,48 +19,8 @@ type matcher struct {
 // event that agrees with the object does not concern it: mostly Fairlead has caused
 // it.
 func (m *matcher) concerns(o plan.Object) bool {
-	switch o := o.(type) {
-	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
-		return m.tables[plan.Mark]
-	case plan.ServiceTable, plan.NFTService:
-		return m.tables[plan.ServicesTable]
-	case plan.Guard:
-		return m.tables[plan.GuardTable]
-	case plan.VirtualAddress:
-		return len(m.addresses) > 0 && m.lost(plan.Address{Link: o.Link, Prefix: netip.PrefixFrom(o.Addr, o.Addr.BitLen())})
-	case plan.FilterChain:
-		return m.firewall
-	case plan.NoTrack:
-		return m.tables[o.Table()]
-	case plan.IPVSTable, plan.IPVSMember:
-		return m.tables[plan.IPVSTableName]
-	case plan.IPVSService, plan.LocalRoute:
-		return m.ipvs
-	case plan.EBPFMapping, plan.Grant:
-		return m.mappings
-	case plan.EBPFService: // the next hop to a real server may have changed
-		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
-	case plan.Ingress, plan.LocalRealEgress, plan.LocalClients, plan.BindHooks:
-		return m.bpf
-	case plan.Uplinks:
-		return m.bpf || m.multipath || m.newUplink()
-	case plan.FastPath:
-		return m.bpf || m.newUplink()
-	case plan.Sysctl:
-		return o.Netns == "" && m.settings[o.Name]
-	case plan.Address:
-		return len(m.addresses) > 0 && m.lost(o)
-	case plan.Route:
-		return len(m.routes) > 0 && m.replaced(o)
-	case plan.Shaper:
-		return len(m.qdiscs) > 0 && m.unshaped(o)
-	case plan.Forwarding:
-		return len(m.neighbors) > 0 && m.unforwarded(o)
-	case plan.Neighbor:
-		seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
-		return ok && (seen.gone || seen.mac != o.MAC)
-	}
-	return len(m.links) > 0 && m.linkDiffers(o) || len(m.settings) > 0 && m.altered(o)
+	concerned := kinds.of(o).concerned
+	return concerned != nil && concerned(m, o)
 }
 
 // altered reports whether one of the link settings that the object consists of has
@@ -114,34 +73,52 @@ func (m *matcher) unshaped(s plan.Shaper) bool {
 	return ok && (seen.gone || seen.handle != shaperHandle || seen.rate != s.Rate/8)
 }
 
-// linkDiffers reports whether the events show a link that differs from the object.
-func (m *matcher) linkDiffers(o plan.Object) bool {
-	switch o := o.(type) {
-	case plan.Link:
-		if o.Kind == plan.Veth && !o.Inside && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
-			return true
-		}
-		if o.Kind == plan.Loopback {
-			return m.differs(o.Netns, o.Name, want{})
-		}
-		return m.differs(o.Netns, o.Name, want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(),
-			port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
-	case plan.SubLink:
-		w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias()}
-		if o.Inside != "" {
-			w = want{external: true}
-		}
-		return m.differs(o.Netns, o.Name, w)
-	case plan.Tunnel:
-		return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true, master: o.Master})
-	case plan.WireGuard:
-		return m.differs("", o.Name, want{mtu: o.MTU, alias: o.Alias()})
-	case plan.Device:
-		return m.differs(o.Netns, o.Name, want{mtu: o.MTU, mac: o.MAC})
-	case plan.IPoIB:
-		return m.differs(o.Netns, o.Name, want{mtu: o.MTU})
+// changed reports whether the events show that a link, or one of its settings,
+// differs from the object.
+func changed[T plan.Object](differs func(*matcher, T) bool) func(*matcher, T) bool {
+	return func(m *matcher, o T) bool {
+		return len(m.links) > 0 && differs(m, o) || len(m.settings) > 0 && m.altered(o)
 	}
-	return false
+}
+
+func (m *matcher) linkDiffers(o plan.Link) bool {
+	if o.Kind == plan.Veth && !o.Inside && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
+		return true
+	}
+	if o.Kind == plan.Loopback {
+		return m.differs(o.Netns, o.Name, want{})
+	}
+	return m.differs(o.Netns, o.Name, want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(),
+		port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
+}
+
+func (m *matcher) subLinkDiffers(o plan.SubLink) bool {
+	w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias()}
+	if o.Inside != "" {
+		w = want{external: true}
+	}
+	return m.differs(o.Netns, o.Name, w)
+}
+
+func (m *matcher) tunnelDiffers(o plan.Tunnel) bool {
+	return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true, master: o.Master})
+}
+
+func (m *matcher) wireGuardDiffers(o plan.WireGuard) bool {
+	return m.differs("", o.Name, want{mtu: o.MTU, alias: o.Alias()})
+}
+
+func (m *matcher) deviceDiffers(o plan.Device) bool {
+	return m.differs(o.Netns, o.Name, want{mtu: o.MTU, mac: o.MAC})
+}
+
+func (m *matcher) ipoibDiffers(o plan.IPoIB) bool {
+	return m.differs(o.Netns, o.Name, want{mtu: o.MTU})
+}
+
+func (m *matcher) neighborDiffers(o plan.Neighbor) bool {
+	seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
+	return ok && (seen.gone || seen.mac != o.MAC)
 }
 
 // want is the desired state of a link. Fields with zero values are not compared.

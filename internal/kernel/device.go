@@ -90,6 +90,11 @@ func (h *Host) findIn(path string, d plan.Device,
 	return &deviceLocation{path, handle, link, h.savedState(d, alias)}, nil
 }
 
+var deviceKind = kind[plan.Device]{
+	set: (*Host).setDevice, del: (*Host).delDevice, read: (*Host).readDevice,
+	concerned: changed((*matcher).deviceDiffers),
+}
+
 // setDevice moves the device into its sandbox from wherever it is.
 func (h *Host) setDevice(d plan.Device) error {
 	inside, err := h.at(d.Netns)

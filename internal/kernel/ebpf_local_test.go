@@ -15,12 +15,12 @@ import (
 func leastLoaded(proto model.Proto) plan.EBPFService {
 	s := ebpfWeb(model.LeastConnection)
 	s.Proto, s.Persistence = proto, 0
-	s.Frontends = plan.PackFrontends([]model.Frontend{{Proto: proto, At: netip.MustParseAddrPort("203.0.113.80:80")}})
+	s.Frontends = []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:80")}
 	var both []plan.Backend
 	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081"} {
 		both = append(both, plan.Backend{At: netip.MustParseAddrPort(at), Weight: 1, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")})
 	}
-	s.Backends = plan.PackBackends(both)
+	s.Backends = both
 	return s
 }
 
@@ -31,7 +31,7 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 	w := newLocalWorld(t)
 	for proto, kind := range map[model.Proto]int{model.TCP: unix.SOCK_STREAM, model.UDP: unix.SOCK_DGRAM} {
 		s := leastLoaded(proto)
-		if err := w.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
+		if err := w.applyEBPF([]plan.Op{{Object: s}}); err != nil {
 			t.Fatal(err)
 		}
 		open := map[string][]int{}
@@ -61,7 +61,7 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 			unix.Close(fd)
 		}
 		w.counts(t, proto, 0, 0)
-		if err := w.ApplyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
+		if err := w.applyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,19 +72,19 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 	w := newLocalWorld(t)
 	s := leastLoaded(model.UDP)
-	if err := w.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
+	if err := w.applyEBPF([]plan.Op{{Object: s}}); err != nil {
 		t.Fatal(err)
 	}
 	c := client{family: unix.AF_INET, fd: w.socket(t, unix.SOCK_DGRAM)}
 	defer unix.Close(c.fd)
 	first := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80")
 	without := s
-	without.Backends = plan.PackBackends(s.Backends.List()[:1])
+	without.Backends = s.Backends[:1]
 	if first == "10.9.0.2:8080" {
-		without.Backends = plan.PackBackends(s.Backends.List()[1:])
+		without.Backends = s.Backends[1:]
 	}
 	for _, op := range []plan.Op{{Object: without, Old: s}, {Object: s, Old: without}} {
-		if err := w.ApplyEBPF([]plan.Op{op}); err != nil {
+		if err := w.applyEBPF([]plan.Op{op}); err != nil {
 			t.Fatal(err)
 		}
 		if now := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80"); now == first {

@@ -10,10 +10,22 @@ import (
 	"fairlead/internal/plan"
 )
 
-// ApplyEBPF applies the steps to the eBPF maps: port mappings, grants and virtual
+// Entries of the eBPF table differ if the table was damaged.
+var (
+	ebpfMappingKind = kind[plan.EBPFMapping]{
+		concerned: func(m *matcher, _ plan.EBPFMapping) bool { return m.mappings },
+		polled:    true,
+	}
+	grantKind = kind[plan.Grant]{
+		concerned: func(m *matcher, _ plan.Grant) bool { return m.mappings },
+		polled:    true,
+	}
+)
+
+// applyEBPF applies the steps to the eBPF maps: port mappings, grants and virtual
 // services. It ends the flows that become stale because their port mapping was
 // removed or changed its target.
-func (h *Host) ApplyEBPF(ops []plan.Op) error {
+func (h *Host) applyEBPF(ops []plan.Op) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	links, err := h.indices()
@@ -191,7 +203,7 @@ func (h *Host) readMappings(keys map[string]bool) (plan.Plan, error) {
 	}
 	for _, l := range p.Table().Mappings() {
 		if hurt[l] {
-			continue // reported as missing, so that ApplyEBPF writes it again
+			continue // reported as missing, so that applyEBPF writes it again
 		}
 		if l.Flags&ebpf.MappingGrant == 0 {
 			if keys == nil || keys[mappingWithoutLink(l).Key()] {

@@ -46,10 +46,18 @@ func (*Host) Balances() error {
 	return nil
 }
 
-// Prepare loads the programs with support for services if a step adds one. The
+var ebpfServiceKind = kind[plan.EBPFService]{
+	// The next hop to a real server may have changed.
+	concerned: func(m *matcher, _ plan.EBPFService) bool {
+		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
+	},
+	polled: true,
+}
+
+// prepare loads the programs with support for services if a step adds one. The
 // programs that are attached next then need not be replaced when the service is
 // added.
-func (h *Host) Prepare(ops []plan.Op) error {
+func (h *Host) prepare(ops []plan.Op) error {
 	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isService(op.Object) }) {
 		return nil
 	}
@@ -144,7 +152,7 @@ func ignoreUnreachable(err error) error {
 
 // ebpfService converts a service into the form of the eBPF maps.
 func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.Service, error) {
-	s := ebpf.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
+	s := ebpf.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends,
 		Forward: ebpfForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
 	if b.Tunnel.Type == model.TunnelGUE {
 		s.GUE = b.Tunnel.Port
@@ -159,7 +167,7 @@ func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.
 		return s, fmt.Errorf("unknown scheduler %s", b.Scheduler)
 	}
 	s.Scheduler, s.Scheduling = uint8(number), ebpfSchedulers[number].by
-	for _, backend := range b.Backends.List() {
+	for _, backend := range b.Backends {
 		s.Reals = append(s.Reals, h.ebpfReal(links, hops, backend))
 	}
 	s.Ring = ringOf(b)
@@ -225,12 +233,12 @@ func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
 // ringOf returns the order in which real servers are chosen, as indices: the Maglev
 // table, every server as often as its weight, or every server once.
 func ringOf(b plan.Balanced) []uint16 {
-	backends := b.Backends.List()
+	backends := b.Backends
 	switch b.Scheduler {
 	case model.MaglevHashing, model.SourceHashing:
-		ring := make([]uint16, b.Ring.Len())
+		ring := make([]uint16, len(b.Ring))
 		for i := range ring {
-			ring[i] = uint16(b.Ring.At(i))
+			ring[i] = b.Ring[i]
 		}
 		return ring
 	case model.WeightedRoundRobin:
@@ -361,7 +369,7 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 	for i, at := range s.Frontends {
 		frontends[i] = model.Frontend{Proto: b.Proto, At: at}
 	}
-	b.Frontends = plan.PackFrontends(frontends)
+	b.Frontends = plan.FrontendAddrs(frontends)
 	var backends []plan.Backend
 	for _, r := range s.Reals {
 		backend := plan.Backend{At: r.At, Weight: r.Weight, Draining: r.Flags&ebpf.RealDraining != 0,
@@ -374,9 +382,9 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 		}
 		backends = append(backends, backend)
 	}
-	b.Backends = plan.PackBackends(backends)
+	b.Backends = backends
 	if s.Scheduling == ebpf.ByFlow || s.Scheduling == ebpf.ByClient {
-		b.Ring = plan.PackRing(s.Ring)
+		b.Ring = s.Ring
 	}
 	return b
 }

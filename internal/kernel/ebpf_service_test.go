@@ -17,14 +17,14 @@ import (
 // servers are the sandbox.
 func ebpfWeb(s model.Scheduler) plan.EBPFService {
 	b := plan.Balanced{Service: "web", Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT, Persistence: 60e9,
-		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: netip.MustParseAddrPort("203.0.113.80:80")}, {Proto: model.TCP, At: netip.MustParseAddrPort("203.0.113.80:81")}}),
-		Backends: plan.PackBackends([]plan.Backend{
+		Frontends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:80"), netip.MustParseAddrPort("203.0.113.80:81")},
+		Backends: []plan.Backend{
 			{At: netip.MustParseAddrPort("10.9.0.2:8080"), Weight: 3, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")},
 			{At: netip.MustParseAddrPort("10.9.0.2:8081"), Weight: 1, Draining: true, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")},
 			{At: netip.MustParseAddrPort("203.0.113.9:0"), Weight: 0, Masquerade: true},
-		})}
+		}}
 	if s == model.MaglevHashing {
-		b.Ring = plan.PackRing(make([]uint16, 1021))
+		b.Ring = make([]uint16, 1021)
 	}
 	return plan.EBPFService{Balanced: b}
 }
@@ -40,7 +40,7 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	h := open()
 	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin, model.WeightedRoundRobin, model.WeightedLeastConnection} {
 		want := ebpfWeb(s)
-		if err := h.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
+		if err := h.applyEBPF([]plan.Op{{Object: want}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Set(plan.LocalClients{}); err != nil {
@@ -65,11 +65,11 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	if _, intact := h.checkBPF(); intact {
 		t.Error("checkBPF does not report the damaged service")
 	}
-	if err := h.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
+	if err := h.applyEBPF([]plan.Op{{Object: want}}); err != nil {
 		t.Fatal(err)
 	}
 	hasService(t, h, want, true)
-	if err := h.ApplyEBPF([]plan.Op{{Object: want, Del: true}}); err != nil {
+	if err := h.applyEBPF([]plan.Op{{Object: want, Del: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Del(plan.LocalClients{}); err != nil {
@@ -92,7 +92,8 @@ func hasService(t *testing.T, h *Host, service plan.EBPFService, want bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(whole, plan.Object(service)) != want || slices.Contains(part, plan.Object(service)) != want {
+	isService := func(o plan.Object) bool { return plan.Equal(o, service) }
+	if slices.ContainsFunc(whole, isService) != want || slices.ContainsFunc(part, isService) != want {
 		t.Errorf("has the service: want %v; Observe returns %v, ObservePart %v", want, whole, part)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 )
@@ -93,10 +94,17 @@ func (h *Host) fastLinks() ([]netlink.Link, error) {
 	}), nil
 }
 
+var fastPathKind = programs[plan.FastPath]{
+	attach:    (*Host).setFastPath,
+	detach:    (*Host).delFastPath,
+	read:      (*Host).readFastPath,
+	concerned: func(m *matcher, _ plan.FastPath) bool { return m.bpf || m.newUplink() },
+}.kind()
+
 // setFastPath attaches the program to the selected uplinks' drivers, and detaches
 // it from all others. Links are left to tc if the driver refuses the program or
 // runs another XDP program.
-func (h *Host) setFastPath(p *ebpf.Datapath) error {
+func (h *Host) setFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 	links, err := h.fastLinks()
 	if err != nil {
 		return err
@@ -152,9 +160,15 @@ func (h *Host) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) delFastPath(p *ebpf.Datapath) error {
+func (h *Host) delFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 	h.fast = nil
 	return h.ns.Do(func() error { return h.pruneFastPath(p, nil) })
+}
+
+func (h *Host) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
+	whole, some, err := h.hasFastPath(p)
+	o.Partly = !whole
+	return orNil(o, whole || some), err
 }
 
 // hasFastPath reports whether exactly the selected drivers run the program, for

@@ -119,6 +119,12 @@ func (h *Host) exits() ([]string, error) {
 	return names, nil
 }
 
+var filterKind = kind[plan.FilterChain]{
+	set: (*Host).setFilter, del: (*Host).delFilter, read: (*Host).readFilter, leftovers: (*Host).leftoverFilters,
+	concerned: func(m *matcher, _ plan.FilterChain) bool { return m.firewall },
+	polled:    true,
+}
+
 // setFilter creates Fairlead's chains and the jump in one transaction.
 func (h *Host) setFilter(f plan.FilterChain) error {
 	t, err := h.filterTable(f.Firewall)

@@ -14,6 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var forwardingKind = kind[plan.Forwarding]{
+	set: (*Host).setForwarding, del: (*Host).delForwarding, read: (*Host).readForwarding,
+	concerned: func(m *matcher, f plan.Forwarding) bool { return len(m.neighbors) > 0 && m.unforwarded(f) },
+}
+
 // setForwarding adds an entry to the tunnel's forwarding table. Unless the entry
 // floods frames to unknown addresses, it is also added to the bridge's table.
 func (h *Host) setForwarding(f plan.Forwarding) error {
@@ -159,6 +164,11 @@ func (h *Host) neighbor(of netlink.Ndmsg, attribute int, value []byte) (found *n
 		return err
 	})
 	return found, err
+}
+
+var neighborKind = kind[plan.Neighbor]{
+	set: (*Host).setNeighbor, del: (*Host).delNeighbor, read: (*Host).readNeighbor,
+	concerned: (*matcher).neighborDiffers,
 }
 
 // setNeighbor sets a permanent neighbour entry.

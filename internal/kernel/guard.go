@@ -26,7 +26,7 @@ func guardSets(g plan.Guard) []guardSet {
 	var sets []guardSet
 	for _, f := range families {
 		addresses := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuarded + f.suffix, KeyType: f.addrType}}
-		for _, a := range g.Addresses.List() {
+		for _, a := range g.Addresses {
 			if key := a.Addr().AsSlice(); len(key) == int(f.addrLen) {
 				addresses.elements = append(addresses.elements, nftables.SetElement{Key: key})
 			}
@@ -77,6 +77,11 @@ func tcpFlags(mask, flags byte) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{flags}}})
 }
 
+var guardKind = kind[plan.Guard]{
+	set: (*Host).setGuard, del: (*Host).delGuard, read: (*Host).readGuard, leftovers: (*Host).leftoverGuard,
+	concerned: func(m *matcher, _ plan.Guard) bool { return m.tables[plan.GuardTable] },
+}
+
 // setGuard creates or replaces the table in one transaction.
 func (h *Host) setGuard(g plan.Guard) error {
 	h.mu.Lock()
@@ -94,7 +99,7 @@ func (h *Host) setGuard(g plan.Guard) error {
 	return b.commit()
 }
 
-func (h *Host) delGuard() error {
+func (h *Host) delGuard(plan.Guard) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {

@@ -15,8 +15,8 @@ import (
 // protocols.
 func someGuard() plan.Guard {
 	at := func(s string) []model.Frontend { return []model.Frontend{{At: netip.MustParseAddrPort(s)}} }
-	return plan.Guard{Addresses: plan.PackFrontends(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
-		TCP: plan.PackFrontends(at("192.0.2.1:80")), UDP: plan.PackFrontends(at("[2001:db8::1]:53"))}
+	return plan.Guard{Addresses: plan.FrontendAddrs(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
+		TCP: plan.FrontendAddrs(at("192.0.2.1:80")), UDP: plan.FrontendAddrs(at("[2001:db8::1]:53"))}
 }
 
 // TestGuardIsItsText creates the guard's table from its text and with netlink, and
@@ -36,7 +36,7 @@ func TestGuardIsItsText(t *testing.T) {
 	if diff := cmp.Diff(byText, list()); diff != "" {
 		t.Errorf("the table differs (-from text +from netlink):\n%s", diff)
 	}
-	if is, err := h.readGuard(g); err != nil || is != g {
+	if is, err := h.readGuard(g); err != nil || !plan.Equal(is, g) {
 		t.Errorf("readGuard returns %v, %v", is, err)
 	}
 	if err := h.Del(g); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
-	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
 	mdlayher "github.com/mdlayher/netlink"
@@ -171,127 +170,6 @@ func (h *Host) at(path string) (*netlink.Handle, error) {
 	}
 	h.handles[path] = nl
 	return nl, nil
-}
-
-// Set creates or changes one object so that it matches o. Setting an object twice
-// is harmless.
-func (h *Host) Set(o plan.Object) error {
-	var err error
-	switch o := o.(type) {
-	case plan.Link:
-		err = h.setLink(o)
-	case plan.SubLink:
-		err = h.setSubLink(o)
-	case plan.Address:
-		err = h.setAddress(o)
-	case plan.Route:
-		err = h.setRoute(o)
-	case plan.Sysctl:
-		err = h.WriteSysctl(o)
-	case plan.Shaper:
-		err = h.setShaper(o)
-	case plan.Device:
-		err = h.setDevice(o)
-	case plan.IPoIB:
-		err = h.setIPoIB(o)
-	case plan.StaleLink: // stale links are only ever removed
-	case plan.Tunnel:
-		err = h.setTunnel(o)
-	case plan.Forwarding:
-		err = h.setForwarding(o)
-	case plan.Neighbor:
-		err = h.setNeighbor(o)
-	case plan.WireGuard:
-		err = h.setWireGuard(o)
-	case plan.WireGuardPeer:
-		err = h.setWireGuardPeer(o)
-	case plan.NoTrack:
-		err = h.setNoTrack(o)
-	case plan.VirtualAddress:
-		err = h.setVirtual(o)
-	case plan.Guard:
-		err = h.setGuard(o)
-	case plan.IPVSService:
-		err = h.setIPVS(o)
-	case plan.IPVSTable:
-		err = h.setIPVSTable()
-	case plan.IPVSMember:
-		err = h.setIPVSMember(o)
-	case plan.LocalRoute:
-		err = h.setLocalRoute(o)
-	case plan.FilterChain:
-		err = h.setFilter(o)
-	case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks:
-		h.bpf.Lock()
-		defer h.bpf.Unlock()
-		err = h.setBPF(o)
-	default:
-		err = fmt.Errorf("%T cannot be set by itself", o)
-	}
-	if err != nil {
-		return fmt.Errorf("set %s: %w", o.Key(), err)
-	}
-	return nil
-}
-
-// Del removes one object. Removing a missing object succeeds. Sysctls cannot be
-// removed: the caller writes their old value back.
-func (h *Host) Del(o plan.Object) error {
-	var err error
-	switch o := o.(type) {
-	case plan.Link:
-		err = h.delLink(o)
-	case plan.SubLink:
-		err = h.delSubLink(o)
-	case plan.Address:
-		err = h.delAddress(o)
-	case plan.Route:
-		err = h.delRoute(o)
-	case plan.Shaper:
-		err = h.delShaper(o)
-	case plan.Device:
-		err = h.delDevice(o)
-	case plan.IPoIB:
-		err = h.delIPoIB(o)
-	case plan.StaleLink:
-		err = h.delLink(plan.Link{Netns: o.Netns, Name: o.Name})
-	case plan.Tunnel:
-		err = h.delLink(plan.Link{Name: o.Name})
-	case plan.Forwarding:
-		err = h.delForwarding(o)
-	case plan.Neighbor:
-		err = h.delNeighbor(o)
-	case plan.WireGuard:
-		err = h.delLink(plan.Link{Name: o.Name})
-	case plan.WireGuardPeer:
-		err = h.delWireGuardPeer(o)
-	case plan.NoTrack:
-		err = h.delNoTrack(o)
-	case plan.VirtualAddress:
-		err = h.delVirtual(o)
-	case plan.Guard:
-		err = h.delGuard()
-	case plan.IPVSService:
-		err = h.delIPVS(o)
-	case plan.IPVSTable:
-		err = h.delIPVSTable()
-	case plan.IPVSMember:
-		err = h.delIPVSMember(o)
-	case plan.LocalRoute:
-		err = h.delLocalRoute(o)
-	case plan.FilterChain:
-		err = h.delFilter(o)
-	case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks:
-		h.bpf.Lock()
-		defer h.bpf.Unlock()
-		err = h.delBPF(o)
-	default:
-		err = fmt.Errorf("%T cannot be removed by itself", o)
-	}
-	if err != nil && !absent(err) {
-		return fmt.Errorf("remove %s: %w", o.Key(), err)
-	}
-	return nil
 }
 
 // absent reports whether the error means that the object, or the namespace or link

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -108,7 +107,7 @@ func (h *Host) installedChain(name string, f *foundService) (plan.Balanced, erro
 		}
 	}
 	slices.SortFunc(frontends, func(a, b model.Frontend) int { return a.At.Compare(b.At) })
-	s.Frontends = plan.PackFrontends(frontends)
+	s.Frontends = plan.FrontendAddrs(frontends)
 	if !slices.Contains(f.maps, s.Reals()) {
 		return s.Balanced, nil
 	}
@@ -199,7 +198,7 @@ func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, masqueraded ma
 		n, _ := slices.BinarySearchFunc(backends, at, func(b plan.Backend, at netip.AddrPort) int { return b.At.Compare(at) })
 		indexes[i] = uint16(n)
 	}
-	s.Backends, s.Ring = plan.PackBackends(backends), plan.PackRing(indexes)
+	s.Backends, s.Ring = backends, indexes
 }
 
 // bucketKey returns the number of a bucket in big endian, so that buckets can be
@@ -235,13 +234,13 @@ func (h *Host) installedIPVS() ([]InstalledService, error) {
 		}
 		all = append(all, InstalledService{balancedOfIPVS(s, reals), model.PlaneIPVS})
 	}
-	slices.SortFunc(all, func(a, b InstalledService) int { return cmp.Compare(a.Frontends, b.Frontends) })
+	slices.SortFunc(all, func(a, b InstalledService) int { return a.Frontends[0].Compare(b.Frontends[0]) })
 	return all, nil
 }
 
 func balancedOfIPVS(s ipvs.Service, reals []ipvs.Destination) plan.Balanced {
 	v := fromIPVS(s, reals)
-	return plan.Balanced{Proto: v.Proto, Frontends: plan.PackFrontends([]model.Frontend{{Proto: v.Proto, At: s.At}}),
+	return plan.Balanced{Proto: v.Proto, Frontends: []netip.AddrPort{s.At},
 		Scheduler: model.Scheduler(s.Scheduler), Forward: v.Forward, Tunnel: v.Tunnel, Persistence: v.Persistence,
 		Backends: v.Reals}
 }

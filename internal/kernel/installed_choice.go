@@ -17,19 +17,19 @@ import (
 // depends on earlier flows.
 func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known bool) {
 	whole := s.Scheduler == model.MaglevHashing
-	buckets := s.Ring.Len()
+	buckets := len(s.Ring)
 	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 || !whole && s.Scheduler != model.SourceHashing {
 		return 0, false
 	}
 	switch s.Plane {
 	case model.PlaneEBPF:
-		return s.Ring.At(ebpf.Choose(client, host, whole, buckets)), true
+		return int(s.Ring[ebpf.Choose(client, host, whole, buckets)]), true
 	case model.PlaneNFT:
 		key := client.Addr().AsSlice()
 		if whole {
 			key = binary.BigEndian.AppendUint16(key, client.Port())
 		}
-		return s.Ring.At(int(uint64(jhash(key, plan.HashSeed)) * uint64(buckets) >> 32)), true
+		return int(s.Ring[uint64(jhash(key, plan.HashSeed))*uint64(buckets)>>32]), true
 	}
 	return 0, false
 }

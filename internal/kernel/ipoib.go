@@ -12,6 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var ipoibKind = kind[plan.IPoIB]{
+	set: (*Host).setIPoIB, del: (*Host).delIPoIB, read: (*Host).readIPoIB,
+	concerned: changed((*matcher).ipoibDiffers),
+}
+
 // setIPoIB creates the child in its sandbox, or changes an existing child of
 // Fairlead's to match.
 func (h *Host) setIPoIB(want plan.IPoIB) error {

@@ -138,7 +138,7 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 		}
 	}
 	slices.SortFunc(reals, func(a, b plan.Backend) int { return a.At.Compare(b.At) })
-	found.Reals = plan.PackBackends(reals)
+	found.Reals = reals
 	return found
 }
 
@@ -179,6 +179,11 @@ func gueForwardOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
 		}
 	}
 	return "", model.Tunnel{}
+}
+
+var ipvsServiceKind = kind[plan.IPVSService]{
+	set: (*Host).setIPVS, del: (*Host).delIPVS, read: (*Host).readIPVS, leftovers: (*Host).leftoverIPVS,
+	concerned: func(m *matcher, _ plan.IPVSService) bool { return m.ipvs },
 }
 
 // setIPVS creates a virtual service or changes one of Fairlead's. It adopts another
@@ -227,10 +232,10 @@ func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error 
 // alike reports whether both services have the same settings. The forwarding method
 // is not compared if the existing service has no real servers.
 func alike(now, want plan.IPVSService) bool {
-	if now.Reals == "" {
+	if len(now.Reals) == 0 {
 		now.Forward, now.Tunnel = want.Forward, want.Tunnel
 	}
-	return now == want
+	return plan.Equal(now, want)
 }
 
 func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
@@ -257,7 +262,7 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	for _, d := range have {
 		gone[d.At] = d
 	}
-	for _, r := range s.Reals.List() {
+	for _, r := range s.Reals {
 		now, there := gone[r.At]
 		delete(gone, r.At)
 		want := toDestination(s, r)

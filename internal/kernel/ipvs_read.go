@@ -2,9 +2,7 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
-	"slices"
 
 	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/model"
@@ -74,21 +72,6 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 		now.Scheduler = "" // differs from the plan, so that the mark is set again
 	}
 	return now, nil
-}
-
-// leftoverServices returns Fairlead's objects for IPVS that are in no plan: virtual
-// services, local routes, and elements of the nft table for IPVS.
-func (h *Host) leftoverServices(known map[string]bool) (plan.Plan, error) {
-	services, err := h.leftoverIPVS(known)
-	if err != nil {
-		return nil, fmt.Errorf("list virtual services: %w", err)
-	}
-	rules, err := h.leftoverOfIPVSTable(known)
-	if err != nil {
-		return nil, err
-	}
-	routes, err := h.leftoverLocalRoutes(known)
-	return slices.Concat(rules, routes, services), err
 }
 
 // leftoverIPVS returns Fairlead's virtual services that are in no plan.

@@ -85,9 +85,14 @@ func labelled(bit int) []expr.Any {
 	}
 }
 
+var ipvsTableKind = kind[plan.IPVSTable]{
+	set: (*Host).setIPVSTable, del: (*Host).delIPVSTable, read: func(h *Host, t plan.IPVSTable) (plan.Object, error) { return h.readOfIPVSTable(t) }, leftovers: (*Host).leftoverOfIPVSTable,
+	concerned: func(m *matcher, _ plan.IPVSTable) bool { return m.tables[plan.IPVSTableName] },
+}
+
 // setIPVSTable creates the table, or replaces a damaged one, in one transaction. It
 // does not change an intact table.
-func (h *Host) setIPVSTable() error {
+func (h *Host) setIPVSTable(plan.IPVSTable) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -105,7 +110,7 @@ func (h *Host) setIPVSTable() error {
 	return b.commit()
 }
 
-func (h *Host) delIPVSTable() error {
+func (h *Host) delIPVSTable(plan.IPVSTable) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -114,6 +119,11 @@ func (h *Host) delIPVSTable() error {
 	b := h.begin()
 	b.dropTable(ipvsTable())
 	return b.commit()
+}
+
+var ipvsMemberKind = kind[plan.IPVSMember]{
+	set: (*Host).setIPVSMember, del: (*Host).delIPVSMember, read: func(h *Host, o plan.IPVSMember) (plan.Object, error) { return h.readOfIPVSTable(o) },
+	concerned: func(m *matcher, _ plan.IPVSMember) bool { return m.tables[plan.IPVSTableName] },
 }
 
 // setIPVSMember adds an element. Adding an existing element is not an error.

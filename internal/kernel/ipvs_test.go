@@ -22,8 +22,8 @@ func everyService() []plan.IPVSService {
 		for _, f := range forwardings(i) {
 			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s,
 				Forward: f.forward, Tunnel: f.tunnel,
-				Persistence: time.Duration(i) * time.Minute, Reals: plan.PackBackends([]plan.Backend{
-					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}})}
+				Persistence: time.Duration(i) * time.Minute, Reals: []plan.Backend{
+					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}}}
 			if i%2 == 0 {
 				v.Proto, v.At = model.UDP, netip.MustParseAddrPort("[2001:db8::80]:53")
 			}
@@ -50,7 +50,7 @@ func forwardings(i int) []forwarding {
 
 func destinations(s plan.IPVSService) []ipvs.Destination {
 	var all []ipvs.Destination
-	for _, r := range s.Reals.List() {
+	for _, r := range s.Reals {
 		// The kernel lists real servers in reverse order.
 		all = append([]ipvs.Destination{toDestination(s, r)}, all...)
 	}
@@ -59,7 +59,7 @@ func destinations(s plan.IPVSService) []ipvs.Destination {
 
 func TestVirtualServicesAreReadBack(t *testing.T) {
 	for _, s := range everyService() {
-		if got := fromIPVS(toIPVS(s), destinations(s)); got != s {
+		if got := fromIPVS(toIPVS(s), destinations(s)); !plan.Equal(got, s) {
 			t.Errorf("%+v is read as %+v", s, got)
 		}
 	}

@@ -13,6 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var linkKind = kind[plan.Link]{
+	set: (*Host).setLink, del: (*Host).delLink, read: (*Host).readLink, leftovers: (*Host).leftovers,
+	concerned: changed((*matcher).linkDiffers),
+}
+
 // setLink creates the link, or changes Fairlead's existing link to match. If
 // another program's link has the name, it returns an error and does not touch that
 // link.

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/plan"
 )
 
 // localHooks are the programs at the socket calls of the host's processes. They are
@@ -31,7 +32,14 @@ func (h *Host) localCgroup() (string, error) {
 	return cgroup.Root()
 }
 
-func (h *Host) setLocalClients(p *ebpf.Datapath) error {
+var localClientsKind = programs[plan.LocalClients]{
+	attach:    (*Host).setLocalClients,
+	detach:    (*Host).delLocalClients,
+	read:      (*Host).readLocalClients,
+	concerned: detached[plan.LocalClients],
+}.kind()
+
+func (h *Host) setLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 	dir, err := h.localCgroup()
 	if err != nil {
 		return fmt.Errorf("find the cgroup of local clients: %w", err)
@@ -59,12 +67,18 @@ func (h *Host) BindKey() (uint64, error) {
 }
 
 // delLocalClients detaches the hooks in reverse order.
-func (h *Host) delLocalClients(p *ebpf.Datapath) error {
+func (h *Host) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 	var errs []error
 	for _, hook := range slices.Backward(localHooks) {
 		errs = append(errs, p.DetachCgroup(hook, localName))
 	}
 	return errors.Join(errs...)
+}
+
+func (h *Host) readLocalClients(p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
+	whole, some := h.hasLocalClients(p)
+	o.Partly = !whole
+	return orNil(o, some), nil
 }
 
 // hasLocalClients reports whether all hooks are attached, and whether some are.

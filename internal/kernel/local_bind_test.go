@@ -126,7 +126,7 @@ func TestEachProcessHasANewBindKey(t *testing.T) {
 	w := newLocalWorld(t)
 	_, open := w.pinned(t)
 	before := open()
-	if err := before.ApplyEBPF([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
+	if err := before.applyEBPF([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := before.Set(plan.LocalClients{}); err != nil {

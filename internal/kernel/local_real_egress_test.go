@@ -23,13 +23,13 @@ func TestLocalRealEgressOutlivesItsProcess(t *testing.T) {
 	w.echo(t, "192.0.2.1:5300")
 	_, open := w.pinned(t)
 	dns := plan.EBPFService{Balanced: plan.Balanced{Service: "dns", Proto: model.UDP, Scheduler: model.RoundRobin, Forward: model.ForwardNAT,
-		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.UDP, At: netip.MustParseAddrPort("203.0.113.80:53")}}),
-		Backends:  plan.PackBackends([]plan.Backend{{At: netip.MustParseAddrPort("192.0.2.1:5300"), Weight: 1, Local: true}})}}
+		Frontends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:53")},
+		Backends:  []plan.Backend{{At: netip.MustParseAddrPort("192.0.2.1:5300"), Weight: 1, Local: true}}}}
 	h := open()
 	if err := h.Set(plan.Uplinks{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ApplyEBPF([]plan.Op{{Object: dns}}); err != nil {
+	if err := h.applyEBPF([]plan.Op{{Object: dns}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Set(plan.LocalRealEgress{}); err != nil {

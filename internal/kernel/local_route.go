@@ -14,6 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var localRouteKind = kind[plan.LocalRoute]{
+	set: (*Host).setLocalRoute, del: (*Host).delLocalRoute, read: (*Host).readLocalRoute, leftovers: (*Host).leftoverLocalRoutes,
+	concerned: func(m *matcher, _ plan.LocalRoute) bool { return m.ipvs },
+}
+
 // setLocalRoute adds the route beside routes that other programs or the kernel have
 // for the address. Those disappear with the address of their link, and Fairlead's
 // stays.

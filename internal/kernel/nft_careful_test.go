@@ -70,7 +70,7 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 			h := OpenTestHost(t)
 			want := plan.Plan{plan.Table{}, member}
 			for _, o := range want {
-				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
+				if err := h.transact([]plan.Op{{Object: o}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -84,7 +84,7 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 				t.Fatalf("the table is reported as complete: %v", have)
 			}
 			for _, o := range want {
-				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
+				if err := h.transact([]plan.Op{{Object: o}}); err != nil {
 					t.Fatal(err)
 				}
 			}

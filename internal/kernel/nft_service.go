@@ -146,7 +146,7 @@ func managedChain(name string) *nftables.Chain {
 // queueService adds the maps and rules that belong to the service alone, except
 // the buckets.
 func (b *batch) queueService(s serviceStep) {
-	if s.to.Rules && s.Ring != "" {
+	if s.to.Rules && len(s.Ring) > 0 {
 		b.addTypeOf(realsSet(s.NFTService), bucketType(s.NFTService))
 	}
 	if s.to.Clients {

@@ -176,7 +176,7 @@ func (h *Host) serviceMatches(f *foundService, s plan.NFTService, rules map[stri
 	if s.Remembers() {
 		chains, maps = append([]string{s.Keep()}, chains...), append(maps, s.Clients())
 	}
-	if s.Ring != "" {
+	if len(s.Ring) > 0 {
 		maps = append(maps, s.Reals())
 	}
 	slices.Sort(f.chains)
@@ -186,7 +186,7 @@ func (h *Host) serviceMatches(f *foundService, s plan.NFTService, rules map[stri
 		s.Remembers() && !haveComment(rules[s.Keep()], serviceComment(s), 1) {
 		return false, nil
 	}
-	if s.Ring == "" {
+	if len(s.Ring) == 0 {
 		return true, nil
 	}
 	buckets, err := h.nft.GetSetElements(realsSet(s))
@@ -197,10 +197,10 @@ func (h *Host) serviceMatches(f *foundService, s plan.NFTService, rules map[stri
 }
 
 func bucketsMatch(have []nftables.SetElement, s plan.NFTService) bool {
-	if len(have) != s.Ring.Len() {
+	if len(have) != len(s.Ring) {
 		return false
 	}
-	backends := s.Backends.List()
+	backends := s.Backends
 	values := make([][]byte, len(backends))
 	for i, b := range backends {
 		values[i] = encodeReal(b.At)
@@ -210,7 +210,7 @@ func bucketsMatch(have []nftables.SetElement, s plan.NFTService) bool {
 			return false
 		}
 		bucket := int(binary.NativeEndian.Uint32(e.Key))
-		if bucket >= s.Ring.Len() || !bytes.Equal(e.Val, values[s.Ring.At(bucket)]) {
+		if bucket >= len(s.Ring) || !bytes.Equal(e.Val, values[s.Ring[bucket]]) {
 			return false
 		}
 	}

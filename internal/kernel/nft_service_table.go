@@ -84,7 +84,7 @@ func resetTCP() []expr.Any { return []expr.Any{&expr.Reject{Type: unix.NFT_REJEC
 // serviceRules returns the rules of a service's chain; each is the netlink form
 // of the line at the same place of plan.NFTService's Rules.
 func serviceRules(s plan.NFTService) [][]expr.Any {
-	if s.Ring == "" {
+	if len(s.Ring) == 0 {
 		if s.Proto == model.TCP {
 			return [][]expr.Any{rule(isProto(unix.IPPROTO_TCP), resetTCP())}
 		}
@@ -125,7 +125,7 @@ const (
 // choose computes the bucket and looks up its real server.
 func (f family) choose(s plan.NFTService) []expr.Any {
 	var bucket []expr.Any
-	mod := uint32(s.Ring.Len())
+	mod := uint32(len(s.Ring))
 	switch s.Scheduler {
 	case model.MaglevHashing:
 		// Every field of a concatenation is padded to 4 bytes.
@@ -177,7 +177,7 @@ func (f family) toClients(s plan.NFTService) []expr.Any {
 // realsSet returns the service's map of buckets to real servers.
 func realsSet(s plan.NFTService) *nftables.Set {
 	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
-		DataType: realType(s), Size: uint32(s.Ring.Len())}
+		DataType: realType(s), Size: uint32(len(s.Ring))}
 }
 
 func familyOf(s plan.NFTService) family {
@@ -198,5 +198,5 @@ func realType(s plan.NFTService) nftables.SetDatatype {
 // serviceComment returns the comment of the rules in a service's chain: the mark,
 // and the settings that the rules depend on.
 func serviceComment(s plan.NFTService) string {
-	return fmt.Sprintf("%s: %s %s %d %s", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len(), s.Persistence)
+	return fmt.Sprintf("%s: %s %s %d %s", plan.Mark, s.Proto, s.Scheduler, len(s.Ring), s.Persistence)
 }

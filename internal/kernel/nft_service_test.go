@@ -24,8 +24,8 @@ func served(name, vip string, s model.Scheduler, reals ...string) plan.NFTServic
 		ring = append(ring, uint16(i))
 	}
 	return plan.NFTService{Balanced: plan.Balanced{Service: name, Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT,
-		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at}}),
-		Backends:  plan.PackBackends(backends), Ring: plan.PackRing(ring)}}
+		Frontends: []netip.AddrPort{at},
+		Backends:  backends, Ring: ring}}
 }
 
 func with(s plan.NFTService, change func(*plan.NFTService)) plan.NFTService {
@@ -65,7 +65,7 @@ func services(all ...plan.NFTService) plan.Plan {
 // then has the second one.
 func (h *Host) reach(t *testing.T, have, want plan.Plan) {
 	t.Helper()
-	if err := h.Transact(plan.Diff(have, want)); err != nil {
+	if err := h.transact(plan.Diff(have, want)); err != nil {
 		t.Fatal(err)
 	}
 	h.holds(t, want)
@@ -96,7 +96,7 @@ func TestServicesAreReadAsTheyWereSet(t *testing.T) {
 func TestServicesChange(t *testing.T) {
 	h := OpenTestHost(t)
 	all := someServices()
-	more := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
+	more := with(all[0], func(s *plan.NFTService) { s.Ring = []uint16{1, 1} })
 	have := services(all[0])
 	h.reach(t, nil, have)
 	for _, s := range append(all, more, all[0]) {
@@ -145,7 +145,7 @@ func TestServicesAreRepaired(t *testing.T) {
 		if len(ops) == 0 {
 			t.Errorf("not detected: nft %s", damage)
 		}
-		if err := h.Transact(ops); err != nil {
+		if err := h.transact(ops); err != nil {
 			t.Fatalf("after nft %s: %v", damage, err)
 		}
 		h.holds(t, want)
@@ -166,7 +166,7 @@ func TestServicesMatchTheirText(t *testing.T) {
 	if diff := cmp.Diff(strings.Split(byText, "\n"), strings.Split(byNetlink, "\n")); diff != "" {
 		t.Errorf("the commands' result (-) differs from netlink's (+):\n%s", diff)
 	}
-	changed := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
+	changed := with(all[0], func(s *plan.NFTService) { s.Ring = []uint16{1, 1} })
 	h.run(t, "sh", "-c", plan.Text([]plan.Op{{Object: changed, Old: all[0]}}))
 	if list := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, changed.Reals()); strings.Contains(list, "10.0.0.2") {
 		t.Errorf("the change has left the old real server: %s", list)

@@ -50,7 +50,7 @@ const (
 // bucketType describes the type of a service's map of buckets:
 // `typeof numgen inc mod N : ip daddr . tcp dport`.
 func bucketType(s plan.NFTService) []byte {
-	counter := expression(exprNumgen, numbers(numgenType, 0, numgenMod, uint32(s.Ring.Len()), numgenOffset, 0))
+	counter := expression(exprNumgen, numbers(numgenType, 0, numgenMod, uint32(len(s.Ring)), numgenOffset, 0))
 	real := packetField(descIP, fieldIPDst)
 	if !s.Is4() {
 		real = packetField(descIP6, fieldIP6Dst)

@@ -38,6 +38,11 @@ func noTrackChains(u plan.NoTrack) []chain {
 	}
 }
 
+var noTrackKind = kind[plan.NoTrack]{
+	set: (*Host).setNoTrack, del: (*Host).delNoTrack, read: (*Host).readNoTrack, leftovers: (*Host).leftoverNoTrack,
+	concerned: func(m *matcher, o plan.NoTrack) bool { return m.tables[o.Table()] },
+}
+
 // setNoTrack creates the table in one transaction; it replaces a damaged one.
 func (h *Host) setNoTrack(u plan.NoTrack) error {
 	h.mu.Lock()

@@ -148,7 +148,7 @@ func probeBridgeFilter(h *Host) error {
 // probeNAT creates the whole table fairlead, which uses every nftables expression
 // of the publish mode nat.
 func probeNAT(h *Host) error {
-	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+	if err := h.transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		return fmt.Errorf("the kernel does not support NAT with nftables (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
 	}
 	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
@@ -162,9 +162,9 @@ func probeNFTServices(h *Host) error {
 	all := []plan.Op{{Object: plan.ServiceTable{}}}
 	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin} {
 		all = append(all, plan.Op{Object: plan.NFTService{Balanced: plan.Balanced{Service: string(s), Proto: model.TCP, Scheduler: s,
-			Persistence: time.Second, Backends: plan.PackBackends([]plan.Backend{{At: at, Weight: 1}}), Ring: plan.PackRing([]uint16{0})}}})
+			Persistence: time.Second, Backends: []plan.Backend{{At: at, Weight: 1}}, Ring: []uint16{0}}}})
 	}
-	if err := h.Transact(all); err != nil {
+	if err := h.transact(all); err != nil {
 		return fmt.Errorf("the kernel does not support services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen",
 			err, needed(plan.FeatureNFTServices))
 	}

@@ -25,11 +25,11 @@ func probeIPVS(h *Host) error {
 	if h.nft == nil {
 		return nil
 	}
-	if err := h.setIPVSTable(); err != nil {
+	if err := h.setIPVSTable(plan.IPVSTable{}); err != nil {
 		return fmt.Errorf("the kernel does not support rules on conntrack labels (%w): load nft_ct, nft_masq and nft_chain_nat, "+
 			"built with CONFIG_NF_CONNTRACK_LABELS", err)
 	}
-	return h.delIPVSTable()
+	return h.delIPVSTable(plan.IPVSTable{})
 }
 
 // since reports whether a release, as `uname -r` prints it, has the feature. It

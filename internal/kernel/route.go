@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/kernel/nlutil"
@@ -11,6 +12,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
+
+var routeKind = kind[plan.Route]{
+	set: (*Host).setRoute, del: (*Host).delRoute, read: (*Host).readRoute,
+	concerned: func(m *matcher, r plan.Route) bool { return len(m.routes) > 0 && m.replaced(r) },
+}
 
 // setRoute adds a route, or replaces Fairlead's route to the same destination. It
 // never replaces a route of another program, but returns an error.
@@ -46,4 +52,45 @@ func (h *Host) onRoute(r plan.Route, do func(*netlink.Handle, *netlink.Route) er
 		route.Scope = netlink.SCOPE_LINK
 	}
 	return do(handle, route)
+}
+
+func (h *Host) readRoute(want plan.Route) (plan.Object, error) {
+	routes, err := h.seenRoutes(want.Netns)
+	for _, r := range routes {
+		if r == want {
+			return want, nil
+		}
+	}
+	return nil, err
+}
+
+// routes returns the routes of a namespace that have Fairlead's protocol number.
+func (h *Host) routes(netns string) ([]plan.Route, error) {
+	handle, err := h.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_MAIN}
+	list, err := retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var routes []plan.Route
+	for _, r := range list {
+		link, err := handle.LinkByIndex(r.LinkIndex)
+		if err != nil {
+			continue
+		}
+		route := plan.Route{Netns: netns, To: toPrefix(r.Dst.IP, r.Dst.Mask), Link: link.Attrs().Name}
+		if via, ok := netip.AddrFromSlice(r.Gw); ok {
+			route.Via = via.Unmap()
+		}
+		if src, ok := netip.AddrFromSlice(r.Src); ok {
+			route.Src = src.Unmap()
+		}
+		routes = append(routes, route)
+	}
+	return routes, nil
 }

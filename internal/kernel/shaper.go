@@ -12,6 +12,11 @@ import (
 // shaperHandle is plan.ShaperHandle as a number.
 const shaperHandle = 0xfa1e << 16
 
+var shaperKind = kind[plan.Shaper]{
+	set: (*Host).setShaper, del: (*Host).delShaper, read: (*Host).readShaper,
+	concerned: func(m *matcher, s plan.Shaper) bool { return len(m.qdiscs) > 0 && m.unshaped(s) },
+}
+
 // setShaper sets a token bucket as the root queueing discipline of a link, or
 // changes Fairlead's. It returns an error if the link has one of another program.
 // The kernel's default one has no handle, and is replaced.

@@ -20,6 +20,10 @@ var (
 		"vepa": netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU}
 	ipvlanModes = map[string]netlink.IPVlanMode{"l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3, "l3s": netlink.IPVLAN_MODE_L3S}
 )
+var subLinkKind = kind[plan.SubLink]{
+	set: (*Host).setSubLink, del: (*Host).delSubLink, read: (*Host).readSubLink,
+	concerned: changed((*matcher).subLinkDiffers),
+}
 
 // setSubLink creates the link or changes Fairlead's existing one. If a link of
 // another program has the name, it returns an error and leaves that link

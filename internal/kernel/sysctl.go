@@ -12,6 +12,14 @@ import (
 
 // ErrNoSetting says that this kernel does not have the sysctl.
 var ErrNoSetting = errors.New("this kernel has no such setting")
+var sysctlKind = kind[plan.Sysctl]{
+	set: (*Host).WriteSysctl,
+	read: func(h *Host, s plan.Sysctl) (found plan.Object, err error) {
+		s.Value, err = h.ReadSysctl(s)
+		return s, err
+	},
+	concerned: func(m *matcher, s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] },
+}
 
 // ReadSysctl returns the current value of s.Name in s.Netns. Returns ErrNoSetting
 // if the kernel does not have the sysctl or its link does not exist. The error

@@ -17,6 +17,11 @@ import (
 // would announce through the tunnel (IN6_ADDR_GEN_MODE_NONE, linux/if_link.h).
 const addrGenNone = 1
 
+var tunnelKind = kind[plan.Tunnel]{
+	set: (*Host).setTunnel, del: func(h *Host, t plan.Tunnel) error { return h.delLink(plan.Link{Name: t.Name}) }, read: (*Host).readTunnel,
+	concerned: changed((*matcher).tunnelDiffers),
+}
+
 // setTunnel creates the VXLAN link or changes Fairlead's existing one. If a link
 // of another program has the name, or the VNI and port, it returns an error and
 // leaves that link unchanged.

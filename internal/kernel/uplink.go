@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,14 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 // tunnels.
 func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
-func (h *Host) setUplinks(p *ebpf.Datapath) error {
+var uplinksKind = programs[plan.Uplinks]{
+	attach:    (*Host).setUplinks,
+	detach:    (*Host).delUplinks,
+	read:      (*Host).readUplinks,
+	concerned: func(m *matcher, _ plan.Uplinks) bool { return m.bpf || m.multipath || m.newUplink() },
+}.kind()
+
+func (h *Host) setUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 	links, err := h.uplinks()
 	if err != nil {
 		return err
@@ -74,15 +82,28 @@ func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	})
 }
 
+var localRealEgressKind = programs[plan.LocalRealEgress]{
+	attach:    (*Host).setLocalRealEgress,
+	detach:    func(h *Host, p *ebpf.Datapath, _ plan.LocalRealEgress) error { return h.ns.Do(p.DetachLocalRealEgress) },
+	read:      (*Host).readLocalRealEgress,
+	concerned: detached[plan.LocalRealEgress],
+}.kind()
+
 // setLocalRealEgress makes answers of real servers on this host leave with the
 // virtual address as their source.
-func (h *Host) setLocalRealEgress(p *ebpf.Datapath) error {
+func (h *Host) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) error {
 	return h.ns.Do(func() error {
 		if err := p.Serve(); err != nil {
 			return err
 		}
 		return p.AttachLocalRealEgress()
 	})
+}
+
+func (h *Host) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
+	whole, some, err := h.hasLocalRealEgress(p)
+	o.Partly = !whole
+	return orNil(o, whole || some), err
 }
 
 // hasLocalRealEgress reports whether every link with a program at its ingress has
@@ -107,7 +128,7 @@ func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error
 }
 
 // delUplinks detaches the program from all links.
-func (h *Host) delUplinks(p *ebpf.Datapath) error {
+func (h *Host) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 	return h.ns.Do(func() error {
 		found, err := p.LinksOf(ebpf.Uplink)
 		errs := []error{err}
@@ -116,6 +137,12 @@ func (h *Host) delUplinks(p *ebpf.Datapath) error {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+func (h *Host) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
+	whole, some, err := h.hasUplinks(p)
+	o.Partly = !whole
+	return orNil(o, whole || some), err
 }
 
 // hasUplinks reports whether every uplink has the program, and the program knows

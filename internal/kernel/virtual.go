@@ -17,6 +17,13 @@ import (
 // ifaProto is IFA_PROTO of linux/if_addr.h (Linux 5.18); older kernels ignore it.
 const ifaProto = 11
 
+var virtualAddressKind = kind[plan.VirtualAddress]{
+	set: (*Host).setVirtual, del: (*Host).delVirtual, read: (*Host).readVirtual,
+	concerned: func(m *matcher, v plan.VirtualAddress) bool {
+		return len(m.addresses) > 0 && m.lost(plan.Address{Link: v.Link, Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
+	},
+}
+
 // setVirtual adds the address to the link and announces it to the neighbours.
 func (h *Host) setVirtual(v plan.VirtualAddress) error {
 	_, link, err := h.link("", v.Link)

@@ -17,6 +17,11 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
+var wireGuardKind = kind[plan.WireGuard]{
+	set: (*Host).setWireGuard, del: func(h *Host, c plan.WireGuard) error { return h.delLink(plan.Link{Name: c.Name}) }, read: (*Host).readWireGuard,
+	concerned: changed((*matcher).wireGuardDiffers),
+}
+
 // setWireGuard creates the WireGuard link or changes Fairlead's existing one. If a
 // link of another program has the name, it returns an error and leaves that link
 // unchanged.
@@ -99,6 +104,10 @@ func (h *Host) readWireGuard(want plan.WireGuard) (plan.Object, error) {
 	want.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
 	want.IPv6, err = h.readIPv6(want, want.IPv6)
 	return want, err
+}
+
+var wireGuardPeerKind = kind[plan.WireGuardPeer]{
+	set: (*Host).setWireGuardPeer, del: (*Host).delWireGuardPeer, read: (*Host).readWireGuardPeer,
 }
 
 func (h *Host) setWireGuardPeer(p plan.WireGuardPeer) error {

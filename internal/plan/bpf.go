@@ -157,6 +157,8 @@ func (l EBPFMapping) Key() string {
 	return "bpf mapping " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
 }
 
+func (EBPFMapping) group() Group { return GroupEBPF }
+
 // Add implements Object.
 func (l EBPFMapping) Add() []string {
 	flags := ""
@@ -217,6 +219,8 @@ type Grant struct {
 func (g Grant) Key() string {
 	return "bpf grant " + string(g.Proto) + " " + hostPorts(g.Host, g.Ports)
 }
+
+func (Grant) group() Group { return GroupEBPF }
 
 // Add implements Object.
 func (g Grant) Add() []string {

@@ -54,6 +54,10 @@ func (d Device) adjusts(old Object) bool {
 // in one sandbox only.
 func (d Device) Key() string { return "device " + d.Device }
 
+func (d Device) netns() string { return d.Netns }
+
+func (d Device) inSandbox() (netns, name string) { return d.Netns, d.Name }
+
 // Add implements Object.
 func (d Device) Add() []string {
 	name := escape.Shell(d.Device)
@@ -123,6 +127,10 @@ func (l IPoIB) adjusts(old Object) bool {
 
 // Key implements Object. It equals the key of any link with this name.
 func (l IPoIB) Key() string { return Link{Netns: l.Netns, Name: l.Name}.Key() }
+
+func (l IPoIB) netns() string { return l.Netns }
+
+func (l IPoIB) inSandbox() (netns, name string) { return l.Netns, l.Name }
 
 // Add implements Object.
 func (l IPoIB) Add() []string {

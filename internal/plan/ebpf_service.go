@@ -14,8 +14,15 @@ import (
 // object, for any number of real servers.
 type EBPFService struct{ Balanced }
 
+func (s EBPFService) equal(o Object) bool {
+	other, ok := o.(EBPFService)
+	return ok && s.Balanced.equal(other.Balanced)
+}
+
 // Key implements Object.
 func (s EBPFService) Key() string { return "bpf service " + s.Service }
+
+func (EBPFService) group() Group { return GroupEBPF }
 
 // Add implements Object.
 func (s EBPFService) Add() []string {
@@ -33,11 +40,11 @@ func (s EBPFService) change(old Object) []string {
 		return s.Add()
 	}
 	var lines []string
-	if o.Frontends != s.Frontends || o.Proto != s.Proto || o.Scheduler != s.Scheduler || o.Forward != s.Forward || o.Tunnel != s.Tunnel || o.Persistence != s.Persistence {
+	if !same(o.Frontends, s.Frontends) || o.settings() != s.settings() {
 		lines = s.head()
 	}
-	had := o.Backends.List()
-	now := s.Backends.List()
+	had := o.Backends
+	now := s.Backends
 	for _, b := range had {
 		if !slices.ContainsFunc(now, func(n Backend) bool { return n.At == b.At }) {
 			lines = append(lines, fmt.Sprintf("# ebpf: unserve %s to %s", escape.Shell(s.Service), atPort(b.At)))
@@ -49,7 +56,7 @@ func (s EBPFService) change(old Object) []string {
 // head returns the line with the service's frontends and settings.
 func (s EBPFService) head() []string {
 	var at []string
-	for _, f := range s.Frontends.List() {
+	for _, f := range s.Frontends {
 		at = append(at, f.String())
 	}
 	line := fmt.Sprintf("# ebpf: serve %s %s at %s scheduler %s forward %s", escape.Shell(s.Service), s.Proto, strings.Join(at, ","), s.Scheduler, s.Forward)
@@ -65,7 +72,7 @@ func (s EBPFService) head() []string {
 // reals returns the lines that add the real servers that are not in had.
 func (s EBPFService) reals(had []Backend) []string {
 	var lines []string
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		if slices.Contains(had, b) {
 			continue
 		}
@@ -102,7 +109,7 @@ func atPort(at netip.AddrPort) string {
 // bases returns the links of the real servers.
 func (s EBPFService) bases() []string {
 	var links []string
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		if b.Link != "" {
 			links = append(links, end("", b.Link))
 		}

@@ -25,7 +25,13 @@ type IPVSService struct {
 	Persistence time.Duration
 	// Reals are the real servers sorted by address, with port and weight only. A
 	// draining one has weight 0.
-	Reals Backends
+	Reals []Backend
+}
+
+func (s IPVSService) equal(o Object) bool {
+	other, ok := o.(IPVSService)
+	return ok && s.Proto == other.Proto && s.At == other.At && s.Scheduler == other.Scheduler && s.Forward == other.Forward &&
+		s.Tunnel == other.Tunnel && s.Persistence == other.Persistence && same(s.Reals, other.Reals)
 }
 
 // Key implements Object.
@@ -34,7 +40,7 @@ func (s IPVSService) Key() string { return "ipvs " + string(s.Proto) + " " + s.A
 // Add implements Object.
 func (s IPVSService) Add() []string {
 	cmds := []string{"ipvsadm -A " + s.settings()}
-	for _, r := range s.Reals.List() {
+	for _, r := range s.Reals {
 		cmds = append(cmds, s.real("-a", r))
 	}
 	return cmds
@@ -54,10 +60,10 @@ func (s IPVSService) change(old Object) []string {
 		cmds = append(cmds, "ipvsadm -E "+s.settings())
 	}
 	before := map[netip.AddrPort]Backend{}
-	for _, r := range o.Reals.List() {
+	for _, r := range o.Reals {
 		before[r.At] = r
 	}
-	for _, r := range s.Reals.List() {
+	for _, r := range s.Reals {
 		was, known := before[r.At]
 		delete(before, r.At)
 		if !known {
@@ -66,7 +72,7 @@ func (s IPVSService) change(old Object) []string {
 			cmds = append(cmds, s.real("-e", r))
 		}
 	}
-	for _, r := range o.Reals.List() {
+	for _, r := range o.Reals {
 		if _, gone := before[r.At]; gone {
 			cmds = append(cmds, fmt.Sprintf("ipvsadm -d %s -r %s", s.name(), r.At))
 		}

@@ -74,6 +74,8 @@ func (l Link) Alias() string { return Mark + ":" + l.Owner }
 // Key implements Object.
 func (l Link) Key() string { return "link " + l.Netns + " " + l.Name }
 
+func (l Link) netns() string { return l.Netns }
+
 // Add implements Object.
 func (l Link) Add() []string {
 	ip := in(l.Netns, "ip")
@@ -182,6 +184,8 @@ func (a Address) Key() string {
 	return "address " + a.Netns + " " + a.Link + " " + a.Prefix.Addr().String()
 }
 
+func (a Address) netns() string { return a.Netns }
+
 // Add implements Object. IPv6 addresses skip duplicate address detection, because
 // the lease guarantees that they are unique, and detection would delay the service
 // by one second.
@@ -232,6 +236,8 @@ type Route struct {
 // Key implements Object.
 func (r Route) Key() string { return "route " + r.Netns + " " + r.To.String() + " " + r.Link }
 
+func (r Route) netns() string { return r.Netns }
+
 // Add implements Object.
 func (r Route) Add() []string { return []string{r.command("replace")} }
 
@@ -280,6 +286,8 @@ func IPForwarding(v4 bool) Sysctl {
 
 // Key implements Object.
 func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
+
+func (s Sysctl) netns() string { return s.Netns }
 
 // base returns the link of a setting such as net.ipv4.conf.eth0.forwarding.
 func (s Sysctl) base() string {

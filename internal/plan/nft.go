@@ -55,6 +55,8 @@ type Table struct{}
 // Key implements Object.
 func (Table) Key() string { return "nft table" }
 
+func (Table) group() Group { return GroupTable }
+
 // Add implements Object.
 func (Table) Add() []string { return []string{"nft -f - <<'EOF'\n" + TableText + "EOF"} }
 
@@ -251,6 +253,8 @@ func (m NFTMapping) Key() string {
 	return "nft " + m.Map() + " " + m.Host.String() + " " + string(m.Proto) + " " + m.Ports.String()
 }
 
+func (NFTMapping) group() Group { return GroupTable }
+
 // Add implements Object.
 func (m NFTMapping) Add() []string {
 	to := m.To.String()
@@ -305,6 +309,8 @@ func (m Member) Name() string {
 // Key implements Object.
 func (m Member) Key() string { return "nft " + m.Name() + " " + m.element() }
 
+func (Member) group() Group { return GroupTable }
+
 // Add implements Object.
 func (m Member) Add() []string { return []string{m.command("add")} }
 
@@ -340,6 +346,8 @@ func (p Proxied) Name() string { return SetProxied + familySuffix(p.Host) }
 
 // Key implements Object.
 func (p Proxied) Key() string { return "nft " + p.Name() + " " + p.element() }
+
+func (Proxied) group() Group { return GroupTable }
 
 // Add implements Object.
 func (p Proxied) Add() []string { return []string{p.command("add")} }

@@ -33,6 +33,8 @@ const (
 // Key implements Object.
 func (ServiceTable) Key() string { return "nft table of services" }
 
+func (ServiceTable) group() Group { return GroupServices }
+
 // Add implements Object.
 func (ServiceTable) Add() []string { return []string{"nft -f - <<'EOF'\n" + ServiceTableText + "EOF"} }
 
@@ -102,8 +104,15 @@ type NFTService struct {
 	Damaged bool
 }
 
+func (s NFTService) equal(o Object) bool {
+	other, ok := o.(NFTService)
+	return ok && s.Damaged == other.Damaged && s.Balanced.equal(other.Balanced)
+}
+
 // Key implements Object.
 func (s NFTService) Key() string { return "nft service " + s.Service }
+
+func (NFTService) group() Group { return GroupServices }
 
 // The prefixes of the names of a service's chains and maps.
 const (
@@ -126,7 +135,7 @@ func (s NFTService) Keep() string { return prefixKeep + nftName(s.Service) }
 func (s NFTService) Clients() string { return prefixClients + nftName(s.Service) }
 
 // Remembers reports whether the service records its clients (persistence).
-func (s NFTService) Remembers() bool { return s.Persistence > 0 && s.Ring != "" }
+func (s NFTService) Remembers() bool { return s.Persistence > 0 && len(s.Ring) > 0 }
 
 // NFTServiceOf returns the name of the service that a chain or map of the table
 // belongs to. It returns false for chains and maps of the skeleton.
@@ -179,7 +188,7 @@ func nftUnname(escaped string) string {
 
 // Is4 reports whether the service's real servers are of IPv4.
 func (s NFTService) Is4() bool {
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		return b.At.Addr().Is4()
 	}
 	return true
@@ -188,7 +197,7 @@ func (s NFTService) Is4() bool {
 // KeepsPort reports whether the real servers get the port that the client connected
 // to.
 func (s NFTService) KeepsPort() bool {
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		return b.At.Port() == 0
 	}
 	return false

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -55,12 +56,12 @@ func (s NFTService) From(old *NFTService) ServiceChange {
 		c.differ(old.Buckets(), s.Buckets())
 	default:
 		c.Add = s.Buckets()
-		if old.Ring != "" {
+		if len(old.Ring) > 0 {
 			c.Drop = append(c.Drop, old.Reals())
 		}
 	}
 	c.remember(*old, s)
-	if s.Frontends != old.Frontends || s.Backends != old.Backends || s.Remembers() != old.Remembers() {
+	if !same(s.Frontends, old.Frontends) || !same(s.Backends, old.Backends) || s.Remembers() != old.Remembers() {
 		c.swap(old.Entries(), s.Entries())
 	}
 	return c
@@ -69,7 +70,7 @@ func (s NFTService) From(old *NFTService) ServiceChange {
 // Removal returns the change that leaves only an empty chain.
 func (s NFTService) Removal() ServiceChange {
 	c := ServiceChange{Rules: true, Del: s.Entries()}
-	if s.Ring != "" {
+	if len(s.Ring) > 0 {
 		c.Drop = append(c.Drop, s.Reals())
 	}
 	c.remember(s, NFTService{})
@@ -78,7 +79,7 @@ func (s NFTService) Removal() ServiceChange {
 
 // remember sets what happens to the chain and the map of clients.
 func (c *ServiceChange) remember(old, s NFTService) {
-	kept := old.Remembers() && s.Remembers() && kind(old) == kind(s)
+	kept := old.Remembers() && s.Remembers() && old.values() == s.values()
 	c.Clients, c.NoKeep = s.Remembers() && !kept, old.Remembers() && !s.Remembers()
 	if old.Remembers() && !kept {
 		c.Drop = append(c.Drop, old.Clients())
@@ -91,7 +92,7 @@ func (c *ServiceChange) remember(old, s NFTService) {
 // Targets returns the real servers that get new flows.
 func (s NFTService) Targets() map[netip.AddrPort]bool {
 	all := map[netip.AddrPort]bool{}
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		if !b.Draining && b.Weight > 0 {
 			all[b.At] = true
 		}
@@ -103,7 +104,7 @@ func (s NFTService) Targets() map[netip.AddrPort]bool {
 func (s NFTService) Leaving(next NFTService) []netip.AddrPort {
 	mine, those := s.Targets(), next.Targets()
 	var all []netip.AddrPort
-	for _, b := range s.Backends.List() {
+	for _, b := range s.Backends {
 		if mine[b.At] && !those[b.At] {
 			all = append(all, b.At)
 		}
@@ -140,32 +141,40 @@ func (c *ServiceChange) differ(old, wanted []ServiceEntry) {
 	}
 }
 
-// shape returns the service with only those fields that determine the rules of its
-// chain.
-func (s NFTService) shape() NFTService {
-	var shape NFTService
-	shape.Service, shape.Proto, shape.Scheduler, shape.Damaged = s.Service, s.Proto, s.Scheduler, s.Damaged
-	shape.Persistence = s.Persistence
-	shape.Ring = Ring(make([]byte, len(s.Ring)))
-	shape.Backends = kind(s)
-	return shape
+// shape has the properties of a service that determine the rules of its chain.
+type shape struct {
+	service     string
+	proto       model.Proto
+	scheduler   model.Scheduler
+	persistence time.Duration
+	damaged     bool
+	buckets     int
+	values      valueKind
 }
 
-// kind returns a value that differs if the type of the maps' values differs, or the
-// port that is in a rule and not in the maps.
-func kind(s NFTService) Backends {
-	if s.Ring == "" {
-		return ""
-	}
-	var port uint16
+func (s NFTService) shape() shape {
+	return shape{s.Service, s.Proto, s.Scheduler, s.Persistence, s.Damaged, len(s.Ring), s.values()}
+}
+
+// valueKind is the type of the values of a service's maps, and the port that is in
+// a rule because the maps do not contain it.
+type valueKind struct {
+	v4, withPort bool
+	port         uint16
+}
+
+// values returns the type of the values of the service's maps. It is the same for
+// all services without buckets, which have no maps.
+func (s NFTService) values() valueKind {
 	switch {
+	case len(s.Ring) == 0:
+		return valueKind{}
 	case s.KeepsPort():
+		return valueKind{v4: s.Is4()}
 	case s.Remembers() && !s.clientsHavePort():
-		port = s.anyPort() // which is part of a rule
-	default:
-		port = 1
+		return valueKind{v4: s.Is4(), withPort: true, port: s.anyPort()}
 	}
-	return PackBackends([]Backend{{At: netip.AddrPortFrom(Unspecified(s.Is4()), port)}})
+	return valueKind{v4: s.Is4(), withPort: true}
 }
 
 // Unspecified returns 0.0.0.0 or ::.
@@ -178,10 +187,10 @@ func Unspecified(v4 bool) netip.Addr {
 
 // Buckets returns the elements of the map of buckets.
 func (s NFTService) Buckets() []ServiceEntry {
-	backends, name := s.Backends.List(), s.Reals()
-	all := make([]ServiceEntry, s.Ring.Len())
+	backends, name := s.Backends, s.Reals()
+	all := make([]ServiceEntry, len(s.Ring))
 	for i := range all {
-		all[i] = ServiceEntry{Map: name, Bucket: i, Real: backends[s.Ring.At(i)].At}
+		all[i] = ServiceEntry{Map: name, Bucket: i, Real: backends[s.Ring[i]].At}
 	}
 	return all
 }
@@ -189,12 +198,12 @@ func (s NFTService) Buckets() []ServiceEntry {
 // Entries returns the service's elements in the maps and the set that services
 // share.
 func (s NFTService) Entries() []ServiceEntry {
-	backends, targets := s.Backends.List(), map[netip.AddrPort]bool{}
+	backends, targets := s.Backends, map[netip.AddrPort]bool{}
 	if s.Remembers() {
 		targets = s.Targets()
 	}
 	var all []ServiceEntry
-	for _, at := range s.Frontends.List() {
+	for _, at := range s.Frontends {
 		all = append(all, ServiceEntry{Map: MapServices, Proto: s.Proto, At: at}, ServiceEntry{Map: SetFrontends, Proto: s.Proto, At: at})
 		for _, b := range backends {
 			real := b.At

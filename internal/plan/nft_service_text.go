@@ -100,8 +100,8 @@ func (s NFTService) text(c ServiceChange) []string {
 	for _, name := range c.Drop {
 		add("delete map", name)
 	}
-	if c.Rules && s.Ring != "" {
-		add("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), s.Ring.Len(), s.value("typeof"), s.Ring.Len()))
+	if c.Rules && len(s.Ring) > 0 {
+		add("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), len(s.Ring), s.value("typeof"), len(s.Ring)))
 	}
 	if c.Clients {
 		add("add map", fmt.Sprintf("%s { type %s : %s; flags dynamic,timeout; }", s.Clients(), s.addrType(), s.client("type")))
@@ -211,7 +211,7 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 // Rules returns the rules of the service's chain in nft's syntax. Package kernel
 // builds the same rules.
 func (s NFTService) Rules() []string {
-	if s.Ring == "" {
+	if len(s.Ring) == 0 {
 		if s.Proto == model.TCP {
 			return []string{"meta l4proto tcp reject with tcp reset"}
 		}
@@ -243,10 +243,10 @@ func (s NFTService) KeepRule() string {
 func (s NFTService) bucket() string {
 	switch s.Scheduler {
 	case model.MaglevHashing:
-		return fmt.Sprintf("jhash %s saddr . %s sport mod %d seed %#x", s.ip(), s.Proto, s.Ring.Len(), HashSeed)
+		return fmt.Sprintf("jhash %s saddr . %s sport mod %d seed %#x", s.ip(), s.Proto, len(s.Ring), HashSeed)
 	case model.SourceHashing:
-		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", s.ip(), s.Ring.Len(), HashSeed)
+		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", s.ip(), len(s.Ring), HashSeed)
 	default:
-		return fmt.Sprintf("numgen inc mod %d", s.Ring.Len())
+		return fmt.Sprintf("numgen inc mod %d", len(s.Ring))
 	}
 }

@@ -6,6 +6,7 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -20,19 +21,6 @@ const Mark = "fairlead"
 // not assigned in iproute2's rt_protos.
 const RouteProtocol = 0xfa
 
-// Object is one object that must exist. Implementations are comparable structs: if
-// two objects with the same Key are equal, nothing needs to be done.
-type Object interface {
-	// Key identifies the object within a plan: its kind and its name.
-	Key() string
-	// Add returns the shell commands that create the object, or change it to this
-	// state.
-	Add() []string
-	// Del returns the shell commands that remove it. It is empty if the object
-	// disappears with another object.
-	Del() []string
-}
-
 // Plan is a list of objects in the order in which they must be created.
 type Plan []Object
 
@@ -46,6 +34,53 @@ type Op struct {
 	// not known.
 	Old Object
 }
+
+// Inverse returns the steps that undo the steps.
+func Inverse(ops []Op) []Op {
+	var back []Op
+	for _, op := range slices.Backward(ops) {
+		switch {
+		case op.Del:
+			back = append(back, Op{Object: op.Object})
+		case op.Old != nil:
+			back = append(back, Op{Object: op.Old, Old: op.Object})
+		default:
+			back = append(back, Op{Object: op.Object, Del: true})
+		}
+	}
+	return back
+}
+
+// Batches divides steps, in their order, into those that are carried out together:
+// consecutive steps of one group, or of several nft tables. A step on an object of
+// group Single is a batch of its own.
+func Batches(ops []Op) iter.Seq[[]Op] {
+	return func(yield func([]Op) bool) {
+		for len(ops) > 0 {
+			n := 1
+			for first := GroupOf(ops[0].Object); n < len(ops) && first.joins(GroupOf(ops[n].Object)); {
+				n++
+			}
+			if !yield(ops[:n]) {
+				return
+			}
+			ops = ops[n:]
+		}
+	}
+}
+
+// StepError is the error for an object of group Single that could not be created or
+// removed.
+type StepError struct {
+	Object Object
+	Err    error
+}
+
+// Error implements error: the kernel's errors name the object.
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
 
 // Diff returns the steps that change have to want. First come the objects that are
 // missing or differ, in the order of want; then the objects that are left over, in
@@ -70,7 +105,7 @@ func Diff(have, want Plan) []Op {
 		if i, ok := before[o.Key()]; ok {
 			old, wanted[i] = have[i], true
 		}
-		if old == o && !dependsOn(o, remade) {
+		if old != nil && Equal(old, o) && !dependsOn(o, remade) {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
@@ -97,55 +132,14 @@ func Diff(have, want Plan) []Op {
 // plans.
 func common(a, b Plan) (first, last int) {
 	n := min(len(a), len(b))
-	for first < n && a[first] == b[first] {
+	for first < n && Equal(a[first], b[first]) {
 		first++
 	}
-	for last < n-first && a[len(a)-1-last] == b[len(b)-1-last] {
+	for last < n-first && Equal(a[len(a)-1-last], b[len(b)-1-last]) {
 		last++
 	}
 	return first, last
 }
-
-// linker is an object that consists of one or more network interfaces.
-type linker interface {
-	// Ends returns the interfaces, each as "NETNS NAME".
-	Ends() []string
-	// adjusts reports whether the link can be changed from old to this state
-	// without being recreated.
-	adjusts(old Object) bool
-}
-
-// Ends returns the interfaces that the object consists of, each as "NETNS NAME";
-// nil if there are none.
-func Ends(o Object) []string {
-	if l, ok := o.(linker); ok {
-		return l.Ends()
-	}
-	return nil
-}
-
-// based is an object that depends on a link.
-type based interface{ base() string }
-
-// Base returns the link that the object depends on, in the form of Ends; empty if
-// it depends on none.
-func Base(o Object) string {
-	if b, ok := o.(based); ok {
-		return b.base()
-	}
-	return ""
-}
-
-// dependsOn reports whether the object depends on one of the links.
-func dependsOn(o Object, links map[string]bool) bool {
-	if s, ok := o.(EBPFService); ok {
-		return len(links) > 0 && slices.ContainsFunc(s.bases(), func(base string) bool { return links[base] })
-	}
-	return links[Base(o)]
-}
-
-// changer is an object for which Add is not enough to change it from another state.
-type changer interface{ change(old Object) []string }
 
 // Commands returns the step as shell commands.
 func (o Op) Commands() []string {
@@ -155,7 +149,7 @@ func (o Op) Commands() []string {
 	case o.Del:
 		return o.Object.Del()
 	}
-	if c, ok := o.Object.(changer); ok && o.Old != nil && o.Old != o.Object {
+	if c, ok := o.Object.(changer); ok && o.Old != nil && !Equal(o.Old, o.Object) {
 		return c.change(o.Old)
 	}
 	return o.Object.Add()
@@ -189,14 +183,6 @@ func Text(ops []Op) string {
 		write(op)
 	}
 	return b.String()
-}
-
-func isElement(o Object) bool {
-	switch o.(type) {
-	case NFTMapping, Member, Proxied, NFTService:
-		return true
-	}
-	return false
 }
 
 // Part is a plan with its keys. Computing the keys once makes repeated merges
@@ -238,7 +224,7 @@ func Merge(parts ...Part) (Plan, error) {
 			case !ok:
 				seen[p.keys[i]] = o
 				all = append(all, o)
-			case first != o:
+			case !Equal(first, o):
 				return nil, fmt.Errorf("merge plans: %s has two different states: %+v and %+v", p.keys[i], first, o)
 			}
 		}

@@ -31,6 +31,8 @@ func (s Shaper) Burst() uint64 { return max(s.Rate/8*ShaperBurst/1000, ShaperMin
 // Key implements Object.
 func (s Shaper) Key() string { return "shaper " + s.Netns + " " + s.Link }
 
+func (s Shaper) netns() string { return s.Netns }
+
 // Add implements Object.
 func (s Shaper) Add() []string {
 	return []string{fmt.Sprintf("%s qdisc replace dev %s root handle %s: tbf rate %dbit burst %d latency %dms",

@@ -67,6 +67,10 @@ func (b SubLink) Alias() string { return Mark + ":" + b.Owner }
 // Key implements Object. It equals the key of any link with this name.
 func (b SubLink) Key() string { return Link{Netns: b.Netns, Name: b.Name}.Key() }
 
+func (b SubLink) netns() string { return b.Netns }
+
+func (b SubLink) inSandbox() (netns, name string) { return b.Netns, b.Name }
+
 // Add implements Object.
 func (b SubLink) Add() []string {
 	add := fmt.Sprintf("ip link add link %s name %s", escape.Shell(b.Parent), escape.Shell(b.Name))

@@ -28,6 +28,8 @@ func (l Listener) Key() string {
 	return "listener " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
 }
 
+func (Listener) group() Group { return GroupProxy }
+
 // Overlaps reports whether the listeners share an address and port.
 func (l Listener) Overlaps(o Listener) bool {
 	return l.Proto == o.Proto && l.Ports.Overlaps(o.Ports) &&
@@ -68,6 +70,8 @@ type Reservation struct {
 func (r Reservation) Key() string {
 	return "reservation " + string(r.Proto) + " " + hostPorts(r.Host, r.Ports)
 }
+
+func (Reservation) group() Group { return GroupProxy }
 
 // Add implements Object.
 func (r Reservation) Add() []string {

@@ -48,9 +48,14 @@ func (a VirtualAddress) command(verb string) string {
 // NAT, so the guard runs after NAT.
 type Guard struct {
 	// Addresses are the virtual addresses, with port 0.
-	Addresses Frontends
+	Addresses []netip.AddrPort
 	// TCP and UDP are the frontends of all services at these addresses.
-	TCP, UDP Frontends
+	TCP, UDP []netip.AddrPort
+}
+
+func (g Guard) equal(o Object) bool {
+	other, ok := o.(Guard)
+	return ok && same(g.Addresses, other.Addresses) && same(g.TCP, other.TCP) && same(g.UDP, other.UDP)
 }
 
 // GuardTable is the table's name; its family is inet.
@@ -116,7 +121,7 @@ const guardChains = `	chain input {
 
 func (g Guard) guarded(v4 bool) []string {
 	var all []string
-	for _, a := range g.Addresses.List() {
+	for _, a := range g.Addresses {
 		if a.Addr().Is4() == v4 {
 			all = append(all, a.Addr().String())
 		}
@@ -137,10 +142,10 @@ func (g Guard) open(v4 bool) []string {
 // Open returns the frontends, TCP first.
 func (g Guard) Open() []model.Frontend {
 	var all []model.Frontend
-	for _, at := range g.TCP.List() {
+	for _, at := range g.TCP {
 		all = append(all, model.Frontend{Proto: model.TCP, At: at})
 	}
-	for _, at := range g.UDP.List() {
+	for _, at := range g.UDP {
 		all = append(all, model.Frontend{Proto: model.UDP, At: at})
 	}
 	return all

@@ -188,7 +188,7 @@ func (l *lan) notices(host *kernel.Host, harm string) {
 		l.Errorf("%s is not reported", harm)
 	}
 	ours := plan.Plan{plan.IPVSService{}, plan.Table{}}
-	if got := w.Take().Concerned(ours, func(string) int { return netns.NoID }); !slices.Equal(got, ours[:1]) {
+	if got := w.Take().Concerned(ours, func(string) int { return netns.NoID }); !slices.EqualFunc(got, ours[:1], plan.Equal) {
 		l.Errorf("%s concerns %v", harm, got)
 	}
 }

@@ -96,7 +96,7 @@ func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 		t.Fatal(err)
 	}
 	h := &Host{Host: k, t: t, number: number, path: ns.Path(), sandboxes: map[string]*netns.Namespace{}}
-	h.Engine = engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, Facts: facts, StartProxy: func(context.Context) (engine.Proxy, error) {
+	h.Engine = engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, Facts: facts, StartProxy: func(context.Context) (engine.Proxy, error) {
 		return proxy.Start(context.Background(), child.Place{Netns: k.Netns()})
 	}})
 	t.Cleanup(func() {

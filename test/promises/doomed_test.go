@@ -52,7 +52,7 @@ func runEngine(do order) error {
 	if err != nil {
 		return err
 	}
-	e := engine.New(engine.Config{Kernel: h, Store: &store.Memory{}, Facts: facts,
+	e := engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: &store.Memory{}, Facts: facts,
 		StartProxy: func(ctx context.Context) (engine.Proxy, error) {
 			return proxy.Keep(ctx, keeping(do.Run, h.Netns()))
 		}})

@@ -50,7 +50,7 @@ func runEngine() error {
 	if err != nil {
 		return err
 	}
-	e := engine.New(engine.Config{Kernel: h, Store: file(do.Record), Facts: do.Facts,
+	e := engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: file(do.Record), Facts: do.Facts,
 		StartProxy: func(ctx context.Context) (engine.Proxy, error) {
 			return proxy.Start(ctx, child.Place{Netns: h.Netns()})
 		}})

@@ -111,7 +111,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	}
 	b := balance.Pack(hashed, find, min(maglev.Size(len(v.Reals)), maxBuckets))
 	b.Scheduler = balance.Scheduler(v)
-	backends := b.Backends.List()
+	backends := b.Backends
 	here := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {
 		here[r.At(0)] = r.Local
@@ -130,7 +130,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 			backends[i].Gateway = netip.Addr{}
 		}
 	}
-	b.Backends = plan.PackBackends(backends)
+	b.Backends = backends
 	all := forwarding(backends)
 	if b.Forward != model.ForwardNAT && slices.ContainsFunc(backends, isElsewhere) {
 		all = append(all, plan.FastPath{})

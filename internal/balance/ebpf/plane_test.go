@@ -77,7 +77,7 @@ func TestMasquerade(t *testing.T) {
 		{model.SourceNATMasqueraded, "", []bool{true, true, true}}, {"", model.ForwardDirect, []bool{false, false, false}},
 	} {
 		v.SourceNAT, v.Forward = c.answers, c.forward
-		for i, b := range usesEBPF(t, v).Backends.List() {
+		for i, b := range usesEBPF(t, v).Backends {
 			if b.Masquerade != c.want[i] {
 				t.Errorf("source NAT %q, forward %q: %s is masqueraded: %v", c.answers, c.forward, b.At, b.Masquerade)
 			}
@@ -127,7 +127,7 @@ func TestLocalReal(t *testing.T) {
 				t.Errorf("forward %s wants %s", forward, none.Key())
 			}
 		}
-		if b := usesEBPF(t, v).Backends.List()[0]; !b.Local || b.Masquerade || b.Tunnel {
+		if b := usesEBPF(t, v).Backends[0]; !b.Local || b.Masquerade || b.Tunnel {
 			t.Errorf("forward %s: %+v", forward, b)
 		}
 	}
@@ -139,7 +139,7 @@ func TestTablesHaveABound(t *testing.T) {
 	for i := range 1000 {
 		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), Weight: 1})
 	}
-	if n := usesEBPF(t, v).Ring.Len(); n != 262139 {
+	if n := len(usesEBPF(t, v).Ring); n != 262139 {
 		t.Errorf("a table of 1,000 has %d buckets", n)
 	}
 }

@@ -114,7 +114,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 }
 
 // reals returns the backends as destinations of IPVS for one port of the service.
-func reals(backends []plan.Backend, port uint16) plan.Backends {
+func reals(backends []plan.Backend, port uint16) []plan.Backend {
 	all := make([]plan.Backend, len(backends))
 	for i, b := range backends {
 		to := model.RealServer{Address: b.At.Addr(), Port: b.At.Port()}
@@ -123,7 +123,7 @@ func reals(backends []plan.Backend, port uint16) plan.Backends {
 			all[i].Weight = 0
 		}
 	}
-	return plan.PackBackends(all)
+	return all
 }
 
 // returns plans the objects that make answers come back through the host.

@@ -201,7 +201,7 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 	s.Scheduler = balance.Scheduler(v)
 	switch s.Scheduler {
 	case model.RoundRobin, model.WeightedRoundRobin:
-		s.Ring = plan.PackRing(turns(s.Backends.List(), s.Scheduler == model.WeightedRoundRobin))
+		s.Ring = turns(s.Backends, s.Scheduler == model.WeightedRoundRobin)
 	}
 	return s
 }
@@ -209,31 +209,31 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 // steady returns the Maglev table of a service. Compared with the table in which all
 // real servers get new flows, it changes the owner only of those buckets whose owner
 // gets no new flows now.
-func steady(b plan.Balanced, reals []model.RealServer) plan.Ring {
+func steady(b plan.Balanced, reals []model.RealServer) []uint16 {
 	reals = slices.DeleteFunc(slices.Clone(reals), func(r model.RealServer) bool { return r.Weight == 0 })
 	slices.SortFunc(reals, func(a, b model.RealServer) int { return a.At(0).Compare(b.At(0)) })
 	index := map[netip.AddrPort]uint16{}
-	for i, o := range b.Backends.List() {
+	for i, o := range b.Backends {
 		if !o.Draining && o.Weight > 0 {
 			index[o.At] = uint16(i)
 		}
 	}
-	if b.Ring == "" || len(index) == len(reals) {
+	if len(b.Ring) == 0 || len(index) == len(reals) {
 		return b.Ring
 	}
 	all := make([]maglev.Backend, len(reals))
 	for i, r := range reals {
 		all[i] = maglev.Backend{Name: r.At(0).String(), Weight: uint32(r.Weight)}
 	}
-	owners := maglev.Table(all, b.Ring.Len())
+	owners := maglev.Table(all, len(b.Ring))
 	for i, owner := range owners {
 		mine, gets := index[reals[owner].At(0)]
 		if !gets {
-			mine = uint16(b.Ring.At(i))
+			mine = b.Ring[i]
 		}
 		owners[i] = mine
 	}
-	return plan.PackRing(owners)
+	return owners
 }
 
 // sizes are primes, each about twice the one before.

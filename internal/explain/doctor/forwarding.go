@@ -37,7 +37,7 @@ func (h Host) needsForwarding(v4 bool) string {
 		}
 	}
 	for _, s := range h.Services {
-		for _, r := range s.Backends.List() {
+		for _, r := range s.Backends {
 			// eBPF redirects packets to sandboxes without the kernel's forwarding.
 			redirected := s.Plane == model.PlaneEBPF && r.Link != ""
 			if a := r.At.Addr(); a.Is4() == v4 && !redirected && !h.hasAddress(a) {

@@ -226,7 +226,7 @@ var faults = []struct {
 		fix: run("nft delete table ip others")}, // as the daemon does
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
-			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+			if _, err := r.Apply([]plan.Op{{Object: plan.Table{}}}); err != nil {
 				r.t.Fatal(err)
 			}
 			r.adjust = func(h *doctor.Host) { h.Daemon = false }
@@ -247,12 +247,11 @@ func balancedTo(real string) func(*room) {
 		all := append(nft.Plane{}.Shared(nil), nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })...)
 		var ops []plan.Op
 		for _, o := range all {
-			switch o.(type) {
-			case plan.ServiceTable, plan.NFTService:
+			if plan.GroupOf(o) == plan.GroupServices {
 				ops = append(ops, plan.Op{Object: o})
 			}
 		}
-		if err := r.Transact(ops); err != nil {
+		if _, err := r.Apply(ops); err != nil {
 			r.t.Fatal(err)
 		}
 	}

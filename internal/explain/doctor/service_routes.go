@@ -10,7 +10,7 @@ func serviceRoutes(h Host) []Finding {
 	var all []Finding
 	for _, s := range h.Services {
 		var lost []string
-		for _, r := range s.Backends.List() {
+		for _, r := range s.Backends {
 			if r.Link == "" && slices.Contains(h.NoRoute, r.At.Addr()) {
 				lost = append(lost, r.At.Addr().String())
 			}

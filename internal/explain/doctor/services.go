@@ -59,6 +59,6 @@ func called(s kernel.InstalledService) string {
 	if s.Service != "" {
 		return "service " + s.Service
 	}
-	at := s.Frontends.List()
+	at := s.Frontends
 	return fmt.Sprintf("the virtual service at %s/%s", at[0], s.Proto)
 }

@@ -122,7 +122,7 @@ func (f *Facts) services(h *kernel.Host) {
 	}
 	asked := map[netip.Addr]bool{}
 	for _, s := range f.Services {
-		for _, r := range s.Backends.List() {
+		for _, r := range s.Backends {
 			a := r.At.Addr()
 			if r.Link != "" || asked[a] {
 				continue

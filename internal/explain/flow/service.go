@@ -77,7 +77,7 @@ func Merge(inUse []kernel.InstalledService, known []Known) []Service {
 
 // answers reports whether the service has the frontend.
 func (s Service) answers(proto model.Proto, at netip.AddrPort) bool {
-	return s.Proto == proto && slices.Contains(s.Frontends.List(), at)
+	return s.Proto == proto && slices.Contains(s.Frontends, at)
 }
 
 // String returns "service" and the name.
@@ -106,7 +106,7 @@ func (c choice) sorry() bool {
 // prefer, or the first. It returns false if there is none. The balance lists all
 // candidates.
 func (s Service) choose(client, host, prefer netip.AddrPort) (c choice, found bool) {
-	backends := s.Backends.List()
+	backends := s.Backends
 	c = choice{Service: s, balance: &Balance{Service: s.Service, Frontend: host, Plane: s.Plane, Scheduler: s.Scheduler,
 		Forward: s.Forward}}
 	taken, certain := -1, false
@@ -185,7 +185,7 @@ func (s Service) others(host netip.AddrPort, backends []plan.Backend) []Candidat
 // among returns how the real server was chosen, and of how many.
 func (c choice) among() string {
 	n := 0
-	for _, b := range c.Backends.List() {
+	for _, b := range c.Backends {
 		if !b.Draining && b.Weight > 0 {
 			n++
 		}

@@ -17,7 +17,7 @@ import (
 // site returns a service at 198.51.100.10:80 in a data plane.
 func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.InstalledService {
 	s := kernel.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
-		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}}), Backends: plan.PackBackends(reals)}}
+		Frontends: []netip.AddrPort{at("198.51.100.10:80")}, Backends: reals}}
 	if plane == model.PlaneIPVS {
 		s.Service = "" // IPVS has no names
 	}
@@ -134,7 +134,7 @@ func TestUncertain(t *testing.T) {
 			w := newFake()
 			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
 			inUse := site(model.PlaneNFT, model.ForwardNAT, two...)
-			inUse.Ring = plan.PackRing([]uint16{0, 1, 0, 1, 1, 0, 1})
+			inUse.Ring = []uint16{0, 1, 0, 1, 1, 0, 1}
 			c.change(&inUse)
 			w.services = flow.Merge([]kernel.InstalledService{inUse}, nil)
 			f, err := flow.Parse([]string{c.from, "198.51.100.10:80"})

@@ -36,12 +36,12 @@ func (s *Service) equal(o *Service) bool {
 func (b *builder) services(names map[model.Frontend]string) {
 	for _, h := range b.Services {
 		s := &Service{Name: h.Service, Plane: h.Plane, Scheduler: h.Scheduler, Reals: []netip.AddrPort{}}
-		for _, r := range h.Backends.List() {
+		for _, r := range h.Backends {
 			if !r.Draining && r.Weight > 0 {
 				s.Reals = append(s.Reals, r.At)
 			}
 		}
-		for _, at := range h.Frontends.List() {
+		for _, at := range h.Frontends {
 			of := *s
 			if of.Name == "" {
 				of.Name = names[model.Frontend{Proto: h.Proto, At: at}]

@@ -63,7 +63,7 @@ func runDaemon(do order) error {
 	}
 	defer host.Close()
 	p := newProxies(opt.Run, host.Netns(), opt.Log)
-	d, err := daemon.New(daemon.Config{Host: host, Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
+	d, err := daemon.New(daemon.Config{Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
 		StartProxy: p.start, FindProxy: p.find, ProxyEnded: p.ended})
 	if err != nil {
 		return err

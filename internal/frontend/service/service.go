@@ -116,7 +116,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	d, err := daemon.New(daemon.Config{
-		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
+		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
 		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host), CountReals: countReals(host),
 		Containers: sandbox.New(), Lasting: files.Lasting(), Passing: files.Passing(),
 	})

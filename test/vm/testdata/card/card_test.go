@@ -74,7 +74,7 @@ func daemon(t *testing.T, kept engine.Store) (e *engine.Engine, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return engine.New(engine.Config{Kernel: h, Store: kept}), func() {
+	return engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept}), func() {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}

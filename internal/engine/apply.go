@@ -100,7 +100,19 @@ func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, e.carryOut(record, plan.Inverse(done)), e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
+	return errors.Join(err, e.undo(record, done), e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
+}
+
+// undo undoes steps. Settings are restored from the record, not to the value that
+// was observed: only Fairlead's value is taken back.
+func (e *Engine) undo(record *store.Record, done []plan.Op) error {
+	back := plan.Inverse(done)
+	for i, op := range done {
+		if s, ok := op.Object.(plan.Sysctl); ok {
+			back[len(back)-1-i] = plan.Op{Object: s, Del: true}
+		}
+	}
+	return e.carryOut(record, back)
 }
 
 // attempt carries out the steps, and returns those that may have changed the host.
@@ -167,7 +179,7 @@ func (e *Engine) reattach(have plan.Plan, s steps) error {
 }
 
 // carryOut carries out the steps, continues after errors and returns all of them.
-// A setting whose value is in the record is restored, whatever the step is.
+// With a record, it restores settings to the values in it.
 func (e *Engine) carryOut(record *store.Record, ops []plan.Op) error {
 	var errs []error
 	for batch := range plan.Batches(ops) {

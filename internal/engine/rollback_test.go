@@ -84,15 +84,20 @@ func (b *failingKernel) Observe(should, want plan.Plan) (plan.Plan, error) {
 
 var errBroken = errors.New("broken on purpose")
 
-// Apply implements engine.Kernel. Each batch is a step.
+// Apply implements engine.Kernel. Each batch is a step, except removals of single
+// objects: the engine continues after these.
 func (b *failingKernel) Apply(ops []plan.Op) (done int, err error) {
 	for batch := range plan.Batches(ops) {
-		b.left--
+		group := plan.GroupOf(batch[0].Object)
+		counts := !batch[0].Del || group != plan.Single
+		if counts {
+			b.left--
+		}
 		var n int
-		switch atomic := plan.GroupOf(batch[0].Object).IsTable(); {
-		case b.left != -1:
+		switch {
+		case b.left != -1 || !counts:
 			n, err = b.Host.Apply(batch)
-		case b.after && !atomic: // a transaction is atomic: it cannot fail after it was applied
+		case b.after && !group.IsTable(): // a transaction cannot fail after it was applied
 			n, err = b.Host.Apply(batch)
 			err = errors.Join(err, errBroken)
 		default:

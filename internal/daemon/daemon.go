@@ -59,8 +59,6 @@ type Host interface {
 	// Ruleset returns the host's firewall and NAT rules, and what could not be read.
 	Ruleset() (rules.Ruleset, []string, error)
 	RouteTo(kernel.RouteQuery) (kernel.RouteFound, error)
-	// TakeEnded returns the clients' connections that were reset since the last call.
-	TakeEnded() []kernel.Ended
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fairlead/internal/health"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -18,7 +18,7 @@ type RealCount struct {
 	Failed uint64
 	// Packets and Bytes count what goes to it (in) and comes from it (out) through
 	// this host.
-	Packets, Bytes kernel.InOut
+	Packets, Bytes counter.InOut
 }
 
 // RealCounts are counters by service name and the real server's address. Port 0 is the
@@ -39,8 +39,8 @@ func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {
 	}
 	was := c[service][at]
 	c[service][at] = RealCount{was.Live + n.Live, was.Begun + n.Begun, was.Failed + n.Failed,
-		kernel.InOut{In: was.Packets.In + n.Packets.In, Out: was.Packets.Out + n.Packets.Out},
-		kernel.InOut{In: was.Bytes.In + n.Bytes.In, Out: was.Bytes.Out + n.Bytes.Out}}
+		counter.InOut{In: was.Packets.In + n.Packets.In, Out: was.Packets.Out + n.Packets.Out},
+		counter.InOut{In: was.Bytes.In + n.Bytes.In, Out: was.Bytes.Out + n.Bytes.Out}}
 }
 
 // countAgain is the maximum age of the counters that are returned.

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/model"
 )
 
@@ -15,8 +15,8 @@ import (
 // real server, or per service if the real server is no longer known. pools are the
 // pools before and after the step.
 func (d *Daemon) reportEnded(pools ...map[string]*pool) {
-	all := map[string]kernel.Ended{}
-	for _, e := range d.cfg.Host.TakeEnded() {
+	all := map[string]rawtcp.Ended{}
+	for _, e := range d.cfg.Flows.TCP().TakeEnded() {
 		object := endedOf(e, pools)
 		sum := all[object]
 		sum.Connections += e.Connections
@@ -29,7 +29,7 @@ func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 }
 
 // endedOf names the real server or the service.
-func endedOf(e kernel.Ended, pools []map[string]*pool) string {
+func endedOf(e rawtcp.Ended, pools []map[string]*pool) string {
 	name := ""
 	for _, all := range pools {
 		for _, p := range all {
@@ -50,7 +50,7 @@ func dialled(v model.VirtualService, at netip.AddrPort) bool {
 	return v.Proto == model.TCP && slices.Contains(v.Addresses, at.Addr()) && slices.ContainsFunc(v.Ports, model.Port(at.Port()).Overlaps)
 }
 
-func endedText(e kernel.Ended) string {
+func endedText(e rawtcp.Ended) string {
 	text := fmt.Sprintf("%d connections of clients were reset", e.Connections)
 	if e.Connections == 1 {
 		text = "1 connection of a client was reset"

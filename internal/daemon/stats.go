@@ -7,17 +7,18 @@ import (
 
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 )
 
 // Counters is the part of a host that counts traffic. *kernel.Host implements it.
 type Counters interface {
-	LinkTraffic([]kernel.EndpointLink) (map[string]kernel.Traffic, error)
-	EBPFMappingTraffic() ([]kernel.PublishCount, kernel.TableFill, bool, error)
-	NFTMappingTraffic() ([]kernel.PublishCount, error)
-	TrackedFlows(func(kernel.TrackedFlow)) error
-	ConntrackFill() (kernel.TableFill, bool)
+	LinkTraffic([]kernel.EndpointLink) (map[string]counter.Traffic, error)
+	EBPFMappingTraffic() ([]counter.Publish, counter.Fill, bool, error)
+	NFTMappingTraffic() ([]counter.Publish, error)
+	Conntrack() *conntrack.Table
 }
 
 // Stats are the counters of the daemon's networks. A nil value is not counted.
@@ -33,8 +34,8 @@ type Stats struct {
 	// Proxy is the payload that the user-space proxy has forwarded.
 	Proxy *proxy.Stats `json:"proxy,omitempty"`
 	// EBPF and Conntrack are how full the kernel's tables are.
-	EBPF      *kernel.TableFill `json:"ebpf,omitempty"`
-	Conntrack *kernel.TableFill `json:"conntrack,omitempty"`
+	EBPF      *counter.Fill `json:"ebpf,omitempty"`
+	Conntrack *counter.Fill `json:"conntrack,omitempty"`
 	// Problems are the errors of counters that could not be read.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -44,7 +45,7 @@ type Stats struct {
 type NetworkStats struct {
 	Network string       `json:"network"`
 	Driver  model.Driver `json:"driver"`
-	kernel.Traffic
+	counter.Traffic
 }
 
 // EndpointStats is the traffic of an endpoint's link.
@@ -53,7 +54,7 @@ type EndpointStats struct {
 	Network  string       `json:"network"`
 	Driver   model.Driver `json:"driver"`
 	// Traffic is nil if the endpoint has no link, e.g. on the host's network.
-	Traffic *kernel.Traffic `json:"traffic,omitempty"`
+	Traffic *counter.Traffic `json:"traffic,omitempty"`
 }
 
 // PublishStats is the traffic of a publish. docs/guide/monitoring.md describes what
@@ -61,9 +62,9 @@ type EndpointStats struct {
 type PublishStats struct {
 	Network string `json:"network"`
 	model.Publish
-	Bytes   *kernel.InOut `json:"bytes,omitempty"`
-	Packets *kernel.InOut `json:"packets,omitempty"`
-	Drops   *kernel.InOut `json:"drops,omitempty"`
+	Bytes   *counter.InOut `json:"bytes,omitempty"`
+	Packets *counter.InOut `json:"packets,omitempty"`
+	Drops   *counter.InOut `json:"drops,omitempty"`
 	// Flows counts all flows since the start, Live the open ones.
 	Flows *uint64 `json:"flows,omitempty"`
 	Live  *uint64 `json:"live,omitempty"`
@@ -90,7 +91,7 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 	d.sums.addUp(s.Networks, s.Endpoints)
 	failed(d.countPublishes(ctx, &s, endpoints))
 	s.Services, s.Checks = d.serviceStats(), d.health.Counters()
-	if fill, ok := d.cfg.Counters.ConntrackFill(); ok {
+	if fill, ok := d.cfg.Counters.Conntrack().Fill(); ok {
 		s.Conntrack = &fill
 	}
 	return s
@@ -154,19 +155,19 @@ func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.
 // endpoints with their network.
 type sums struct {
 	last map[string]EndpointStats
-	gone map[string]kernel.Traffic
+	gone map[string]counter.Traffic
 }
 
 // addUp sets the traffic of the networks.
 func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
-	now, total := map[string]EndpointStats{}, map[string]kernel.Traffic{}
+	now, total := map[string]EndpointStats{}, map[string]counter.Traffic{}
 	for _, e := range endpoints {
 		if e.Traffic != nil {
 			now[e.Endpoint] = e
 			total[e.Network] = total[e.Network].Add(*e.Traffic)
 		}
 	}
-	gone := map[string]kernel.Traffic{}
+	gone := map[string]counter.Traffic{}
 	for _, n := range networks {
 		gone[n.Network] = s.gone[n.Network]
 	}

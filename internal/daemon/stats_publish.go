@@ -5,7 +5,8 @@ import (
 	"errors"
 	"net/netip"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -34,9 +35,9 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 		if p.Via == model.ViaNAT {
 			continue // the bytes that nft translates are not counted
 		}
-		p.Bytes = sum(p.Bytes, kernel.InOut{In: l.BytesIn, Out: l.BytesOut})
+		p.Bytes = sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
 		if l.Proto == model.UDP {
-			p.Packets = sum(p.Packets, kernel.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
+			p.Packets = sum(p.Packets, counter.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
 		}
 	}
 	return nil
@@ -91,7 +92,7 @@ func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoin
 			p.addLive(0)
 		}
 	}
-	return d.cfg.Counters.TrackedFlows(func(f kernel.TrackedFlow) {
+	return d.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
 		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
 		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
 			p.addLive(1)
@@ -112,7 +113,7 @@ func plus(have *uint64, n uint64) *uint64 {
 	return &n
 }
 
-func sum(have *kernel.InOut, n kernel.InOut) *kernel.InOut {
+func sum(have *counter.InOut, n counter.InOut) *counter.InOut {
 	if have != nil {
 		n = n.Add(*have)
 	}

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/health"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -29,10 +29,10 @@ type RealStats struct {
 	Checks *health.Counts `json:"checks,omitempty"`
 	// Live is the number of its open flows, Flows the number of all flows that it got.
 	// A value is nil if the data plane does not count it.
-	Live    *uint64       `json:"live,omitempty"`
-	Flows   *uint64       `json:"flows,omitempty"`
-	Packets *kernel.InOut `json:"packets,omitempty"`
-	Bytes   *kernel.InOut `json:"bytes,omitempty"`
+	Live    *uint64        `json:"live,omitempty"`
+	Flows   *uint64        `json:"flows,omitempty"`
+	Packets *counter.InOut `json:"packets,omitempty"`
+	Bytes   *counter.InOut `json:"bytes,omitempty"`
 }
 
 // serviceStats reads the counters of the data planes.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -104,10 +104,10 @@ func checkPublish(t *testing.T, p daemon.PublishStats) {
 		}
 	case p.Bytes == nil || p.Bytes.In < bytes || p.Bytes.Out < bytes || p.Bytes.In > bytes+bytes/10+200*flows:
 		t.Errorf("%s: %+v bytes, want about %d each way", p.Publish, p.Bytes, bytes)
-	case p.Via == model.ViaProxy && *p.Bytes != (kernel.InOut{In: bytes, Out: bytes}):
+	case p.Via == model.ViaProxy && *p.Bytes != (counter.InOut{In: bytes, Out: bytes}):
 		t.Errorf("%s: %+v bytes, want exactly %d each way", p.Publish, *p.Bytes, bytes)
 	}
-	if p.Via == model.ViaEBPF && (p.Packets == nil || p.Packets.In < flows || p.Drops == nil || *p.Drops != (kernel.InOut{})) {
+	if p.Via == model.ViaEBPF && (p.Packets == nil || p.Packets.In < flows || p.Drops == nil || *p.Drops != (counter.InOut{})) {
 		t.Errorf("%s: packets %+v, drops %+v", p.Publish, p.Packets, p.Drops)
 	}
 }
@@ -283,7 +283,7 @@ func TestStatsOfHostClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := w.Stats(context.Background())
-	if p := s.Publishes[0]; p.Flows == nil || *p.Flows != exchanges || *p.Bytes != (kernel.InOut{}) {
+	if p := s.Publishes[0]; p.Flows == nil || *p.Flows != exchanges || *p.Bytes != (counter.InOut{}) {
 		t.Errorf("%s flows, %+v bytes, want %d and none", counted(p.Flows), p.Bytes, exchanges)
 	}
 	if e := s.Endpoints[0]; e.Traffic == nil || e.Traffic.Packets.In < exchanges {

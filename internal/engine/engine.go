@@ -20,7 +20,8 @@ import (
 	"slices"
 	"sync"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -55,13 +56,12 @@ type Kernel interface {
 
 // Flows has the flows that the kernel tracks; *kernel.Host implements it.
 type Flows interface {
-	// FlushFlows deletes the matching flows from conntrack and returns them.
-	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
+	// Conntrack returns the host's conntrack table.
+	Conntrack() *conntrack.Table
 	// IPVSFlows returns the matching flows of IPVS.
-	IPVSFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
-	// ResetClients ends TCP connections of clients to addresses that the host still
-	// has.
-	ResetClients([]kernel.Flow) error
+	IPVSFlows(match func(conntrack.Flow) bool) ([]conntrack.Flow, error)
+	// TCP returns what resets TCP connections.
+	TCP() *rawtcp.Handle
 }
 
 // Inspector answers questions about the host; *kernel.Host implements it.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -15,7 +15,7 @@ import (
 // TCP ports have no old flows worth ending. TCP clients of removed services and
 // real servers also get a reset, while the virtual addresses still exist; so do the
 // connections of IPVS in cut.
-func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
+func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) error {
 	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers(), cut: endsOf(cut)}
 	for _, op := range ops {
 		stale.note(op)
@@ -31,7 +31,7 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
 	for _, a := range local {
 		stale.local[a] = true
 	}
-	flushed, err := e.cfg.Flows.FlushFlows(stale.match)
+	flushed, err := e.cfg.Flows.Conntrack().Flush(stale.match)
 	if err != nil {
 		return err
 	}
@@ -42,20 +42,20 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
 // connections that the host opened. resetClients deletes these entries too, because
 // a new connection from the same port would match them for some seconds and be
 // refused.
-func (e *Engine) resetClients(flows []kernel.Flow) error {
+func (e *Engine) resetClients(flows []conntrack.Flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
 	reset := endsOf(flows)
-	err := e.cfg.Flows.ResetClients(flows)
-	_, failed := e.cfg.Flows.FlushFlows(func(f kernel.Flow) bool {
-		return f.Proto == model.TCP && (reset[kernel.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] && f.Target == f.Host)
+	err := e.cfg.Flows.TCP().ResetClients(flows)
+	_, failed := e.cfg.Flows.Conntrack().Flush(func(f conntrack.Flow) bool {
+		return f.Proto == model.TCP && (reset[conntrack.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] && f.Target == f.Host)
 	})
 	return errors.Join(err, failed)
 }
 
-func endsOf(flows []kernel.Flow) map[kernel.Ends]bool {
-	ends := make(map[kernel.Ends]bool, len(flows))
+func endsOf(flows []conntrack.Flow) map[conntrack.Ends]bool {
+	ends := make(map[conntrack.Ends]bool, len(flows))
 	for _, f := range flows {
 		ends[f.Ends()] = true
 	}
@@ -82,7 +82,7 @@ type staleFlows struct {
 	local       map[netip.Addr]bool
 	services    staleAnswers
 	// cut are TCP flows of IPVS.
-	cut map[kernel.Ends]bool
+	cut map[conntrack.Ends]bool
 }
 
 // note adds a step's mappings to gone or fresh.
@@ -103,7 +103,7 @@ func (s *staleFlows) note(op plan.Op) {
 	}
 }
 
-func (s *staleFlows) match(f kernel.Flow) bool {
+func (s *staleFlows) match(f conntrack.Flow) bool {
 	if s.services.match(f) || f.Proto == model.TCP && s.cut[f.Ends()] {
 		return true
 	}
@@ -122,7 +122,7 @@ func (s *staleFlows) match(f kernel.Flow) bool {
 }
 
 // hosts reports whether the flow went to a host address of the mapping.
-func (s *staleFlows) hosts(m plan.NFTMapping, f kernel.Flow) bool {
+func (s *staleFlows) hosts(m plan.NFTMapping, f conntrack.Flow) bool {
 	host := f.Host.Addr()
 	if !m.Host.IsUnspecified() {
 		return host == m.Host

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -13,7 +13,7 @@ import (
 // to real servers that are down or removed, and those of removed services. They
 // are read before the steps, because the kernel deletes a flow with its real
 // server (expire_nodest_conn).
-func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
+func (e *Engine) cutFlows(s steps) ([]conntrack.Flow, error) {
 	gone := map[answer]bool{}
 	for _, op := range slices.Concat(s.set, s.unserved) {
 		noteIPVS(gone, op)
@@ -21,7 +21,7 @@ func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	return e.cfg.Flows.IPVSFlows(func(f kernel.Flow) bool {
+	return e.cfg.Flows.IPVSFlows(func(f conntrack.Flow) bool {
 		return f.Open && gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -72,14 +72,14 @@ func (s staleAnswers) note(op plan.Op) {
 
 // broken returns the open flows among flushed whose answers are gone. It modifies
 // flushed.
-func (s staleAnswers) broken(flushed []kernel.Flow) []kernel.Flow {
-	return slices.DeleteFunc(flushed, func(f kernel.Flow) bool {
+func (s staleAnswers) broken(flushed []conntrack.Flow) []conntrack.Flow {
+	return slices.DeleteFunc(flushed, func(f conntrack.Flow) bool {
 		return !f.Open || !s.gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }
 
 // match reports whether the change makes the conntrack entry stale.
-func (s staleAnswers) match(f kernel.Flow) bool {
+func (s staleAnswers) match(f conntrack.Flow) bool {
 	a := answer{frontend{f.Proto, f.Host}, f.Target}
 	return (s.gone[a] || s.fresh[a.frontend]) && !s.now[a]
 }

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -126,27 +128,17 @@ func (h *Host) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	err = h.ns.Do(func() error {
 		var errs []error
 		for _, f := range ended {
-			errs = append(errs, ignoreUnreachable(resetFlow(f)))
+			errs = append(errs, rawtcp.IgnoreUnreachable(resetFlow(f)))
 		}
 		return errors.Join(errs...)
 	})
-	var reset []Flow
+	var reset []conntrack.Flow
 	for _, f := range ended {
 		if !f.Closing {
-			reset = append(reset, Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint})
+			reset = append(reset, conntrack.Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint})
 		}
 	}
-	h.ended.add(reset, nil)
-	return err
-}
-
-// ignoreUnreachable ignores the errors that occur if a reset has no route or is
-// dropped by a firewall: there the reset would have no effect.
-func ignoreUnreachable(err error) error {
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) ||
-		errors.Is(err, unix.EPERM) {
-		return nil
-	}
+	h.tcp.NoteEnded(reset)
 	return err
 }
 

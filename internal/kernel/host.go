@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rawtcp"
 
 	"github.com/google/nftables"
 	mdlayher "github.com/mdlayher/netlink"
@@ -53,7 +54,7 @@ type Host struct {
 	balancer balancer
 	// legacy are the filter tables of iptables-legacy.
 	legacy [2]legacyTable
-	ended  ended
+	tcp    *rawtcp.Handle
 }
 
 // Options configure a Host.
@@ -89,7 +90,8 @@ func Open(path string, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]movedDevice{}, opt: opt}
+	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]movedDevice{}, opt: opt,
+		tcp: rawtcp.New(ns)}
 	if ns.Unprivileged() {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
 		return h, nil

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 )
 
@@ -20,7 +21,7 @@ import (
 //
 //	Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData
 //	TCP C6336401 C5A8 C0000250 1F90 AC1E000B 0050 ESTABLISHED     897
-func (h *Host) IPVSFlows(match func(Flow) bool) (found []Flow, err error) {
+func (h *Host) IPVSFlows(match func(conntrack.Flow) bool) (found []conntrack.Flow, err error) {
 	err = h.ns.Do(func() error {
 		table, err := os.Open("/proc/thread-self/net/ip_vs_conn")
 		if errors.Is(err, os.ErrNotExist) {
@@ -36,7 +37,7 @@ func (h *Host) IPVSFlows(match func(Flow) bool) (found []Flow, err error) {
 	return found, err
 }
 
-func readIPVSFlows(table io.Reader, match func(Flow) bool) (found []Flow, err error) {
+func readIPVSFlows(table io.Reader, match func(conntrack.Flow) bool) (found []conntrack.Flow, err error) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
 		if f, ok := ipvsFlow(lines.Text()); ok && match(f) {
@@ -54,7 +55,7 @@ var ipvsStates = map[string]bool{"ESTABLISHED": true, "FIN_WAIT": true, "CLOSE_W
 
 // ipvsFlow parses a line, and reports whether it is a TCP or UDP flow. An entry
 // without a client port is a persistence template, not a flow.
-func ipvsFlow(line string) (f Flow, ok bool) {
+func ipvsFlow(line string) (f conntrack.Flow, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 8 {
 		return f, false

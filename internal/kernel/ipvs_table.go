@@ -36,7 +36,7 @@ func ipvsSets() []*nftables.Set {
 // ipvsChains returns the table's chains. Each rule is the netlink form of the
 // corresponding line of plan.IPVSTableText.
 func ipvsChains() []chain {
-	isNew := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), verdict(expr.VerdictJump, "opened"))
+	isNew := rule(ctKey(expr.CtKeySTATE, expr.CtStateBitNEW), verdict(expr.VerdictJump, "opened"))
 	masquerade := []expr.Any{&expr.Masq{}}
 	past := verdict(expr.VerdictJump, "past")
 	var opened, hairpins [][]expr.Any

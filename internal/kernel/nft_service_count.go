@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -41,7 +42,7 @@ func (h *Host) NFTCounts() ([]NFTCount, error) {
 	for i, c := range all {
 		index[pair{c.Frontend, c.Real}] = i
 	}
-	err = h.TrackedFlows(func(f TrackedFlow) {
+	err = h.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
 		if i, ok := index[pair{model.Frontend{Proto: f.Proto, At: f.Host}, f.Target}]; ok && !f.Over {
 			all[i].Active++
 		}

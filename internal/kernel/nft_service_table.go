@@ -21,6 +21,7 @@ func serviceTable() *nftables.Table {
 const (
 	tcpFin = 0x01
 	tcpSyn = 0x02
+	tcpRst = 0x04
 	tcpAck = 0x10
 )
 
@@ -50,12 +51,12 @@ func sharedSets() []*nftables.Set {
 // the line at the same place of plan.ServiceTableText.
 func serviceChains() []chain {
 	var mapping [][]expr.Any
-	translated := [][]expr.Any{rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
-	opened := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, "opened"))
+	translated := [][]expr.Any{rule(ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
+	opened := rule(ctKey(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, "opened"))
 	for _, f := range families {
 		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
 		mapping = append(mapping, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
-		translated = append(translated, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
+		translated = append(translated, rule(ctKey(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
 			frontend, lookup(plan.SetFrontends+f.suffix), resetTCP()))
 	}
 	afterMapping := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
@@ -92,7 +93,7 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 	}
 	var rules [][]expr.Any
 	if s.Proto == model.TCP && !s.Hashes() {
-		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpReset|tcpAck, tcpSyn), resetTCP()))
+		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpRst|tcpAck, tcpSyn), resetTCP()))
 	}
 	f := familyOf(s)
 	proto := isProto(nlutil.Protocols[s.Proto])

@@ -106,7 +106,7 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, notEstablished), drop),
+			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), ctKey(expr.CtKeySTATE, notEstablished), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
 			v4.dropInternalToProxy(notEstablished), v6.dropInternalToProxy(notEstablished),
 		}},
@@ -122,8 +122,8 @@ func tableChains() []chain {
 		}},
 		{name: "publish", rules: publish},
 		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), conntrack(expr.CtKeySTATE, expr.CtStateBitRELATED), drop),
-			rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), ctKey(expr.CtKeySTATE, expr.CtStateBitRELATED), drop),
+			rule(ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
 			rule(meta(expr.MetaKeyIIFNAME, reg1), meta(expr.MetaKeyOIFNAME, reg2), lookup(plan.SetWithin), accept),
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), drop),
 			rule(dnatted(), accept),
@@ -199,7 +199,7 @@ func notBehindLink() []expr.Any {
 		equal(make([]byte, 4)))
 }
 
-func conntrack(key expr.CtKey, bits uint32) []expr.Any {
+func ctKey(key expr.CtKey, bits uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: key, Register: reg1},
 		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4,
@@ -210,7 +210,7 @@ func conntrack(key expr.CtKey, bits uint32) []expr.Any {
 
 // dnatted matches flows whose destination was rewritten: IPS_DST_NAT of
 // linux/netfilter/nf_conntrack_common.h.
-func dnatted() []expr.Any { return conntrack(expr.CtKeySTATUS, 1<<5) }
+func dnatted() []expr.Any { return ctKey(expr.CtKeySTATUS, 1<<5) }
 
 // loopbackNet matches 127.0.0.0/8 in the IPv4 address at the offset.
 func loopbackNet(offset uint32) []expr.Any {
@@ -249,7 +249,7 @@ func (f family) pair(set string) []expr.Any {
 // ports of the proxy.
 func (f family) dropInternalToProxy(states uint32) []expr.Any {
 	return rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetProxied+f.suffix),
-		linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), conntrack(expr.CtKeySTATE, states), verdict(expr.VerdictDrop, ""))
+		linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), ctKey(expr.CtKeySTATE, states), verdict(expr.VerdictDrop, ""))
 }
 
 // dnat looks up the loaded key in a map and rewrites the destination to the

@@ -1,6 +1,16 @@
 package kernel
 
-import "fairlead/internal/kernel/sockdiag"
+import (
+	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/rawtcp"
+	"fairlead/internal/kernel/sockdiag"
+)
 
 // Sockets returns the reader of the sockets in the host's namespace.
 func (h *Host) Sockets() *sockdiag.Reader { return sockdiag.New(h.ns) }
+
+// Conntrack returns the host's conntrack table.
+func (h *Host) Conntrack() *conntrack.Table { return conntrack.Open(h.ns) }
+
+// TCP returns what resets TCP connections.
+func (h *Host) TCP() *rawtcp.Handle { return h.tcp }

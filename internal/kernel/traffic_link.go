@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
@@ -13,30 +14,6 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// InOut is a count for each direction from the workload's view: In is towards the
-// workload.
-type InOut struct {
-	In  uint64 `json:"in"`
-	Out uint64 `json:"out"`
-}
-
-// Add returns the sum.
-func (n InOut) Add(o InOut) InOut { return InOut{n.In + o.In, n.Out + o.Out} }
-
-// Traffic counts the traffic of a link or port mapping. Bytes are those of whole
-// frames. A packet that the kernel handles as one (segmentation offload) counts
-// once.
-type Traffic struct {
-	Bytes   InOut `json:"bytes"`
-	Packets InOut `json:"packets"`
-	Drops   InOut `json:"drops"`
-}
-
-// Add returns the sum.
-func (t Traffic) Add(o Traffic) Traffic {
-	return Traffic{t.Bytes.Add(o.Bytes), t.Packets.Add(o.Packets), t.Drops.Add(o.Drops)}
-}
 
 // EndpointLink identifies the link of an endpoint in its sandbox.
 type EndpointLink struct {
@@ -54,7 +31,7 @@ type EndpointLink struct {
 // in the sandbox, because packets that eBPF programs redirect into a sandbox do
 // not pass the host's end. It reads them from the host's namespace
 // (IFLA_TARGET_NETNSID), without entering the sandboxes.
-func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
+func (h *Host) LinkTraffic(links []EndpointLink) (map[string]counter.Traffic, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("read counters of links: %w", err)
@@ -64,7 +41,7 @@ func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read counters of links: %w", err)
 	}
-	found := make(map[string]Traffic, len(links))
+	found := make(map[string]counter.Traffic, len(links))
 	for _, l := range links {
 		end, there := peers[l.Endpoint]
 		if !there {
@@ -92,7 +69,7 @@ type linkEnd struct {
 	alias string
 	// peer and peerNSID are the index and namespace id of a veth's other end.
 	peer, peerNSID int32
-	traffic        Traffic
+	traffic        counter.Traffic
 }
 
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
@@ -202,10 +179,11 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 }
 
 // decodeTraffic decodes a struct rtnl_link_stats64.
-func decodeTraffic(b []byte) Traffic {
+func decodeTraffic(b []byte) counter.Traffic {
 	if len(b) < 8*8 {
-		return Traffic{}
+		return counter.Traffic{}
 	}
 	field := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
-	return Traffic{Packets: InOut{field(0), field(1)}, Bytes: InOut{field(2), field(3)}, Drops: InOut{field(6), field(7)}}
+	inOut := func(in, out int) counter.InOut { return counter.InOut{In: field(in), Out: field(out)} }
+	return counter.Traffic{Packets: inOut(0, 1), Bytes: inOut(2, 3), Drops: inOut(6, 7)}
 }

@@ -104,6 +104,10 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/netns", "internal/kernel/nlutil"},
 	},
 	{
+		Name: "counters are values",
+		Of:   []string{"internal/kernel/counter/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

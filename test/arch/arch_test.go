@@ -65,6 +65,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"kernel may not use the engine", "internal/kernel", "fairlead/internal/engine", false},
 		{"a package below kernel may use another", "internal/kernel/inspect", "fairlead/internal/kernel/netns", true},
 		{"a package below kernel may not use kernel", "internal/kernel/netns", "fairlead/internal/kernel", false},
+		{"counters may not use netlink", "internal/kernel/counter", "github.com/vishvananda/netlink", false},
 		{"a reader of sockets may not use what changes the kernel", "internal/kernel/sockdiag", "fairlead/internal/kernel/rtnl", false},
 		{"network namespaces may not use plan", "internal/kernel/netns", "fairlead/internal/plan", false},
 		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},

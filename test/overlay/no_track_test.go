@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
 
@@ -68,7 +68,7 @@ func noTrack(t testing.TB, h *fabric.Host, tunnel uint16) {
 func tracks(t testing.TB, h *fabric.Host, proto model.Proto, port uint16) bool {
 	t.Helper()
 	found := false
-	if _, err := h.FlushFlows(func(f kernel.Flow) bool {
+	if _, err := h.Conntrack().Flush(func(f conntrack.Flow) bool {
 		found = found || f.Proto == proto && f.Host.Port() == port
 		return false
 	}); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
 
@@ -17,7 +17,7 @@ func BenchmarkScrape(b *testing.B) {
 			s := everything()
 			for i := range n {
 				name := fmt.Sprint("web", i)
-				t := kernel.Traffic{Bytes: kernel.InOut{In: uint64(i), Out: 2}}
+				t := counter.Traffic{Bytes: counter.InOut{In: uint64(i), Out: 2}}
 				s.Endpoints = append(s.Endpoints, daemon.EndpointStats{Endpoint: name, Network: "shop", Traffic: &t})
 				s.Publishes = append(s.Publishes, daemon.PublishStats{Network: "shop", Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
 					Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i))}, Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(1), Live: some(1)})

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -47,7 +47,7 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 	return f.all(), nil
 }
 
-func (f *families) traffic(bytes, packets, drops Metric, t kernel.Traffic, of directions) {
+func (f *families) traffic(bytes, packets, drops Metric, t counter.Traffic, of directions) {
 	f.both(bytes, t.Bytes, of)
 	f.both(packets, t.Packets, of)
 	f.both(drops, t.Drops, of)
@@ -62,7 +62,7 @@ func (f *families) publish(p daemon.PublishStats) {
 	of := f.bothDirections(ofPublish, p.Network, p.Endpoint, string(p.Proto), host, p.HostPorts.String(), string(p.Via))
 	for _, c := range []struct {
 		metric Metric
-		n      *kernel.InOut
+		n      *counter.InOut
 	}{{publishBytes, p.Bytes}, {publishPackets, p.Packets}, {publishDrops, p.Drops}} {
 		if c.n != nil {
 			f.both(c.metric, *c.n, of)
@@ -81,15 +81,15 @@ func (f *families) proxy(s daemon.Stats) {
 		return
 	}
 	of := f.bothDirections(nil)
-	f.both(proxyBytes, kernel.InOut{In: s.Proxy.BytesIn, Out: s.Proxy.BytesOut}, of)
-	f.both(proxyDatagrams, kernel.InOut{In: s.Proxy.DatagramsIn, Out: s.Proxy.DatagramsOut}, of)
+	f.both(proxyBytes, counter.InOut{In: s.Proxy.BytesIn, Out: s.Proxy.BytesOut}, of)
+	f.both(proxyDatagrams, counter.InOut{In: s.Proxy.DatagramsIn, Out: s.Proxy.DatagramsOut}, of)
 	f.add(proxyConnections, float64(s.Proxy.Accepted), nil)
 	f.add(proxyFlows, float64(s.Proxy.Opened), nil)
 	f.add(proxyLive, float64(s.Proxy.Connections), f.labels(proxyLive.Labels, "tcp"))
 	f.add(proxyLive, float64(s.Proxy.Flows), f.labels(proxyLive.Labels, "udp"))
 }
 
-func (f *families) fill(entries, most Metric, t *kernel.TableFill) {
+func (f *families) fill(entries, most Metric, t *counter.Fill) {
 	if t != nil {
 		f.add(entries, float64(t.Entries), nil)
 		f.add(most, float64(t.Max), nil)

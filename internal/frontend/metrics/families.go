@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 
 	dto "github.com/prometheus/client_model/go"
 )
@@ -93,7 +93,7 @@ func (f *families) bothDirections(names []string, values ...string) directions {
 }
 
 // both adds the series of a counter for both directions.
-func (f *families) both(m Metric, n kernel.InOut, of directions) {
+func (f *families) both(m Metric, n counter.InOut, of directions) {
 	f.add(m, float64(n.In), of.in)
 	f.add(m, float64(n.Out), of.out)
 }

@@ -18,7 +18,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/health"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 
@@ -35,7 +35,7 @@ func some(n uint64) *uint64 { return &n }
 
 // everything returns counters that give each metric at least once.
 func everything() fixed {
-	t := kernel.Traffic{Bytes: kernel.InOut{In: 1000, Out: 2000}, Packets: kernel.InOut{In: 10, Out: 20}, Drops: kernel.InOut{In: 1, Out: 2}}
+	t := counter.Traffic{Bytes: counter.InOut{In: 1000, Out: 2000}, Packets: counter.InOut{In: 10, Out: 20}, Drops: counter.InOut{In: 1, Out: 2}}
 	return fixed{
 		Networks: []daemon.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
 		Endpoints: []daemon.EndpointStats{
@@ -54,7 +54,7 @@ func everything() fixed {
 		Checks:      health.Counters{Checks: 10, Failed: 3, Void: 1},
 		Attachments: map[daemon.Status]int{daemon.Up: 2, daemon.Waiting: 1, daemon.Broken: 0},
 		Proxy:       &proxy.Stats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
-		EBPF:        &kernel.TableFill{Entries: 9, Max: 65535}, Conntrack: &kernel.TableFill{Entries: 10, Max: 262144},
+		EBPF:        &counter.Fill{Entries: 9, Max: 65535}, Conntrack: &counter.Fill{Entries: 10, Max: 262144},
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/health"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 
 	dto "github.com/prometheus/client_model/go"
@@ -95,7 +95,7 @@ func (f *families) real(service string, r daemon.RealStats) {
 	}
 	for _, c := range []struct {
 		metric Metric
-		n      *kernel.InOut
+		n      *counter.InOut
 	}{{realBytes, r.Bytes}, {realPackets, r.Packets}} {
 		if c.n != nil {
 			f.both(c.metric, *c.n, of)

@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 )
@@ -21,8 +22,8 @@ func countReals(host *kernel.Host) daemon.CountReals {
 		for name, of := range byService {
 			for at, c := range of {
 				all.Add(name, at, daemon.RealCount{Live: c.Active, Begun: c.Flows, Failed: c.Retries + c.Refusals,
-					Packets: kernel.InOut{In: c.Packets[ebpf.Inward], Out: c.Packets[ebpf.Outward]},
-					Bytes:   kernel.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
+					Packets: counter.InOut{In: c.Packets[ebpf.Inward], Out: c.Packets[ebpf.Outward]},
+					Bytes:   counter.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
 			}
 		}
 		stats, err := host.IPVSStats()
@@ -33,7 +34,7 @@ func countReals(host *kernel.Host) daemon.CountReals {
 		for _, s := range stats {
 			v := known[s.Frontend]
 			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
-				Packets: kernel.InOut{In: s.InPackets, Out: s.OutPackets}, Bytes: kernel.InOut{In: s.InBytes, Out: s.OutBytes}})
+				Packets: counter.InOut{In: s.InPackets, Out: s.OutPackets}, Bytes: counter.InOut{In: s.InBytes, Out: s.OutBytes}})
 		}
 		counts, err := host.NFTCounts()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -41,7 +42,7 @@ func (w *World) FlushTracked() error {
 	if n, err := w.Tracked(); err != nil || n == 0 {
 		return err
 	}
-	_, err := w.server.FlushFlows(func(kernel.Flow) bool { return true })
+	_, err := w.server.Conntrack().Flush(func(conntrack.Flow) bool { return true })
 	return err
 }
 

@@ -1,4 +1,4 @@
-package kernel
+package rawtcp
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/nlutil"
 
 	"golang.org/x/sys/unix"
@@ -56,18 +57,18 @@ type resets struct {
 	at      []netip.Addr
 	sockets []unix.PollFd
 	// left are the connections whose clients have not answered yet.
-	left map[Ends]bool
+	left map[conntrack.Ends]bool
 }
 
 // ResetClients resets the TCP connections of clients to addresses that the host
 // still has and that are no longer translated. It returns when all clients have
 // answered or the timeout is over.
-func (h *Host) ResetClients(flows []Flow) error {
+func (h *Handle) ResetClients(flows []conntrack.Flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
 	asked := flows[:min(len(flows), mostResets)]
-	r := resets{left: make(map[Ends]bool, len(asked))}
+	r := resets{left: make(map[conntrack.Ends]bool, len(asked))}
 	addresses := map[netip.Addr]bool{}
 	for _, f := range asked {
 		r.left[f.Ends()] = true
@@ -116,7 +117,7 @@ func (r *resets) ask() error {
 	var errs []error
 	asked := 0
 	for e := range r.left {
-		if err := ignoreUnreachable(sendSegment(e.Host, e.Client, tcpAck, rand.Uint32(), 0)); err != nil {
+		if err := IgnoreUnreachable(sendSegment(e.Host, e.Client, flagAck, rand.Uint32(), 0)); err != nil {
 			errs = append(errs, err)
 		}
 		if asked++; asked%resetBurst == 0 {
@@ -170,7 +171,7 @@ func (r *resets) read(fd int, at netip.Addr) error {
 // segmentEnds returns the client and the host's address and port of a segment from
 // the raw socket of an address. IPv4 segments begin with the IP header. The result
 // is the zero value if the segment is too short.
-func segmentEnds(segment []byte, from unix.Sockaddr, at netip.Addr) (e Ends) {
+func segmentEnds(segment []byte, from unix.Sockaddr, at netip.Addr) (e conntrack.Ends) {
 	var client netip.Addr
 	switch a := from.(type) {
 	case *unix.SockaddrInet4:
@@ -184,5 +185,8 @@ func segmentEnds(segment []byte, from unix.Sockaddr, at netip.Addr) (e Ends) {
 	if len(segment) < tcpHeader {
 		return e
 	}
-	return Ends{netip.AddrPortFrom(client, binary.BigEndian.Uint16(segment)), netip.AddrPortFrom(at, binary.BigEndian.Uint16(segment[2:]))}
+	return conntrack.Ends{
+		Client: netip.AddrPortFrom(client, binary.BigEndian.Uint16(segment)),
+		Host:   netip.AddrPortFrom(at, binary.BigEndian.Uint16(segment[2:])),
+	}
 }

@@ -1,4 +1,4 @@
-package kernel
+package conntrack
 
 import (
 	"encoding/binary"
@@ -8,53 +8,20 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// NFTMappingTraffic returns how many flows each port mapping of table fairlead has
-// begun. It cannot count bytes and packets, because only the first packet of a
-// flow is looked up in the maps. The result is empty before Linux 5.7, which has
-// no counters in maps.
-func (h *Host) NFTMappingTraffic() ([]PublishCount, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.nft == nil {
-		return nil, nil
-	}
-	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
-		return nil, missing(err)
-	}
-	var all []PublishCount
-	for _, s := range tableSets() {
-		if !s.IsMap {
-			continue
-		}
-		elements, err := h.nft.GetSetElements(s)
-		if err != nil {
-			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
-		}
-		for _, e := range elements {
-			m, ok := decodeElement(s.Name, e).(plan.NFTMapping)
-			if ok && e.Counter != nil {
-				all = append(all, PublishCount{PublishedPorts: PublishedPorts{m.Proto, m.Host, m.Ports, m.To}, Flows: e.Counter.Packets})
-			}
-		}
-	}
-	return all, nil
-}
 
 // TrackedFlow is an entry of conntrack whose destination was translated.
 type TrackedFlow struct {
 	Flow
 	// Traffic counts the flow's traffic; all zero if net.netfilter.nf_conntrack_acct
 	// is off.
-	Traffic
+	counter.Traffic
 }
 
 // The attributes of conntrack's messages (linux/netfilter/nfnetlink_conntrack.h).
@@ -78,11 +45,11 @@ const (
 	statusDNAT = 1 << 5
 )
 
-// TrackedFlows calls fn for each entry of conntrack whose destination was
+// Tracked calls fn for each entry of conntrack whose destination was
 // translated, by Fairlead or another program. Since Linux 5.15 the kernel filters
 // the entries.
-func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
-	if fill, ok := h.ConntrackFill(); !ok || fill.Entries == 0 {
+func (h *Reader) Tracked(fn func(TrackedFlow)) error {
+	if fill, ok := h.Fill(); !ok || fill.Entries == 0 {
 		return nil
 	}
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
@@ -233,9 +200,9 @@ func decodeAccount(d *netlink.AttributeDecoder, packets, bytes *uint64) error {
 	return d.Err()
 }
 
-// ConntrackFill returns the number of entries in the host's conntrack table and
+// Fill returns the number of entries in the host's conntrack table and
 // their maximum; false if the kernel has no conntrack table.
-func (h *Host) ConntrackFill() (fill TableFill, ok bool) {
+func (h *Reader) Fill() (fill counter.Fill, ok bool) {
 	err := h.ns.Do(func() error {
 		for name, into := range map[string]*uint64{"nf_conntrack_count": &fill.Entries, "nf_conntrack_max": &fill.Max} {
 			text, err := os.ReadFile("/proc/sys/net/netfilter/" + name)

@@ -1,8 +1,10 @@
-package kernel
+package rawtcp
 
 import (
 	"net/netip"
 	"sync"
+
+	"fairlead/internal/kernel/conntrack"
 )
 
 // Ended counts the TCP connections from clients to one real server that Fairlead
@@ -16,14 +18,14 @@ type Ended struct {
 	Silent int
 }
 
-// ended counts the reset connections that were not reported yet.
-type ended struct {
+// endedCounts counts the reset connections that were not reported yet.
+type endedCounts struct {
 	mu  sync.Mutex
 	all map[[2]netip.AddrPort]Ended
 }
 
 // add counts reset connections, and how many of them are silent.
-func (e *ended) add(flows []Flow, silent map[Ends]bool) {
+func (e *endedCounts) add(flows []conntrack.Flow, silent map[conntrack.Ends]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.all == nil {
@@ -40,9 +42,12 @@ func (e *ended) add(flows []Flow, silent map[Ends]bool) {
 	}
 }
 
+// NoteEnded counts connections that another part of Fairlead has reset.
+func (h *Handle) NoteEnded(flows []conntrack.Flow) { h.ended.add(flows, nil) }
+
 // TakeEnded returns the counts since its last call, in no particular order. It is
 // safe for concurrent use.
-func (h *Host) TakeEnded() []Ended {
+func (h *Handle) TakeEnded() []Ended {
 	h.ended.mu.Lock()
 	defer h.ended.mu.Unlock()
 	var all []Ended

@@ -1,17 +1,28 @@
-package kernel
+// Package conntrack reads the conntrack table of a network namespace and deletes
+// entries of it.
+package conntrack
 
 import (
 	"fmt"
 	"net"
 	"net/netip"
 
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
+
+// Reader reads the table. It cannot change it. It is safe for concurrent use.
+type Reader struct{ ns *netns.Namespace }
+
+// Table reads and changes the table. It is safe for concurrent use.
+type Table struct{ Reader }
+
+// Open returns the table of the namespace, which must stay open.
+func Open(ns *netns.Namespace) *Table { return &Table{Reader{ns}} }
 
 // Flow is a connection in the conntrack table: its original destination and the end
 // that answers.
@@ -33,13 +44,13 @@ type Ends struct{ Client, Host netip.AddrPort }
 // Ends returns the ends of the flow as the client sees them.
 func (f Flow) Ends() Ends { return Ends{f.Client, f.Host} }
 
-// FlushFlows deletes the conntrack entries that match, so that the next packet
+// Flush deletes the conntrack entries that match, so that the next packet
 // passes the rules again, and returns the deleted flows. The kernel needs
 // milliseconds to list even a few entries, because it walks the whole hash table.
-// Therefore FlushFlows lists both address families at once, and nothing if the
+// Therefore Flush lists both address families at once, and nothing if the
 // table is empty.
-func (h *Host) FlushFlows(match func(Flow) bool) ([]Flow, error) {
-	if n, err := h.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"}); err == nil && n == "0" {
+func (h *Table) Flush(match func(Flow) bool) ([]Flow, error) {
+	if fill, ok := h.Fill(); ok && fill.Entries == 0 {
 		return nil, nil
 	}
 	handle, err := h.ns.Netlink(unix.NETLINK_NETFILTER)

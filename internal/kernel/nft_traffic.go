@@ -1,0 +1,45 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel/counter"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+)
+
+// NFTMappingTraffic returns how many flows each port mapping of table fairlead has
+// begun. It cannot count bytes and packets, because only the first packet of a
+// flow is looked up in the maps. The result is empty before Linux 5.7, which has
+// no counters in maps.
+func (h *Host) NFTMappingTraffic() ([]counter.Publish, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
+		return nil, missing(err)
+	}
+	var all []counter.Publish
+	for _, s := range tableSets() {
+		if !s.IsMap {
+			continue
+		}
+		elements, err := h.nft.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			m, ok := decodeElement(s.Name, e).(plan.NFTMapping)
+			if ok && e.Counter != nil {
+				all = append(all, counter.Publish{
+					PublishedPorts: counter.PublishedPorts{Proto: m.Proto, Host: m.Host, Ports: m.Ports, To: m.To},
+					Flows:          e.Counter.Packets,
+				})
+			}
+		}
+	}
+	return all, nil
+}

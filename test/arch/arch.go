@@ -166,6 +166,19 @@ var Rules = []Rule{
 		Deny:   []string{"internal/driver/...", "internal/kernel/...", "internal/publish/..."},
 	},
 	{
+		Name: "a maker of paths uses neither the session that measures them nor the report",
+		Of:   []string{"internal/lab/rig/...", "internal/lab/peer/...", "internal/lab/tool/...", "internal/lab/program/..."},
+		Deny: []string{"internal/lab/runner/...", "internal/lab/report/...", "internal/lab/expr/..."},
+	},
+	{
+		Name: "a rig asks its maker, and uses no peer",
+		Of:   []string{"internal/lab/rig/..."}, Deny: []string{"internal/lab/peer/..."},
+	},
+	{
+		Name: "the runner measures and does not present",
+		Of:   []string{"internal/lab/runner/..."}, Deny: []string{"internal/lab/report/...", "internal/lab/expr/..."},
+	},
+	{
 		Name: "only the command line imports frontends, and only main imports the command line",
 		Of:   []string{"..."},
 		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends", "internal/frontend/...": "the package itself",

@@ -24,7 +24,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 		next.Networks = append(slices.Clip(next.Networks), n)
 	}
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
-		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
+		Keep: req.Keep || n.Traits().MovesDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
 		return next, a, nil, fault(Invalid,
 			"keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
@@ -48,7 +48,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	case a.Interface == "" && at.Path != "":
 		a.Interface = d.freeInterface(at.Ref, seen)
 	}
-	if a.DHCP && a.MAC == "" && n.Driver != model.DriverDevice && n.Driver != model.DriverIPvlan {
+	if a.DHCP && a.MAC == "" && !n.Traits().MovesDevice && !n.Traits().ParentMAC {
 		a.MAC = leaseMAC()
 	}
 	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {

@@ -40,7 +40,7 @@ func (d *Daemon) startClients() {
 // it, because that would release the lease.
 func (d *Daemon) startClient(a model.Attachment) {
 	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name}
-	if n, _ := (model.State{Networks: d.desired.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
+	if n, _ := (model.State{Networks: d.desired.Networks}).Network(a.Network); n.Traits().ParentMAC {
 		config.ClientID = a.Name // its links share a MAC address
 	}
 	if len(a.Lease.Prefixes) > 0 {

@@ -110,7 +110,7 @@ func (t *draft) network(i int) {
 }
 
 func (t *draft) tryNetwork(n model.Network) error {
-	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
+	if n.Traits().NoLink {
 		return fmt.Errorf("network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
 	if err := (model.State{Networks: []model.Network{n}}).Validate(); err != nil {

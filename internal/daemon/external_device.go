@@ -14,7 +14,7 @@ import (
 // itself and sets its addresses and routes, at once or when the sandbox exists.
 func (d *Daemon) usesDevice(a model.Attachment) bool {
 	n, _ := model.State{Networks: d.desired.Networks}.Network(a.Network)
-	return n.Driver == model.DriverDevice
+	return n.Traits().MovesDevice
 }
 
 // joinDevice joins an external endpoint to such a network.

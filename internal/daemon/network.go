@@ -16,7 +16,7 @@ import (
 func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
+	if n.Traits().NoLink {
 		return Result{}, fault(Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
 	if err := d.checkOverlap(n); err != nil {
@@ -67,8 +67,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 // the host reaches without Fairlead: the host would lose its neighbours there. It does
 // not check networks on a parent's LAN, which have the LAN's subnet.
 func (d *Daemon) checkOverlap(n model.Network) error {
-	switch n.Driver {
-	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
+	if n.Traits().OnLAN {
 		return nil
 	}
 	have, _ := (model.State{Networks: d.desired.Networks}).Network(n.Name)

@@ -95,8 +95,10 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	if i < 0 {
 		return nil, fault(NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
-	if driver := d.desired.Networks[i].Driver; driver != model.DriverVXLAN {
-		return nil, fault(Invalid, "network %s: it has driver %s, and only vxlan networks connect hosts", name, driver)
+	if driver := d.desired.Networks[i].Driver; !driver.Traits().Overlay {
+		overlays := model.Drivers(func(t model.Traits) bool { return t.Overlay })
+		return nil, fault(Invalid,
+			"network %s: it has driver %s, and only %s networks connect hosts", name, driver, model.OneOf(overlays))
 	}
 	n, up := d.full.Network(name)
 	if !up {
@@ -121,7 +123,7 @@ func (d *Daemon) updateResponders() {
 	mtus := map[netip.Addr]int{} // by the host's address
 	for _, n := range d.full.Networks {
 		for _, s := range n.Subnets {
-			if n.Driver == model.DriverVXLAN {
+			if n.Traits().Overlay {
 				mtus[s.HostAddress()] = n.LinkMTU()
 			}
 		}

@@ -38,7 +38,7 @@ func (d *Daemon) hostState(w model.Desired) model.State {
 // bridge network that Docker created does: Docker's own driver keeps its bridges too,
 // and deleting a bridge is slow.
 func permanent(n model.Network) bool {
-	return n.Origin == model.FromDocker && n.Driver == model.DriverBridge
+	return n.Origin == model.FromDocker && n.Traits().Permanent
 }
 
 // networkProblem returns the key of a network's problem.

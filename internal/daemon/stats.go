@@ -138,7 +138,7 @@ func statusOf(up bool, problem string) Status {
 func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
 	var links []kernel.EndpointLink
 	for _, s := range all {
-		if s.Driver == model.DriverHost || s.Driver == model.DriverNone {
+		if s.Driver.Traits().NoLink {
 			continue
 		}
 		e := endpoints[s.Endpoint]

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// validateDevice checks an endpoint of a network with driver device. A device can
+// validateDevice checks an endpoint of a network that moves devices into sandboxes. A device can
 // be in one sandbox only, and has no second end on the host.
 func (s State) validateDevice(n Network, e Endpoint) error {
-	if n.Driver != DriverDevice {
+	if !n.Traits().MovesDevice {
 		return nil
 	}
 	if e.Limit.In != 0 {
@@ -19,7 +19,7 @@ func (s State) validateDevice(n Network, e Endpoint) error {
 	}
 	for _, o := range s.Endpoints {
 		on, _ := s.Network(o.Network)
-		if o.Name != e.Name && on.Driver == DriverDevice && on.Parent == n.Parent && on.PKey == 0 && n.PKey == 0 {
+		if o.Name != e.Name && on.Traits().MovesDevice && on.Parent == n.Parent && on.PKey == 0 && n.PKey == 0 {
 			return fmt.Errorf("device %s already belongs to endpoint %s: a device can be in one sandbox only", n.Parent, o.Name)
 		}
 	}

@@ -28,7 +28,7 @@ func (s State) index() index {
 		if _, first := by.endpoints[e.Name]; !first {
 			by.endpoints[e.Name] = i
 		}
-		if n, _ := by.network(e.Network); e.Sandbox != "" && n.Driver != DriverNone {
+		if n, _ := by.network(e.Network); e.Sandbox != "" && !n.Traits().NoLink {
 			by.interfaces[inside(e)] = append(by.interfaces[inside(e)], i)
 		}
 		for _, a := range e.Addresses {

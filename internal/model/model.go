@@ -60,21 +60,6 @@ func ParsePortRange(s string) (PortRange, error) {
 	return PortRange{First: uint16(lo), Last: uint16(hi)}, nil
 }
 
-// Driver names how a network connects sandboxes.
-type Driver string
-
-// The drivers.
-const (
-	DriverNone    Driver = "none"
-	DriverHost    Driver = "host"
-	DriverBridge  Driver = "bridge"
-	DriverRouted  Driver = "routed"
-	DriverMacvlan Driver = "macvlan"
-	DriverIPvlan  Driver = "ipvlan"
-	DriverVXLAN   Driver = "vxlan"
-	DriverDevice  Driver = "device"
-)
-
 // Via names a publish mode.
 type Via string
 

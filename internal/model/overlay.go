@@ -33,9 +33,10 @@ const maxVNI = 1<<24 - 1
 func (n Network) validateOverlay() error {
 	o := n.Overlay
 	switch {
-	case n.Driver != DriverVXLAN && !o.IsZero():
-		return fmt.Errorf("overlay: only networks with driver vxlan have one, and this network has driver %s: omit it", n.Driver)
-	case n.Driver != DriverVXLAN:
+	case !n.Traits().Overlay && !o.IsZero():
+		return fmt.Errorf("overlay: only networks with driver %s have one, and this network has driver %s: omit it",
+			OneOf(Drivers(func(t Traits) bool { return t.Overlay })), n.Driver)
+	case !n.Traits().Overlay:
 		return nil
 	case o.VNI == 0 || o.VNI > maxVNI:
 		return fmt.Errorf("vni %d: want 1 to %d, the same on all hosts of the overlay", o.VNI, maxVNI)

@@ -1,20 +1,17 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
-
-// branches reports whether the network's sandboxes have macvlan or ipvlan links of
-// its parent.
-func (n Network) branches() bool { return n.Driver == DriverMacvlan || n.Driver == DriverIPvlan }
 
 // sharing checks that two networks with the same parent are compatible. A VLAN of a
 // link is a different parent than the link.
 func (s State) sharing(i int) error {
 	n := s.Networks[i]
 	for _, o := range s.Networks[:i] {
-		if !n.branches() || !o.branches() || o.Parent != n.Parent || o.VLAN != n.VLAN {
+		if !n.Traits().SubLinks || !o.Traits().SubLinks || o.Parent != n.Parent || o.VLAN != n.VLAN {
 			continue
 		}
 		switch {
@@ -22,22 +19,23 @@ func (s State) sharing(i int) error {
 			return fmt.Errorf("network %s: parent %s carries network %s of driver %s: a parent can have only one kind of link: use that driver for both networks, or another parent", n.Name, n.Parent, o.Name, o.Driver)
 		case n.Mode == ModePassthru || o.Mode == ModePassthru:
 			return fmt.Errorf("network %s: parent %s also carries network %s: in mode passthru, only one network can use a parent: use mode bridge for both networks, or another parent", n.Name, n.Parent, o.Name)
-		case n.Driver == DriverIPvlan && n.Mode.ofIPvlan() != o.Mode.ofIPvlan():
-			return fmt.Errorf("network %s: parent %s carries network %s in mode %s: all ipvlan networks of a parent must have the same mode: change the mode, or use another parent", n.Name, n.Parent, o.Name, o.Mode.ofIPvlan())
+		case n.sharedMode() != o.sharedMode():
+			return fmt.Errorf("network %s: parent %s carries network %s in mode %s: all %s networks of a parent must have the same mode: change the mode, or use another parent", n.Name, n.Parent, o.Name, o.sharedMode(), n.Driver)
 		}
 	}
 	return nil
 }
 
-// ofIPvlan returns the mode of an ipvlan network, l2 if none is set.
-func (m Mode) ofIPvlan() Mode {
-	if m == "" {
-		return ModeL2
+// sharedMode returns the mode that the network shares with the others on its parent,
+// or "" if their modes may differ.
+func (n Network) sharedMode() Mode {
+	if n.Traits().SharedMode == "" {
+		return ""
 	}
-	return m
+	return cmp.Or(n.Mode, n.Traits().SharedMode)
 }
 
-// validateSubLink checks an endpoint of a network with driver macvlan or ipvlan.
+// validateSubLink checks an endpoint of a network whose links are on top of a parent.
 func (s State) validateSubLink(n Network, e Endpoint) error {
 	for _, o := range s.Endpoints {
 		if n.Mode != ModePassthru {
@@ -48,8 +46,8 @@ func (s State) validateSubLink(n Network, e Endpoint) error {
 		}
 	}
 	switch {
-	case !n.branches():
-	case e.MAC != "" && (n.Driver == DriverIPvlan || n.Mode == ModePassthru):
+	case !n.Traits().SubLinks:
+	case e.MAC != "" && (n.Traits().ParentMAC || n.Mode == ModePassthru):
 		return fmt.Errorf("mac %s: in network %s, sandboxes have the hardware address of parent %s: omit it, or use driver macvlan in mode bridge", e.MAC, n.Name, n.Parent)
 	case e.Limit.In != 0:
 		return errors.New("limit in: packets to the endpoint pass no link of the host that could queue them: " +

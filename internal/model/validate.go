@@ -181,7 +181,7 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if err := errors.Join(validText("sandbox", e.Sandbox), validText("cgroup", e.Cgroup)); err != nil {
 		return err
 	}
-	if (e.Sandbox == "") != (n.Driver == DriverHost) {
+	if (e.Sandbox == "") != n.Traits().HostNetns {
 		return fmt.Errorf("sandbox %q: every driver but host needs the path of a network namespace, and host takes none", e.Sandbox)
 	}
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
@@ -193,7 +193,7 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") || !validLink(name) {
 		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
 	}
-	if e.HostInterface != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
+	if e.HostInterface != "" && (n.Traits().NoLink || n.Traits().MovesDevice) {
 		return fmt.Errorf("hostInterface %s: driver %s has no link that another program can move into the sandbox", e.HostInterface, n.Driver)
 	}
 	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
@@ -211,7 +211,7 @@ func (s index) validateEndpoint(e Endpoint) error {
 			return fmt.Errorf("address %s is the first or the broadcast address of %s: choose another", a, n.Subnets[i].Prefix)
 		}
 		// On a parent's LAN, the driver checks which addresses are in use.
-		if !n.branches() && (a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress()) {
+		if !n.Traits().SubLinks && (a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress()) {
 			return fmt.Errorf("address %s is the gateway's", a)
 		}
 	}
@@ -279,7 +279,7 @@ func (e Endpoint) validateCgroup(n Network) error {
 		return fmt.Errorf("unpublished %s: only endpoints with a cgroup have this policy: set a cgroup, or omit the policy", e.Unpublished)
 	case e.Cgroup == "":
 		return nil
-	case n.Driver != DriverHost:
+	case !n.Traits().HostNetns:
 		return fmt.Errorf("cgroup %s: only endpoints of driver host have one, as others have a sandbox", e.Cgroup)
 	case !path.IsAbs(e.Cgroup) || path.Clean(e.Cgroup) != e.Cgroup:
 		return fmt.Errorf("cgroup %q: want an absolute path without . and .., e.g. /sys/fs/cgroup/system.slice/nginx.service", e.Cgroup)

@@ -55,6 +55,18 @@ func TestTableNamesMissingFeatures(t *testing.T) {
 	}
 }
 
+// TestDriversAreTheModels checks that there is a driver for each name that the model
+// has traits of.
+func TestDriversAreTheModels(t *testing.T) {
+	var names []model.Driver
+	for _, d := range paths.Drivers() {
+		names = append(names, d.Name())
+	}
+	if want := model.Drivers(func(model.Traits) bool { return true }); !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, d := range paths.Drivers() {
 		if found, ok := paths.Driver(d.Name()); !ok || found != d {

@@ -47,10 +47,10 @@ func Sandboxed(a plan.Attachment) error {
 	return nil
 }
 
-// OfSandboxes returns s if the driver's sandboxes are reached through the host, and
-// nil for the drivers host, none and device.
+// OfSandboxes returns s if packets reach the driver's sandboxes through the host. It
+// returns nil if not.
 func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
-	if d == model.DriverHost || d == model.DriverNone || d == model.DriverDevice {
+	if d.Traits().NoLink || d.Traits().MovesDevice {
 		return nil
 	}
 	return s

@@ -116,7 +116,7 @@ func Drivers() []model.Driver {
 // Vias lists the publish modes of the table for endpoints of a driver.
 func Vias(d model.Driver) []model.Via {
 	vias := []model.Via{model.ViaProxy, model.ViaNAT}
-	if d != model.DriverMacvlan {
+	if !d.Traits().SubLinks {
 		vias = append(vias, model.ViaEBPF)
 	}
 	return vias

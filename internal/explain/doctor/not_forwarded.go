@@ -104,8 +104,7 @@ func (h Host) manager(link string, v rules.Verdict, table string) (name, command
 // bridge need not exist yet.
 func Hint(h Host, n model.Network) string {
 	up, ok := h.uplink()
-	bridged := n.Driver == model.DriverBridge || n.Driver == model.DriverVXLAN
-	if !ok || !bridged || n.Internal {
+	if !ok || !n.Traits().Bridge || n.Internal {
 		return ""
 	}
 	link := driver.BridgeLink(n.Name)

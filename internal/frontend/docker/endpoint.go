@@ -64,7 +64,7 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 // movesDevices reports whether the network's driver moves whole devices into
 // sandboxes. The daemon does that itself, and Docker gets no link to move.
 func (d *Driver) movesDevices(network string) bool {
-	return d.network(network).Driver == model.DriverDevice
+	return d.network(network).Traits().MovesDevice
 }
 
 func (d *Driver) network(name string) model.Network {

@@ -30,7 +30,7 @@ func (d *Driver) gwAllocCheck(_ context.Context, r gwAllocRequest) (any, error) 
 // gatewayless reports whether containers need no gateway, because their default
 // route is the link.
 func gatewayless(n model.Network) bool {
-	return n.Driver == model.DriverIPvlan && (n.Mode == model.ModeL3 || n.Mode == model.ModeL3S)
+	return n.Mode == model.ModeL3 || n.Mode == model.ModeL3S
 }
 
 func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error) {
@@ -82,7 +82,7 @@ var vlanLink = regexp.MustCompile(`^(.+)\.([0-9]{1,4})$`)
 // link with that name.
 func (d *Driver) splitVLAN(n *model.Network) {
 	parts := vlanLink.FindStringSubmatch(n.Parent)
-	if parts == nil || n.VLAN != 0 || n.Driver == model.DriverDevice || d.cfg.Host.HasLink(n.Parent) {
+	if parts == nil || n.VLAN != 0 || n.Traits().MovesDevice || d.cfg.Host.HasLink(n.Parent) {
 		return
 	}
 	if id, err := number(parts[2]); err == nil {
@@ -101,13 +101,11 @@ func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
 	if err != nil {
 		return s, fmt.Errorf("gateway %.64q: want an IP address", data.Gateway)
 	}
-	switch n.Driver {
-	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
-		if !gatewayless(n) {
-			s.Gateway = gateway
-		}
-	default:
+	switch {
+	case !n.Traits().OnLAN:
 		s.Address = gateway
+	case !gatewayless(n):
+		s.Gateway = gateway
 	}
 	for _, name := range []string{"host", Name} {
 		own, err := address(data.AuxAddresses[name])

@@ -158,8 +158,7 @@ func implied(n model.Network) model.Driver {
 }
 
 func setDriver(n *network, value string) (err error) {
-	switch model.Driver(value) {
-	case model.DriverHost, model.DriverNone:
+	if model.Driver(value).Traits().NoLink {
 		return fmt.Errorf("it does not connect containers to a network: use Docker's own --network %s", value)
 	}
 	n.Driver, err = text.Driver(value)

@@ -14,7 +14,7 @@ import (
 func Drivers() []string {
 	var names []string
 	for _, d := range paths.Drivers() {
-		if d.Name() != model.DriverNone && d.Name() != model.DriverHost {
+		if !d.Name().Traits().NoLink {
 			names = append(names, string(d.Name()))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // Promises implements publish.Mode.
 func (Mode) Promises(d model.Driver) promise.Set {
-	if d == model.DriverMacvlan || d == model.DriverIPvlan {
+	if d.Traits().SubLinks {
 		return nil // the sandbox's link has no end on the host
 	}
 	return publish.OfSandboxes(d, promise.Set{

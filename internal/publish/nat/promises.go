@@ -8,12 +8,11 @@ import (
 
 // Promises implements publish.Mode.
 func (Mode) Promises(d model.Driver) promise.Set {
-	peerSource := promise.No("neighbours on the bridge are masqueraded, because their answers would bypass the host")
-	lanSource := promise.Yes("")
-	switch d {
-	case model.DriverRouted:
-		peerSource = promise.Yes("")
-	case model.DriverMacvlan, model.DriverIPvlan:
+	peerSource, lanSource := promise.Yes(""), promise.Yes("")
+	switch {
+	case d.Traits().Bridge:
+		peerSource = promise.No("neighbours on the bridge are masqueraded, because their answers would bypass the host")
+	case d.Traits().SubLinks:
 		lanSource = promise.No("clients are masqueraded, because their answers would bypass the host")
 		peerSource = lanSource
 	}

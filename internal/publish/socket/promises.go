@@ -7,7 +7,7 @@ import (
 
 // Promises implements publish.Mode.
 func (Mode) Promises(d model.Driver) promise.Set {
-	if d != model.DriverHost {
+	if !d.Traits().HostNetns {
 		return nil
 	}
 	return promise.Set{

@@ -20,11 +20,17 @@ type failingUplinks struct {
 	refuses bool
 }
 
-func (f *failingUplinks) Set(o plan.Object) error {
-	if u, is := o.(plan.Uplinks); is && f.refuses && !u.Partly {
-		return errBroken
+func (f *failingUplinks) Apply(ops []plan.Op) (done int, err error) {
+	for batch := range plan.Batches(ops) {
+		if u, is := batch[0].Object.(plan.Uplinks); is && !batch[0].Del && f.refuses && !u.Partly {
+			return done, errBroken
+		}
+		n, err := f.Host.Apply(batch)
+		if done += n; err != nil {
+			return done, err
+		}
 	}
-	return f.Host.Set(o)
+	return done, nil
 }
 
 // TestFailedAttachKeepsOtherLinks adds a link to which our program cannot be

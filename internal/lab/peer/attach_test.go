@@ -38,8 +38,10 @@ func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := suite.Find("attach")
-	for _, name := range append(s.Paths, "host-mtu9000", "bridge-mtu9000", "hand-dnat-mtu9000", "cni-bridge-mtu9000", "routed-mtu9000",
-		"hop-veth-mtu9000", "cni-ptp-mtu9000", "macvlan-mtu9000", "cni-macvlan-mtu9000", "vxlan-mtu9000", "vxlan-2-mtu9000",
+	for _, name := range append(s.Paths, "host-mtu9000", "bridge-mtu9000", "hand-dnat-mtu9000",
+		"cni-bridge-mtu9000", "routed-mtu9000",
+		"hop-veth-mtu9000", "cni-ptp-mtu9000", "macvlan-mtu9000", "cni-macvlan-mtu9000", "vxlan-mtu9000",
+		"vxlan-2-mtu9000",
 		"hand-vxlan-mtu65520", "vxlan-mtu65520", "device-mtu9000", "pasta-mtu9000", "slirp4netns-mtu9000") {
 		p, ok := suite.FindPath(name)
 		if !ok {
@@ -124,7 +126,8 @@ func sendAndProve(t *testing.T, r *rig.Rig) {
 	if err := send(t.Context(), r, size); err != nil {
 		t.Fatalf("send to %s: %v", r.Dial(result.Remote, rig.LoadPort), err)
 	}
-	links, w := r.Maker.Links(result.Remote), rig.Window{Client: result.Remote, Before: before, After: counters(), Received: size}
+	links, w := r.Maker.Links(result.Remote),
+		rig.Window{Client: result.Remote, Before: before, After: counters(), Received: size}
 	if p := rig.LinkProof(links, w); !p.OK {
 		t.Errorf("%s: %d, want %d", p.Counter, p.Got, p.Want)
 	}

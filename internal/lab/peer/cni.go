@@ -41,8 +41,10 @@ type cniCall struct {
 // chain returns what a container engine would configure for the path. The
 // addresses are static, so nothing is written outside the namespaces.
 func (m cni) chain() []cniCall {
-	address := map[string]any{"address": netip.PrefixFrom(rig.WorkloadAddr, rig.Subnet.Bits()).String(), "gateway": rig.Gateway.String()}
-	ipam := map[string]any{"type": "static", "addresses": []any{address}, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
+	address := map[string]any{"address": netip.PrefixFrom(rig.WorkloadAddr, rig.Subnet.Bits()).String(),
+		"gateway": rig.Gateway.String()}
+	ipam := map[string]any{"type": "static", "addresses": []any{address},
+		"routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
 	switch m.Path.Driver {
 	case model.DriverBridge:
 		return []cniCall{
@@ -54,7 +56,8 @@ func (m cni) chain() []cniCall {
 	}
 	address = map[string]any{"address": topology.Subnet(rig.WireWorkload).String()}
 	ipam = map[string]any{"type": "static", "addresses": []any{address}}
-	return []cniCall{{"macvlan", map[string]any{"master": topology.Wire, "mode": "bridge", "mtu": m.Path.MTU, "ipam": ipam}}}
+	conf := map[string]any{"master": topology.Wire, "mode": "bridge", "mtu": m.Path.MTU, "ipam": ipam}
+	return []cniCall{{"macvlan", conf}}
 }
 
 func cniPorts() []any {
@@ -111,7 +114,9 @@ func (m cni) Start(ctx context.Context, r *rig.Rig) error {
 }
 
 // run calls the plugin on the server host and returns its result.
-func (c cniCall) run(ctx context.Context, w *topology.World, command, box string, before json.RawMessage) (json.RawMessage, error) {
+func (c cniCall) run(
+	ctx context.Context, w *topology.World, command, box string, before json.RawMessage,
+) (json.RawMessage, error) {
 	path, err := program.Find("cni/" + c.plugin)
 	if err != nil {
 		return nil, err

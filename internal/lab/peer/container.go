@@ -40,7 +40,9 @@ type container struct {
 // runContainer runs this binary in a role in a container, with docker's flags, and
 // waits until its process has connected to the control channel whose path is in
 // the variable. The ledger accounts for the process as the server.
-func (d *docker) runContainer(ctx context.Context, r *rig.Rig, name, role, variable string, flags ...string) (*container, error) {
+func (d *docker) runContainer(
+	ctx context.Context, r *rig.Rig, name, role, variable string, flags ...string,
+) (*container, error) {
 	ours, theirs := d.control(name)
 	_ = os.Remove(ours) // left over from an earlier container of this name
 	l, err := net.Listen("unix", ours)
@@ -178,7 +180,9 @@ func (d *docker) StartNeighbor(ctx context.Context, r *rig.Rig) (*load.Client, e
 const firstStartPort = 20_000
 
 // StartAnswerer implements rig.Containers.
-func (d *docker) StartAnswerer(ctx context.Context, r *rig.Rig, proto model.Proto, answer string) (rig.Container, netip.AddrPort, error) {
+func (d *docker) StartAnswerer(
+	ctx context.Context, r *rig.Rig, proto model.Proto, answer string,
+) (rig.Container, netip.AddrPort, error) {
 	last := firstStartPort + r.Path.Ports - 1
 	addr, target := startedAddr, topology.ServerAddr4
 	if d.Path.OnWire() {
@@ -188,7 +192,8 @@ func (d *docker) StartAnswerer(ctx context.Context, r *rig.Rig, proto model.Prot
 		target = addr
 	}
 	flags := append(d.networkArgs(addr), d.publishArgs(firstStartPort, last, proto)...)
-	flags = append(flags, "--env", fmt.Sprintf("%s=%s:%d", startup.Listen, proto, last), "--env", startup.Answer+"="+answer)
+	listen := fmt.Sprintf("%s=%s:%d", startup.Listen, proto, last)
+	flags = append(flags, "--env", listen, "--env", startup.Answer+"="+answer)
 	c, err := d.runContainer(ctx, r, "start", startup.AnswerRole, startup.Control, flags...)
 	if err != nil {
 		return nil, netip.AddrPort{}, err

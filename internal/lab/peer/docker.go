@@ -67,7 +67,8 @@ func (d *docker) Needs() rig.Needs {
 	return rig.Needs{Cgroup: "a Docker engine needs a cgroup", Static: true, Programs: []rig.Program{
 		{Name: "dockerd", Package: "docker.io"}, {Name: "docker", Package: "docker.io"},
 		{Name: "containerd", Package: "containerd"}, {Name: "runc", Package: "runc"},
-		{Name: "unshare", Package: "util-linux"}, {Name: "nsenter", Package: "util-linux"}, {Name: "mount", Package: "mount"},
+		unshareCommand,
+		{Name: "nsenter", Package: "util-linux"}, {Name: "mount", Package: "mount"},
 	}}
 }
 
@@ -86,7 +87,8 @@ func (d *docker) Start(ctx context.Context, r *rig.Rig) (err error) {
 		}
 	}
 	d.engine, err = dockerd.Start(ctx, dockerd.Options{
-		Netns: r.World.Server().Netns, Cgroup: d.cgroup, Accounted: r.Groups.Proxy, Programs: r.Docker, Flags: d.flags(),
+		Netns: r.World.Server().Netns, Cgroup: d.cgroup, Accounted: r.Groups.Proxy,
+		Programs: r.Docker, Flags: d.flags(),
 	})
 	if err != nil {
 		return err
@@ -149,7 +151,8 @@ func copyProgram(to string) error {
 // socket where dockerd looks for it.
 func (d *docker) startDaemon(ctx context.Context, r *rig.Rig) error {
 	plugin := dockerd.Plugins + "/fairlead.sock"
-	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon", "--run-dir", "/run/fairlead", "--state-dir", "/run/fairlead/state",
+	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon",
+		"--run-dir", "/run/fairlead", "--state-dir", "/run/fairlead/state",
 		"--socket", "/run/fairlead.sock", "--docker-socket", plugin)
 	cmd.Stdout, cmd.Stderr = &d.said, &d.said
 	p, err := child.Start(ctx, cmd, child.Place{Cgroup: r.Groups.Proxy})
@@ -187,7 +190,8 @@ func (d *docker) createNetwork() []string {
 		args = append(args, "--opt", "via="+string(p.Via))
 	}
 	if p.Driver == model.DriverMacvlan {
-		return append(args, "--opt", "parent="+topology.Wire, "--subnet", topology.Subnet(topology.ServerAddr4).Masked().String(),
+		return append(args, "--opt", "parent="+topology.Wire,
+			"--subnet", topology.Subnet(topology.ServerAddr4).Masked().String(),
 			"--ip-range", rig.WireRange.String(), "--gateway", topology.ClientAddr4.String(), dockNetwork)
 	}
 	if p.MTU != 1500 {

@@ -111,7 +111,8 @@ func handBridged(link, box string, addr netip.Addr, mtu int) string {
 // handRouted returns the commands that attach a sandbox by a route to it.
 func handRouted(link, box string, addr netip.Addr, mtu int) string {
 	return handVeth(link, box, mtu,
-		fmt.Sprintf("ip addr add %[3]s/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n", link, addr, rig.Gateway),
+		fmt.Sprintf("ip addr add %[3]s/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n",
+			link, addr, rig.Gateway),
 		fmt.Sprintf("ip addr add %s/32 dev eth0; ip link set eth0 up; ip route add %s dev eth0", addr, rig.Gateway))
 }
 
@@ -128,14 +129,16 @@ func handFilter(f model.Filter) string {
 		return ""
 	}
 	value := map[model.Filter]int{model.FilterOn: 1}[f]
-	return fmt.Sprintf("for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do [ ! -e $f ] || echo %d > $f; done\n", value)
+	return fmt.Sprintf("for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do "+
+		"[ ! -e $f ] || echo %d > $f; done\n", value)
 }
 
 // dnatRules returns one DNAT rule per protocol.
 func dnatRules() string {
 	chain := "chain pre { type nat hook prerouting priority dstnat;"
 	for _, proto := range []string{"tcp", "udp"} {
-		chain += fmt.Sprintf(" ip daddr %s %s dport %d-%d dnat to %s;", topology.ServerAddr4, proto, rig.LoadPort, rig.LastPort, rig.WorkloadAddr)
+		chain += fmt.Sprintf(" ip daddr %s %s dport %d-%d dnat to %s;",
+			topology.ServerAddr4, proto, rig.LoadPort, rig.LastPort, rig.WorkloadAddr)
 	}
 	return handTable(chain)
 }
@@ -160,7 +163,8 @@ const proofPatience = 30 * time.Second
 // before the measurements.
 func proveFilter(ctx context.Context, r *rig.Rig) error {
 	const port = 9
-	_, err := program.Shell(r.World.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
+	_, err := program.Shell(r.World.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {};"+
+		" chain pre { type filter hook prerouting priority raw;"+
 		" ip saddr %s ip daddr %s udp dport %d counter name frames; }; }'", rig.NeighborAddr, rig.WorkloadAddr, port))
 	if err != nil {
 		return fmt.Errorf("count frames: %w", err)

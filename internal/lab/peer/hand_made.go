@@ -52,7 +52,8 @@ func (h handMade) Start(_ context.Context, r *rig.Rig) error {
 	}
 	box = program.ForOthers(box)
 	return runByHand(r.World.DoServer, fmt.Sprintf(handLinks[h.Path.Driver], box)+
-		fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; ip link set eth0 up'\n", box, topology.Subnet(h.Addr())))
+		fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; ip link set eth0 up'\n",
+			box, topology.Subnet(h.Addr())))
 }
 
 func runByHand(host func(func() error) error, script string) error {
@@ -78,8 +79,10 @@ func (h handOverlay) Start(_ context.Context, r *rig.Rig) error {
 		gateway, addr netip.Addr
 		local, remote netip.Addr
 	}{
-		{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr, topology.ServerAddr4, topology.ClientAddr4},
-		{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr, topology.ClientAddr4, topology.ServerAddr4},
+		{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr,
+			topology.ServerAddr4, topology.ClientAddr4},
+		{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr,
+			topology.ClientAddr4, topology.ServerAddr4},
 	} {
 		box, err := r.World.Sandbox(side.name)
 		if err != nil {
@@ -98,6 +101,7 @@ func (h handOverlay) Start(_ context.Context, r *rig.Rig) error {
 // handVXLAN returns the commands for the tunnel to the other host, as a port of
 // the bridge.
 func handVXLAN(local, remote netip.Addr, mtu int) string {
-	return fmt.Sprintf("ip link add %s mtu %d type vxlan id %d dstport 4789 dev %s local %s remote %s\nip link set %s master br0 up\n",
+	return fmt.Sprintf("ip link add %s mtu %d type vxlan id %d dstport 4789 dev %s local %s remote %s\n"+
+		"ip link set %s master br0 up\n",
 		handTunnel, mtu, rig.VNI, topology.Wire, local, remote, handTunnel)
 }

@@ -52,7 +52,9 @@ func (h haproxy) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 
 // startHAProxy starts HAProxy in the foreground with a configuration. In it, the
 // further files are descriptors from 4 on.
-func startHAProxy(ctx context.Context, text string, said io.Writer, at child.Place, further ...*os.File) (*child.Process, error) {
+func startHAProxy(
+	ctx context.Context, text string, said io.Writer, at child.Place, further ...*os.File,
+) (*child.Process, error) {
 	path, err := program.Find("haproxy")
 	if err != nil {
 		return nil, err

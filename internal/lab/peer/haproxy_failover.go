@@ -63,7 +63,8 @@ func (h haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, error
 	defer theirs.Close()
 	heard, says := io.Pipe()
 	go b.listen(heard)
-	b.process, err = startHAProxy(ctx, haproxyFailover(t.Interval, t.Names), says, t.Rig.Place(t.World.Server(), rig.ProxyGroup), theirs)
+	b.process, err = startHAProxy(ctx, haproxyFailover(t.Interval, t.Names), says,
+		t.Rig.Place(t.World.Server(), rig.ProxyGroup), theirs)
 	if err != nil {
 		return b, errors.Join(err, says.Close())
 	}

@@ -43,7 +43,8 @@ const ownBinary = "/proc/self/exe"
 func notStatic(program string) string {
 	err := dockerd.Static(program)
 	if errors.Is(err, dockerd.ErrDynamic) {
-		return "this fairlead is dynamically linked, and its containers have no libraries: build it with make build, or with CGO_ENABLED=0"
+		return "this fairlead is dynamically linked, and its containers have no libraries: " +
+			"build it with make build, or with CGO_ENABLED=0"
 	}
 	if err != nil {
 		return err.Error()

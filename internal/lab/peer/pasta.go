@@ -21,7 +21,7 @@ func newPasta(p suite.Path) rig.Maker { return pasta{userMode{rig.Base{Path: p}}
 
 // Needs implements rig.Maker.
 func (pasta) Needs() rig.Needs {
-	return rig.Needs{Programs: []rig.Program{{Name: "pasta", Package: "passt"}, {Name: "unshare", Package: "util-linux"}, ipCommand}}
+	return rig.Needs{Programs: []rig.Program{{Name: "pasta", Package: "passt"}, unshareCommand, ipCommand}}
 }
 
 // Start implements rig.Maker. It starts pasta on the server host for the
@@ -29,13 +29,16 @@ func (pasta) Needs() rig.Needs {
 // the link with the default route, so there must be one. It must not treat the
 // gateway's address as the host itself, because that address is the client's.
 func (pasta) Start(ctx context.Context, r *rig.Rig) error {
-	if _, err := program.Shell(r.World.DoServer, fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)); err != nil {
+	route := fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)
+	if _, err := program.Shell(r.World.DoServer, route); err != nil {
 		return err
 	}
 	ports := fmt.Sprintf("%d-%d", rig.LoadPort, rig.LastPort)
 	said := &program.Output{}
-	p, err := startUserMode(ctx, r, said, nil, "pasta", "--foreground", "--quiet", "--ipv4-only", "--config-net", "--no-map-gw",
-		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports, "--tcp-ns", "none", "--udp-ns", "none",
+	p, err := startUserMode(ctx, r, said, nil, "pasta",
+		"--foreground", "--quiet", "--ipv4-only", "--config-net", "--no-map-gw",
+		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports,
+		"--tcp-ns", "none", "--udp-ns", "none",
 		"--runas", "0", "--netns", boundBox)
 	if err != nil {
 		return err
@@ -43,7 +46,8 @@ func (pasta) Start(ctx context.Context, r *rig.Rig) error {
 	r.Keep(p)
 	// Pasta accepts connections at once, but loses them until the sandbox has sent
 	// a packet, from which pasta learns its hardware address.
-	if !program.Await(ctx, p, func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LoadPort) && spoken(r.World) }) {
+	forwards := func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LoadPort) && spoken(r.World) }
+	if !program.Await(ctx, p, forwards) {
 		_ = p.Kill() // its output is complete only after it has ended
 		return errors.Join(fmt.Errorf("start pasta: it ended: %s", said.Text()), ctx.Err())
 	}

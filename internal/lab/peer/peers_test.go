@@ -50,7 +50,9 @@ func TestPeersNamePackages(t *testing.T) {
 // TestHandRulesAddNoOtherHop: every rule is a hop, and one that matches connection
 // state enables conntrack.
 func TestHandRulesAddNoOtherHop(t *testing.T) {
-	for name, want := range map[string]string{"hop-veth": "", "hop-bridge": "", "hop-br-netfilter": "", "hop-conntrack": "ct state"} {
+	for name, want := range map[string]string{
+		"hop-veth": "", "hop-bridge": "", "hop-br-netfilter": "", "hop-conntrack": "ct state",
+	} {
 		p, _ := suite.FindPath(name)
 		if got := hopRules(p); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q", name, got)
@@ -103,7 +105,9 @@ func TestUnusableBinaryIsReported(t *testing.T) {
 			t.Errorf("%s: %q, want %q", program, got, want)
 		}
 	}
-	for name, want := range map[string]bool{"docker:publish": true, "docker:fairlead-ebpf": true, "bridge": false, "cni-bridge": false} {
+	for name, want := range map[string]bool{
+		"docker:publish": true, "docker:fairlead-ebpf": true, "bridge": false, "cni-bridge": false,
+	} {
 		p, _ := suite.FindPath(name)
 		if got := Maker(p).Needs().Static; got != want {
 			t.Errorf("%s needs a static binary: %v, want %v", name, got, want)

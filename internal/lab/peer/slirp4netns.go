@@ -23,7 +23,7 @@ func newSlirp4netns(p suite.Path) rig.Maker { return slirp4netns{userMode{rig.Ba
 
 // Needs implements rig.Maker.
 func (slirp4netns) Needs() rig.Needs {
-	return rig.Needs{Programs: []rig.Program{{Name: "slirp4netns", Package: "slirp4netns"}, {Name: "unshare", Package: "util-linux"}}}
+	return rig.Needs{Programs: []rig.Program{{Name: "slirp4netns", Package: "slirp4netns"}, unshareCommand}}
 }
 
 // Start implements rig.Maker. It starts slirp4netns on the server host for the
@@ -35,7 +35,8 @@ func (slirp4netns) Start(ctx context.Context, r *rig.Rig) error {
 	}
 	defer ready.Close()
 	said := &program.Output{}
-	p, err := startUserMode(ctx, r, said, []*os.File{theirs}, "slirp4netns", "--configure", "--mtu="+tapMTU, "--disable-dns",
+	p, err := startUserMode(ctx, r, said, []*os.File{theirs}, "slirp4netns",
+		"--configure", "--mtu="+tapMTU, "--disable-dns",
 		"--ready-fd=3", "--api-socket="+slirpSocket, "--netns-type=path", boundBox, "eth0")
 	theirs.Close()
 	if err != nil {

@@ -24,6 +24,9 @@ const ownTmp = `mount -t tmpfs none /tmp; touch ` + boundBox + `; mount --bind "
 
 const boundBox = "/tmp/sandbox"
 
+// unshareCommand gives a program private mounts.
+var unshareCommand = rig.Program{Name: "unshare", Package: "util-linux"}
+
 // userMode is the base of the programs that carry a sandbox's traffic through
 // sockets of the host.
 type userMode struct{ rig.Base }
@@ -35,7 +38,9 @@ func (u userMode) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 
 // startUserMode starts a program on the server host for the workload's sandbox.
 // Its output goes to said; the end of a pipe is its descriptor 3.
-func startUserMode(ctx context.Context, r *rig.Rig, said io.Writer, pipe []*os.File, name string, args ...string) (*child.Process, error) {
+func startUserMode(
+	ctx context.Context, r *rig.Rig, said io.Writer, pipe []*os.File, name string, args ...string,
+) (*child.Process, error) {
 	box, err := r.World.Sandbox(rig.Workload)
 	if err != nil {
 		return nil, err
@@ -44,7 +49,8 @@ func startUserMode(ctx context.Context, r *rig.Rig, said io.Writer, pipe []*os.F
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownTmp, "sh", program.ForOthers(box), path}, args...)...)
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownTmp, "sh",
+		program.ForOthers(box), path}, args...)...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = said, said, pipe
 	return child.Start(ctx, cmd, r.Place(r.World.Server(), rig.ProxyGroup))
 }

@@ -107,7 +107,8 @@ func (hooks) count(_ context.Context, r *Rig, n *Counters) (err error) {
 
 func (hooks) proof(w Window) *result.Proof {
 	return &result.Proof{Counter: "listeners on the granted port", Want: 1, Got: w.After.granted,
-		Absent: "listeners on the workload's own port", AbsentGot: w.After.requested, OK: w.After.granted == 1 && w.After.requested == 0}
+		Absent: "listeners on the workload's own port", AbsentGot: w.After.requested,
+		OK: w.After.granted == 1 && w.After.requested == 0}
 }
 
 // hookPort differs from the published port, so a client that bypassed the mapping
@@ -122,5 +123,6 @@ func (hooks) cgroup() string { return "a workload is identified by its cgroup" }
 type userSpace struct{ stack }
 
 func (userSpace) proof(w Window) *result.Proof {
-	return &result.Proof{Counter: "bytes through the proxy", Want: w.Received, Got: w.proxied(), OK: w.proxied() >= w.Received}
+	return &result.Proof{Counter: "bytes through the proxy", Want: w.Received, Got: w.proxied(),
+		OK: w.proxied() >= w.Received}
 }

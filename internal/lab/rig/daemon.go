@@ -113,7 +113,8 @@ func (b *daemonBalancer) balanced(sandboxes map[string]any) map[string]any {
 	}
 	spec := maps.Clone(sandboxes)
 	spec["services"] = map[string]any{Service: map[string]any{
-		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s", "check": check, "reals": servers,
+		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s",
+		"check": check, "reals": servers,
 	}}
 	return spec
 }

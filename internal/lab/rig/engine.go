@@ -49,8 +49,9 @@ func (e Engine) join(ctx context.Context, r *Rig, visitor string) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.World.ClientEngine().Set(ctx, model.State{Networks: []model.Network{e.network()},
-		Endpoints: []model.Endpoint{{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{VisitorAddr}}}})
+	ep := model.Endpoint{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{VisitorAddr}}
+	state := model.State{Networks: []model.Network{e.network()}, Endpoints: []model.Endpoint{ep}}
+	_, err = r.World.ClientEngine().Set(ctx, state)
 	return err
 }
 
@@ -87,7 +88,8 @@ func (e Engine) state(r *Rig) (model.State, error) {
 
 // network returns the path's network on the server host.
 func (e Engine) network() model.Network {
-	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter, Subnets: []model.Subnet{{Prefix: Subnet}}}
+	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
+		Subnets: []model.Subnet{{Prefix: Subnet}}}
 	if complete := siteOf(e.Path.Driver).network; complete != nil {
 		complete(e.Path, &n)
 	}
@@ -112,7 +114,8 @@ func (e Engine) publishes() []model.Publish {
 	}
 	var all []model.Publish
 	add := func(proto model.Proto, host, container uint16) {
-		all = append(all, model.Publish{Endpoint: Workload, Via: e.Path.Via, Proto: proto, HostPorts: model.Port(host), Ports: model.Port(container)})
+		all = append(all, model.Publish{Endpoint: Workload, Via: e.Path.Via, Proto: proto,
+			HostPorts: model.Port(host), Ports: model.Port(container)})
 	}
 	for port := uint16(LoadPort); port <= LastPort; port++ {
 		container := port
@@ -140,7 +143,8 @@ func services(p suite.Path) []model.VirtualService {
 	var all []model.VirtualService
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		all = append(all, model.VirtualService{
-			Name: string(proto), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: p.Plane,
+			Name: string(proto), Addresses: []netip.Addr{virtual},
+			Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: p.Plane,
 			Reals: []model.RealServer{{Address: WorkloadAddr, Weight: 1, Endpoint: Workload}},
 		})
 	}
@@ -148,7 +152,8 @@ func services(p suite.Path) []model.VirtualService {
 		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual},
 			Ports: []model.PortRange{model.Port(uint16(firstOther + i))}, Proto: model.TCP, Plane: p.Plane}
 		for n := range byte(10) {
-			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1}), Port: 80, Weight: 1})
+			addr := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1})
+			v.Reals = append(v.Reals, model.RealServer{Address: addr, Port: 80, Weight: 1})
 		}
 		all = append(all, v)
 	}
@@ -196,7 +201,7 @@ func (e Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	p := e.Base.Proof(w, links)
 	switch {
 	case p != links:
-	case len(w.After.wires) > 0:
+	case len(e.underlays()) > 0:
 		return WireProof(w)
 	case siteOf(e.Path.Driver).inHost:
 		return WithoutConntrack(p, w)

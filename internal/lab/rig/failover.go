@@ -113,7 +113,8 @@ func (e Engine) attachReals(ctx context.Context, t *Trial) error {
 		if err != nil {
 			return err
 		}
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: Network, Sandbox: box, Addresses: []netip.Addr{Reals[name]}})
+		ep := model.Endpoint{Name: name, Network: Network, Sandbox: box, Addresses: []netip.Addr{Reals[name]}}
+		s.Endpoints = append(s.Endpoints, ep)
 	}
 	_, err := t.World.Engine.Set(ctx, s)
 	return err

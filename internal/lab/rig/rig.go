@@ -72,7 +72,8 @@ type Rig struct {
 
 // New builds the maker's path for those of the suite's clients that reach it.
 func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err error) {
-	r = &Rig{Path: p, Maker: m, Docker: opt.Docker, Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
+	r = &Rig{Path: p, Maker: m, Docker: opt.Docker,
+		Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("build path %s: %w", p.Name, err), r.Close())

@@ -138,7 +138,8 @@ func withMTU(p suite.Path, n *model.Network) { n.MTU = p.MTU }
 // networkOnWire puts the sandboxes on the wire, whose MTU they get.
 func networkOnWire(_ suite.Path, n *model.Network) {
 	n.Parent = topology.Wire
-	n.Subnets = []model.Subnet{{Prefix: topology.Subnet(serverAddr).Masked(), Gateway: topology.ClientAddr4, Range: WireRange}}
+	prefix := topology.Subnet(serverAddr).Masked()
+	n.Subnets = []model.Subnet{{Prefix: prefix, Gateway: topology.ClientAddr4, Range: WireRange}}
 }
 
 // overlay is the same on both hosts: each finds itself among the peers, and its

@@ -39,7 +39,8 @@ func (f failing) run(ctx context.Context, r *rig.Rig, c result.Client) result.Ru
 		return invalid(run, err)
 	}
 	run.Failed = o.Errors
-	run.Proof = &result.Proof{Counter: "real servers that answered", Want: uint64(len(w.servers)), Got: uint64(len(o.By))}
+	run.Proof = &result.Proof{Counter: "real servers that answered", Want: uint64(len(w.servers)),
+		Got: uint64(len(o.By))}
 	run.Proof.OK = run.Proof.Got == run.Proof.Want
 	if o.Early > 0 {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests failed before the event", o.Early))
@@ -79,7 +80,8 @@ func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover
 	}
 	run.Metrics = map[result.Metric]float64{
 		result.Requests: float64(o.Asked), result.FailedRequests: float64(o.Failed),
-		result.RecoveryTime: o.Recovery.Seconds(), result.ReturnTime: o.Return.Seconds(), result.SlowestRequest: o.Slowest.Seconds(),
+		result.RecoveryTime: o.Recovery.Seconds(), result.ReturnTime: o.Return.Seconds(),
+		result.SlowestRequest: o.Slowest.Seconds(),
 	}
 	if !e.noticed.IsZero() {
 		run.Metrics[result.NoticeTime] = e.noticed.Sub(e.At).Seconds()
@@ -185,7 +187,8 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 				return said.At, nil
 			}
 		case <-expired:
-			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s", rig.Patience, server, w.balancer.Log())
+			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s",
+				rig.Patience, server, w.balancer.Log())
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
 		}

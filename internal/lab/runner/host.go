@@ -46,7 +46,10 @@ func hostFacts(opt Options) result.Host {
 			h.Settings[name] = strings.Join(strings.Fields(string(b)), " ")
 		}
 	}
-	for _, p := range []string{"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "/sys/devices/system/clocksource/clocksource0/current_clocksource"} {
+	for _, p := range []string{
+		"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+		"/sys/devices/system/clocksource/clocksource0/current_clocksource",
+	} {
 		if b, err := os.ReadFile(p); err == nil {
 			h.Settings[p[strings.LastIndexByte(p, '/')+1:]] = strings.TrimSpace(string(b))
 		}

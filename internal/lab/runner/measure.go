@@ -79,7 +79,8 @@ func disturbed(run *result.Run, g ledger.Gates) {
 	var why []string
 	// /proc/stat counts steal in ticks, and one may have begun before the window.
 	if oneTick := tick / (run.Seconds * float64(runtime.NumCPU())); g.StealShare > maxSteal+oneTick {
-		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the CPU, more than %.0f %%", 100*g.StealShare, 100*maxSteal))
+		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the CPU, more than %.0f %%",
+			100*g.StealShare, 100*maxSteal))
 	}
 	if g.Throttled > maxThrottled*run.Seconds {
 		why = append(why, fmt.Sprintf("a CPU limit stopped the laboratory for %.0f ms", 1000*g.Throttled))

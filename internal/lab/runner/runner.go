@@ -188,7 +188,8 @@ func (s *session) rig(ctx context.Context, p suite.Path) (*rig.Rig, error) {
 func (s *session) noteUnreached(p suite.Path) {
 	for _, c := range s.Suite.Clients {
 		if !p.Reaches(c) {
-			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name, Reason: fmt.Sprintf("the client %s cannot reach it", c)})
+			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name,
+				Reason: fmt.Sprintf("the client %s cannot reach it", c)})
 		}
 	}
 }

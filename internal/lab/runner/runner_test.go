@@ -40,8 +40,9 @@ func TestFewerFlowsFailTheProof(t *testing.T) {
 
 func TestFailedProofNamesItsCounter(t *testing.T) {
 	for want, p := range map[string]result.Proof{
-		"bytes on link x":         {Counter: "bytes on link x", Want: 2, Got: 1, Absent: "bytes through the proxy"},
-		"bytes through the proxy": {Counter: "bytes on link x", Want: 2, Got: 2, Absent: "bytes through the proxy", AbsentGot: 1},
+		"bytes on link x": {Counter: "bytes on link x", Want: 2, Got: 1, Absent: "bytes through the proxy"},
+		"bytes through the proxy": {Counter: "bytes on link x", Want: 2, Got: 2,
+			Absent: "bytes through the proxy", AbsentGot: 1},
 	} {
 		if got := missed(&p); got != want {
 			t.Errorf("got %q, want %q", got, want)

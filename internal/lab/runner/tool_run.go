@@ -69,7 +69,8 @@ func (f foreignLoad) run(ctx context.Context, r *rig.Rig, c result.Client) resul
 		return invalid(run, fmt.Errorf("read %s: %w", f.Tool.Name, err))
 	}
 	stats.Derive(&run)
-	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger, Received: leastBytes(run.Metrics, seconds)})
+	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger,
+		Received: leastBytes(run.Metrics, seconds)})
 	judge(&run, load.Measurement{}, gates)
 	return run
 }

@@ -131,7 +131,8 @@ func iperf3Run(raw json.RawMessage) (result.Run, error) {
 		return result.Run{}, errors.New("no sum_received at the end: the file is incomplete or from another tool")
 	}
 	if o := doc.Fairlead; o != nil && o.Path != "" {
-		return result.Run{Case: o.Case, Round: o.Round, Half: o.Half, Order: o.Order, Seconds: received.Seconds, Metrics: o.Metrics,
+		return result.Run{Case: o.Case, Round: o.Round, Half: o.Half, Order: o.Order,
+			Seconds: received.Seconds, Metrics: o.Metrics,
 			Ledger: o.Ledger, Proof: o.Proof, Invalid: o.Invalid, Notes: o.Notes}, nil
 	}
 	run := result.Run{
@@ -192,11 +193,13 @@ func WriteIperf3(w io.Writer, run result.Run, host result.Host) error {
 		return fmt.Errorf("export %s as iperf3: iperf3 has only bulk transfers; choose a bulk workload", run.Workload)
 	}
 	doc := iperf3{
-		Start: iperf3Start{Version: "fairlead " + host.Fairlead, SystemInfo: "Linux " + strings.TrimPrefix(host.Kernel, "Linux "), Test: iperf3Test{
-			Protocol: strings.ToUpper(kind[:3]), Streams: 1, Duration: run.Seconds,
-		}},
+		Start: iperf3Start{Version: "fairlead " + host.Fairlead,
+			SystemInfo: "Linux " + strings.TrimPrefix(host.Kernel, "Linux "), Test: iperf3Test{
+				Protocol: strings.ToUpper(kind[:3]), Streams: 1, Duration: run.Seconds,
+			}},
 		Title: fmt.Sprintf("%s, %s, %s, round %d", run.Path, run.Client, run.Workload, run.Round),
-		Fairlead: &iperf3Ours{Case: run.Case, Round: run.Round, Half: run.Half, Order: run.Order, Metrics: run.Metrics, Ledger: run.Ledger, Proof: run.Proof,
+		Fairlead: &iperf3Ours{Case: run.Case, Round: run.Round, Half: run.Half, Order: run.Order,
+			Metrics: run.Metrics, Ledger: run.Ledger, Proof: run.Proof,
 			Invalid: run.Invalid, Notes: run.Notes},
 	}
 	up := !strings.HasSuffix(run.Workload, "-down")

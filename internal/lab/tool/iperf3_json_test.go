@@ -27,7 +27,8 @@ func TestFromIperf3(t *testing.T) {
 	}
 	for _, c := range cases {
 		run := readFile(t, c.file)
-		if run.Workload != c.workload || run.Tool != "iperf3" || run.Metrics[result.Throughput] != c.rate || run.Seconds < 1 {
+		if run.Workload != c.workload || run.Tool != "iperf3" || run.Metrics[result.Throughput] != c.rate ||
+			run.Seconds < 1 {
 			t.Errorf("%s: %+v", c.file, run)
 		}
 		loss, has := run.Metrics[result.Loss]

@@ -36,7 +36,8 @@ func nginxServer(suite.Workload) []string {
 // wrkClient sends requests over HTTP: for tcp-rr on one persistent connection, for
 // tcp-crr on a new connection each time.
 func wrkClient(w suite.Workload, target string, seconds int) []string {
-	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s", "--connections", strconv.Itoa(max(1, w.Spec.Streams))}
+	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s",
+		"--connections", strconv.Itoa(max(1, w.Spec.Streams))}
 	switch {
 	case w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Flows > 0 || w.Spec.Count > 0 || w.Spec.Close == load.RST:
 		return nil

@@ -1,0 +1,83 @@
+package rig
+
+import (
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+)
+
+func engine(t *testing.T, name string) Engine {
+	t.Helper()
+	p, ok := suite.FindPath(name)
+	if !ok || p.Peer.Name != "" {
+		t.Fatalf("%s is not a path of the engine", name)
+	}
+	return NewEngine(p)
+}
+
+func TestDial(t *testing.T) {
+	for _, c := range []struct {
+		path   string
+		client result.Client
+		want   string
+	}{
+		{"host", result.Remote, "198.51.100.2:8080"},
+		{"nat", result.Remote, "198.51.100.2:8080"},
+		{"routed", result.Remote, "172.30.0.2:8080"},
+		{"bridge", result.Local, "172.30.0.2:8080"},
+		{"bridge", result.Remote, "198.51.100.2:8080"}, // the client host has no route to a bridge's subnet
+		{"macvlan", result.Remote, "198.51.100.20:8080"},
+		{"device", result.Remote, "203.0.113.2:8080"},
+		{"balance:nft", result.Remote, "192.0.2.80:8080"},
+	} {
+		if got := engine(t, c.path).Dial(c.client, LoadPort); got != netip.MustParseAddrPort(c.want) {
+			t.Errorf("%s: the client %s dials %s, want %s", c.path, c.client, got, c.want)
+		}
+	}
+}
+
+// TestProof: on each path, the counter that only packets of this path increase proves
+// it, and the proof fails without that counter.
+func TestProof(t *testing.T) {
+	const size = 1000
+	all := Counters{links: []uint64{size, size}, wires: []uint64{size, size}, translated: size, proxied: size,
+		granted: 1, hasProxy: true}
+	idle := all
+	idle.proxied = 0
+	for _, c := range []struct {
+		path    string
+		client  result.Client
+		after   Counters
+		counter string
+		ok      bool
+	}{
+		{"nat", result.Remote, idle, "bytes on link fv-web", true},
+		{"nat", result.Remote, all, "bytes on link fv-web", false}, // the proxy has carried the bytes
+		{"nat", result.Remote, Counters{links: []uint64{1}}, "bytes on link fv-web", false},
+		{"ebpf", result.Remote, idle, "bytes translated by eBPF", true},
+		{"ebpf", result.Remote, all, "bytes translated by eBPF", false},
+		{"ebpf", result.Remote, Counters{}, "bytes translated by eBPF", false},
+		{"ebpf", result.Local, idle, "bytes on link fv-web", true},
+		{"balance:ebpf", result.Remote, idle, "bytes translated by eBPF", true},
+		{"proxy", result.Remote, all, "bytes through the proxy", true},
+		{"proxy", result.Remote, idle, "bytes through the proxy", false},
+		{"socket", result.Remote, idle, "listeners on the granted port", true},
+		{"socket", result.Remote, Counters{links: []uint64{size}, requested: 1},
+			"listeners on the granted port", false},
+		{"host", result.Remote, Counters{links: []uint64{size}}, "bytes on link wire0", true},
+		{"host", result.Local, Counters{links: []uint64{size}, Flows: 1}, "bytes on link lo", false},
+		{"vxlan-2", result.Remote, all, "bytes on the wire with fewer", true},
+		{"vxlan-2", result.Remote, Counters{links: all.links, wires: []uint64{size, 0}},
+			"bytes on the wire with fewer", false},
+	} {
+		e := engine(t, c.path)
+		r := &Rig{Path: e.Path, Maker: e}
+		before := Counters{links: []uint64{0, 0}, wires: []uint64{0, 0}}
+		p := r.Prove(Window{Client: c.client, Before: before, After: c.after, Received: size})
+		if p.Counter != c.counter || p.OK != c.ok {
+			t.Errorf("%s, %s: %+v, want %s, %v", c.path, c.client, p, c.counter, c.ok)
+		}
+	}
+}

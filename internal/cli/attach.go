@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -17,7 +17,7 @@ import (
 type attachFlags struct {
 	addresses, gateways, routes []string
 	rateIn, rateOut, pkey       string
-	request                     daemon.AttachRequest
+	request                     api.AttachRequest
 }
 
 func newAttach(a *app) *cobra.Command {
@@ -61,11 +61,11 @@ func newAttach(a *app) *cobra.Command {
 }
 
 // attached returns the line for an attachment: name, interface and addresses.
-func attached(v daemon.View) string {
+func attached(v api.View) string {
 	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), orDash(strings.Join(addresses(v), " ")))
 }
 
-func addresses(v daemon.View) []string {
+func addresses(v api.View) []string {
 	var all []string
 	for _, a := range v.Addresses {
 		all = append(all, a.String())
@@ -97,7 +97,7 @@ func (f *attachFlags) flags(c *cobra.Command) {
 	flags.BoolVar(&f.request.Keep, "keep", false, "attach the sandbox again whenever it starts again")
 }
 
-func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
+func (f *attachFlags) parse(args []string) (api.AttachRequest, error) {
 	request := f.request
 	switch {
 	case request.Device != "" && len(args) == 1:

@@ -8,7 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/model"
@@ -70,7 +71,7 @@ func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 
 // declaring sends the files' declarations to the daemon. Errors name the line of
 // each mistake.
-func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec func(daemon.Spec) daemon.Spec) (result daemon.Result, err error) {
+func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec func(api.Spec) api.Spec) (result api.Result, err error) {
 	set, err := f.read(c.InOrStdin())
 	if err != nil {
 		return result, usage(err)
@@ -83,10 +84,10 @@ func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec fu
 	return result, err
 }
 
-func all(s daemon.Spec) daemon.Spec { return s }
+func all(s api.Spec) api.Spec { return s }
 
 // none returns the set without its declarations.
-func none(s daemon.Spec) daemon.Spec { return daemon.Spec{Set: s.Set} }
+func none(s api.Spec) api.Spec { return api.Spec{Set: s.Set} }
 
 const fileHelp = "A file declares networks, attachments, publishes and virtual services in YAML or JSON. Its\n" +
 	"keys are the flags of the commands. All files given with -f are one set. The key `name` in\n" +
@@ -134,7 +135,7 @@ func newPlan(a *app) *cobra.Command {
 }
 
 // printPlan prints the changes as comments, then the commands.
-func (r *remote) printPlan(result daemon.Result) error {
+func (r *remote) printPlan(result api.Result) error {
 	r.notes(result.Notes)
 	if r.output == "json" {
 		return r.json(result)
@@ -191,7 +192,7 @@ func newDestroy(a *app) *cobra.Command {
 }
 
 // applyFiles applies the files and prints the changes.
-func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon.Spec) daemon.Spec) error {
+func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(api.Spec) api.Spec) error {
 	result, err := r.declaring(c, f, false, spec)
 	if err != nil {
 		return err
@@ -200,7 +201,7 @@ func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon
 }
 
 // printApplied prints one line per change.
-func (r *remote) printApplied(result daemon.Result) error {
+func (r *remote) printApplied(result api.Result) error {
 	r.notes(result.Notes)
 	if r.output == "json" {
 		return r.json(result)
@@ -209,7 +210,7 @@ func (r *remote) printApplied(result daemon.Result) error {
 	for _, change := range result.Changes {
 		line := change.String()
 		for _, v := range result.Attachments {
-			if change.Kind == "attachment" && change.Name == v.Name && v.Status == daemon.Up {
+			if change.Kind == "attachment" && change.Name == v.Name && v.Status == api.Up {
 				line += fmt.Sprintf("  %s  %s", v.InterfaceName(), orDash(strings.Join(addresses(v), " ")))
 			} else if change.Kind == "attachment" && change.Name == v.Name {
 				line += ", waits for " + v.Ref
@@ -241,7 +242,7 @@ func newGet(a *app) *cobra.Command {
 				}
 				return r.printState(state)
 			}, func(w model.Desired) error {
-				spec, notes := daemon.StoredState(w)
+				spec, notes := stored.Spec(w)
 				return r.printState(admin.State{Spec: spec, Notes: notes})
 			})
 		},

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 
 	"github.com/spf13/cobra"
@@ -22,16 +22,16 @@ func newDetach(a *app) *cobra.Command {
 		Example: "  fairlead detach shop\n  fairlead detach web container:shop",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			request := daemon.DetachRequest{Name: args[0], DryRun: r.dryRun}
+			request := api.DetachRequest{Name: args[0], DryRun: r.dryRun}
 			if len(args) == 2 {
-				request = daemon.DetachRequest{Network: args[0], Sandbox: args[1], DryRun: r.dryRun}
+				request = api.DetachRequest{Network: args[0], Sandbox: args[1], DryRun: r.dryRun}
 			}
 			return r.call(c.Context(), func(client *admin.Client) error {
 				result, err := client.Detach(c.Context(), request)
 				if err != nil {
 					return err
 				}
-				return r.print(result, func(v daemon.View) string { return fmt.Sprintf("%s  detached", v.Name) })
+				return r.print(result, func(v api.View) string { return fmt.Sprintf("%s  detached", v.Name) })
 			})
 		},
 		ValidArgsFunction: r.completeAttachments,

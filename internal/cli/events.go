@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 
 	"github.com/spf13/cobra"
@@ -43,7 +43,7 @@ func newEvents(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printEvents(all []daemon.Event) error {
+func (r *remote) printEvents(all []api.Event) error {
 	if r.output == "json" {
 		return r.json(admin.Events{Events: all})
 	}
@@ -56,7 +56,7 @@ func (r *remote) printEvents(all []daemon.Event) error {
 
 // followEvents prints one line per event until it is interrupted.
 func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
-	err := client.FollowEvents(ctx, func(e daemon.Event) error {
+	err := client.FollowEvents(ctx, func(e api.Event) error {
 		if r.output == "json" {
 			return r.out.jsonLine(e)
 		}
@@ -70,12 +70,12 @@ func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
 }
 
 // about returns the details of an event in one line.
-func about(e daemon.Event) string {
+func about(e api.Event) string {
 	parts := []string{e.Detail}
 	if e.Detail == "" {
 		parts = []string{readable(strings.Join(e.Commands, "; "))}
 	}
-	if e.By != "" && e.Kind == daemon.Healed {
+	if e.By != "" && e.Kind == api.Healed {
 		parts = append(parts, "# changed by "+e.By)
 	}
 	return strings.TrimSpace(strings.Join(parts, "  "))

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
@@ -154,7 +154,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 }
 
 // published returns the publishes of an attachment in the form of package flow.
-func published(v daemon.View) []flow.Published {
+func published(v api.View) []flow.Published {
 	var all []flow.Published
 	for _, p := range v.Publishes {
 		all = append(all, flow.Published{Publish: p.Publish, Driver: v.Driver, Addresses: v.AllAddresses()})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
@@ -26,7 +26,7 @@ func (r *remote) services(ctx context.Context) ([]flow.Known, error) {
 }
 
 // known converts a virtual service for package flow.
-func known(v daemon.ServiceView) flow.Known {
+func known(v api.ServiceView) flow.Known {
 	k := flow.Known{Name: v.Name, Frontends: v.Frontends(), Status: string(v.Status), Problem: v.Problem, Routed: v.SourceNAT == model.SourceNATRouted}
 	for _, s := range v.Servers {
 		k.Reals = append(k.Reals, flow.Candidate{At: netip.AddrPortFrom(s.Address, s.Port), Endpoint: s.Endpoint, Weight: s.Weight, State: string(s.State), Cause: s.Cause})

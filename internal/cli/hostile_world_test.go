@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 )
@@ -180,64 +180,64 @@ type hostileDaemon struct{ refuses bool }
 
 func reply[T any](l hostileDaemon) (v T, err error) {
 	if l.refuses {
-		return v, &daemon.Fault{Code: daemon.Failed, Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
+		return v, &api.Fault{Code: api.Failed, Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
 	}
 	return filled[T](), nil
 }
 
-func (l hostileDaemon) Attach(context.Context, daemon.AttachRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) Attach(context.Context, api.AttachRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) Detach(context.Context, daemon.DetachRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) Detach(context.Context, api.DetachRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) Publish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) Publish(context.Context, api.PublishRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) Unpublish(context.Context, api.PublishRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) CreateNetwork(model.Network, bool) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) CreateNetwork(model.Network, bool) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) RemoveNetwork(string) (daemon.Result, error) { return reply[daemon.Result](l) }
-func (l hostileDaemon) CheckNetwork(context.Context, string) ([]daemon.PeerPathView, error) {
-	return reply[[]daemon.PeerPathView](l)
+func (l hostileDaemon) RemoveNetwork(string) (api.Result, error) { return reply[api.Result](l) }
+func (l hostileDaemon) CheckNetwork(context.Context, string) ([]api.PeerPathView, error) {
+	return reply[[]api.PeerPathView](l)
 }
-func (l hostileDaemon) SetService(daemon.ServiceRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) SetService(api.ServiceRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) RemoveService(string, bool) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) RemoveService(string, bool) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) ChangeReal(daemon.RealRequest) (daemon.Result, error) {
-	return reply[daemon.Result](l)
+func (l hostileDaemon) ChangeReal(api.RealRequest) (api.Result, error) {
+	return reply[api.Result](l)
 }
-func (l hostileDaemon) Services() []daemon.ServiceView { return filled[[]daemon.ServiceView]() }
-func (l hostileDaemon) Service(string) (daemon.ServiceView, error) {
-	return reply[daemon.ServiceView](l)
+func (l hostileDaemon) Services() []api.ServiceView { return filled[[]api.ServiceView]() }
+func (l hostileDaemon) Service(string) (api.ServiceView, error) {
+	return reply[api.ServiceView](l)
 }
-func (l hostileDaemon) State() (daemon.Spec, []string) {
-	return filled[daemon.Spec](), []string{hostileName}
+func (l hostileDaemon) State() (api.Spec, []string) {
+	return filled[api.Spec](), []string{hostileName}
 }
-func (l hostileDaemon) Attachments() []daemon.View         { return filled[[]daemon.View]() }
-func (l hostileDaemon) Networks() []model.Network          { return filled[[]model.Network]() }
-func (l hostileDaemon) Events() []daemon.Event             { return filled[[]daemon.Event]() }
-func (l hostileDaemon) Stats(context.Context) daemon.Stats { return filled[daemon.Stats]() }
-func (l hostileDaemon) FollowEvents(context.Context) <-chan daemon.Event {
-	events := make(chan daemon.Event, 1)
-	e := filled[daemon.Event]()
+func (l hostileDaemon) Attachments() []api.View         { return filled[[]api.View]() }
+func (l hostileDaemon) Networks() []model.Network       { return filled[[]model.Network]() }
+func (l hostileDaemon) Events() []api.Event             { return filled[[]api.Event]() }
+func (l hostileDaemon) Stats(context.Context) api.Stats { return filled[api.Stats]() }
+func (l hostileDaemon) FollowEvents(context.Context) <-chan api.Event {
+	events := make(chan api.Event, 1)
+	e := filled[api.Event]()
 	e.Time, e.Object = time.Now().Add(time.Hour), "service "+hostileName
 	events <- e
 	close(events)
 	return events
 }
 
-func (l hostileDaemon) Apply(context.Context, daemon.Spec, bool) (daemon.Result, error) {
+func (l hostileDaemon) Apply(context.Context, api.Spec, bool) (api.Result, error) {
 	if l.refuses {
-		return daemon.Result{}, &daemon.Fault{Code: daemon.Invalid, Err: daemon.Mistakes{{At: hostileName, Text: hostileName}, {At: "networks[0]", Text: hostileName}}}
+		return api.Result{}, &api.Fault{Code: api.Invalid, Err: api.Mistakes{{At: hostileName, Text: hostileName}, {At: "networks[0]", Text: hostileName}}}
 	}
-	return reply[daemon.Result](l)
+	return reply[api.Result](l)
 }
 
 // serveHostileDaemon serves a hostileDaemon and returns its socket.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/kernel"
@@ -25,8 +25,8 @@ type inspection struct {
 	Sandbox sandbox.Sandbox `json:"sandbox"`
 	kernel.Inside
 	// Daemon reports whether a daemon returned the attachments.
-	Daemon      bool          `json:"daemon"`
-	Attachments []daemon.View `json:"attachments"`
+	Daemon      bool       `json:"daemon"`
+	Attachments []api.View `json:"attachments"`
 }
 
 func newInspect(a *app) *cobra.Command {
@@ -78,7 +78,7 @@ func (r *remote) inspect(ctx context.Context, text string) (i inspection, err er
 		return i, nil
 	}
 	i.Daemon = true
-	i.Attachments = slices.DeleteFunc(all, func(v daemon.View) bool { return v.Namespace != namespace })
+	i.Attachments = slices.DeleteFunc(all, func(v api.View) bool { return v.Namespace != namespace })
 	return i, err
 }
 
@@ -201,7 +201,7 @@ func publishRows(i inspection) [][]string {
 }
 
 // answers returns the process that listens at the target of a publish.
-func (i inspection) answers(v daemon.View, p model.Publish) string {
+func (i inspection) answers(v api.View, p model.Publish) string {
 	for _, l := range i.Listeners {
 		if l.Proto == p.Proto && p.Ports.Overlaps(model.Port(l.At.Port())) &&
 			slices.ContainsFunc(v.AllAddresses(), func(a netip.Addr) bool { return l.Answers(a) }) {

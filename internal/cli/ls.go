@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -29,7 +30,7 @@ func newList(a *app) *cobra.Command {
 				}
 				return r.printAttachments(c.Context(), all)
 			}, func(w model.Desired) error {
-				return r.printAttachments(c.Context(), daemon.StoredViews(w))
+				return r.printAttachments(c.Context(), stored.Views(w))
 			})
 		},
 	}
@@ -37,7 +38,7 @@ func newList(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printAttachments(ctx context.Context, all []daemon.View) error {
+func (r *remote) printAttachments(ctx context.Context, all []api.View) error {
 	if r.output == "json" {
 		return r.json(admin.Attachments{Attachments: all})
 	}
@@ -71,7 +72,7 @@ func few(all []string) []string {
 
 // publishes returns the published ports, each with its mode: 8080:80/tcp(ebpf). A !
 // marks a port that is not published because of a problem.
-func publishes(v daemon.View) []string {
+func publishes(v api.View) []string {
 	var all []string
 	for _, p := range v.Publishes {
 		line := fmt.Sprintf("%s%s:%s/%s(%s)", text.FormatHost(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
@@ -84,13 +85,13 @@ func publishes(v daemon.View) []string {
 }
 
 // change requests a change of an attachment's publishes, and prints the new ones.
-func (r *remote) change(c *cobra.Command, request daemon.PublishRequest, ask func(*admin.Client, context.Context, daemon.PublishRequest) (daemon.Result, error)) error {
+func (r *remote) change(c *cobra.Command, request api.PublishRequest, ask func(*admin.Client, context.Context, api.PublishRequest) (api.Result, error)) error {
 	return r.call(c.Context(), func(client *admin.Client) error {
 		result, err := ask(client, c.Context(), request)
 		if err != nil {
 			return err
 		}
-		return r.print(result, func(v daemon.View) string {
+		return r.print(result, func(v api.View) string {
 			return fmt.Sprintf("%s  %s", v.Name, orDash(strings.Join(publishes(v), " ")))
 		})
 	})

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
@@ -240,6 +240,6 @@ func (r *remote) removeNetwork(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		return r.print(result, func(daemon.View) string { return "" })
+		return r.print(result, func(api.View) string { return "" })
 	})
 }

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 
 	"github.com/spf13/cobra"
@@ -37,7 +37,7 @@ func newNetworkCheck(a *app) *cobra.Command {
 
 // printPeerPaths prints one line per peer path that works, and the problems of
 // the others. It returns an error if a path has problems.
-func (r *remote) printPeerPaths(paths []daemon.PeerPathView) error {
+func (r *remote) printPeerPaths(paths []api.PeerPathView) error {
 	bad := 0
 	for _, w := range paths {
 		if len(w.Problems) > 0 {

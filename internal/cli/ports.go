@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
@@ -114,10 +115,10 @@ func (r *remote) ports(ctx context.Context) (portList, error) {
 
 // unpublished returns one text per attachment or port that is not published, with
 // the reason. An attachment with an invalid label has no ports.
-func unpublished(all []daemon.View) []string {
+func unpublished(all []api.View) []string {
 	var failed []string
 	for _, v := range all {
-		if v.Status == daemon.Broken && (len(v.Publishes) > 0 || v.Network == daemon.HostNetwork) {
+		if v.Status == api.Broken && (len(v.Publishes) > 0 || v.Network == api.HostNetwork) {
 			failed = append(failed, fmt.Sprintf("%s: %s", owner(v), v.Problem))
 		}
 		for _, p := range v.Publishes {
@@ -172,17 +173,17 @@ func (r *remote) askDaemon(ctx context.Context, h *doctor.Host) (err error) {
 
 // stored returns the attachments that the last daemon has stored, none if it has
 // stored nothing.
-func (r *remote) stored() ([]daemon.View, error) {
+func (r *remote) stored() ([]api.View, error) {
 	opt := service.Beside(r.socket, admin.Socket)
 	w, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return daemon.StoredViews(w), err
+	return stored.Views(w), err
 }
 
 // owner returns the container of an attachment, or the attachment's name.
-func owner(v daemon.View) string {
+func owner(v api.View) string {
 	if strings.HasPrefix(v.Ref, string(sandbox.Container)+":") {
 		return v.Ref
 	}

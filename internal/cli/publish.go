@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -36,7 +36,7 @@ func newPublish(a *app) *cobra.Command {
 			if _, err := promise.Named(promises); err != nil {
 				return usage(err)
 			}
-			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
+			request := api.PublishRequest{Target: args[0], DryRun: r.dryRun}
 			for _, port := range args[1:] {
 				p, err := text.Publish(port)
 				if err != nil {
@@ -70,7 +70,7 @@ func newUnpublish(a *app) *cobra.Command {
 			"  fairlead unpublish shop 8080:80 127.0.0.1:5353/udp",
 		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
+			request := api.PublishRequest{Target: args[0], DryRun: r.dryRun}
 			for _, port := range args[1:] {
 				p, err := text.Unpublish(port)
 				if err != nil {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"syscall"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/service"
 	"fairlead/internal/model"
@@ -109,7 +109,7 @@ func (r *remote) failed(ctx context.Context, err error) error {
 		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: the daemon completes the request that was "+
 			"running: see `fairlead ls`", sig)}
 	}
-	if daemon.CodeOf(err) == daemon.Invalid {
+	if api.CodeOf(err) == api.Invalid {
 		return usage(err)
 	}
 	return err
@@ -124,7 +124,7 @@ func gone(err error) bool {
 
 // print prints the result of a request. It prints line for each attachment of the
 // result, and nothing if line is nil.
-func (r *remote) print(result daemon.Result, line func(daemon.View) string) error {
+func (r *remote) print(result api.Result, line func(api.View) string) error {
 	r.notes(result.Notes)
 	switch {
 	case r.output == "json":

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -161,7 +161,7 @@ func newServiceAdd(a *app) *cobra.Command {
 				return usage(err)
 			}
 			return r.call(c.Context(), func(client *admin.Client) error {
-				result, err := client.SetService(c.Context(), daemon.ServiceRequest{VirtualService: v, Create: true, DryRun: r.dryRun})
+				result, err := client.SetService(c.Context(), api.ServiceRequest{VirtualService: v, Create: true, DryRun: r.dryRun})
 				if err != nil {
 					return err
 				}
@@ -212,8 +212,8 @@ func (r *remote) changeService(c *cobra.Command, client *admin.Client, f *servic
 		if err := f.change(c, &v, args[1:]); err != nil {
 			return usage(err)
 		}
-		result, err := client.SetService(c.Context(), daemon.ServiceRequest{VirtualService: v, Was: &have.VirtualService, DryRun: r.dryRun})
-		if daemon.CodeOf(err) == daemon.Conflict && again > 0 {
+		result, err := client.SetService(c.Context(), api.ServiceRequest{VirtualService: v, Was: &have.VirtualService, DryRun: r.dryRun})
+		if api.CodeOf(err) == api.Conflict && again > 0 {
 			if now, failed := client.Service(c.Context(), args[0]); failed == nil && !now.VirtualService.Equal(have.VirtualService) {
 				continue
 			}
@@ -226,7 +226,7 @@ func (r *remote) changeService(c *cobra.Command, client *admin.Client, f *servic
 }
 
 // printChanged prints the result of a request that changes services.
-func (r *remote) printChanged(result daemon.Result) error {
+func (r *remote) printChanged(result api.Result) error {
 	if r.output == "json" || r.dryRun {
 		return r.print(result, nil)
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/frontend/importer"
@@ -45,7 +45,7 @@ func newServiceImport(a *app) *cobra.Command {
 				return usage(fmt.Errorf("import services from %s: it contains no virtual service that can be "+
 					"converted", where))
 			}
-			spec := daemon.Spec{Set: set, Services: imported.Services}
+			spec := api.Spec{Set: set, Services: imported.Services}
 			switch {
 			case apply:
 				return r.call(c.Context(), func(client *admin.Client) error {

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -53,11 +53,11 @@ func newServiceList(a *app) *cobra.Command {
 
 // onlyNotUp returns the services that are not up or have real servers that are
 // not up. Each service has only these real servers.
-func onlyNotUp(all []daemon.ServiceView) []daemon.ServiceView {
-	some := []daemon.ServiceView{}
+func onlyNotUp(all []api.ServiceView) []api.ServiceView {
+	some := []api.ServiceView{}
 	for _, v := range all {
-		v.Servers = slices.DeleteFunc(v.Servers, func(s daemon.RealView) bool { return s.State == daemon.RealUp })
-		if v.Status != daemon.ServiceUp || v.Problem != "" || len(v.Servers) > 0 {
+		v.Servers = slices.DeleteFunc(v.Servers, func(s api.RealView) bool { return s.State == api.RealUp })
+		if v.Status != api.ServiceUp || v.Problem != "" || len(v.Servers) > 0 {
 			some = append(some, v)
 		}
 	}
@@ -77,11 +77,11 @@ func (r *remote) noServices(w model.Desired) error {
 }
 
 // named returns the services with the given names, or all if there are no names.
-func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.ServiceView, error) {
+func named(ctx context.Context, client *admin.Client, names []string) ([]api.ServiceView, error) {
 	if len(names) == 0 {
 		return client.Services(ctx)
 	}
-	var all []daemon.ServiceView
+	var all []api.ServiceView
 	for _, name := range names {
 		v, err := client.Service(ctx, name)
 		if err != nil {
@@ -94,7 +94,7 @@ func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.
 
 // printServices prints services, and below each its real servers. Services and
 // real servers have different columns.
-func (r *remote) printServices(all []daemon.ServiceView) error {
+func (r *remote) printServices(all []api.ServiceView) error {
 	heads := [][]string{{"NAME", "PROT", "LOCAL ADDRESS:PORT", "SCHEDULER", "PLANE", "STATE"}}
 	reals := [][]string{{"  -> REMOTE ADDRESS:PORT", "FORWARD", "WEIGHT", "ACTIVE", "STATE", "SINCE", "CAUSE"}}
 	for _, v := range all {
@@ -114,7 +114,7 @@ func (r *remote) printServices(all []daemon.ServiceView) error {
 	return r.out.lines(lines...)
 }
 
-func serviceRow(v daemon.ServiceView) []string {
+func serviceRow(v api.ServiceView) []string {
 	scheduler, plane := string(v.Scheduler), string(v.PlaneInUse)
 	if scheduler == "" {
 		scheduler = string(model.MaglevHashing)
@@ -146,11 +146,11 @@ func localText(v model.VirtualService) string {
 }
 
 // realText writes the address and port of a real server.
-func realText(s daemon.RealView) string {
+func realText(s api.RealView) string {
 	return model.RealServer{Address: s.Address, Port: s.Port}.String()
 }
 
-func realRow(v daemon.ServiceView, s daemon.RealView) []string {
+func realRow(v api.ServiceView, s api.RealView) []string {
 	forward := string(v.Forward)
 	if forward == "" {
 		forward = string(model.ForwardNAT)
@@ -163,7 +163,7 @@ func realRow(v daemon.ServiceView, s daemon.RealView) []string {
 		weight += fmt.Sprintf(" (%d%%)", s.Share)
 	}
 	cause := s.Cause
-	if s.State == daemon.RealDraining && !s.Deadline.IsZero() {
+	if s.State == api.RealDraining && !s.Deadline.IsZero() {
 		cause += fmt.Sprintf(", until %s", s.Deadline.Local().Format(time.TimeOnly))
 	}
 	if !s.Until.IsZero() {
@@ -240,8 +240,8 @@ func newServiceShow(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printService(v daemon.ServiceView) error {
-	if err := r.printServices([]daemon.ServiceView{v}); err != nil {
+func (r *remote) printService(v api.ServiceView) error {
+	if err := r.printServices([]api.ServiceView{v}); err != nil {
 		return err
 	}
 	rows := [][]string{}
@@ -277,7 +277,7 @@ func (r *remote) printService(v daemon.ServiceView) error {
 }
 
 // printFindings prints the result of each real server's last check.
-func (r *remote) printFindings(v daemon.ServiceView) error {
+func (r *remote) printFindings(v api.ServiceView) error {
 	rows := [][]string{{"CHECKED", "AGO", "TOOK", "FOUND"}}
 	for _, s := range v.Servers {
 		if !s.Checked.IsZero() {

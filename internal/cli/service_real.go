@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 
 	"github.com/spf13/cobra"
@@ -35,7 +35,7 @@ func newServiceRemove(a *app) *cobra.Command {
 					return usage(errors.New("--dry-run works for whole services only: leave it out to remove a real " +
 						"server"))
 				}
-				return r.changeReals(c.Context(), client, args, daemon.RealRequest{Do: daemon.RemoveReal, Now: now})
+				return r.changeReals(c.Context(), client, args, api.RealRequest{Do: api.RemoveReal, Now: now})
 			})
 		},
 		ValidArgsFunction: r.completeReals,
@@ -47,7 +47,7 @@ func newServiceRemove(a *app) *cobra.Command {
 
 func newServiceDrain(a *app) *cobra.Command {
 	r := &remote{app: a}
-	var request daemon.RealRequest
+	var request api.RealRequest
 	wait := false
 	c := &cobra.Command{
 		Use:   "drain NAME REAL…",
@@ -64,7 +64,7 @@ func newServiceDrain(a *app) *cobra.Command {
 				return usage(errors.New("--now and --deadline given: want only one of them"))
 			}
 			return r.call(c.Context(), func(client *admin.Client) error {
-				request.Do = daemon.DrainReal
+				request.Do = api.DrainReal
 				if err := r.changeReals(c.Context(), client, args, request); err != nil || !wait {
 					return err
 				}
@@ -93,7 +93,7 @@ func newServiceEnable(a *app) *cobra.Command {
 		Args:    arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return r.call(c.Context(), func(client *admin.Client) error {
-				return r.changeReals(c.Context(), client, args, daemon.RealRequest{Do: daemon.EnableReal})
+				return r.changeReals(c.Context(), client, args, api.RealRequest{Do: api.EnableReal})
 			})
 		},
 		ValidArgsFunction: r.completeReals,
@@ -104,9 +104,9 @@ func newServiceEnable(a *app) *cobra.Command {
 
 // changeReals makes the same request for each real server, and prints the service
 // after that.
-func (r *remote) changeReals(ctx context.Context, client *admin.Client, args []string, request daemon.RealRequest) error {
+func (r *remote) changeReals(ctx context.Context, client *admin.Client, args []string, request api.RealRequest) error {
 	var errs []error
-	var last daemon.Result
+	var last api.Result
 	for _, real := range args[1:] {
 		request.Service, request.Real = args[0], real
 		result, err := client.ChangeReal(ctx, request)
@@ -137,7 +137,7 @@ func (r *remote) awaitDrains(ctx context.Context, client *admin.Client, name str
 		}
 		draining := 0
 		for _, s := range v.Servers {
-			if s.State == daemon.RealDraining {
+			if s.State == api.RealDraining {
 				draining++
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 
 	"github.com/spf13/cobra"
@@ -37,7 +37,7 @@ func (r *remote) watchServices(ctx context.Context, client *admin.Client, names 
 		return err
 	}
 	began := time.Now()
-	err := client.FollowEvents(ctx, func(e daemon.Event) error {
+	err := client.FollowEvents(ctx, func(e api.Event) error {
 		what, is := strings.CutPrefix(e.Object, "service ")
 		of := func(name string) bool { return what == name || strings.HasPrefix(what, name+" real ") }
 		if e.Time.Before(began) || !is || len(names) > 0 && !slices.ContainsFunc(names, of) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -38,7 +38,7 @@ func newStats(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
+func (r *remote) printStats(ctx context.Context, s api.Stats) error {
 	if r.output == "json" {
 		return r.json(s)
 	}
@@ -65,7 +65,7 @@ func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
 }
 
 // statsNames asks Docker for the containers' names if an endpoint is Docker's.
-func statsNames(ctx context.Context, s daemon.Stats) dockerNames {
+func statsNames(ctx context.Context, s api.Stats) dockerNames {
 	var origins []model.Origin
 	for _, e := range s.Endpoints {
 		if strings.HasPrefix(e.Endpoint, string(model.FromDocker)+"-") {
@@ -75,7 +75,7 @@ func statsNames(ctx context.Context, s daemon.Stats) dockerNames {
 	return askDocker(ctx, origins)
 }
 
-func endpointStatsRows(s daemon.Stats) [][]string {
+func endpointStatsRows(s api.Stats) [][]string {
 	rows := [][]string{{"ENDPOINT", "NETWORK", "IN (PACKETS)", "OUT (PACKETS)", "DROPPED IN", "OUT"}}
 	for _, e := range s.Endpoints {
 		row := []string{e.Endpoint, e.Network, "-", "-", "-", "-"}
@@ -88,7 +88,7 @@ func endpointStatsRows(s daemon.Stats) [][]string {
 	return rows
 }
 
-func publishStatsRows(s daemon.Stats) [][]string {
+func publishStatsRows(s api.Stats) [][]string {
 	rows := [][]string{{"PUBLISH", "TO", "VIA", "IN (PACKETS)", "OUT (PACKETS)", "FLOWS", "LIVE"}}
 	for _, p := range s.Publishes {
 		in, out := "-", "-"

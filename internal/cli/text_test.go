@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/model"
 )
@@ -37,13 +37,13 @@ func TestFew(t *testing.T) {
 }
 
 func TestUnpublished(t *testing.T) {
-	label := daemon.View{Attachment: model.Attachment{Ref: "container:wrong", Endpoint: model.Endpoint{Name: "docker-1", Network: daemon.HostNetwork}},
-		Status: daemon.Broken, Problem: "label fairlead.publish: want HOST:CONTAINER"}
-	taken := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "shop", Network: "web"}}, Status: daemon.Up, Publishes: []daemon.PublishedView{
+	label := api.View{Attachment: model.Attachment{Ref: "container:wrong", Endpoint: model.Endpoint{Name: "docker-1", Network: api.HostNetwork}},
+		Status: api.Broken, Problem: "label fairlead.publish: want HOST:CONTAINER"}
+	taken := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "shop", Network: "web"}}, Status: api.Up, Publishes: []api.PublishedView{
 		{Publish: model.Publish{Endpoint: "shop", Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}, Problem: "port taken"}}}
-	well := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "well", Network: "web"}}, Status: daemon.Up}
+	well := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "well", Network: "web"}}, Status: api.Up}
 	want := []string{"container:wrong: label fairlead.publish: want HOST:CONTAINER", "8080/tcp -> shop:80 via nat: port taken"}
-	if got := unpublished([]daemon.View{label, taken, well}); !slices.Equal(got, want) {
+	if got := unpublished([]api.View{label, taken, well}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -22,7 +23,7 @@ import (
 // some, it returns a Fault with code Invalid that wraps Mistakes. If applying fails
 // because of parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
 // After a dry run, the Result contains the plan and the changes.
-func (d *Daemon) Apply(ctx context.Context, spec Spec, dry bool) (Result, error) {
+func (d *Daemon) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
 	found := d.locate(ctx, spec)
 	r, leasing, err := d.applySpec(spec, found, dry)
 	if err != nil || dry {
@@ -52,7 +53,7 @@ type located struct {
 
 // locate finds the sandboxes of the declared attachments. A sandbox that does not run
 // has no path.
-func (d *Daemon) locate(ctx context.Context, spec Spec) []located {
+func (d *Daemon) locate(ctx context.Context, spec api.Spec) []located {
 	found := make([]located, len(spec.Attachments))
 	for i, a := range spec.Attachments {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, a.Sandbox)
@@ -83,13 +84,13 @@ func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 }
 
 // applySpec applies the Spec, and returns the attachments that still need a lease.
-func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leasing []string, err error) {
+func (d *Daemon) applySpec(spec api.Spec, found []located, dry bool) (r api.Result, leasing []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
 	t := &draft{Daemon: d, origin: model.FileSet(spec.Set), spec: spec, found: found, taken: map[*watchedSandbox]sandbox.Sandbox{}, names: make([]string, len(found))}
 	next, err := t.desired()
-	r = Result{Notes: t.notes, Changes: changes(before, next)}
+	r = api.Result{Notes: t.notes, Changes: changes(before, next)}
 	r.Changed = len(r.Changes) > 0
 	if err == nil && dry {
 		r.Plan, _, err = d.plan(next)
@@ -102,9 +103,9 @@ func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leas
 		if err := d.applyDraft(t, next); err != nil {
 			d.problems = problems
 			if m := t.mistakesIn(err); len(m) > 0 {
-				err = &Fault{CodeOf(err), m}
+				err = &api.Fault{Code: api.CodeOf(err), Err: m}
 			}
-			return Result{}, nil, fmt.Errorf("apply: %w", err)
+			return api.Result{}, nil, fmt.Errorf("apply: %w", err)
 		}
 		d.cfg.Log.Info("applied", "set", spec.Set, "changes", len(r.Changes))
 	}
@@ -139,12 +140,12 @@ func (d *Daemon) applyDraft(t *draft, next model.Desired) error {
 }
 
 // viewsOf returns the attachments of an origin.
-func (d *Daemon) viewsOf(by model.Origin) []View {
+func (d *Daemon) viewsOf(by model.Origin) []api.View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.originViews(by)
 }
 
-func (d *Daemon) originViews(by model.Origin) []View {
-	return slices.DeleteFunc(d.view(), func(v View) bool { return v.Origin != by })
+func (d *Daemon) originViews(by model.Origin) []api.View {
+	return slices.DeleteFunc(d.view(), func(v api.View) bool { return v.Origin != by })
 }

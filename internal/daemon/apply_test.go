@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
 // shop returns a Spec with the sandbox shop in the network lan, and a published port.
-func shop() daemon.Spec {
-	return daemon.Spec{Networks: []model.Network{lan}, Attachments: []daemon.Declared{{
+func shop() api.Spec {
+	return api.Spec{Networks: []model.Network{lan}, Attachments: []api.Declared{{
 		Endpoint:  model.Endpoint{Network: "lan", Sandbox: "netns:shop"},
 		Publishes: []model.Publish{port(8080, 80)}}}}
 }
@@ -23,7 +23,7 @@ func port(host, container uint16) model.Publish {
 	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(host), Ports: model.Port(container)}
 }
 
-func (w *world) apply(spec daemon.Spec) daemon.Result {
+func (w *world) apply(spec api.Spec) api.Result {
 	w.Helper()
 	r, err := w.Apply(context.Background(), spec, false)
 	if err != nil {
@@ -38,11 +38,11 @@ func TestDeclaredWaits(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
 	r := w.apply(shop())
-	if len(r.Changes) != 3 || r.Attachments[0].Status != daemon.Waiting {
+	if len(r.Changes) != 3 || r.Attachments[0].Status != api.Waiting {
 		t.Fatalf("%+v", r)
 	}
 	w.unchanged(before)
-	up := func() bool { return w.Attachments()[0].Status == daemon.Up }
+	up := func() bool { return w.Attachments()[0].Status == api.Up }
 	for _, restart := range []bool{false, true} {
 		w.named("shop")
 		w.until("the sandbox is attached", up)
@@ -63,7 +63,7 @@ func TestDeclaredWaits(t *testing.T) {
 			t.Errorf("apply again without the sandbox: %+v", r.Changes)
 		}
 	}
-	if r := w.apply(daemon.Spec{}); len(r.Changes) != 3 || !w.Empty() || len(w.Networks()) != 0 {
+	if r := w.apply(api.Spec{}); len(r.Changes) != 3 || !w.Empty() || len(w.Networks()) != 0 {
 		t.Errorf("%+v", r)
 	}
 	w.unchanged(before)
@@ -75,15 +75,15 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 	w := newWorld(t).start()
 	w.apply(shop())
 	w.named("shop")
-	w.until("the sandbox is attached", func() bool { return w.Attachments()[0].Status == daemon.Up })
+	w.until("the sandbox is attached", func() bool { return w.Attachments()[0].Status == api.Up })
 	second := lan
 	second.Name, second.Subnets = "dmz", []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
 	spec := shop()
 	spec.Networks = append(spec.Networks, second)
-	spec.Attachments = append(spec.Attachments, daemon.Declared{Endpoint: model.Endpoint{Network: "dmz", Sandbox: "netns:shop"}})
+	spec.Attachments = append(spec.Attachments, api.Declared{Endpoint: model.Endpoint{Network: "dmz", Sandbox: "netns:shop"}})
 	w.apply(spec)
 	for range 2 {
-		i := slices.IndexFunc(w.Attachments(), func(v daemon.View) bool { return v.Network == "dmz" })
+		i := slices.IndexFunc(w.Attachments(), func(v api.View) bool { return v.Network == "dmz" })
 		if v := w.Attachments()[i]; v.Name != "shop-dmz" || v.Interface != "eth1" || !v.NoDefault {
 			t.Errorf("%+v", v)
 		}
@@ -92,10 +92,10 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 		}
 		w.unname("shop")
 		w.until("it is gone", func() bool {
-			return w.Attachments()[0].Status == daemon.Waiting && w.Attachments()[1].Status == daemon.Waiting
+			return w.Attachments()[0].Status == api.Waiting && w.Attachments()[1].Status == api.Waiting
 		})
 		w.named("shop")
-		w.until("it is back", func() bool { return w.Attachments()[0].Status == daemon.Up && w.Attachments()[1].Status == daemon.Up })
+		w.until("it is back", func() bool { return w.Attachments()[0].Status == api.Up && w.Attachments()[1].Status == api.Up })
 	}
 }
 
@@ -115,9 +115,9 @@ func TestApplyIsOneStep(t *testing.T) {
 	taken.Via = model.ViaProxy
 	next.Attachments[0].Publishes = append(next.Attachments[0].Publishes, port(8081, 81), taken)
 	_, err := w.Apply(context.Background(), next, false)
-	var m daemon.Mistakes
-	if daemon.CodeOf(err) != daemon.PortTaken || !errors.As(err, &m) || len(m) != 1 || m[0].At != "attachments[0].publishes[2]" {
-		t.Errorf("%s: %v", daemon.CodeOf(err), err)
+	var m api.Mistakes
+	if api.CodeOf(err) != api.PortTaken || !errors.As(err, &m) || len(m) != 1 || m[0].At != "attachments[0].publishes[2]" {
+		t.Errorf("%s: %v", api.CodeOf(err), err)
 	}
 	w.unchanged(before)
 	if now := w.Attachments(); len(now) != 1 || !now[0].Attachment.Equal(wanted[0].Attachment) {
@@ -131,21 +131,21 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
 	w.network(model.Network{Name: "theirs", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/24")}}})
-	at := func(network, sandbox string) daemon.Declared {
-		return daemon.Declared{Endpoint: model.Endpoint{Network: network, Sandbox: sandbox}}
+	at := func(network, sandbox string) api.Declared {
+		return api.Declared{Endpoint: model.Endpoint{Network: network, Sandbox: sandbox}}
 	}
-	named := func(d daemon.Declared, name string) daemon.Declared { d.Name = name; return d }
-	spec := daemon.Spec{
+	named := func(d api.Declared, name string) api.Declared { d.Name = name; return d }
+	spec := api.Spec{
 		Networks: []model.Network{lan, lan,
 			{Name: "theirs", Driver: model.DriverRouted},
 			{Name: "over", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/25")}}},
 			{Name: "odd", Driver: "odd"}, {Name: "none", Driver: model.DriverNone}, {Name: "../x", Driver: model.DriverBridge}},
-		Attachments: []daemon.Declared{at("wan", "netns:shop"), at("lan", "4711"), at("lan", "db"), at("lan", "netns:../x"), named(at("lan", "netns:db"), "a/b"),
+		Attachments: []api.Declared{at("wan", "netns:shop"), at("lan", "4711"), at("lan", "db"), at("lan", "netns:../x"), named(at("lan", "netns:db"), "a/b"),
 			named(at("lan", "netns:db"), "db"), named(at("lan", "netns:db"), "db")},
 	}
 	_, err := w.Apply(context.Background(), spec, true)
-	var m daemon.Mistakes
-	if !errors.As(err, &m) || daemon.CodeOf(err) != daemon.Invalid {
+	var m api.Mistakes
+	if !errors.As(err, &m) || api.CodeOf(err) != api.Invalid {
 		t.Fatal(err)
 	}
 	want := []string{"networks[1]: network lan is declared twice", "networks[2]: network theirs differs from the file, and a command created it",
@@ -163,7 +163,7 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 	}
 	// Mistakes that show only in the complete state.
 	spec.Networks = []model.Network{lan, spec.Networks[3]}
-	spec.Attachments = []daemon.Declared{named(at("lan", "netns:shop"), "a"), named(at("lan", "netns:db"), "b")}
+	spec.Attachments = []api.Declared{named(at("lan", "netns:shop"), "a"), named(at("lan", "netns:db"), "b")}
 	for i := range spec.Attachments {
 		spec.Attachments[i].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.9")}
 		spec.Attachments[i].Publishes = []model.Publish{port(80, 80)}
@@ -176,7 +176,7 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 		}
 	}
 	// A mistake that the driver reports.
-	_, err = w.Apply(context.Background(), daemon.Spec{Networks: []model.Network{{Name: "odd", Driver: "odd"}}}, true)
+	_, err = w.Apply(context.Background(), api.Spec{Networks: []model.Network{{Name: "odd", Driver: "odd"}}}, true)
 	if err == nil || !strings.HasPrefix(err.Error(), "networks[0]: network odd: there is no driver") {
 		t.Error(err)
 	}
@@ -193,20 +193,20 @@ func TestSetsAreIndependent(t *testing.T) {
 	one := shop()
 	one.Set = "one"
 	w.apply(one)
-	two := daemon.Spec{Set: "two", Attachments: []daemon.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
+	two := api.Spec{Set: "two", Attachments: []api.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
 	w.apply(two)
-	if _, err := w.Apply(context.Background(), daemon.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of another origin (db)") {
+	if _, err := w.Apply(context.Background(), api.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of another origin (db)") {
 		t.Errorf("remove a network that another set uses: %v", err)
 	}
 	state, _ := w.State()
 	if r := w.apply(state); r.Changed || len(r.Notes) != 4 {
 		t.Errorf("apply the current state: %+v", r)
 	}
-	if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080, 90)}}); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080, 90)}}); api.CodeOf(err) != api.Conflict {
 		t.Errorf("change a declared publish by a command: %v", err)
 	}
-	w.apply(daemon.Spec{Set: "two"})
-	if r := w.apply(daemon.Spec{Set: "one"}); len(r.Changes) != 3 || !w.Empty() {
+	w.apply(api.Spec{Set: "two"})
+	if r := w.apply(api.Spec{Set: "one"}); len(r.Changes) != 3 || !w.Empty() {
 		t.Errorf("%+v", r)
 	}
 }

@@ -2,94 +2,60 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 )
-
-// AttachRequest is the request to attach a running sandbox. Values that its Endpoint
-// leaves empty are chosen once, and stay when the request is repeated.
-type AttachRequest struct {
-	// Endpoint.Sandbox names the sandbox: a container, a PID, a name of `ip netns`, or
-	// the path of a namespace.
-	model.Endpoint
-	// Device, instead of a network, is a device of the host to move into the sandbox:
-	// its name or its PCI address. PKey creates an InfiniBand child of it.
-	Device string `json:"device,omitempty"`
-	PKey   uint16 `json:"pkey,omitempty"`
-	// Keep applies the attachment again whenever the sandbox comes back. It is always
-	// set for a device. A sandbox that is named by a process cannot come back.
-	Keep bool `json:"keep,omitempty"`
-	// DHCP requests addresses from a DHCP server of the network.
-	DHCP bool `json:"dhcp,omitempty"`
-	// DryRun returns the plan and changes nothing.
-	DryRun bool `json:"dryRun,omitempty"`
-	// Origin names who makes the request: a command, a set of files or Docker.
-	Origin model.Origin `json:"-"`
-}
-
-// Result is the result of a request.
-type Result struct {
-	// Attachments are the attachments that the request was about, in their new state.
-	Attachments []View `json:"attachments,omitempty"`
-	// Changed reports whether there was anything to change.
-	Changed bool `json:"changed"`
-	// Notes are messages for the user.
-	Notes []string `json:"notes,omitempty"`
-	// Plan is what a dry run would do, as shell commands.
-	Plan string `json:"plan,omitempty"`
-	// Services are the virtual services that the request was about.
-	Services []ServiceView `json:"services,omitempty"`
-	// Changes are the changes of the desired state, if a Spec was applied.
-	Changes []Change `json:"changes,omitempty"`
-}
 
 // Attach attaches a running sandbox to a network, or changes its attachment. A repeated
 // request changes nothing. CodeOf returns NotFound for its error if the sandbox does
 // not run (sandbox.ErrAbsent) or there is no such network, Invalid if the request has a
 // mistake or the sandbox is the host (sandbox.ErrHost), and Conflict if another
 // attachment contradicts it or the attachment has another origin.
-func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) {
+func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (api.Result, error) {
 	if req.Cgroup != "" || req.Unpublished != "" {
-		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
+		return api.Result{}, api.Faultf(api.Invalid,
+			"attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
 	}
 	if req.HostInterface != "" {
-		return Result{}, fault(Invalid,
+		return api.Result{}, api.Faultf(api.Invalid,
 			"attach %s: hostInterface %s: only container engines set it, because they move links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
 	}
 	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
 	if err != nil {
-		return Result{}, err
+		return api.Result{}, sandboxFault(err)
 	}
 	r, a, err := d.attach(req, at)
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}
 	if err := d.awaitLease(ctx, a.Name); err != nil {
-		_, undo := d.Detach(context.WithoutCancel(ctx), DetachRequest{Name: a.Name})
-		return Result{}, joinUndo(err, undo)
+		_, undo := d.Detach(context.WithoutCancel(ctx), api.DetachRequest{Name: a.Name})
+		return api.Result{}, joinUndo(err, undo)
 	}
 	r.Attachments = d.views(a.Name)
 	return r, nil
 }
 
-func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.Attachment, error) {
+func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, model.Attachment, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b, seen, err := d.inspectSandbox(at)
 	if err != nil {
-		return Result{}, model.Attachment{}, err
+		return api.Result{}, model.Attachment{}, err
 	}
 	if old := d.watched[at.Ref]; old != nil && old != b {
 		if err := d.cleanUp(map[string]bool{at.Ref: true}); err != nil {
-			return Result{}, model.Attachment{}, err
+			return api.Result{}, model.Attachment{}, err
 		}
 	}
 	next, a, notes, err := d.compose(req, at, b, seen)
-	r := Result{Notes: notes}
+	r := api.Result{Notes: notes}
 	if err != nil {
 		return r, a, err
 	}
@@ -112,15 +78,26 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
 	if have, ok := d.attachment(a.Name); !ok || have.Sandbox == "" {
-		return r, a, fault(Failed, "attach %s to %s: the sandbox ended meanwhile", at.Ref, a.Network)
+		return r, a, api.Faultf(api.Failed, "attach %s to %s: the sandbox ended meanwhile", at.Ref, a.Network)
 	}
 	if why := d.problems[a.Name]; why != "" {
-		return r, a, fault(Failed, "attach %s to %s: %s", at.Ref, a.Network, why)
+		return r, a, api.Faultf(api.Failed, "attach %s to %s: %s", at.Ref, a.Network, why)
 	}
 	r.Changed = true
 	r.Attachments = d.view(a.Name)
 	d.cfg.Log.Info("attached", "sandbox", at.Ref, "network", a.Network, "attachment", a.Name, "interface", a.Interface)
 	return r, a, nil
+}
+
+// sandboxFault gives an error of finding a sandbox its code.
+func sandboxFault(err error) error {
+	switch {
+	case errors.Is(err, sandbox.ErrAbsent):
+		return &api.Fault{Code: api.NotFound, Err: err}
+	case errors.Is(err, sandbox.ErrHost):
+		return &api.Fault{Code: api.Invalid, Err: err}
+	}
+	return err
 }
 
 // proposal is a desired state that is not yet saved.
@@ -131,7 +108,7 @@ func (p proposal) sameNetworks(w model.Desired) bool {
 }
 
 // dryRun adds to the result what the proposal would do.
-func (d *Daemon) dryRun(r Result, next proposal, a model.Attachment) (Result, model.Attachment, error) {
+func (d *Daemon) dryRun(r api.Result, next proposal, a model.Attachment) (api.Result, model.Attachment, error) {
 	text, changed, err := d.plan(next.Desired)
 	r.Plan, r.Changed = text, changed
 	return r, a, err
@@ -143,7 +120,7 @@ func (d *Daemon) plan(next model.Desired) (string, bool, error) {
 	ops, err := d.engine.Plan(s)
 	if err != nil {
 		if invalid := s.Validate(); invalid != nil {
-			return "", false, &Fault{Conflict, invalid}
+			return "", false, &api.Fault{Code: api.Conflict, Err: invalid}
 		}
 		return "", false, err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -20,7 +20,7 @@ func TestAttachAndDetach(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	v := r.Attachments[0]
-	if v.Name != "pid-"+b.pid || v.Interface != "eth0" || len(v.Addresses) != 2 || v.Status != daemon.Up {
+	if v.Name != "pid-"+b.pid || v.Interface != "eth0" || len(v.Addresses) != 2 || v.Status != api.Up {
 		t.Errorf("attached as %+v", v)
 	}
 	stop := w.serves(":7001")
@@ -36,11 +36,11 @@ func TestAttachAndDetach(t *testing.T) {
 	if now := w.links(); now != links {
 		t.Errorf("attach again changed links:\n%s\n%s", links, now)
 	}
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
 		t.Fatal(err)
 	}
 	w.unchanged(before)
-	if r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: v.Name}); err != nil || r.Changed {
+	if r, err := w.Detach(context.Background(), api.DetachRequest{Name: v.Name}); err != nil || r.Changed {
 		t.Errorf("detach again: %+v, %v", r, err)
 	}
 	if out := b.sh(t, "ip -o link"); strings.Contains(out, "eth0") {
@@ -55,7 +55,7 @@ func TestDetachBySandbox(t *testing.T) {
 	b := w.watchedSandbox()
 	w.network(lan)
 	w.attach(to(b))
-	r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: b.pid})
+	r, err := w.Detach(context.Background(), api.DetachRequest{Name: b.pid})
 	if err != nil || !r.Changed || len(r.Attachments) != 1 || r.Attachments[0].Name != "pid-"+b.pid {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -85,7 +85,7 @@ func TestSecondNetwork(t *testing.T) {
 		t.Errorf("attach again: %+v", again)
 	}
 	req.Gateways = addrs("172.31.0.9")
-	if _, err := w.Attach(context.Background(), req); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.Attach(context.Background(), req); api.CodeOf(err) != api.Conflict {
 		t.Errorf("a second gateway: %v", err)
 	}
 }
@@ -107,12 +107,12 @@ func TestAttachUpdates(t *testing.T) {
 	}
 	taken := to(other)
 	taken.Name = "web"
-	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.Attach(context.Background(), taken); api.CodeOf(err) != api.Conflict {
 		t.Errorf("use the name for another sandbox: %v", err)
 	}
 	taken.Name, taken.Addresses = "app", addrs("172.30.7.7")
 	before := w.snapshot()
-	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.Attach(context.Background(), taken); api.CodeOf(err) != api.Conflict {
 		t.Errorf("use the address for another sandbox: %v", err)
 	}
 	w.unchanged(before)
@@ -143,23 +143,23 @@ func TestMistakes(t *testing.T) {
 	b := w.watchedSandbox()
 	w.network(lan)
 	for name, c := range map[string]struct {
-		req  func(*daemon.AttachRequest)
-		code daemon.Code
+		req  func(*api.AttachRequest)
+		code api.Code
 		says string
 	}{
-		"no network":          {func(r *daemon.AttachRequest) { r.Network = "wan" }, daemon.NotFound, `there is no network "wan"`},
-		"no sandbox":          {func(r *daemon.AttachRequest) { r.Sandbox = "pid:999999999" }, daemon.NotFound, "no such sandbox"},
-		"outside the subnet":  {func(r *daemon.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, daemon.Invalid, "in no subnet"},
-		"odd interface":       {func(r *daemon.AttachRequest) { r.Interface = "a/b" }, daemon.Invalid, "interface"},
-		"existing interface":  {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Invalid, "lo"},
-		"cgroup":              {func(r *daemon.AttachRequest) { r.Cgroup = "/x" }, daemon.Invalid, "fairlead run"},
-		"prefix in no subnet": {func(r *daemon.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, daemon.Invalid, "has subnets"},
+		"no network":          {func(r *api.AttachRequest) { r.Network = "wan" }, api.NotFound, `there is no network "wan"`},
+		"no sandbox":          {func(r *api.AttachRequest) { r.Sandbox = "pid:999999999" }, api.NotFound, "no such sandbox"},
+		"outside the subnet":  {func(r *api.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, api.Invalid, "in no subnet"},
+		"odd interface":       {func(r *api.AttachRequest) { r.Interface = "a/b" }, api.Invalid, "interface"},
+		"existing interface":  {func(r *api.AttachRequest) { r.Interface = "lo" }, api.Invalid, "lo"},
+		"cgroup":              {func(r *api.AttachRequest) { r.Cgroup = "/x" }, api.Invalid, "fairlead run"},
+		"prefix in no subnet": {func(r *api.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, api.Invalid, "has subnets"},
 	} {
 		req := to(b)
 		c.req(&req)
 		_, err := w.Attach(context.Background(), req)
-		if err == nil || daemon.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v (%s); want %s", name, err, daemon.CodeOf(err), c.code)
+		if err == nil || api.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v (%s); want %s", name, err, api.CodeOf(err), c.code)
 		}
 	}
 }
@@ -173,15 +173,15 @@ func TestNetworks(t *testing.T) {
 	}
 	bad := lan
 	bad.Name = "other"
-	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid {
+	if _, err := w.CreateNetwork(bad, false); api.CodeOf(err) != api.Invalid {
 		t.Errorf("create an overlapping network: %v", err)
 	}
 	bad.Subnets = nil
-	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid || !strings.Contains(err.Error(), "subnet") {
+	if _, err := w.CreateNetwork(bad, false); api.CodeOf(err) != api.Invalid || !strings.Contains(err.Error(), "subnet") {
 		t.Errorf("a bridge without subnet: %v", err)
 	}
 	w.attach(to(b))
-	if _, err := w.RemoveNetwork("lan"); daemon.CodeOf(err) != daemon.Conflict || !strings.Contains(err.Error(), "pid-"+b.pid) {
+	if _, err := w.RemoveNetwork("lan"); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "pid-"+b.pid) {
 		t.Errorf("remove a network in use: %v", err)
 	}
 	wider := lan
@@ -190,7 +190,7 @@ func TestNetworks(t *testing.T) {
 	if out := b.sh(t, "ip -o link show eth0"); !strings.Contains(out, "mtu 1400") {
 		t.Errorf("after a change of the network: %s", out)
 	}
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "pid-" + b.pid}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "pid-" + b.pid}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := w.RemoveNetwork("lan"); err != nil || !r.Changed || len(w.Networks()) != 0 {

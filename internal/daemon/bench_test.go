@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -37,7 +37,7 @@ func BenchmarkAttach(b *testing.B) {
 		spent = append(spent, attachTime(b, client, path))
 		cpu += used(b) - before
 		start := time.Now()
-		if _, err := client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
+		if _, err := client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
 			b.Fatal(err)
 		}
 		undone = append(undone, time.Since(start))
@@ -81,7 +81,7 @@ func (w *world) path(b *testing.B) string {
 
 func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {
 	start := time.Now()
-	_, err := client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
+	_, err := client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
 	if err != nil {
 		b.Fatal(err)
 	}

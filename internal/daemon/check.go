@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -65,8 +66,8 @@ func flatten(err error) []error {
 
 // mistakesIn returns the mistakes of the Spec in an error, or nil if a part of the
 // error is about something else.
-func (t *draft) mistakesIn(err error) Mistakes {
-	var all Mistakes
+func (t *draft) mistakesIn(err error) api.Mistakes {
+	var all api.Mistakes
 	for _, one := range flatten(err) {
 		var taken *model.PortTakenError
 		if errors.As(one, &taken) {
@@ -76,7 +77,7 @@ func (t *draft) mistakesIn(err error) Mistakes {
 		if at == "" {
 			return nil
 		}
-		all = append(all, Mistake{at, one.Error()})
+		all = append(all, api.Mistake{At: at, Text: one.Error()})
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -14,7 +15,7 @@ import (
 // compose adds the requested attachment to the desired state, and fills in the values
 // that the request leaves empty. If at has no path, the sandbox does not run: values
 // that depend on its contents stay empty until it does.
-func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbox, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
+func (d *Daemon) compose(req api.AttachRequest, at sandbox.Sandbox, b *watchedSandbox, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
 	next := proposal{d.desired}
 	n, private, err := d.networkOf(req)
 	if err != nil {
@@ -26,7 +27,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
 		Keep: req.Keep || n.Traits().MovesDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
-		return next, a, nil, fault(Invalid,
+		return next, a, nil, api.Faultf(api.Invalid,
 			"keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	}
 	a.Network, a.Sandbox = n.Name, b.path
@@ -56,7 +57,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	}
 	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{withSandbox(a)}}
 	if err := alone.Validate(); err != nil {
-		return next, a, nil, &Fault{Invalid, fmt.Errorf("attach %s: %w", at.Ref, err)}
+		return next, a, nil, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("attach %s: %w", at.Ref, err)}
 	}
 	next.Desired = with(next.Desired, a)
 	return next, a, notes, nil
@@ -81,11 +82,11 @@ func inherit(a *model.Attachment, have model.Attachment, absent bool) {
 
 // networkOf returns the network that the request names, or the private network of a
 // device.
-func (d *Daemon) networkOf(req AttachRequest) (n model.Network, private bool, err error) {
+func (d *Daemon) networkOf(req api.AttachRequest) (n model.Network, private bool, err error) {
 	if req.Device == "" {
 		n, ok := model.State{Networks: d.desired.Networks}.Network(req.Network)
 		if !ok {
-			return n, false, fault(NotFound,
+			return n, false, api.Faultf(api.NotFound,
 				"there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
 		private := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
@@ -94,7 +95,7 @@ func (d *Daemon) networkOf(req AttachRequest) (n model.Network, private bool, er
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
 	if have, ok := (model.State{Networks: d.desired.Networks}).Network(name); ok && !have.Equal(n) {
-		return n, false, fault(Conflict,
+		return n, false, api.Faultf(api.Conflict,
 			"network %s already exists and is not the network of device %s: remove it first", name, req.Device)
 	}
 	return n, true, nil
@@ -148,7 +149,7 @@ func (d *Daemon) existing(a model.Attachment) (model.Attachment, bool, error) {
 		case a.Name == have.Name && sameSandbox:
 			return have, true, nil
 		case a.Name == have.Name:
-			return have, false, fault(Conflict,
+			return have, false, api.Faultf(api.Conflict,
 				"attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
 		}
 	}
@@ -198,7 +199,8 @@ func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix)
 		}
 	}
 	if len(addrs) > 0 && len(n.Subnets) == 0 {
-		return nil, nil, fault(Invalid, "address %s: network %s has no subnets: add the prefix length, e.g. %s/24", addrs[0], n.Name, addrs[0])
+		return nil, nil, api.Faultf(api.Invalid,
+			"address %s: network %s has no subnets: add the prefix length, e.g. %s/24", addrs[0], n.Name, addrs[0])
 	}
 	return addrs, foreign, nil
 }
@@ -217,7 +219,7 @@ func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.A
 			there = seen.Default6
 		}
 		if asked && there {
-			return fault(Conflict,
+			return api.Faultf(api.Conflict,
 				"gateway of %s: the sandbox already has a default route: remove it, or omit --gateway and add the routes that you need with --route", a.Ref)
 		}
 		has = has || there && mayHave(*a, n, v4)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/plan"
 )
 
@@ -151,7 +152,7 @@ func (d *Daemon) blockedBy(step *plan.StepError) {
 		d.healer.conflicts[key] = at
 	}
 	if !at.reported {
-		d.note(Event{Kind: Unhealed, Object: key, Detail: step.Error()})
+		d.note(api.Event{Kind: api.Unhealed, Object: key, Detail: step.Error()})
 	}
 	at.last, at.differs, at.reported = now, true, true
 	at.backOff(now)
@@ -167,7 +168,7 @@ func (d *Daemon) conflict(key, by string) {
 	if who == "" {
 		who = "another program"
 	}
-	d.note(Event{Kind: Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
+	d.note(api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
 		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", who, key, at.times,
 		at.last.Sub(at.since).Round(time.Millisecond), at.wait)})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/engine"
@@ -89,10 +90,10 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 			request := to(b)
 			switch (i + random.IntN(2)) % 3 {
 			case 0:
-				_, _ = client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid})
+				_, _ = client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid})
 			default:
 				_, _ = client.Attach(context.Background(), request)
-				_, _ = client.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, Publishes: []model.Publish{
+				_, _ = client.Publish(context.Background(), api.PublishRequest{Target: b.pid, Publishes: []model.Publish{
 					{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8000 + uint16(i)), Ports: model.Port(80)}}})
 			}
 		}
@@ -104,7 +105,7 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range all {
-		if v.Status != daemon.Up {
+		if v.Status != api.Up {
 			t.Errorf("after the last restart: %+v", v)
 		}
 	}
@@ -113,7 +114,7 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 		if _, err := client.Attach(context.Background(), to(b)); err != nil {
 			t.Error(err)
 		}
-		if _, err := client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
+		if _, err := client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -55,7 +55,7 @@ type Host interface {
 	RenewAddresses() error
 	// FastPath returns the uplinks for the fast path (XDP), and how many packets it
 	// has forwarded.
-	FastPath() ([]kernel.FastLink, uint64, error)
+	FastPath() ([]model.FastLink, uint64, error)
 	// Ruleset returns the host's firewall and NAT rules, and what could not be read.
 	Ruleset() (rules.Ruleset, []string, error)
 	RouteTo(kernel.RouteQuery) (kernel.RouteFound, error)
@@ -126,7 +126,7 @@ type Daemon struct {
 	watched map[string]*watchedSandbox
 	// external has the sandboxes of external endpoints, by the names of their
 	// attachments.
-	external map[string]*external
+	external map[string]*externalSandbox
 	// checkExternal receives a value when an external endpoint may be dead.
 	checkExternal chan struct{}
 	// problems has the reason why an attachment, publish, network or service is not
@@ -165,7 +165,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg:     cfg,
 		engine:  engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
-		external: map[string]*external{}, checkExternal: make(chan struct{}, 1),
+		external: map[string]*externalSandbox{}, checkExternal: make(chan struct{}, 1),
 		responders:  map[netip.Addr]*overlay.Responder{},
 		inspect:     make(chan string),
 		unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{},

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
@@ -26,9 +26,9 @@ func published(via model.Via, ports ...uint16) []model.Publish {
 	return all
 }
 
-func (w *world) publish(b watchedSandbox, publishes []model.Publish) daemon.Result {
+func (w *world) publish(b watchedSandbox, publishes []model.Publish) api.Result {
 	w.Helper()
-	r, err := w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, Publishes: publishes})
+	r, err := w.Publish(context.Background(), api.PublishRequest{Target: b.pid, Publishes: publishes})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestNamespaceDies(t *testing.T) {
 	w.network(lan)
 	before := w.snapshot()
 	w.named("web")
-	req := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}}
+	req := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}}
 	w.attach(req)
 	w.unname("web")
 	w.nothingLeft(before)
@@ -124,15 +124,15 @@ func TestKept(t *testing.T) {
 	w.network(lan)
 	before := w.snapshot()
 	w.named("web")
-	req := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}, Keep: true}
+	req := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}, Keep: true}
 	w.attach(req)
-	if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "web", Publishes: published(model.ViaNAT, 8080)}); err != nil {
+	if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "web", Publishes: published(model.ViaNAT, 8080)}); err != nil {
 		t.Fatal(err)
 	}
-	status := func() daemon.Status { return w.Attachments()[0].Status }
+	status := func() api.Status { return w.Attachments()[0].Status }
 	for _, restart := range []string{"not", "meanwhile", "after it came"} {
 		w.unname("web")
-		w.until("it is waited for", func() bool { return status() == daemon.Waiting })
+		w.until("it is waited for", func() bool { return status() == api.Waiting })
 		w.unchanged(before)
 		if restart != "not" {
 			w.stop()
@@ -144,12 +144,12 @@ func TestKept(t *testing.T) {
 		if restart == "after it came" {
 			w.start()
 		}
-		w.until("it is attached again", func() bool { return status() == daemon.Up })
+		w.until("it is attached again", func() bool { return status() == api.Up })
 		if v := w.Attachments()[0]; len(v.Publishes) != 1 {
 			t.Errorf("back as %+v", v)
 		}
 	}
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
 	w.unchanged(before)
@@ -218,7 +218,7 @@ func TestKillSandboxAtAnyMoment(t *testing.T) {
 		if _, err := w.Attach(context.Background(), req); err == nil {
 			usual = (9*usual + time.Since(start)) / 10
 			attached++
-			_, _ = w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, // the sandbox may have ended
+			_, _ = w.Publish(context.Background(), api.PublishRequest{Target: b.pid, // the sandbox may have ended
 				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaNAT, model.ViaEBPF}[i%4], 8000+uint16(i%1000))})
 		}
 		killed.Wait()
@@ -226,7 +226,7 @@ func TestKillSandboxAtAnyMoment(t *testing.T) {
 	w.until("one is left", func() bool { return len(w.Attachments()) == 1 })
 	t.Logf("%d of %d were attached before they died", attached, kills)
 	w.unchanged(with)
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: fmt.Sprint("pid-", stays.pid)}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: fmt.Sprint("pid-", stays.pid)}); err != nil {
 		t.Fatal(err)
 	}
 	w.unchanged(before)

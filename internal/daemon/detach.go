@@ -7,29 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
-
-// DetachRequest names an attachment, or all attachments of a sandbox to a network.
-type DetachRequest struct {
-	Name    string `json:"name,omitempty"`
-	Network string `json:"network,omitempty"`
-	Sandbox string `json:"sandbox,omitempty"`
-	DryRun  bool   `json:"dryRun,omitempty"`
-}
-
-func (r DetachRequest) String() string {
-	if r.Name != "" {
-		return r.Name
-	}
-	return r.Sandbox + " on " + r.Network
-}
 
 // Detach removes attachments and their publishes. It is not an error if there are
 // none. If no attachment has the given name, the name may be a sandbox, such as a PID,
 // with exactly one attachment. Returns a Fault with code Conflict if the sandbox has
 // several attachments, or if files declare the attachment.
-func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) {
+func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result, error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,25 +24,26 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	})
 	if len(found) == 0 && req.Name != "" {
 		if found = d.attachments(func(a model.Attachment) bool { return named(a.Ref) }); len(found) > 1 {
-			return Result{}, fault(Conflict, "%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
+			return api.Result{}, api.Faultf(api.Conflict,
+				"%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
 		}
 	}
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {
-			return Result{}, otherOrigin("attachment "+a.Name, a.Origin)
+			return api.Result{}, otherOrigin("attachment "+a.Name, a.Origin)
 		}
 		gone[a.Name] = true
 	}
 	if len(gone) == 0 {
-		return Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
+		return api.Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
 	}
 	next := d.withoutAttachments(gone)
 	if req.DryRun {
 		text, changed, err := d.plan(next)
-		return Result{Plan: text, Changed: changed}, err
+		return api.Result{Plan: text, Changed: changed}, err
 	}
-	r := Result{Changed: true}
+	r := api.Result{Changed: true}
 	for name := range gone {
 		r.Attachments = append(r.Attachments, d.view(name)...)
 		d.stopClient(name)
@@ -64,7 +51,7 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	}
 	if err := d.settle(next); err != nil {
 		d.startClients()
-		return Result{}, fmt.Errorf("detach %s: %w", req, err)
+		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}
 	d.cfg.Log.Info("detached", "attachment", req.String())
 	return r, nil

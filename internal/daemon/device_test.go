@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/shell"
@@ -23,8 +23,8 @@ func (w *world) card() (devices func() string) {
 	}
 }
 
-func deviceRequest(sandbox string) daemon.AttachRequest {
-	return daemon.AttachRequest{Device: "nic", Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
+func deviceRequest(sandbox string) api.AttachRequest {
+	return api.AttachRequest{Device: "nic", Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
 }
 
 // TestDeviceReturnsFromProcess kills the process that has the device: the device
@@ -97,7 +97,7 @@ func TestDeviceFollowsSandbox(t *testing.T) {
 		w.named("web")
 		w.until("the sandbox has it again", has)
 	}
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
 	if now := devices(); now != before {

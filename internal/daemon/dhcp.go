@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/model"
 )
@@ -117,7 +118,7 @@ func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	c := d.clients[name]
 	d.mu.Unlock()
 	if c == nil {
-		return fault(Failed, "lease addresses for %s: its sandbox ended meanwhile", name)
+		return api.Faultf(api.Failed, "lease addresses for %s: its sandbox ended meanwhile", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()

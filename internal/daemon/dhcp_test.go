@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/model"
 )
@@ -67,7 +67,7 @@ func (s *server) releases() []string {
 }
 
 // leasing returns a world with a LAN that has the server, and a sandbox.
-func leasing(t *testing.T, s *server) (*world, watchedSandbox, daemon.AttachRequest) {
+func leasing(t *testing.T, s *server) (*world, watchedSandbox, api.AttachRequest) {
 	s.clients, s.asked = map[string]chan dhcp.Lease{}, make(chan dhcp.Config, 9)
 	w := newWorld(t)
 	w.dhcp = s.run
@@ -110,7 +110,7 @@ func TestLeases(t *testing.T) {
 	}
 	s.offers("web", leaseOf("192.0.2.9/24"))
 	w.until("there is an address again", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.releases(); len(got) != 1 {
@@ -162,7 +162,7 @@ func TestRestartKeepsLease(t *testing.T) {
 			t.Fatal("the next daemon has no client")
 		}
 	}
-	if v := w.Attachments()[0]; v.Status != daemon.Up || len(v.Prefixes) != 1 {
+	if v := w.Attachments()[0]; v.Status != api.Up || len(v.Prefixes) != 1 {
 		t.Errorf("after the restart: %+v", v)
 	}
 	if err := w.TearDown(context.Background()); err != nil {

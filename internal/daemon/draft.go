@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -16,20 +17,20 @@ import (
 type draft struct {
 	*Daemon
 	origin model.Origin
-	spec   Spec
+	spec   api.Spec
 	found  []located
 	// names are the names of the declared attachments; empty for one with a mistake.
 	names []string
 	// taken are the running sandboxes of the attachments.
 	taken    map[*watchedSandbox]sandbox.Sandbox
 	notes    []string
-	mistakes Mistakes
+	mistakes api.Mistakes
 	// wrong are networks with mistakes. Their attachments are not checked.
 	wrong map[string]bool
 }
 
 func (t *draft) mistake(at string, err error) {
-	t.mistakes = append(t.mistakes, Mistake{at, err.Error()})
+	t.mistakes = append(t.mistakes, api.Mistake{At: at, Text: err.Error()})
 }
 
 // desired returns the desired state after the Spec is applied, or the mistakes.
@@ -59,7 +60,7 @@ func (t *draft) desired() (model.Desired, error) {
 		}
 	}
 	if len(t.mistakes) > 0 {
-		return before, &Fault{Invalid, t.mistakes}
+		return before, &api.Fault{Code: api.Invalid, Err: t.mistakes}
 	}
 	return next, nil
 }
@@ -81,7 +82,7 @@ func (t *draft) prune() model.Desired {
 
 // matches returns the existing attachment of a declared one: the one with the same
 // name or, without a name, interface; and with the same sandbox and network.
-func (t *draft) matches(a Declared, ref string, taken map[string]bool) (string, bool) {
+func (t *draft) matches(a api.Declared, ref string, taken map[string]bool) (string, bool) {
 	network := a.Network
 	if a.Device != "" {
 		network = deviceNetwork(a.Device, a.PKey)
@@ -197,7 +198,7 @@ func (t *draft) attachment(i int) {
 
 // compose fills in the values that a declared attachment leaves empty, as for a
 // command's request.
-func (t *draft) compose(a Declared, at sandbox.Sandbox) (model.Desired, model.Attachment, error) {
+func (t *draft) compose(a api.Declared, at sandbox.Sandbox) (model.Desired, model.Attachment, error) {
 	if a.Cgroup != "" || a.Unpublished != "" || a.HostInterface != "" {
 		return model.Desired{}, model.Attachment{}, fmt.Errorf("attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
 	}
@@ -208,9 +209,14 @@ func (t *draft) compose(a Declared, at sandbox.Sandbox) (model.Desired, model.At
 			b, seen, t.taken[alive] = alive, inspected, at
 		}
 	}
-	next, made, notes, err := t.Daemon.compose(a.request(t.origin), at, b, seen)
+	next, made, notes, err := t.Daemon.compose(attachRequest(a, t.origin), at, b, seen)
 	t.notes = append(t.notes, notes...)
 	return next.Desired, made, err
+}
+
+// attachRequest returns the request to attach a declared attachment.
+func attachRequest(a api.Declared, by model.Origin) api.AttachRequest {
+	return api.AttachRequest{Endpoint: a.Endpoint, Device: a.Device, PKey: a.PKey, DHCP: a.DHCP, Keep: true, Origin: by}
 }
 
 // unlessOther returns next, or the unchanged draft if the attachment is of another

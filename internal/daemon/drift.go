@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
@@ -203,7 +204,7 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 		return d.healer.next()
 	}
 	if d.healer.failed == 0 {
-		d.note(Event{Kind: Unhealed, Object: "host", Detail: err.Error()})
+		d.note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
 	}
 	d.healer.failed = min(max(2*d.healer.failed, retryFirst), retryLast)
 	d.healer.retry = time.Now().Add(d.healer.failed)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -50,12 +50,12 @@ func TestHealOnLAN(t *testing.T) {
 	inner.serves(t, ":80")
 	w.publish(inner, published(model.ViaEBPF, 8080))
 	attach := func(b watchedSandbox) model.Endpoint {
-		return w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: b.pid}}).Attachments[0].Endpoint
+		return w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: b.pid}}).Attachments[0].Endpoint
 	}
 	attach(first)
 	web := attach(second)
 	second.serves(t, ":80")
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "wired", Sandbox: first.pid}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Network: "wired", Sandbox: first.pid}); err != nil {
 		t.Fatal(err)
 	}
 	at := web.Addresses[0].String() + ":80"
@@ -72,9 +72,9 @@ func TestHealOnLAN(t *testing.T) {
 	defer cancel()
 	events := w.FollowEvents(ctx)
 	w.sh("ip link del " + wire)
-	w.awaitEvent(events, daemon.NetworkUnavailable, "network wired")
+	w.awaitEvent(events, api.NetworkUnavailable, "network wired")
 	for _, v := range w.Attachments() {
-		if (v.Status == daemon.Up) != (v.Network == "lan") || (v.Problem == "") != (v.Network == "lan") {
+		if (v.Status == api.Up) != (v.Network == "lan") || (v.Problem == "") != (v.Network == "lan") {
 			t.Errorf("%s is %s: %s", v.Name, v.Status, v.Problem)
 		}
 	}
@@ -83,11 +83,11 @@ func TestHealOnLAN(t *testing.T) {
 	w.answers(w.host.Do, "127.0.0.1:8080")
 	another := w.watchedSandbox()
 	w.attach(to(another))
-	if _, err := w.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
+	if _, err := w.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
 		t.Error("a sandbox was attached to a network without its parent")
 	}
 	w.cable()
-	w.awaitEvent(events, daemon.NetworkAvailable, "network wired")
+	w.awaitEvent(events, api.NetworkAvailable, "network wired")
 	w.answers(w.client.Do, at)
 	w.reached(8080) // by a new uplink
 }
@@ -179,12 +179,12 @@ func TestNoReadsAtRest(t *testing.T) {
 		w.attach(req)
 		req.Network, req.Name = "routed", fmt.Sprint("routed", i)
 		w.attach(req)
-		if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: req.Name, Publishes: published(model.ViaNAT, uint16(9000+i))}); err != nil {
+		if _, err := w.Publish(context.Background(), api.PublishRequest{Target: req.Name, Publishes: published(model.ViaNAT, uint16(9000+i))}); err != nil {
 			t.Fatal(err)
 		}
 		w.sh(strings.ReplaceAll(foreign, "theirs", fmt.Sprint("theirs", i)))
 		for _, name := range []string{fmt.Sprint("other", i), fmt.Sprint("routed", i)} {
-			if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: name}); err != nil {
+			if _, err := w.Detach(context.Background(), api.DetachRequest{Name: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -207,7 +207,7 @@ func settled(t *testing.T, w *lanWorld) {
 	t.Helper()
 	events := w.FollowEvents(t.Context())
 	w.sh("sysctl -qw net.ipv4.ip_forward=0")
-	w.awaitEvent(events, daemon.Healed, "ip_forward")
+	w.awaitEvent(events, api.Healed, "ip_forward")
 }
 
 // TestConflict: if another program changes an object after each repair, the daemon
@@ -220,11 +220,11 @@ func TestConflict(t *testing.T) {
 	for range 1000 {
 		w.sh("nft flush ruleset")
 		e := <-events
-		if e.Kind == daemon.Conflicting {
+		if e.Kind == api.Conflicting {
 			if !strings.Contains(e.Detail, "nft (process ") || !strings.Contains(e.Detail, "keeps changing nft table") {
 				t.Errorf("the conflict's detail is %s", e.Detail)
 			}
-			w.awaitEvent(events, daemon.Healed, "nft table") // the daemon does not give up
+			w.awaitEvent(events, api.Healed, "nft table") // the daemon does not give up
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -84,7 +84,7 @@ func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Pub
 	w.Helper()
 	w.network(n)
 	b := w.watchedSandbox()
-	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: n.Name, Sandbox: b.pid, Limit: limit}})
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: n.Name, Sandbox: b.pid, Limit: limit}})
 	b.serves(w, ":80")
 	w.publish(b, publishes)
 	return b
@@ -124,7 +124,7 @@ func (w *lanWorld) answers(from func(func() error) error, addr string) {
 }
 
 // awaitEvent waits for an event about an object that contains the text.
-func (w *lanWorld) awaitEvent(events <-chan daemon.Event, kind daemon.EventKind, text string) daemon.Event {
+func (w *lanWorld) awaitEvent(events <-chan api.Event, kind api.EventKind, text string) api.Event {
 	w.Helper()
 	deadline := time.After(patience)
 	for {
@@ -135,13 +135,13 @@ func (w *lanWorld) awaitEvent(events <-chan daemon.Event, kind daemon.EventKind,
 			}
 		case <-deadline:
 			w.Errorf("no event %s about %q", kind, text)
-			return daemon.Event{}
+			return api.Event{}
 		}
 	}
 }
 
 // discard discards the events that are pending.
-func discard(events <-chan daemon.Event) {
+func discard(events <-chan api.Event) {
 	for {
 		select {
 		case <-events:
@@ -175,7 +175,7 @@ func (w *lanWorld) suffers(b watchedSandbox, all []damage, ports ...int) {
 		} else {
 			w.sh(d.command)
 		}
-		w.awaitEvent(events, daemon.Healed, d.healed)
+		w.awaitEvent(events, api.Healed, d.healed)
 		w.reached(ports...)
 		if w.Failed() {
 			w.Fatalf("that was after %s", d.name)
@@ -247,22 +247,22 @@ func TestForeignObjectInTheWay(t *testing.T) {
 	events := w.FollowEvents(t.Context())
 	w.reached(8080)
 	b.sh(t, "ip route replace default via 172.30.0.77 dev eth0")
-	w.awaitEvent(events, daemon.Unhealed, "0.0.0.0/0")
+	w.awaitEvent(events, api.Unhealed, "0.0.0.0/0")
 	w.suffers(b, []damage{{"ruleset flushed", false, "nft flush ruleset", "nft table"}})
 	w.answers(w.client.Do, net.JoinHostPort(hosts6, "8080"))
 	if out := b.sh(t, "ip route show default"); !strings.Contains(out, "172.30.0.77") {
 		t.Errorf("the foreign route was removed: %s", out)
 	}
 	b.sh(t, "ip route del default via 172.30.0.77")
-	w.awaitEvent(events, daemon.Healed, "default via 172.30.0.1")
+	w.awaitEvent(events, api.Healed, "default via 172.30.0.1")
 	w.reached(8080)
 	// A failed repair is reported even right after a successful one. The daemon may
 	// create its link again between the two commands: then they are repeated.
 	w.suffers(b, []damage{{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"}}, 8080)
 	w.sh("until printf 'link del fv-web\nlink add fv-web type veth peer name theirs\n' | ip -batch - 2>/dev/null; do :; done")
-	w.awaitEvent(events, daemon.Unhealed, "link  fv-")
+	w.awaitEvent(events, api.Unhealed, "link  fv-")
 	w.sh("ip link del theirs")
-	w.awaitEvent(events, daemon.Healed, "ip link add fv-")
+	w.awaitEvent(events, api.Healed, "ip link add fv-")
 	w.reached(8080)
 }
 

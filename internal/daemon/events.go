@@ -8,65 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/plan"
 )
-
-// EventKind is the kind of an event.
-type EventKind string
-
-// The kinds of event.
-const (
-	// Healed means that one of Fairlead's objects differed and was repaired.
-	Healed EventKind = "healed"
-	// Unhealed means that a repair failed. The daemon tries again.
-	Unhealed EventKind = "failed"
-	// Conflicting means that another program keeps changing an object: the daemon
-	// waits longer before each further repair.
-	Conflicting EventKind = "conflict"
-	// RealIsUp and RealIsDown are results of the checks of a real server.
-	RealIsUp   EventKind = "up"
-	RealIsDown EventKind = "down"
-	// RealJoined means that a selector has found a real server, RealLeft that a real
-	// server was removed.
-	RealJoined EventKind = "joined"
-	RealLeft   EventKind = "left"
-	// DrainBegun and DrainEnded are the start and the end of a real server's drain.
-	// RealEnabled means that it gets new flows again.
-	DrainBegun  EventKind = "draining"
-	DrainEnded  EventKind = "drained"
-	RealEnabled EventKind = "enabled"
-	// ClientsReset means that clients' connections were reset because their real
-	// server is down or was removed, or their service was removed.
-	ClientsReset EventKind = "reset"
-	// QuorumLost and QuorumGained mean that a service has fewer real servers up than
-	// its quorum, or enough again.
-	QuorumLost   EventKind = "quorum lost"
-	QuorumGained EventKind = "quorum gained"
-	// SorryUsed means that a service sends clients to its sorry server. PanicBegun
-	// means that it uses all real servers although checks fail. ChecksBelieved is the
-	// end of both.
-	SorryUsed      EventKind = "sorry"
-	PanicBegun     EventKind = "panic"
-	ChecksBelieved EventKind = "recovered"
-	// NetworkUnavailable means that a network cannot exist on this host for now,
-	// NetworkAvailable that it can again.
-	NetworkUnavailable EventKind = "unavailable"
-	NetworkAvailable   EventKind = "available"
-)
-
-// Event is a change of the host or of a virtual service.
-type Event struct {
-	Time time.Time `json:"time"`
-	Kind EventKind `json:"kind"`
-	// Object is the key of the changed object in the plan, or e.g. "service web".
-	Object string `json:"object"`
-	// Commands are the commands of the repair, as typed in a shell.
-	Commands []string `json:"commands,omitempty"`
-	// By is the program that changed the object, if the kernel reports the program.
-	By     string `json:"by,omitempty"`
-	Detail string `json:"detail,omitempty"`
-}
 
 // eventsKept is the number of events in the journal, eventsBehind how many events a
 // follower may be behind.
@@ -78,11 +23,11 @@ const (
 // journal keeps the last events, and sends events to its followers.
 type journal struct {
 	mu        sync.Mutex
-	events    []Event
-	followers map[chan Event]bool
+	events    []api.Event
+	followers map[chan api.Event]bool
 }
 
-func (j *journal) add(e Event) {
+func (j *journal) add(e api.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.events = append(j.events, e); len(j.events) > eventsKept {
@@ -99,7 +44,7 @@ func (j *journal) add(e Event) {
 }
 
 // Events returns the last events, oldest first.
-func (d *Daemon) Events() []Event {
+func (d *Daemon) Events() []api.Event {
 	d.journal.mu.Lock()
 	defer d.journal.mu.Unlock()
 	return slices.Clone(d.journal.events)
@@ -108,16 +53,16 @@ func (d *Daemon) Events() []Event {
 // FollowEvents returns a channel with the last events and all later ones. The channel
 // is closed when ctx or the daemon ends, or when the reader is more than eventsBehind
 // events behind.
-func (d *Daemon) FollowEvents(ctx context.Context) <-chan Event {
+func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
 	j := &d.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	f := make(chan Event, eventsBehind)
+	f := make(chan api.Event, eventsBehind)
 	for _, e := range j.events {
 		f <- e
 	}
 	if j.followers == nil {
-		j.followers = map[chan Event]bool{}
+		j.followers = map[chan api.Event]bool{}
 	}
 	j.followers[f] = true
 	end := func() {
@@ -134,10 +79,10 @@ func (d *Daemon) FollowEvents(ctx context.Context) <-chan Event {
 }
 
 // informational are the kinds of events that need no action.
-var informational = map[EventKind]bool{RealIsUp: true, RealJoined: true, RealLeft: true, DrainBegun: true, DrainEnded: true, RealEnabled: true, QuorumGained: true, ChecksBelieved: true}
+var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true, api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true}
 
 // note logs an event and adds it to the journal.
-func (d *Daemon) note(e Event) {
+func (d *Daemon) note(e api.Event) {
 	e.Time = time.Now()
 	args := []any{"object", e.Object}
 	if len(e.Commands) > 0 {
@@ -182,7 +127,7 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 			elements++ // they are part of the table's event
 			continue
 		}
-		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
+		e := api.Event{Kind: api.Healed, Object: op.Object.Key(), Commands: op.Commands()}
 		if strings.HasPrefix(e.Object, "nft ") {
 			e.By = seen.Author()
 		}
@@ -195,7 +140,7 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 		d.conflict(key, seen.Author())
 	}
 	if elements > 0 {
-		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)
+		d.cfg.Log.Warn(string(api.Healed), "object", "nft elements", "count", elements)
 	}
 	for kind, n := range kinds {
 		d.cfg.Meter.Healed(kind, n)

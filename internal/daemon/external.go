@@ -2,13 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -50,8 +48,8 @@ const (
 	externalDead
 )
 
-// external is the sandbox of an external endpoint.
-type external struct {
+// externalSandbox is the sandbox of an external endpoint.
+type externalSandbox struct {
 	// since is when this process first knew the endpoint. joined says that the
 	// endpoint was joined during this process's lifetime.
 	since  time.Time
@@ -69,38 +67,15 @@ type watched struct {
 	stop  context.CancelFunc
 }
 
-// processScan finds processes by their namespaces. It reads /proc at most once.
-type processScan struct {
-	done bool
-	err  error
-	all  map[sandbox.Inode]int
-}
-
-// process returns a process in the namespace, or 0 if there is none, and whether the
-// result is certain.
-func (s *processScan) process(of sandbox.Inode) (pid int, certain bool) {
-	if !s.done {
-		s.all, s.err = sandbox.Occupants()
-		s.done = true
-	}
-	return s.all[of], s.err == nil
-}
-
-// isExternal reports whether an attachment is of an engine that creates a new one each
-// time it starts a container.
-func isExternal(a model.Attachment) bool {
-	return a.Origin == model.FromDocker && a.Network != HostNetwork && a.Cgroup == ""
-}
-
 // awaitExternal starts the time limit startLimit for an endpoint's sandbox.
 func (d *Daemon) awaitExternal(name string, joined bool) {
 	if x := d.external[name]; x != nil {
 		x.forget()
 	}
-	d.external[name] = &external{since: time.Now(), joined: joined, timer: time.AfterFunc(startLimit, d.externalChanged)}
+	d.external[name] = &externalSandbox{since: time.Now(), joined: joined, timer: time.AfterFunc(startLimit, d.externalChanged)}
 }
 
-func (x *external) forget() {
+func (x *externalSandbox) forget() {
 	x.timer.Stop()
 	if x.process != nil {
 		x.process.stop()
@@ -120,7 +95,7 @@ func (d *Daemon) externalChanged() {
 func (d *Daemon) forgetExternal() {
 	exists := map[string]bool{}
 	for _, a := range d.desired.Attachments {
-		exists[a.Name] = isExternal(a)
+		exists[a.Name] = external.Is(a)
 	}
 	for name, x := range d.external {
 		if !exists[name] {
@@ -131,13 +106,13 @@ func (d *Daemon) forgetExternal() {
 }
 
 // externalState returns the state of an external endpoint.
-func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalState {
+func (d *Daemon) externalState(a model.Attachment, scan *external.Scan) externalState {
 	x := d.external[a.Name]
 	if x == nil {
-		x = &external{since: time.Now(), timer: time.AfterFunc(startLimit, d.externalChanged)}
+		x = &externalSandbox{since: time.Now(), timer: time.AfterFunc(startLimit, d.externalChanged)}
 		d.external[a.Name] = x
 	}
-	path := sandboxPath(a)
+	path := external.SandboxPath(a)
 	at, err := sandbox.NamespaceAt(path)
 	switch {
 	case path == "" || err != nil:
@@ -153,7 +128,7 @@ func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalSt
 	if x.process != nil && !x.process.ended.Load() {
 		return externalAlive
 	}
-	pid, certain := scan.process(at)
+	pid, certain := scan.Process(at)
 	switch {
 	case pid != 0:
 		x.process = d.watchProcess(pid, at)
@@ -168,48 +143,14 @@ func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalSt
 
 // unseen returns the state of an endpoint whose sandbox does not exist now. seen says
 // whether it existed earlier.
-func (x *external) unseen(a model.Attachment, seen bool) externalState {
+func (x *externalSandbox) unseen(a model.Attachment, seen bool) externalState {
 	switch {
 	case seen, a.Engine != "" && !sandbox.Runs(a.Engine):
 		return externalDead
-	case sandboxPath(a) == "", time.Since(x.since) < startLimit:
+	case external.SandboxPath(a) == "", time.Since(x.since) < startLimit:
 		return externalStarting // an endpoint that was only reserved has no link and no ports
 	}
 	return externalDead
-}
-
-// hasEnded reports whether the sandbox of a stored attachment does not exist or,
-// for an external endpoint, has no process. Unlike externalState, it knows only the
-// stored state and does not wait for a sandbox that is starting.
-func hasEnded(a model.Attachment, scan *processScan) bool {
-	path := a.Sandbox
-	if isExternal(a) {
-		path = sandboxPath(a)
-	}
-	if a.Cgroup != "" || path == "" {
-		return cgroupGone(a)
-	}
-	at, err := sandbox.NamespaceAt(path)
-	if err != nil {
-		return !errors.Is(err, os.ErrPermission)
-	}
-	if now, err := netns.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
-		return true
-	}
-	if !isExternal(a) {
-		return false // it may have no processes
-	}
-	pid, certain := scan.process(at)
-	return pid == 0 && (a.Namespace != "" || certain && a.Engine != "") // one was seen, or could be
-}
-
-// sandboxPath is the path at which the sandbox of an external endpoint is or will be.
-// It is empty if the endpoint was only reserved.
-func sandboxPath(a model.Attachment) string {
-	if a.Sandbox != "" || !a.Keep {
-		return a.Sandbox
-	}
-	return strings.TrimPrefix(a.Ref, "path:")
 }
 
 // watchProcess watches a process of a namespace, and reports its end. The process may
@@ -233,9 +174,9 @@ func (d *Daemon) watchProcess(pid int, in sandbox.Inode) *watched {
 // process.
 func (d *Daemon) recordExternal() {
 	next, changed := d.desired.Clone(), false
-	var scan processScan
+	var scan external.Scan
 	for i, a := range next.Attachments {
-		if !isExternal(a) || a.Sandbox == "" || a.Namespace != "" || d.externalState(a, &scan) != externalAlive || d.external[a.Name].process == nil {
+		if !external.Is(a) || a.Sandbox == "" || a.Namespace != "" || d.externalState(a, &scan) != externalAlive || d.external[a.Name].process == nil {
 			continue
 		}
 		if id, err := netns.Identify(a.Sandbox); err == nil {
@@ -261,10 +202,10 @@ func (d *Daemon) Displace(name string) (bool, error) {
 	if !known {
 		return true, nil
 	}
-	if !isExternal(a) {
+	if !external.Is(a) {
 		return false, nil
 	}
-	var scan processScan
+	var scan external.Scan
 	switch state := d.externalState(a, &scan); {
 	case state == externalAlive, state == externalStarting && d.external[name].joined:
 		return false, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -66,7 +67,7 @@ func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen kerne
 	if err := d.settle(with(d.desired, a)); err != nil {
 		return err
 	}
-	d.note(Event{Kind: Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
+	d.note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
 		"its link was deleted: created again in %s as %s", a.Sandbox, a.Interface)})
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
 )
@@ -51,7 +51,7 @@ func TestExternalEndpointLosesLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{first.Name, "ext3"} {
-		if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: name}); err != nil {
+		if _, err := w.Detach(context.Background(), api.DetachRequest{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -43,7 +44,7 @@ func (d *Daemon) expectSandbox(name, ref string) error {
 	defer d.mu.Unlock()
 	a, known := d.attachment(name)
 	if !known {
-		return fault(NotFound, "join %s: it was not reserved", name)
+		return api.Faultf(api.NotFound, "join %s: it was not reserved", name)
 	}
 	if a.Ref == ref {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -22,7 +23,7 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have, known := d.attachment(a.Name); known && have.Origin != a.Origin {
-		return engine.SandboxConfig{}, fault(Conflict,
+		return engine.SandboxConfig{}, api.Faultf(api.Conflict,
 			"reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
 	}
 	a.Sandbox, a.Namespace = "", ""
@@ -47,7 +48,7 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 	}
 	defer d.mu.Unlock()
 	if !known {
-		return model.Endpoint{}, engine.SandboxConfig{}, fault(NotFound, "join %s: it was not reserved", name)
+		return model.Endpoint{}, engine.SandboxConfig{}, api.Faultf(api.NotFound, "join %s: it was not reserved", name)
 	}
 	a.Sandbox = path
 	in, err := d.config(a)
@@ -99,7 +100,7 @@ func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 		if len(publishes) == 0 {
 			return nil
 		}
-		return fault(NotFound, "publish ports of %s: it has not joined a sandbox", name)
+		return api.Faultf(api.NotFound, "publish ports of %s: it has not joined a sandbox", name)
 	}
 	want := slices.Clone(publishes)
 	for i := range want {
@@ -132,11 +133,11 @@ func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 func (d *Daemon) config(a model.Attachment) (engine.SandboxConfig, error) {
 	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
 	if !ok {
-		return engine.SandboxConfig{}, fault(NotFound, "there is no network %q", a.Network)
+		return engine.SandboxConfig{}, api.Faultf(api.NotFound, "there is no network %q", a.Network)
 	}
 	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{a.Leased()}}
 	if err := alone.Validate(); err != nil {
-		return engine.SandboxConfig{}, &Fault{Invalid, err}
+		return engine.SandboxConfig{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	return d.engine.SandboxConfig(n, alone.Endpoints[0])
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
 )
@@ -60,7 +60,7 @@ func TestExternalEndpoint(t *testing.T) {
 			a, b := w.watchedSandbox(), w.watchedSandbox()
 			first := w.externalEndpoint(a, n, 2)
 			second := w.externalEndpoint(b, n, 3)
-			if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "ext2", Publishes: []model.Publish{
+			if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "ext2", Publishes: []model.Publish{
 				{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}}); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestExternalEndpoint(t *testing.T) {
 				t.Errorf("the sandbox still has %s", out)
 			}
 			for _, e := range []model.Endpoint{first, second, second} {
-				if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: e.Name}); err != nil {
+				if _, err := w.Detach(context.Background(), api.DetachRequest{Name: e.Name}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -171,12 +171,12 @@ func TestExternalEndpointBeforeSandbox(t *testing.T) {
 	w.stop()
 	w.start()
 	w.sh("ip link show fd-x")
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "x"}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	w.removeNetwork("lan")
 	w.unchanged(before)
-	if _, _, err := w.Join("x", "/nowhere/x"); daemon.CodeOf(err) != daemon.NotFound {
+	if _, _, err := w.Join("x", "/nowhere/x"); api.CodeOf(err) != api.NotFound {
 		t.Errorf("join without a reservation: %v", err)
 	}
 }

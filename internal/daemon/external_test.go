@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/stored"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
@@ -135,14 +136,14 @@ func TestStoredViews(t *testing.T) {
 	goes.kill()
 	goes.unmount()
 	ended.kill()
-	want := map[string]daemon.Status{"lives": daemon.NoDaemon, "ends": daemon.Ended, "unmounted": daemon.Ended, "starting": daemon.Ended, "unseen": daemon.NoDaemon,
-		"pid-" + plain.pid: daemon.NoDaemon, "pid-" + ended.pid: daemon.Ended}
-	stored, err := store.ReadDesired(w.at)
+	want := map[string]api.Status{"lives": api.NoDaemon, "ends": api.Ended, "unmounted": api.Ended, "starting": api.Ended, "unseen": api.NoDaemon,
+		"pid-" + plain.pid: api.NoDaemon, "pid-" + ended.pid: api.Ended}
+	saved, err := store.ReadDesired(w.at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]daemon.Status{}
-	for _, v := range daemon.StoredViews(stored) {
+	got := map[string]api.Status{}
+	for _, v := range stored.Views(saved) {
 		got[v.Name] = v.Status
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

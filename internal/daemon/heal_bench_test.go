@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -50,7 +50,7 @@ func BenchmarkHeal(b *testing.B) {
 							w.sh(damage.command)
 							began := time.Now()
 							outages = append(outages, w.outage(began, damage.port))
-							healed = append(healed, w.awaitEvent(events, daemon.Healed, damage.healed).Time.Sub(began))
+							healed = append(healed, w.awaitEvent(events, api.Healed, damage.healed).Time.Sub(began))
 						}
 					}
 					report(b, outages, "outage")
@@ -75,11 +75,11 @@ func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 	for i := range n {
 		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // a path that other processes can open
 		name := fmt.Sprint("box", i)
-		if _, err := client.Attach(ctx, daemon.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan", Sandbox: path}}); err != nil {
+		if _, err := client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan", Sandbox: path}}); err != nil {
 			w.Fatal(err)
 		}
 		publishes := append(published(model.ViaNAT, uint16(9000+i)), published(model.ViaEBPF, uint16(10000+i))...)
-		if _, err := client.Publish(ctx, daemon.PublishRequest{Target: name, Publishes: publishes}); err != nil {
+		if _, err := client.Publish(ctx, api.PublishRequest{Target: name, Publishes: publishes}); err != nil {
 			w.Fatal(err)
 		}
 		if i == n-1 {

@@ -17,15 +17,15 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
 
-// api is a daemon behind its socket. It finds only one sandbox, so that no hostile
+// socketAPI is a daemon behind its socket. It finds only one sandbox, so that no hostile
 // request reaches a sandbox of the machine.
-type api struct {
+type socketAPI struct {
 	*world
 	socket string
 	http   http.Client
@@ -42,13 +42,13 @@ func (o onlyOne) Resolve(_ context.Context, text string) (sandbox.Sandbox, error
 
 func (onlyOne) Watch(context.Context) (<-chan struct{}, error) { return nil, nil }
 
-func newAPI(t testing.TB) *api {
+func newAPI(t testing.TB) *socketAPI {
 	t.Helper()
 	w := newWorld(t)
 	b := w.watchedSandbox()
 	w.sandboxes = onlyOne{sandbox.Sandbox{Ref: "netns:shop", Kind: sandbox.Netns, Name: "shop", Path: "/proc/" + b.pid + "/ns/net"}}
 	w.start()
-	a := &api{world: w, socket: filepath.Join(t.TempDir(), "s")}
+	a := &socketAPI{world: w, socket: filepath.Join(t.TempDir(), "s")}
 	a.http.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", a.socket) }}
 	l, err := admin.Listen(a.socket)
 	if err != nil {
@@ -67,7 +67,7 @@ func newAPI(t testing.TB) *api {
 }
 
 // ask returns the status of the answer. It fails the test if there is none.
-func (a *api) ask(path, body string) int {
+func (a *socketAPI) ask(path, body string) int {
 	a.Helper()
 	r, err := a.http.Post("http://x"+path, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -115,11 +115,11 @@ func TestHostileNames(t *testing.T) {
 		if _, err := client.RemoveNetwork(t.Context(), name); err != nil {
 			t.Errorf("network %.40q: %v", name, err)
 		}
-		_, err = client.Attach(t.Context(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: name}})
+		_, err = client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: name}})
 		if (err == nil) != (good[name] || name == "") {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
-		if _, err := client.Detach(t.Context(), daemon.DetachRequest{Network: "lan", Sandbox: "netns:shop"}); err != nil {
+		if _, err := client.Detach(t.Context(), api.DetachRequest{Network: "lan", Sandbox: "netns:shop"}); err != nil {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
 		for _, spoil := range []func(*model.Network){
@@ -133,7 +133,7 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 		for _, sandbox := range []string{name, "container:" + name, "netns:" + name, "path:" + name} {
-			if _, err := client.Attach(t.Context(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
+			if _, err := client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
 				t.Errorf("sandbox %.40q was attached", sandbox)
 			}
 		}
@@ -186,7 +186,7 @@ func spoilt(r *rand.Rand, text string) string {
 func TestHugeRequests(t *testing.T) {
 	a := newAPI(t)
 	a.network(lan)
-	a.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"}})
+	a.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"}})
 	var publishes []string
 	for i := range 9000 {
 		publishes = append(publishes, fmt.Sprintf(`{"via":"socket","proto":"tcp","hostAddr":"10.0.%d.%d","hostPorts":{"first":1,"last":65535},"ports":{"first":1,"last":65535}}`, i/250, i%250))

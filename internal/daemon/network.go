@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -13,14 +14,14 @@ import (
 // Returns a Fault with code Invalid if the network or its driver's options have a
 // mistake. The code is Conflict if a subnet overlaps one that the host reaches, or if
 // the network exists with another driver or another origin.
-func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
+func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n.Traits().NoLink {
-		return Result{}, fault(Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
+		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
 	if err := d.checkOverlap(n); err != nil {
-		return Result{}, err
+		return api.Result{}, err
 	}
 	next := d.desired
 	next.Networks = slices.Clone(next.Networks)
@@ -29,20 +30,20 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	case i < 0:
 		next.Networks = append(next.Networks, n)
 	case next.Networks[i].Equal(n):
-		return Result{}, nil
+		return api.Result{}, nil
 	case next.Networks[i].Origin != n.Origin:
 		if n.Origin = next.Networks[i].Origin; next.Networks[i].Equal(n) {
-			return Result{}, nil
+			return api.Result{}, nil
 		}
-		return Result{}, otherOrigin("network "+n.Name, n.Origin)
+		return api.Result{}, otherOrigin("network "+n.Name, n.Origin)
 	case next.Networks[i].Driver != n.Driver:
-		return Result{}, fault(Conflict,
+		return api.Result{}, api.Faultf(api.Conflict,
 			"network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
 	default:
 		next.Networks[i] = n
 	}
 	if err := (model.State{Networks: next.Networks}).Validate(); err != nil {
-		return Result{}, &Fault{Invalid, err}
+		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	// Only a plan that contains the network shows whether its driver accepts it.
 	trial := d.state(next)
@@ -50,17 +51,17 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 		trial.Networks = append(slices.Clip(trial.Networks), n)
 	}
 	if _, err := d.engine.Plan(trial); err != nil {
-		return Result{}, &Fault{Invalid, err}
+		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	if dry {
 		text, changed, err := d.plan(next)
-		return Result{Plan: text, Changed: changed}, err
+		return api.Result{Plan: text, Changed: changed}, err
 	}
 	if err := d.settle(next); err != nil {
-		return Result{}, fmt.Errorf("create network %s: %w", n.Name, err)
+		return api.Result{}, fmt.Errorf("create network %s: %w", n.Name, err)
 	}
 	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
-	return Result{Changed: true}, nil
+	return api.Result{Changed: true}, nil
 }
 
 // checkOverlap returns an error if a new subnet of the network overlaps a subnet that
@@ -84,7 +85,8 @@ func (d *Daemon) checkOverlap(n model.Network) error {
 	for _, s := range added {
 		for _, r := range reached {
 			if s.Prefix.Overlaps(r.Prefix) {
-				return fault(Conflict, "network %s: subnet %s overlaps %s of this host: choose another subnet, or allow it (--allow-overlap; in a file, allow-overlap: true; in Docker, -o allow-overlap=true)", n.Name, s.Prefix, r)
+				return api.Faultf(api.Conflict,
+					"network %s: subnet %s overlaps %s of this host: choose another subnet, or allow it (--allow-overlap; in a file, allow-overlap: true; in Docker, -o allow-overlap=true)", n.Name, s.Prefix, r)
 			}
 		}
 	}
@@ -94,11 +96,11 @@ func (d *Daemon) checkOverlap(n model.Network) error {
 // RemoveNetwork removes a network without attachments. If there is no such network, it
 // returns a note and no error. Returns a Fault with code Conflict if the network has
 // attachments or if files declare it.
-func (d *Daemon) RemoveNetwork(name string) (Result, error) {
+func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n, _ := (model.State{Networks: d.desired.Networks}).Network(name); n.Origin.IsFile() {
-		return Result{}, otherOrigin("network "+name, n.Origin)
+		return api.Result{}, otherOrigin("network "+name, n.Origin)
 	}
 	var users []string
 	for _, a := range d.desired.Attachments {
@@ -107,19 +109,20 @@ func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 		}
 	}
 	if len(users) > 0 {
-		return Result{}, fault(Conflict, "network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
+		return api.Result{}, api.Faultf(api.Conflict,
+			"network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
 	}
 	next := d.desired
 	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return n.Name == name })
 	if len(next.Networks) == len(d.desired.Networks) {
-		return Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
+		return api.Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}
 	delete(d.problems, networkProblem(name))
 	if err := d.settle(next); err != nil {
-		return Result{}, fmt.Errorf("remove network %s: %w", name, err)
+		return api.Result{}, fmt.Errorf("remove network %s: %w", name, err)
 	}
 	d.cfg.Log.Info("network removed", "name", name)
-	return Result{Changed: true}, nil
+	return api.Result{Changed: true}, nil
 }
 
 // Networks returns the networks, sorted by name.
@@ -132,8 +135,4 @@ func (d *Daemon) Networks() []model.Network {
 }
 
 // privateNetwork reports whether the network was created for an attachment.
-func (d *Daemon) privateNetwork(name string) bool { return isPrivateNetwork(d.desired, name) }
-
-func isPrivateNetwork(w model.Desired, name string) bool {
-	return slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == name })
-}
+func (d *Daemon) privateNetwork(name string) bool { return d.desired.PrivateNetwork(name) }

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
 )
@@ -125,9 +125,9 @@ func say(l net.Listener, word string) {
 }
 
 // expect fails the test unless the daemon answered with the code.
-func (o *operated) expect(err error, code daemon.Code, what string, args ...any) {
+func (o *operated) expect(err error, code api.Code, what string, args ...any) {
 	o.Helper()
-	if err == nil && code == "" || err != nil && code != "" && daemon.CodeOf(err) == code {
+	if err == nil && code == "" || err != nil && code != "" && api.CodeOf(err) == code {
 		return
 	}
 	o.Errorf("%s: %v, want code %q", fmt.Sprintf(what, args...), err, code)
@@ -139,13 +139,13 @@ func (o *operated) attachAt(at place) error {
 	if i == 0 {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.watchedSandbox)))
 	}
-	_, err := o.Client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{
+	_, err := o.Client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{
 		Name: at.name(), Network: at.network, Sandbox: o.watched[at.watchedSandbox].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
 	return err
 }
 
 func (o *operated) publishAt(at place, p model.Publish) error {
-	_, err := o.Client.Publish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Publish(context.Background(), api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	return err
 }
 
@@ -177,7 +177,7 @@ func (o *operated) make(m expected) {
 func (o *operated) removeAll() {
 	o.Helper()
 	for at := range o.m.attached {
-		_, err := o.Client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+		_, err := o.Client.Detach(context.Background(), api.DetachRequest{Name: at.name()})
 		o.expect(err, "", "detach %s", at)
 	}
 	for i := range o.m.externals {
@@ -201,7 +201,7 @@ func (o *operated) names() []string {
 	}
 	var names []string
 	for _, v := range all {
-		if v.Status == daemon.Up {
+		if v.Status == api.Up {
 			names = append(names, v.Name)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,10 +117,10 @@ func (o *operated) createNetwork() {
 func (o *operated) removeNetwork() {
 	o.Helper()
 	n := operatedNetworks[o.random.IntN(len(operatedNetworks))]
-	want := daemon.Code("")
+	want := api.Code("")
 	for at := range o.m.attached {
 		if at.network == n.Name {
-			want = daemon.Conflict
+			want = api.Conflict
 		}
 	}
 	_, err := o.Client.RemoveNetwork(context.Background(), n.Name)
@@ -133,9 +133,9 @@ func (o *operated) removeNetwork() {
 func (o *operated) attachAny() {
 	o.Helper()
 	at := o.anyPlace()
-	want := daemon.Code("")
+	want := api.Code("")
 	if !o.m.networks[at.network] {
-		want = daemon.NotFound
+		want = api.NotFound
 	}
 	o.expect(o.attachAt(at), want, "attach %s", at)
 	if want == "" {
@@ -146,7 +146,7 @@ func (o *operated) attachAny() {
 func (o *operated) detachAny() {
 	o.Helper()
 	at := o.anyPlace()
-	_, err := o.Client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+	_, err := o.Client.Detach(context.Background(), api.DetachRequest{Name: at.name()})
 	o.expect(err, "", "detach %s", at)
 	o.m.detach(at)
 }
@@ -157,11 +157,11 @@ func (o *operated) publishAny() {
 	if at.network == "branches" && p.Via == model.ViaEBPF {
 		p.Via = model.ViaAuto // a sub-link has no host interface
 	}
-	want := daemon.Code("")
+	want := api.Code("")
 	if have, taken := o.m.published[p.HostPorts.First]; !o.m.attached[at] {
-		want = daemon.NotFound
+		want = api.NotFound
 	} else if taken && have.at != at {
-		want = daemon.Conflict
+		want = api.Conflict
 	}
 	o.expect(o.publishAt(at, p), want, "publish %s to %s", p, at)
 	if want == "" {
@@ -172,11 +172,11 @@ func (o *operated) publishAny() {
 func (o *operated) unpublishAny() {
 	o.Helper()
 	at, p := o.anyPlace(), o.anyPublish()
-	want := daemon.Code("")
+	want := api.Code("")
 	if !o.m.attached[at] {
-		want = daemon.NotFound
+		want = api.NotFound
 	}
-	_, err := o.Client.Unpublish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Unpublish(context.Background(), api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	o.expect(err, want, "unpublish %s of %s", p, at)
 	if o.m.published[p.HostPorts.First].at == at {
 		delete(o.m.published, p.HostPorts.First)

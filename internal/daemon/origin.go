@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -26,7 +27,7 @@ func differsFromFile(what string, by model.Origin, undo string) error {
 	if by == model.FromCommand {
 		todo = "remove it with " + undo
 	}
-	return fault(Conflict,
+	return api.Faultf(api.Conflict,
 		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
 }
 
@@ -36,5 +37,5 @@ func otherOrigin(what string, by model.Origin) error {
 	if by.IsFile() {
 		todo = "change the files and run `fairlead apply`, or remove all that they declare with `fairlead destroy`"
 	}
-	return fault(Conflict, "%s cannot be changed by a command: %s: %s", what, createdBy(by), todo)
+	return api.Faultf(api.Conflict, "%s cannot be changed by a command: %s: %s", what, createdBy(by), todo)
 }

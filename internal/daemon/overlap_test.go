@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -32,10 +32,10 @@ func TestOverlap(t *testing.T) {
 		"10.200.0.0/24":  "overlaps 10.",
 	} {
 		_, err := w.CreateNetwork(shop(subnet), false)
-		if daemon.CodeOf(err) != daemon.Conflict || !strings.Contains(err.Error(), want) {
+		if api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), want) {
 			t.Errorf("create with %s: %v, want %q", subnet, err, want)
 		}
-		_, err = w.Apply(context.Background(), daemon.Spec{Networks: []model.Network{shop(subnet)}}, false)
+		_, err = w.Apply(context.Background(), api.Spec{Networks: []model.Network{shop(subnet)}}, false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("apply with %s: %v, want %q", subnet, err, want)
 		}
@@ -59,7 +59,7 @@ func TestOverlap(t *testing.T) {
 	changed.MTU = 1300
 	w.network(changed)
 	changed.Subnets = append(changed.Subnets[:1:1], model.Subnet{Prefix: prefix("fd00:2::/64")})
-	if _, err := w.CreateNetwork(changed, false); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.CreateNetwork(changed, false); api.CodeOf(err) != api.Conflict {
 		t.Errorf("a change adds a subnet of eth0: %v", err)
 	}
 
@@ -69,8 +69,8 @@ func TestOverlap(t *testing.T) {
 	if _, err := w.RemoveNetwork("shop"); err != nil {
 		t.Error(err)
 	}
-	w.apply(daemon.Spec{Networks: []model.Network{allowed}})
-	if r := w.apply(daemon.Spec{Networks: []model.Network{allowed}}); r.Changed {
+	w.apply(api.Spec{Networks: []model.Network{allowed}})
+	if r := w.apply(api.Spec{Networks: []model.Network{allowed}}); r.Changed {
 		t.Errorf("applied again: %+v", r.Changes)
 	}
 }

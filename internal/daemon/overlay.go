@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
@@ -14,25 +15,15 @@ import (
 	"fairlead/internal/plan"
 )
 
-// PeerPathView is the result of the check of an overlay's path to another host.
-type PeerPathView struct {
-	// Peer is the other host's address in the network, Remote its address on the
-	// underlay.
-	Peer   netip.Addr `json:"peer"`
-	Remote netip.Addr `json:"remote"`
-	// Problems are the problems found, each with what to do.
-	Problems []string `json:"problems,omitempty"`
-}
-
 // CheckNetwork sends test datagrams to the other hosts of an overlay, and reports the
 // problems of the path to each. Returns a Fault with code NotFound if there is no such
 // network, and with another code if the network has no paths to check.
-func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView, error) {
+func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error) {
 	targets, err := d.peerPaths(name)
 	if err != nil {
 		return nil, err
 	}
-	views, errs := make([]PeerPathView, len(targets)), make([]error, len(targets))
+	views, errs := make([]api.PeerPathView, len(targets)), make([]error, len(targets))
 	var all sync.WaitGroup
 	for i, t := range targets {
 		all.Go(func() {
@@ -41,7 +32,7 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView,
 			if err == nil && !report.Replies {
 				report.Blocked, err = d.blocked(t)
 			}
-			views[i], errs[i] = PeerPathView{Peer: t.Peer, Remote: t.Remote}, err
+			views[i], errs[i] = api.PeerPathView{Peer: t.Peer, Remote: t.Remote}, err
 			for _, f := range report.Findings() {
 				views[i].Problems = append(views[i].Problems, f.String())
 			}
@@ -93,16 +84,16 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	defer d.mu.Unlock()
 	i := slices.IndexFunc(d.desired.Networks, func(n model.Network) bool { return n.Name == name })
 	if i < 0 {
-		return nil, fault(NotFound, "there is no network %s: `fairlead network ls` lists them", name)
+		return nil, api.Faultf(api.NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
 	if driver := d.desired.Networks[i].Driver; !driver.Traits().Overlay {
 		overlays := model.Drivers(func(t model.Traits) bool { return t.Overlay })
-		return nil, fault(Invalid,
+		return nil, api.Faultf(api.Invalid,
 			"network %s: it has driver %s, and only %s networks connect hosts", name, driver, model.OneOf(overlays))
 	}
 	n, up := d.full.Network(name)
 	if !up {
-		return nil, fault(Conflict,
+		return nil, api.Faultf(api.Conflict,
 			"network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
 	links, err := d.cfg.Inspector.Links(n.Asks())
@@ -111,7 +102,7 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	}
 	targets := overlay.Targets(n, plan.Facts{Links: links})
 	if len(targets) == 0 {
-		return nil, fault(Invalid,
+		return nil, api.Faultf(api.Invalid,
 			"network %s: the addresses of the other hosts in it are not known: add their ranges to the peers", name)
 	}
 	return targets, nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
 )
@@ -23,15 +23,15 @@ func TestCheckNetwork(t *testing.T) {
 	for _, h := range f.Hosts {
 		w := worldOf(t, h.Host).start()
 		w.network(n)
-		if _, err := w.CheckNetwork(t.Context(), "net"); daemon.CodeOf(err) != daemon.Conflict {
+		if _, err := w.CheckNetwork(t.Context(), "net"); api.CodeOf(err) != api.Conflict {
 			t.Errorf("check a network without attachments: %v", err)
 		}
-		w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.watchedSandbox().pid}})
+		w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.watchedSandbox().pid}})
 		worlds = append(worlds, w)
 	}
 	w := worlds[0]
 	paths, err := w.CheckNetwork(t.Context(), "net")
-	if want := (daemon.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(paths) != 1 || fmt.Sprint(paths[0]) != fmt.Sprint(want) {
+	if want := (api.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(paths) != 1 || fmt.Sprint(paths[0]) != fmt.Sprint(want) {
 		t.Errorf("the paths are %+v, %v; want %+v", paths, err, want)
 	}
 	w.sh("nft 'add table inet probe; add chain inet probe out { type filter hook output priority 0; }; add rule inet probe out udp dport 4789 meta length > 1300 drop'")
@@ -50,7 +50,7 @@ func TestCheckNetwork(t *testing.T) {
 	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "does not answer") {
 		t.Errorf("the paths are %+v, %v", paths, err)
 	}
-	if _, err := w.CheckNetwork(t.Context(), "nit"); daemon.CodeOf(err) != daemon.NotFound {
+	if _, err := w.CheckNetwork(t.Context(), "nit"); api.CodeOf(err) != api.NotFound {
 		t.Errorf("check a network that does not exist: %v", err)
 	}
 }

@@ -6,24 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
-
-// PublishRequest is the request to publish or unpublish ports of an attached sandbox.
-type PublishRequest struct {
-	// Target is the name of an attachment, or a sandbox with exactly one attachment.
-	Target string `json:"target"`
-	// Publishes need no Endpoint.
-	Publishes []model.Publish `json:"publishes"`
-	DryRun    bool            `json:"dryRun,omitempty"`
-}
 
 // Publish publishes ports of an attached sandbox. It changes a publish that already
 // exists. CodeOf returns NotFound for its error if the target has no attachment,
 // Invalid if it has several, PortTaken if another process uses a host port, and
 // Conflict if another publish or service uses it, or files declare a publish that would
 // change.
-func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error) {
+func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	return d.changePublishes(ctx, req, func(name string) []model.Publish {
 		all := slices.Clone(d.desired.Publishes)
 		for _, p := range req.Publishes {
@@ -47,7 +39,7 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 // Unpublish removes publishes, which it finds by their host addresses, ports and
 // protocols. For a publish that does not exist it returns a note. Returns the same
 // errors as Publish.
-func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, error) {
+func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	var notes []string
 	r, err := d.changePublishes(ctx, req, func(name string) []model.Publish {
 		of := func(p model.Publish) bool { return p.Endpoint == name }
@@ -66,37 +58,37 @@ func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, err
 
 // changePublishes sets the publishes to what the function to returns for the
 // attachment's name.
-func (d *Daemon) changePublishes(ctx context.Context, req PublishRequest, to func(name string) []model.Publish) (Result, error) {
+func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to func(name string) []model.Publish) (api.Result, error) {
 	refs := d.refs(ctx, req.Target)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, err := d.target(req.Target, refs)
 	if err != nil {
-		return Result{}, err
+		return api.Result{}, err
 	}
 	next := d.desired
 	next.Publishes = to(a.Name)
 	for _, p := range d.desired.Publishes {
 		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
-			return Result{}, otherOrigin("publish "+p.String(), p.Origin)
+			return api.Result{}, otherOrigin("publish "+p.String(), p.Origin)
 		}
 	}
 	if req.DryRun {
 		text, changed, err := d.plan(next)
-		return Result{Plan: text, Changed: changed}, err
+		return api.Result{Plan: text, Changed: changed}, err
 	}
 	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
-		return Result{Attachments: d.view(a.Name)}, nil
+		return api.Result{Attachments: d.view(a.Name)}, nil
 	}
 	for _, p := range req.Publishes {
 		p.Endpoint = a.Name
 		delete(d.problems, p.String())
 	}
 	if err := d.settle(next); err != nil {
-		return Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
+		return api.Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
 	}
 	d.cfg.Log.Info("publishes changed", "attachment", a.Name)
-	return Result{Attachments: d.view(a.Name), Changed: true}, nil
+	return api.Result{Attachments: d.view(a.Name), Changed: true}, nil
 }
 
 // target returns the attachment with the name, or the only one of the sandbox.
@@ -113,10 +105,10 @@ func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, 
 	}
 	switch len(names) {
 	case 0:
-		return found, fault(NotFound,
+		return found, api.Faultf(api.NotFound,
 			"there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments", text)
 	case 1:
 		return found, nil
 	}
-	return found, fault(Invalid, "%s has several attachments: name one of %s", text, strings.Join(names, ", "))
+	return found, api.Faultf(api.Invalid, "%s has several attachments: name one of %s", text, strings.Join(names, ", "))
 }

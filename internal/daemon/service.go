@@ -5,69 +5,59 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
-
-// ServiceRequest creates or changes a virtual service.
-type ServiceRequest struct {
-	model.VirtualService
-	// Was, if set, is the service as the caller knows it. If the service differs from
-	// it, the request fails with the code Conflict.
-	Was *model.VirtualService `json:"was,omitempty"`
-	// Create refuses to change a service that already exists.
-	Create bool `json:"create,omitempty"`
-	DryRun bool `json:"dryRun,omitempty"`
-}
 
 // SetService creates or changes a virtual service. A repeated request changes nothing.
 // Returns a Fault with code Invalid if the service has a mistake. The code is Conflict
 // if the service has another origin, exists although Create is set, or differs from
 // Was: the caller can then read it again and repeat the request.
-func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
+func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := r.VirtualService
 	have, known := d.service(v.Name)
 	if err := v.Validate(); err != nil {
-		return Result{}, &Fault{Invalid, fmt.Errorf("service %s: %w", v.Name, err)}
+		return api.Result{}, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("service %s: %w", v.Name, err)}
 	}
 	switch {
 	case known && have.Origin != v.Origin:
 		if v.Origin = have.Origin; have.Equal(v) {
-			return Result{Services: d.viewServices(v.Name)}, nil
+			return api.Result{Services: d.viewServices(v.Name)}, nil
 		}
-		return Result{}, otherOrigin("service "+v.Name, have.Origin)
+		return api.Result{}, otherOrigin("service "+v.Name, have.Origin)
 	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
-		return Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: d.viewServices(v.Name)}, nil
 	case known && r.Create:
-		return Result{}, fault(Conflict,
+		return api.Result{}, api.Faultf(api.Conflict,
 			"service %s already exists with different settings: change it with `fairlead service set`, or choose another name", v.Name)
 	case r.Was != nil && (!known || !have.Equal(*r.Was)):
-		return Result{}, fault(Conflict,
+		return api.Result{}, api.Faultf(api.Conflict,
 			"service %s was changed meanwhile: read it again and repeat the request", v.Name)
 	}
 	return d.changeService(v, r.DryRun)
 }
 
 // changeService applies a validated service.
-func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error) {
+func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, error) {
 	next := withService(d.desired, v)
 	problem := d.problems[serviceProblem(v.Name)]
 	delete(d.problems, serviceProblem(v.Name))
 	if dry {
 		text, changed, err := d.plan(next)
 		d.restoreProblem(serviceProblem(v.Name), problem)
-		return Result{Plan: text, Changed: changed}, err
+		return api.Result{Plan: text, Changed: changed}, err
 	}
 	if err := d.settle(next); err != nil {
 		d.restoreProblem(serviceProblem(v.Name), problem)
 		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // such an error needs no prefix
 			err = fmt.Errorf("set service %s: %w", v.Name, err)
 		}
-		return Result{}, err
+		return api.Result{}, err
 	}
 	d.cfg.Log.Info("service", "name", v.Name, "at", v.String())
-	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
 }
 
 func (d *Daemon) restoreProblem(name, problem string) {
@@ -79,28 +69,28 @@ func (d *Daemon) restoreProblem(name, problem string) {
 // RemoveService removes a virtual service and ends its flows. If there is no such
 // service, it returns a note and no error. Returns a Fault with code Conflict if the
 // service was not created by a command.
-func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
+func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	have, known := d.service(name)
 	if !known {
-		return Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
+		return api.Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
 	}
 	if have.Origin != model.FromCommand {
-		return Result{}, otherOrigin("service "+name, have.Origin)
+		return api.Result{}, otherOrigin("service "+name, have.Origin)
 	}
 	next := d.desired
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })
 	if dry {
 		text, changed, err := d.plan(next)
-		return Result{Plan: text, Changed: changed}, err
+		return api.Result{Plan: text, Changed: changed}, err
 	}
 	delete(d.problems, serviceProblem(name))
 	if err := d.settle(next); err != nil {
-		return Result{}, fmt.Errorf("remove service %s: %w", name, err)
+		return api.Result{}, fmt.Errorf("remove service %s: %w", name, err)
 	}
 	d.cfg.Log.Info("service removed", "name", name)
-	return Result{Changed: true}, nil
+	return api.Result{Changed: true}, nil
 }
 
 // service returns the desired service with that name.
@@ -129,7 +119,7 @@ func putService(all []model.VirtualService, v model.VirtualService) []model.Virt
 }
 
 // Services returns the virtual services, sorted by name.
-func (d *Daemon) Services() []ServiceView {
+func (d *Daemon) Services() []api.ServiceView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.countFlows()
@@ -138,11 +128,11 @@ func (d *Daemon) Services() []ServiceView {
 
 // Service returns the virtual service with that name. Returns a Fault with code
 // NotFound if there is none.
-func (d *Daemon) Service(name string) (ServiceView, error) {
+func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.service(name); !known {
-		return ServiceView{}, noService(name)
+		return api.ServiceView{}, noService(name)
 	}
 	d.countFlows()
 	v := d.viewServices(name)[0]
@@ -155,8 +145,8 @@ func (d *Daemon) Service(name string) (ServiceView, error) {
 }
 
 func noService(name string) error {
-	return fault(NotFound,
+	return api.Faultf(api.NotFound,
 		"there is no service %q: create it with `fairlead service add`, or list them with `fairlead service ls`", name)
 }
 
-func byServiceName(a, b ServiceView) int { return strings.Compare(a.Name, b.Name) }
+func byServiceName(a, b api.ServiceView) int { return strings.Compare(a.Name, b.Name) }

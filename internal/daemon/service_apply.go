@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -98,7 +99,7 @@ func (d *Daemon) applyDesired(w model.Desired) error {
 	}
 	if next := d.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
 		if err := d.applyTarget(next); err != nil {
-			d.note(Event{Kind: Unhealed, Object: "services", Detail: err.Error()})
+			d.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 		}
 	}
 	return nil
@@ -166,7 +167,7 @@ func (d *Daemon) setPools(pools map[string]*pool) {
 	}
 	for key := range s.drains {
 		p := pools[key.service]
-		if m := p.member(key.at); m == nil || m.status != RealDraining && m.status != RealDrained {
+		if m := p.member(key.at); m == nil || m.status != api.RealDraining && m.status != api.RealDrained {
 			delete(s.drains, key)
 			touched = append(touched, key)
 		}
@@ -189,7 +190,7 @@ func (d *Daemon) setPools(pools map[string]*pool) {
 
 // beginDrain records the drain of a member that has none, and reports whether it did.
 func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool {
-	if m.status != RealDraining || d.services.drains[key] != nil {
+	if m.status != api.RealDraining || d.services.drains[key] != nil {
 		return false
 	}
 	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.spec.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
@@ -260,6 +261,6 @@ func (d *Daemon) stuck(name string, err error) {
 	problem := "a change of its real servers could not be applied, and the earlier state is still in use: " + err.Error()
 	if d.services.stuck[name] != problem {
 		d.services.stuck[name] = problem
-		d.note(Event{Kind: Unhealed, Object: "service " + name, Detail: problem})
+		d.note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -38,13 +38,13 @@ func eachPlane(b *testing.B, run func(*testing.B, []model.VirtualService)) {
 func BenchmarkServiceChange(b *testing.B) {
 	eachPlane(b, func(b *testing.B, all []model.VirtualService) {
 		w := newWorld(b).start()
-		if _, err := w.Apply(context.Background(), daemon.Spec{Services: all}, false); err != nil {
+		if _, err := w.Apply(context.Background(), api.Spec{Services: all}, false); err != nil {
 			b.Fatal(err)
 		}
 		before := used(b)
 		for i := 0; b.Loop(); i++ {
-			do := []daemon.RealAction{daemon.DrainReal, daemon.EnableReal}[i%2]
-			if _, err := w.ChangeReal(daemon.RealRequest{Service: "web7", Real: "10.0.7.3:8080", Do: do}); err != nil {
+			do := []api.RealAction{api.DrainReal, api.EnableReal}[i%2]
+			if _, err := w.ChangeReal(api.RealRequest{Service: "web7", Real: "10.0.7.3:8080", Do: do}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -58,7 +58,7 @@ func BenchmarkServiceApply(b *testing.B) {
 	eachPlane(b, func(b *testing.B, all []model.VirtualService) {
 		w := newWorld(b).start()
 		apply := func(services []model.VirtualService) {
-			if _, err := w.Apply(context.Background(), daemon.Spec{Services: services}, false); err != nil {
+			if _, err := w.Apply(context.Background(), api.Spec{Services: services}, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -209,7 +210,7 @@ func TestPanicAndSorry(t *testing.T) {
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
 	w.awaitEvent("service web: panic")
 	view, err := w.Service("web")
-	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic although down: first check: connect: connection refused") {
+	if err != nil || view.Status != api.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic although down: first check: connect: connection refused") {
 		t.Errorf("%+v, %v", view, err)
 	}
 	v.Panic, v.Quorum, v.Sorry = 0, 2, netip.MustParseAddrPort("10.0.0.9:80")
@@ -282,14 +283,14 @@ func TestEjected(t *testing.T) {
 		v.Plane, v.Check = model.PlaneEBPF, c.check
 		w.serve(v)
 		failing.Store(true)
-		var out daemon.RealView
+		var out api.RealView
 		w.until("the first real server is out", func() bool {
 			view, err := w.Service("web")
 			if err != nil {
 				t.Fatal(err)
 			}
 			out = view.Servers[0]
-			return out.State == daemon.RealDown && view.Servers[1].State == daemon.RealUp
+			return out.State == api.RealDown && view.Servers[1].State == api.RealUp
 		})
 		failing.Store(false)
 		<-healthy // the earlier failures are handled
@@ -297,11 +298,11 @@ func TestEjected(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 		// A server that is out for a limited time may be back by itself.
-		r := w.do(daemon.EnableReal, "web", "10.0.0.2")
-		if back := c.until && time.Now().After(out.Until); !r.Changed && !back || r.Services[0].Servers[0].State != daemon.RealUp {
+		r := w.do(api.EnableReal, "web", "10.0.0.2")
+		if back := c.until && time.Now().After(out.Until); !r.Changed && !back || r.Services[0].Servers[0].State != api.RealUp {
 			t.Errorf("enabled: %+v", r)
 		}
-		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); r.Changed {
+		if r := w.do(api.EnableReal, "web", "10.0.0.2"); r.Changed {
 			t.Error("enabling it again has changed something")
 		}
 	}

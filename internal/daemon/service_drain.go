@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -251,7 +252,7 @@ func (d *Daemon) restoreLeaving(service string, at netip.AddrPort, drain Drain) 
 		p = &pool{restored: true}
 		d.services.pools[service] = p
 	}
-	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, status: RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
+	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, status: api.RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
 	p.full.Reals = append(p.full.Reals, drain.Real)
 	p.index()
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/model"
 )
@@ -24,7 +25,7 @@ func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 		all[object] = sum
 	}
 	for _, object := range slices.Sorted(maps.Keys(all)) {
-		d.note(Event{Kind: ClientsReset, Object: object, Detail: endedText(all[object])})
+		d.note(api.Event{Kind: api.ClientsReset, Object: object, Detail: endedText(all[object])})
 	}
 }
 

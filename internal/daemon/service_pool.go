@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -39,22 +40,6 @@ type pool struct {
 	restored bool
 }
 
-// RealStatus is the state of a real server.
-type RealStatus string
-
-// The states. A member's is empty if only its checks determine the state.
-const (
-	RealUp   RealStatus = "up"
-	RealDown RealStatus = "down"
-	// RealDraining keeps its open flows, RealDrained has none.
-	RealDraining RealStatus = "draining"
-	RealDrained  RealStatus = "drained"
-	// RealDisabled was disabled by its administrator, and its flows were ended.
-	RealDisabled RealStatus = "disabled"
-	// RealSorry is the sorry server while it is in use.
-	RealSorry RealStatus = "sorry"
-)
-
 // member is a real server of a pool.
 type member struct {
 	// RealServer is the server as the data planes get it.
@@ -63,7 +48,7 @@ type member struct {
 	at netip.AddrPort
 	// spec is the entry of the service that the member results from.
 	spec   model.RealServer
-	status RealStatus
+	status api.RealStatus
 	cause  string
 	since  time.Time
 	// leaving says that the service no longer has this server.
@@ -145,25 +130,25 @@ func (m *member) setState(before *pool, f found, a poolInputs) {
 	d, why := a.drain(m.at), m.leaves(f)
 	switch {
 	case m.spec.State == model.RealDown:
-		m.set(RealDisabled, "its configured state is down", a.now)
+		m.set(api.RealDisabled, "its configured state is down", a.now)
 		if was := before.member(m.at); was != nil && was.status == m.status {
 			m.since = was.since
 		}
 	case d != nil && !d.Ended.IsZero() && (d.Asked || why != ""):
-		m.set(RealDrained, d.Cause, d.Ended)
+		m.set(api.RealDrained, d.Cause, d.Ended)
 	case d != nil && (d.Asked || why != ""):
-		m.set(RealDraining, d.Cause, d.Since)
+		m.set(api.RealDraining, d.Cause, d.Since)
 	case why != "":
-		m.set(RealDraining, why, a.now)
+		m.set(api.RealDraining, why, a.now)
 	}
 }
 
-func (m *member) set(s RealStatus, cause string, since time.Time) {
+func (m *member) set(s api.RealStatus, cause string, since time.Time) {
 	m.status, m.cause, m.since = s, cause, since
 	switch s {
-	case RealDraining:
+	case api.RealDraining:
 		m.State = model.RealDraining
-	case RealDrained, RealDisabled:
+	case api.RealDrained, api.RealDisabled:
 		m.State = model.RealDown
 	}
 }
@@ -187,8 +172,8 @@ func (p *pool) addLeaving(before *pool, stays map[netip.AddrPort]bool, a poolInp
 			continue
 		case !m.leaving:
 			m.leaving = true
-			if m.status != RealDraining {
-				m.set(RealDraining, "it was taken out of the service", a.now)
+			if m.status != api.RealDraining {
+				m.set(api.RealDraining, "it was taken out of the service", a.now)
 			}
 		}
 		p.members = append(p.members, m)

@@ -7,77 +7,52 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
-
-// RealAction is what to do with a real server.
-type RealAction string
-
-// The actions.
-const (
-	// DrainReal gives it no new flows until EnableReal.
-	DrainReal RealAction = "drain"
-	// EnableReal reverts DrainReal. It also brings back a server that passive checks
-	// have taken out.
-	EnableReal RealAction = "enable"
-	// RemoveReal removes it from its service after a drain.
-	RemoveReal RealAction = "remove"
-)
-
-// RealRequest is a request to change a real server.
-type RealRequest struct {
-	Service string `json:"service"`
-	// Real is its address, with or without port, or the name of its attachment or its
-	// sandbox.
-	Real string     `json:"real"`
-	Do   RealAction `json:"do"`
-	// Deadline bounds the drain. If 0, the service's setting applies.
-	Deadline time.Duration `json:"deadline,omitempty"`
-	// Now ends its flows at once instead of draining it.
-	Now bool `json:"now,omitempty"`
-}
 
 // ChangeReal drains, enables or removes a real server. Returns a Fault with code
 // NotFound if the service or the real server does not exist, Conflict if the real
 // server is leaving or the service is not applied, and Invalid if the request has a
 // mistake or several real servers have the name.
-func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
+func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v, known := d.service(r.Service)
 	if !known {
-		return Result{}, noService(r.Service)
+		return api.Result{}, noService(r.Service)
 	}
 	if r.Real == "" { // e.g. an unset variable of a script
-		return Result{}, fault(Invalid,
+		return api.Result{}, api.Faultf(api.Invalid,
 			"%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
 	}
 	if r.Deadline < 0 {
-		return Result{}, fault(Invalid, "drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
+		return api.Result{}, api.Faultf(api.Invalid,
+			"drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
 	}
-	if r.Do == RemoveReal {
+	if r.Do == api.RemoveReal {
 		return d.removeReal(v, r)
 	}
 	m, err := d.findMember(r.Service, r.Real)
 	if err != nil {
-		return Result{}, err
+		return api.Result{}, err
 	}
 	if m.leaving {
-		return Result{}, fault(Conflict,
+		return api.Result{}, api.Faultf(api.Conflict,
 			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
 	}
 	switch r.Do {
-	case DrainReal:
+	case api.DrainReal:
 		return d.drainReal(v, m, r)
-	case EnableReal:
+	case api.EnableReal:
 		return d.enableReal(v, m)
 	}
-	return Result{}, fault(Invalid, "do %q: want drain, enable or remove", r.Do)
+	return api.Result{}, api.Faultf(api.Invalid, "do %q: want drain, enable or remove", r.Do)
 }
 
 // drainReal records the drain and applies it to the data planes.
-func (d *Daemon) drainReal(v model.VirtualService, m member, r RealRequest) (Result, error) {
+func (d *Daemon) drainReal(v model.VirtualService, m member, r api.RealRequest) (api.Result, error) {
 	key := realKey{v.Name, m.at}
 	before := d.services.drains[key]
 	drain := &Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
@@ -89,16 +64,16 @@ func (d *Daemon) drainReal(v model.VirtualService, m member, r RealRequest) (Res
 		drain.Ended = time.Now()
 	}
 	if before != nil && before.Asked && !before.Ended.IsZero() && r.Deadline == 0 {
-		return Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: d.viewServices(v.Name)}, nil
 	}
 	notes := d.lastServerNotes(v, m)
 	d.services.drains[key] = drain
 	if err := d.reapply(v.Name); err != nil {
 		delete(d.services.drains, key)
-		return Result{}, fmt.Errorf("drain %s of service %s: %w", m.text(), v.Name, err)
+		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.text(), v.Name, err)
 	}
 	d.saveDrains(key)
-	return Result{Services: d.viewServices(v.Name), Changed: true, Notes: notes}, nil
+	return api.Result{Services: d.viewServices(v.Name), Changed: true, Notes: notes}, nil
 }
 
 // lastServerNotes returns a note if no other real server is up to get new flows.
@@ -114,18 +89,18 @@ func (d *Daemon) lastServerNotes(v model.VirtualService, m member) []string {
 	return []string{fmt.Sprintf("no other real server of %s is up: new clients get no answer", v.Name)}
 }
 
-func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
+func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error) {
 	key := realKey{v.Name, m.at}
 	drain := d.services.drains[key]
 	readmitted := d.health.Readmit(v.Name, m.at)
 	if m.spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
-			return Result{}, otherOrigin("service "+v.Name, v.Origin)
+			return api.Result{}, otherOrigin("service "+v.Name, v.Origin)
 		}
 		i := slices.IndexFunc(v.Reals, m.spec.Is)
 		v.Reals[i].State = model.RealUp
 	} else if (drain == nil || !drain.Asked) && !readmitted {
-		return Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: d.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)
 	var err error
@@ -138,27 +113,27 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 		if drain != nil {
 			d.services.drains[key] = drain
 		}
-		return Result{}, fmt.Errorf("enable %s of service %s: %w", m.text(), v.Name, err)
+		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.text(), v.Name, err)
 	}
 	d.saveDrains(key)
-	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
 }
 
-func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, error) {
+func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Result, error) {
 	if v.Origin != model.FromCommand {
-		return Result{}, otherOrigin("service "+v.Name, v.Origin)
+		return api.Result{}, otherOrigin("service "+v.Name, v.Origin)
 	}
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
 	m, err := d.findMember(v.Name, r.Real)
 	switch {
 	case i < 0 && err != nil:
-		return Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
+		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
 	case i < 0 && !m.spec.Select.IsZero():
-		return Result{}, fault(Invalid,
+		return api.Result{}, api.Faultf(api.Invalid,
 			"%s is in service %s because of %s: remove that, or drain this real server", r.Real, v.Name, m.spec)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
-			return Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
+			return api.Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
 		}
 	}
 	if r.Now && err == nil {
@@ -168,9 +143,9 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 		v.Reals = slices.Delete(v.Reals, i, i+1)
 	}
 	if err := d.settle(withService(d.desired, v)); err != nil {
-		return Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
+		return api.Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
-	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
 }
 
 // forgetMember removes a member from the current pool, so that it does not drain when
@@ -186,7 +161,8 @@ func (d *Daemon) forgetMember(service string, at netip.AddrPort) {
 func (d *Daemon) findMember(service, text string) (member, error) {
 	p := d.services.pools[service]
 	if p == nil {
-		return member{}, fault(Conflict, "service %s is not applied: %s", service, d.problems[serviceProblem(service)])
+		return member{}, api.Faultf(api.Conflict,
+			"service %s is not applied: %s", service, d.problems[serviceProblem(service)])
 	}
 	var fits []member
 	var names []string
@@ -200,11 +176,13 @@ func (d *Daemon) findMember(service, text string) (member, error) {
 	}
 	switch len(fits) {
 	case 0:
-		return member{}, fault(NotFound, "service %s has no real server %s: `fairlead service show %s` lists them", service, text, escape.Shell(service))
+		return member{}, api.Faultf(api.NotFound,
+			"service %s has no real server %s: `fairlead service show %s` lists them", service, text, escape.Shell(service))
 	case 1:
 		return fits[0], nil
 	}
-	return member{}, fault(Invalid, "service %s has several real servers at %s: name one of %s", service, text, strings.Join(names, ", "))
+	return member{}, api.Faultf(api.Invalid,
+		"service %s has several real servers at %s: name one of %s", service, text, strings.Join(names, ", "))
 }
 
 // sandboxNamed reports whether the attachment's sandbox has that name.

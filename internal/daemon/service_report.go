@@ -1,6 +1,10 @@
 package daemon
 
-import "strings"
+import (
+	"strings"
+
+	"fairlead/internal/api"
+)
 
 // reportPool reports what has changed of a service.
 func (d *Daemon) reportPool(was, p *pool) {
@@ -13,17 +17,17 @@ func (d *Daemon) reportPool(was, p *pool) {
 	}
 	for _, m := range was.members {
 		if p.member(m.at) == nil {
-			d.reportService(RealLeft, name, &m, m.cause)
+			d.reportService(api.RealLeft, name, &m, m.cause)
 		}
 	}
 	if was.quorum() != p.quorum() {
-		kind := QuorumGained
+		kind := api.QuorumGained
 		if !p.quorum() {
-			kind = QuorumLost
+			kind = api.QuorumLost
 		}
 		d.reportService(kind, name, nil, p.quorumText())
 	}
-	if a, b := was.status(), p.status(); a != b && (a == ServiceSorry || b == ServiceSorry || a == ServicePanics || b == ServicePanics) {
+	if a, b := was.status(), p.status(); a != b && (a == api.ServiceSorry || b == api.ServiceSorry || a == api.ServicePanics || b == api.ServicePanics) {
 		d.reportService(modeEvents[b], name, nil, p.quorumText())
 	}
 }
@@ -32,9 +36,9 @@ func (d *Daemon) reportPool(was, p *pool) {
 func (d *Daemon) reportMember(service string, old, m *member) {
 	if old == nil {
 		if !m.spec.Select.IsZero() {
-			d.reportService(RealJoined, service, m, m.Endpoint)
+			d.reportService(api.RealJoined, service, m, m.Endpoint)
 		}
-		if m.status != RealDraining && m.status != RealDrained {
+		if m.status != api.RealDraining && m.status != api.RealDrained {
 			return
 		}
 		old = &member{}
@@ -46,11 +50,11 @@ func (d *Daemon) reportMember(service string, old, m *member) {
 		if strings.HasPrefix(old.cause, stopCause) {
 			detail = m.runsOn
 		}
-		d.reportService(RealEnabled, service, m, detail)
-	case m.status == RealDraining:
-		d.reportService(DrainBegun, service, m, m.cause)
-	case m.status == RealDrained:
-		d.reportService(DrainEnded, service, m, m.cause)
+		d.reportService(api.RealEnabled, service, m, detail)
+	case m.status == api.RealDraining:
+		d.reportService(api.DrainBegun, service, m, m.cause)
+	case m.status == api.RealDrained:
+		d.reportService(api.DrainEnded, service, m, m.cause)
 	}
 	d.reportChecked(service, old, m)
 }
@@ -58,17 +62,17 @@ func (d *Daemon) reportMember(service string, old, m *member) {
 // reportChecked reports that the checks have changed the state of a member.
 func (d *Daemon) reportChecked(service string, old, m *member) {
 	now := m.shown
-	if now.State == old.shown.State && (now.doubted == old.shown.doubted || !now.doubted) || m.status != "" && now.State != RealDown {
+	if now.State == old.shown.State && (now.doubted == old.shown.doubted || !now.doubted) || m.status != "" && now.State != api.RealDown {
 		return
 	}
 	switch {
-	case now.State == RealDraining:
-		d.reportService(DrainBegun, service, m, now.Cause)
+	case now.State == api.RealDraining:
+		d.reportService(api.DrainBegun, service, m, now.Cause)
 		return
-	case now.State == RealDown:
-		d.reportService(RealIsDown, service, m, now.Cause)
+	case now.State == api.RealDown:
+		d.reportService(api.RealIsDown, service, m, now.Cause)
 	case old.status == "" || now.doubted:
-		d.reportService(RealIsUp, service, m, now.Cause)
+		d.reportService(api.RealIsUp, service, m, now.Cause)
 	default:
 		return // the event RealEnabled reports this
 	}
@@ -76,13 +80,13 @@ func (d *Daemon) reportChecked(service string, old, m *member) {
 }
 
 // modeEvents are the events for changes of a service's status.
-var modeEvents = map[ServiceStatus]EventKind{ServiceSorry: SorryUsed, ServicePanics: PanicBegun, ServiceUp: ChecksBelieved, ServiceDown: ChecksBelieved}
+var modeEvents = map[api.ServiceStatus]api.EventKind{api.ServiceSorry: api.SorryUsed, api.ServicePanics: api.PanicBegun, api.ServiceUp: api.ChecksBelieved, api.ServiceDown: api.ChecksBelieved}
 
 // reportService notes an event of a service, or of one of its real servers.
-func (d *Daemon) reportService(kind EventKind, service string, m *member, detail string) {
+func (d *Daemon) reportService(kind api.EventKind, service string, m *member, detail string) {
 	object := "service " + service
 	if m != nil {
 		object += " real " + m.text()
 	}
-	d.note(Event{Kind: kind, Object: object, Detail: detail})
+	d.note(api.Event{Kind: kind, Object: object, Detail: detail})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/daemon"
 	"fairlead/internal/plan"
 )
@@ -78,15 +79,15 @@ func TestKilledWithServerDown(t *testing.T) {
 	w.serves("10.0.0.2:8080")
 	socket := filepath.Join(t.TempDir(), "s")
 	client, end := w.kill9(socket)
-	if _, err := client.SetService(t.Context(), daemon.ServiceRequest{VirtualService: v}); err != nil {
+	if _, err := client.SetService(t.Context(), api.ServiceRequest{VirtualService: v}); err != nil {
 		t.Fatal(err)
 	}
-	awaited := func(kind daemon.EventKind) {
+	awaited := func(kind api.EventKind) {
 		t.Helper()
 		found := errors.New("found")
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := client.FollowEvents(ctx, func(e daemon.Event) error {
+		if err := client.FollowEvents(ctx, func(e api.Event) error {
 			if e.Kind == kind && e.Object == "service web real 10.0.0.3:8080" {
 				return found
 			}
@@ -95,7 +96,7 @@ func TestKilledWithServerDown(t *testing.T) {
 			t.Fatalf("no event %s: %v", kind, err)
 		}
 	}
-	awaited(daemon.RealIsDown)
+	awaited(api.RealIsDown)
 	end()
 	rules := w.sh("nft -s list ruleset")
 	client, end = w.kill9(socket)
@@ -103,11 +104,11 @@ func TestKilledWithServerDown(t *testing.T) {
 		t.Errorf("the rules were\n%s\nand are\n%s", rules, got)
 	}
 	view, err := client.Service(t.Context(), "web")
-	if err != nil || view.Servers[0].State != daemon.RealUp || view.Servers[1].State != daemon.RealDown || !strings.Contains(view.Servers[1].Cause, "before the daemon's restart") {
+	if err != nil || view.Servers[0].State != api.RealUp || view.Servers[1].State != api.RealDown || !strings.Contains(view.Servers[1].Cause, "before the daemon's restart") {
 		t.Errorf("after the start the servers are %+v, %v", view.Servers, err)
 	}
 	w.serves("10.0.0.3:8080")
-	awaited(daemon.RealIsUp)
+	awaited(api.RealIsUp)
 	end()
 }
 

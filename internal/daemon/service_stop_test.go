@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -30,12 +30,12 @@ func TestIgnoredStop(t *testing.T) {
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	const enabled = "its container still runs, 1ns after it was stopped"
-	if !slices.ContainsFunc(w.Events(), func(e daemon.Event) bool { return e.Kind == daemon.RealEnabled && e.Detail == enabled }) {
+	if !slices.ContainsFunc(w.Events(), func(e api.Event) bool { return e.Kind == api.RealEnabled && e.Detail == enabled }) {
 		t.Errorf("no event says that %s: %+v", enabled, w.Events())
 	}
 	begun := func() (n int) {
 		for _, e := range w.Events() {
-			if e.Kind == daemon.DrainBegun {
+			if e.Kind == api.DrainBegun {
 				n++
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -25,7 +26,7 @@ func at(addr string, port uint16) model.RealServer {
 
 func (w *world) serve(v model.VirtualService) {
 	w.Helper()
-	if _, err := w.SetService(daemon.ServiceRequest{VirtualService: v}); err != nil {
+	if _, err := w.SetService(api.ServiceRequest{VirtualService: v}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -49,9 +50,9 @@ func (w *world) stands(name, want string) {
 	w.until("service "+name+" has "+want, func() bool { return w.servers(name) == want })
 }
 
-func (w *world) do(action daemon.RealAction, service, real string) daemon.Result {
+func (w *world) do(action api.RealAction, service, real string) api.Result {
 	w.Helper()
-	r, err := w.ChangeReal(daemon.RealRequest{Service: service, Real: real, Do: action})
+	r, err := w.ChangeReal(api.RealRequest{Service: service, Real: real, Do: action})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -78,34 +79,34 @@ func TestServices(t *testing.T) {
 	if got := w.servers("web"); got != "10.0.0.2:8080 up, 10.0.0.3:8080 up" {
 		t.Error(got)
 	}
-	r, err := w.SetService(daemon.ServiceRequest{VirtualService: web, Create: true})
+	r, err := w.SetService(api.ServiceRequest{VirtualService: web, Create: true})
 	if err != nil || r.Changed {
 		t.Errorf("create again: %+v, %v", r, err)
 	}
 	other := web.Clone()
 	other.Scheduler = model.RoundRobin
-	dry, err := w.SetService(daemon.ServiceRequest{VirtualService: other, DryRun: true})
+	dry, err := w.SetService(api.ServiceRequest{VirtualService: other, DryRun: true})
 	if err != nil || !dry.Changed || !strings.Contains(dry.Plan, "rr") {
 		t.Errorf("dry run: %+v, %v", dry, err)
 	}
 	clash := site("clash", at("10.0.0.9", 0))
 	bad := site("bad", at("192.0.2.10", 80))
 	for _, c := range []struct {
-		request daemon.ServiceRequest
-		want    daemon.Code
+		request api.ServiceRequest
+		want    api.Code
 	}{
-		{daemon.ServiceRequest{VirtualService: other, Create: true}, daemon.Conflict},
-		{daemon.ServiceRequest{VirtualService: web, Was: &other}, ""},
-		{daemon.ServiceRequest{VirtualService: other, Was: &other}, daemon.Conflict},
-		{daemon.ServiceRequest{VirtualService: clash}, daemon.Conflict},
-		{daemon.ServiceRequest{VirtualService: bad}, daemon.Invalid},
+		{api.ServiceRequest{VirtualService: other, Create: true}, api.Conflict},
+		{api.ServiceRequest{VirtualService: web, Was: &other}, ""},
+		{api.ServiceRequest{VirtualService: other, Was: &other}, api.Conflict},
+		{api.ServiceRequest{VirtualService: clash}, api.Conflict},
+		{api.ServiceRequest{VirtualService: bad}, api.Invalid},
 	} {
 		_, err := w.SetService(c.request)
-		if err == nil && c.want != "" || err != nil && daemon.CodeOf(err) != c.want {
+		if err == nil && c.want != "" || err != nil && api.CodeOf(err) != c.want {
 			t.Errorf("%+v: %v; want %q", c.request, err, c.want)
 		}
 	}
-	if _, err := w.Service("clash"); daemon.CodeOf(err) != daemon.NotFound {
+	if _, err := w.Service("clash"); api.CodeOf(err) != api.NotFound {
 		t.Errorf("a refused service exists: %v", err)
 	}
 	if _, err := w.RemoveService("web", false); err != nil {
@@ -136,13 +137,13 @@ func TestDrain(t *testing.T) {
 	live[two], live[three] = 1, 1
 	w.start()
 	w.serve(site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080)))
-	if r := w.do(daemon.DrainReal, "web", "10.0.0.2"); len(r.Notes) != 0 {
+	if r := w.do(api.DrainReal, "web", "10.0.0.2"); len(r.Notes) != 0 {
 		t.Errorf("notes: %q", r.Notes)
 	}
 	if got := w.servers("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 up" {
 		t.Error(got)
 	}
-	if r := w.do(daemon.RemoveReal, "web", "10.0.0.3:8080"); len(r.Services) != 1 || !r.Services[0].Servers[1].Leaving {
+	if r := w.do(api.RemoveReal, "web", "10.0.0.3:8080"); len(r.Services) != 1 || !r.Services[0].Servers[1].Leaving {
 		t.Errorf("%+v", r)
 	}
 
@@ -156,16 +157,16 @@ func TestDrain(t *testing.T) {
 	w.start()
 	w.stands("web", "10.0.0.2:8080 drained")
 
-	if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); !r.Changed {
+	if r := w.do(api.EnableReal, "web", "10.0.0.2"); !r.Changed {
 		t.Error("nothing changed")
 	}
-	if r, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.2", Do: daemon.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
+	if r, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.2", Do: api.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
 		t.Errorf("drain the last real server: %+v, %v", r, err)
 	}
 	if got := w.servers("web"); got != "10.0.0.2:8080 drained" {
 		t.Error(got)
 	}
-	if _, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.7", Do: daemon.DrainReal}); daemon.CodeOf(err) != daemon.NotFound {
+	if _, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.7", Do: api.DrainReal}); api.CodeOf(err) != api.NotFound {
 		t.Errorf("drain an unknown real server: %v", err)
 	}
 }
@@ -206,7 +207,7 @@ func TestUncheckable(t *testing.T) {
 	w.serve(v)
 	cause := func() string {
 		view, err := w.Service("web")
-		if err != nil || view.Servers[0].State != daemon.RealUp {
+		if err != nil || view.Servers[0].State != api.RealUp {
 			t.Fatalf("%+v, %v", view.Servers, err)
 		}
 		return view.Servers[0].Cause
@@ -290,7 +291,7 @@ func (e engineOf) FollowContainers(ctx context.Context, notify func(sandbox.Cont
 func TestDeclaredServices(t *testing.T) {
 	w := newWorld(t).start()
 	web := site("web", at("10.0.0.2", 8080))
-	r, err := w.Apply(context.Background(), daemon.Spec{Services: []model.VirtualService{web}}, false)
+	r, err := w.Apply(context.Background(), api.Spec{Services: []model.VirtualService{web}}, false)
 	if err != nil || fmt.Sprint(r.Changes) != "[service web: created]" {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -301,15 +302,15 @@ func TestDeclaredServices(t *testing.T) {
 	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
 		t.Errorf("apply the current state: %+v, %v", r, err)
 	}
-	if _, err := w.RemoveService("web", false); daemon.CodeOf(err) != daemon.Conflict {
+	if _, err := w.RemoveService("web", false); api.CodeOf(err) != api.Conflict {
 		t.Errorf("a command removes a declared service: %v", err)
 	}
-	w.do(daemon.DrainReal, "web", "10.0.0.2")
+	w.do(api.DrainReal, "web", "10.0.0.2")
 	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
 		t.Errorf("apply after a drain: %+v, %v", r, err)
 	}
 	wrong := []model.VirtualService{site("a", at("10.0.0.2", 80), at("fd00::1", 80)), site("b"), site("a"), {Name: "c"}}
-	_, err = w.Apply(context.Background(), daemon.Spec{Services: wrong}, true)
+	_, err = w.Apply(context.Background(), api.Spec{Services: wrong}, true)
 	if err == nil {
 		t.Fatal("mistakes are applied")
 	}
@@ -318,7 +319,7 @@ func TestDeclaredServices(t *testing.T) {
 			t.Errorf("%v\nlacks %q", err, want)
 		}
 	}
-	if r, err := w.Apply(context.Background(), daemon.Spec{}, false); err != nil || fmt.Sprint(r.Changes) != "[service web: removed]" {
+	if r, err := w.Apply(context.Background(), api.Spec{}, false); err != nil || fmt.Sprint(r.Changes) != "[service web: removed]" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/model"
 )
 
@@ -115,7 +117,7 @@ func (d *Daemon) save(next model.Desired) error {
 // one. The code is Conflict if next is invalid.
 func (d *Daemon) rollBack(before, next model.Desired, err error) error {
 	if invalid := d.state(next).Validate(); invalid != nil {
-		err = &Fault{Conflict, invalid}
+		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
 	if back := d.attempt(before); back != nil {
 		d.cfg.Log.Error("restore the previous state", "error", back)
@@ -172,7 +174,7 @@ func (d *Daemon) adopt(w model.Desired) {
 		if a.Sandbox != "" && a.HostInterface == "" {
 			d.adoptSandbox(a)
 		}
-		if isExternal(a) {
+		if external.Is(a) {
 			d.awaitExternal(a.Name, false)
 		}
 	}

@@ -5,12 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/health"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
-	"fairlead/internal/proxy"
 )
 
 // Counters is the part of a host that counts traffic. *kernel.Host implements it.
@@ -21,58 +20,9 @@ type Counters interface {
 	Conntrack() *conntrack.Table
 }
 
-// Stats are the counters of the daemon's networks. A nil value is not counted.
-type Stats struct {
-	Networks  []NetworkStats  `json:"networks"`
-	Endpoints []EndpointStats `json:"endpoints"`
-	Publishes []PublishStats  `json:"publishes"`
-	Services  []ServiceStats  `json:"services"`
-	// Checks counts the checks of all real servers since the daemon started.
-	Checks health.Counters `json:"checks"`
-	// Attachments counts the attachments by status.
-	Attachments map[Status]int `json:"attachments"`
-	// Proxy is the payload that the user-space proxy has forwarded.
-	Proxy *proxy.Stats `json:"proxy,omitempty"`
-	// EBPF and Conntrack are how full the kernel's tables are.
-	EBPF      *counter.Fill `json:"ebpf,omitempty"`
-	Conntrack *counter.Fill `json:"conntrack,omitempty"`
-	// Problems are the errors of counters that could not be read.
-	Problems []string `json:"problems,omitempty"`
-}
-
-// NetworkStats is the traffic of a network's endpoints. It includes removed endpoints,
-// up to the last time that their counters were read.
-type NetworkStats struct {
-	Network string       `json:"network"`
-	Driver  model.Driver `json:"driver"`
-	counter.Traffic
-}
-
-// EndpointStats is the traffic of an endpoint's link.
-type EndpointStats struct {
-	Endpoint string       `json:"endpoint"`
-	Network  string       `json:"network"`
-	Driver   model.Driver `json:"driver"`
-	// Traffic is nil if the endpoint has no link, e.g. on the host's network.
-	Traffic *counter.Traffic `json:"traffic,omitempty"`
-}
-
-// PublishStats is the traffic of a publish. docs/guide/monitoring.md describes what
-// each publish mode counts.
-type PublishStats struct {
-	Network string `json:"network"`
-	model.Publish
-	Bytes   *counter.InOut `json:"bytes,omitempty"`
-	Packets *counter.InOut `json:"packets,omitempty"`
-	Drops   *counter.InOut `json:"drops,omitempty"`
-	// Flows counts all flows since the start, Live the open ones.
-	Flows *uint64 `json:"flows,omitempty"`
-	Live  *uint64 `json:"live,omitempty"`
-}
-
 // Stats reads all counters. Counters that cannot be read are nil, and Problems says
 // why.
-func (d *Daemon) Stats(ctx context.Context) Stats {
+func (d *Daemon) Stats(ctx context.Context) api.Stats {
 	d.counting.Lock()
 	defer d.counting.Unlock()
 	s, endpoints := d.counted()
@@ -98,44 +48,44 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 }
 
 // counted returns what there is to count, and the endpoints by name.
-func (d *Daemon) counted() (Stats, map[string]model.Endpoint) {
+func (d *Daemon) counted() (api.Stats, map[string]model.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := Stats{Attachments: map[Status]int{Up: 0, Waiting: 0, Broken: 0}}
+	s := api.Stats{Attachments: map[api.Status]int{api.Up: 0, api.Waiting: 0, api.Broken: 0}}
 	drivers, endpoints := map[string]model.Driver{}, map[string]model.Endpoint{}
 	for _, n := range d.desired.Networks {
 		drivers[n.Name] = n.Driver
-		s.Networks = append(s.Networks, NetworkStats{Network: n.Name, Driver: n.Driver})
+		s.Networks = append(s.Networks, api.NetworkStats{Network: n.Name, Driver: n.Driver})
 	}
 	for _, e := range d.full.Endpoints {
 		endpoints[e.Name] = e
-		s.Endpoints = append(s.Endpoints, EndpointStats{Endpoint: e.Name, Network: e.Network, Driver: drivers[e.Network]})
+		s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: e.Name, Network: e.Network, Driver: drivers[e.Network]})
 	}
 	for _, p := range d.full.Publishes {
-		s.Publishes = append(s.Publishes, PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})
+		s.Publishes = append(s.Publishes, api.PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})
 	}
 	for _, a := range d.desired.Attachments {
 		_, up := endpoints[a.Name]
 		s.Attachments[statusOf(up, d.problems[a.Name])]++
 	}
-	slices.SortFunc(s.Networks, func(a, b NetworkStats) int { return strings.Compare(a.Network, b.Network) })
-	slices.SortFunc(s.Endpoints, func(a, b EndpointStats) int { return strings.Compare(a.Endpoint, b.Endpoint) })
-	slices.SortFunc(s.Publishes, func(a, b PublishStats) int { return a.Compare(b.Publish) })
+	slices.SortFunc(s.Networks, func(a, b api.NetworkStats) int { return strings.Compare(a.Network, b.Network) })
+	slices.SortFunc(s.Endpoints, func(a, b api.EndpointStats) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	slices.SortFunc(s.Publishes, func(a, b api.PublishStats) int { return a.Compare(b.Publish) })
 	return s, endpoints
 }
 
-func statusOf(up bool, problem string) Status {
+func statusOf(up bool, problem string) api.Status {
 	switch {
 	case up:
-		return Up
+		return api.Up
 	case problem != "":
-		return Broken
+		return api.Broken
 	}
-	return Waiting
+	return api.Waiting
 }
 
 // linksOf returns the links of the endpoints that have one.
-func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
+func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
 	var links []kernel.EndpointLink
 	for _, s := range all {
 		if s.Driver.Traits().NoLink {
@@ -154,13 +104,13 @@ func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.
 // sums adds up the traffic of networks. It keeps the last counters of removed
 // endpoints with their network.
 type sums struct {
-	last map[string]EndpointStats
+	last map[string]api.EndpointStats
 	gone map[string]counter.Traffic
 }
 
 // addUp sets the traffic of the networks.
-func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
-	now, total := map[string]EndpointStats{}, map[string]counter.Traffic{}
+func (s *sums) addUp(networks []api.NetworkStats, endpoints []api.EndpointStats) {
+	now, total := map[string]api.EndpointStats{}, map[string]counter.Traffic{}
 	for _, e := range endpoints {
 		if e.Traffic != nil {
 			now[e.Endpoint] = e
@@ -183,7 +133,7 @@ func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
 }
 
 // linkReplaced reports whether an endpoint's link was replaced or removed.
-func linkReplaced(before, now EndpointStats) bool {
+func linkReplaced(before, now api.EndpointStats) bool {
 	return now.Traffic == nil || now.Network != before.Network ||
 		now.Traffic.Bytes.In < before.Traffic.Bytes.In || now.Traffic.Bytes.Out < before.Traffic.Bytes.Out
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -14,9 +14,9 @@ func BenchmarkStats(b *testing.B) {
 	w := newWorld(b).start()
 	w.network(lan)
 	for i := range manySandboxes {
-		r := w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: w.path(b)}})
+		r := w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: w.path(b)}})
 		via := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy}[i%3]
-		_, err := w.Publish(context.Background(), daemon.PublishRequest{Target: r.Attachments[0].Name, Publishes: []model.Publish{
+		_, err := w.Publish(context.Background(), api.PublishRequest{Target: r.Attachments[0].Name, Publishes: []model.Publish{
 			{Via: via, Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i)), Ports: model.Port(80)}}})
 		if err != nil {
 			b.Fatal(err)

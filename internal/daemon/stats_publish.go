@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
@@ -13,13 +14,13 @@ import (
 // countPublishes reads the counters of all publish modes. A port that the kernel maps
 // may also have a listener of the proxy, for clients that the kernel cannot redirect;
 // both count for the publish.
-func (d *Daemon) countPublishes(ctx context.Context, s *Stats, endpoints map[string]model.Endpoint) error {
+func (d *Daemon) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
 	x := indexPublishes(s.Publishes)
 	return errors.Join(d.countProxied(ctx, s, x), d.countMappings(s, x), d.countMapped(x), d.countTracked(x, endpoints))
 }
 
 // countProxied counts the traffic of the proxy's listeners, as payload.
-func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) error {
+func (d *Daemon) countProxied(ctx context.Context, s *api.Stats, x publishIndex) error {
 	total, each, running, err := d.engine.Proxied(ctx)
 	if !running {
 		return err
@@ -30,8 +31,8 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 		if p == nil {
 			continue
 		}
-		p.addFlows(l.Accepted + l.Opened)
-		p.addLive(l.Connections + l.Flows)
+		addFlows(p, l.Accepted+l.Opened)
+		addLive(p, l.Connections+l.Flows)
 		if p.Via == model.ViaNAT {
 			continue // the bytes that nft translates are not counted
 		}
@@ -44,7 +45,7 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 }
 
 // countMappings counts the traffic of the eBPF data path, as whole frames.
-func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
+func (d *Daemon) countMappings(s *api.Stats, x publishIndex) error {
 	each, fill, there, err := d.cfg.Counters.EBPFMappingTraffic()
 	if !there {
 		return err
@@ -55,8 +56,8 @@ func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
 		if p == nil {
 			continue
 		}
-		p.addFlows(c.Flows)
-		p.addLive(c.Live)
+		addFlows(p, c.Flows)
+		addLive(p, c.Live)
 		p.Bytes, p.Packets, p.Drops = sum(p.Bytes, c.Bytes), sum(p.Packets, c.Packets), sum(p.Drops, c.Drops)
 	}
 	return nil
@@ -70,7 +71,7 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	each, err := d.cfg.Counters.NFTMappingTraffic()
 	for _, c := range each {
 		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
-			p.addFlows(c.Flows)
+			addFlows(p, c.Flows)
 		}
 	}
 	return err
@@ -89,22 +90,22 @@ func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoin
 	}
 	for _, p := range x.all() {
 		if p.Via == model.ViaNAT {
-			p.addLive(0)
+			addLive(p, 0)
 		}
 	}
 	return d.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
 		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
 		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
-			p.addLive(1)
+			addLive(p, 1)
 		}
 	})
 }
 
 // addFlows adds to the number of all flows.
-func (p *PublishStats) addFlows(n uint64) { p.Flows = plus(p.Flows, n) }
+func addFlows(p *api.PublishStats, n uint64) { p.Flows = plus(p.Flows, n) }
 
 // addLive adds to the number of open flows.
-func (p *PublishStats) addLive(n uint64) { p.Live = plus(p.Live, n) }
+func addLive(p *api.PublishStats, n uint64) { p.Live = plus(p.Live, n) }
 
 func plus(have *uint64, n uint64) *uint64 {
 	if have != nil {
@@ -123,8 +124,8 @@ func sum(have *counter.InOut, n counter.InOut) *counter.InOut {
 // publishIndex finds the publish of a host address and port: single ports with a map,
 // ranges with a search.
 type publishIndex struct {
-	single map[protoPort][]*PublishStats
-	ranges []*PublishStats
+	single map[protoPort][]*api.PublishStats
+	ranges []*api.PublishStats
 }
 
 type protoPort struct {
@@ -132,8 +133,8 @@ type protoPort struct {
 	port  uint16
 }
 
-func indexPublishes(all []PublishStats) publishIndex {
-	x := publishIndex{single: make(map[protoPort][]*PublishStats, len(all))}
+func indexPublishes(all []api.PublishStats) publishIndex {
+	x := publishIndex{single: make(map[protoPort][]*api.PublishStats, len(all))}
 	for i := range all {
 		p := &all[i]
 		if p.HostPorts.Len() == 1 {
@@ -147,8 +148,8 @@ func indexPublishes(all []PublishStats) publishIndex {
 }
 
 // all returns the publishes in no order.
-func (x publishIndex) all() []*PublishStats {
-	all := append([]*PublishStats(nil), x.ranges...)
+func (x publishIndex) all() []*api.PublishStats {
+	all := append([]*api.PublishStats(nil), x.ranges...)
 	for _, at := range x.single {
 		all = append(all, at...)
 	}
@@ -167,7 +168,7 @@ func (x publishIndex) has(via model.Via) bool {
 
 // find returns the publish that answers at the host address, or nil. An invalid
 // address stands for all addresses of both families.
-func (x publishIndex) find(proto model.Proto, host netip.Addr, port uint16) *PublishStats {
+func (x publishIndex) find(proto model.Proto, host netip.Addr, port uint16) *api.PublishStats {
 	for _, p := range x.single[protoPort{proto, port}] {
 		if answersAt(p.Publish, host) {
 			return p

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 			req := to(web)
 			req.Name = "web"
 			w.attach(req)
-			ask := daemon.PublishRequest{Target: "web", Publishes: []model.Publish{
+			ask := api.PublishRequest{Target: "web", Publishes: []model.Publish{
 				{Via: via, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
 				{Via: via, Proto: model.TCP, HostPorts: model.PortRange{First: 8100, Last: 8109}, Ports: model.PortRange{First: 8100, Last: 8109}},
 				{Via: via, Proto: model.UDP, HostPorts: model.Port(5353), Ports: model.Port(53)},
@@ -45,7 +45,7 @@ func TestStats(t *testing.T) {
 			if _, err := w.Publish(context.Background(), ask); err != nil {
 				t.Fatal(err)
 			}
-			w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "client", Network: "other", Sandbox: client.pid}})
+			w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "client", Network: "other", Sandbox: client.pid}})
 			for _, port := range []string{":80", ":8104"} {
 				web.echoes(t, "tcp", port)
 			}
@@ -69,7 +69,7 @@ func TestStats(t *testing.T) {
 
 // behind reports whether a proxy has not yet counted all that talks has sent: the
 // proxy accepts a connection, and counts bytes, later than its client.
-func behind(p daemon.PublishStats) bool {
+func behind(p api.PublishStats) bool {
 	flows, live, bytes := talked(p)
 	return p.Via == model.ViaProxy && p.Flows != nil && p.Live != nil && p.Bytes != nil &&
 		(*p.Flows < flows || *p.Live < live || p.Bytes.In < bytes || p.Bytes.Out < bytes)
@@ -77,7 +77,7 @@ func behind(p daemon.PublishStats) bool {
 
 // talked returns how many flows talks has opened and left open, and how many bytes it
 // has sent in each direction.
-func talked(p daemon.PublishStats) (flows, live, bytes uint64) {
+func talked(p api.PublishStats) (flows, live, bytes uint64) {
 	switch {
 	case p.Proto == model.UDP:
 		return 1, 1, 5
@@ -88,7 +88,7 @@ func talked(p daemon.PublishStats) (flows, live, bytes uint64) {
 }
 
 // checkPublish compares the counters of a publish with what talks has sent.
-func checkPublish(t *testing.T, p daemon.PublishStats) {
+func checkPublish(t *testing.T, p api.PublishStats) {
 	t.Helper()
 	flows, live, bytes := talked(p)
 	if p.Flows == nil || *p.Flows != flows {
@@ -121,7 +121,7 @@ func counted(n *uint64) string {
 
 // checkEndpoints checks that the links' counters include the traffic, also what eBPF
 // programs redirect directly into the sandboxes.
-func checkEndpoints(t *testing.T, s daemon.Stats) {
+func checkEndpoints(t *testing.T, s api.Stats) {
 	t.Helper()
 	const least = (exchanges + 1) * payload
 	for _, e := range s.Endpoints {
@@ -134,7 +134,7 @@ func checkEndpoints(t *testing.T, s daemon.Stats) {
 			t.Errorf("network %s: %+v", n.Network, n.Traffic)
 		}
 	}
-	if s.Attachments[daemon.Up] != 2 {
+	if s.Attachments[api.Up] != 2 {
 		t.Errorf("attachments: %v", s.Attachments)
 	}
 }
@@ -227,7 +227,7 @@ func TestStatsOfEveryLink(t *testing.T) {
 	talk(b, "lan0", "203.0.113.99")
 	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	b = w.watchedSandbox()
-	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "sublink", Network: "macvlan", Sandbox: b.pid}})
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "sublink", Network: "macvlan", Sandbox: b.pid}})
 	talk(b, "eth0", "172.32.0.99")
 	number := 2
 	for name, n := range externals() {
@@ -265,7 +265,7 @@ func TestStatsOfHostClients(t *testing.T) {
 	req := to(web)
 	req.Name = "web"
 	w.attach(req)
-	ask := daemon.PublishRequest{Target: "web", Publishes: []model.Publish{
+	ask := api.PublishRequest{Target: "web", Publishes: []model.Publish{
 		{Via: model.ViaEBPF, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}}
 	if _, err := w.Publish(context.Background(), ask); err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestNetworkKeepsTrafficOfEndpoints(t *testing.T) {
 	if before.Networks[0].Packets.Out < 100 {
 		t.Fatalf("%+v", before.Networks)
 	}
-	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: web.pid}); err != nil {
+	if _, err := w.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: web.pid}); err != nil {
 		t.Fatal(err)
 	}
 	if gone := w.Stats(context.Background()); len(gone.Endpoints) != 0 || gone.Networks[0].Packets.Out < before.Networks[0].Packets.Out {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -32,7 +33,7 @@ func (d *Daemon) markUnavailable(before, next model.Desired, err error) bool {
 			d.keptAddresses[a.Name] = e.Addresses
 		}
 		if !d.unavailable[a.Network] {
-			d.note(Event{Kind: NetworkUnavailable, Object: "network " + a.Network, Detail: why.Error()})
+			d.note(api.Event{Kind: api.NetworkUnavailable, Object: "network " + a.Network, Detail: why.Error()})
 		}
 		d.problems[a.Name], d.unavailable[a.Network], marked = why.Error(), true, true
 	}
@@ -102,7 +103,7 @@ func (d *Daemon) recheckNetworks() {
 	}
 	for _, name := range back {
 		if !d.unavailable[name] {
-			d.note(Event{Kind: NetworkAvailable, Object: "network " + name})
+			d.note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
 		}
 	}
 	d.forgetKeptAddresses()

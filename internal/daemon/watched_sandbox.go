@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -127,9 +129,9 @@ func (d *Daemon) dead(w model.Desired) map[string]bool {
 func (d *Daemon) deadAmong(w model.Desired, suspect func(*watchedSandbox) bool) map[string]bool {
 	dead := map[string]bool{}
 	inspected := map[string]bool{}
-	var scan processScan
+	var scan external.Scan
 	for _, a := range w.Attachments {
-		if cgroupGone(a) || isExternal(a) && d.externalState(a, &scan) == externalDead {
+		if external.CgroupGone(a) || external.Is(a) && d.externalState(a, &scan) == externalDead {
 			dead[a.Ref] = true
 		}
 		if a.Sandbox == "" || a.HostInterface != "" || inspected[a.Ref] {
@@ -175,7 +177,7 @@ func (d *Daemon) awaited() []string {
 	var refs []string
 	seen := map[string]bool{}
 	for _, a := range d.desired.Attachments {
-		if a.Sandbox == "" && a.HostInterface == "" && a.Network != HostNetwork && !seen[a.Ref] {
+		if a.Sandbox == "" && a.HostInterface == "" && a.Network != api.HostNetwork && !seen[a.Ref] {
 			seen[a.Ref] = true
 			refs = append(refs, a.Ref)
 		}

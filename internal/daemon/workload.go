@@ -6,44 +6,25 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
-
-	"golang.org/x/sys/unix"
 )
-
-// HostNetwork is the network of containers in the host's network namespace. It exists
-// as long as there is such a workload.
-const HostNetwork = "docker-host"
-
-// Workload is a container in the host's network namespace whose ports are published
-// with the mode socket.
-type Workload struct {
-	// Name is the name of its attachment, Ref its reference.
-	Name, Ref string
-	// Cgroup is its cgroup v2 directory.
-	Cgroup      string
-	Unpublished model.Unpublished
-	// Publishes are its ports. Admit sets Endpoint, Via and Origin.
-	Publishes []model.Publish
-	// Wrong is why nothing can be published; nil if it can.
-	Wrong error
-}
 
 // Admit publishes the ports of a workload. A repeated call changes nothing. If the ports
 // cannot be published, the attachment is kept with that problem, and Admit returns the
 // cause; changed is then true. Returns a Fault with code Conflict, and keeps nothing,
 // if another attachment has the name.
-func (d *Daemon) Admit(w Workload) (changed bool, err error) {
+func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, publishes, err := w.desired()
+	a, publishes, err := desiredWorkload(w)
 	have, known := d.attachment(w.Name)
-	if known && have.Network != HostNetwork {
-		return false, fault(Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
+	if known && have.Network != api.HostNetwork {
+		return false, api.Faultf(api.Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
 	}
 	a.NeedsRestart = have.NeedsRestart
 	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.publishesOf(w.Name), publishes, model.Publish.Equal) {
@@ -76,7 +57,7 @@ func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 func (d *Daemon) Dismiss(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a, known := d.attachment(name); !known || a.Network != HostNetwork {
+	if a, known := d.attachment(name); !known || a.Network != api.HostNetwork {
 		return nil
 	}
 	delete(d.problems, name)
@@ -87,14 +68,14 @@ func (d *Daemon) Dismiss(name string) error {
 	return nil
 }
 
-// desired returns the attachment and the publishes of a workload, or why they are not
+// desiredWorkload returns the attachment and the publishes of a workload, or why they are not
 // possible.
-func (w Workload) desired() (a model.Attachment, publishes []model.Publish, err error) {
-	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
+func desiredWorkload(w api.Workload) (a model.Attachment, publishes []model.Publish, err error) {
+	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: api.HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
 	if w.Wrong != nil {
 		return a, nil, w.Wrong
 	}
-	if a.Namespace, err = cgroupID(w.Cgroup); err != nil {
+	if a.Namespace, err = external.CgroupID(w.Cgroup); err != nil {
 		return a, nil, err
 	}
 	for _, p := range w.Publishes {
@@ -103,25 +84,6 @@ func (w Workload) desired() (a model.Attachment, publishes []model.Publish, err 
 	}
 	alone := model.State{Networks: hostNetworks(nil), Endpoints: []model.Endpoint{a.Endpoint}, Publishes: publishes}
 	return a, publishes, alone.Validate()
-}
-
-// cgroupID identifies a cgroup. A later cgroup at the same path has another ID.
-func cgroupID(path string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return "", fmt.Errorf("stat cgroup %s: %w", path, err)
-	}
-	return "cgroup:" + strconv.FormatUint(st.Ino, 10), nil
-}
-
-// cgroupGone reports whether the attachment is a workload whose cgroup no longer
-// exists.
-func cgroupGone(a model.Attachment) bool {
-	if a.Cgroup == "" {
-		return false
-	}
-	is, err := cgroupID(a.Cgroup)
-	return err != nil || is != a.Namespace
 }
 
 // withWorkload returns the desired state with the workload's attachment and publishes.
@@ -134,10 +96,10 @@ func withWorkload(w model.Desired, a model.Attachment, publishes []model.Publish
 
 // hostNetworks returns the networks including HostNetwork.
 func hostNetworks(all []model.Network) []model.Network {
-	if slices.ContainsFunc(all, func(n model.Network) bool { return n.Name == HostNetwork }) {
+	if slices.ContainsFunc(all, func(n model.Network) bool { return n.Name == api.HostNetwork }) {
 		return all
 	}
-	return append(slices.Clone(all), model.Network{Name: HostNetwork, Driver: model.DriverHost, Origin: model.FromDocker})
+	return append(slices.Clone(all), model.Network{Name: api.HostNetwork, Driver: model.DriverHost, Origin: model.FromDocker})
 }
 
 func (d *Daemon) publishesOf(name string) (all []model.Publish) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/cgroup"
-	"fairlead/internal/daemon"
 )
 
 // group creates a cgroup that the test's cleanup removes. in runs a function with the
@@ -68,7 +68,7 @@ func TestWorkloadNeedsRestart(t *testing.T) {
 		if bound {
 			bind()
 		}
-		shop := daemon.Workload{Name: "shop", Ref: "container:shop", Cgroup: path, Publishes: published("", 8080)}
+		shop := api.Workload{Name: "shop", Ref: "container:shop", Cgroup: path, Publishes: published("", 8080)}
 		if _, err := w.Admit(shop); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/engine"
@@ -320,7 +321,7 @@ func (w *world) network(n model.Network) {
 	}
 }
 
-func (w *world) attach(req daemon.AttachRequest) daemon.Result {
+func (w *world) attach(req api.AttachRequest) api.Result {
 	w.Helper()
 	r, err := w.Attach(context.Background(), req)
 	if err != nil {
@@ -330,8 +331,8 @@ func (w *world) attach(req daemon.AttachRequest) daemon.Result {
 }
 
 // to returns the request to attach a sandbox to the network lan.
-func to(b watchedSandbox) daemon.AttachRequest {
-	return daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: b.pid}}
+func to(b watchedSandbox) api.AttachRequest {
+	return api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: b.pid}}
 }
 
 var prefix = netip.MustParsePrefix

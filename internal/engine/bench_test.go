@@ -20,7 +20,7 @@ import (
 type noProxy struct{}
 
 func (noProxy) Set(context.Context, proxy.Config) error                  { return nil }
-func (noProxy) Stats(context.Context) (proxy.Stats, error)               { return proxy.Stats{}, nil }
+func (noProxy) Stats(context.Context) (model.ProxyStats, error)          { return model.ProxyStats{}, nil }
 func (noProxy) Listeners(context.Context) ([]proxy.ListenerStats, error) { return nil, nil }
 func (noProxy) Close() error                                             { return nil }
 func withoutPorts(context.Context) (engine.Proxy, error)                 { return noProxy{}, nil }

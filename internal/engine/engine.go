@@ -83,7 +83,7 @@ type Inspector interface {
 type Proxy interface {
 	Set(context.Context, proxy.Config) error
 	// Stats returns an error if the proxy does not run any more.
-	Stats(context.Context) (proxy.Stats, error)
+	Stats(context.Context) (model.ProxyStats, error)
 	Listeners(context.Context) ([]proxy.ListenerStats, error)
 	Close() error
 }

@@ -3,17 +3,18 @@ package engine
 import (
 	"context"
 
+	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 )
 
 // Proxied returns what the proxy has forwarded, in total and for each listener.
 // It returns false if no proxy runs or if its counters cannot be read.
-func (e *Engine) Proxied(ctx context.Context) (proxy.Stats, []proxy.ListenerStats, bool, error) {
+func (e *Engine) Proxied(ctx context.Context) (model.ProxyStats, []proxy.ListenerStats, bool, error) {
 	e.mu.Lock()
 	p := e.proxy
 	e.mu.Unlock()
 	if p == nil {
-		return proxy.Stats{}, nil, false, nil
+		return model.ProxyStats{}, nil, false, nil
 	}
 	sum, err := p.Stats(ctx)
 	if err != nil {

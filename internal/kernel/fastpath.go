@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -33,26 +34,10 @@ func ParseXDP(s string) (XDP, error) {
 	return XDP(s), nil
 }
 
-// FastLink is an uplink that the fast path was selected for.
-type FastLink struct {
-	Link string `json:"link"`
-	// Refused is the reason why the driver does not run the fast path and packets
-	// pass tc instead. It is empty if the fast path is attached.
-	Refused string `json:"refused,omitempty"`
-}
-
-// String returns the link's name, and the reason if the fast path is not attached.
-func (f FastLink) String() string {
-	if f.Refused == "" {
-		return f.Link
-	}
-	return "not on " + f.Link + ": " + f.Refused
-}
-
 // FastPath returns the uplinks that the fast path was selected for, and the number
 // of packets that it has handled. It returns none if no service needs the fast
 // path. It is safe for concurrent use.
-func (h *Host) FastPath() ([]FastLink, uint64, error) {
+func (h *Host) FastPath() ([]model.FastLink, uint64, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	p, err := h.datapathIfAny()
@@ -67,9 +52,9 @@ func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	if err != nil || len(found)+len(h.fast) == 0 {
 		return nil, 0, err
 	}
-	var all []FastLink
+	var all []model.FastLink
 	for _, l := range links {
-		f := FastLink{Link: l.Attrs().Name}
+		f := model.FastLink{Link: l.Attrs().Name}
 		if why := h.fast[f.Link]; why != nil && found[l.Attrs().Index] == nil {
 			f.Refused = why.Error()
 		}

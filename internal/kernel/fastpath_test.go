@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf/link"
@@ -135,7 +136,7 @@ func TestFastPathIsForCards(t *testing.T) {
 		}
 	}
 	links, _, err := h.FastPath()
-	if at := slices.IndexFunc(links, func(f FastLink) bool { return f.Link == "br0" }); err != nil || len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(), "not on br0: the driver supports no XDP program") {
+	if at := slices.IndexFunc(links, func(f model.FastLink) bool { return f.Link == "br0" }); err != nil || len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(), "not on br0: the driver supports no XDP program") {
 		t.Errorf("fast path links: %v, %v", links, err)
 	}
 	if !slices.Equal(refused, []string{"br0"}) {

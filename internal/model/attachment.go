@@ -95,6 +95,11 @@ type Desired struct {
 	Services []VirtualService `json:"services,omitempty"`
 }
 
+// PrivateNetwork reports whether the network was created for an attachment.
+func (w Desired) PrivateNetwork(name string) bool {
+	return slices.ContainsFunc(w.Attachments, func(a Attachment) bool { return a.Private && a.Network == name })
+}
+
 // Clone returns a deep copy.
 func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()

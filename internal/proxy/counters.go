@@ -1,6 +1,10 @@
 package proxy
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"fairlead/internal/model"
+)
 
 // tally counts forwarded bytes, datagrams, connections and flows. Only its worker
 // writes it, except when another worker moves a connection to it, so additions
@@ -23,7 +27,7 @@ func (t *tally) moved(d direction, n int) {
 }
 
 // addTo adds the tally to a sum.
-func (t *tally) addTo(s *Stats) {
+func (t *tally) addTo(s *model.ProxyStats) {
 	s.BytesIn += t.bytesIn.Load()
 	s.BytesOut += t.bytesOut.Load()
 	s.Accepted += t.accepted.Load()
@@ -79,8 +83,8 @@ func (w *worker) flowing(g *group, n int64) {
 }
 
 // total adds up the workers' counters.
-func total(workers []*worker) Stats {
-	var s Stats
+func total(workers []*worker) model.ProxyStats {
+	var s model.ProxyStats
 	for _, w := range workers {
 		w.counts.addTo(&s)
 	}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 // ListenerStats counts what one listener has forwarded since it was set.
 type ListenerStats struct {
 	plan.Listener
-	Stats
+	model.ProxyStats
 }
 
 // Listeners returns the counters of each listener, in no order.
@@ -28,7 +29,7 @@ func (r *registry) each() []ListenerStats {
 	for l, g := range r.groups {
 		s := ListenerStats{Listener: l}
 		for i := range g.counts {
-			g.counts[i].addTo(&s.Stats)
+			g.counts[i].addTo(&s.ProxyStats)
 		}
 		all = append(all, s)
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"testing"
 
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -18,16 +19,16 @@ func TestListenersAreCountedSeparately(t *testing.T) {
 		exchange(t, dial(t, "127.0.0.1:7101"), "hello")
 	}
 	ask(t, dialUDP(t, "127.0.0.1:7103"), "what", "what")
-	until(t, p, "all is counted", func(s Stats) bool { return s.BytesOut == 3*5+4 })
+	until(t, p, "all is counted", func(s model.ProxyStats) bool { return s.BytesOut == 3*5+4 })
 	all, err := p.Listeners(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[plan.Listener]Stats{}
+	got := map[plan.Listener]model.ProxyStats{}
 	for _, s := range all {
-		got[s.Listener] = s.Stats
+		got[s.Listener] = s.ProxyStats
 	}
-	want := map[plan.Listener]Stats{
+	want := map[plan.Listener]model.ProxyStats{
 		one.Listeners[0]:  {BytesIn: 15, BytesOut: 15, Accepted: 3, Connections: 3},
 		idle.Listeners[0]: {},
 		udp.Listeners[0]:  {BytesIn: 4, BytesOut: 4, DatagramsIn: 1, DatagramsOut: 1, Opened: 1, Flows: 1},

@@ -111,7 +111,7 @@ func set(t testing.TB, p *Proxy, cfg Config) {
 	}
 }
 
-func stats(t testing.TB, p *Proxy) Stats {
+func stats(t testing.TB, p *Proxy) model.ProxyStats {
 	t.Helper()
 	s, err := p.Stats(t.Context())
 	if err != nil {
@@ -122,7 +122,7 @@ func stats(t testing.TB, p *Proxy) Stats {
 
 // until polls the counters until a condition is true, or until the test times
 // out.
-func until(t testing.TB, p *Proxy, what string, holds func(Stats) bool) {
+func until(t testing.TB, p *Proxy, what string, holds func(model.ProxyStats) bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for s := stats(t, p); !holds(s); s = stats(t, p) {

@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/child"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config is the desired state of a proxy: all its sockets.
@@ -28,23 +28,6 @@ type Config struct {
 	// BindKey is the key with which the eBPF hooks at bind accept the proxy's
 	// sockets on ports that are published via ebpf; 0 if there are no hooks.
 	BindKey uint64 `json:"bindKey,omitempty"`
-}
-
-// Stats counts what a proxy has forwarded since it started. In is from
-// clients to targets, Out from targets to clients.
-type Stats struct {
-	// BytesIn and BytesOut count payload of both protocols, spliced or not.
-	BytesIn  uint64 `json:"bytesIn"`
-	BytesOut uint64 `json:"bytesOut"`
-	// Accepted counts TCP connections ever accepted.
-	Accepted uint64 `json:"accepted"`
-	// Opened counts UDP flows ever opened.
-	Opened       uint64 `json:"opened"`
-	DatagramsIn  uint64 `json:"datagramsIn"`
-	DatagramsOut uint64 `json:"datagramsOut"`
-	// Connections and Flows are those alive now.
-	Connections uint64 `json:"connections"`
-	Flows       uint64 `json:"flows"`
 }
 
 // BindError reports that the proxy could not bind an address. It unwraps to the
@@ -231,10 +214,10 @@ func (p *Proxy) Set(ctx context.Context, cfg Config) error {
 }
 
 // Stats returns the proxy's counters.
-func (p *Proxy) Stats(ctx context.Context) (Stats, error) {
+func (p *Proxy) Stats(ctx context.Context) (model.ProxyStats, error) {
 	answer, err := p.call(ctx, request{})
 	if err != nil {
-		return Stats{}, fmt.Errorf("read proxy counters: %w", err)
+		return model.ProxyStats{}, fmt.Errorf("read proxy counters: %w", err)
 	}
 	return answer.Stats, nil
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestOutOfFiles checks that without free descriptors new clients are reset or wait,
@@ -38,7 +38,7 @@ func TestOutOfFiles(t *testing.T) {
 	for _, c := range crowd {
 		c.Close()
 	}
-	until(t, p, "the other clients to disconnect", func(s Stats) bool { return s.Connections == 1 })
+	until(t, p, "the other clients to disconnect", func(s model.ProxyStats) bool { return s.Connections == 1 })
 	exchange(t, dial(t, "127.0.0.1:8001"), "accepted again")
 }
 
@@ -63,7 +63,7 @@ func TestChurn(t *testing.T) {
 	}
 	stop.Store(true)
 	load.Wait()
-	until(t, p, "everything to end", func(s Stats) bool { return s.Connections == 0 })
+	until(t, p, "everything to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 }
 
 // echoBlocks connects, sends a large block through an echo and closes, again

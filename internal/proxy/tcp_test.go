@@ -32,11 +32,11 @@ func TestTCPEchoesAcrossFamilies(t *testing.T) {
 			conn := dial(t, c.dial)
 			exchange(t, conn, "hello")
 			exchange(t, conn, "again")
-			until(t, p, "everything to be counted", func(s Stats) bool {
+			until(t, p, "everything to be counted", func(s model.ProxyStats) bool {
 				return s.Accepted == 1 && s.Connections == 1 && s.BytesIn == 10 && s.BytesOut == 10
 			})
 			conn.Close()
-			until(t, p, "the connection to end", func(s Stats) bool { return s.Connections == 0 })
+			until(t, p, "the connection to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestHalfCloseByClient(t *testing.T) {
 	if got, err := io.ReadAll(c); err != nil || string(got) != "asked: what?" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	until(t, p, "the connection to end", func(s Stats) bool { return s.Connections == 0 })
+	until(t, p, "the connection to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 }
 
 func TestHalfCloseByServer(t *testing.T) {
@@ -136,7 +136,7 @@ func TestRefusedTargetResetsClient(t *testing.T) {
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("got %v, want a reset", err)
 	}
-	until(t, p, "the connection to end", func(s Stats) bool { return s.Connections == 0 })
+	until(t, p, "the connection to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 }
 
 // TestBulkIsIntact sends 100 MB in chunks of random size to a reader that
@@ -196,7 +196,7 @@ func TestStalledReaderStopsSender(t *testing.T) {
 		_ = c.CloseWrite()
 		sent <- err
 	}()
-	until(t, p, "the stalled stream to fill its buffers", func(s Stats) bool { return s.BytesIn > 1<<20 })
+	until(t, p, "the stalled stream to fill its buffers", func(s model.ProxyStats) bool { return s.BytesIn > 1<<20 })
 	for range 8 {
 		exchange(t, dial(t, "127.0.0.1:8002"), "not disturbed")
 	}
@@ -225,7 +225,7 @@ func TestManyConnectionsAtOnce(t *testing.T) {
 	for _, c := range conns {
 		c.Close()
 	}
-	until(t, p, "all connections to end", func(s Stats) bool { return s.Connections == 0 })
+	until(t, p, "all connections to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 }
 
 func TestRangeForwardsPortByPort(t *testing.T) {
@@ -273,5 +273,5 @@ func TestPortsInTimeWaitAreReused(t *testing.T) {
 		exchange(t, c, "one of many")
 		c.Close()
 	}
-	until(t, p, "the connections to end", func(s Stats) bool { return s.Connections == 0 })
+	until(t, p, "the connections to end", func(s model.ProxyStats) bool { return s.Connections == 0 })
 }

@@ -91,7 +91,7 @@ func TestUDPAnswersFromTheAddressAsked(t *testing.T) {
 				ask(t, b, "from b", "from b")
 				ask(t, a, "a again", "a again")
 			}
-			until(t, p, "all datagrams to be counted", func(s Stats) bool {
+			until(t, p, "all datagrams to be counted", func(s model.ProxyStats) bool {
 				n := uint64(len(c.dial))
 				return s.Flows == 2*n && s.DatagramsIn == 3*n && s.DatagramsOut == 3*n && s.BytesIn == 19*n && s.BytesOut == 19*n
 			})
@@ -158,7 +158,7 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 				}
 			}
 			n := uint64(len(sizes))
-			until(t, p, "all to be counted", func(s Stats) bool { return s.DatagramsIn == n && s.DatagramsOut == n })
+			until(t, p, "all to be counted", func(s model.ProxyStats) bool { return s.DatagramsIn == n && s.DatagramsOut == n })
 		})
 	}
 }
@@ -188,11 +188,11 @@ func TestUDPFlowsExpire(t *testing.T) {
 	if _, err := dialUDP(t, "127.0.0.1:8053").Write([]byte("anyone?")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, curt, "the one-way flow to begin and to expire", func(s Stats) bool { return s.Opened == 1 && s.Flows == 0 })
+	until(t, curt, "the one-way flow to begin and to expire", func(s model.ProxyStats) bool { return s.Opened == 1 && s.Flows == 0 })
 	set(t, p, oneUDP("127.0.0.1", 8054, serveUDP(t, "127.0.0.1:0", echoUDP)))
 	c := dialUDP(t, "127.0.0.1:8054")
 	ask(t, c, "hello", "hello")
-	until(t, p, "the answered flow to expire", func(s Stats) bool { return s.Opened == 1 && s.Flows == 0 })
+	until(t, p, "the answered flow to expire", func(s model.ProxyStats) bool { return s.Opened == 1 && s.Flows == 0 })
 	ask(t, c, "hello again", "hello again")
 }
 
@@ -218,7 +218,7 @@ func TestRefusedDatagramSparesFlow(t *testing.T) {
 		if _, err := c.Write([]byte("still closed")); err != nil {
 			t.Fatal(err)
 		}
-		until(t, p, "the datagram to be sent", func(s Stats) bool { return s.DatagramsIn == i+1 })
+		until(t, p, "the datagram to be sent", func(s model.ProxyStats) bool { return s.DatagramsIn == i+1 })
 	}
 	serveUDP(t, "127.0.0.1:9053", echoUDP)
 	ask(t, c, "now?", "now?")

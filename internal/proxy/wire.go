@@ -50,12 +50,12 @@ const (
 
 // response answers the request of the same ID.
 type response struct {
-	ID     uint64          `json:"id"`
-	Stats  Stats           `json:"stats,omitzero"`
-	Each   []ListenerStats `json:"each,omitempty"`
-	Config *Config         `json:"held,omitempty"`
-	Bind   *bindFault      `json:"bind,omitempty"`
-	Fault  string          `json:"fault,omitempty"`
+	ID     uint64           `json:"id"`
+	Stats  model.ProxyStats `json:"stats,omitzero"`
+	Each   []ListenerStats  `json:"each,omitempty"`
+	Config *Config          `json:"held,omitempty"`
+	Bind   *bindFault       `json:"bind,omitempty"`
+	Fault  string           `json:"fault,omitempty"`
 	// Left says that the proxy has a successor, which must get the request instead.
 	Left bool `json:"left,omitempty"`
 }

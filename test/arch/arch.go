@@ -160,6 +160,16 @@ var Rules = []Rule{
 		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
 	},
 	{
+		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",
+		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...", "internal/kernel/counter", "internal/api/..."},
+	},
+	{
+		Name:   "clients of the daemon import its values, and not the daemon",
+		Of:     []string{"internal/cli/...", "internal/explain/...", "internal/frontend/..."},
+		Except: map[string]string{"internal/frontend/service": "it is the process that runs the daemon"},
+		Deny:   []string{"internal/daemon"},
+	},
+	{
 		Name:   "the laboratory builds its paths with the engine, so that it measures what users deploy",
 		Of:     []string{"internal/lab/..."},
 		Except: map[string]string{"internal/lab/topology/...": "makes temporary namespaces and the wire, which represent hosts and cables and are not paths"},

@@ -40,7 +40,7 @@ func TestFastPath(t *testing.T) {
 					if err != nil || after == before {
 						t.Errorf("no packet has used the fast path: %v", err)
 					}
-					if want := []kernel.FastLink{{Link: "lan0"}, {Link: topology.Wire}}; !slices.Equal(sorted(links), want) {
+					if want := []model.FastLink{{Link: "lan0"}, {Link: topology.Wire}}; !slices.Equal(sorted(links), want) {
 						t.Errorf("the fast path is on %v, want %v", links, want)
 					}
 				})
@@ -71,8 +71,8 @@ func (l *lan) occupied() {
 	}
 }
 
-func sorted(links []kernel.FastLink) []kernel.FastLink {
-	slices.SortFunc(links, func(a, b kernel.FastLink) int { return strings.Compare(a.Link, b.Link) })
+func sorted(links []model.FastLink) []model.FastLink {
+	slices.SortFunc(links, func(a, b model.FastLink) int { return strings.Compare(a.Link, b.Link) })
 	return links
 }
 

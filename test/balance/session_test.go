@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
@@ -179,7 +179,7 @@ func (s *site) hasReported(times int, object, harm string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), long)
 	defer cancel()
-	err := s.daemon.Client.FollowEvents(ctx, func(e daemon.Event) error {
+	err := s.daemon.Client.FollowEvents(ctx, func(e api.Event) error {
 		if e.Object == object {
 			times--
 		}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 )
 
@@ -36,7 +36,7 @@ func (h *host) balances() {
 	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--timeout", "30s", "--scheduler", "rr")
 	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler", "rr")
 	for name := range web {
-		h.awaitReal("site", web[name], daemon.RealUp, "")
+		h.awaitReal("site", web[name], api.RealUp, "")
 	}
 	h.answer("web-a", "web-b", "web-c")
 	h.stopped()
@@ -69,7 +69,7 @@ func (h *host) ends(verb, name string) {
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	h.awaitReal("site", web[name], daemon.RealDrained, "SIGTERM")
+	h.awaitReal("site", web[name], api.RealDrained, "SIGTERM")
 	h.sh("timeout 60 sh -c 'echo > /run/ends/" + name + "'")
 	if err := cmd.Wait(); err != nil {
 		h.Fatalf("docker %s %s: %v\n%s", verb, name, err, &said)
@@ -81,18 +81,18 @@ func (h *host) stopped() {
 	over := h.load()
 	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
-	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], api.RealUp, "")
 	h.ends("restart", "web-b")
-	h.awaitReal("site", web["web-b"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-b"], api.RealUp, "")
 
 	// A container that exits immediately on stop is drained first.
 	const immediate = "172.30.0.14"
 	h.runs("hasty", immediate, "name:hasty")
-	h.awaitReal("site", immediate, daemon.RealUp, "")
+	h.awaitReal("site", immediate, api.RealUp, "")
 	h.fairlead("service", "drain", "site", "hasty", "--wait")
 	h.docker("stop", "hasty")
 	h.docker("start", "hasty")
-	h.awaitReal("site", immediate, daemon.RealUp, "")
+	h.awaitReal("site", immediate, api.RealUp, "")
 	over()
 
 	// Then it is killed without notice.
@@ -106,10 +106,10 @@ func (h *host) stopped() {
 // paused pauses a container.
 func (h *host) paused() {
 	h.docker("pause", "web-a")
-	h.awaitReal("site", web["web-a"], daemon.RealDraining, "paused")
+	h.awaitReal("site", web["web-a"], api.RealDraining, "paused")
 	h.answer("web-b", "web-c")
 	h.docker("unpause", "web-a")
-	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], api.RealUp, "")
 	h.answer("web-a", "web-b", "web-c")
 }
 
@@ -117,7 +117,7 @@ func (h *host) paused() {
 func (h *host) moved() {
 	h.fairlead("service", "add", "named", vip+":81", "--interface", "up0", "--real", "name=shop*:80")
 	h.docker("rename", "web-a", "shop")
-	h.awaitReal("named", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("named", web["web-a"], api.RealUp, "")
 	h.docker("rename", "shop", "web-a")
 	h.drained("named", web["web-a"], "taken out")
 	h.fairlead("service", "rm", "named")
@@ -126,7 +126,7 @@ func (h *host) moved() {
 	h.awaitReal("site", web["web-b"], "", "")
 	h.answer("web-a", "web-c")
 	h.docker("network", "connect", "--ip", web["web-b"], "net", "web-b")
-	h.awaitReal("site", web["web-b"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-b"], api.RealUp, "")
 	h.answer("web-a", "web-b", "web-c")
 }
 
@@ -139,11 +139,11 @@ func (h *host) unhealthy() {
 		"NetworkingConfig": {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "172.30.0.20"}}}}}`)
 	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80", "--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
 	h.docker("start", "checked")
-	h.awaitReal("checked", "172.30.0.20", daemon.RealUp, "")
+	h.awaitReal("checked", "172.30.0.20", api.RealUp, "")
 	h.sh("rm /run/flags/well")
-	h.awaitReal("checked", "172.30.0.20", daemon.RealDown, "unhealthy")
+	h.awaitReal("checked", "172.30.0.20", api.RealDown, "unhealthy")
 	h.sh("touch /run/flags/well")
-	h.awaitReal("checked", "172.30.0.20", daemon.RealUp, "")
+	h.awaitReal("checked", "172.30.0.20", api.RealUp, "")
 	h.fairlead("service", "rm", "checked")
 	h.docker("rm", "-f", "checked")
 	h.sh("rm -r /run/flags")
@@ -156,18 +156,18 @@ func (h *host) survivesKills() {
 	h.restart(syscall.SIGKILL)
 	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
-	h.awaitReal("site", web["web-a"], daemon.RealUp, "")
+	h.awaitReal("site", web["web-a"], api.RealUp, "")
 
 	// One container is stopped while no daemon listens for Docker's events.
 	const missed = "172.30.0.15"
 	h.runs("late", missed, "until:/ends/late")
-	h.awaitReal("site", missed, daemon.RealUp, "")
+	h.awaitReal("site", missed, api.RealUp, "")
 	h.kill()
 	h.docker("kill", "--signal", "TERM", "late")
 	h.start()
-	h.awaitReal("site", missed, daemon.RealDraining, "SIGTERM")
+	h.awaitReal("site", missed, api.RealDraining, "SIGTERM")
 	for _, at := range web {
-		h.awaitReal("site", at, daemon.RealUp, "")
+		h.awaitReal("site", at, api.RealUp, "")
 	}
 	over()
 	h.docker("kill", "late")
@@ -239,16 +239,16 @@ func (h *host) client() *admin.Client {
 
 // awaitReal waits until the real server of a service has the given state, with the given words in its
 // cause. If the state is empty, it waits until the server is not listed.
-func (h *host) awaitReal(service, at string, want daemon.RealStatus, words string) {
+func (h *host) awaitReal(service, at string, want api.RealStatus, words string) {
 	h.Helper()
-	var view daemon.ServiceView
+	var view api.ServiceView
 	client := h.client()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var err error
 		if view, err = client.Service(h.Context(), service); err != nil {
 			h.Fatal(err)
 		}
-		is, cause := daemon.RealStatus(""), ""
+		is, cause := api.RealStatus(""), ""
 		for _, r := range view.Servers {
 			if r.Address.String() == at {
 				is, cause = r.State, r.Cause
@@ -272,7 +272,7 @@ func (h *host) drained(service, at, words string) {
 			h.Fatal(err)
 		}
 		for _, e := range all {
-			if e.Object == "service "+service+" real "+at+":80" && e.Kind == daemon.DrainBegun {
+			if e.Object == "service "+service+" real "+at+":80" && e.Kind == api.DrainBegun {
 				last = e.Detail
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -48,20 +48,20 @@ func TestIPVSDirectRouting(t *testing.T) {
 	before := l.left(director)
 	l.daemons[director].Run("apply", "-f", dockerlab)
 	for _, at := range proxies {
-		l.until("website", at, daemon.RealUp)
+		l.until("website", at, api.RealUp)
 	}
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
 	_ = l.nginx["raspberrypi2"].Kill() // the exit status only shows that it was killed
-	l.until("website", proxies["raspberrypi2"], daemon.RealDown)
+	l.until("website", proxies["raspberrypi2"], api.RealDown)
 	l.answer("raspberrypi0", "raspberrypi1", "raspberrypi3")
 	l.serve("raspberrypi2")
-	l.until("website", proxies["raspberrypi2"], daemon.RealUp)
+	l.until("website", proxies["raspberrypi2"], api.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
 	l.daemons["raspberrypi0"].Run("destroy", "-f", dockerlabProxy)
 	l.same("raspberrypi0", untouched)
-	if r := l.until("website", proxies["raspberrypi0"], daemon.RealDown); !strings.Contains(r.Cause, "virtual address") {
+	if r := l.until("website", proxies["raspberrypi0"], api.RealDown); !strings.Contains(r.Cause, "virtual address") {
 		t.Errorf("%s is down because of %q, want: it lacks the virtual address", r.Address, r.Cause)
 	}
 	if by, _, err := l.get("tester", proxies["raspberrypi0"]+":443"); err != nil || by != "raspberrypi0" {
@@ -69,7 +69,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	}
 	l.answer("raspberrypi1", "raspberrypi2", "raspberrypi3")
 	l.daemons["raspberrypi0"].Run("apply", "-f", dockerlabProxy)
-	l.until("website", proxies["raspberrypi0"], daemon.RealUp)
+	l.until("website", proxies["raspberrypi0"], api.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
 	l.daemons[director].Run("destroy", "-f", dockerlab)

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/daemons"
 	"fairlead/test/shell"
@@ -157,9 +157,9 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 }
 
 // until waits until the director reports the wanted state of a real server, and returns its view.
-func (l *lan) until(service, real string, want daemon.RealStatus) daemon.RealView {
+func (l *lan) until(service, real string, want api.RealStatus) api.RealView {
 	l.Helper()
-	var view daemon.ServiceView
+	var view api.ServiceView
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var err error
 		if view, err = l.daemons[director].Client.Service(l.Context(), service); err != nil {
@@ -172,5 +172,5 @@ func (l *lan) until(service, real string, want daemon.RealStatus) daemon.RealVie
 		}
 	}
 	l.Fatalf("%s is not %s: %+v", real, want, view.Servers)
-	return daemon.RealView{}
+	return api.RealView{}
 }

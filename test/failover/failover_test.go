@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/model"
 )
@@ -28,17 +28,17 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, service(plane))
 			for _, name := range servers {
-				w.until(name, daemon.RealUp)
+				w.until(name, api.RealUp)
 			}
 			asked := w.ask(200)
 			_ = w.nginx["a"].Kill() // the exit status only shows that it was killed
-			w.until("a", daemon.RealDown)
+			w.until("a", api.RealDown)
 			out := time.Now()
-			w.change("b", daemon.DrainReal)
+			w.change("b", api.DrainReal)
 			w.start("a")
-			w.until("a", daemon.RealUp)
+			w.until("a", api.RealUp)
 			w.answers("a")
-			w.change("b", daemon.EnableReal)
+			w.change("b", api.EnableReal)
 			w.answers("b")
 			all := asked.over()
 			if o := failover.Judge(after(all, out), failover.Event{At: out}); o.Failed > 0 || o.Asked == 0 {

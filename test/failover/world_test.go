@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/topology"
@@ -80,7 +80,7 @@ func newWorld(t testing.TB, v model.VirtualService) *world {
 		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}), Port: 80, Weight: 1})
 	}
 	v.Name, v.Addresses, v.Ports, v.Proto = "web", []netip.Addr{vip}, []model.PortRange{model.Port(80)}, model.TCP
-	if _, err := w.daemon.Client.SetService(t.Context(), daemon.ServiceRequest{VirtualService: v}); err != nil {
+	if _, err := w.daemon.Client.SetService(t.Context(), api.ServiceRequest{VirtualService: v}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -93,7 +93,7 @@ func (w *world) attach(name string, at netip.Addr) {
 		w.Fatal(err)
 	}
 	e := model.Endpoint{Name: name, Network: "net", Sandbox: process.Seen(box), Addresses: []netip.Addr{at}}
-	if _, err := w.daemon.Client.Attach(w.Context(), daemon.AttachRequest{Endpoint: e}); err != nil {
+	if _, err := w.daemon.Client.Attach(w.Context(), api.AttachRequest{Endpoint: e}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -146,7 +146,7 @@ func (a asked) over() []failover.Request {
 }
 
 // until polls the daemon until a server has the wanted status.
-func (w *world) until(name string, want daemon.RealStatus) {
+func (w *world) until(name string, want api.RealStatus) {
 	w.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		view, err := w.daemon.Client.Service(w.Context(), "web")
@@ -165,9 +165,9 @@ func (w *world) until(name string, want daemon.RealStatus) {
 }
 
 // change makes the daemon change the state of a server.
-func (w *world) change(name string, do daemon.RealAction) {
+func (w *world) change(name string, do api.RealAction) {
 	w.Helper()
-	if _, err := w.daemon.Client.ChangeReal(w.Context(), daemon.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
+	if _, err := w.daemon.Client.ChangeReal(w.Context(), api.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
 		w.Fatal(err)
 	}
 }

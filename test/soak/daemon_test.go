@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
@@ -110,11 +110,11 @@ func (d *mortal) publishAll() []*translated {
 	modes := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaEBPF, model.ViaProxy}
 	var all []*translated
 	for i, e := range d.w.base.Endpoints {
-		if _, err := d.Client.Attach(d.t.Context(), daemon.AttachRequest{Endpoint: e}); err != nil {
+		if _, err := d.Client.Attach(d.t.Context(), api.AttachRequest{Endpoint: e}); err != nil {
 			d.t.Fatal(err)
 		}
 		p := model.Publish{Via: modes[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)), Ports: model.Port(kept)}
-		if _, err := d.Client.Publish(d.t.Context(), daemon.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
+		if _, err := d.Client.Publish(d.t.Context(), api.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
 			d.t.Fatal(err)
 		}
 		p.Endpoint = e.Name

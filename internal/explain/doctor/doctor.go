@@ -8,7 +8,7 @@ import (
 	"cmp"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
@@ -47,17 +47,17 @@ type Host struct {
 	facts.Facts
 	Ports []ports.Port
 	// Attachments are the daemon's. Daemon is true if a daemon was asked.
-	Attachments []daemon.View
+	Attachments []api.View
 	Daemon      bool
 	// Balanced are the daemon's virtual services.
-	Balanced []daemon.ServiceView
+	Balanced []api.ServiceView
 	// Kernel is what the kernel supports. It is nil unless Host.Costlier returns
 	// services, which are the only ones that need it.
 	Kernel *plan.Facts
 	// Claims are the answers of other hosts for the addresses of Host.Asked.
 	Claims []kernel.Claim
 	// Events are the daemon's latest events.
-	Events []daemon.Event
+	Events []api.Event
 }
 
 // Check finds one kind of problem.

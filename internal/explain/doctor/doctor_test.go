@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
@@ -20,13 +20,13 @@ import (
 // TestFailedAttachments: an attachment or publish that the daemon could not apply
 // is a problem.
 func TestFailedAttachments(t *testing.T) {
-	v := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"}, Ref: "container:web"},
-		Status: daemon.Broken, Problem: "no such parent"}
-	v.Publishes = []daemon.PublishedView{
+	v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"}, Ref: "container:web"},
+		Status: api.Broken, Problem: "no such parent"}
+	v.Publishes = []api.PublishedView{
 		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}, Problem: "port is taken"},
 		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(81), Ports: model.Port(81)}},
 	}
-	found := doctor.Examine(doctor.Host{Attachments: []daemon.View{v}, Daemon: true})
+	found := doctor.Examine(doctor.Host{Attachments: []api.View{v}, Daemon: true})
 	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Fix, "fairlead unpublish web 80/tcp") {
 		t.Errorf("found %+v", found)
 	}
@@ -35,17 +35,17 @@ func TestFailedAttachments(t *testing.T) {
 // TestServices: a service that failed or has too few real servers up is a problem
 // or a warning.
 func TestServices(t *testing.T) {
-	view := func(name string, status daemon.ServiceStatus, states ...daemon.RealStatus) daemon.ServiceView {
-		v := daemon.ServiceView{VirtualService: model.VirtualService{Name: name}, Status: status}
+	view := func(name string, status api.ServiceStatus, states ...api.RealStatus) api.ServiceView {
+		v := api.ServiceView{VirtualService: model.VirtualService{Name: name}, Status: status}
 		for _, s := range states {
-			v.Servers = append(v.Servers, daemon.RealView{State: s})
+			v.Servers = append(v.Servers, api.RealView{State: s})
 		}
 		return v
 	}
-	failed := view("failed", daemon.ServiceFailed)
+	failed := view("failed", api.ServiceFailed)
 	failed.Problem = "no such link"
-	all := []daemon.ServiceView{failed, view("well", daemon.ServiceUp, daemon.RealUp), view("sorry", daemon.ServiceSorry, daemon.RealDown, daemon.RealSorry),
-		view("down", daemon.ServiceDown, daemon.RealDown), view("empty", daemon.ServiceDown), view("drained", daemon.ServiceDown, daemon.RealDrained), view("panics", daemon.ServicePanics, daemon.RealDown, daemon.RealUp)}
+	all := []api.ServiceView{failed, view("well", api.ServiceUp, api.RealUp), view("sorry", api.ServiceSorry, api.RealDown, api.RealSorry),
+		view("down", api.ServiceDown, api.RealDown), view("empty", api.ServiceDown), view("drained", api.ServiceDown, api.RealDrained), view("panics", api.ServicePanics, api.RealDown, api.RealUp)}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Balanced: all, Daemon: true}) {
 		got = append(got, string(f.Severity)+": "+f.Seen)
@@ -63,12 +63,12 @@ func TestServices(t *testing.T) {
 // TestDrift: a failed repair is a problem until a later repair succeeds, a
 // conflict is a warning, and a repaired object is a note.
 func TestDrift(t *testing.T) {
-	at := func(second int64, kind daemon.EventKind, object string) daemon.Event {
-		return daemon.Event{Time: time.Unix(second, 0), Kind: kind, Object: object}
+	at := func(second int64, kind api.EventKind, object string) api.Event {
+		return api.Event{Time: time.Unix(second, 0), Kind: kind, Object: object}
 	}
-	events := []daemon.Event{
-		at(1, daemon.Unhealed, "nft table"), at(2, daemon.Healed, "nft table"),
-		at(3, daemon.Conflicting, "route"), at(4, daemon.Unhealed, "link"), at(5, daemon.NetworkUnavailable, "net"), at(6, daemon.NetworkAvailable, "net"),
+	events := []api.Event{
+		at(1, api.Unhealed, "nft table"), at(2, api.Healed, "nft table"),
+		at(3, api.Conflicting, "route"), at(4, api.Unhealed, "link"), at(5, api.NetworkUnavailable, "net"), at(6, api.NetworkAvailable, "net"),
 	}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {

@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 )
 
 // drift reports Fairlead's objects that other programs change, and unavailable
 // networks, from the daemon's events.
 func drift(h Host) []Finding {
 	var all []Finding
-	last := map[string]daemon.Event{}
+	last := map[string]api.Event{}
 	var healed []string
 	for _, e := range h.Events {
 		last[e.Object] = e
-		if e.Kind == daemon.Healed && !slices.Contains(healed, e.Object) {
+		if e.Kind == api.Healed && !slices.Contains(healed, e.Object) {
 			healed = append(healed, e.Object)
 		}
 	}
@@ -29,13 +29,13 @@ func drift(h Host) []Finding {
 		}
 		f := Finding{Fix: findProgram}
 		switch e.Kind {
-		case daemon.Unhealed:
+		case api.Unhealed:
 			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object, by, e.Detail)
 			f.Why = "the host is not in the desired state; the daemon keeps trying"
-		case daemon.Conflicting:
+		case api.Conflicting:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s keeps changing %s", by, e.Object)
 			f.Why = "the daemon repairs it after each change, but waits longer each time; until the repair, traffic may be lost"
-		case daemon.NetworkUnavailable:
+		case api.NetworkUnavailable:
 			f.Severity, f.Seen = Problem, fmt.Sprintf("%s is unavailable on this host: %s", e.Object, e.Detail)
 			f.Why = "its sandboxes cannot communicate through it until the cause is removed"
 			f.Fix = "do what the message says; the daemon tries again automatically"

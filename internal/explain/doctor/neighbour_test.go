@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -45,7 +45,7 @@ func TestNeighbours(t *testing.T) {
 				timeout = time.Minute // the first answer ends the wait
 			}
 			r.adjust = func(h *doctor.Host) {
-				h.Balanced = []daemon.ServiceView{{VirtualService: v}}
+				h.Balanced = []api.ServiceView{{VirtualService: v}}
 				var err error
 				if h.Claims, err = r.Claims(t.Context(), h.Claimable(), timeout); err != nil {
 					t.Fatal(err)

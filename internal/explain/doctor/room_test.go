@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/balance/nft"
-	"fairlead/internal/daemon"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
@@ -219,9 +219,9 @@ var faults = []struct {
 		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
 	{name: "a port of a sandbox that has ended", check: "ended-sandbox", set: translated, severity: doctor.Problem,
 		also: func(r *room) {
-			v := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
-				Status: daemon.Ended, Publishes: []daemon.PublishedView{{}}}
-			r.adjust = func(h *doctor.Host) { h.Ports = ports.List(h.Facts, []daemon.View{v}, nil) }
+			v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+				Status: api.Ended, Publishes: []api.PublishedView{{}}}
+			r.adjust = func(h *doctor.Host) { h.Ports = ports.List(h.Facts, []api.View{v}, nil) }
 		},
 		fix: run("nft delete table ip others")}, // as the daemon does
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
@@ -262,7 +262,7 @@ func (r *room) addService(facts plan.Facts, plane model.Plane) {
 	v := site
 	v.Plane = plane
 	r.adjust = func(h *doctor.Host) {
-		h.Kernel, h.Balanced = &facts, []daemon.ServiceView{{VirtualService: v}}
+		h.Kernel, h.Balanced = &facts, []api.ServiceView{{VirtualService: v}}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -31,7 +31,7 @@ func (h Host) Claimable() []plan.VirtualAddress {
 func serviceAddress(h Host) []Finding {
 	var all []Finding
 	for _, c := range h.Claims {
-		i := slices.IndexFunc(h.Balanced, func(s daemon.ServiceView) bool {
+		i := slices.IndexFunc(h.Balanced, func(s api.ServiceView) bool {
 			return s.Link() == c.Link && slices.Contains(s.Addresses, c.Addr)
 		})
 		if i < 0 {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/kernel"
 )
@@ -15,24 +15,24 @@ func services(h Host) []Finding {
 	for _, s := range h.Balanced {
 		f := Finding{Severity: Problem, Fix: "fairlead service show " + escape.Shell(s.Name) +
 			" shows the result of each real server's last check: repair the servers, or add a sorry server"}
-		isDown := func(r daemon.RealView) bool { return r.State == daemon.RealDown }
+		isDown := func(r api.RealView) bool { return r.State == api.RealDown }
 		switch {
 		case s.Problem != "":
 			f.Seen = fmt.Sprintf("service %s failed: %s", s.Name, s.Problem)
 			f.Why = "its clients are not served"
 			f.Fix = "do what the message says; or remove the service: fairlead service rm " + escape.Shell(s.Name)
-		case s.Status == daemon.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, isDown):
+		case s.Status == api.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, isDown):
 			f.Severity, f.Seen = Warning, fmt.Sprintf("every real server of service %s drains or has weight 0", s.Name)
 			f.Why = "no real server is down, but new clients are refused"
 			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or fairlead service set with a weight", escape.Shell(s.Name))
-		case s.Status == daemon.ServiceDown && len(s.Servers) == 0:
+		case s.Status == api.ServiceDown && len(s.Servers) == 0:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s has no real server", s.Name)
 			f.Why = "its clients are refused"
 			f.Fix = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start containers that its selectors match", escape.Shell(s.Name))
-		case s.Status == daemon.ServiceDown:
+		case s.Status == api.ServiceDown:
 			f.Seen = fmt.Sprintf("service %s has %s real servers up, fewer than its quorum of %d", s.Name, upCount(s), max(s.Quorum, 1))
 			f.Why = "without a sorry server, its clients are refused when no real server is left"
-		case s.Status == daemon.ServicePanics:
+		case s.Status == api.ServicePanics:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s ignores its checks, because only %s real servers are up", s.Name, upCount(s))
 			f.Why = "all real servers get clients, also those that fail their checks; if the checks are right, part of the clients fail"
 		default:
@@ -44,10 +44,10 @@ func services(h Host) []Finding {
 }
 
 // upCount counts a service's real servers that are up, e.g. "1 of 3".
-func upCount(s daemon.ServiceView) string {
+func upCount(s api.ServiceView) string {
 	up := 0
 	for _, r := range s.Servers {
-		if r.State == daemon.RealUp {
+		if r.State == api.RealUp {
 			up++
 		}
 	}

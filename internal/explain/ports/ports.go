@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
@@ -140,7 +140,7 @@ const (
 
 // List returns all ports. It names the ports of the daemon's attachments (known)
 // and virtual services.
-func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []Port {
+func List(f facts.Facts, known []api.View, services []api.ServiceView) []Port {
 	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
 	b.translations()
 	b.mappings()
@@ -167,7 +167,7 @@ func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []P
 // builder gathers ports, one for each address and range.
 type builder struct {
 	facts.Facts
-	known []daemon.View
+	known []api.View
 	ports []Port
 	index rules.Index
 }

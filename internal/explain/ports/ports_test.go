@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
@@ -71,20 +71,20 @@ func lines(all []ports.Port) []string {
 func TestListWithoutDaemon(t *testing.T) {
 	f := host("", listener("0.0.0.0:8082", "fairlead-proxy", 1))
 	f.EBPFMappings = []plan.EBPFMapping{{Proto: model.TCP, Host: netip.IPv4Unspecified(), Ports: model.Port(8081), To: netip.MustParseAddr("172.30.0.2"), ToPorts: model.Port(80)}}
-	published := func(name, addr string, via model.Via, port uint16, status daemon.Status) daemon.View {
-		return daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}, Status: status,
-			Publishes: []daemon.PublishedView{{Publish: model.Publish{Via: via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}}}}
+	published := func(name, addr string, via model.Via, port uint16, status api.Status) api.View {
+		return api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}, Status: status,
+			Publishes: []api.PublishedView{{Publish: model.Publish{Via: via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}}}}
 	}
-	views := func(status daemon.Status) []daemon.View {
-		return []daemon.View{published("a", "172.30.0.2", model.ViaEBPF, 8081, status), published("b", "172.30.0.3", model.ViaProxy, 8082, status)}
+	views := func(status api.Status) []api.View {
+		return []api.View{published("a", "172.30.0.2", model.ViaEBPF, 8081, status), published("b", "172.30.0.3", model.ViaProxy, 8082, status)}
 	}
 	for _, c := range []struct {
 		what, answer string
-		known        []daemon.View
+		known        []api.View
 	}{
-		{"live", "yes", views(daemon.NoDaemon)}, {"ended", "no", views(daemon.Ended)}, {"unknown", "maybe", nil},
-		{"another has the address now", "yes", append(views(daemon.Ended), views(daemon.NoDaemon)...)},
-		{"another had the address", "yes", append(views(daemon.NoDaemon), views(daemon.Ended)...)},
+		{"live", "yes", views(api.NoDaemon)}, {"ended", "no", views(api.Ended)}, {"unknown", "maybe", nil},
+		{"another has the address now", "yes", append(views(api.Ended), views(api.NoDaemon)...)},
+		{"another had the address", "yes", append(views(api.NoDaemon), views(api.Ended)...)},
 	} {
 		all := ports.List(f, c.known, nil)
 		if len(all) != 2 {

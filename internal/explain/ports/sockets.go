@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/model"
 )
@@ -111,7 +111,7 @@ func (b *builder) findOwner(p *Port) {
 		for _, pub := range v.Publishes {
 			same := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
 				p.published() && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.Accepts(p.Addresses[0])
-			ended := v.Status == daemon.Ended
+			ended := v.Status == api.Ended
 			if !same || ended && p.Sandbox != "" && !p.Ended { // another sandbox has the address now
 				continue
 			}

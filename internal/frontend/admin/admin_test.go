@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 )
@@ -27,21 +27,21 @@ import (
 // fake is a daemon that records its requests.
 type fake struct {
 	admin.Daemon
-	attach daemon.AttachRequest
+	attach api.AttachRequest
 	asked  int
 	err    error
 }
 
-func (f *fake) Attach(_ context.Context, r daemon.AttachRequest) (daemon.Result, error) {
+func (f *fake) Attach(_ context.Context, r api.AttachRequest) (api.Result, error) {
 	f.attach = r
 	f.asked++
-	return daemon.Result{Changed: true, Notes: []string{"a note"}, Attachments: []daemon.View{{
-		Attachment: model.Attachment{Endpoint: r.Endpoint, Ref: "netns:web"}, Status: daemon.Up,
-		Publishes: []daemon.PublishedView{{Publish: model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}}}}}}, f.err
+	return api.Result{Changed: true, Notes: []string{"a note"}, Attachments: []api.View{{
+		Attachment: model.Attachment{Endpoint: r.Endpoint, Ref: "netns:web"}, Status: api.Up,
+		Publishes: []api.PublishedView{{Publish: model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}}}}}}, f.err
 }
 
-func (f *fake) Attachments() []daemon.View {
-	return []daemon.View{{Attachment: model.Attachment{Ref: "pid:7"}}}
+func (f *fake) Attachments() []api.View {
+	return []api.View{{Attachment: model.Attachment{Ref: "pid:7"}}}
 }
 
 // serve serves the daemon's API on a socket until the test ends.
@@ -67,7 +67,7 @@ func serve(t *testing.T, d admin.Daemon) (socket string) {
 func TestClientAndServer(t *testing.T) {
 	f := &fake{}
 	client := admin.NewClient(serve(t, f))
-	request := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+	request := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
 		Routes: []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true, DryRun: true}
 	got, err := client.Attach(context.Background(), request)
 	if err != nil || !reflect.DeepEqual(f.attach, request) {
@@ -83,13 +83,13 @@ func TestClientAndServer(t *testing.T) {
 
 func TestErrorsAreTyped(t *testing.T) {
 	taken := &model.PortTakenError{Publish: model.Publish{Proto: model.TCP}, Owner: "nginx"}
-	for code, cause := range map[daemon.Code]error{
-		daemon.Invalid: &daemon.Fault{Code: daemon.Invalid, Err: errors.New("no")}, daemon.NotFound: &daemon.Fault{Code: daemon.NotFound, Err: errors.New("no")},
-		daemon.Conflict: &daemon.Fault{Code: daemon.Conflict, Err: errors.New("no")}, daemon.PortTaken: taken, daemon.Failed: errors.New("no"),
+	for code, cause := range map[api.Code]error{
+		api.Invalid: &api.Fault{Code: api.Invalid, Err: errors.New("no")}, api.NotFound: &api.Fault{Code: api.NotFound, Err: errors.New("no")},
+		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken, api.Failed: errors.New("no"),
 	} {
-		_, err := admin.NewClient(serve(t, &fake{err: fmt.Errorf("attach: %w", cause)})).Attach(context.Background(), daemon.AttachRequest{})
-		if daemon.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
-			t.Errorf("%s: %v (%s)", code, err, daemon.CodeOf(err))
+		_, err := admin.NewClient(serve(t, &fake{err: fmt.Errorf("attach: %w", cause)})).Attach(context.Background(), api.AttachRequest{})
+		if api.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
+			t.Errorf("%s: %v (%s)", code, err, api.CodeOf(err))
 		}
 	}
 	_, err := admin.NewClient(filepath.Join(t.TempDir(), "none")).Attachments(context.Background())

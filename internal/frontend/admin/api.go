@@ -6,30 +6,30 @@
 // fields are refused. A response is one JSON object. The response to a failed
 // request is an Error, with a code for programs and a message for people.
 //
-//	POST /v1/attach           daemon.AttachRequest  → daemon.Result
-//	POST /v1/detach           daemon.DetachRequest  → daemon.Result
-//	POST /v1/publish          daemon.PublishRequest → daemon.Result
-//	POST /v1/unpublish        daemon.PublishRequest → daemon.Result
-//	POST /v1/networks/create  NetworkRequest        → daemon.Result
-//	POST /v1/networks/remove  NetworkName           → daemon.Result
-//	POST /v1/networks/check   NetworkName           → PeerPaths
-//	POST /v1/services/set     daemon.ServiceRequest → daemon.Result
-//	POST /v1/services/remove  ServiceName           → daemon.Result
-//	POST /v1/services/real    daemon.RealRequest    → daemon.Result
-//	POST /v1/apply            SpecRequest           → daemon.Result
+//	POST /v1/attach           api.AttachRequest  → api.Result
+//	POST /v1/detach           api.DetachRequest  → api.Result
+//	POST /v1/publish          api.PublishRequest → api.Result
+//	POST /v1/unpublish        api.PublishRequest → api.Result
+//	POST /v1/networks/create  NetworkRequest     → api.Result
+//	POST /v1/networks/remove  NetworkName        → api.Result
+//	POST /v1/networks/check   NetworkName        → PeerPaths
+//	POST /v1/services/set     api.ServiceRequest → api.Result
+//	POST /v1/services/remove  ServiceName        → api.Result
+//	POST /v1/services/real    api.RealRequest    → api.Result
+//	POST /v1/apply            SpecRequest        → api.Result
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
 //	GET  /v1/services         → Services
-//	GET  /v1/services/{name}  → daemon.ServiceView
-//	GET  /v1/events           → Events; with ?follow, one daemon.Event per line
-//	GET  /v1/stats            → daemon.Stats
+//	GET  /v1/services/{name}  → api.ServiceView
+//	GET  /v1/events           → Events; with ?follow, one api.Event per line
+//	GET  /v1/stats            → api.Stats
 package admin
 
 import (
 	"context"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -54,25 +54,25 @@ const (
 
 // Daemon is the part of the daemon that the API calls. *daemon.Daemon implements it.
 type Daemon interface {
-	Attach(context.Context, daemon.AttachRequest) (daemon.Result, error)
-	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
-	Publish(context.Context, daemon.PublishRequest) (daemon.Result, error)
-	Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error)
-	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
-	RemoveNetwork(name string) (daemon.Result, error)
-	CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPathView, error)
-	SetService(daemon.ServiceRequest) (daemon.Result, error)
-	RemoveService(name string, dry bool) (daemon.Result, error)
-	ChangeReal(daemon.RealRequest) (daemon.Result, error)
-	Services() []daemon.ServiceView
-	Service(name string) (daemon.ServiceView, error)
-	Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error)
-	State() (daemon.Spec, []string)
-	Attachments() []daemon.View
+	Attach(context.Context, api.AttachRequest) (api.Result, error)
+	Detach(context.Context, api.DetachRequest) (api.Result, error)
+	Publish(context.Context, api.PublishRequest) (api.Result, error)
+	Unpublish(context.Context, api.PublishRequest) (api.Result, error)
+	CreateNetwork(n model.Network, dry bool) (api.Result, error)
+	RemoveNetwork(name string) (api.Result, error)
+	CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error)
+	SetService(api.ServiceRequest) (api.Result, error)
+	RemoveService(name string, dry bool) (api.Result, error)
+	ChangeReal(api.RealRequest) (api.Result, error)
+	Services() []api.ServiceView
+	Service(name string) (api.ServiceView, error)
+	Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error)
+	State() (api.Spec, []string)
+	Attachments() []api.View
 	Networks() []model.Network
-	Events() []daemon.Event
-	FollowEvents(context.Context) <-chan daemon.Event
-	Stats(context.Context) daemon.Stats
+	Events() []api.Event
+	FollowEvents(context.Context) <-chan api.Event
+	Stats(context.Context) api.Stats
 }
 
 // NetworkRequest creates or changes a network.
@@ -88,12 +88,12 @@ type NetworkName struct {
 
 // PeerPaths are the results of an overlay's check, one per path to a peer.
 type PeerPaths struct {
-	Paths []daemon.PeerPathView `json:"paths"`
+	Paths []api.PeerPathView `json:"paths"`
 }
 
 // Attachments are all attachments, sorted by name.
 type Attachments struct {
-	Attachments []daemon.View `json:"attachments"`
+	Attachments []api.View `json:"attachments"`
 }
 
 // Networks are all networks, sorted by name.
@@ -103,25 +103,25 @@ type Networks struct {
 
 // SpecRequest applies the declarations of a set of files.
 type SpecRequest struct {
-	daemon.Spec
+	api.Spec
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // State is the desired state as a Spec.
 type State struct {
-	daemon.Spec
+	api.Spec
 	// Notes describe what a Spec cannot express.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Error is the response to a request that failed.
 type Error struct {
-	Code daemon.Code `json:"code"`
+	Code api.Code `json:"code"`
 	// Message has one line per part of the error.
 	Message string `json:"message"`
 	// Mistakes are the parts of the message, if it is about a Spec.
-	Mistakes daemon.Mistakes `json:"mistakes,omitempty"`
+	Mistakes api.Mistakes `json:"mistakes,omitempty"`
 }
 
 // Forbidden is the code for callers that are not root.
-const Forbidden daemon.Code = "forbidden"
+const Forbidden api.Code = "forbidden"

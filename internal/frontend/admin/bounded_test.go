@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 )
 
@@ -52,7 +52,7 @@ func otherProcessIsAnswered(t *testing.T, socket string) {
 // TestFollowersDoNotTakeAllConnections checks that another process gets a response
 // while one process follows events as often as it can.
 func TestFollowersDoNotTakeAllConnections(t *testing.T) {
-	events := make(chan daemon.Event)
+	events := make(chan api.Event)
 	socket := serve(t, &followed{&fake{}, events})
 	defer close(events)
 	following, refused := 0, 0
@@ -75,10 +75,10 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 // followed is a fake that returns the given channel of events.
 type followed struct {
 	*fake
-	events chan daemon.Event
+	events chan api.Event
 }
 
-func (f *followed) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
+func (f *followed) FollowEvents(context.Context) <-chan api.Event { return f.events }
 
 // TestUnfinishedRequestsAreLimited checks that a process's connections above its
 // limit are refused at once, and that another process gets a response.

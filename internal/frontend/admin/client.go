@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
-// Client calls a daemon. Its methods return *daemon.Fault if the daemon refused the
+// Client calls a daemon. Its methods return *api.Fault if the daemon refused the
 // request, and a wrapped network error (fs.ErrNotExist, ECONNREFUSED …) if no daemon
 // listens. It is safe for concurrent use.
 type Client struct {
@@ -30,45 +30,45 @@ func NewClient(socket string) *Client {
 }
 
 // Attach attaches a sandbox.
-func (c *Client) Attach(ctx context.Context, r daemon.AttachRequest) (daemon.Result, error) {
+func (c *Client) Attach(ctx context.Context, r api.AttachRequest) (api.Result, error) {
 	return c.post(ctx, pathAttach, r)
 }
 
 // Detach removes attachments.
-func (c *Client) Detach(ctx context.Context, r daemon.DetachRequest) (daemon.Result, error) {
+func (c *Client) Detach(ctx context.Context, r api.DetachRequest) (api.Result, error) {
 	return c.post(ctx, pathDetach, r)
 }
 
 // Publish publishes ports of an attachment.
-func (c *Client) Publish(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+func (c *Client) Publish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
 	return c.post(ctx, pathPublish, r)
 }
 
 // Unpublish removes publishes of an attachment.
-func (c *Client) Unpublish(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+func (c *Client) Unpublish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
 	return c.post(ctx, pathUnpublish, r)
 }
 
 // CreateNetwork creates or changes a network.
-func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (daemon.Result, error) {
+func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (api.Result, error) {
 	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
 }
 
 // RemoveNetwork removes a network.
-func (c *Client) RemoveNetwork(ctx context.Context, name string) (daemon.Result, error) {
+func (c *Client) RemoveNetwork(ctx context.Context, name string) (api.Result, error) {
 	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
 }
 
 // CheckNetwork checks an overlay's paths to its other hosts.
-func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPathView, error) {
+func (c *Client) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error) {
 	var w PeerPaths
 	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
 	return w.Paths, err
 }
 
 // Apply applies the Spec to the host. In a dry run it only returns the plan and the
-// changes. If the Spec has mistakes, the *daemon.Fault wraps daemon.Mistakes.
-func (c *Client) Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error) {
+// changes. If the Spec has mistakes, the *api.Fault wraps api.Mistakes.
+func (c *Client) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
 	return c.post(ctx, pathApply, SpecRequest{spec, dry})
 }
 
@@ -80,7 +80,7 @@ func (c *Client) State(ctx context.Context) (State, error) {
 }
 
 // Attachments returns all attachments.
-func (c *Client) Attachments(ctx context.Context) ([]daemon.View, error) {
+func (c *Client) Attachments(ctx context.Context) ([]api.View, error) {
 	var a Attachments
 	err := c.call(ctx, http.MethodGet, pathAttachments, nil, &a)
 	return a.Attachments, err
@@ -94,12 +94,12 @@ func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
 }
 
 // Stats returns the traffic counters of the daemon's networks.
-func (c *Client) Stats(ctx context.Context) (s daemon.Stats, err error) {
+func (c *Client) Stats(ctx context.Context) (s api.Stats, err error) {
 	err = c.call(ctx, http.MethodGet, pathStats, nil, &s)
 	return s, err
 }
 
-func (c *Client) post(ctx context.Context, path string, request any) (r daemon.Result, err error) {
+func (c *Client) post(ctx context.Context, path string, request any) (r api.Result, err error) {
 	err = c.call(ctx, http.MethodPost, path, request, &r)
 	return r, err
 }
@@ -137,11 +137,11 @@ func refusal(response *http.Response, body *json.Decoder) error {
 		return fmt.Errorf("the daemon returned %s", response.Status)
 	}
 	if len(refused.Mistakes) > 0 {
-		return &daemon.Fault{Code: refused.Code, Err: refused.Mistakes}
+		return &api.Fault{Code: refused.Code, Err: refused.Mistakes}
 	}
 	var lines []error
 	for line := range strings.SplitSeq(refused.Message, "\n") {
 		lines = append(lines, errors.New(line))
 	}
-	return &daemon.Fault{Code: refused.Code, Err: errors.Join(lines...)}
+	return &api.Fault{Code: refused.Code, Err: errors.Join(lines...)}
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 )
 
 // pathEvents returns the past events. With the parameter follow it also returns new
@@ -21,7 +21,7 @@ const (
 
 // Events are the last events, the oldest first.
 type Events struct {
-	Events []daemon.Event `json:"events"`
+	Events []api.Event `json:"events"`
 }
 
 // eventsOf returns the handler of requests for events.
@@ -34,7 +34,7 @@ func eventsOf(d Daemon) http.HandlerFunc {
 		if conn, ok := r.Context().Value(follower{}).(*slotted); ok {
 			done, ok := conn.follow()
 			if !ok {
-				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: this caller follows " +
+				refuse(w, &api.Fault{Code: api.Conflict, Err: errors.New("follow events: this caller follows " +
 					"them too often: end some of the commands first")})
 				return
 			}
@@ -63,7 +63,7 @@ func eventsOf(d Daemon) http.HandlerFunc {
 }
 
 // Events returns the last events.
-func (c *Client) Events(ctx context.Context) ([]daemon.Event, error) {
+func (c *Client) Events(ctx context.Context) ([]api.Event, error) {
 	var e Events
 	err := c.call(ctx, http.MethodGet, pathEvents, nil, &e)
 	return e.Events, err
@@ -72,7 +72,7 @@ func (c *Client) Events(ctx context.Context) ([]daemon.Event, error) {
 // FollowEvents calls fn for the past events and for each new one, until ctx or the
 // daemon ends, or fn returns an error. Returns fn's error unchanged, the error of ctx
 // if ctx ended, and nil if the daemon ended.
-func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) error {
+func (c *Client) FollowEvents(ctx context.Context, fn func(api.Event) error) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+pathEvents+"?"+paramFollow, nil)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) 
 		return refusal(response, lines)
 	}
 	for {
-		var e daemon.Event
+		var e api.Event
 		if err := lines.Decode(&e); errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {

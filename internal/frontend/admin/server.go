@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/model"
 
@@ -127,21 +127,21 @@ func Handler(d Daemon) http.Handler {
 	mux := http.NewServeMux()
 	post(mux, pathAttach, d.Attach)
 	post(mux, pathDetach, d.Detach)
-	post(mux, pathPublish, func(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+	post(mux, pathPublish, func(ctx context.Context, r api.PublishRequest) (api.Result, error) {
 		for i := range r.Publishes {
 			r.Publishes[i].Origin = model.FromCommand
 		}
 		return d.Publish(ctx, r)
 	})
 	post(mux, pathUnpublish, d.Unpublish)
-	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (daemon.Result, error) {
+	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (api.Result, error) {
 		r.Origin = model.FromCommand
 		return d.CreateNetwork(r.Network, r.DryRun)
 	})
-	post(mux, pathApply, func(ctx context.Context, r SpecRequest) (daemon.Result, error) {
+	post(mux, pathApply, func(ctx context.Context, r SpecRequest) (api.Result, error) {
 		return d.Apply(ctx, r.Spec, r.DryRun)
 	})
-	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (daemon.Result, error) {
+	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (api.Result, error) {
 		return d.RemoveNetwork(r.Name)
 	})
 	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
@@ -164,7 +164,7 @@ func Handler(d Daemon) http.Handler {
 		answer(w, http.StatusOK, d.Stats(r.Context()))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
+		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})
 	})
 	return RootOnly(mux)
@@ -175,7 +175,7 @@ func Handler(d Daemon) http.Handler {
 func RootOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed(r.Context()) {
-			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket: run the " +
+			refuse(w, &api.Fault{Code: Forbidden, Err: errors.New("only root may use this socket: run the " +
 				"command as root, e.g. with sudo")})
 			return
 		}
@@ -188,7 +188,7 @@ func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var request Request
 		if err := decode(http.MaxBytesReader(w, r.Body, maxBody), &request); err != nil {
-			refuse(w, &daemon.Fault{Code: daemon.Invalid, Err: fmt.Errorf("read request: %w", err)})
+			refuse(w, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("read request: %w", err)})
 			return
 		}
 		result, err := fn(r.Context(), request)
@@ -200,14 +200,14 @@ func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.
 	})
 }
 
-var statuses = map[daemon.Code]int{
-	daemon.Invalid: http.StatusBadRequest, daemon.NotFound: http.StatusNotFound, Forbidden: http.StatusForbidden,
-	daemon.Conflict: http.StatusConflict, daemon.PortTaken: http.StatusConflict, daemon.Failed: http.StatusInternalServerError,
+var statuses = map[api.Code]int{
+	api.Invalid: http.StatusBadRequest, api.NotFound: http.StatusNotFound, Forbidden: http.StatusForbidden,
+	api.Conflict: http.StatusConflict, api.PortTaken: http.StatusConflict, api.Failed: http.StatusInternalServerError,
 }
 
 func refuse(w http.ResponseWriter, err error) {
-	code := daemon.CodeOf(err)
-	var mistakes daemon.Mistakes
+	code := api.CodeOf(err)
+	var mistakes api.Mistakes
 	_ = errors.As(err, &mistakes)
 	answer(w, statuses[code], Error{code, escape.Error(err), mistakes})
 }

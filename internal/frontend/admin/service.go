@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -25,19 +25,19 @@ type ServiceName struct {
 
 // Services are all virtual services, sorted by name.
 type Services struct {
-	Services []daemon.ServiceView `json:"services"`
+	Services []api.ServiceView `json:"services"`
 }
 
 // serviceHandlers registers the handlers of virtual services.
 func serviceHandlers(mux *http.ServeMux, d Daemon) {
-	post(mux, pathSetService, func(_ context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
+	post(mux, pathSetService, func(_ context.Context, r api.ServiceRequest) (api.Result, error) {
 		r.Origin = model.FromCommand
 		return d.SetService(r)
 	})
-	post(mux, pathRemoveService, func(_ context.Context, r ServiceName) (daemon.Result, error) {
+	post(mux, pathRemoveService, func(_ context.Context, r ServiceName) (api.Result, error) {
 		return d.RemoveService(r.Name, r.DryRun)
 	})
-	post(mux, pathReal, func(_ context.Context, r daemon.RealRequest) (daemon.Result, error) {
+	post(mux, pathReal, func(_ context.Context, r api.RealRequest) (api.Result, error) {
 		return d.ChangeReal(r)
 	})
 	mux.HandleFunc("GET "+pathServices, func(w http.ResponseWriter, _ *http.Request) {
@@ -53,33 +53,33 @@ func serviceHandlers(mux *http.ServeMux, d Daemon) {
 	})
 }
 
-// SetService creates or changes a virtual service. Returns a *daemon.Fault with the
-// code daemon.Conflict if the service differs from r.Was, or exists although r.Create
+// SetService creates or changes a virtual service. Returns a *api.Fault with the
+// code api.Conflict if the service differs from r.Was, or exists although r.Create
 // is set.
-func (c *Client) SetService(ctx context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
+func (c *Client) SetService(ctx context.Context, r api.ServiceRequest) (api.Result, error) {
 	return c.post(ctx, pathSetService, r)
 }
 
 // RemoveService removes a virtual service.
-func (c *Client) RemoveService(ctx context.Context, name string, dry bool) (daemon.Result, error) {
+func (c *Client) RemoveService(ctx context.Context, name string, dry bool) (api.Result, error) {
 	return c.post(ctx, pathRemoveService, ServiceName{name, dry})
 }
 
 // ChangeReal drains, enables or removes a real server.
-func (c *Client) ChangeReal(ctx context.Context, r daemon.RealRequest) (daemon.Result, error) {
+func (c *Client) ChangeReal(ctx context.Context, r api.RealRequest) (api.Result, error) {
 	return c.post(ctx, pathReal, r)
 }
 
 // Services returns all virtual services.
-func (c *Client) Services(ctx context.Context) ([]daemon.ServiceView, error) {
+func (c *Client) Services(ctx context.Context) ([]api.ServiceView, error) {
 	var s Services
 	err := c.call(ctx, http.MethodGet, pathServices, nil, &s)
 	return s.Services, err
 }
 
-// Service returns one virtual service. Returns a *daemon.Fault with the code
-// daemon.NotFound if it does not exist.
-func (c *Client) Service(ctx context.Context, name string) (v daemon.ServiceView, err error) {
+// Service returns one virtual service. Returns a *api.Fault with the code
+// api.NotFound if it does not exist.
+func (c *Client) Service(ctx context.Context, name string) (v api.ServiceView, err error) {
 	err = c.call(ctx, http.MethodGet, pathServices+"/"+url.PathEscape(name), nil, &v)
 	return v, err
 }

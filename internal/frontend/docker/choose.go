@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -18,8 +18,8 @@ type chooser struct {
 	last *uint16
 	// local is the range of ephemeral ports, from which ports are chosen.
 	local  model.PortRange
-	all    []daemon.View
-	me     daemon.View
+	all    []api.View
+	me     api.View
 	wanted []span
 	// refused are publishes that the daemon refused.
 	refused []model.Publish
@@ -75,7 +75,7 @@ func (c *chooser) avoid(taken model.Publish) bool {
 func (c *chooser) owners(p model.Publish) []string {
 	var names []string
 	for _, a := range c.all {
-		if a.Name != c.me.Name && slices.ContainsFunc(a.Publishes, func(o daemon.PublishedView) bool { return p.Collides(o.Publish) }) {
+		if a.Name != c.me.Name && slices.ContainsFunc(a.Publishes, func(o api.PublishedView) bool { return p.Collides(o.Publish) }) {
 			names = append(names, a.Name)
 		}
 	}

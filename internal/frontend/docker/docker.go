@@ -43,7 +43,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -62,17 +62,17 @@ const maxBody = 32 << 20
 // Daemon is the part of the daemon that the driver calls. *daemon.Daemon
 // implements it.
 type Daemon interface {
-	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
-	RemoveNetwork(name string) (daemon.Result, error)
+	CreateNetwork(n model.Network, dry bool) (api.Result, error)
+	RemoveNetwork(name string) (api.Result, error)
 	Networks() []model.Network
-	Attachments() []daemon.View
+	Attachments() []api.View
 	Reserve(model.Attachment) (engine.SandboxConfig, error)
 	Join(name, path string) (model.Endpoint, engine.SandboxConfig, error)
 	Expose(name string, publishes []model.Publish) error
 	Leave(name string) error
 	RemoveDead()
 	Displace(name string) (bool, error)
-	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
+	Detach(context.Context, api.DetachRequest) (api.Result, error)
 }
 
 // Notes stores JSON values by key. *store.Notes implements it.

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -114,7 +114,7 @@ func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 
 // remove removes an endpoint and its settings.
 func (d *Driver) remove(ctx context.Context, name string) error {
-	if _, err := d.cfg.Daemon.Detach(ctx, daemon.DetachRequest{Name: name}); err != nil {
+	if _, err := d.cfg.Daemon.Detach(ctx, api.DetachRequest{Name: name}); err != nil {
 		return err
 	}
 	return d.cfg.Passing.Put(map[string]any{endpointSettingsKey(name): nil})

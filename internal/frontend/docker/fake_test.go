@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/engine"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/model"
@@ -24,7 +24,7 @@ import (
 // fake is a daemon without a host. It stores what it gets.
 type fake struct {
 	networks    []model.Network
-	attachments []daemon.View
+	attachments []api.View
 	// taken are host ports that another program uses.
 	taken []model.PortRange
 	// dead are endpoints whose containers have ended.
@@ -35,24 +35,24 @@ type fake struct {
 	asked int
 }
 
-func (f *fake) CreateNetwork(n model.Network, _ bool) (daemon.Result, error) {
+func (f *fake) CreateNetwork(n model.Network, _ bool) (api.Result, error) {
 	if err := (model.State{Networks: append(slices.Clip(f.networks), n)}).Validate(); err != nil {
-		return daemon.Result{}, err
+		return api.Result{}, err
 	}
 	f.networks = append(f.networks, n)
-	return daemon.Result{}, nil
+	return api.Result{}, nil
 }
 
-func (f *fake) RemoveNetwork(name string) (daemon.Result, error) {
+func (f *fake) RemoveNetwork(name string) (api.Result, error) {
 	f.networks = slices.DeleteFunc(f.networks, func(n model.Network) bool { return n.Name == name })
-	return daemon.Result{}, nil
+	return api.Result{}, nil
 }
 
 func (f *fake) Networks() []model.Network { return slices.Clone(f.networks) }
 
-func (f *fake) Attachments() []daemon.View { return slices.Clone(f.attachments) }
+func (f *fake) Attachments() []api.View { return slices.Clone(f.attachments) }
 
-func (f *fake) find(name string) *daemon.View {
+func (f *fake) find(name string) *api.View {
 	for i := range f.attachments {
 		if f.attachments[i].Name == name {
 			return &f.attachments[i]
@@ -63,7 +63,7 @@ func (f *fake) find(name string) *daemon.View {
 
 func (f *fake) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	if f.find(a.Name) == nil {
-		f.attachments = append(f.attachments, daemon.View{Attachment: a})
+		f.attachments = append(f.attachments, api.View{Attachment: a})
 	}
 	return f.in, nil
 }
@@ -100,7 +100,7 @@ func (f *fake) Expose(name string, publishes []model.Publish) error {
 	}
 	v.Publishes = nil
 	for _, p := range publishes {
-		v.Publishes = append(v.Publishes, daemon.PublishedView{Publish: p})
+		v.Publishes = append(v.Publishes, api.PublishedView{Publish: p})
 	}
 	return nil
 }
@@ -113,20 +113,20 @@ func (f *fake) Leave(name string) error {
 }
 
 func (f *fake) RemoveDead() {
-	f.attachments = slices.DeleteFunc(f.attachments, func(v daemon.View) bool { return f.dead[v.Name] })
+	f.attachments = slices.DeleteFunc(f.attachments, func(v api.View) bool { return f.dead[v.Name] })
 }
 
 func (f *fake) Displace(name string) (bool, error) {
 	dead := f.dead[name]
 	if dead {
-		f.attachments = slices.DeleteFunc(f.attachments, func(v daemon.View) bool { return v.Name == name })
+		f.attachments = slices.DeleteFunc(f.attachments, func(v api.View) bool { return v.Name == name })
 	}
 	return dead, nil
 }
 
-func (f *fake) Detach(_ context.Context, r daemon.DetachRequest) (daemon.Result, error) {
-	f.attachments = slices.DeleteFunc(f.attachments, func(v daemon.View) bool { return v.Name == r.Name })
-	return daemon.Result{}, nil
+func (f *fake) Detach(_ context.Context, r api.DetachRequest) (api.Result, error) {
+	f.attachments = slices.DeleteFunc(f.attachments, func(v api.View) bool { return v.Name == r.Name })
+	return api.Result{}, nil
 }
 
 // HasLink, Ranges, CanBind and LocalPorts implement docker.Host.

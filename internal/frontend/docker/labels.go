@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -27,10 +27,10 @@ const (
 // Workloads is the part of the daemon that Labels calls. *daemon.Daemon implements
 // it.
 type Workloads interface {
-	Admit(daemon.Workload) (changed bool, err error)
+	Admit(api.Workload) (changed bool, err error)
 	Dismiss(name string) error
 	NeedsRestart(name string) (bool, error)
-	Attachments() []daemon.View
+	Attachments() []api.View
 }
 
 // Engine is a container engine. sandbox.Engine implements it.
@@ -164,7 +164,7 @@ func (l *Labels) sync(ctx context.Context) {
 	}
 	for _, a := range l.Workloads.Attachments() {
 		// A container whose cgroup exists runs, or is about to run.
-		if a.Network == daemon.HostNetwork && a.Cgroup == "" && !running[a.Name] {
+		if a.Network == api.HostNetwork && a.Cgroup == "" && !running[a.Name] {
 			l.warn("remove an ended container's ports", l.Workloads.Dismiss(a.Name))
 		}
 	}
@@ -317,7 +317,7 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 func (l *Labels) ended(id string) {
 	name := attachmentOf(id)
 	for _, a := range l.Workloads.Attachments() {
-		if a.Name != name || a.Network != daemon.HostNetwork {
+		if a.Name != name || a.Network != api.HostNetwork {
 			continue
 		}
 		if _, err := os.Stat(a.Cgroup); a.Cgroup == "" || err != nil {
@@ -336,8 +336,8 @@ func attachmentOf(id string) string { return "docker-" + id[:min(short, len(id))
 
 // workload converts a container's labels. It returns the ports without mistakes
 // also if others have mistakes.
-func workload(c sandbox.Labelled) (daemon.Workload, error) {
-	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name,
+func workload(c sandbox.Labelled) (api.Workload, error) {
+	w := api.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name,
 		Unpublished: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error
 	for part := range strings.SplitSeq(c.Labels[LabelPublish], ",") {

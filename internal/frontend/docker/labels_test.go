@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/cgroup"
-	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/sandbox"
 )
@@ -68,13 +68,13 @@ func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
 // admission is an admitted workload, and the content of its cgroup.freeze at that
 // time.
 type admission struct {
-	daemon.Workload
+	api.Workload
 	freeze string
 }
 
 type workloads struct{ admitted chan admission }
 
-func (w workloads) Admit(is daemon.Workload) (bool, error) {
+func (w workloads) Admit(is api.Workload) (bool, error) {
 	w.admitted <- admission{is, frozenAs(is.Cgroup)}
 	return true, is.Wrong
 }
@@ -87,7 +87,7 @@ func frozenAs(path string) string {
 
 func (workloads) Dismiss(string) error              { return nil }
 func (workloads) NeedsRestart(string) (bool, error) { return false, nil }
-func (workloads) Attachments() []daemon.View        { return nil }
+func (workloads) Attachments() []api.View           { return nil }
 
 // labels creates a cgroup that is used as the root of the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -145,7 +145,7 @@ func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, erro
 		if a.Network != name || a.Origin != model.FromDocker {
 			continue
 		}
-		if _, err := d.cfg.Daemon.Detach(ctx, daemon.DetachRequest{Name: a.Name}); err != nil {
+		if _, err := d.cfg.Daemon.Detach(ctx, api.DetachRequest{Name: a.Name}); err != nil {
 			return nil, err
 		}
 	}

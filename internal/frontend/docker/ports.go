@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 
@@ -123,7 +123,7 @@ func (s span) same(p model.Publish) bool {
 // step.
 func (d *Driver) publish(ctx context.Context, name string, o options) error {
 	all := d.cfg.Daemon.Attachments()
-	i := slices.IndexFunc(all, func(v daemon.View) bool { return v.Name == name })
+	i := slices.IndexFunc(all, func(v api.View) bool { return v.Name == name })
 	if i < 0 {
 		return fmt.Errorf("publish ports of %s: there is no such endpoint", name)
 	}
@@ -241,7 +241,7 @@ func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenErr
 	ctx, cancel := context.WithTimeout(ctx, nameLimit)
 	defer cancel()
 	for _, v := range d.cfg.Daemon.Attachments() {
-		if v.Name == name || !slices.ContainsFunc(v.Publishes, func(p daemon.PublishedView) bool { return p.Collides(t.Publish) }) {
+		if v.Name == name || !slices.ContainsFunc(v.Publishes, func(p api.PublishedView) bool { return p.Collides(t.Publish) }) {
 			continue
 		}
 		if kind, container, _ := strings.Cut(v.Ref, ":"); kind == string(sandbox.Container) {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
@@ -14,7 +14,7 @@ import (
 )
 
 func (r *reader) attachment(n *yaml.Node, path string) {
-	var a daemon.Declared
+	var a api.Declared
 	of := func(read func(*model.Endpoint, string) error) func(string) error {
 		return func(word string) error { return read(&a.Endpoint, word) }
 	}
@@ -77,7 +77,7 @@ func (r *reader) routes(e *model.Endpoint) func(*yaml.Node, string) {
 
 // publishes parses publishes. Each is a word as for `fairlead publish`, or an object
 // with the fields of compose files.
-func (r *reader) publishes(a *daemon.Declared, spec string) func(*yaml.Node, string) {
+func (r *reader) publishes(a *api.Declared, spec string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) {
 			p := model.Publish{Via: model.ViaAuto, Proto: model.TCP}

@@ -16,7 +16,7 @@ import (
 	"sort"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -71,7 +71,7 @@ func (m Mistakes) Unwrap() []error {
 
 // Set is the content of a set of files.
 type Set struct {
-	Spec daemon.Spec
+	Spec api.Spec
 	// spots are the places where parts of the Spec are declared, by the parts' names
 	// in the Spec, e.g. attachments[1].publishes[0].
 	spots    map[string]spot
@@ -159,11 +159,11 @@ func decodeAll(text []byte) error {
 	}
 }
 
-// Locate adds the lines and fields of the files to the daemon.Mistakes in an error of
-// the daemon: it returns a *daemon.Fault with the same code that wraps Mistakes. It
+// Locate adds the lines and fields of the files to the api.Mistakes in an error of
+// the daemon: it returns a *api.Fault with the same code that wraps Mistakes. It
 // returns other errors unchanged.
 func (s *Set) Locate(err error) error {
-	var found daemon.Mistakes
+	var found api.Mistakes
 	if !errors.As(err, &found) {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Set) Locate(err error) error {
 		at = at.narrow(m.Text)
 		all = append(all, Mistake{at.file, at.node.Line, at.field, m.Text})
 	}
-	return &daemon.Fault{Code: daemon.CodeOf(err), Err: all}
+	return &api.Fault{Code: api.CodeOf(err), Err: all}
 }
 
 // narrow returns the place of the field that a text mentions first, with its name

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/model"
 )
@@ -125,7 +125,7 @@ func TestWriteAndReadRoundTrip(t *testing.T) {
 }
 
 // sameNetworks compares networks. Their order does not matter.
-func sameNetworks(a, b daemon.Spec) bool {
+func sameNetworks(a, b api.Spec) bool {
 	if len(a.Networks) != len(b.Networks) {
 		return false
 	}
@@ -142,7 +142,7 @@ func sameNetworks(a, b daemon.Spec) bool {
 }
 
 // sameServices compares services. Their order does not matter.
-func sameServices(a, b daemon.Spec) bool {
+func sameServices(a, b api.Spec) bool {
 	for _, v := range a.Services {
 		if !slices.ContainsFunc(b.Services, v.Equal) {
 			return false
@@ -293,7 +293,7 @@ func TestSeveralFilesAreOneSet(t *testing.T) {
 	if s.Spec.Set != "shop" || len(s.Spec.Attachments) != 2 {
 		t.Errorf("%+v", s.Spec)
 	}
-	located := s.Locate(&daemon.Fault{Code: daemon.Conflict, Err: daemon.Mistakes{
+	located := s.Locate(&api.Fault{Code: api.Conflict, Err: api.Mistakes{
 		{At: "attachments[1]", Text: "address 10.9.9.9 is in no subnet of network web"},
 		{At: "attachments[1].publishes[0]", Text: "port taken"},
 		{At: "networks[0]", Text: "subnet 10.0.0.0/24 overlaps another"},
@@ -304,8 +304,8 @@ b.yaml:5: attachments[0].publish: port taken
 a.yaml:3: networks.web.subnet: subnet 10.0.0.0/24 overlaps another
 a.yaml:4: attachments[0]: it is not there
 a.yaml: there is more`
-	if located.Error() != want || daemon.CodeOf(located) != daemon.Conflict {
-		t.Errorf("%s: %v\nwant %s", daemon.CodeOf(located), located, want)
+	if located.Error() != want || api.CodeOf(located) != api.Conflict {
+		t.Errorf("%s: %v\nwant %s", api.CodeOf(located), located, want)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/escape"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -83,7 +83,7 @@ type (
 )
 
 // Write writes a Spec as YAML. Read returns the same Spec for it.
-func Write(w io.Writer, spec daemon.Spec) error {
+func Write(w io.Writer, spec api.Spec) error {
 	var document yaml.Node
 	if err := document.Encode(written(spec)); err != nil {
 		return fmt.Errorf("write YAML: %w", err)
@@ -109,13 +109,13 @@ func quoteHidden(n *yaml.Node) {
 }
 
 // WriteJSON writes a Spec as JSON. Read returns the same Spec for it.
-func WriteJSON(w io.Writer, spec daemon.Spec) error {
+func WriteJSON(w io.Writer, spec api.Spec) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(written(spec))
 }
 
-func written(spec daemon.Spec) fileText {
+func written(spec api.Spec) fileText {
 	f := fileText{Name: spec.Set}
 	for _, n := range spec.Networks {
 		if f.Networks == nil {
@@ -179,7 +179,7 @@ func writtenPeer(p model.Peer) any {
 	return t
 }
 
-func writtenAttachment(a daemon.Declared) attachmentText {
+func writtenAttachment(a api.Declared) attachmentText {
 	t := attachmentText{Sandbox: a.Sandbox, Network: a.Network, Device: a.Device, PKey: pkey(a.PKey), Name: a.Name, Interface: a.Interface,
 		Address: append(strs(a.Addresses), strs(a.Prefixes)...), Gateway: strs(a.Gateways), MAC: a.MAC,
 		RateOut: text.FormatRate(a.Limit.Out), RateIn: text.FormatRate(a.Limit.In), DHCP: a.DHCP}

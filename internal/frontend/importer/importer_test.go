@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/frontend/importer"
 	"fairlead/internal/model"
@@ -19,7 +19,7 @@ import (
 func text(t testing.TB, i importer.Imported) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := file.Write(&out, daemon.Spec{Services: i.Services}); err != nil {
+	if err := file.Write(&out, api.Spec{Services: i.Services}); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range i.Reports {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
@@ -18,8 +18,8 @@ func BenchmarkScrape(b *testing.B) {
 			for i := range n {
 				name := fmt.Sprint("web", i)
 				t := counter.Traffic{Bytes: counter.InOut{In: uint64(i), Out: 2}}
-				s.Endpoints = append(s.Endpoints, daemon.EndpointStats{Endpoint: name, Network: "shop", Traffic: &t})
-				s.Publishes = append(s.Publishes, daemon.PublishStats{Network: "shop", Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
+				s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: name, Network: "shop", Traffic: &t})
+				s.Publishes = append(s.Publishes, api.PublishStats{Network: "shop", Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
 					Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i))}, Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(1), Live: some(1)})
 			}
 			h, _ := handler(b, s)

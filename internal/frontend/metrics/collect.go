@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/counter"
 
 	dto "github.com/prometheus/client_model/go"
@@ -26,7 +26,7 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 	}
 	f := newFamilies()
 	f.add(scrapeProblems, float64(len(s.Problems)), nil)
-	for _, state := range []daemon.Status{daemon.Up, daemon.Waiting, daemon.Broken} {
+	for _, state := range []api.Status{api.Up, api.Waiting, api.Broken} {
 		f.add(attachments, float64(s.Attachments[state]), f.labels(attachments.Labels, string(state)))
 	}
 	for _, n := range s.Networks {
@@ -54,7 +54,7 @@ func (f *families) traffic(bytes, packets, drops Metric, t counter.Traffic, of d
 }
 
 // publish adds the counters that the publish's mode has.
-func (f *families) publish(p daemon.PublishStats) {
+func (f *families) publish(p api.PublishStats) {
 	host := ""
 	if p.HostAddr.IsValid() {
 		host = p.HostAddr.String()
@@ -76,7 +76,7 @@ func (f *families) publish(p daemon.PublishStats) {
 	}
 }
 
-func (f *families) proxy(s daemon.Stats) {
+func (f *families) proxy(s api.Stats) {
 	if s.Proxy == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"runtime"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -24,7 +24,7 @@ import (
 
 // Source returns the counters. *daemon.Daemon implements it.
 type Source interface {
-	Stats(context.Context) daemon.Stats
+	Stats(context.Context) api.Stats
 }
 
 // Metrics are the metrics of one daemon. *Metrics implements daemon.Meter.

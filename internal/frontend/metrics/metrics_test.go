@@ -16,20 +16,19 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
-	"fairlead/internal/proxy"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // fixed is a source that always returns the same counters.
-type fixed daemon.Stats
+type fixed api.Stats
 
-func (f fixed) Stats(context.Context) daemon.Stats { return daemon.Stats(f) }
+func (f fixed) Stats(context.Context) api.Stats { return api.Stats(f) }
 
 func some(n uint64) *uint64 { return &n }
 
@@ -37,23 +36,23 @@ func some(n uint64) *uint64 { return &n }
 func everything() fixed {
 	t := counter.Traffic{Bytes: counter.InOut{In: 1000, Out: 2000}, Packets: counter.InOut{In: 10, Out: 20}, Drops: counter.InOut{In: 1, Out: 2}}
 	return fixed{
-		Networks: []daemon.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
-		Endpoints: []daemon.EndpointStats{
+		Networks: []api.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
+		Endpoints: []api.EndpointStats{
 			{Endpoint: "web", Network: "shop", Driver: model.DriverBridge, Traffic: &t},
 			{Endpoint: "metal", Network: "host", Driver: model.DriverHost}},
-		Publishes: []daemon.PublishStats{
+		Publishes: []api.PublishStats{
 			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: model.TCP, HostPorts: model.PortRange{First: 8000, Last: 8999}},
 				Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(7), Live: some(3)},
 			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP, HostAddr: netip.MustParseAddr("192.0.2.1"), HostPorts: model.Port(53)},
 				Flows: some(5)},
 			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(443)}}},
-		Services: []daemon.ServiceStats{{Service: "site", Status: daemon.ServiceUp, Reals: []daemon.RealStats{
-			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: daemon.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
+		Services: []api.ServiceStats{{Service: "site", Status: api.ServiceUp, Reals: []api.RealStats{
+			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: api.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
 				Checks: &health.Counts{Passed: 7, Void: 1, Failed: map[health.Failure]uint64{health.Refused: 2, health.Timeout: 1}, Ejected: 1, Busy: 2 * time.Second, Last: time.Second / 4, OK: true}},
-			{Real: netip.MustParseAddrPort("[fd00::3]:0"), State: daemon.RealDown, Weight: 1}}}},
+			{Real: netip.MustParseAddrPort("[fd00::3]:0"), State: api.RealDown, Weight: 1}}}},
 		Checks:      health.Counters{Checks: 10, Failed: 3, Void: 1},
-		Attachments: map[daemon.Status]int{daemon.Up: 2, daemon.Waiting: 1, daemon.Broken: 0},
-		Proxy:       &proxy.Stats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
+		Attachments: map[api.Status]int{api.Up: 2, api.Waiting: 1, api.Broken: 0},
+		Proxy:       &model.ProxyStats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
 		EBPF:        &counter.Fill{Entries: 9, Max: 65535}, Conntrack: &counter.Fill{Entries: 10, Max: 262144},
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
@@ -55,14 +55,14 @@ var (
 var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks, realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
 
 // standings are the values of the label state.
-var standings = []daemon.RealStatus{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained,
-	daemon.RealDisabled, daemon.RealSorry}
+var standings = []api.RealStatus{api.RealUp, api.RealDown, api.RealDraining, api.RealDrained,
+	api.RealDisabled, api.RealSorry}
 
 // services adds the metrics of virtual services.
-func (f *families) services(s daemon.Stats) {
+func (f *families) services(s api.Stats) {
 	for _, v := range s.Services {
-		f.add(serviceUp, truth(v.Status == daemon.ServiceUp), f.labels(serviceUp.Labels, v.Service))
-		states := map[daemon.RealStatus]int{}
+		f.add(serviceUp, truth(v.Status == api.ServiceUp), f.labels(serviceUp.Labels, v.Service))
+		states := map[api.RealStatus]int{}
 		for _, r := range v.Reals {
 			states[r.State]++
 			f.real(v.Service, r)
@@ -80,10 +80,10 @@ func (f *families) services(s daemon.Stats) {
 	}
 }
 
-func (f *families) real(service string, r daemon.RealStats) {
+func (f *families) real(service string, r api.RealStats) {
 	name := model.RealServer{Address: r.Real.Addr(), Port: r.Real.Port()}.String()
 	of := f.bothDirections(ofReal, service, name)
-	f.add(realUp, truth(r.State == daemon.RealUp || r.State == daemon.RealSorry), of.plain())
+	f.add(realUp, truth(r.State == api.RealUp || r.State == api.RealSorry), of.plain())
 	f.add(realWeight, float64(r.Weight), of.plain())
 	f.add(realTransitions, float64(r.Transitions), of.plain())
 	f.checks(service, name, of.plain(), r.Checks)

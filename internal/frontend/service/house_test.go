@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
@@ -181,10 +182,10 @@ func (h *house) publish() {
 	_, err = client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
 		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}, false)
 	if err == nil {
-		_, err = client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
+		_, err = client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
 	}
 	if err == nil {
-		_, err = client.Publish(context.Background(), daemon.PublishRequest{Target: h.pid, Publishes: []model.Publish{
+		_, err = client.Publish(context.Background(), api.PublishRequest{Target: h.pid, Publishes: []model.Publish{
 			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
 			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8081), Ports: model.Port(80)}}})
 	}

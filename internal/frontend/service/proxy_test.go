@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/proxy"
 	"fairlead/test/process"
@@ -98,7 +98,7 @@ func TestKilledProxyIsReplaced(t *testing.T) {
 		}
 	}
 	// Without publishes the proxy ends with the daemon.
-	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
+	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
 		t.Fatal(err)
 	}
 	gone, err := unix.PidfdOpen(h.pidOfProxy(), 0)

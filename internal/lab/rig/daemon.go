@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/daemon"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/program"
 
@@ -159,13 +159,13 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 	go func() {
 		defer close(b.said)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var e daemon.Event
-			if json.Unmarshal(lines.Bytes(), &e) != nil || e.Kind != daemon.RealIsUp && e.Kind != daemon.RealIsDown {
+			var e api.Event
+			if json.Unmarshal(lines.Bytes(), &e) != nil || e.Kind != api.RealIsUp && e.Kind != api.RealIsDown {
 				continue
 			}
 			for name := range Reals {
 				if e.Object == fmt.Sprintf("service %s real %s", Service, at(name)) {
-					b.said.Send(Report{e.Time, name, e.Kind == daemon.RealIsUp})
+					b.said.Send(Report{e.Time, name, e.Kind == api.RealIsUp})
 				}
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
@@ -104,7 +105,7 @@ func (w *World) startProxy(context.Context) (engine.Proxy, error) {
 
 // FastPath returns the links of the server host that have the fast path, and the
 // number of packets that took it.
-func (w *World) FastPath() ([]kernel.FastLink, uint64, error) { return w.server.FastPath() }
+func (w *World) FastPath() ([]model.FastLink, uint64, error) { return w.server.FastPath() }
 
 func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
 	ns, err := w.namespace()

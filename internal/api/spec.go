@@ -1,9 +1,8 @@
-package daemon
+package api
 
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"fairlead/internal/model"
@@ -29,10 +28,6 @@ type Declared struct {
 	DHCP   bool   `json:"dhcp,omitempty"`
 	// Publishes need no Endpoint.
 	Publishes []model.Publish `json:"publishes,omitempty"`
-}
-
-func (a Declared) request(by model.Origin) AttachRequest {
-	return AttachRequest{Endpoint: a.Endpoint, Device: a.Device, PKey: a.PKey, DHCP: a.DHCP, Keep: true, Origin: by}
 }
 
 // Mistake is an error in a Spec.
@@ -89,44 +84,3 @@ type Change struct {
 
 // String returns the change in the form "network web: created".
 func (c Change) String() string { return fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Action) }
-
-// changes lists the differences between two desired states: networks, attachments,
-// publishes, services.
-func changes(before, next model.Desired) []Change {
-	return slices.Concat(
-		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
-		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),
-		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal),
-		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal))
-}
-
-// publishName returns the endpoint and the host side of a publish.
-func publishName(p model.Publish) string {
-	host, _, _ := strings.Cut(p.String(), " -> ")
-	return p.Endpoint + " " + host
-}
-
-func diff[T any](kind string, before, next []T, name func(T) string, equal func(a, b T) bool) []Change {
-	var all []Change
-	old := map[string]T{}
-	for _, v := range before {
-		old[name(v)] = v
-	}
-	stays := map[string]bool{}
-	for _, v := range next {
-		was, known := old[name(v)]
-		stays[name(v)] = true
-		switch {
-		case !known:
-			all = append(all, Change{Created, kind, name(v)})
-		case !equal(was, v):
-			all = append(all, Change{Changed, kind, name(v)})
-		}
-	}
-	for _, v := range before {
-		if !stays[name(v)] {
-			all = append(all, Change{Removed, kind, name(v)})
-		}
-	}
-	return all
-}

@@ -1,11 +1,10 @@
-package daemon
+package api
 
 import (
 	"errors"
 	"fmt"
 
 	"fairlead/internal/model"
-	"fairlead/internal/sandbox"
 )
 
 // Code is the kind of a failure, for programs that act on it.
@@ -39,13 +38,13 @@ func (f *Fault) Error() string { return f.Err.Error() }
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-func fault(code Code, format string, args ...any) error {
-	return &Fault{code, fmt.Errorf(format, args...)}
+// Faultf returns a Fault with the code and the formatted error.
+func Faultf(code Code, format string, args ...any) error {
+	return &Fault{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// CodeOf returns the code of an error of this package's functions or of a client of
-// its API. An error without a code of its own gets PortTaken, NotFound or Invalid if it
-// wraps *model.PortTakenError, sandbox.ErrAbsent or sandbox.ErrHost, and else Failed.
+// CodeOf returns the code of an error of the daemon or of a client of its API. An error
+// that wraps no Fault gets PortTaken if it wraps *model.PortTakenError, and else Failed.
 func CodeOf(err error) Code {
 	var f *Fault
 	var taken *model.PortTakenError
@@ -54,10 +53,6 @@ func CodeOf(err error) Code {
 		return f.Code
 	case errors.As(err, &taken):
 		return PortTaken
-	case errors.Is(err, sandbox.ErrAbsent):
-		return NotFound
-	case errors.Is(err, sandbox.ErrHost):
-		return Invalid
 	}
 	return Failed
 }

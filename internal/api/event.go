@@ -1,0 +1,59 @@
+package api
+
+import "time"
+
+// EventKind is the kind of an event.
+type EventKind string
+
+// The kinds of event.
+const (
+	// Healed means that one of Fairlead's objects differed and was repaired.
+	Healed EventKind = "healed"
+	// Unhealed means that a repair failed. The daemon tries again.
+	Unhealed EventKind = "failed"
+	// Conflicting means that another program keeps changing an object: the daemon
+	// waits longer before each further repair.
+	Conflicting EventKind = "conflict"
+	// RealIsUp and RealIsDown are results of the checks of a real server.
+	RealIsUp   EventKind = "up"
+	RealIsDown EventKind = "down"
+	// RealJoined means that a selector has found a real server, RealLeft that a real
+	// server was removed.
+	RealJoined EventKind = "joined"
+	RealLeft   EventKind = "left"
+	// DrainBegun and DrainEnded are the start and the end of a real server's drain.
+	// RealEnabled means that it gets new flows again.
+	DrainBegun  EventKind = "draining"
+	DrainEnded  EventKind = "drained"
+	RealEnabled EventKind = "enabled"
+	// ClientsReset means that clients' connections were reset because their real
+	// server is down or was removed, or their service was removed.
+	ClientsReset EventKind = "reset"
+	// QuorumLost and QuorumGained mean that a service has fewer real servers up than
+	// its quorum, or enough again.
+	QuorumLost   EventKind = "quorum lost"
+	QuorumGained EventKind = "quorum gained"
+	// SorryUsed means that a service sends clients to its sorry server. PanicBegun
+	// means that it uses all real servers although checks fail. ChecksBelieved is the
+	// end of both.
+	SorryUsed      EventKind = "sorry"
+	PanicBegun     EventKind = "panic"
+	ChecksBelieved EventKind = "recovered"
+	// NetworkUnavailable means that a network cannot exist on this host for now,
+	// NetworkAvailable that it can again.
+	NetworkUnavailable EventKind = "unavailable"
+	NetworkAvailable   EventKind = "available"
+)
+
+// Event is a change of the host or of a virtual service.
+type Event struct {
+	Time time.Time `json:"time"`
+	Kind EventKind `json:"kind"`
+	// Object is the key of the changed object in the plan, or e.g. "service web".
+	Object string `json:"object"`
+	// Commands are the commands of the repair, as typed in a shell.
+	Commands []string `json:"commands,omitempty"`
+	// By is the program that changed the object, if the kernel reports the program.
+	By     string `json:"by,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// ServiceRequest creates or changes a virtual service.
+type ServiceRequest struct {
+	model.VirtualService
+	// Was, if set, is the service as the caller knows it. If the service differs from
+	// it, the request fails with the code Conflict.
+	Was *model.VirtualService `json:"was,omitempty"`
+	// Create refuses to change a service that already exists.
+	Create bool `json:"create,omitempty"`
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// RealStatus is the state of a real server.
+type RealStatus string
+
+// The states. A member's is empty if only its checks determine the state.
+const (
+	RealUp   RealStatus = "up"
+	RealDown RealStatus = "down"
+	// RealDraining keeps its open flows, RealDrained has none.
+	RealDraining RealStatus = "draining"
+	RealDrained  RealStatus = "drained"
+	// RealDisabled was disabled by its administrator, and its flows were ended.
+	RealDisabled RealStatus = "disabled"
+	// RealSorry is the sorry server while it is in use.
+	RealSorry RealStatus = "sorry"
+)
+
+// RealAction is what to do with a real server.
+type RealAction string
+
+// The actions.
+const (
+	// DrainReal gives it no new flows until EnableReal.
+	DrainReal RealAction = "drain"
+	// EnableReal reverts DrainReal. It also brings back a server that passive checks
+	// have taken out.
+	EnableReal RealAction = "enable"
+	// RemoveReal removes it from its service after a drain.
+	RemoveReal RealAction = "remove"
+)
+
+// RealRequest is a request to change a real server.
+type RealRequest struct {
+	Service string `json:"service"`
+	// Real is its address, with or without port, or the name of its attachment or its
+	// sandbox.
+	Real string     `json:"real"`
+	Do   RealAction `json:"do"`
+	// Deadline bounds the drain. If 0, the service's setting applies.
+	Deadline time.Duration `json:"deadline,omitempty"`
+	// Now ends its flows at once instead of draining it.
+	Now bool `json:"now,omitempty"`
+}
+
+// ServiceStatus is the state of a virtual service.
+type ServiceStatus string
+
+// The states of a virtual service.
+const (
+	// ServiceUp has its quorum.
+	ServiceUp ServiceStatus = "up"
+	// ServiceDown has fewer real servers up than its quorum.
+	ServiceDown ServiceStatus = "down"
+	// ServiceSorry has fewer than its quorum, and sends clients to its sorry server.
+	ServiceSorry ServiceStatus = "sorry"
+	// ServicePanics has so few servers up that it uses all of them.
+	ServicePanics ServiceStatus = "panic"
+	// ServiceFailed could not be applied.
+	ServiceFailed ServiceStatus = "failed"
+)
+
+// ServiceView is a virtual service with its state.
+type ServiceView struct {
+	// VirtualService is the desired service.
+	model.VirtualService
+	// PlaneInUse is the data plane that the daemon chose.
+	PlaneInUse model.Plane   `json:"planeInUse,omitempty"`
+	Status     ServiceStatus `json:"status"`
+	// Problem says why the service, or a part of it, is not applied.
+	Problem string `json:"problem,omitempty"`
+	// FastPath are the links with the fast path, or where the driver refuses it. Only
+	// Service sets it.
+	FastPath []model.FastLink `json:"fastPath,omitempty"`
+	// Servers are the current real servers.
+	Servers []RealView `json:"servers"`
+}
+
+// RealView is a real server with its state.
+type RealView struct {
+	// Address and Port are the server's. Port 0 is the port that the client has
+	// connected to.
+	Address netip.Addr `json:"address"`
+	Port    uint16     `json:"port,omitempty"`
+	// Weight is the desired weight. Share is the percentage of it that the server has
+	// now: less than 100 during a slow start, or if its agent reports less.
+	Weight int `json:"weight"`
+	Share  int `json:"share"`
+	// Endpoint is the server's attachment, and Selected the selector that has found
+	// it.
+	Endpoint string `json:"endpoint,omitempty"`
+	Selected string `json:"selected,omitempty"`
+	// State is its state in the data plane, and Cause the reason.
+	State RealStatus `json:"state"`
+	Cause string     `json:"cause,omitempty"`
+	// Since is when this state began.
+	Since time.Time `json:"since"`
+	// Deadline is the end of its drain, if it has one.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Until is the time at which a server gets clients again that passive checks have
+	// taken out. It is set only if the server has no active check.
+	Until time.Time `json:"until,omitzero"`
+	// Leaving says that the server is removed when its drain ends.
+	Leaving bool `json:"leaving,omitempty"`
+	// Checked is the time of the last check, Found its result, and Latency its
+	// duration. State follows when the data plane has the change.
+	Checked time.Time     `json:"checked,omitzero"`
+	Found   string        `json:"found,omitempty"`
+	Latency time.Duration `json:"latency,omitempty"`
+	// Flows is the number of open flows; nil if the data plane does not count them.
+	Flows *uint64 `json:"flows,omitempty"`
+}

@@ -1,0 +1,92 @@
+// Package stored shows the stored desired state, also of a daemon that does not run.
+package stored
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+)
+
+// Spec returns the objects that commands and files have created, as one Spec. Applying
+// this Spec changes nothing. It omits objects of container engines. The notes name what a
+// Spec cannot express.
+func Spec(w model.Desired) (api.Spec, []string) {
+	var spec api.Spec
+	var notes []string
+	for _, n := range w.Networks {
+		if n.Origin != model.FromDocker && !w.PrivateNetwork(n.Name) {
+			n.Origin = ""
+			spec.Networks = append(spec.Networks, n)
+		}
+	}
+	for _, a := range w.Attachments {
+		if a.Origin == model.FromDocker {
+			continue
+		}
+		if _, err := sandbox.Expect(a.Ref); err != nil {
+			notes = append(notes, fmt.Sprintf("attachment %s is left out: %v", a.Name, err))
+			continue
+		}
+		spec.Attachments = append(spec.Attachments, declare(a, w))
+	}
+	for _, v := range w.Services {
+		v.Origin = ""
+		spec.Services = append(spec.Services, v)
+	}
+	slices.SortFunc(spec.Services, func(a, b model.VirtualService) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(spec.Networks, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(spec.Attachments, func(a, b api.Declared) int { return strings.Compare(a.Name, b.Name) })
+	return spec, notes
+}
+
+// declare returns the attachment as a file declares it.
+func declare(a model.Attachment, w model.Desired) api.Declared {
+	c := api.Declared{Endpoint: a.Endpoint, DHCP: a.DHCP}
+	c.Sandbox = a.Ref
+	if a.DHCP {
+		c.MAC = "" // the daemon chose it, and keeps it
+	}
+	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Private {
+		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey
+	}
+	for _, p := range w.Publishes {
+		if p.Endpoint == a.Name && p.Origin != model.FromDocker {
+			p.Endpoint, p.Origin = "", ""
+			c.Publishes = append(c.Publishes, p)
+		}
+	}
+	slices.SortFunc(c.Publishes, model.Publish.Compare)
+	return c
+}
+
+// Views returns the stored attachments of a daemon that does not run, sorted by
+// name.
+func Views(w model.Desired) []api.View {
+	drivers := map[string]model.Driver{}
+	for _, n := range w.Networks {
+		drivers[n.Name] = n.Driver
+	}
+	var all []api.View
+	var scan external.Scan
+	for _, a := range w.Attachments {
+		v := api.View{Attachment: a, Driver: drivers[a.Network], Status: api.NoDaemon}
+		if external.HasEnded(a, &scan) {
+			v.Status = api.Ended
+		}
+		v.Endpoint = a.Leased()
+		for _, p := range w.Publishes {
+			if p.Endpoint == a.Name {
+				v.Publishes = append(v.Publishes, api.PublishedView{Publish: p})
+			}
+		}
+		slices.SortFunc(v.Publishes, func(a, b api.PublishedView) int { return a.Compare(b.Publish) })
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b api.View) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

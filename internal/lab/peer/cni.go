@@ -29,7 +29,7 @@ const cniVersion = "1.0.0"
 // Interface.
 type cni struct{ rig.Base }
 
-func newCNI(p suite.Path) rig.Maker { return cni{rig.Base{Path: p}} }
+func newCNI(p suite.Path) rig.Maker { return &cni{rig.Base{Path: p}} }
 
 // cniCall is one plugin with its configuration, without the keys that every
 // configuration has.
@@ -40,7 +40,7 @@ type cniCall struct {
 
 // chain returns what a container engine would configure for the path. The
 // addresses are static, so nothing is written outside the namespaces.
-func (m cni) chain() []cniCall {
+func (m *cni) chain() []cniCall {
 	address := map[string]any{"address": netip.PrefixFrom(rig.WorkloadAddr, rig.Subnet.Bits()).String(),
 		"gateway": rig.Gateway.String()}
 	ipam := map[string]any{"type": "static", "addresses": []any{address},
@@ -72,7 +72,7 @@ func cniPorts() []any {
 
 // Needs implements rig.Maker: the plugins, including the one that assigns the
 // address and the program that portmap calls.
-func (m cni) Needs() rig.Needs {
+func (m *cni) Needs() rig.Needs {
 	all := []rig.Program{{Name: "cni/static", Package: cniPackage}}
 	for _, c := range m.chain() {
 		all = append(all, rig.Program{Name: "cni/" + c.plugin, Package: cniPackage})
@@ -86,7 +86,7 @@ func (m cni) Needs() rig.Needs {
 // Start implements rig.Maker. It adds the workload's sandbox to the network
 // according to the specification: each plugin gets the result of the one before,
 // and they are undone in reverse order.
-func (m cni) Start(ctx context.Context, r *rig.Rig) error {
+func (m *cni) Start(ctx context.Context, r *rig.Rig) error {
 	box, err := r.World.Sandbox(rig.Workload)
 	if err != nil {
 		return err

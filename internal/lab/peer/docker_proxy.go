@@ -18,17 +18,17 @@ import (
 
 // dockerProxy publishes ports of a sandbox of Fairlead's engine with Docker's
 // docker-proxy.
-type dockerProxy struct{ rig.Engine }
+type dockerProxy struct{ *rig.Engine }
 
-func newDockerProxy(p suite.Path) rig.Maker { return dockerProxy{rig.NewEngine(p)} }
+func newDockerProxy(p suite.Path) rig.Maker { return &dockerProxy{rig.NewEngine(p)} }
 
 // Needs implements rig.Maker.
-func (dockerProxy) Needs() rig.Needs {
+func (*dockerProxy) Needs() rig.Needs {
 	return rig.Needs{Programs: []rig.Program{{Name: "docker-proxy", Package: "docker.io"}}}
 }
 
 // Start implements rig.Maker. It starts one docker-proxy per port and protocol.
-func (d dockerProxy) Start(ctx context.Context, r *rig.Rig) error {
+func (d *dockerProxy) Start(ctx context.Context, r *rig.Rig) error {
 	if err := d.Engine.Start(ctx, r); err != nil {
 		return err
 	}
@@ -72,6 +72,6 @@ func startDockerProxy(ctx context.Context, r *rig.Rig, proto string, port int) (
 }
 
 // Proof implements rig.Maker.
-func (d dockerProxy) Proof(w rig.Window, _ *result.Proof) *result.Proof {
+func (d *dockerProxy) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 	return rig.CPUProof(d.Path.Peer.Name, w.Ledger.Proxy)
 }

@@ -32,26 +32,26 @@ var (
 type byHand struct{ rig.Base }
 
 // Needs implements rig.Maker.
-func (byHand) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand, nftCommand}} }
+func (*byHand) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand, nftCommand}} }
 
 // Links implements rig.Maker.
-func (byHand) Links(result.Client) []rig.Link { return []rig.Link{{Name: handLink}} }
+func (*byHand) Links(result.Client) []rig.Link { return []rig.Link{{Name: handLink}} }
 
 // handDNAT publishes ports with one DNAT rule per protocol.
 type handDNAT struct{ byHand }
 
-func newHandDNAT(p suite.Path) rig.Maker { return handDNAT{byHand{rig.Base{Path: p}}} }
+func newHandDNAT(p suite.Path) rig.Maker { return &handDNAT{byHand{rig.Base{Path: p}}} }
 
 // Start implements rig.Maker.
-func (h handDNAT) Start(_ context.Context, r *rig.Rig) error { return h.make(r, dnatRules()) }
+func (h *handDNAT) Start(_ context.Context, r *rig.Rig) error { return h.make(r, dnatRules()) }
 
 // handHops has only the hops that the path names.
 type handHops struct{ byHand }
 
-func newHandHops(p suite.Path) rig.Maker { return handHops{byHand{rig.Base{Path: p}}} }
+func newHandHops(p suite.Path) rig.Maker { return &handHops{byHand{rig.Base{Path: p}}} }
 
 // Start implements rig.Maker.
-func (h handHops) Start(ctx context.Context, r *rig.Rig) error {
+func (h *handHops) Start(ctx context.Context, r *rig.Rig) error {
 	if !h.Routed() {
 		if err := r.World.Route(rig.Subnet); err != nil {
 			return err
@@ -64,12 +64,12 @@ func (h handHops) Start(ctx context.Context, r *rig.Rig) error {
 }
 
 // Dial implements rig.Maker.
-func (h handHops) Dial(_ result.Client, port uint16) netip.AddrPort {
+func (h *handHops) Dial(_ result.Client, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(h.Addr(), port)
 }
 
 // Proof implements rig.Maker.
-func (h handHops) Proof(w rig.Window, links *result.Proof) *result.Proof {
+func (h *handHops) Proof(w rig.Window, links *result.Proof) *result.Proof {
 	if h.Path.Tracked {
 		return h.byHand.Proof(w, links)
 	}
@@ -77,7 +77,7 @@ func (h handHops) Proof(w rig.Window, links *result.Proof) *result.Proof {
 }
 
 // make attaches the sandboxes, and adds the rules.
-func (h byHand) make(r *rig.Rig, rules string) error {
+func (h *byHand) make(r *rig.Rig, rules string) error {
 	script := "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
 	attach := handRouted
 	if !h.Routed() {

@@ -26,15 +26,15 @@ const (
 type handMade struct{ rig.Base }
 
 func newHandMade(p suite.Path) rig.Maker {
-	m := handMade{rig.Base{Path: p}}
+	m := &handMade{rig.Base{Path: p}}
 	if p.Driver == model.DriverVXLAN {
-		return handOverlay{m}
+		return &handOverlay{m}
 	}
 	return m
 }
 
 // Needs implements rig.Maker.
-func (handMade) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand}} }
+func (*handMade) Needs() rig.Needs { return rig.Needs{Programs: []rig.Program{ipCommand}} }
 
 // handLinks are the commands that move a link into the sandbox, with its network
 // namespace as their argument.
@@ -45,7 +45,7 @@ var handLinks = map[model.Driver]string{
 }
 
 // Start implements rig.Maker.
-func (h handMade) Start(_ context.Context, r *rig.Rig) error {
+func (h *handMade) Start(_ context.Context, r *rig.Rig) error {
 	box, err := r.World.Sandbox(rig.Workload)
 	if err != nil {
 		return err
@@ -64,15 +64,15 @@ func runByHand(host func(func() error) error, script string) error {
 }
 
 // handOverlay makes a VXLAN overlay of two hosts.
-type handOverlay struct{ handMade }
+type handOverlay struct{ *handMade }
 
 // Links implements rig.Maker.
-func (h handOverlay) Links(c result.Client) []rig.Link {
+func (h *handOverlay) Links(c result.Client) []rig.Link {
 	return append([]rig.Link{{Name: handTunnel}}, h.handMade.Links(c)...)
 }
 
 // Start implements rig.Maker.
-func (h handOverlay) Start(_ context.Context, r *rig.Rig) error {
+func (h *handOverlay) Start(_ context.Context, r *rig.Rig) error {
 	for _, side := range []struct {
 		do            func(func() error) error
 		name, link    string

@@ -19,17 +19,17 @@ import (
 
 // haproxy balances over sandboxes of Fairlead's engine with HAProxy on the server
 // host, in TCP mode and with one worker per CPU as by default.
-type haproxy struct{ rig.Engine }
+type haproxy struct{ *rig.Engine }
 
-func newHAProxy(p suite.Path) rig.Maker { return haproxy{rig.NewEngine(p)} }
+func newHAProxy(p suite.Path) rig.Maker { return &haproxy{rig.NewEngine(p)} }
 
 // Needs implements rig.Maker.
-func (haproxy) Needs() rig.Needs {
+func (*haproxy) Needs() rig.Needs {
 	return rig.Needs{Programs: []rig.Program{{Name: "haproxy", Package: "haproxy"}}}
 }
 
 // Start implements rig.Maker. The workload is HAProxy's only server.
-func (h haproxy) Start(ctx context.Context, r *rig.Rig) error {
+func (h *haproxy) Start(ctx context.Context, r *rig.Rig) error {
 	if err := h.Engine.Start(ctx, r); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (h haproxy) Start(ctx context.Context, r *rig.Rig) error {
 }
 
 // Proof implements rig.Maker.
-func (h haproxy) Proof(w rig.Window, _ *result.Proof) *result.Proof {
+func (h *haproxy) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 	return rig.CPUProof(h.Path.Peer.Name, w.Ledger.Proxy)
 }
 

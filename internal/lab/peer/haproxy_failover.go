@@ -46,7 +46,7 @@ func haproxyFailover(interval time.Duration, names []string) string {
 }
 
 // Balance implements rig.Balancing.
-func (h haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, error) {
+func (h *haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, error) {
 	if _, err := h.Engine.Balance(ctx, t); err != nil {
 		return nil, err
 	}

@@ -17,10 +17,10 @@ import (
 // pasta serves the sandbox's tap device with pasta of passt.
 type pasta struct{ userMode }
 
-func newPasta(p suite.Path) rig.Maker { return pasta{userMode{rig.Base{Path: p}}} }
+func newPasta(p suite.Path) rig.Maker { return &pasta{userMode{rig.Base{Path: p}}} }
 
 // Needs implements rig.Maker.
-func (pasta) Needs() rig.Needs {
+func (*pasta) Needs() rig.Needs {
 	return rig.Needs{Programs: []rig.Program{{Name: "pasta", Package: "passt"}, unshareCommand, ipCommand}}
 }
 
@@ -28,7 +28,7 @@ func (pasta) Needs() rig.Needs {
 // workload's sandbox, and waits until it forwards. Pasta copies the addresses of
 // the link with the default route, so there must be one. It must not treat the
 // gateway's address as the host itself, because that address is the client's.
-func (pasta) Start(ctx context.Context, r *rig.Rig) error {
+func (*pasta) Start(ctx context.Context, r *rig.Rig) error {
 	route := fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)
 	if _, err := program.Shell(r.World.DoServer, route); err != nil {
 		return err

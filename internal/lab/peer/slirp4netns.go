@@ -19,16 +19,16 @@ const slirpSocket = "/tmp/slirp4netns.sock"
 // slirp4netns serves the sandbox's tap device with slirp4netns.
 type slirp4netns struct{ userMode }
 
-func newSlirp4netns(p suite.Path) rig.Maker { return slirp4netns{userMode{rig.Base{Path: p}}} }
+func newSlirp4netns(p suite.Path) rig.Maker { return &slirp4netns{userMode{rig.Base{Path: p}}} }
 
 // Needs implements rig.Maker.
-func (slirp4netns) Needs() rig.Needs {
+func (*slirp4netns) Needs() rig.Needs {
 	return rig.Needs{Programs: []rig.Program{{Name: "slirp4netns", Package: "slirp4netns"}, unshareCommand}}
 }
 
 // Start implements rig.Maker. It starts slirp4netns on the server host for the
 // workload's sandbox, waits until it is ready and makes it forward the ports.
-func (slirp4netns) Start(ctx context.Context, r *rig.Rig) error {
+func (*slirp4netns) Start(ctx context.Context, r *rig.Rig) error {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return err

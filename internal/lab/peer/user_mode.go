@@ -32,7 +32,7 @@ var unshareCommand = rig.Program{Name: "unshare", Package: "util-linux"}
 type userMode struct{ rig.Base }
 
 // Proof implements rig.Maker.
-func (u userMode) Proof(w rig.Window, _ *result.Proof) *result.Proof {
+func (u *userMode) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 	return rig.CPUProof(u.Path.Peer.Name, w.Ledger.Proxy)
 }
 

@@ -22,13 +22,13 @@ var virtual = netip.MustParseAddr("192.0.2.80")
 type Engine struct{ Base }
 
 // NewEngine returns the maker of a path of Fairlead.
-func NewEngine(p suite.Path) Engine { return Engine{Base{p}} }
+func NewEngine(p suite.Path) *Engine { return &Engine{Base{p}} }
 
 // Needs implements Maker.
-func (e Engine) Needs() Needs { return Needs{Cgroup: carrierOf(e.Path).cgroup()} }
+func (e *Engine) Needs() Needs { return Needs{Cgroup: carrierOf(e.Path).cgroup()} }
 
 // Start implements Maker.
-func (e Engine) Start(ctx context.Context, r *Rig) error {
+func (e *Engine) Start(ctx context.Context, r *Rig) error {
 	state, err := e.state(r)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (e Engine) Start(ctx context.Context, r *Rig) error {
 
 // join makes the client host's engine join the overlay with the client's sandbox,
 // because an overlay connects sandboxes.
-func (e Engine) join(ctx context.Context, r *Rig, visitor string) error {
+func (e *Engine) join(ctx context.Context, r *Rig, visitor string) error {
 	box, err := r.World.Sandbox(visitor)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (e Engine) join(ctx context.Context, r *Rig, visitor string) error {
 // state returns the desired state of the server host: the path's network with the
 // workload's sandbox, and with its neighbour's if that is a client or has its own
 // place on the wires.
-func (e Engine) state(r *Rig) (model.State, error) {
+func (e *Engine) state(r *Rig) (model.State, error) {
 	s := model.State{Networks: []model.Network{e.network()}}
 	at := siteOf(e.Path.Driver)
 	if at.inHost {
@@ -87,7 +87,7 @@ func (e Engine) state(r *Rig) (model.State, error) {
 }
 
 // network returns the path's network on the server host.
-func (e Engine) network() model.Network {
+func (e *Engine) network() model.Network {
 	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
 		Subnets: []model.Subnet{{Prefix: Subnet}}}
 	if complete := siteOf(e.Path.Driver).network; complete != nil {
@@ -98,7 +98,7 @@ func (e Engine) network() model.Network {
 
 // hostEndpoint is the workload in the host's namespace, identified by its cgroup
 // if that is how its ports are published.
-func (e Engine) hostEndpoint(r *Rig) model.Endpoint {
+func (e *Engine) hostEndpoint(r *Rig) model.Endpoint {
 	ep := model.Endpoint{Name: Workload, Network: Network}
 	if e.Path.Via != "" {
 		ep.Cgroup = r.Groups.Server.Name()
@@ -108,7 +108,7 @@ func (e Engine) hostEndpoint(r *Rig) model.Endpoint {
 
 // publishes returns the publishes of all ports, and of others that get no
 // requests.
-func (e Engine) publishes() []model.Publish {
+func (e *Engine) publishes() []model.Publish {
 	if e.Path.Via == "" {
 		return nil
 	}
@@ -161,7 +161,7 @@ func services(p suite.Path) []model.VirtualService {
 }
 
 // Links implements Maker.
-func (e Engine) Links(c result.Client) []Link {
+func (e *Engine) Links(c result.Client) []Link {
 	made := siteOf(e.Path.Driver).made
 	if made == nil || carrierOf(e.Path).bypasses(c) {
 		return e.Base.Links(c)
@@ -170,7 +170,7 @@ func (e Engine) Links(c result.Client) []Link {
 }
 
 // Count implements Maker.
-func (e Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
+func (e *Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
 	for _, name := range e.underlays() {
 		bytes, err := r.World.LinkBytes(name)
 		if err != nil {
@@ -189,7 +189,7 @@ func (e Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
 }
 
 // underlays returns the wires that an overlay over two wires must use.
-func (e Engine) underlays() []string {
+func (e *Engine) underlays() []string {
 	if e.Path.Wires < 2 {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (e Engine) underlays() []string {
 }
 
 // Proof implements Maker.
-func (e Engine) Proof(w Window, links *result.Proof) *result.Proof {
+func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	p := e.Base.Proof(w, links)
 	switch {
 	case p != links:

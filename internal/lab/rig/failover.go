@@ -92,7 +92,7 @@ func (r Reports) Send(report Report) {
 
 // Balance implements Balancing: a whole daemon balances if the path has a data
 // plane. Otherwise clients dial the only real server.
-func (e Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
+func (e *Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
 	if err := t.World.Route(Subnet); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (e Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
 }
 
 // attachReals attaches the sandboxes of the real servers to the path's network.
-func (e Engine) attachReals(ctx context.Context, t *Trial) error {
+func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
 	s := model.State{Networks: []model.Network{e.network()}}
 	for _, name := range t.Names {
 		box, err := t.World.Sandbox(name)

@@ -83,10 +83,10 @@ type Memory struct {
 type Base struct{ Path suite.Path }
 
 // Needs implements Maker.
-func (Base) Needs() Needs { return Needs{} }
+func (*Base) Needs() Needs { return Needs{} }
 
 // Dial implements Maker.
-func (b Base) Dial(c result.Client, port uint16) netip.AddrPort {
+func (b *Base) Dial(c result.Client, port uint16) netip.AddrPort {
 	at := siteOf(b.Path.Driver)
 	switch {
 	case b.Path.Direct && (c != result.Remote || !at.hidden):
@@ -98,7 +98,7 @@ func (b Base) Dial(c result.Client, port uint16) netip.AddrPort {
 }
 
 // Links implements Maker.
-func (b Base) Links(c result.Client) []Link {
+func (b *Base) Links(c result.Client) []Link {
 	if carrierOf(b.Path).bypasses(c) {
 		return nil
 	}
@@ -106,12 +106,12 @@ func (b Base) Links(c result.Client) []Link {
 }
 
 // Count implements Maker.
-func (b Base) Count(ctx context.Context, r *Rig, n *Counters) error {
+func (b *Base) Count(ctx context.Context, r *Rig, n *Counters) error {
 	return carrierOf(b.Path).count(ctx, r, n)
 }
 
 // Proof implements Maker.
-func (b Base) Proof(w Window, links *result.Proof) *result.Proof {
+func (b *Base) Proof(w Window, links *result.Proof) *result.Proof {
 	if p := carrierOf(b.Path).proof(w); p != nil {
 		return p
 	}
@@ -123,11 +123,11 @@ func (b Base) Proof(w Window, links *result.Proof) *result.Proof {
 }
 
 // Addr returns the workload's address in its sandbox.
-func (b Base) Addr() netip.Addr { return siteOf(b.Path.Driver).address }
+func (b *Base) Addr() netip.Addr { return siteOf(b.Path.Driver).address }
 
 // Routed reports whether the client host has a route to the sandboxes.
-func (b Base) Routed() bool { return siteOf(b.Path.Driver).routed }
+func (b *Base) Routed() bool { return siteOf(b.Path.Driver).routed }
 
 // InHost reports whether the workload is a process in the host's network
 // namespace.
-func (b Base) InHost() bool { return siteOf(b.Path.Driver).inHost }
+func (b *Base) InHost() bool { return siteOf(b.Path.Driver).inHost }

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-func engine(t *testing.T, name string) Engine {
+func engine(t *testing.T, name string) *Engine {
 	t.Helper()
 	p, ok := suite.FindPath(name)
 	if !ok || p.Peer.Name != "" {

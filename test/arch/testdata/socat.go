@@ -13,17 +13,17 @@ import (
 )
 
 // socat forwards the ports of a sandbox of Fairlead's engine with socat.
-type socat struct{ rig.Engine }
+type socat struct{ *rig.Engine }
 
-func newSocat(p suite.Path) rig.Maker { return socat{rig.NewEngine(p)} }
+func newSocat(p suite.Path) rig.Maker { return &socat{rig.NewEngine(p)} }
 
 // Needs implements rig.Maker.
-func (socat) Needs() rig.Needs {
+func (*socat) Needs() rig.Needs {
 	return rig.Needs{Programs: []rig.Program{{Name: "socat", Package: "socat"}}}
 }
 
 // Start implements rig.Maker. It starts one socat per port.
-func (s socat) Start(ctx context.Context, r *rig.Rig) error {
+func (s *socat) Start(ctx context.Context, r *rig.Rig) error {
 	if err := s.Engine.Start(ctx, r); err != nil {
 		return err
 	}
@@ -43,6 +43,6 @@ func (s socat) Start(ctx context.Context, r *rig.Rig) error {
 }
 
 // Proof implements rig.Maker.
-func (s socat) Proof(w rig.Window, _ *result.Proof) *result.Proof {
+func (s *socat) Proof(w rig.Window, _ *result.Proof) *result.Proof {
 	return rig.CPUProof(s.Path.Peer.Name, w.Ledger.Proxy)
 }

@@ -7,8 +7,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -114,14 +114,14 @@ func (f *attachFlags) parse(args []string) (api.AttachRequest, error) {
 		return request, errors.New("--dhcp and --address given: want only one of them")
 	}
 	var err error
-	if request.Limit.Out, err = text.Rate(f.rateOut); err != nil {
+	if request.Limit.Out, err = syntax.Rate(f.rateOut); err != nil {
 		return request, fmt.Errorf("rate-out %w", err)
 	}
-	if request.Limit.In, err = text.Rate(f.rateIn); err != nil {
+	if request.Limit.In, err = syntax.Rate(f.rateIn); err != nil {
 		return request, fmt.Errorf("rate-in %w", err)
 	}
 	if f.pkey != "" {
-		if request.PKey, err = text.PKey(f.pkey); err != nil {
+		if request.PKey, err = syntax.PKey(f.pkey); err != nil {
 			return request, err
 		}
 		if request.Device == "" {
@@ -134,17 +134,17 @@ func (f *attachFlags) parse(args []string) (api.AttachRequest, error) {
 // parseWords parses the flags that can be repeated.
 func (f *attachFlags) parseWords(e *model.Endpoint) error {
 	for _, word := range f.addresses {
-		if err := text.Address(e, word); err != nil {
+		if err := syntax.Address(e, word); err != nil {
 			return err
 		}
 	}
 	for _, word := range f.gateways {
-		if err := text.Gateway(e, word); err != nil {
+		if err := syntax.Gateway(e, word); err != nil {
 			return err
 		}
 	}
 	for _, word := range f.routes {
-		r, err := text.Route(word)
+		r, err := syntax.Route(word)
 		if err != nil {
 			return err
 		}

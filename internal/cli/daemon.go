@@ -8,15 +8,15 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/frontend/metrics"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
+	"fairlead/internal/process"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
 func newDaemon(a *app) *cobra.Command {
-	var opt service.Options
+	var opt process.Options
 	var readyFD int
 	var xdp, sources string
 	var dockerUser bool
@@ -50,18 +50,18 @@ func newDaemon(a *app) *cobra.Command {
 				return usage(err)
 			}
 			opt.Version = a.version
-			opt.Log = service.Logger(a.log)
-			if opt.Sockets, err = service.Inherited(); err != nil {
+			opt.Log = process.Logger(a.log)
+			if opt.Sockets, err = process.Inherited(); err != nil {
 				return err
 			}
 			unix.Umask(0o077)
 			if readyFD >= 0 {
-				if err := service.CloseInherited(readyFD); err != nil {
+				if err := process.CloseInherited(readyFD); err != nil {
 					return err
 				}
 				unix.CloseOnExec(readyFD) // the proxy must not inherit it
 				opt.Ready = func() {
-					if err := service.ReportReady(readyFD); err != nil {
+					if err := process.ReportReady(readyFD); err != nil {
 						opt.Log.Warn("report that the daemon is ready", "error", err)
 					}
 				}
@@ -70,18 +70,18 @@ func newDaemon(a *app) *cobra.Command {
 			if !c.Flags().Changed("docker-socket") && opt.Socket == admin.Socket && !opt.IdleExit {
 				opt.Docker = docker.Socket
 			}
-			if err := service.MakeDirs(opt); err != nil {
+			if err := process.MakeDirs(opt); err != nil {
 				return err
 			}
-			if err := service.Run(c.Context(), opt); err != nil {
+			if err := process.Run(c.Context(), opt); err != nil {
 				return fmt.Errorf("run the daemon: %w", err)
 			}
 			return commandExit{code: exitOK} // a signal is the normal end
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opt.Run, "run-dir", service.RunDir, "directory for the state that is valid until the next reboot")
-	f.StringVar(&opt.State, "state-dir", service.StateDir, "directory for the state that survives a reboot")
+	f.StringVar(&opt.Run, "run-dir", process.RunDir, "directory for the state that is valid until the next reboot")
+	f.StringVar(&opt.State, "state-dir", process.StateDir, "directory for the state that survives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
 	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for the calls of a Docker engine; empty: none (default "+
 		docker.Socket+"\nif --socket is the default and --idle-exit is not given; in other cases the last socket,\n"+

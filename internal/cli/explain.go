@@ -17,9 +17,9 @@ import (
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/process"
 	"fairlead/internal/sandbox"
 
 	"github.com/spf13/cobra"
@@ -119,7 +119,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 	if err != nil {
 		return e, usage(err)
 	}
-	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(x.socket, admin.Socket))})
+	host, err := kernel.Open("", kernel.Options{Pins: process.Pins(process.Beside(x.socket, admin.Socket))})
 	if err != nil {
 		return e, err
 	}

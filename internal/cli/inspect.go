@@ -11,11 +11,11 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -193,7 +193,7 @@ func publishRows(i inspection) [][]string {
 			if p.Problem != "" {
 				answered = p.Problem
 			}
-			rows = append(rows, []string{fmt.Sprintf("%s%s/%s", text.FormatHost(p.Publish), p.HostPorts, p.Proto),
+			rows = append(rows, []string{fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto),
 				fmt.Sprintf("%s:%s", v.Name, p.Ports), fmt.Sprintf("%s+%s", v.Driver, p.Via), answered})
 		}
 	}

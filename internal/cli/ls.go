@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/stored"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -75,7 +75,7 @@ func few(all []string) []string {
 func publishes(v api.View) []string {
 	var all []string
 	for _, p := range v.Publishes {
-		line := fmt.Sprintf("%s%s:%s/%s(%s)", text.FormatHost(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
+		line := fmt.Sprintf("%s%s:%s/%s(%s)", syntax.FormatHost(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
 		if p.Problem != "" {
 			line += "!"
 		}

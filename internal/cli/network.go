@@ -8,9 +8,9 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -92,7 +92,7 @@ func (r *remote) hint(n model.Network) {
 func (n *networkFlags) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&n.driver, "driver", string(model.DriverBridge),
-		"driver that connects the sandboxes: "+strings.Join(text.Drivers(), ", "))
+		"driver that connects the sandboxes: "+strings.Join(syntax.Drivers(), ", "))
 	f.StringArrayVar(&n.subnets, "subnet", nil, "address range, at most one per address family (repeatable)")
 	f.StringArrayVar(&n.gateways, "gateway", nil, "default gateway of the sandboxes in a subnet (repeatable)")
 	f.StringArrayVar(&n.ranges, "range", nil, "part of a subnet from which addresses are assigned (repeatable; "+
@@ -125,7 +125,7 @@ func (n *networkFlags) flags(c *cobra.Command) {
 	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "absolute path of the file with the 32-byte secret that "+
 		"all hosts of the overlay share, for --encrypt")
 	for flag, values := range map[string][]string{
-		"driver": text.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"}, "filter": {"on", "off"},
+		"driver": syntax.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"}, "filter": {"on", "off"},
 	} {
 		// It fails only for an unknown flag or one that has a completion already.
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -136,13 +136,13 @@ func (n *networkFlags) parse(name string) (model.Network, error) {
 	network := n.network
 	network.Name, network.Mode, network.Filter = name, model.Mode(n.mode), model.Filter(n.filter)
 	var err error
-	if network.Driver, err = text.Driver(n.driver); err != nil {
+	if network.Driver, err = syntax.Driver(n.driver); err != nil {
 		return network, err
 	}
 	for _, words := range []struct {
 		values []string
 		read   func(*model.Network, string) error
-	}{{n.subnets, text.Subnet}, {n.gateways, text.SubnetGateway}, {n.addresses, text.SubnetAddress}, {n.ranges, text.SubnetRange}, {n.peers, addPeer}} {
+	}{{n.subnets, syntax.Subnet}, {n.gateways, syntax.SubnetGateway}, {n.addresses, syntax.SubnetAddress}, {n.ranges, syntax.SubnetRange}, {n.peers, addPeer}} {
 		for _, word := range words.values {
 			if err := words.read(&network, word); err != nil {
 				return network, err
@@ -150,16 +150,16 @@ func (n *networkFlags) parse(name string) (model.Network, error) {
 		}
 	}
 	if n.pkey != "" {
-		if network.PKey, err = text.PKey(n.pkey); err != nil {
+		if network.PKey, err = syntax.PKey(n.pkey); err != nil {
 			return network, err
 		}
 	}
-	network.Overlay.Group, err = text.Group(n.group)
+	network.Overlay.Group, err = syntax.Group(n.group)
 	return network, err
 }
 
 func addPeer(n *model.Network, word string) error {
-	peer, err := text.Peer(word)
+	peer, err := syntax.Peer(word)
 	n.Overlay.Peers = append(n.Overlay.Peers, peer)
 	return err
 }

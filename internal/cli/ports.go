@@ -16,10 +16,10 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
+	"fairlead/internal/process"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 
@@ -133,7 +133,7 @@ func unpublished(all []api.View) []string {
 // gather reads what ports and doctor need. Without a daemon, the attachments are
 // those that the last one has stored.
 func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
-	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
+	host, err := kernel.Open("", kernel.Options{Pins: process.Pins(process.Beside(r.socket, admin.Socket))})
 	if err != nil {
 		return h, err
 	}
@@ -174,7 +174,7 @@ func (r *remote) askDaemon(ctx context.Context, h *doctor.Host) (err error) {
 // stored returns the attachments that the last daemon has stored, none if it has
 // stored nothing.
 func (r *remote) stored() ([]api.View, error) {
-	opt := service.Beside(r.socket, admin.Socket)
+	opt := process.Beside(r.socket, admin.Socket)
 	w, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

@@ -6,9 +6,9 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -29,7 +29,7 @@ func newPublish(a *app) *cobra.Command {
 			"  fairlead publish shop 8080:80 --promise lan-source",
 		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			by, err := text.Via(via)
+			by, err := syntax.Via(via)
 			if err != nil {
 				return usage(err)
 			}
@@ -38,7 +38,7 @@ func newPublish(a *app) *cobra.Command {
 			}
 			request := api.PublishRequest{Target: args[0], DryRun: r.dryRun}
 			for _, port := range args[1:] {
-				p, err := text.Publish(port)
+				p, err := syntax.Publish(port)
 				if err != nil {
 					return usage(fmt.Errorf("publish %s: %w", port, err))
 				}
@@ -50,11 +50,11 @@ func newPublish(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeAttachments,
 	}
 	r.changes(c)
-	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "publish mode: "+strings.Join(text.Vias, ", "))
+	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "publish mode: "+strings.Join(syntax.Vias, ", "))
 	c.Flags().StringSliceVar(&promises, "promise", nil, "`promises` that the mode must keep, as fairlead paths "+
 		"names them (repeatable)")
 	// They fail only for an unknown flag or one that has a completion already.
-	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(text.Vias, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(syntax.Vias, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("promise", completePromises)
 	return c
 }
@@ -72,7 +72,7 @@ func newUnpublish(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			request := api.PublishRequest{Target: args[0], DryRun: r.dryRun}
 			for _, port := range args[1:] {
-				p, err := text.Unpublish(port)
+				p, err := syntax.Unpublish(port)
 				if err != nil {
 					return usage(fmt.Errorf("unpublish %s: %w", port, err))
 				}

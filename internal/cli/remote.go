@@ -11,8 +11,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/model"
+	"fairlead/internal/process"
 	"fairlead/internal/store"
 
 	"github.com/spf13/cobra"
@@ -59,7 +59,7 @@ func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline
 	if !gone(err) {
 		return r.failed(ctx, err)
 	}
-	opt := service.Beside(r.socket, admin.Socket)
+	opt := process.Beside(r.socket, admin.Socket)
 	w, failed := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
 	if inUse := new(store.InUseError); errors.As(failed, &inUse) { // a daemon was started meanwhile
 		return r.failed(ctx, fn(admin.NewClient(r.socket)))
@@ -85,14 +85,14 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 	client := admin.NewClient(r.socket)
 	err := fn(client)
 	if gone(err) {
-		opt := service.Beside(r.socket, admin.Socket)
-		started, failed := service.Start(ctx, opt)
+		opt := process.Beside(r.socket, admin.Socket)
+		started, failed := process.Start(ctx, opt)
 		if failed != nil {
 			return failed
 		}
 		if started {
 			r.err.note("fairlead: started a daemon in the background; it ends when nothing is attached (log: %s)",
-				service.LogFile(opt))
+				process.LogFile(opt))
 		}
 		err = fn(client)
 	}

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"strings"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 	"fairlead/internal/workload"
 
 	"github.com/spf13/cobra"
@@ -93,7 +93,7 @@ func runOptions(ports []string, name, unpublished string, command []string) (wor
 		return opt, errors.New("no port given: publish one, e.g. -p 8080:80, or run the command without fairlead")
 	}
 	for _, port := range ports {
-		p, err := text.Publish(port)
+		p, err := syntax.Publish(port)
 		if err != nil {
 			return opt, fmt.Errorf("publish %s: %w", port, err)
 		}

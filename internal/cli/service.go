@@ -7,8 +7,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -39,7 +39,7 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 		"label=KEY[=VALUE][:PORT]; with ,weight=N (repeatable)")
 	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: `COMMAND` to run; the server's address and "+
 		"port are its last arguments (repeat the flag for each argument)")
-	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
+	for _, field := range slices.Concat(syntax.ServiceFields(), syntax.CheckFields()) {
 		if field.Value == "" {
 			c.Flags().Bool(field.Flag, false, field.Help)
 			continue
@@ -58,8 +58,8 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 
 // given reports whether any of the flags is given.
 func (f *serviceFlags) given(c *cobra.Command) bool {
-	return len(f.reals) > 0 || c.Flags().Changed("check-command") || slices.ContainsFunc(slices.Concat(text.ServiceFields(), text.CheckFields()),
-		func(field text.ServiceField) bool { return c.Flags().Changed(field.Flag) })
+	return len(f.reals) > 0 || c.Flags().Changed("check-command") || slices.ContainsFunc(slices.Concat(syntax.ServiceFields(), syntax.CheckFields()),
+		func(field syntax.ServiceField) bool { return c.Flags().Changed(field.Flag) })
 }
 
 // word is a flag value that the help shows with the name kind.
@@ -79,11 +79,11 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 		v.Addresses, v.Ports = nil, nil
 	}
 	for _, word := range frontends {
-		if err := text.Frontend(v, word); err != nil {
+		if err := syntax.Frontend(v, word); err != nil {
 			return err
 		}
 	}
-	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
+	for _, field := range slices.Concat(syntax.ServiceFields(), syntax.CheckFields()) {
 		if flag := c.Flags().Lookup(field.Flag); flag.Changed {
 			if err := field.Set(v, flag.Value.String()); err != nil {
 				if field.Flag != field.Name { // the error has the field's name
@@ -102,7 +102,7 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 	if c.Flags().Changed("check") {
 		dropUnused(c, v)
 	}
-	if err := text.TypedCheck(v.Check); err != nil {
+	if err := syntax.TypedCheck(v.Check); err != nil {
 		return fmt.Errorf("--check: %w", err)
 	}
 	return f.putReals(v)
@@ -111,12 +111,12 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 // dropUnused clears the fields that belong to another type of check, except those
 // that are given now.
 func dropUnused(c *cobra.Command, v *model.VirtualService) {
-	for _, field := range text.Unused(v.Check) {
+	for _, field := range syntax.Unused(v.Check) {
 		if !c.Flags().Changed(field.Flag) {
 			field.Clear(v)
 		}
 	}
-	if text.UnusedCommand(v.Check) && !c.Flags().Changed("check-command") {
+	if syntax.UnusedCommand(v.Check) && !c.Flags().Changed("check-command") {
 		v.Check.Command = nil
 	}
 }
@@ -125,7 +125,7 @@ func dropUnused(c *cobra.Command, v *model.VirtualService) {
 func (f *serviceFlags) putReals(v *model.VirtualService) error {
 	var given []model.RealServer
 	for _, word := range f.reals {
-		r, err := text.Real(word)
+		r, err := syntax.Real(word)
 		if err != nil {
 			return err
 		}

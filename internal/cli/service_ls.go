@@ -10,8 +10,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -247,8 +247,8 @@ func (r *remote) printService(v api.ServiceView) error {
 	rows := [][]string{}
 	for _, set := range []struct {
 		prefix string
-		fields []text.ServiceField
-	}{{"", text.ServiceFields()}, {"check ", text.CheckFields()}} {
+		fields []syntax.ServiceField
+	}{{"", syntax.ServiceFields()}, {"check ", syntax.CheckFields()}} {
 		for _, f := range set.fields {
 			if value := f.Get(v.VirtualService); value != "" {
 				rows = append(rows, []string{set.prefix + f.Name, value})
@@ -259,7 +259,7 @@ func (r *remote) printService(v api.ServiceView) error {
 		rows = append(rows, []string{"check command", strings.Join(v.Check.Command, " ")})
 	}
 	for _, real := range v.Reals {
-		rows = append(rows, []string{"real", text.FormatReal(real)})
+		rows = append(rows, []string{"real", syntax.FormatReal(real)})
 	}
 	for _, f := range v.FastPath {
 		rows = append(rows, []string{"fast path", f.String()})

@@ -7,8 +7,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"github.com/spf13/cobra"
 )
@@ -98,7 +98,7 @@ func publishStatsRows(s api.Stats) [][]string {
 		case p.Bytes != nil:
 			in, out = bytesText(p.Bytes.In), bytesText(p.Bytes.Out)
 		}
-		rows = append(rows, []string{fmt.Sprintf("%s%s/%s", text.FormatHost(p.Publish), p.HostPorts, p.Proto),
+		rows = append(rows, []string{fmt.Sprintf("%s%s/%s", syntax.FormatHost(p.Publish), p.HostPorts, p.Proto),
 			fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via), in, out, number(p.Flows), number(p.Live)})
 	}
 	return rows

@@ -189,9 +189,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/lab/runner/..."}, Deny: []string{"internal/lab/report/...", "internal/lab/expr/..."},
 	},
 	{
-		Name: "only the command line imports frontends, and only main imports the command line",
+		Name: "only the command line and the process import frontends, and only main imports the command line",
 		Of:   []string{"..."},
 		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends", "internal/frontend/...": "the package itself",
+			"internal/process": "it serves the frontends' sockets",
 			"test/daemons/...": "it runs complete daemons for tests"},
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},

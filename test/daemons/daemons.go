@@ -13,7 +13,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
+	daemonprocess "fairlead/internal/process"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -22,14 +22,14 @@ import (
 // Role is the role of a daemon's process; Main is its main function.
 const Role = "whole-daemon"
 
-// Order contains the fields of service.Options that tests set for a daemon.
+// Order contains the fields of process.Options that tests set for a daemon.
 type Order struct {
 	Run, State, Socket, Docker string
 	TearDown                   bool
 }
 
-func (o Order) options() service.Options {
-	return service.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
+func (o Order) options() daemonprocess.Options {
+	return daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
 }
 
 // In returns an order that keeps all files in one directory and does not serve Docker.
@@ -45,7 +45,7 @@ func Main() int {
 		opt := do.options()
 		opt.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		opt.Ready = process.Ready
-		return service.Run(ctx, opt)
+		return daemonprocess.Run(ctx, opt)
 	})()
 }
 
@@ -62,7 +62,7 @@ type Daemon struct {
 // New starts the first process. When the test ends, the last process is killed.
 func New(t testing.TB, do Order, at child.Place) *Daemon {
 	t.Helper()
-	if err := service.MakeDirs(do.options()); err != nil {
+	if err := daemonprocess.MakeDirs(do.options()); err != nil {
 		t.Fatal(err)
 	}
 	d := &Daemon{Order: do, t: t, at: at}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"fairlead/internal/frontend/service"
+	"fairlead/internal/process"
 	"fairlead/test/script"
 )
 
@@ -52,7 +52,7 @@ func TestDocumentedCommands(t *testing.T) {
 func checkNoHostDaemon(t *testing.T) {
 	t.Helper()
 	// Daemons in other namespaces keep their locks beside this file.
-	stored := filepath.Join(service.RunDir, "boot.db")
+	stored := filepath.Join(process.RunDir, "boot.db")
 	if _, err := os.Stat(stored); err == nil {
 		return // this host has its own daemon
 	}

@@ -12,9 +12,9 @@ import (
 	"sync"
 
 	"fairlead/internal/api"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
+	"fairlead/internal/syntax"
 )
 
 // The labels of a container on the host's network: the ports to publish, and the
@@ -341,7 +341,7 @@ func workload(c sandbox.Labelled) (api.Workload, error) {
 		Unpublished: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error
 	for part := range strings.SplitSeq(c.Labels[LabelPublish], ",") {
-		p, err := text.Publish(strings.TrimSpace(part))
+		p, err := syntax.Publish(strings.TrimSpace(part))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("label %s: %q: %w", LabelPublish, part, err))
 		}

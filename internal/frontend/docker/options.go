@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/internal/syntax"
 )
 
 // network is a network that Docker requests: the model's network, and settings
@@ -41,7 +41,7 @@ type Option struct {
 // Options returns all options of networks.
 func Options() []Option {
 	own := []Option{
-		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(text.Drivers(),
+		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(syntax.Drivers(),
 			", ") + " (default: the driver that the other options imply, or bridge)", setDriver},
 		{"via", "MODE", "publish mode of the containers' ports: auto, proxy, nat, ebpf (default auto)", setVia},
 		{"promises", "NAME,...", "promises that the publish mode must keep; `auto` chooses a mode that keeps them",
@@ -56,7 +56,7 @@ func Options() []Option {
 				err = number(v)
 			return err
 		}},
-		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = text.PKey(v); return err }},
+		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = syntax.PKey(v); return err }},
 		{"filter", "on|off", "whether frames on the bridge pass iptables (default: the host's setting)",
 			func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
 		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from",
@@ -67,7 +67,7 @@ func Options() []Option {
 		{"peers", "ADDRESS[=RANGE,...] ...", "other hosts of the overlay with their ranges of the subnets, " +
 			"separated by spaces", setPeers},
 		{"group", "ADDRESS", "multicast group through which the hosts of the overlay find each other; not with " +
-			"encrypt", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},
+			"encrypt", func(n *network, v string) (err error) { n.Overlay.Group, err = syntax.Group(v); return err }},
 		{"underlay", "LINK,...", "links or addresses of the host that carry the overlay's packets", func(n *network,
 			v string) error {
 			n.Overlay.Underlays = list(v)
@@ -161,7 +161,7 @@ func setDriver(n *network, value string) (err error) {
 	if model.Driver(value).Traits().NoLink {
 		return fmt.Errorf("it does not connect containers to a network: use Docker's own --network %s", value)
 	}
-	n.Driver, err = text.Driver(value)
+	n.Driver, err = syntax.Driver(value)
 	return err
 }
 
@@ -193,7 +193,7 @@ func setVNI(n *network, value string) error {
 
 func setPeers(n *network, value string) error {
 	for _, word := range strings.FieldsFunc(value, func(c rune) bool { return c == ' ' || c == ';' }) {
-		peer, err := text.Peer(word)
+		peer, err := syntax.Peer(word)
 		if err != nil {
 			return err
 		}

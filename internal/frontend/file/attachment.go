@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
+	"fairlead/internal/syntax"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -23,11 +23,11 @@ func (r *reader) attachment(n *yaml.Node, path string) {
 		{"sandbox", r.text(&a.Sandbox)},
 		{"network", r.text(&a.Network)},
 		{"device", r.text(&a.Device)},
-		{"pkey", r.parsed(func(word string) (err error) { a.PKey, err = text.PKey(word); return err })},
+		{"pkey", r.parsed(func(word string) (err error) { a.PKey, err = syntax.PKey(word); return err })},
 		{"name", r.text(&a.Name)},
 		{"interface", r.text(&a.Interface)},
-		{"address", r.words(of(text.Address))},
-		{"gateway", r.words(of(text.Gateway))},
+		{"address", r.words(of(syntax.Address))},
+		{"gateway", r.words(of(syntax.Gateway))},
 		{"route", r.routes(&a.Endpoint)},
 		{"mac", r.text(&a.MAC)},
 		{"rate-out", r.rate(&a.Limit.Out)},
@@ -51,7 +51,7 @@ func (r *reader) attachment(n *yaml.Node, path string) {
 }
 
 func (r *reader) rate(into *uint64) func(*yaml.Node, string) {
-	return r.parsed(func(word string) (err error) { *into, err = text.Rate(word); return err })
+	return r.parsed(func(word string) (err error) { *into, err = syntax.Rate(word); return err })
 }
 
 // routes parses routes. Each is a word as for --route, or an object.
@@ -68,7 +68,7 @@ func (r *reader) routes(e *model.Endpoint) func(*yaml.Node, string) {
 					{"via", r.parsed(address(&route.Via))},
 				})
 			} else {
-				r.word(n, path, func(word string) (err error) { route, err = text.Route(word); return err })
+				r.word(n, path, func(word string) (err error) { route, err = syntax.Route(word); return err })
 			}
 			e.Routes = append(e.Routes, route)
 		})
@@ -84,7 +84,7 @@ func (r *reader) publishes(a *api.Declared, spec string) func(*yaml.Node, string
 			if n.Kind == yaml.MappingNode {
 				r.publish(n, path, &p)
 			} else {
-				r.word(n, path, func(word string) (err error) { p, err = text.Publish(word); p.Via = model.ViaAuto; return err })
+				r.word(n, path, func(word string) (err error) { p, err = syntax.Publish(word); p.Via = model.ViaAuto; return err })
 			}
 			r.spots[fmt.Sprintf("%s.publishes[%d]", spec, len(a.Publishes))] = spot{r.file, n, path}
 			a.Publishes = append(a.Publishes, p)
@@ -102,7 +102,7 @@ func (r *reader) publish(n *yaml.Node, path string, p *model.Publish) {
 		{"target", ports(&p.Ports)},
 		{"host_ip", r.parsed(address(&p.HostAddr))},
 		{"protocol", r.text((*string)(&p.Proto))},
-		{"via", r.parsed(func(word string) (err error) { p.Via, err = text.Via(word); return err })},
+		{"via", r.parsed(func(word string) (err error) { p.Via, err = syntax.Via(word); return err })},
 		{"promise", r.words(func(word string) error {
 			_, err := promise.Named([]string{word})
 			p.Promises = append(p.Promises, word)

@@ -124,7 +124,7 @@ func (s *Set) read(in Input) {
 			return
 		}
 		if err != nil {
-			s.mistakes = append(s.mistakes, syntax(in, err))
+			s.mistakes = append(s.mistakes, syntaxError(in, err))
 			return
 		}
 		r := &reader{Set: s, file: in.Name}
@@ -132,10 +132,10 @@ func (s *Set) read(in Input) {
 	}
 }
 
-// syntax converts an error of the YAML library, with its line. The library returns
-// no line for an unknown anchor. Then syntax searches for the shortest part of the
+// syntaxError converts an error of the YAML library, with its line. The library returns
+// no line for an unknown anchor. Then syntaxError searches for the shortest part of the
 // file that gives the same error, and takes its last line.
-func syntax(in Input, err error) Mistake {
+func syntaxError(in Input, err error) Mistake {
 	m := Mistake{File: in.Name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if n, _ := fmt.Sscanf(m.Text, "line %d:", &m.Line); n == 1 {
 		_, m.Text, _ = strings.Cut(m.Text, ": ")

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -72,15 +72,15 @@ func (r *reader) network(key, value *yaml.Node, path string) {
 		return func(word string) error { return read(&n, word) }
 	}
 	r.object(value, path, []field{
-		{"driver", r.parsed(func(word string) (err error) { n.Driver, err = text.Driver(word); return err })},
-		{"subnet", r.words(of(text.Subnet))},
-		{"gateway", r.words(of(text.SubnetGateway))},
-		{"range", r.words(of(text.SubnetRange))},
-		{"address", r.words(of(text.SubnetAddress))},
+		{"driver", r.parsed(func(word string) (err error) { n.Driver, err = syntax.Driver(word); return err })},
+		{"subnet", r.words(of(syntax.Subnet))},
+		{"gateway", r.words(of(syntax.SubnetGateway))},
+		{"range", r.words(of(syntax.SubnetRange))},
+		{"address", r.words(of(syntax.SubnetAddress))},
 		{"parent", r.text(&n.Parent)},
 		{"mode", r.text((*string)(&n.Mode))},
 		{"vlan", number(r, 16, &n.VLAN)},
-		{"pkey", r.parsed(func(word string) (err error) { n.PKey, err = text.PKey(word); return err })},
+		{"pkey", r.parsed(func(word string) (err error) { n.PKey, err = syntax.PKey(word); return err })},
 		{"mtu", number(r, 16, &n.MTU)},
 		{"internal", r.flag(&n.Internal)},
 		{"allow-overlap", r.flag(&n.AllowOverlap)},
@@ -90,7 +90,7 @@ func (r *reader) network(key, value *yaml.Node, path string) {
 		{"port", number(r, 16, &n.Overlay.Port)},
 		{"underlay", r.words(func(word string) error { n.Overlay.Underlays = append(n.Overlay.Underlays, word); return nil })},
 		{"peer", r.peers(&n.Overlay)},
-		{"group", r.parsed(func(word string) (err error) { n.Overlay.Group, err = text.Group(word); return err })},
+		{"group", r.parsed(func(word string) (err error) { n.Overlay.Group, err = syntax.Group(word); return err })},
 		{"encrypt", r.flag(&n.Overlay.Encrypt)},
 		{"key-file", r.text(&n.Overlay.KeyFile)},
 	})
@@ -143,7 +143,7 @@ func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
 					}},
 				})
 			} else {
-				r.word(n, path, func(word string) (err error) { p, err = text.Peer(word); return err })
+				r.word(n, path, func(word string) (err error) { p, err = syntax.Peer(word); return err })
 			}
 			o.Peers = append(o.Peers, p)
 		})

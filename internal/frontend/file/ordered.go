@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -75,7 +75,7 @@ func (o *ordered) add(name, value string) {
 }
 
 // fields adds the fields of a service that differ from their defaults.
-func (o *ordered) fields(all []text.ServiceField, v model.VirtualService) {
+func (o *ordered) fields(all []syntax.ServiceField, v model.VirtualService) {
 	for _, f := range all {
 		value := f.Get(v)
 		if value != "" && (f.Value == "" || f.Value == "NUMBER" || f.Value == "PERCENT" || f.Value == "PORT") {
@@ -91,9 +91,9 @@ func writtenService(v model.VirtualService) ordered {
 	if v.Proto != model.TCP {
 		o.add("protocol", string(v.Proto))
 	}
-	o.fields(text.ServiceFields(), v)
+	o.fields(syntax.ServiceFields(), v)
 	var check ordered
-	check.fields(text.CheckFields(), v)
+	check.fields(syntax.CheckFields(), v)
 	if len(v.Check.Command) > 0 {
 		check = append(check, member{"command", v.Check.Command})
 	}

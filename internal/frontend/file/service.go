@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,13 +25,13 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 	known := []field{
 		{"address", r.words(addresses(&v.Addresses))},
 		{"port", r.words(func(word string) error {
-			ports, err := text.Ports(word)
+			ports, err := syntax.Ports(word)
 			v.Ports = append(v.Ports, ports...)
 			return err
 		})},
 		{"protocol", r.text((*string)(&v.Proto))},
 	}
-	known = append(known, r.serviceFields(text.ServiceFields(), &v)...)
+	known = append(known, r.serviceFields(syntax.ServiceFields(), &v)...)
 	known = append(known, field{"check", r.check(&v)}, field{"reals", r.reals(&v, spec)})
 	r.object(n, path, known)
 	if len(r.mistakes) == before && (len(v.Addresses) == 0 || len(v.Ports) == 0) {
@@ -45,7 +45,7 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 }
 
 // serviceFields returns the parsers of the fields that are words.
-func (r *reader) serviceFields(all []text.ServiceField, v *model.VirtualService) []field {
+func (r *reader) serviceFields(all []syntax.ServiceField, v *model.VirtualService) []field {
 	var known []field
 	for _, f := range all {
 		known = append(known, field{f.Name, r.parsed(func(word string) error { return f.Set(v, word) })})
@@ -56,7 +56,7 @@ func (r *reader) serviceFields(all []text.ServiceField, v *model.VirtualService)
 // check parses a check: an object, or only its type.
 func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
-		all := text.CheckFields()
+		all := syntax.CheckFields()
 		if n = followed(n); n.Kind == yaml.ScalarNode {
 			r.word(n, path, func(word string) error { return all[0].Set(v, word) })
 			return
@@ -64,7 +64,7 @@ func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
 		command := r.words(func(word string) error { v.Check.Command = append(v.Check.Command, word); return nil })
 		before := len(r.mistakes)
 		r.object(n, path, append(r.serviceFields(all, v), field{"command", command}))
-		if err := text.TypedCheck(v.Check); err != nil && len(r.mistakes) == before {
+		if err := syntax.TypedCheck(v.Check); err != nil && len(r.mistakes) == before {
 			r.mistake(n, path, "%v", err)
 		}
 	}
@@ -78,7 +78,7 @@ func (r *reader) reals(v *model.VirtualService, spec string) func(*yaml.Node, st
 			if n.Kind == yaml.MappingNode {
 				r.real(n, path, &real)
 			} else {
-				r.word(n, path, func(word string) (err error) { real, err = text.Real(word); return err })
+				r.word(n, path, func(word string) (err error) { real, err = syntax.Real(word); return err })
 			}
 			r.spots[fmt.Sprintf("%s.reals[%d]", spec, len(v.Reals))] = spot{r.file, n, path}
 			v.Reals = append(v.Reals, real)

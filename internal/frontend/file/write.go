@@ -7,8 +7,8 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -164,13 +164,13 @@ func pkey(key uint16) string {
 	if key == 0 {
 		return ""
 	}
-	return text.FormatPKey(key)
+	return syntax.FormatPKey(key)
 }
 
 // writtenPeer writes a peer as one word if that is possible, else as an object.
 func writtenPeer(p model.Peer) any {
 	if len(p.Further) == 0 && len(p.Endpoints) == 0 {
-		return text.FormatPeer(p)
+		return syntax.FormatPeer(p)
 	}
 	t := peerText{Address: p.Address.String(), Range: strs(p.Ranges), Further: strs(p.Further)}
 	for _, e := range p.Endpoints {
@@ -182,12 +182,12 @@ func writtenPeer(p model.Peer) any {
 func writtenAttachment(a api.Declared) attachmentText {
 	t := attachmentText{Sandbox: a.Sandbox, Network: a.Network, Device: a.Device, PKey: pkey(a.PKey), Name: a.Name, Interface: a.Interface,
 		Address: append(strs(a.Addresses), strs(a.Prefixes)...), Gateway: strs(a.Gateways), MAC: a.MAC,
-		RateOut: text.FormatRate(a.Limit.Out), RateIn: text.FormatRate(a.Limit.In), DHCP: a.DHCP}
+		RateOut: syntax.FormatRate(a.Limit.Out), RateIn: syntax.FormatRate(a.Limit.In), DHCP: a.DHCP}
 	if a.NoDefault {
-		t.Gateway = []string{text.NoGateway}
+		t.Gateway = []string{syntax.NoGateway}
 	}
 	for _, r := range a.Routes {
-		t.Route = append(t.Route, text.FormatRoute(r))
+		t.Route = append(t.Route, syntax.FormatRoute(r))
 	}
 	for _, p := range a.Publishes {
 		t.Publish = append(t.Publish, writtenPublish(p))
@@ -199,7 +199,7 @@ func writtenAttachment(a api.Declared) attachmentText {
 // object.
 func writtenPublish(p model.Publish) any {
 	if p.Via == model.ViaAuto && len(p.Promises) == 0 && p.ProxyProtocol == 0 && !p.Reset {
-		return text.FormatPublish(p)
+		return syntax.FormatPublish(p)
 	}
 	t := publishText{Published: p.HostPorts.String(), Target: p.Ports.String(), Protocol: p.Proto, Via: p.Via, Promise: p.Promises, ProxyProtocol: p.ProxyProtocol, Reset: p.Reset}
 	if p.HostAddr.IsValid() {

@@ -1,7 +1,7 @@
-// Package text parses and formats the values that users write in commands and in
+// Package syntax parses and formats the values that users write in commands and in
 // files: addresses, ports, rates, networks. It handles one value at a time;
 // package model checks whether values fit together.
-package text
+package syntax
 
 import (
 	"errors"

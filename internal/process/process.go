@@ -1,7 +1,7 @@
-// Package service runs the daemon as a process. It opens the store, the kernel and
+// Package process runs the daemon as a process. It opens the store, the kernel and
 // the sockets, reports when the daemon is ready, and ends it on request or when it is
 // idle. Package daemon contains what the daemon does.
-package service
+package process
 
 import (
 	"context"

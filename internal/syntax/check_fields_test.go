@@ -1,4 +1,4 @@
-package text_test
+package syntax_test
 
 import (
 	"slices"
@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/frontend/text"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
+	"fairlead/internal/syntax"
 )
 
 // set sets a field of a service by its name.
 func set(t *testing.T, v *model.VirtualService, name, word string) error {
 	t.Helper()
-	for _, f := range append(text.ServiceFields(), text.CheckFields()...) {
+	for _, f := range append(syntax.ServiceFields(), syntax.CheckFields()...) {
 		if f.Name == name {
 			return f.Set(v, word)
 		}
@@ -51,12 +51,12 @@ func TestFieldsRefuseZero(t *testing.T) {
 
 func TestParseTime(t *testing.T) {
 	for word, want := range map[string]time.Duration{"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "0s": 0, "0d": 0} {
-		if got, err := text.ParseTime(word); err != nil || got != want {
+		if got, err := syntax.ParseTime(word); err != nil || got != want {
 			t.Errorf("%s: got %s (%v), want %s", word, got, err, want)
 		}
 	}
 	for _, word := range []string{"", "d", "5", "1.5d", "-1d", "1d-2h", "99999d", "2d3d", "1d2", "30 d"} {
-		if got, err := text.ParseTime(word); err == nil {
+		if got, err := syntax.ParseTime(word); err == nil {
 			t.Errorf("%q: got %s, want an error", word, got)
 		}
 	}
@@ -76,7 +76,7 @@ func TestUnusedFieldsAreRefused(t *testing.T) {
 		"host":     {Passive: true, Host: "example.org"},
 		"type":     {Rise: 1},
 	} {
-		if err := text.TypedCheck(c); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if err := syntax.TypedCheck(c); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%+v: got %v, want an error about %s", c, err, want)
 		}
 	}
@@ -84,7 +84,7 @@ func TestUnusedFieldsAreRefused(t *testing.T) {
 		{}, {Passive: true}, {Type: model.CheckHTTPS, TLSName: "example.org", Expiry: time.Hour, TLS: true, Path: "/"},
 		{Type: model.CheckTCP, TLS: true, TLSName: "example.org", Send: "x", Expect: "y"}, {Type: model.CheckNone, Path: "/", TLSName: "example.org"},
 	} {
-		if err := text.TypedCheck(c); err != nil {
+		if err := syntax.TypedCheck(c); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestUnusedFieldsAreRefused(t *testing.T) {
 // field, or the command.
 func TestTypesNameTheirFields(t *testing.T) {
 	names := []string{"command"}
-	for _, f := range text.CheckFields() {
+	for _, f := range syntax.CheckFields() {
 		names = append(names, f.Name)
 	}
 	for _, of := range health.Types() {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
 // countPublishes reads the counters of all publish modes. A port that the kernel maps
@@ -33,8 +35,8 @@ func (d *Daemon) countProxied(ctx context.Context, s *api.Stats, x publishIndex)
 		}
 		addFlows(p, l.Accepted+l.Opened)
 		addLive(p, l.Connections+l.Flows)
-		if p.Via == model.ViaNAT {
-			continue // the bytes that nft translates are not counted
+		if x.tracked[p.Via] {
+			continue // the bytes of tracked flows are not counted
 		}
 		p.Bytes = sum(p.Bytes, counter.InOut{In: l.BytesIn, Out: l.BytesOut})
 		if l.Proto == model.UDP {
@@ -65,7 +67,7 @@ func (d *Daemon) countMappings(s *api.Stats, x publishIndex) error {
 
 // countMapped counts the flows that matched elements of the nft maps.
 func (d *Daemon) countMapped(x publishIndex) error {
-	if !x.has(model.ViaNAT) {
+	if !x.hasTracked() {
 		return nil
 	}
 	each, err := d.cfg.Counters.NFTMappingTraffic()
@@ -77,9 +79,9 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	return err
 }
 
-// countTracked counts the open flows of publishes via nat, from conntrack.
+// countTracked counts the open flows of publishes whose flows are in conntrack.
 func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoint) error {
-	if !x.has(model.ViaNAT) {
+	if !x.hasTracked() {
 		return nil
 	}
 	owners := map[netip.Addr]string{}
@@ -89,13 +91,13 @@ func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoin
 		}
 	}
 	for _, p := range x.all() {
-		if p.Via == model.ViaNAT {
+		if x.tracked[p.Via] {
 			addLive(p, 0)
 		}
 	}
 	return d.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
 		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
-		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
+		if p != nil && x.tracked[p.Via] && owners[f.Target.Addr()] == p.Endpoint {
 			addLive(p, 1)
 		}
 	})
@@ -126,6 +128,8 @@ func sum(have *counter.InOut, n counter.InOut) *counter.InOut {
 type publishIndex struct {
 	single map[protoPort][]*api.PublishStats
 	ranges []*api.PublishStats
+	// tracked has the publish modes whose flows are entries of conntrack.
+	tracked map[model.Via]bool
 }
 
 type protoPort struct {
@@ -134,7 +138,10 @@ type protoPort struct {
 }
 
 func indexPublishes(all []api.PublishStats) publishIndex {
-	x := publishIndex{single: make(map[protoPort][]*api.PublishStats, len(all))}
+	x := publishIndex{single: make(map[protoPort][]*api.PublishStats, len(all)), tracked: map[model.Via]bool{}}
+	for _, m := range paths.Modes() {
+		x.tracked[m.Name()] = m.Traits().Tracked
+	}
 	for i := range all {
 		p := &all[i]
 		if p.HostPorts.Len() == 1 {
@@ -156,14 +163,9 @@ func (x publishIndex) all() []*api.PublishStats {
 	return all
 }
 
-// has reports whether there is a publish with that mode.
-func (x publishIndex) has(via model.Via) bool {
-	for _, p := range x.all() {
-		if p.Via == via {
-			return true
-		}
-	}
-	return false
+// hasTracked reports whether there is a publish whose flows are in conntrack.
+func (x publishIndex) hasTracked() bool {
+	return slices.ContainsFunc(x.all(), func(p *api.PublishStats) bool { return x.tracked[p.Via] })
 }
 
 // find returns the publish that answers at the host address, or nil. An invalid

@@ -42,16 +42,10 @@ type Choice struct {
 	Candidates []Candidate `json:"candidates"`
 }
 
-// ByCost returns the publish modes, the cheapest first. The order is fixed and
-// comes from measurements of the laboratory: a choice must not depend on the load
-// of the host.
+// ByCost returns every publish mode, the cheapest first.
 func ByCost() []publish.Mode {
-	var modes []publish.Mode
-	for _, via := range []model.Via{model.ViaSocket, model.ViaEBPF, model.ViaNAT, model.ViaProxy} {
-		if w, ok := Mode(via); ok {
-			modes = append(modes, w)
-		}
-	}
+	modes := Modes()
+	slices.Reverse(modes)
 	return modes
 }
 

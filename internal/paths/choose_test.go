@@ -95,12 +95,6 @@ func TestChooseTakesTheCheapest(t *testing.T) {
 	}
 }
 
-func TestByCostHasEveryMode(t *testing.T) {
-	if got, want := len(paths.ByCost()), len(paths.Modes()); got != want {
-		t.Errorf("ByCost returns %d modes, want %d", got, want)
-	}
-}
-
 func TestCostlierAndRefusedModesHaveReasons(t *testing.T) {
 	choice, err := paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.LAN), at)
 	if err != nil {

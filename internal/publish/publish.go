@@ -17,6 +17,8 @@ import (
 type Mode interface {
 	// Name returns the mode's name in the model.
 	Name() model.Via
+	// Traits returns what other packages depend on.
+	Traits() Traits
 	// Needs lists the kernel features without which it cannot work.
 	Needs() []plan.Feature
 	// Validate returns an error if the mode does not support a setting of the
@@ -33,6 +35,16 @@ type Mode interface {
 	// Promises answers every question of promise.Publish for endpoints of the
 	// driver. It returns nil if the mode cannot publish them.
 	Promises(model.Driver) promise.Set
+}
+
+// Traits are the properties of a mode that other packages depend on.
+type Traits struct {
+	// HostNetns is true if the mode publishes workloads in the host's network
+	// namespace. All other modes publish sandboxes.
+	HostNetns bool
+	// Tracked is true if the mode's flows are entries of conntrack. The open ones are
+	// counted there, and their bytes are not counted.
+	Tracked bool
 }
 
 // Sandboxed implements Reaches for the modes that publish ports of a sandbox with

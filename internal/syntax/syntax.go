@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
 )
 
 // Address parses an address of an attachment and adds it to the endpoint. If the
@@ -190,8 +191,8 @@ func Unpublish(text string) (model.Publish, error) {
 	return p, errors.New("want [ADDRESS:]HOST[:CONTAINER][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
 }
 
-// Vias are the publish modes for attached sandboxes.
-var Vias = []string{string(model.ViaAuto), string(model.ViaEBPF), string(model.ViaNAT), string(model.ViaProxy)}
+// Vias are the publish modes for attached sandboxes, the cheapest first.
+var Vias = words(append([]model.Via{model.ViaAuto}, paths.SandboxModes(paths.ByCost())...))
 
 // Via parses a publish mode for an attached sandbox.
 func Via(text string) (model.Via, error) {

@@ -7,6 +7,8 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
 	"fairlead/internal/plan"
 )
 
@@ -71,9 +73,12 @@ func (p *Port) limit() {
 	}
 }
 
-// published reports whether Fairlead publishes the port.
+// published reports whether Fairlead publishes the port of a sandbox.
 func (p Port) published() bool {
-	return slices.ContainsFunc([]Mode{Proxy, NAT, EBPF}, func(w Mode) bool { return slices.Contains(p.Modes, w) })
+	return slices.ContainsFunc(p.Modes, func(m Mode) bool {
+		mode, known := paths.Mode(model.Via(m))
+		return known && !mode.Traits().HostNetns
+	})
 }
 
 // fromHost evaluates the rules for a packet of the host's own processes.

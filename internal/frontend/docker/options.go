@@ -43,7 +43,8 @@ func Options() []Option {
 	own := []Option{
 		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(syntax.Drivers(),
 			", ") + " (default: the driver that the other options imply, or bridge)", setDriver},
-		{"via", "MODE", "publish mode of the containers' ports: auto, proxy, nat, ebpf (default auto)", setVia},
+		{"via", "MODE", "publish mode of the containers' ports: " + strings.Join(vias(), ", ") +
+			" (default auto)", setVia},
 		{"promises", "NAME,...", "promises that the publish mode must keep; `auto` chooses a mode that keeps them",
 			func(n *network, v string) error { n.Promises = list(v); return nil }},
 		{"mtu", "BYTES", "MTU of the network's links", setMTU},
@@ -165,15 +166,24 @@ func setDriver(n *network, value string) (err error) {
 	return err
 }
 
+// vias returns the publish modes for the containers of a network.
+func vias() []string {
+	names := []string{string(model.ViaAuto)}
+	for _, via := range paths.SandboxModes(paths.Modes()) {
+		names = append(names, string(via))
+	}
+	return names
+}
+
 func setVia(n *network, value string) error {
 	n.Via = model.Via(value)
-	if n.Via == model.ViaSocket {
-		return fmt.Errorf("this mode is for containers on the host's network only: want auto, proxy, nat or ebpf")
+	if slices.Contains(vias(), value) {
+		return nil
 	}
-	if _, known := paths.Mode(n.Via); !known && n.Via != model.ViaAuto {
-		return fmt.Errorf("this publish mode does not exist: want auto, proxy, nat or ebpf")
+	if _, known := paths.Mode(n.Via); known {
+		return fmt.Errorf("this mode is for containers on the host's network only: want %s", model.OneOf(vias()))
 	}
-	return nil
+	return fmt.Errorf("this publish mode does not exist: want %s", model.OneOf(vias()))
 }
 
 func setMTU(n *network, value string) error {

@@ -38,6 +38,9 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaEBPF }
 
+// Traits implements publish.Mode.
+func (Mode) Traits() publish.Traits { return publish.Traits{} }
+
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature {
 	return []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}

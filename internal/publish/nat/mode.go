@@ -44,6 +44,9 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaNAT }
 
+// Traits implements publish.Mode.
+func (Mode) Traits() publish.Traits { return publish.Traits{Tracked: true} }
+
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureNAT} }
 

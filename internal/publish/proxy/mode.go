@@ -28,6 +28,9 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaProxy }
 
+// Traits implements publish.Mode.
+func (Mode) Traits() publish.Traits { return publish.Traits{} }
+
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return nil }
 

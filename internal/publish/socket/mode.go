@@ -38,6 +38,9 @@ type Mode struct{}
 // Name implements publish.Mode.
 func (Mode) Name() model.Via { return model.ViaSocket }
 
+// Traits implements publish.Mode.
+func (Mode) Traits() publish.Traits { return publish.Traits{HostNetns: true} }
+
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature { return []plan.Feature{plan.FeatureCgroupHooks} }
 

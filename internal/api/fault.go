@@ -16,8 +16,8 @@ const (
 	Invalid Code = "invalid"
 	// NotFound is a name of an object or sandbox that does not exist.
 	NotFound Code = "not_found"
-	// Conflict is a request that contradicts another object in the desired state or on
-	// the host.
+	// Conflict is a request that contradicts an existing object, in the desired state
+	// or on the host.
 	Conflict Code = "conflict"
 	// PortTaken is a host port that another process uses. If another publish uses it,
 	// the code is Conflict, and the error also wraps *model.PortTakenError.

@@ -75,7 +75,7 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		s.Warmup = min(s.Warmup, c.duration)
 	}
 	if s.Rounds < 1 || s.Duration < minWindow {
-		return s, fmt.Errorf("%d rounds of %s: want at least one round and windows of %s or more", s.Rounds, s.Duration, minWindow)
+		return s, fmt.Errorf("rounds %d, duration %s: want at least one round, and a duration of at least %s", s.Rounds, s.Duration, minWindow)
 	}
 	return s, nil
 }

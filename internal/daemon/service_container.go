@@ -133,7 +133,7 @@ func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bo
 	case !attached:
 		return false, "", fmt.Errorf("it is not a sandbox that is attached on this host: use another check")
 	case !known:
-		return false, "", fmt.Errorf("no container engine has reported %s", a.Ref)
+		return false, "", fmt.Errorf("no container engine has reported sandbox %s: start its container engine, or use another check", a.Ref)
 	case c.Health == "":
 		return false, "", fmt.Errorf("container %s has no health check: add one, or use another check", c.Name)
 	}

@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// RealCount are a data plane's counters of a real server.
+// RealCount holds the counters that a data plane keeps for one real server.
 type RealCount struct {
 	// Live is the number of open flows, Begun the number of all flows that it got.
 	Live, Begun uint64

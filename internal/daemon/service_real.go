@@ -130,7 +130,7 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
 	case i < 0 && !m.spec.Select.IsZero():
 		return api.Result{}, api.Faultf(api.Invalid,
-			"%s is in service %s because of %s: remove that, or drain this real server", r.Real, v.Name, m.spec)
+			"the selector %s adds %s to service %s: remove the selector, or drain this real server", m.spec, r.Real, v.Name)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
 			return api.Result{Services: d.viewServices(v.Name)}, nil // it is leaving already

@@ -13,8 +13,8 @@ import (
 	"fairlead/internal/promise"
 )
 
-// Driver attaches sandboxes to networks. All methods are pure functions of their
-// arguments.
+// Driver plans how sandboxes are attached to networks. All methods are pure functions
+// of their arguments.
 type Driver interface {
 	// Name returns the driver's name in the model.
 	Name() model.Driver

@@ -120,9 +120,9 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 		{"the named mode does not keep them", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
 			[]string{"publish 8080/tcp -> web:80 via nat: it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT: publish via auto"}},
 		{"unknown, via auto", func(s *model.State) { promising(s, "world-peace") },
-			[]string{`via auto: there is no promise "world-peace" of a publish: want some of lan, `}},
+			[]string{`via auto: no publish mode promises "world-peace": want one or more of lan, `}},
 		{"unknown, by name", func(s *model.State) { s.Publishes[0].Promises = []string{"world-peace"} },
-			[]string{`via nat: there is no promise "world-peace"`}},
+			[]string{`via nat: no publish mode promises "world-peace"`}},
 		{"without a network", func(s *model.State) {
 			s.Networks[0] = model.Network{Name: "net", Driver: model.DriverNone}
 			promising(s)

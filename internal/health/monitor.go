@@ -53,7 +53,7 @@ type Change struct {
 	At       time.Time       `json:"at"`
 }
 
-// PoolChange is a service's change of mode.
+// PoolChange is a service's change from one Mode to another, e.g. to ModePanic.
 type PoolChange struct {
 	Service string    `json:"service"`
 	From    Mode      `json:"from"`

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HalfOpenByTunnel is HalfOpen for a real server that receives packets in a tunnel.
-// The server may be behind routers. Its reply must arrive on the link of the route
-// to the server. Returns ErrNotVirtual in the same cases as HalfOpen.
+// HalfOpenByTunnel checks the same as HalfOpen, but sends the SYN through a tunnel.
+// Routers may be between the host and the real server. The reply must arrive on the
+// link that the host's route to the server uses. Returns ErrNotVirtual in the same
+// cases as HalfOpen.
 func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr, by model.Tunnel) error {
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {

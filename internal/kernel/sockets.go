@@ -35,7 +35,7 @@ func (h *Host) endLocal(p *ebpf.Datapath) error {
 				break
 			}
 			if err := destroy(incomplete); err != nil {
-				return fmt.Errorf("end a redirected socket: %w", err)
+				return fmt.Errorf("destroy a socket that was redirected to an endpoint: %w", err)
 			}
 		}
 		return nil

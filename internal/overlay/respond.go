@@ -47,7 +47,7 @@ func Respond(local netip.Addr) (*Responder, error) {
 	return r, nil
 }
 
-// Close stops answering.
+// Close stops the Responder, and waits until it has answered the checks in progress.
 func (r *Responder) Close() error {
 	err := errors.Join(r.tcp.Close(), r.udp.Close())
 	r.all.Wait()

@@ -24,7 +24,8 @@ const (
 	Refused  Verdict = "refused"
 )
 
-// Candidate is a publish mode that supports the driver, and its verdict.
+// Candidate is a publish mode that supports the driver. Verdict says whether Choose
+// has chosen it, and Reason says why.
 type Candidate struct {
 	Via     model.Via `json:"via"`
 	Verdict Verdict   `json:"verdict"`
@@ -108,8 +109,8 @@ func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at
 	return ""
 }
 
-// Keeps returns an error if the publish requests a promise that its mode does not
-// make for endpoints of the driver.
+// Keeps returns an error if the user requests a promise that the mode of the publish
+// does not keep for endpoints of this driver.
 func Keeps(d model.Driver, p model.Publish) error {
 	asked, err := promise.Named(p.Promises)
 	if err != nil || len(asked) == 0 {

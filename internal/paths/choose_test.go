@@ -133,8 +133,8 @@ func TestChooseRefuses(t *testing.T) {
 		at      *plan.Attachment
 		want    string
 	}{
-		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `there is no promise "world-peace" of a publish: want some of lan, host-address, `},
-		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `there is no promise "isolated" of a publish`},
+		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `no publish mode promises "world-peace": want one or more of lan, host-address, `},
+		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `no publish mode promises "isolated"`},
 		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no publish mode supports driver none"},
 		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP), &plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
 		{"an endpoint that no mode reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
@@ -165,7 +165,7 @@ func TestKeeps(t *testing.T) {
 		{model.DriverRouted, via(model.ViaNAT, promise.PeerSource), ""},
 		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource), "it does not promise peer-source: neighbours on the bridge are masqueraded"},
 		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), "never INPUT: publish via auto"},
-		{model.DriverBridge, via(model.ViaProxy, "world-peace"), `there is no promise "world-peace"`},
+		{model.DriverBridge, via(model.ViaProxy, "world-peace"), `no publish mode promises "world-peace"`},
 	} {
 		t.Run(fmt.Sprint(c.driver, c.publish.Via, c.publish.Promises), func(t *testing.T) {
 			err := paths.Keeps(c.driver, c.publish)

@@ -81,7 +81,7 @@ func Named(names []string) ([]Question, error) {
 	for _, name := range names {
 		q := Question(name)
 		if !slices.Contains(Publish(), q) {
-			return nil, fmt.Errorf("there is no promise %q of a publish: want some of %s", name, Join(Publish()))
+			return nil, fmt.Errorf("no publish mode promises %q: want one or more of %s", name, Join(Publish()))
 		}
 		named = append(named, q)
 	}
@@ -104,7 +104,7 @@ type Answer struct {
 	How string `json:"how,omitempty"`
 }
 
-// Set holds the answer to each question.
+// Set holds the answers of a driver or publish mode, by question.
 type Set map[Question]Answer
 
 // Unkept returns the first of the promises that is not kept, and whether there is

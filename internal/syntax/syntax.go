@@ -194,7 +194,7 @@ func Unpublish(text string) (model.Publish, error) {
 // Vias are the publish modes for attached sandboxes, the cheapest first.
 var Vias = words(append([]model.Via{model.ViaAuto}, paths.SandboxModes(paths.ByCost())...))
 
-// Via parses a publish mode for an attached sandbox.
+// Via parses the publish mode for ports of an attached sandbox: one of Vias.
 func Via(text string) (model.Via, error) {
 	if !slices.Contains(Vias, text) {
 		return "", fmt.Errorf("via %q: want one of %s", text, strings.Join(Vias, ", "))

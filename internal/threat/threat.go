@@ -106,9 +106,9 @@ var (
 	}
 )
 
-// Drivers lists the drivers of the table. The drivers none, host and device are not
-// in it, because the host forwards no packets for them, nor is ipvlan, which the
-// kernel of a test machine may lack.
+// Drivers lists the drivers in Table. It leaves out none, host and device, because the
+// host forwards no packets for them. It also leaves out ipvlan, because the kernel of
+// a test machine may lack it.
 func Drivers() []model.Driver {
 	return []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted, model.DriverMacvlan}
 }

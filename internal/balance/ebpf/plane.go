@@ -87,7 +87,7 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 		}
 	}
 	if v.Tunnel.Checksum != "" {
-		return fmt.Errorf("ebpf adds no checksum to encapsulated packets (%s), because the inner packets have their own: leave it out, or use the plane ipvs", v.Tunnel.Checksum)
+		return fmt.Errorf("ebpf adds no checksum to encapsulated packets, because the inner packets have their own: remove %s from the tunnel, or use the plane ipvs", v.Tunnel.Checksum)
 	}
 	for _, r := range v.Reals {
 		if f.Shaped[r.Endpoint] {

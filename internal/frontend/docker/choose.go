@@ -107,7 +107,7 @@ func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 			return p, nil
 		}
 	}
-	return model.Publish{}, fmt.Errorf("publish ports %s of %s/%s: %w in %s", s.publish(1).Ports, c.me.Name, s.proto, errNoPort, from)
+	return model.Publish{}, fmt.Errorf("publish ports %s/%s of %s: %w in %s", s.publish(1).Ports, s.proto, c.me.Name, errNoPort, from)
 }
 
 // free reports whether no known publish has the host ports.

@@ -84,7 +84,7 @@ func TestInvalidNetworksAreRefused(t *testing.T) {
 	for option, why := range map[string]string{
 		"colour=red": "want one of driver, via,", "driver=host": "--network host", "driver=none": "--network none", "driver=macvtap": "want one of",
 		"via=socket": "containers on the host's network", "via=pigeon": "publish mode does not exist", "mtu=many": "want a number", "hairpin=maybe": "true or false",
-		"peers=everybody": "want an address", "vni=x": "want a number", "promises=fidelity": "no promise",
+		"peers=everybody": "want an address", "vni=x": "want a number", "promises=fidelity": "no publish mode promises",
 		"com.docker.network.bridge.enable_icc=false": "separate networks", "com.docker.network.bridge.gateway_mode_ipv4=routed": "driver=routed",
 	} {
 		name, value, _ := strings.Cut(option, "=")

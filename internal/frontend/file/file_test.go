@@ -213,7 +213,7 @@ f.yaml:15: attachments[0].sandbox: want a single value
 f.yaml:17: attachments[0].publish[0]: want a host port and a container port, e.g. 8080:80
 f.yaml:18: attachments[0].publish[1]: missing target, the container port: write e.g. {published: 8080, target: 80}
 f.yaml:19: attachments[0].publish[2].via: via "magic": want one of auto, ebpf, nat, proxy
-f.yaml:19: attachments[0].publish[2].promise[0]: there is no promise "speed"
+f.yaml:19: attachments[0].publish[2].promise[0]: no publish mode promises "speed"
 f.yaml:20: attachments[0].route.to: to "x": want an address and a prefix length, e.g. 10.0.0.0/8
 f.yaml:21: attachments[0].rate-out: "fast": want a number and one of kbit, mbit, gbit, e.g. 100mbit
 f.yaml:22: attachments[1]: want fields, each as NAME: VALUE

@@ -21,7 +21,8 @@ type Reader struct{ ns *netns.Namespace }
 // Table reads and changes the table. It is safe for concurrent use.
 type Table struct{ Reader }
 
-// Open returns the table of the namespace, which must stay open.
+// Open returns the conntrack table of a network namespace. Keep ns open while you use
+// the table.
 func Open(ns *netns.Namespace) *Table { return &Table{Reader{ns}} }
 
 // Flow is a connection in the conntrack table: its original destination and the end

@@ -9,8 +9,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Sweep removes the pins of hosts that are gone: the directories below root whose links
-// have all lost their interfaces. It keeps the directory of a host that pins only cgroup
+// Sweep removes the pins of hosts that are gone. Each host has a directory below root. A
+// host is gone if its eBPF links were attached to interfaces, and none of these
+// interfaces exists any more. Sweep keeps the directory of a host that pins only cgroup
 // hooks, because the kernel does not show whether such a host still exists.
 func Sweep(root string) error {
 	hosts, err := os.ReadDir(root)

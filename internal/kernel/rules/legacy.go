@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LegacyMark is the suffix of table names of legacy iptables.
+// LegacyMark is the suffix that Fairlead adds to the names of legacy iptables' tables,
+// to distinguish them from nftables' tables.
 const LegacyMark = " (legacy)"
 
 // hooks maps the names of iptables' chains to those of nftables' hooks.

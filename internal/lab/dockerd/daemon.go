@@ -26,9 +26,9 @@ const (
 const pidFile = "/run/docker.pid"
 
 // Restart starts dockerd again after Signal ended it, and waits until it answers.
-// dockerd runs until Stop or until ctx ends. Restart waits as long as dockerd logs
-// something at least every 2 minutes, because dockerd may take long, e.g. if a plugin
-// does not run.
+// Restart gives up if dockerd logs nothing for 2 minutes. The total time has no limit,
+// because dockerd may start slowly, e.g. if a plugin does not run. dockerd runs until
+// Stop or until ctx ends.
 func (e *Engine) Restart(ctx context.Context) error {
 	limited, cancel := e.log.whileWritten(ctx, startLimit)
 	defer cancel()

@@ -157,7 +157,7 @@ func (c catalog) once(s word, first bool) error {
 	if first {
 		return nil
 	}
-	return c.fault(s.column, "%q is the second selector of its kind; want at most one workload, client, metric and tool",
+	return c.fault(s.column, "%q is the second selector of its kind: want at most one workload, one client, one metric and one tool",
 		s.text)
 }
 

@@ -156,7 +156,7 @@ func (p *process) close() error {
 	return err
 }
 
-// Server is a running server child.
+// Server is a child process that serves the load generator's clients.
 type Server struct{ process *process }
 
 // StartServer starts a server child at a place. The child runs until Close, or

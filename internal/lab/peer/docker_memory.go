@@ -30,7 +30,7 @@ var (
 func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
 	pids, err := enginePIDs(r)
 	if err != nil {
-		return m, fmt.Errorf("read an engine's memory: %w", err)
+		return m, fmt.Errorf("measure the memory of the container engine: %w", err)
 	}
 	for _, pid := range pids {
 		name, size, err := readMemory(pid)
@@ -38,7 +38,7 @@ func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
 			continue // it has ended
 		}
 		if err != nil {
-			return m, fmt.Errorf("read an engine's memory: %w", err)
+			return m, fmt.Errorf("measure the memory of the container engine: %w", err)
 		}
 		if slices.Contains(ownNames, name) {
 			continue

@@ -212,8 +212,8 @@ func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	return p
 }
 
-// Unavailable returns which kernel feature the path misses on this host; "" if
-// none.
+// Unavailable returns why the path cannot run on this host, e.g. a missing kernel
+// feature. It returns "" if the path can run.
 func Unavailable(p suite.Path, facts plan.Facts) string {
 	var needs []plan.Feature
 	d, ok := paths.Driver(p.Driver)

@@ -44,7 +44,7 @@ type Window struct {
 // proxied returns the bytes through the user-space proxy of the rig's engine.
 func (w Window) proxied() uint64 { return w.After.proxied - w.Before.proxied }
 
-// Count reads the counters of the rig's path.
+// Count reads the counters that Prove compares, for a run with this client.
 func (r *Rig) Count(ctx context.Context, c result.Client) (Counters, error) {
 	var n Counters
 	for _, l := range r.Maker.Links(c) {

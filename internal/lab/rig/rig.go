@@ -34,7 +34,7 @@ const (
 	LastPort = 8084
 )
 
-// Options are the options of a rig.
+// Options configure a Rig.
 type Options struct {
 	Suite suite.Suite
 	Facts plan.Facts

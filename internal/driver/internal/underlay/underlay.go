@@ -91,7 +91,7 @@ func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]
 func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
 	named := n.Overlay.Underlays
 	if len(named) > 1 && n.Overlay.Group.IsValid() {
-		return errors.New("underlay: a multicast group needs exactly one: name one, or list the hosts as peers")
+		return errors.New("underlay: a multicast group needs exactly one underlay: name only one, or list the hosts as peers")
 	}
 	if len(named) > 1 && n.Overlay.Encrypt {
 		return errors.New("underlay: an encrypted overlay needs exactly one, because each host's key is derived from its address: name one")

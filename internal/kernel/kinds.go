@@ -32,7 +32,7 @@ type kind[T plan.Object] struct {
 	// is missing.
 	read func(*Host, T) (plan.Object, error)
 	// leftovers returns the objects of Fairlead with keys that are not in known. It
-	// is nil if the namespace's other objects lead to them.
+	// is nil if leftovers of another kind lists them.
 	leftovers func(h *Host, known map[string]bool) (plan.Plan, error)
 	// concerned reports whether pending events show that the object differs.
 	concerned func(*matcher, T) bool

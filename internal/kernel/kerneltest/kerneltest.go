@@ -1,5 +1,5 @@
-// Package kerneltest has what the tests of the packages below kernel share:
-// network namespaces, commands in them, and cgroups.
+// Package kerneltest has what tests share that use the kernel: network namespaces,
+// commands in them, and cgroups.
 package kerneltest
 
 import (

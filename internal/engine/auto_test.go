@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"net"
 	"reflect"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
+	"fairlead/test/place"
 )
 
 // promising sets mode auto and these promises for the last publish.
@@ -70,17 +70,13 @@ func TestAutoKeepsPromises(t *testing.T) {
 }
 
 // refused fails the test unless the host refuses the connection or datagram.
-func refused(t *testing.T, from place, proto model.Proto, to string) {
+func refused(t *testing.T, from place.Place, proto model.Proto, to string) {
 	t.Helper()
-	err := from(func() error {
-		conn, err := net.DialTimeout(string(proto), to, patience)
-		if err != nil {
-			return err
-		}
+	conn, err := place.Dial(from, string(proto), to, place.Timeout)
+	if err == nil {
 		defer conn.Close()
 		_, err = talk{t, conn}.ask()
-		return err
-	})
+	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%s %s: %v, want it refused", proto, to, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // TestNFTFlowsAreCounted checks the counts of begun and of active flows.
@@ -40,7 +41,7 @@ func TestNFTFlowsAreCounted(t *testing.T) {
 	}
 	// Conntrack remembers a connection that has ended for two minutes more.
 	open.conn.Close()
-	for end := time.Now().Add(patience); activeTCP(t, h) > 0; {
+	for end := time.Now().Add(place.Timeout); activeTCP(t, h) > 0; {
 		if time.Now().After(end) {
 			t.Fatal("an ended connection is still counted as active")
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +43,7 @@ func TestBehindAnotherHost(t *testing.T) {
 	}
 	sh(t, w.DoClient, "for f in /proc/sys/net/ipv[46]/neigh/*/retrans_time_ms; do echo 20 > $f; done")
 	for _, at := range atVIPs(8080) {
-		if err := w.DoClient(func() error { _, err := net.DialTimeout("tcp", at, patience); return err }); !errors.Is(err, unix.EHOSTUNREACH) {
+		if _, err := place.Dial(w.DoClient, "tcp", at, place.Timeout); !errors.Is(err, unix.EHOSTUNREACH) {
 			t.Errorf("%s: %v; want no answer from any neighbour", at, err)
 		}
 	}

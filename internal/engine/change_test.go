@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,7 +91,7 @@ func TestMTUAppliesToEveryLink(t *testing.T) {
 				s.Networks[0].MTU = mtu
 				full := mustSet(t, w, s)
 				undrifted(t, w)
-				for _, in := range []place{w.DoServer, in(w, "web"), in(w, "app")} {
+				for _, in := range []place.Place{w.DoServer, in(w, "web"), in(w, "app")} {
 					for _, line := range strings.Split(sh(t, in, "ip -o link | grep -v 'lo:\\|wire0'"), "\n") {
 						if line != "" && !strings.Contains(line, fmt.Sprintf("mtu %d ", mtu)) {
 							t.Errorf("want mtu %d: %s", mtu, line)
@@ -123,7 +124,7 @@ func sendWhole(t *testing.T, c *net.UDPConn, mtu int) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(place.Timeout); ; {
 		if _, err := c.Write(make([]byte, mtu-header)); err != nil {
 			t.Errorf("send %d bytes: %v", mtu, err)
 		}

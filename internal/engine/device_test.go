@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
+	"fairlead/test/place"
 )
 
 // device adds a network device named nic to the server host, with settings, an
@@ -150,7 +151,7 @@ func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engin
 
 // container starts a process that alone keeps its network namespace alive. kill
 // ends it.
-func container(t *testing.T) (sandbox string, in place, kill func()) {
+func container(t *testing.T) (sandbox string, in place.Place, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/cpu"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,16 +98,16 @@ func endpointAddr(s model.State, name string) netip.Addr {
 
 // flood sends a first datagram until it is answered, then n datagrams at once
 // and a last one. It returns how many of the n arrive before the last.
-func flood(t *testing.T, from, to place, at netip.AddrPort, n int) int {
+func flood(t *testing.T, from, to place.Place, at netip.AddrPort, n int) int {
 	t.Helper()
 	return floodBy(t, from, to, at, at, n)
 }
 
 // floodBy is flood for a client that sends to at, which reaches server4.
-func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (arrived int) {
+func floodBy(t *testing.T, from, to place.Place, server4, at netip.AddrPort, n int) (arrived int) {
 	t.Helper()
-	var server net.PacketConn
-	if err := to(func() (err error) { server, err = net.ListenPacket("udp4", server4.String()); return err }); err != nil {
+	server, err := place.ListenPacket(to, server4.String())
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
@@ -158,7 +159,7 @@ func countLarge(server net.PacketConn) {
 // the server received before it.
 func asked(client *net.UDPConn, word string) (count int, err error) {
 	b := make([]byte, 100)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(place.Timeout); time.Now().Before(deadline); {
 		if _, err := client.Write([]byte(word)); err != nil {
 			return 0, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +31,7 @@ func TestClosedPortRefusesClients(t *testing.T) {
 				publish(&s, "web", via, proto, 8081, 80)
 			}
 			mustSet(t, w, s)
-			for _, from := range []place{w.DoClient, in(w, "app"), in(w, "web")} {
+			for _, from := range []place.Place{w.DoClient, in(w, "app"), in(w, "web")} {
 				for _, proto := range protos {
 					for _, addr := range server(8080) {
 						isClosed(t, from, proto, addr)
@@ -53,7 +54,7 @@ var far = []string{"203.0.113.2", "2001:db8:2::2"}
 const narrow = 1280
 
 // behindARouter makes that host. It assumes an MTU of 1500 bytes on every link.
-func behindARouter(t *testing.T, w *topology.World) place {
+func behindARouter(t *testing.T, w *topology.World) place.Place {
 	t.Helper()
 	path := strings.Replace(mustSandbox(t, w, "far"), "self", fmt.Sprint(os.Getpid()), 1)
 	sh(t, w.DoClient, "set -e; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"+
@@ -91,7 +92,7 @@ func TestTransfersCrossANarrowPath(t *testing.T) {
 }
 
 // forgetPaths deletes the path MTUs that the place has learned.
-func forgetPaths(t *testing.T, in place) {
+func forgetPaths(t *testing.T, in place.Place) {
 	t.Helper()
 	sh(t, in, "ip route flush cache; ip -6 route flush cache")
 }
@@ -101,7 +102,7 @@ func forgetPaths(t *testing.T, in place) {
 func (t talk) exchanges(sent []byte) {
 	t.t.Helper()
 	writing := make(chan error, 1)
-	if err := t.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := t.conn.SetDeadline(time.Now().Add(place.Timeout)); err != nil {
 		t.t.Fatal(err)
 	}
 	go func() {
@@ -170,10 +171,10 @@ func hops(t *testing.T, c *net.UDPConn, n int) {
 
 // openErrorSocket opens a UDP socket that receives ICMP errors (IP_RECVERR) and never
 // fragments.
-func openErrorSocket(t *testing.T, in place, at string) *net.UDPConn {
+func openErrorSocket(t *testing.T, in place.Place, at string) *net.UDPConn {
 	t.Helper()
-	var conn net.PacketConn
-	if err := in(func() (err error) { conn, err = net.ListenPacket("udp", at); return err }); err != nil {
+	conn, err := place.ListenPacket(in, at)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
@@ -182,7 +183,7 @@ func openErrorSocket(t *testing.T, in place, at string) *net.UDPConn {
 	option(t, c, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
 	option(t, c, unix.IPPROTO_IPV6, unix.IPV6_RECVERR, 1)
 	option(t, c, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(place.Timeout)); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // TestHeals damages a running host in each known manner. Verify must list the
@@ -58,7 +59,7 @@ func TestHeals(t *testing.T) {
 				}
 			}
 			mustSet(t, w, s)
-			where := place(w.DoServer)
+			where := place.Place(w.DoServer)
 			if damage.sandbox {
 				where = in(w, "web")
 			}

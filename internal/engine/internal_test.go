@@ -2,13 +2,13 @@ package engine_test
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // TestInternalNetworkReachesNoPublishedPort checks that an internal network
@@ -49,10 +49,10 @@ func TestInternalNetworkReachesNoPublishedPort(t *testing.T) {
 }
 
 // unanswered fails the test if any program answers at the address.
-func unanswered(t testing.TB, from place, proto model.Proto, to string) {
+func unanswered(t testing.TB, from place.Place, proto model.Proto, to string) {
 	t.Helper()
-	var conn net.Conn
-	if from(func() (err error) { conn, err = net.DialTimeout(string(proto), to, silence); return err }) != nil {
+	conn, err := place.Dial(from, string(proto), to, silence)
+	if err != nil {
 		return
 	}
 	defer conn.Close()

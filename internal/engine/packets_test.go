@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -12,24 +11,26 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
 
 // echo serves a port of the place that returns what it receives.
-func echo(t testing.TB, in place, at string) {
+func echo(t testing.TB, in place.Place, at string) {
 	t.Helper()
-	listen(t, in, at, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(datagram []byte) []byte { return datagram })
+	place.Serve(t, in, at, place.Echo)
+	place.ServeUDP(t, in, at, place.EchoDatagram)
 }
 
 // dialFrom dials from a local address that several sockets share.
-func dialFrom(t testing.TB, from place, proto model.Proto, local netip.AddrPort, to string) talk {
+func dialFrom(t testing.TB, from place.Place, proto model.Proto, local netip.AddrPort, to string) talk {
 	t.Helper()
 	var bound net.Addr = net.TCPAddrFromAddrPort(local)
 	if proto == model.UDP {
 		bound = net.UDPAddrFromAddrPort(local)
 	}
-	d := net.Dialer{Timeout: patience, LocalAddr: bound, Control: func(_, _ string, c syscall.RawConn) error {
+	d := net.Dialer{Timeout: place.Timeout, LocalAddr: bound, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 	}}
 	talk := talk{t: t}
@@ -44,7 +45,7 @@ func dialFrom(t testing.TB, from place, proto model.Proto, local netip.AddrPort,
 func (t talk) returns(sent []byte) {
 	t.t.Helper()
 	got := make([]byte, len(sent)+1)
-	err := t.conn.SetDeadline(time.Now().Add(patience))
+	err := t.conn.SetDeadline(time.Now().Add(place.Timeout))
 	if err == nil {
 		_, err = t.conn.Write(sent)
 	}
@@ -138,10 +139,9 @@ func TestRangesEndAtTheirEdges(t *testing.T) {
 }
 
 // isClosed fails the test unless a new connection or datagram is refused.
-func isClosed(t testing.TB, from place, proto model.Proto, to string) {
+func isClosed(t testing.TB, from place.Place, proto model.Proto, to string) {
 	t.Helper()
-	var conn net.Conn
-	err := from(func() (err error) { conn, err = net.DialTimeout(string(proto), to, patience); return err })
+	conn, err := place.Dial(from, string(proto), to, place.Timeout)
 	if err == nil {
 		defer conn.Close()
 		_, err = talk{t, conn}.ask()

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,13 +130,8 @@ func TestReservedPortsCannotBeTaken(t *testing.T) {
 	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 	mustSet(t, w, s)
 	for _, at := range everywhere(8080) {
-		if err := w.DoServer(func() error {
-			l, err := net.Listen("tcp", at)
-			if err == nil {
-				l.Close()
-			}
-			return err
-		}); err == nil {
+		if l, err := place.Listen(w.DoServer, at); err == nil {
+			l.Close()
 			t.Errorf("a program can listen on %s although nat translates the port", at)
 		}
 	}
@@ -158,7 +153,7 @@ func TestLinkLocalAddressesOfTheHost(t *testing.T) {
 			onServer(t, w, "ip addr add fe80::a/64 dev "+topology.Wire+" nodad")
 			sh(t, w.DoClient, "ip addr add fe80::b/64 dev "+topology.Wire+" nodad")
 			to := "[fe80::a%" + topology.Wire + "]:8080"
-			for name, from := range map[string]place{"a client of the LAN": w.DoClient, "the host": w.DoServer} {
+			for name, from := range map[string]place.Place{"a client of the LAN": w.DoClient, "the host": w.DoServer} {
 				for _, proto := range protos {
 					if got, err := dial(t, from, proto, to).ask(); err != nil || got != "web" {
 						t.Errorf("%s: %s/%s answers %q, %v", name, to, proto, got, err)

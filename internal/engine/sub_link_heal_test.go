@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
+	"fairlead/test/place"
 )
 
 // TestHealsSubLinks damages a host whose sandboxes have sub-links of a parent.
@@ -48,14 +49,14 @@ func TestHealsSubLinks(t *testing.T) {
 				publish(&s, "web", model.ViaNAT, proto, 8080, 80)
 			}
 			full := mustSet(t, w, s)
-			where := place(w.DoServer)
+			where := place.Place(w.DoServer)
 			if damage.sandbox {
 				where = in(w, "web")
 			}
 			sh(t, where, damage.command)
 			heals(t, w, damage.want)
 			serve(t, in(w, "web"), "web", ":80")
-			for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+			for _, from := range []place.Place{w.DoClient, w.DoServer, in(w, "app")} {
 				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
 				hearsAll(t, from, server(8080), "web")
 			}
@@ -87,7 +88,7 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 			s.Networks, s.Endpoints[1].Network = append(s.Networks, narrow), "narrow"
 			full := mustSet(t, w, s)
 			for _, c := range []struct{ parent, web, app int }{{1500, 1500, 1300}, {9000, 9000, 1300}, {1400, 1400, 1300}} {
-				for _, end := range []place{w.DoClient, w.DoServer} {
+				for _, end := range []place.Place{w.DoClient, w.DoServer} {
 					sh(t, end, fmt.Sprintf("ip link set %s mtu %d", topology.Wire, c.parent))
 				}
 				if _, err := w.Engine.Heal(context.Background()); err != nil {
@@ -136,7 +137,7 @@ func TestDeletedParentReturns(t *testing.T) {
 			sh(t, in(w, "lan"), join)
 			heals(t, w, "type "+string(d))
 			serve(t, in(w, "web"), "web", ":80")
-			for _, from := range []place{in(w, "lan"), w.DoServer} {
+			for _, from := range []place.Place{in(w, "lan"), w.DoServer} {
 				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
 			}
 			hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")

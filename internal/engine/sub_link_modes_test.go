@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // TestModesOfMacvlan checks which sandboxes reach each other, in each mode.
@@ -28,7 +29,7 @@ func TestModesOfMacvlan(t *testing.T) {
 			to := addressesOf(t, full, "web", 80)
 			hearsAll(t, w.DoClient, to, "web")
 			for from, reached := range map[string]bool{"app": c.peers, "host": c.host} {
-				at := place(w.DoServer)
+				at := place.Place(w.DoServer)
 				if from == "app" {
 					at = in(w, "app")
 				}
@@ -98,7 +99,7 @@ func TestModesOfIPvlan(t *testing.T) {
 			}
 			serve(t, in(w, "web"), "web", ":80")
 			serve(t, w.DoClient, "lan", ":90")
-			for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+			for _, from := range []place.Place{w.DoClient, w.DoServer, in(w, "app")} {
 				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
 				hearsAll(t, from, server(8080), "web")
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
+	"fairlead/test/place"
 )
 
 // whole is set in the virtual machine of test/vm, whose kernel must have every
@@ -79,7 +79,7 @@ func hostIn(t testing.TB, s model.State, network string, port int) []string {
 }
 
 // hearsAll calls hears for every protocol and address.
-func hearsAll(t testing.TB, from place, to []string, want string) {
+func hearsAll(t testing.TB, from place.Place, to []string, want string) {
 	t.Helper()
 	for _, proto := range protos {
 		for _, addr := range to {
@@ -90,16 +90,11 @@ func hearsAll(t testing.TB, from place, to []string, want string) {
 
 // deaf fails the test if any address accepts a TCP connection. It waits for the
 // duration silence at each address.
-func deaf(t testing.TB, from place, to []string) {
+func deaf(t testing.TB, from place.Place, to []string) {
 	t.Helper()
 	for _, addr := range to {
-		if err := from(func() error {
-			c, err := net.DialTimeout("tcp", addr, silence)
-			if err == nil {
-				c.Close()
-			}
-			return err
-		}); err == nil {
+		if c, err := place.Dial(from, "tcp", addr, silence); err == nil {
+			c.Close()
 			t.Errorf("%s answers", addr)
 		}
 	}
@@ -148,7 +143,7 @@ func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
 					t.Errorf("auto chooses %s", full.Publishes[0].Via)
 				}
 				serve(t, in(w, "web"), "web", ":80")
-				for _, from := range []place{w.DoClient, in(w, "app"), in(w, "web")} {
+				for _, from := range []place.Place{w.DoClient, in(w, "app"), in(w, "web")} {
 					hearsAll(t, from, server(8080), "web")
 				}
 				hearsAll(t, w.DoServer, everywhere(8080), "web")
@@ -176,7 +171,7 @@ func TestAddressOutsideTheSubnets(t *testing.T) {
 	full := mustSet(t, w, s)
 	undrifted(t, w)
 	serve(t, in(w, "web"), "web", ":80")
-	for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+	for _, from := range []place.Place{w.DoClient, w.DoServer, in(w, "app")} {
 		hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
 	}
 	hearsAll(t, in(w, "web"), server(81), "host")
@@ -252,7 +247,7 @@ func TestNetworksOfOneParentAreApart(t *testing.T) {
 			undrifted(t, w)
 			serve(t, in(w, "web"), "web", ":80")
 			serve(t, in(w, "app"), "app", ":80")
-			for _, from := range []place{w.DoServer, w.DoClient} {
+			for _, from := range []place.Place{w.DoServer, w.DoClient} {
 				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
 				hearsAll(t, from, addressesOf(t, full, "app", 80), "app")
 			}

@@ -11,6 +11,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // vips are on the wire of the topology, next to the server's own addresses.
@@ -84,7 +85,7 @@ func TestVirtualAddressOnInterface(t *testing.T) {
 }
 
 // echoes fails the test unless the address answers an echo request.
-func echoes(t testing.TB, from place, to netip.Addr) {
+func echoes(t testing.TB, from place.Place, to netip.Addr) {
 	t.Helper()
 	network, request := "ip6:ipv6-icmp", []byte{128, 0, 0, 0, 0, 1, 0, 1} // the kernel adds the checksum
 	if to.Is4() {
@@ -95,7 +96,7 @@ func echoes(t testing.TB, from place, to netip.Addr) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	err := conn.SetDeadline(time.Now().Add(patience))
+	err := conn.SetDeadline(time.Now().Add(place.Timeout))
 	if err == nil {
 		_, err = conn.Write(request)
 	}

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // bound returns a state with one workload of the host, named by its cgroup, and
@@ -48,7 +49,7 @@ func cgroupRoot(t *testing.T) string {
 
 // within returns the server host as seen by a process in the cgroup. It moves
 // the whole test process there.
-func within(t *testing.T, w *topology.World, path string) place {
+func within(t *testing.T, w *topology.World, path string) place.Place {
 	return func(fn func() error) error {
 		lines, err := os.ReadFile("/proc/self/cgroup")
 		if err != nil {

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,25 +16,19 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// patience is how long the tests wait for an expected packet, on a busy
-	// machine.
-	patience = 30 * time.Second
 	// silence is how long the tests wait before they conclude that no answer
 	// will come.
 	silence = time.Second
 	// again is the time between two datagrams of a retry, as one may be lost.
 	again = 200 * time.Millisecond
 )
-
-// place runs a function on a thread inside a namespace.
-type place func(func() error) error
 
 func probe(t testing.TB) plan.Facts {
 	t.Helper()
@@ -61,7 +54,7 @@ func world(t testing.TB) *topology.World {
 	return w
 }
 
-func in(w *topology.World, sandbox string) place {
+func in(w *topology.World, sandbox string) place.Place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
 }
 
@@ -104,7 +97,7 @@ func undrifted(t testing.TB, w *topology.World) {
 	}
 }
 
-func sh(t testing.TB, in place, line string) string {
+func sh(t testing.TB, in place.Place, line string) string {
 	t.Helper()
 	return shell.Run(t, in, line)
 }
@@ -117,73 +110,19 @@ func onServer(t testing.TB, w *topology.World, line string) string {
 // snapshot returns all state of the server host that Fairlead could leave behind.
 func snapshot(t testing.TB, w *topology.World) string {
 	t.Helper()
-	// Carrier, the end of duplicate address detection and link-local addresses
-	// change without us, and ip cannot name a namespace that is just ending. The
-	// kernel chooses the address of a veth that is created again.
-	return onServer(t, w, "ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
-		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
-		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
+	return place.Snapshot(t, w.DoServer)
 }
 
 func unchanged(t testing.TB, w *topology.World, before string) {
 	t.Helper()
-	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, w), "\n")); diff != "" {
-		t.Errorf("the host differs from before (-):\n%s", diff)
-	}
+	place.Unchanged(t, w.DoServer, before)
 }
 
-// serve answers every line and datagram at a port of the place with the name
-// and the received text.
-func serve(t testing.TB, in place, name, at string) {
+// serve answers every line and datagram at an address of the place with the name
+// and the received text, of which it shortens long ones.
+func serve(t testing.TB, in place.Place, name, at string) {
 	t.Helper()
-	listen(t, in, at, func(conn net.Conn) {
-		for lines := bufio.NewReader(conn); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return
-			}
-			fmt.Fprint(conn, name, " ", line)
-		}
-	}, func(datagram []byte) []byte { return fmt.Appendf(nil, "%s %.32s", name, datagram) })
-}
-
-// listen serves a port of the place, over TCP and UDP, until the test ends.
-func listen(t testing.TB, in place, at string, converse func(net.Conn), reply func(datagram []byte) []byte) {
-	t.Helper()
-	var l net.Listener
-	var c net.PacketConn
-	if err := in(func() (err error) {
-		if l, err = net.Listen("tcp", at); err != nil {
-			return err
-		}
-		c, err = net.ListenPacket("udp", at)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close(); c.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				converse(conn)
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 1<<16)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = c.WriteTo(reply(buf[:n]), from)
-		}
-	}()
+	place.Answer(t, in, at, func(r place.Request) string { return fmt.Sprintf("%s %.32s", name, r.Text) })
 }
 
 // talk is a TCP connection or connected UDP socket, open until the test ends.
@@ -192,13 +131,11 @@ type talk struct {
 	conn net.Conn
 }
 
-func dial(t testing.TB, from place, proto model.Proto, to string) talk {
+func dial(t testing.TB, from place.Place, proto model.Proto, to string) talk {
 	t.Helper()
 	talk := talk{t: t}
-	if err := from(func() (err error) {
-		talk.conn, err = net.DialTimeout(string(proto), to, patience)
-		return err
-	}); err != nil {
+	var err error
+	if talk.conn, err = place.Dial(from, string(proto), to, place.Timeout); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { talk.conn.Close() })
@@ -206,7 +143,7 @@ func dial(t testing.TB, from place, proto model.Proto, to string) talk {
 }
 
 // dialAll dials each address over each protocol.
-func dialAll(t testing.TB, from place, addrs []string) []talk {
+func dialAll(t testing.TB, from place.Place, addrs []string) []talk {
 	t.Helper()
 	var talks []talk
 	for _, proto := range protos {
@@ -224,7 +161,7 @@ func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"
 	line := fmt.Sprintf(" %d\n", time.Now().UnixNano())
 	buf := make([]byte, 256)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(place.Timeout); ; {
 		wait := deadline
 		if udp {
 			wait = time.Now().Add(again)
@@ -267,7 +204,7 @@ func (t talk) isRefused() {
 // (ECONNABORTED).
 func (t talk) hasEnded() {
 	t.t.Helper()
-	err := t.conn.SetDeadline(time.Now().Add(patience))
+	err := t.conn.SetDeadline(time.Now().Add(place.Timeout))
 	if err == nil {
 		_, err = t.conn.Read(make([]byte, 256))
 	}
@@ -297,10 +234,10 @@ func isRefusal(err error) bool {
 }
 
 // hears dials and fails the test unless the server named want answers.
-func hears(t testing.TB, from place, proto model.Proto, to, want string) {
+func hears(t testing.TB, from place.Place, proto model.Proto, to, want string) {
 	t.Helper()
-	var conn net.Conn
-	if err := from(func() (err error) { conn, err = net.DialTimeout(string(proto), to, patience); return err }); err != nil {
+	conn, err := place.Dial(from, string(proto), to, place.Timeout)
+	if err != nil {
 		t.Errorf("%v; want an answer of %q", err, want)
 		return
 	}

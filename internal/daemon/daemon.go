@@ -48,8 +48,6 @@ import (
 // Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
 	DescribeSandbox(path string) (kernel.Sandbox, error)
-	// Reached returns the subnets that the host reaches without Fairlead.
-	Reached() ([]kernel.Reached, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error
@@ -58,7 +56,6 @@ type Host interface {
 	FastPath() ([]model.FastLink, uint64, error)
 	// Ruleset returns the host's firewall and NAT rules, and what could not be read.
 	Ruleset() (rules.Ruleset, []string, error)
-	RouteTo(kernel.RouteQuery) (kernel.RouteFound, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -48,7 +48,7 @@ func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 			continue
 		}
 		a, known := d.attachment(link.Owner)
-		found, err := d.cfg.Inspector.Links([]string{link.Name})
+		found, err := d.cfg.Kernel.Net().Links([]string{link.Name})
 		if known && a.HostInterface != "" && err == nil && len(found) == 0 {
 			lost = append(lost, a)
 		}

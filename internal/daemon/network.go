@@ -78,7 +78,7 @@ func (d *Daemon) checkOverlap(n model.Network) error {
 	if n.AllowOverlap || len(added) == 0 {
 		return nil
 	}
-	reached, err := d.cfg.Host.Reached()
+	reached, err := d.cfg.Kernel.Net().Reached()
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"fairlead/internal/api"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
@@ -51,7 +51,7 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	route, err := d.cfg.Host.RouteTo(kernel.RouteQuery{To: t.Remote})
+	route, err := d.cfg.Kernel.Net().RouteTo(rtnl.RouteQuery{To: t.Remote})
 	if err != nil {
 		return "", err
 	}
@@ -96,7 +96,7 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 		return nil, api.Faultf(api.Conflict,
 			"network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
-	links, err := d.cfg.Inspector.Links(n.Asks())
+	links, err := d.cfg.Kernel.Net().Links(n.Asks())
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"sync"
 
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/rawtcp"
+	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -43,13 +44,10 @@ type Kernel interface {
 	ObservePart(plan.Plan) (plan.Plan, error)
 	// Sockets returns the reader of the host's sockets.
 	Sockets() *sockdiag.Reader
-	ReadSysctl(plan.Sysctl) (string, error)
-	// DescribeDevice returns a description of a device that is on the host. It is
-	// empty if the device is in a sandbox or does not exist.
-	DescribeDevice(plan.Device) (string, error)
-	// RecallDevices sets the descriptions that devices are restored with when they
-	// are moved back. The key is plan.Device.Device.
-	RecallDevices(map[string]string)
+	// Net returns the reader of the host's links and settings.
+	Net() *rtnl.Reader
+	// Devices returns what moves devices into sandboxes.
+	Devices() *device.Handle
 	// Release closes the handles into sandboxes.
 	Release()
 }
@@ -69,11 +67,8 @@ type Inspector interface {
 	// Balances returns an error if the kernel does not support the eBPF data plane
 	// for a reason that Facts do not contain.
 	Balances() error
-	LocalAddrs() ([]netip.Addr, error)
 	// Firewalls returns the filter tables in which Docker drops forwarded packets.
 	Firewalls() ([]plan.Firewall, error)
-	// Links answers the questions about the host's links (model.Network.Asks).
-	Links(asked []string) (map[string]plan.HostLink, error)
 	// BindKey returns the key with which the eBPF hooks at bind recognise the
 	// proxy's sockets; 0 if there are no hooks.
 	BindKey() (uint64, error)

@@ -24,7 +24,7 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) error {
 	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() && len(cut) == 0 {
 		return nil
 	}
-	local, err := e.cfg.Inspector.LocalAddrs()
+	local, err := e.cfg.Kernel.Net().LocalAddrs()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
 )
@@ -46,7 +46,7 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 
 // describe records the state of a device before it is moved into a sandbox.
 func (e *Engine) describe(record *store.Record, d plan.Device) error {
-	was, err := e.cfg.Kernel.DescribeDevice(d)
+	was, err := e.cfg.Kernel.Devices().DescribeDevice(d)
 	if err != nil {
 		return fmt.Errorf("describe device %s: %w", d.Device, err)
 	}
@@ -84,9 +84,9 @@ func staleLinks(record store.Record) plan.Plan {
 // before returns the value of the setting before Fairlead changes it. For a link
 // that does not exist yet, that is its namespace's default.
 func (e *Engine) before(s plan.Sysctl) (string, error) {
-	value, err := e.cfg.Kernel.ReadSysctl(s)
-	if inherited, ok := s.Inherited(); ok && errors.Is(err, kernel.ErrNoSetting) {
-		return e.cfg.Kernel.ReadSysctl(inherited)
+	value, err := e.cfg.Kernel.Net().ReadSysctl(s)
+	if inherited, ok := s.Inherited(); ok && errors.Is(err, rtnl.ErrNoSetting) {
+		return e.cfg.Kernel.Net().ReadSysctl(inherited)
 	}
 	return value, err
 }
@@ -100,7 +100,7 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	}
 	s.Value = setting.Before
 	_, err := e.cfg.Kernel.Apply([]plan.Op{{Object: s}})
-	if errors.Is(err, kernel.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, rtnl.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
 		return nil // the link or the sandbox was deleted, and the setting with it
 	}
 	return err
@@ -121,7 +121,7 @@ func diff(record store.Record, have, want plan.Plan) []plan.Op {
 
 // isSet reports whether the setting exists with Fairlead's value.
 func (e *Engine) isSet(s plan.Sysctl) bool {
-	now, err := e.cfg.Kernel.ReadSysctl(s)
+	now, err := e.cfg.Kernel.Net().ReadSysctl(s)
 	return err == nil && now == s.Value
 }
 
@@ -188,5 +188,5 @@ func (e *Engine) recall(r store.Record) {
 	for _, d := range r.Devices {
 		devices[d.Device] = d.Was
 	}
-	e.cfg.Kernel.RecallDevices(devices)
+	e.cfg.Kernel.Devices().RecallDevices(devices)
 }

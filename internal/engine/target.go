@@ -50,7 +50,7 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	facts := e.cfg.Facts
 	if len(s.Services) > 0 {
-		local, err := e.cfg.Inspector.LocalAddrs()
+		local, err := e.cfg.Kernel.Net().LocalAddrs()
 		if err != nil {
 			return facts, err
 		}
@@ -74,7 +74,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		return facts, nil
 	}
 	var err error
-	if facts.Links, err = e.cfg.Inspector.Links(asked); err != nil {
+	if facts.Links, err = e.cfg.Kernel.Net().Links(asked); err != nil {
 		return facts, fmt.Errorf("read the host's links: %w", err)
 	}
 	return facts, nil

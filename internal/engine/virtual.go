@@ -63,7 +63,7 @@ func (e *Engine) settings(s model.State, record store.Record) (plan.Plan, error)
 	for _, o := range quiet("") {
 		setting, _ := o.(plan.Sysctl)
 		if _, ours := record.Setting(setting.Netns, setting.Name); !ours {
-			now, err := e.cfg.Kernel.ReadSysctl(setting)
+			now, err := e.cfg.Kernel.Net().ReadSysctl(setting)
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", setting.Name, err)
 			}
@@ -90,7 +90,7 @@ func isLocal(v model.VirtualService) bool {
 
 // notOurs returns the addresses on the host's links that Fairlead did not add.
 func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
-	local, err := e.cfg.Inspector.LocalAddrs()
+	local, err := e.cfg.Kernel.Net().LocalAddrs()
 	if err != nil {
 		return nil, err
 	}

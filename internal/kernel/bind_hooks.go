@@ -122,7 +122,7 @@ func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, e
 	if w.Unpublished != unpublished[o.Unpublished] {
 		o.Unpublished = policyOf(w.Unpublished)
 	}
-	return orNil(o, some), nil
+	return plan.OrNil(o, some), nil
 }
 
 // policyOf returns the policy with that number, or "" if there is none.

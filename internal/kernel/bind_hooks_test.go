@@ -305,7 +305,7 @@ func TestMovedBindIsRefused(t *testing.T) {
 
 // TestFullHookIsExplained fills a hook: a cgroup accepts 64 programs per hook.
 func TestFullHookIsExplained(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.opt.Cgroup = kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	for range 64 {
 		attachMover(t, h.opt.Cgroup, ebpf.AttachCGroupInet4Bind, 81)
@@ -473,7 +473,7 @@ func TestTooManyGrants(t *testing.T) {
 }
 
 func TestWorkloadCgroup(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	for path, want := range map[string]string{
 		kerneltest.CgroupRoot(t): "root of the hierarchy",
 		t.TempDir():              "is not a cgroup v2 directory",

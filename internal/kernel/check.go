@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 )
 
@@ -23,7 +25,7 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	w.linkSettings = nil
 	var errs []error
 	for _, s := range wanted {
-		if link, at, ok := linkSetting(s); ok {
+		if link, at, ok := rtnl.LinkSetting(s); ok {
 			w.linkSettings = append(w.linkSettings, linkSpec{s.Name, s.Value, link, at})
 			continue
 		}
@@ -32,14 +34,14 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 			delete(left, s.Name)
 			continue
 		}
-		err := w.host.inSysctlNetns(s, func(path string) error {
+		err := w.host.rtnl.InSysctlNetns(s, func(path string) error {
 			f, err := os.Open(path)
 			if err == nil {
 				w.settings[s.Name] = setting{f, s.Value}
 			}
 			return err
 		})
-		if err != nil && !absent(err) && !errors.Is(err, ErrNoSetting) {
+		if err != nil && !nlutil.Absent(err) && !errors.Is(err, rtnl.ErrNoSetting) {
 			errs = append(errs, fmt.Errorf("watch %s: %w", s.Name, err))
 		}
 	}
@@ -60,7 +62,7 @@ type setting struct {
 // netlink message.
 type linkSpec struct {
 	name, value, link string
-	at                confAt
+	at                rtnl.ConfAt
 }
 
 // linkCheckInterval is the time between two checks of link settings, because each
@@ -75,14 +77,14 @@ func (w *Watcher) checkLinks() bool {
 		return true
 	}
 	w.linksChecked = time.Now()
-	confs, err := w.host.readConfs("")
+	confs, err := w.host.rtnl.ReadConfs("")
 	if err != nil {
 		return true // the next check tries again
 	}
 	good := true
 	for _, s := range w.linkSettings {
-		if !confs[s.link].has(s.at, s.value) {
-			put(&w.seen.settings, s.name, true)
+		if !confs[s.link].Has(s.at, s.value) {
+			nlutil.Put(&w.seen.settings, s.name, true)
 			good = false
 		}
 	}
@@ -101,7 +103,7 @@ func (w *Watcher) Check() bool {
 	for name, s := range w.settings {
 		// If the link is gone, the read fails; the link's event covers that.
 		if n, _ := s.file.ReadAt(buf[:], 0); n > 0 && string(bytes.TrimSpace(buf[:n])) != s.want {
-			put(&w.seen.settings, name, true)
+			nlutil.Put(&w.seen.settings, name, true)
 			bad = true
 		}
 	}
@@ -150,7 +152,7 @@ func (h *Host) RenewAddresses() error {
 	if h.ebpfState == nil {
 		return nil
 	}
-	local, err := h.LocalAddrs()
+	local, err := h.rtnl.LocalAddrs()
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr,
 // neighbour returns the IP addresses that the host's neighbour table lists for a
 // hardware address on a link.
 func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
 // hardwareAddresses returns the hardware addresses of the host's links. A host with
 // two links to one network answers on both of them for the addresses of either.
 func (h *Host) hardwareAddresses() ([]string, error) {
-	_, links, err := h.dump("")
+	_, links, err := h.rtnl.Dump("")
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 func TestClaims(t *testing.T) {
 	for name, virtual := range map[string]string{"ipv4": "192.0.2.80", "ipv6": "2001:db8:80::80"} {
 		t.Run(name, func(t *testing.T) {
-			lan, h, other, client := OpenTestHost(t), OpenTestHost(t), OpenTestHost(t), OpenTestHost(t)
+			lan, h, other, client := openTestHost(t), openTestHost(t), openTestHost(t), openTestHost(t)
 			lan.run(t, "ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
 			lan.run(t, "ip", "link", "set", "br0", "up")
 			for i, host := range []*Host{h, other, client} {
@@ -29,7 +29,7 @@ func TestClaims(t *testing.T) {
 				host.run(t, "ip", "link", "set", "lo", "up")
 			}
 			at := plan.VirtualAddress{Link: "wire0", Addr: netip.MustParseAddr(virtual)}
-			if err := h.setVirtual(at); err != nil {
+			if err := h.links.SetVirtual(at); err != nil {
 				t.Fatal(err)
 			}
 			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud", "stale")
@@ -61,7 +61,7 @@ func TestClaims(t *testing.T) {
 // mac returns the hardware address of a link.
 func (h *Host) mac(t *testing.T, link string) string {
 	t.Helper()
-	_, l, err := h.link("", link)
+	_, l, err := h.rtnl.Link("", link)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/plan"
 )
 
@@ -70,7 +71,7 @@ func (m *matcher) unforwarded(f plan.Forwarding) bool {
 
 func (m *matcher) unshaped(s plan.Shaper) bool {
 	seen, ok := m.qdiscs[qdiscAt{m.id(s.Netns), s.Link}]
-	return ok && (seen.gone || seen.handle != shaperHandle || seen.rate != s.Rate/8)
+	return ok && (seen.gone || seen.handle != link.ShaperHandle || seen.rate != s.Rate/8)
 }
 
 // changed reports whether the events show that a link, or one of its settings,

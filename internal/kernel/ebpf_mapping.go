@@ -28,10 +28,11 @@ var (
 func (h *Host) applyEBPF(ops []plan.Op) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	links, err := h.indices()
+	found, err := h.rtnl.Indices()
 	if err != nil {
 		return err
 	}
+	links := indices(found)
 	p, err := h.datapath()
 	if err != nil {
 		return err
@@ -51,7 +52,7 @@ func (h *Host) applyEBPF(ops []plan.Op) error {
 		}
 		gone.note(op)
 	}
-	local, err := h.LocalAddrs()
+	local, err := h.rtnl.LocalAddrs()
 	if err != nil {
 		return err
 	}
@@ -84,22 +85,6 @@ func (h *Host) applyEBPF(ops []plan.Op) error {
 
 // indices maps the names of the host's links to their indices.
 type indices map[string]uint32
-
-func (h *Host) indices() (indices, error) {
-	handle, err := h.at("")
-	if err != nil {
-		return nil, err
-	}
-	list, err := retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	links := indices{}
-	for _, l := range list {
-		links[l.Attrs().Name] = uint32(l.Attrs().Index)
-	}
-	return links, nil
-}
 
 // change converts a step into a change of the table.
 func (links indices) change(h *Host, op plan.Op) (c ebpf.Change, err error) {
@@ -149,7 +134,7 @@ func (links indices) mapping(o plan.EBPFMapping) *ebpf.Mapping {
 // mappingObject converts a table entry into a port mapping.
 func (h *Host) mappingObject(l ebpf.Mapping) plan.EBPFMapping {
 	o := mappingWithoutLink(l)
-	o.Link = h.linkName(l.Ifindex)
+	o.Link = h.rtnl.LinkName(l.Ifindex)
 	return o
 }
 
@@ -164,20 +149,6 @@ func mappingWithoutLink(l ebpf.Mapping) plan.EBPFMapping {
 		o.Proto = model.UDP
 	}
 	return o
-}
-
-// linkName returns the name of the host's link with the index, or "" if there is
-// none.
-func (h *Host) linkName(index uint32) string {
-	handle, err := h.at("")
-	if err != nil {
-		return ""
-	}
-	link, err := handle.LinkByIndex(int(index))
-	if err != nil {
-		return ""
-	}
-	return link.Attrs().Name
 }
 
 // isService reports whether the object is a virtual service in the eBPF maps.

@@ -209,7 +209,7 @@ func (w nextHops) to(h *Host, addr netip.Addr) nextHop {
 }
 
 func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return w
 	}
@@ -318,7 +318,7 @@ func (h *Host) readEBPFServices(keys map[string]bool) (plan.Plan, error) {
 			continue
 		}
 		if names == nil {
-			if names, err = h.linkNames(); err != nil {
+			if names, err = h.rtnl.LinkNames(); err != nil {
 				return nil, err
 			}
 		}
@@ -327,16 +327,6 @@ func (h *Host) readEBPFServices(keys map[string]bool) (plan.Plan, error) {
 		}
 	}
 	return all, nil
-}
-
-// linkNames maps the indices of the host's links to their names.
-func (h *Host) linkNames() (map[uint32]string, error) {
-	links, err := h.indices()
-	names := make(map[uint32]string, len(links))
-	for name, index := range links {
-		names[index] = name
-	}
-	return names, err
 }
 
 // balancedOf converts the content of the eBPF maps into a service. It returns an

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -186,7 +188,7 @@ func (w *Watcher) Take() PendingEvents {
 // learnLinks records the host's links, so that messages about addresses can be
 // matched to them.
 func (w *Watcher) learnLinks() error {
-	handle, err := w.host.at("")
+	handle, err := w.host.rtnl.At("")
 	if err != nil {
 		return err
 	}
@@ -204,7 +206,7 @@ func (w *Watcher) learnLinks() error {
 
 func stateOf(l netlink.Link) *linkState {
 	a := l.Attrs()
-	return &linkState{name: a.Name, up: isUp(l), mtu: uint32(a.MTU), mac: a.HardwareAddr.String(), alias: a.Alias,
+	return &linkState{name: a.Name, up: rtnl.IsUp(l), mtu: uint32(a.MTU), mac: a.HardwareAddr.String(), alias: a.Alias,
 		master: a.MasterIndex, kind: l.Type(), loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
 }
 
@@ -268,7 +270,7 @@ func namespaceOf(oob []byte) int {
 	}
 	for _, c := range controls {
 		if c.Header.Level == unix.SOL_NETLINK && c.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(c.Data) >= 4 {
-			return int(int32(native.Uint32(c.Data)))
+			return int(int32(binary.NativeEndian.Uint32(c.Data)))
 		}
 	}
 	return netns.NoID

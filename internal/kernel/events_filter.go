@@ -15,8 +15,8 @@ func (s *eventSocket) onlyFixedNeighbors() error {
 	// struct nlmsghdr has 16 bytes and is followed by struct ndmsg. The filter
 	// loads values in network byte order.
 	const kindAt, stateAt = 4, 16 + 8
-	kind := uint32(binary.BigEndian.Uint16(native.AppendUint16(nil, unix.RTM_DELNEIGH)))
-	low := stateAt + uint32(native.AppendUint16(nil, 1)[1]) // offset of the state's low byte
+	kind := uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.RTM_DELNEIGH)))
+	low := stateAt + uint32(binary.NativeEndian.AppendUint16(nil, 1)[1]) // offset of the state's low byte
 	filter, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: kindAt, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: kind, SkipTrue: 2},

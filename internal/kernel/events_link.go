@@ -1,10 +1,13 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"net"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -41,15 +44,15 @@ func (w *Watcher) noteLink(ns int, m message) {
 	if len(m.body) < unix.SizeofIfInfomsg {
 		return
 	}
-	id := linkID{ns, int(int32(native.Uint32(m.body[4:])))}
-	flags, change := native.Uint32(m.body[8:]), native.Uint32(m.body[12:])
+	id := linkID{ns, int(int32(binary.NativeEndian.Uint32(m.body[4:])))}
+	flags, change := binary.NativeEndian.Uint32(m.body[8:]), binary.NativeEndian.Uint32(m.body[12:])
 	before := w.links[id]
 	if m.body[0] == unix.AF_BRIDGE {
 		w.notePort(id, m, before)
 		return
 	}
 	now := &linkState{}
-	attributes(m.body[unix.SizeofIfInfomsg:], now.take)
+	nlutil.Attributes(m.body[unix.SizeofIfInfomsg:], now.take)
 	if now.mtu == 0 && before != nil { // the message has only some attributes, as for a wireless station
 		*now = *before
 	}
@@ -83,7 +86,7 @@ func (w *Watcher) notePort(id linkID, m message, before *linkState) {
 	}
 	now := *before
 	now.needsCheck = false
-	attributes(m.body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
+	nlutil.Attributes(m.body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
 		if kind == unix.IFLA_PROTINFO {
 			now.takePort(value)
 		}
@@ -94,7 +97,7 @@ func (w *Watcher) notePort(id linkID, m message, before *linkState) {
 
 // takePort reads the attributes of a bridge port.
 func (s *linkState) takePort(value []byte) {
-	attributes(value, func(kind uint16, value []byte) {
+	nlutil.Attributes(value, func(kind uint16, value []byte) {
 		if kind == nl.IFLA_BRPORT_MODE && len(value) > 0 {
 			s.hairpin = value[0] != 0
 		}
@@ -111,11 +114,11 @@ func (s *linkState) take(kind uint16, value []byte) {
 	case unix.IFLA_ADDRESS:
 		s.mac = net.HardwareAddr(value).String()
 	case unix.IFLA_MTU:
-		s.mtu = native.Uint32(value)
+		s.mtu = binary.NativeEndian.Uint32(value)
 	case unix.IFLA_MASTER:
-		s.master = int(native.Uint32(value))
+		s.master = int(binary.NativeEndian.Uint32(value))
 	case unix.IFLA_LINKINFO:
-		attributes(value, func(kind uint16, value []byte) {
+		nlutil.Attributes(value, func(kind uint16, value []byte) {
 			switch kind {
 			case unix.IFLA_INFO_KIND:
 				s.kind = unix.ByteSliceToString(value)
@@ -138,8 +141,8 @@ func (s *linkState) takeData(value []byte) {
 		return
 	}
 	flags := 0
-	attributes(value, func(kind uint16, value []byte) {
-		if (kind == bridgeCallIptables || kind == bridgeCallIp6tables) && len(value) > 0 && value[0] != 0 {
+	nlutil.Attributes(value, func(kind uint16, value []byte) {
+		if (kind == link.BridgeCallIptables || kind == link.BridgeCallIp6tables) && len(value) > 0 && value[0] != 0 {
 			flags++
 		}
 	})

@@ -10,14 +10,13 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
-
-var native = binary.NativeEndian
 
 // message is a netlink message without its header.
 type message struct {
@@ -31,24 +30,12 @@ type message struct {
 // nextMessage splits off the first message. If there is none, the message's body is
 // nil.
 func nextMessage(b []byte) (m message, rest []byte) {
-	length := int(native.Uint32(b))
+	length := int(binary.NativeEndian.Uint32(b))
 	if length < unix.NLMSG_HDRLEN || length > len(b) {
 		return m, nil
 	}
-	m = message{native.Uint16(b[4:]), native.Uint16(b[6:]), native.Uint32(b[12:]), b[unix.NLMSG_HDRLEN:length]}
+	m = message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[12:]), b[unix.NLMSG_HDRLEN:length]}
 	return m, b[min((length+3)&^3, len(b)):]
-}
-
-// attributes calls fn for each attribute in b.
-func attributes(b []byte, fn func(kind uint16, value []byte)) {
-	for len(b) >= unix.SizeofNlAttr {
-		length := int(native.Uint16(b))
-		if length < unix.SizeofNlAttr || length > len(b) {
-			return
-		}
-		fn(native.Uint16(b[2:])&nl.NLA_TYPE_MASK, b[unix.SizeofNlAttr:length])
-		b = b[min((length+3)&^3, len(b)):]
-	}
 }
 
 // noteRoute records an rtnetlink message.
@@ -65,9 +52,9 @@ func (w *Watcher) noteRoute(ns int, m message) {
 	case unix.RTM_DELTFILTER:
 		w.seen.bpf = true // before Linux 6.6, Fairlead's programs are tc filters
 	case unix.RTM_DELNSID:
-		attributes(m.body[min(rtgen, len(m.body)):], func(kind uint16, value []byte) {
+		nlutil.Attributes(m.body[min(rtgen, len(m.body)):], func(kind uint16, value []byte) {
 			if kind == netlink.NETNSA_NSID && len(value) >= 4 {
-				w.forgetNamespace(int(int32(native.Uint32(value))))
+				w.forgetNamespace(int(int32(binary.NativeEndian.Uint32(value))))
 			}
 		})
 	}
@@ -87,7 +74,7 @@ func (w *Watcher) noteAddress(ns int, m message) {
 		return
 	}
 	var addr, local netip.Addr
-	attributes(m.body[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) {
+	nlutil.Attributes(m.body[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) {
 		a, _ := netip.AddrFromSlice(value)
 		switch kind {
 		case unix.IFA_ADDRESS:
@@ -99,7 +86,7 @@ func (w *Watcher) noteAddress(ns int, m message) {
 	if local.IsValid() {
 		addr = local // IFA_ADDRESS is then the peer of a point-to-point link
 	}
-	id := linkID{ns, int(native.Uint32(m.body[4:]))}
+	id := linkID{ns, int(binary.NativeEndian.Uint32(m.body[4:]))}
 	at := addressAt{ns, w.nameOf(id), netip.PrefixFrom(addr, int(m.body[1]))}
 	w.seen.noteAddress(at, m.kind == unix.RTM_DELADDR)
 }
@@ -117,7 +104,7 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 		return
 	}
 	if ns == netns.NoID {
-		attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, _ []byte) {
+		nlutil.Attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, _ []byte) {
 			w.seen.multipath = w.seen.multipath || kind == unix.RTA_MULTIPATH
 		})
 	}
@@ -129,7 +116,7 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 		to = netip.IPv6Unspecified()
 	}
 	r := routeState{foreign: m.body[5] != plan.RouteProtocol, gone: m.kind == unix.RTM_DELROUTE, replaces: m.flags&unix.NLM_F_REPLACE != 0}
-	attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
+	nlutil.Attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
 		a, _ := netip.AddrFromSlice(value)
 		switch kind {
 		case unix.RTA_DST:
@@ -137,28 +124,28 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 		case unix.RTA_GATEWAY:
 			r.via = a
 		case unix.RTA_OIF:
-			r.link = w.nameOf(linkID{ns, int(native.Uint32(value))})
+			r.link = w.nameOf(linkID{ns, int(binary.NativeEndian.Uint32(value))})
 		}
 	})
 	w.seen.noteRoute(routeAt{ns, netip.PrefixFrom(to, int(m.body[1]))}, r)
 }
 
 func (w *Watcher) noteQdisc(ns int, m message) {
-	if len(m.body) < nl.SizeofTcMsg || native.Uint32(m.body[12:]) != netlink.HANDLE_ROOT {
+	if len(m.body) < nl.SizeofTcMsg || binary.NativeEndian.Uint32(m.body[12:]) != netlink.HANDLE_ROOT {
 		return
 	}
-	q := qdiscState{handle: native.Uint32(m.body[8:]), gone: m.kind == unix.RTM_DELQDISC}
-	attributes(m.body[nl.SizeofTcMsg:], func(kind uint16, value []byte) {
+	q := qdiscState{handle: binary.NativeEndian.Uint32(m.body[8:]), gone: m.kind == unix.RTM_DELQDISC}
+	nlutil.Attributes(m.body[nl.SizeofTcMsg:], func(kind uint16, value []byte) {
 		if kind != nl.TCA_OPTIONS {
 			return
 		}
-		attributes(value, func(kind uint16, value []byte) {
+		nlutil.Attributes(value, func(kind uint16, value []byte) {
 			if kind == nl.TCA_TBF_PARMS && len(value) >= nl.SizeofTcTbfQopt {
 				q.rate = uint64(nl.DeserializeTcTbfQopt(value).Rate.Rate)
 			}
 		})
 	})
-	w.seen.noteQdisc(qdiscAt{ns, w.nameOf(linkID{ns, int(native.Uint32(m.body[4:]))})}, q)
+	w.seen.noteQdisc(qdiscAt{ns, w.nameOf(linkID{ns, int(binary.NativeEndian.Uint32(m.body[4:]))})}, q)
 }
 
 // noteNeighbor records a permanent entry, or a deleted one: for those the kernel
@@ -167,9 +154,9 @@ func (w *Watcher) noteNeighbor(ns int, m message) {
 	if len(m.body) < unix.SizeofNdMsg {
 		return
 	}
-	at := neighborAt{link: w.nameOf(linkID{ns, int(native.Uint32(m.body[4:]))})}
+	at := neighborAt{link: w.nameOf(linkID{ns, int(binary.NativeEndian.Uint32(m.body[4:]))})}
 	now := neighborState{gone: m.kind == unix.RTM_DELNEIGH}
-	attributes(m.body[unix.SizeofNdMsg:], func(kind uint16, value []byte) {
+	nlutil.Attributes(m.body[unix.SizeofNdMsg:], func(kind uint16, value []byte) {
 		switch kind {
 		case unix.NDA_LLADDR:
 			now.mac = net.HardwareAddr(value).String()
@@ -210,7 +197,7 @@ func (w *Watcher) noteRules(_ int, m message) {
 	if m.kind == nfMessageGen {
 		var pid uint32
 		var name string
-		attributes(m.body[nfgen:], func(kind uint16, value []byte) {
+		nlutil.Attributes(m.body[nfgen:], func(kind uint16, value []byte) {
 			switch kind {
 			case nfGenPID:
 				pid = binary.BigEndian.Uint32(value)
@@ -221,7 +208,7 @@ func (w *Watcher) noteRules(_ int, m message) {
 		w.seen.noteAuthor(fmt.Sprintf("%s (process %d)", name, pid))
 		return
 	}
-	attributes(m.body[nfgen:], func(kind uint16, value []byte) {
+	nlutil.Attributes(m.body[nfgen:], func(kind uint16, value []byte) {
 		if kind == nfTableName && isFilterTable(m.body[0], unix.ByteSliceToString(value)) {
 			w.seen.firewall = true
 		}

@@ -153,7 +153,7 @@ func (h *Host) delFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 func (h *Host) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
 	whole, some, err := h.hasFastPath(p)
 	o.Partly = !whole
-	return orNil(o, whole || some), err
+	return plan.OrNil(o, whole || some), err
 }
 
 // hasFastPath reports whether exactly the selected drivers run the program, for

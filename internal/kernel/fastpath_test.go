@@ -16,7 +16,7 @@ import (
 // driverRuns reports whether the link's driver runs an XDP program.
 func (h *Host) driverRuns(t *testing.T, name string) bool {
 	t.Helper()
-	_, l, err := h.link("", name)
+	_, l, err := h.rtnl.Link("", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func detachPinned(t *testing.T, pins, name string) {
 // TestFastPathIsForCards expects that XDPAuto does not select virtual links, and
 // that a refused link is reported once.
 func TestFastPathIsForCards(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.opt.XDP = XDPAuto
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	var refused []string

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -81,7 +82,7 @@ func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == 
 // isolate their networks. A bridge counts as an uplink if it has the default route
 // or a port that is neither a veth nor a tap link.
 func (h *Host) exits() ([]string, error) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (h *Host) exits() ([]string, error) {
 	for _, l := range links {
 		a := l.Attrs()
 		routing[a.Index] = l.Type() == "vrf"
-		if l.Type() != string(plan.Veth) && l.Type() != "tuntap" && !ours(l) {
+		if l.Type() != string(plan.Veth) && l.Type() != "tuntap" && !rtnl.Ours(l) {
 			uplink[a.MasterIndex] = true
 		}
 	}
@@ -111,7 +112,7 @@ func (h *Host) exits() ([]string, error) {
 		a := l.Attrs()
 		isPort := a.MasterIndex != 0 && !routing[a.MasterIndex]
 		isForeignBridge := l.Type() == string(plan.Bridge) && !uplink[a.Index]
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && !isPort && !isForeignBridge {
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && !isPort && !isForeignBridge {
 			names = append(names, a.Name)
 		}
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -119,10 +120,10 @@ func legacyEntries(v4 bool) ([]byte, error) {
 		if err := getsockopt(fd, level, getInfo, info); err != nil {
 			return nil, err
 		}
-		size := native.Uint32(info[infoBytes:])
+		size := binary.NativeEndian.Uint32(info[infoBytes:])
 		all := make([]byte, entriesAll+size)
 		copy(all, "filter")
-		native.PutUint32(all[entriesSize:], size)
+		binary.NativeEndian.PutUint32(all[entriesSize:], size)
 		if err = getsockopt(fd, level, getEntries, all); err == nil {
 			return all[entriesAll:], nil
 		}
@@ -150,7 +151,7 @@ func hashEntries(v4 bool, entries []byte) uint64 {
 	}
 	hash := fnv.New64a()
 	for len(entries) >= header {
-		length := int(native.Uint16(entries[next:]))
+		length := int(binary.NativeEndian.Uint16(entries[next:]))
 		if length < header || length > len(entries) {
 			break
 		}

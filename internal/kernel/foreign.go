@@ -26,7 +26,7 @@ type Foreign struct {
 // disciplines in the host's namespace that are not Fairlead's. The argument lists
 // the ids of Fairlead's tcx programs.
 func (h *Host) Foreign(ours []uint32) ([]Foreign, error) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
 	}

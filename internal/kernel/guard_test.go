@@ -22,7 +22,7 @@ func someGuard() plan.Guard {
 // TestGuardIsItsText creates the guard's table from its text and with netlink, and
 // compares both.
 func TestGuardIsItsText(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	g := someGuard()
 	list := func() string {
 		text := h.run(t, "nft", "-s", "list", "table", "inet", plan.GuardTable)

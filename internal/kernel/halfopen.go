@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
@@ -40,7 +41,7 @@ var ErrNotVirtual = errors.New("it does not answer on the virtual address")
 // ErrNotVirtual if the server refuses or does not answer until the context ends.
 // Any other error means that the check was not possible.
 func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
-	route, err := h.RouteTo(RouteQuery{To: server})
+	route, err := h.rtnl.RouteTo(rtnl.RouteQuery{To: server})
 	if err != nil {
 		return fmt.Errorf("find the route to %s: %w", server, err)
 	}
@@ -83,7 +84,7 @@ func (h *Host) checkListener(virtual netip.AddrPort) error {
 // resolves it.
 func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
 	const often = 5 * time.Millisecond
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ type halfOpenCheck struct {
 	seq      uint32
 }
 
-func openHalfOpen(route RouteFound, to netip.AddrPort) (*halfOpenCheck, error) {
+func openHalfOpen(route rtnl.RouteFound, to netip.AddrPort) (*halfOpenCheck, error) {
 	q := &halfOpenCheck{reserved: -1, to: to, seq: rand.Uint32()}
 	link, err := net.InterfaceByName(route.Link)
 	if err != nil {

@@ -39,7 +39,7 @@ func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.Addr
 		"ipv6": {"fd00:9::1", "fd00:9::2", "2001:db8:80::80", "/64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, server := OpenTestHost(t), OpenTestHost(t)
+			h, server := openTestHost(t), openTestHost(t)
 			if err := Wire(h, server, "wire", 1500); err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 // link that the host's route to the server uses. Returns ErrNotVirtual in the same
 // cases as HalfOpen.
 func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr, by model.Tunnel) error {
-	route, err := h.RouteTo(RouteQuery{To: server})
+	route, err := h.rtnl.RouteTo(rtnl.RouteQuery{To: server})
 	if err != nil {
 		return fmt.Errorf("find the route to %s: %w", server, err)
 	}

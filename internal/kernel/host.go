@@ -13,10 +13,14 @@ import (
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rawtcp"
+	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/device"
+	"fairlead/internal/kernel/rtnl/link"
+	"fairlead/internal/kernel/rtnl/tunnel"
+	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
 	mdlayher "github.com/mdlayher/netlink"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,13 +30,15 @@ import (
 type Host struct {
 	mu      sync.Mutex
 	ns      *netns.Namespace
-	handles map[string]*netlink.Handle
-	seen    dumpCache
-	// devices are the host's devices that this process has moved into sandboxes, by
-	// the plan object's key.
-	devices map[string]movedDevice
-	// recorded are the recorded states of moved devices, by plan.Device.Device.
-	recorded map[string]recordedDevice
+	rtnl    *rtnl.Reader
+	links   *link.Handle
+	tunnels *tunnel.Handle
+	moved   *device.Handle
+	// seenIPVSTable is the content of the nft table for IPVS, and seenLinks are the
+	// indices of the links that a program is attached to, by the program's name. Both
+	// are cached while one observation runs.
+	seenIPVSTable map[plan.Object]bool
+	seenLinks     map[string]map[int]bool
 	// nft is nil on a kernel without nftables; noNft is then the reason.
 	nft   *carefulNft
 	noNft error
@@ -90,7 +96,9 @@ func Open(path string, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]movedDevice{}, opt: opt,
+	reader := rtnl.New(ns)
+	links := link.New(reader)
+	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links), opt: opt,
 		tcp: rawtcp.New(ns)}
 	if ns.Unprivileged() {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
@@ -116,13 +124,8 @@ func Open(path string, opt Options) (*Host, error) {
 // Close closes every handle and leaves the kernel's state unchanged.
 func (h *Host) Close() error {
 	h.Release()
-	if nl := h.handles[""]; nl != nil {
-		nl.Close()
-	}
-	var errs []error
-	for _, p := range h.devices {
-		errs = append(errs, p.ns.Close())
-	}
+	h.rtnl.Close()
+	errs := []error{h.moved.Close()}
 	for _, p := range []*ebpf.Datapath{h.ebpfState, h.resting} {
 		if p != nil {
 			errs = append(errs, p.Close())
@@ -143,55 +146,11 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 // plans may call it. Concurrent readers use a read-only Host.
 func (h *Host) Release() {
 	h.balancer.forget()
+	h.rtnl.Release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for path, nl := range h.handles {
-		if path != "" { // the host's handle may be in use and keeps no sandbox alive
-			nl.Close()
-			delete(h.handles, path)
-		}
-	}
-	h.seen = dumpCache{}
-}
-
-// at returns an rtnetlink handle for the namespace at path; "" means the host's.
-func (h *Host) at(path string) (*netlink.Handle, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if nl, ok := h.handles[path]; ok {
-		return nl, nil
-	}
-	ns, err := h.ns.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	nl, err := ns.Netlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
-	}
-	h.handles[path] = nl
-	return nl, nil
-}
-
-// absent reports whether the error means that the object, or the namespace or link
-// that contains it, does not exist.
-func absent(err error) bool {
-	var missing netlink.LinkNotFoundError
-	return errors.As(err, &missing) || errors.Is(err, os.ErrNotExist) ||
-		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
+	h.seenIPVSTable, h.seenLinks = nil, nil
 }
 
 // Do runs fn on a separate thread in the host's namespace.
 func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
-
-// LinkBytes returns the sum of the bytes that a link has received and sent, in the
-// namespace at path; "" means the host's.
-func (h *Host) LinkBytes(path, name string) (uint64, error) {
-	_, link, err := h.link(path, name)
-	if err != nil {
-		return 0, fmt.Errorf("read counters of link %s: %w", name, err)
-	}
-	s := link.Attrs().Statistics
-	return s.RxBytes + s.TxBytes, nil
-}

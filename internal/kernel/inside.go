@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
 
@@ -80,14 +80,14 @@ func (h *Host) Inspect(path string) (Inside, error) {
 }
 
 func (h *Host) insideLinks(path string) ([]InsideLink, error) {
-	_, list, err := h.dump(path)
+	_, list, err := h.rtnl.Dump(path)
 	if err != nil {
 		return nil, err
 	}
 	links := make([]InsideLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
-		links[i] = InsideLink{Name: a.Name, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: owner(l)}
+		links[i] = InsideLink{Name: a.Name, Kind: l.Kind(), Up: rtnl.IsUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: rtnl.Owner(l)}
 		if links[i].Kind == string(plan.Loopback) {
 			links[i].MAC = "" // it is all zeros
 		}
@@ -95,43 +95,32 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 			s := a.Statistics
 			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets, s.TxBytes, s.TxPackets
 		}
-		links[i].LinkLocal = slices.ContainsFunc(l.addresses, func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() })
-		links[i].Addresses = slices.DeleteFunc(l.addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
+		links[i].LinkLocal = slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() })
+		links[i].Addresses = slices.DeleteFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 		h.otherEnd(path, l, &links[i])
 	}
 	return links, nil
 }
 
-// owner returns the endpoint or device in the alias of a Fairlead link, or "".
-func owner(l netlink.Link) string {
-	if w, ok := parseMark(l); ok {
-		return w.Device
-	}
-	if !ours(l) {
-		return ""
-	}
-	return strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")
-}
-
 // otherEnd sets Peer, Bridge and Owner of a veth whose other end is in the host's
 // namespace.
 func (h *Host) otherEnd(path string, l netlink.Link, in *InsideLink) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil || l.Type() != "veth" {
 		return
 	}
 	// The index may be that of a link in a third namespace.
 	end, err := handle.LinkByIndex(l.Attrs().ParentIndex)
-	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index || !h.knownAs(path, end.Attrs().NetNsID) {
+	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index || !h.rtnl.KnownAs(path, end.Attrs().NetNsID) {
 		return
 	}
 	in.Peer = end.Attrs().Name
-	in.Bridge, _ = h.readPort(handle, end)
-	in.Owner = cmp.Or(in.Owner, owner(end))
+	in.Bridge, _ = h.rtnl.ReadPort(handle, end)
+	in.Owner = cmp.Or(in.Owner, rtnl.Owner(end))
 }
 
 func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
-	handle, err := h.at(path)
+	handle, err := h.rtnl.At(path)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // TestInspect inspects a sandbox with a bridge attachment and with a link that
 // Fairlead has not created.
 func TestInspect(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	box, far := newTestNetns(t), newTestNetns(t)
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), box.File().Fd())
 	for _, o := range []plan.Object{

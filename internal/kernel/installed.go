@@ -42,7 +42,7 @@ func (h *Host) InstalledServices() ([]InstalledService, error) {
 }
 
 func (h *Host) installedEBPF() (all []InstalledService, err error) {
-	names, err := h.linkNames()
+	names, err := h.rtnl.LinkNames()
 	if err != nil {
 		return nil, err
 	}

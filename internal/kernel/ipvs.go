@@ -26,9 +26,6 @@ type balancer struct {
 	// ours are Fairlead's virtual services as this process knows them. A service
 	// that another program has removed and created again still belongs to Fairlead.
 	ours map[ipvs.ID]plan.IPVSService
-	// locals are the addresses of Fairlead's local routes as this process knows
-	// them.
-	locals map[netip.Addr]bool
 	// listed are all virtual services, cached while one observation runs.
 	listed map[ipvs.ID]ipvs.Service
 }

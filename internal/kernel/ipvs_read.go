@@ -101,7 +101,7 @@ func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
 // ipvsDiffers reports whether one of Fairlead's virtual services or local routes
 // differs from what this process has set. IPVS sends no events for changes.
 func (h *Host) ipvsDiffers() (bool, error) {
-	if differing, err := h.localRoutesDiffer(); err != nil || differing {
+	if differing, err := h.links.LocalRoutesDiffer(); err != nil || differing {
 		return differing, err
 	}
 	b := &h.balancer

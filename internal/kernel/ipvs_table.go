@@ -205,8 +205,8 @@ func (h *Host) ipvsTableWhole() (bool, error) {
 func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.nft == nil || h.seen.ipvsTable != nil {
-		return h.seen.ipvsTable, nil
+	if h.nft == nil || h.seenIPVSTable != nil {
+		return h.seenIPVSTable, nil
 	}
 	found := map[plan.Object]bool{}
 	whole, err := h.ipvsTableWhole()
@@ -230,13 +230,13 @@ func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
 			found[decodeIPVSMember(s.Name, e)] = true
 		}
 	}
-	h.seen.ipvsTable = found
+	h.seenIPVSTable = found
 	return found, nil
 }
 
 func (h *Host) readOfIPVSTable(o plan.Object) (plan.Object, error) {
 	all, err := h.inIPVSTable()
-	return orNil(o, all[o]), err
+	return plan.OrNil(o, all[o]), err
 }
 
 // leftoverOfIPVSTable returns the objects in the table that are in no plan. The

@@ -11,7 +11,7 @@ import (
 )
 
 func TestIPVSTableIsItsText(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	for range 2 { // setting it twice has no effect
 		if err := h.Set(plan.IPVSTable{}); err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func ipvsTableContent() plan.Plan {
 }
 
 func TestIPVSMembersAreReadBack(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	want := ipvsTableContent()
 	for range 2 {
 		for _, o := range want {
@@ -95,7 +95,7 @@ func TestIPVSMembersAreReadBack(t *testing.T) {
 
 // TestDamagedIPVSTableIsReplaced deletes a rule from the table.
 func TestDamagedIPVSTableIsReplaced(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	if err := h.Set(plan.IPVSTable{}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDamagedIPVSTableIsReplaced(t *testing.T) {
 }
 
 func TestLocalRoutes(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	routes := func() string {
 		return h.run(t, "sh", "-c", "ip route show table local; ip -6 route show table local")
 	}

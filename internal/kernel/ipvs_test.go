@@ -95,7 +95,7 @@ func TestForeignChangesDiffer(t *testing.T) {
 
 // TestErrorWithoutIPVS expects advice in the error if the kernel has no IPVS.
 func TestErrorWithoutIPVS(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	err := h.Set(everyService()[0])
 	var none *ipvs.NotSupportedError
 	switch {

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-func OpenTestHost(t *testing.T) *Host {
+func openTestHost(t *testing.T) *Host {
 	t.Helper()
 	ns := kerneltest.Netns(t)
 	h, err := Open(ns.Path(), Options{})
@@ -22,14 +22,14 @@ func OpenTestHost(t *testing.T) *Host {
 	return h
 }
 
-// run runs a command in the host's namespace and returns its output.
+// Run runs a command in the host's namespace and returns its output.
 func (h *Host) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	return kerneltest.Run(t, h.ns, name, args...)
 }
 
 func TestTableIsItsText(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	if err := h.transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func someElements() plan.Plan {
 }
 
 func TestElementsAreReadBack(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	want := someElements()
 	all := append(plan.Plan{plan.Table{}}, want...)
 	if err := h.transact(plan.Diff(nil, all)); err != nil {

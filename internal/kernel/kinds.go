@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 )
 
@@ -45,6 +46,16 @@ type kind[T plan.Object] struct {
 func (k kind[T]) withLeftovers(list func(*Host, map[string]bool) (plan.Plan, error)) kind[T] {
 	k.leftovers = list
 	return k
+}
+
+// on returns a set or del that a part of the Host carries out.
+func on[P, T any](part func(*Host) P, do func(P, T) error) func(*Host, T) error {
+	return func(h *Host, o T) error { return do(part(h), o) }
+}
+
+// reading returns a read or leftovers that a part of the Host carries out.
+func reading[P, T, R any](part func(*Host) P, read func(P, T) (R, error)) func(*Host, T) (R, error) {
+	return func(h *Host, o T) (R, error) { return read(part(h), o) }
 }
 
 // behaviour is a kind of which the type is not known.
@@ -176,7 +187,7 @@ func (h *Host) Del(o plan.Object) error {
 	if del == nil {
 		return fmt.Errorf("remove %s: %T cannot be removed by itself", o.Key(), o)
 	}
-	if err := del(h, o); err != nil && !absent(err) {
+	if err := del(h, o); err != nil && !nlutil.Absent(err) {
 		return fmt.Errorf("remove %s: %w", o.Key(), err)
 	}
 	return nil

@@ -95,7 +95,7 @@ func advertised(t *testing.T, ns *netns.Namespace) string {
 // the host and to a neighbour, over a bridge and over a link without a bridge. With
 // the kernel's default settings each of them has an effect.
 func TestRouterAdvertisementsAreIgnored(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	boxes := map[string]*netns.Namespace{}
 	for _, name := range []string{"evil", "web", "alone"} {
 		boxes[name] = newTestNetns(t)
@@ -159,7 +159,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 // TestLinksWithoutIPv6HaveNoIPv6Address sets links of every kind for an IPv4-only
 // network. None of them has an IPv6 address, not even a link-local one.
 func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	box := newTestNetns(t)
 	sh(t, h.ns, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up")
 	for _, o := range (plan.Plan{
@@ -186,7 +186,7 @@ func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 // TestCheckReportsAlteredSettings changes settings of a link, for which the kernel
 // sends no events.
 func TestCheckReportsAlteredSettings(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	link := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
 	if err := h.Set(link); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // killed before it set the alias. The next Fairlead recognizes it by its group:
 // it replaces it by the wanted link, or removes it.
 func TestLinkWithoutAliasIsReplaced(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "ip", "link", "add", "fl-net", "group", "1717660018", "type", "bridge")
 	want := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1400, Owner: "net"}
 	if err := h.Set(want); err != nil {

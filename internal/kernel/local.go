@@ -78,7 +78,7 @@ func (h *Host) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 func (h *Host) readLocalClients(p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
 	whole, some := h.hasLocalClients(p)
 	o.Partly = !whole
-	return orNil(o, some), nil
+	return plan.OrNil(o, some), nil
 }
 
 // hasLocalClients reports whether all hooks are attached, and whether some are.

@@ -182,7 +182,7 @@ func TestEveryHookIsSetAndDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(dir) })
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.opt.Cgroup = dir
 	want := plan.Plan{plan.LocalClients{}}
 	for range 2 {

@@ -32,7 +32,7 @@ func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { box.Close() })
-	w := &localWorld{OpenTestHost(t), box}
+	w := &localWorld{openTestHost(t), box}
 	for _, o := range (plan.Plan{
 		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", IPv6: plan.IPv6Fixed, Peer: "eth0", PeerNetns: box.Path(), PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("10.9.0.1/24")},

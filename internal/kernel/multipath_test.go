@@ -12,14 +12,14 @@ import (
 // TestMultipathSets adds and deletes multipath routes in several tables: each time
 // the programs' source check follows, and the watcher asks for it.
 func TestMultipathSets(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	index := map[string]int{}
 	for _, name := range []string{"up0", "up1", "up2", "up3"} {
 		h.run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "far-"+name)
 		h.run(t, "ip", "link", "set", "far-"+name, "up")
 		h.run(t, "ip", "link", "set", name, "up")
 		h.run(t, "ip", "addr", "add", "2001:db8:"+name[2:]+"::1/64", "dev", name, "nodad")
-		_, l, err := h.link("", name)
+		_, l, err := h.rtnl.Link("", name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,146 +2,13 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"fairlead/internal/kernel/ebpf"
-	"fairlead/internal/kernel/netns"
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
-
-// NetLink is a link of a namespace with the properties that decide about
-// packets. It need not be Fairlead's.
-type NetLink struct {
-	Name  string
-	Index int
-	// Kind is as in `ip -d link`, or "loopback", or "device" for hardware.
-	Kind string
-	Up   bool
-	MTU  int
-	MAC  string
-	// Addresses are all addresses of the link, with their prefixes.
-	Addresses []netip.Prefix
-	// Bridge is the bridge that the link is a port of, and Hairpin the port's
-	// hairpin mode.
-	Bridge  string
-	Hairpin bool
-	// Parent is the index of a veth's other end, or of a sub-link's parent; 0 if
-	// there is none.
-	Parent int
-	// ParentNetns is the id that this namespace has for the namespace of Parent,
-	// netns.NoID if it is the same one; see NamespaceID.
-	ParentNetns int
-	// Private says that other sub-links of the same parent cannot reach this
-	// macvlan.
-	Private bool
-	// Owner is the network or endpoint that Fairlead made the link for.
-	Owner string
-	// NoARP says that the link neither resolves addresses nor answers for its own.
-	NoARP bool
-	// Port are the settings of a bridge port.
-	Port PortFlags
-	// Filtering says that the bridge filters VLANs.
-	Filtering bool
-}
-
-// NetLinks returns the links of the host's namespace.
-func (h *Host) NetLinks() ([]NetLink, error) {
-	reader, err := h.readOnly()
-	if err != nil {
-		return nil, err
-	}
-	defer reader.Release()
-	handle, list, err := reader.dump("")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := reader.portFlags()
-	if err != nil {
-		return nil, err
-	}
-	links := make([]NetLink, len(list))
-	for i, l := range list {
-		a := l.Attrs()
-		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
-			Addresses: l.addresses, Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: owner(l),
-			NoARP: a.RawFlags&unix.IFF_NOARP != 0, Port: ports[a.Index]}
-		if b, ok := l.Link.(*netlink.Bridge); ok && b.VlanFiltering != nil {
-			links[i].Filtering = *b.VlanFiltering
-		}
-		if m, ok := l.Link.(*netlink.Macvlan); ok {
-			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
-		}
-		if links[i].Bridge, links[i].Hairpin = reader.readPort(handle, l); links[i].Bridge == a.Name {
-			links[i].Bridge = ""
-		}
-	}
-	return links, nil
-}
-
-// dumped is a link with its addresses.
-type dumped struct {
-	netlink.Link
-	addresses []netip.Prefix
-}
-
-// dump reads all links of a namespace with their addresses. It also returns the
-// handle of the namespace.
-func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
-	handle, err := h.at(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list links: %w", err)
-	}
-	addresses, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, nil, fmt.Errorf("list addresses: %w", err)
-	}
-	all := make([]dumped, len(list))
-	for i, l := range list {
-		all[i].Link = l
-		for _, a := range addresses {
-			if a.LinkIndex == l.Attrs().Index {
-				all[i].addresses = append(all[i].addresses, nlutil.Prefix(a.IP, a.Mask))
-			}
-		}
-	}
-	return handle, all, nil
-}
-
-// kind returns the link's kind as in `ip -d link`, or "loopback".
-func (d dumped) kind() string {
-	if d.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 {
-		return string(plan.Loopback)
-	}
-	return d.Type()
-}
-
-// NamespaceID returns the id that the host's namespace has for the namespace at
-// path; false if it has none.
-func (h *Host) NamespaceID(path string) (int, bool) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return netns.NoID, false
-	}
-	defer ns.Close()
-	handle, err := h.at("")
-	if err != nil {
-		return netns.NoID, false
-	}
-	id, err := handle.GetNetNsIdByFd(int(ns.File().Fd()))
-	return id, err == nil && id >= 0
-}
 
 // Program is an attached eBPF program of Fairlead.
 type Program struct {
@@ -176,7 +43,7 @@ func (h *Host) EBPFState() (EBPFState, error) {
 		if err != nil {
 			return err
 		}
-		handle, err := h.at("")
+		handle, err := h.rtnl.At("")
 		if err != nil {
 			return err
 		}
@@ -258,40 +125,3 @@ func (h *Host) withDatapath(fn func(*ebpf.ReadOnly) error) error {
 	}
 	return errors.Join(fn(s), s.Close())
 }
-
-// Namespaces returns a path to each network namespace that has a name of
-// `ip netns` or a process in it. Each namespace is returned once; the host's is
-// left out. The path of a process is that of the lowest pid.
-func (h *Host) Namespaces() []string {
-	named, _ := filepath.Glob("/run/netns/*")
-	pids, _ := filepath.Glob("/proc/[0-9]*/ns/net")
-	slices.SortFunc(pids, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(a) - len(b)
-		}
-		return slices.Compare([]byte(a), []byte(b))
-	})
-	seen := map[uint64]bool{}
-	var st unix.Stat_t // a namespace is identified by its inode, not by its path
-	if unix.Fstat(int(h.ns.File().Fd()), &st) == nil {
-		seen[st.Ino] = true
-	}
-	var all []string
-	for _, path := range slices.Concat(named, pids) {
-		ns, err := netns.Open(path)
-		if err != nil {
-			continue
-		}
-		err = unix.Fstat(int(ns.File().Fd()), &st)
-		ns.Close()
-		if err == nil && !seen[st.Ino] {
-			seen[st.Ino] = true
-			all = append(all, path)
-		}
-	}
-	return all
-}
-
-// Path returns a path to the host's namespace that is valid in this process
-// only.
-func (h *Host) Path() string { return h.ns.Path() }

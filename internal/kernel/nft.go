@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/model"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -149,8 +149,6 @@ func sortElements(ops []plan.Op) (elementSteps, error) {
 	return b, nil
 }
 
-var protoNumbers = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
-
 // encodeElement returns the set and the netlink form of an element. Every
 // field of a concatenation is padded to 4 bytes.
 func encodeElement(o plan.Object) (set string, e nftables.SetElement, err error) {
@@ -168,7 +166,7 @@ func encodeElement(o plan.Object) (set string, e nftables.SetElement, err error)
 }
 
 func encodeMapping(m plan.NFTMapping) nftables.SetElement {
-	proto := []byte{protoNumbers[m.Proto], 0, 0, 0}
+	proto := []byte{nlutil.Protocols[m.Proto], 0, 0, 0}
 	first, last := port(m.Ports.First), port(m.Ports.Last)
 	to := m.To.AsSlice()
 	if m.ToPort == 0 {

@@ -15,7 +15,7 @@ import (
 // TestTablesSurviveSaveAndLoad saves the rules with `nft list ruleset` and loads
 // them again: every object of Fairlead's tables is unchanged.
 func TestTablesSurviveSaveAndLoad(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	first := append(plan.Plan{plan.Table{}}, someElements()...)
 	others := append(ipvsTableContent(), someGuard(), plan.NoTrack{Port: 4789}, plan.NoTrack{Port: 51820, Both: true})
 	balanced := services(someServices()...)

@@ -16,7 +16,7 @@ var cutShort = []byte{0, 200, 'x'}
 // TestMalformedUserData attaches truncated user data to a rule and to an element,
 // as root of a sandbox may do in a table there, and reads the ruleset.
 func TestMalformedUserData(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
 		"add set ip o s { type inet_service; }; add rule ip o in tcp dport @s accept; add rule ip o in tcp dport 22 accept")
 	o := &nftables.Table{Name: "o", Family: nftables.TableFamilyIPv4}
@@ -67,7 +67,7 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := OpenTestHost(t)
+			h := openTestHost(t)
 			want := plan.Plan{plan.Table{}, member}
 			for _, o := range want {
 				if err := h.transact([]plan.Op{{Object: o}}); err != nil {

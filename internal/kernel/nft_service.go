@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -225,7 +226,7 @@ func encodeReal(at netip.AddrPort) []byte {
 // encodeEntry returns the set and the netlink form of an element of the shared
 // maps.
 func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nftables.SetElement) {
-	key := slices.Concat(e.At.Addr().AsSlice(), []byte{protoNumbers[e.Proto], 0, 0, 0})
+	key := slices.Concat(e.At.Addr().AsSlice(), []byte{nlutil.Protocols[e.Proto], 0, 0, 0})
 	if e.Real.IsValid() {
 		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
 	}

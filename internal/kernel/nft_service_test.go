@@ -83,7 +83,7 @@ func (h *Host) holds(t *testing.T, want plan.Plan) {
 }
 
 func TestServicesAreReadAsTheyWereSet(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	want := services(someServices()...)
 	h.reach(t, nil, want)
 	h.reach(t, want, nil)
@@ -94,7 +94,7 @@ func TestServicesAreReadAsTheyWereSet(t *testing.T) {
 
 // TestServicesChange changes a service into every other one under the same name.
 func TestServicesChange(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	all := someServices()
 	more := with(all[0], func(s *plan.NFTService) { s.Ring = []uint16{1, 1} })
 	have := services(all[0])
@@ -113,7 +113,7 @@ func TestServicesChange(t *testing.T) {
 
 // TestServicesAreRepaired damages each part of the table.
 func TestServicesAreRepaired(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	all := someServices()
 	want := services(all...)
 	h.reach(t, nil, want)
@@ -155,7 +155,7 @@ func TestServicesAreRepaired(t *testing.T) {
 // TestServicesMatchTheirText creates the services with their printed commands and
 // compares the result with what netlink creates.
 func TestServicesMatchTheirText(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	all := someServices()
 	want := services(all...)
 	h.reach(t, nil, want)
@@ -181,7 +181,7 @@ func TestServicesMatchTheirText(t *testing.T) {
 // TestInstalledServicesAreRead checks that the persistence and scheduler of
 // installed services are read, which the explanation of a flow needs.
 func TestInstalledServicesAreRead(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	all := someServices()
 	h.reach(t, nil, services(all...))
 	inUse, err := h.InstalledServices()

@@ -12,7 +12,7 @@ import (
 func TestNoTrackMatchesItsText(t *testing.T) {
 	for name, u := range map[string]plan.NoTrack{"a port": {Port: 4789}, "both ports": {Port: 51820, Both: true}} {
 		t.Run(name, func(t *testing.T) {
-			h := OpenTestHost(t)
+			h := openTestHost(t)
 			for range 2 { // setting it twice is harmless
 				if err := h.Set(u); err != nil {
 					t.Fatal(err)
@@ -40,7 +40,7 @@ func TestNoTrackMatchesItsText(t *testing.T) {
 // TestNoTrackIgnoresOtherTables creates tables whose names are similar to
 // Fairlead's.
 func TestNoTrackIgnoresOtherTables(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "nft", "add table inet fairlead-udp-mine; add table inet other; add table ip fairlead-udp-4789; add table inet fairlead-udp-7")
 	found, err := h.Observe(nil, nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func TestNoTrackIgnoresOtherTables(t *testing.T) {
 // TestNoTrackDoesNotStartTracking sends a datagram on a host that has no other
 // rules.
 func TestNoTrackDoesNotStartTracking(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "ip", "link", "set", "lo", "up")
 	if err := h.Set(plan.NoTrack{Port: 4789}); err != nil {
 		t.Fatal(err)

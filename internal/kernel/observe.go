@@ -3,14 +3,11 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
-
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // Observe returns the observed state of the objects of two plans: should, which
@@ -115,59 +112,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	switch {
 	case err == nil:
 		return found, nil
-	case absent(err), errors.Is(err, ErrNoSetting):
+	case nlutil.Absent(err), errors.Is(err, rtnl.ErrNoSetting):
 		return nil, nil
 	}
 	return nil, fmt.Errorf("read %s: %w", o.Key(), err)
-}
-
-// LocalAddrs returns the addresses of the host's namespace.
-func (h *Host) LocalAddrs() ([]netip.Addr, error) {
-	handle, err := h.at("")
-	if err != nil {
-		return nil, err
-	}
-	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
-	}
-	var addrs []netip.Addr
-	for _, a := range list {
-		addrs = append(addrs, toPrefix(a.IPNet.IP, a.Mask).Addr())
-	}
-	return addrs, nil
-}
-
-// retry repeats a dump that is inconsistent because the table changed meanwhile
-// (NLM_F_DUMP_INTR), at most ten times.
-func retry[T any](dump func() (T, error)) (T, error) {
-	for range 10 {
-		list, err := dump()
-		if !errors.Is(err, nl.ErrDumpInterrupted) {
-			return list, err
-		}
-	}
-	return dump()
-}
-
-func toPrefix(ip []byte, mask []byte) netip.Prefix {
-	addr, _ := netip.AddrFromSlice(ip)
-	addr = addr.Unmap()
-	bits := 0
-	for _, b := range mask {
-		for ; b != 0; b <<= 1 {
-			bits++
-		}
-	}
-	if len(mask) == 16 && addr.Is4() {
-		bits -= 96
-	}
-	return netip.PrefixFrom(addr, bits)
-}
-
-func orNil(o plan.Object, ok bool) plan.Object {
-	if ok {
-		return o
-	}
-	return nil
 }

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/rawtcp"
+	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/sockdiag"
 )
 
@@ -14,3 +16,9 @@ func (h *Host) Conntrack() *conntrack.Table { return conntrack.Open(h.ns) }
 
 // TCP returns what resets TCP connections.
 func (h *Host) TCP() *rawtcp.Handle { return h.tcp }
+
+// Net returns the reader of the host's links, addresses, routes and neighbours.
+func (h *Host) Net() *rtnl.Reader { return h.rtnl }
+
+// Devices returns what moves devices into sandboxes.
+func (h *Host) Devices() *device.Handle { return h.moved }

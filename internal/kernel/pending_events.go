@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 )
 
@@ -91,34 +92,28 @@ func (s *PendingEvents) empty() bool {
 		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall && !s.multipath && len(s.settings) == 0
 }
 
-// put sets a key of a map; it makes the map if that is nil.
-func put[K comparable, V any](m *map[K]V, key K, value V) {
-	if *m == nil {
-		*m = map[K]V{}
-	}
-	(*m)[key] = value
-}
-
 func (s *PendingEvents) noteLink(id linkID, now *linkState) {
 	if before := s.links[id]; before != nil && before.needsCheck {
 		now.needsCheck = true
 	}
-	put(&s.links, id, now)
+	nlutil.Put(&s.links, id, now)
 }
 
-func (s *PendingEvents) noteAddress(at addressAt, gone bool) { put(&s.addresses, at, gone) }
+func (s *PendingEvents) noteAddress(at addressAt, gone bool) { nlutil.Put(&s.addresses, at, gone) }
 
 // noteRoute keeps the last state of the route to a destination for each link.
 func (s *PendingEvents) noteRoute(at routeAt, now routeState) {
 	kept := slices.DeleteFunc(s.routes[at], func(r routeState) bool { return r.link == now.link && r.foreign == now.foreign })
-	put(&s.routes, at, append(kept, now))
+	nlutil.Put(&s.routes, at, append(kept, now))
 }
 
-func (s *PendingEvents) noteQdisc(at qdiscAt, now qdiscState) { put(&s.qdiscs, at, now) }
+func (s *PendingEvents) noteQdisc(at qdiscAt, now qdiscState) { nlutil.Put(&s.qdiscs, at, now) }
 
-func (s *PendingEvents) noteNeighbor(at neighborAt, now neighborState) { put(&s.neighbors, at, now) }
+func (s *PendingEvents) noteNeighbor(at neighborAt, now neighborState) {
+	nlutil.Put(&s.neighbors, at, now)
+}
 
-func (s *PendingEvents) noteTable(name string) { put(&s.tables, name, true) }
+func (s *PendingEvents) noteTable(name string) { nlutil.Put(&s.tables, name, true) }
 
 // noteAuthor notes the process that made the changes of tables noted before.
 func (s *PendingEvents) noteAuthor(who string) {

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -127,7 +128,7 @@ func probeWireGuard(h *Host) error {
 }
 
 func (h *Host) tryLink(kind string, l netlink.Link) error {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return err
 	}
@@ -138,8 +139,8 @@ func (h *Host) tryLink(kind string, l netlink.Link) error {
 }
 
 func probeBridgeFilter(h *Host) error {
-	_, err := h.ReadSysctl(plan.Sysctl{Name: plan.SysctlBridgeFilter4})
-	if errors.Is(err, ErrNoSetting) {
+	_, err := h.rtnl.ReadSysctl(plan.Sysctl{Name: plan.SysctlBridgeFilter4})
+	if errors.Is(err, rtnl.ErrNoSetting) {
 		return errors.New("the module br_netfilter is not loaded: modprobe br_netfilter")
 	}
 	return err
@@ -172,7 +173,7 @@ func probeNFTServices(h *Host) error {
 }
 
 func probeIPv6(h *Host) error {
-	value, err := h.ReadSysctl(plan.Sysctl{Name: "net.ipv6.conf.all.disable_ipv6"})
+	value, err := h.rtnl.ReadSysctl(plan.Sysctl{Name: "net.ipv6.conf.all.disable_ipv6"})
 	if err != nil || strings.TrimSpace(value) != "0" {
 		return errors.New("IPv6 is disabled: sysctl net.ipv6.conf.all.disable_ipv6=0, and boot without ipv6.disable=1")
 	}

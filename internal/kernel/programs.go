@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -81,23 +82,23 @@ func (h *Host) detachIngress(p *ebpf.Datapath, o plan.Ingress) error {
 	err := h.onLink(o.Link, func(l netlink.Link) error {
 		return p.DetachLink(ingressProgram(o), l.Attrs().Index)
 	})
-	if absent(err) {
+	if nlutil.Absent(err) {
 		_, err = h.linksOf(p, ingressProgram(o)) // forgets programs of deleted links
 	}
 	return err
 }
 
 func (h *Host) readIngress(p *ebpf.Datapath, o plan.Ingress) (plan.Object, error) {
-	_, l, err := h.link("", o.Link)
+	_, l, err := h.rtnl.Link("", o.Link)
 	if err != nil {
 		return nil, err
 	}
 	found, err := h.seenPrograms(p, ingressProgram(o))
 	if err != nil || o.Shared {
-		return orNil(o, found[l.Attrs().Index]), err
+		return plan.OrNil(o, found[l.Attrs().Index]), err
 	}
 	sources, err := p.Endpoint(l.Attrs().Index)
-	return orNil(plan.SandboxIngress(o.Link, sources), found[l.Attrs().Index]), err
+	return plan.OrNil(plan.SandboxIngress(o.Link, sources), found[l.Attrs().Index]), err
 }
 
 // ingressProgram returns the name of the object's program.
@@ -106,4 +107,29 @@ func ingressProgram(i plan.Ingress) string {
 		return ebpf.Uplink
 	}
 	return ebpf.Sandbox
+}
+
+// seenPrograms returns the indices of the links that a program is attached to in
+// working order.
+func (h *Host) seenPrograms(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
+	h.mu.Lock()
+	found, ok := h.seenLinks[program]
+	h.mu.Unlock()
+	if ok {
+		return found, nil
+	}
+	err = h.ns.Do(func() error {
+		found, err = p.Sound(program)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seenLinks == nil {
+		h.seenLinks = map[string]map[int]bool{}
+	}
+	h.seenLinks[program] = found
+	return found, nil
 }

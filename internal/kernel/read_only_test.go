@@ -9,20 +9,20 @@ import (
 // TestReadersKeepHandlesOfApplier calls every reader while a plan is being applied
 // in a sandbox.
 func TestReadersKeepHandlesOfApplier(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	sandbox := markedSandbox(t)
-	inside, err := h.at(sandbox.Path())
+	inside, err := h.rtnl.At(sandbox.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.at(""); err != nil {
+	if _, err := h.rtnl.At(""); err != nil {
 		t.Fatal(err)
 	}
 	inspections := map[string]func() error{
 		"Inspect":         func() error { _, err := h.Inspect(sandbox.Path()); return err },
 		"DescribeSandbox": func() error { _, err := h.DescribeSandbox(sandbox.Path()); return err },
-		"NetLinks":        func() error { _, err := h.NetLinks(); return err },
-		"NamespaceID":     func() error { h.NamespaceID(sandbox.Path()); return nil },
+		"NetLinks":        func() error { _, err := h.rtnl.NetLinks(); return err },
+		"NamespaceID":     func() error { h.rtnl.NamespaceID(sandbox.Path()); return nil },
 		"LinkTraffic":     func() error { _, err := h.LinkTraffic(nil); return err },
 		"EBPFState":       func() error { _, err := h.EBPFState(); return err },
 		"Trace": func() error {
@@ -42,7 +42,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 		if _, err := inside.LinkByName("mark"); err != nil {
 			t.Fatalf("after %s, the handle of the applier is closed: %v", name, err)
 		}
-		if now, err := h.at(sandbox.Path()); err != nil || now != inside {
+		if now, err := h.rtnl.At(sandbox.Path()); err != nil || now != inside {
 			t.Fatalf("after %s, the applier has another handle: %v", name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func markedSandbox(t *testing.T) *netns.Namespace {
 // TestReleaseKeepsHandlesOfReaders calls Release, as the applier does at its end,
 // while a reader has handles open.
 func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	sandbox := markedSandbox(t)
 	h.run(t, "ip", "link", "add", "ours", "type", "bridge")
 	before := openFiles(t)
@@ -71,7 +71,7 @@ func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, name := range map[string]string{sandbox.Path(): "mark", "": "ours"} {
-		handle, err := reader.at(path)
+		handle, err := reader.rtnl.At(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func (h *Host) nftRules() (rules.Ruleset, error) {
 }
 
 func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
-	links, err := h.indices()
+	links, err := h.rtnl.Indices()
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ ip link add docker0 type bridge
 func TestRulesOfIptables(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
 		t.Run(program, func(t *testing.T) {
-			h := OpenTestHost(t)
+			h := openTestHost(t)
 			h.run(t, "sh", "-ec", fmt.Sprintf(foreign, program))
 			rs, unread, err := h.Ruleset()
 			if err != nil || len(unread) > 0 {
@@ -98,7 +98,7 @@ func follow(t *testing.T, rs rules.Ruleset) {
 
 // TestRulesOfNftables reads sets, maps, concatenations and maps of verdicts.
 func TestRulesOfNftables(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "sh", "-ec", `nft -f - <<'EOF'
 table inet mine {
 	map translated { type ipv4_addr . inet_service : ipv4_addr . inet_service; elements = { 192.0.2.1 . 80 : 10.0.0.2 . 8080 } }

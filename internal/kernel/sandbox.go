@@ -57,7 +57,7 @@ func (h *Host) describeSandbox(path string) (Sandbox, error) {
 	if s.ID, err = h.nameNamespace(ns); err != nil {
 		return s, err
 	}
-	handle, err := h.at(path)
+	handle, err := h.rtnl.At(path)
 	if err != nil {
 		return s, err
 	}
@@ -83,7 +83,7 @@ func ones(mask []byte) int { return nlutil.Prefix(make([]byte, len(mask)), mask)
 // nameNamespace returns the id that the host's namespace has for ns. It assigns
 // one if there is none.
 func (h *Host) nameNamespace(ns *netns.Namespace) (int, error) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return netns.NoID, err
 	}

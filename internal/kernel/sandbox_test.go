@@ -12,7 +12,7 @@ import (
 // TestWatchSandboxesReportsTheEnd deletes a namespace that Fairlead has only
 // assigned an id to.
 func TestWatchSandboxesReportsTheEnd(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	gone, err := h.WatchSandboxes(ctx)

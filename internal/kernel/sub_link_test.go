@@ -6,16 +6,13 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // withParents returns a host with the Ethernet links eth0 and eth1, and the path
 // of a sandbox.
 func withParents(t *testing.T) (h *Host, sandbox string) {
 	t.Helper()
-	h = OpenTestHost(t)
+	h = openTestHost(t)
 	for _, name := range []string{"eth0", "eth1"} {
 		h.run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "far-"+name)
 		h.run(t, "ip", "link", "set", "far-"+name, "up")
@@ -149,31 +146,5 @@ func TestSubLinkWaitsForItsAddress(t *testing.T) {
 	}
 	if got, err := h.read(b); err != nil || got != b {
 		t.Errorf("read %+v, %v", got, err)
-	}
-}
-
-// TestLinkIsRenamedInPlace simulates a kernel that creates no eth0 in a sandbox
-// while the host has one, and an earlier Fairlead that was killed before it
-// renamed the link.
-func TestLinkIsRenamedInPlace(t *testing.T) {
-	h := OpenTestHost(t)
-	inside, err := h.at("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.run(t, "sh", "-ec", "ip link add fl~eth0 type bridge; ip link set fl~eth0 alias fairlead:web")
-	link, err := addNamed(inside, "eth0", "fairlead:web", func(name string) error {
-		if name == "eth0" {
-			return unix.EEXIST
-		}
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = name
-		return inside.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
-	})
-	if err != nil || link.Attrs().Name != "eth0" || !ours(link) {
-		t.Fatalf("%+v, %v", link, err)
-	}
-	if links := h.run(t, "ip", "-o", "link"); !strings.Contains(links, " eth0:") || strings.Contains(links, "fl~") {
-		t.Errorf("the host has %s", links)
 	}
 }

@@ -70,7 +70,7 @@ var traceHooks = []string{"prerouting", "input", "forward", "output", "postrouti
 // removes the table. It needs Linux 5.12 or later.
 func (h *Host) Trace(matches []TraceMatch) (*Tracer, error) {
 	t := &Tracer{name: fmt.Sprintf("fairlead-probe-%d", os.Getpid()), links: map[uint32]string{}}
-	indices, err := h.indices()
+	indices, err := h.rtnl.Indices()
 	if err != nil {
 		return nil, err
 	}

@@ -118,16 +118,11 @@ func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, err
 	return linkEnd{}, false, err
 }
 
-// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h. It leaves out the
-// IPv6 counters, which take the kernel most of the time. It does not leave out
-// the counters of the link.
-const skipStats = 1 << 3
-
 // askLinks reads the link with the index at.index, or with netlink.Dump all links,
 // in the namespace with the id at.nsid.
 func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEnd, error) {
 	attributes := netlink.NewAttributeEncoder()
-	attributes.Uint32(unix.IFLA_EXT_MASK, skipStats)
+	attributes.Uint32(unix.IFLA_EXT_MASK, nlutil.SkipStats)
 	if at.nsid != netns.NoID {
 		attributes.Int32(unix.IFLA_TARGET_NETNSID, at.nsid)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -16,7 +17,7 @@ import (
 // in. It leaves out loopback, Fairlead's links, and ports whose master receives
 // their packets. Links without an Ethernet header are included; see isBare.
 func (h *Host) uplinks() ([]netlink.Link, error) {
-	handle, err := h.at("")
+	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 	var found []netlink.Link
 	for _, l := range links {
 		a := l.Attrs()
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && routing[a.MasterIndex] && (isBare(l) || a.EncapType == "ether") {
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && routing[a.MasterIndex] && (isBare(l) || a.EncapType == "ether") {
 			found = append(found, l)
 		}
 	}
@@ -62,7 +63,7 @@ func (h *Host) setUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 // attachUplinks attaches the program to links. It ignores links that were deleted
 // meanwhile, such as those that container engines create for their sandboxes.
 func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
-	multipath, err := h.multipath()
+	multipath, err := h.rtnl.Multipath()
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (h *Host) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) erro
 func (h *Host) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
 	whole, some, err := h.hasLocalRealEgress(p)
 	o.Partly = !whole
-	return orNil(o, whole || some), err
+	return plan.OrNil(o, whole || some), err
 }
 
 // hasLocalRealEgress reports whether every link with a program at its ingress has
@@ -142,7 +143,7 @@ func (h *Host) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 func (h *Host) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
 	whole, some, err := h.hasUplinks(p)
 	o.Partly = !whole
-	return orNil(o, whole || some), err
+	return plan.OrNil(o, whole || some), err
 }
 
 // hasUplinks reports whether every uplink has the program, and the program knows
@@ -156,7 +157,7 @@ func (h *Host) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	multipath, err := h.multipath()
+	multipath, err := h.rtnl.Multipath()
 	whole = err == nil
 	for _, l := range links {
 		index := l.Attrs().Index

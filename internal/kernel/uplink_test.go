@@ -10,7 +10,7 @@ import (
 // TestDeletedUplinkIsIgnored deletes a link after the uplinks are listed and before
 // the program is attached, as happens with links of container engines.
 func TestDeletedUplinkIsIgnored(t *testing.T) {
-	h := OpenTestHost(t)
+	h := openTestHost(t)
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	if err := h.Set(plan.Uplinks{}); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func build(t *testing.T, f *fabric.Fabric, v4, respond bool) []overlay.Target {
 		}
 		n := full.Networks[0]
 		facts := plan.Facts{}
-		if facts.Links, err = h.Links(n.Asks()); err != nil {
+		if facts.Links, err = h.Net().Links(n.Asks()); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {

@@ -139,3 +139,11 @@ func dependsOn(o Object, links map[string]bool) bool {
 
 // changer is an object for which Add is not enough to change it from another state.
 type changer interface{ change(old Object) []string }
+
+// OrNil returns o if it exists, and nil otherwise.
+func OrNil(o Object, exists bool) Object {
+	if exists {
+		return o
+	}
+	return nil
+}

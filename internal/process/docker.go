@@ -15,13 +15,14 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 )
 
 // dockerHost implements docker.Host.
-type dockerHost struct{ *kernel.Host }
+type dockerHost struct{ *rtnl.Reader }
 
 // HasLink implements docker.Host.
 func (h dockerHost) HasLink(name string) bool {
@@ -104,7 +105,7 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 // dockerDriver returns the handler of a Docker engine's calls.
 func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
-		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Caller: admin.CallerPID,
+		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host.Net()}, Caller: admin.CallerPID,
 		ContainerOf: sandbox.Docker().ContainerOf, Log: opt.Log,
 	})
 	return admin.RootOnly(driver.Handler())

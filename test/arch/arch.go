@@ -108,6 +108,16 @@ var Rules = []Rule{
 		Of:   []string{"internal/kernel/counter/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "a reader of links imports nothing that changes the kernel",
+		Of:   []string{"internal/kernel/rtnl"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil"},
+	},
+	{
+		Name: "what changes links imports no other part of the kernel's packages",
+		Of:   []string{"internal/kernel/rtnl/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil", "internal/kernel/rtnl/...", "internal/escape"},
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
@@ -108,8 +109,8 @@ var distant4, distant6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr
 
 // routed reports whether the host has a route to an address, in any table.
 func routed(h *kernel.Host, to netip.Addr) bool {
-	_, err := h.RouteTo(kernel.RouteQuery{To: to})
-	var none *kernel.ErrNoRoute
+	_, err := h.Net().RouteTo(rtnl.RouteQuery{To: to})
+	var none *rtnl.ErrNoRoute
 	return !errors.As(err, &none)
 }
 

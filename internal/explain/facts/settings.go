@@ -35,7 +35,7 @@ func settings(h *kernel.Host, links []kernel.InsideLink) map[string]string {
 	}
 	found := map[string]string{}
 	for _, name := range names {
-		if value, err := h.ReadSysctl(plan.Sysctl{Name: name}); err == nil {
+		if value, err := h.Net().ReadSysctl(plan.Sysctl{Name: name}); err == nil {
 			found[name] = value
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -120,7 +121,7 @@ func (k *walker) unseen(link string) {
 
 // hostTowards returns the source address that the host uses for a destination.
 func (k *walker) hostTowards(to netip.Addr) netip.Addr {
-	r, err := k.Route("", kernel.RouteQuery{To: to})
+	r, err := k.Route("", rtnl.RouteQuery{To: to})
 	if err != nil {
 		return netip.Addr{}
 	}
@@ -239,7 +240,7 @@ func (k *walker) servesNFT(hook, in, out string, p packet) (packet, bool) {
 
 // hides follows a packet through the source NAT of a service: the real server then
 // sees the host's address. It reports whether NAT applies.
-func (k *walker) hides(r kernel.RouteFound, p packet) (packet, bool) {
+func (k *walker) hides(r rtnl.RouteFound, p packet) (packet, bool) {
 	c := p.choice
 	if c == nil || !c.Masquerade || c.Forward != model.ForwardNAT {
 		return p, false

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 )
 
 // bridge follows a packet through a bridge to the interface that the frame is
 // for. It comes from a port; if from is empty, from the bridge's namespace.
-func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing, p packet) {
+func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p packet) {
 	links, err := k.Links(netns)
 	if k.fail(err) {
 		return
@@ -52,11 +52,11 @@ func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing,
 }
 
 // isBridges reports whether a frame in a bridge is for the bridge's namespace.
-func (k *walker) isBridges(netns string, b kernel.NetLink, links []kernel.NetLink, t target) bool {
+func (k *walker) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t target) bool {
 	if t.mac == nil {
 		return k.answersFor(End{netns, b}, t.addr)
 	}
-	return slices.ContainsFunc(links, func(l kernel.NetLink) bool {
+	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		return (l.Bridge == b.Name || l.Name == b.Name) && l.MAC == t.mac.String()
 	})
 }
@@ -64,8 +64,8 @@ func (k *walker) isBridges(netns string, b kernel.NetLink, links []kernel.NetLin
 // ports returns the ports of a bridge behind which the frame's target is, and the
 // ports behind which there may be more interfaces. isolated is the target's port
 // if only port isolation prevents delivery.
-func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, in kernel.NetLink, t target) (
-	found, open []kernel.NetLink, isolated string) {
+func (k *walker) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl.NetLink, t target) (
+	found, open []rtnl.NetLink, isolated string) {
 	for _, port := range links {
 		if port.Bridge != b.Name || port.Name == in.Name && !port.Hairpin {
 			continue
@@ -90,7 +90,7 @@ func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, i
 
 // forwardsFrames reports whether a port forwards frames, and ends the walk if it
 // does not.
-func (k *walker) forwardsFrames(netns string, port kernel.NetLink, p packet) bool {
+func (k *walker) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
 	for _, s := range port.Port.Special {
 		k.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
 	}
@@ -103,14 +103,14 @@ func (k *walker) forwardsFrames(netns string, port kernel.NetLink, p packet) boo
 }
 
 // isolated ends the walk between two isolated ports.
-func (k *walker) isolated(netns string, b kernel.NetLink, from, to string, p packet) {
+func (k *walker) isolated(netns string, b rtnl.NetLink, from, to string, p packet) {
 	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
 		By: "bridge link set dev " + to + " isolated off"})
 	k.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
 }
 
 // switched follows a packet out of a bridge via a port.
-func (k *walker) switched(netns string, b, in, port kernel.NetLink, c crossing, p packet) {
+func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p packet) {
 	end, ok := k.Peer(netns, port)
 	if !ok || k.isDown(End{netns, port}, p) || k.isDown(end, p) || !k.forwardsFrames(netns, port, p) ||
 		k.misdirected(netns, b, port, end, p) {
@@ -136,7 +136,7 @@ func (k *walker) switched(netns string, b, in, port kernel.NetLink, c crossing, 
 
 // misdirected reports whether the bridge's forwarding table sends the end's frames
 // to another port, and then ends the walk.
-func (k *walker) misdirected(netns string, b, port kernel.NetLink, end End, p packet) bool {
+func (k *walker) misdirected(netns string, b, port rtnl.NetLink, end End, p packet) bool {
 	_, table, err := k.Neighbours(netns)
 	if k.fail(err) {
 		return true
@@ -156,7 +156,7 @@ func (k *walker) misdirected(netns string, b, port kernel.NetLink, end End, p pa
 }
 
 // bridgeFilter follows a bridged packet through the IP rules (br_netfilter).
-func (k *walker) bridgeFilter(netns string, b kernel.NetLink, p *packet) bool {
+func (k *walker) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
 	rs, ok := k.rules(netns)
 	if !ok {
 		return false
@@ -181,9 +181,9 @@ func (k *walker) callsFilter(netns string, p packet) bool {
 }
 
 // beyond follows a packet whose next hop is not behind a known port of a bridge.
-func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, c crossing, p packet) {
+func (k *walker) beyond(netns string, b rtnl.NetLink, open []rtnl.NetLink, c crossing, p packet) {
 	next := c.to.addr
-	if i := slices.IndexFunc(open, func(l kernel.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
+	if i := slices.IndexFunc(open, func(l rtnl.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
 		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
 			What: fmt.Sprintf("bridge: out via port %s, the tunnel to other hosts", open[i].Name)})
 		k.end(Leaves, "it leaves through the overlay, for the host that has %s", next)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 )
 
 // hostNames are the names of the host as an end of a flow.
@@ -87,7 +87,7 @@ func looksLikeAddress(text string) bool {
 // outside reports whether the address is behind a link of the host that is not
 // Fairlead's: a machine of the LAN, even if its namespace is on this host.
 func outside(w World, addr netip.Addr) bool {
-	r, err := w.Route("", kernel.RouteQuery{To: addr})
+	r, err := w.Route("", rtnl.RouteQuery{To: addr})
 	if err != nil {
 		return false
 	}
@@ -98,7 +98,7 @@ func outside(w World, addr netip.Addr) bool {
 // arrives finds the link on which another machine's packets arrive: the link of
 // the host's route to it.
 func (e *ends) arrives(w World, addr netip.Addr) error {
-	r, err := w.Route("", kernel.RouteQuery{To: addr})
+	r, err := w.Route("", rtnl.RouteQuery{To: addr})
 	if err != nil {
 		return fmt.Errorf("%s is not an address of this host or of a sandbox, and the host has no route to it: %w", addr, err)
 	}
@@ -210,14 +210,14 @@ func addresses(w World, netns string) ([]netip.Prefix, error) {
 	return all, err
 }
 
-func linkOf(w World, netns, name string) (kernel.NetLink, bool) {
+func linkOf(w World, netns, name string) (rtnl.NetLink, bool) {
 	links, err := w.Links(netns)
 	if err != nil {
-		return kernel.NetLink{}, false
+		return rtnl.NetLink{}, false
 	}
-	i := slices.IndexFunc(links, func(l kernel.NetLink) bool { return l.Name == name })
+	i := slices.IndexFunc(links, func(l rtnl.NetLink) bool { return l.Name == name })
 	if i < 0 {
-		return kernel.NetLink{}, false
+		return rtnl.NetLink{}, false
 	}
 	return links[i], true
 }

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -59,7 +60,7 @@ type fake struct {
 	published []flow.Published
 	services  []flow.Service
 	failed    []flow.Known
-	routes    map[string]kernel.RouteFound // by "NETNS TO"
+	routes    map[string]rtnl.RouteFound // by "NETNS TO"
 	settings  map[string]string
 	proxy     netip.AddrPort
 }
@@ -67,7 +68,7 @@ type fake struct {
 func newFake() *fake {
 	return &fake{
 		listeners: map[string][]sockdiag.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"), Process: sockdiag.Owner{PID: 7, Command: "nginx"}}}},
-		routes: map[string]kernel.RouteFound{
+		routes: map[string]rtnl.RouteFound{
 			" 192.0.2.2":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
 			" 127.0.0.1":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
 			" 192.0.2.7":     {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("192.0.2.2"), To: netip.MustParsePrefix("192.0.2.0/24")},
@@ -91,19 +92,19 @@ func (f *fake) Name(netns string) string {
 	return strings.TrimPrefix(netns, "/")
 }
 
-func (f *fake) Links(netns string) ([]kernel.NetLink, error) {
+func (f *fake) Links(netns string) ([]rtnl.NetLink, error) {
 	prefix := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
-	lo := kernel.NetLink{Name: "lo", Index: 1, Kind: "loopback", Up: true, Addresses: prefix("127.0.0.1/8")}
+	lo := rtnl.NetLink{Name: "lo", Index: 1, Kind: "loopback", Up: true, Addresses: prefix("127.0.0.1/8")}
 	if netns == "/web" {
-		return []kernel.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"), Parent: 4, ParentNetns: 0}}, nil
+		return []rtnl.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"), Parent: 4, ParentNetns: 0}}, nil
 	}
-	return []kernel.NetLink{lo,
+	return []rtnl.NetLink{lo,
 		{Name: "eth0", Index: 2, Kind: "device", Up: true, Addresses: prefix("192.0.2.2/24")},
 		{Name: "br0", Index: 3, Kind: "bridge", Up: true, Addresses: prefix("10.9.0.1/24"), Owner: "net"},
 		{Name: "port", Index: 4, Kind: "veth", Up: true, Bridge: "br0", Parent: 2, Owner: "web"}}, nil
 }
 
-func (f *fake) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
+func (f *fake) Peer(netns string, l rtnl.NetLink) (flow.End, bool) {
 	other := map[string]struct{ netns, link string }{" port": {"/web", "eth0"}, "/web eth0": {"", "port"}}[netns+" "+l.Name]
 	links, _ := f.Links(other.netns)
 	for _, o := range links {
@@ -114,16 +115,16 @@ func (f *fake) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
 	return flow.End{}, false
 }
 
-func (f *fake) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
+func (f *fake) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
 	if r, ok := f.routes[netns+" "+q.To.String()]; ok {
 		return r, nil
 	}
-	return kernel.RouteFound{}, &kernel.ErrNoRoute{Why: "no route to the destination"}
+	return rtnl.RouteFound{}, &rtnl.ErrNoRoute{Why: "no route to the destination"}
 }
 
-func (f *fake) Selectors(string) (kernel.RouteSelectors, error) { return kernel.RouteSelectors{}, nil }
-func (f *fake) Foreign(string) ([]kernel.Foreign, error)        { return nil, nil }
-func (f *fake) Neighbours(string) (neighbours, forwarding []kernel.NeighbourEntry, err error) {
+func (f *fake) Selectors(string) (rtnl.RouteSelectors, error) { return rtnl.RouteSelectors{}, nil }
+func (f *fake) Foreign(string) ([]kernel.Foreign, error)      { return nil, nil }
+func (f *fake) Neighbours(string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	return nil, nil, nil
 }
 
@@ -137,7 +138,7 @@ func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
 func (f *fake) Listeners(netns string) ([]sockdiag.Listener, error) { return f.listeners[netns], nil }
 func (f *fake) Setting(_, name string) string                       { return f.settings[name] }
 func (f *fake) EBPFState() (kernel.EBPFState, error)                { return f.ebpfState, nil }
-func (f *fake) SubLinks(string, kernel.NetLink) []flow.End          { return nil }
+func (f *fake) SubLinks(string, rtnl.NetLink) []flow.End            { return nil }
 func (f *fake) Published() []flow.Published                         { return f.published }
 func (f *fake) Services() ([]flow.Service, error)                   { return f.services, nil }
 func (f *fake) Failed() []flow.Known                                { return f.failed }

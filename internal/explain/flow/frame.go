@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 )
 
@@ -29,14 +29,14 @@ type stage struct {
 // crossing is a frame that is sent from a link, with the stages that it passes.
 type crossing struct {
 	netns  string
-	from   kernel.NetLink
+	from   rtnl.NetLink
 	to     target
 	stages []stage
 }
 
 // begin begins a crossing. If the sender has a permanent neighbour entry for the
 // next hop, the frame is for that hardware address.
-func (k *walker) begin(netns string, l kernel.NetLink, next netip.Addr) crossing {
+func (k *walker) begin(netns string, l rtnl.NetLink, next netip.Addr) crossing {
 	c := crossing{netns: netns, from: l, to: target{addr: next}, stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
 	if e, ok := k.entry(netns, l.Name, next); ok && e.Permanent {
 		c.to.mac = e.MAC
@@ -45,14 +45,14 @@ func (k *walker) begin(netns string, l kernel.NetLink, next netip.Addr) crossing
 }
 
 // entry returns a namespace's valid entry for a neighbour.
-func (k *walker) entry(netns, link string, a netip.Addr) (kernel.NeighbourEntry, bool) {
+func (k *walker) entry(netns, link string, a netip.Addr) (rtnl.NeighbourEntry, bool) {
 	list, _, err := k.Neighbours(netns)
 	if k.fail(err) {
-		return kernel.NeighbourEntry{}, false
+		return rtnl.NeighbourEntry{}, false
 	}
-	i := slices.IndexFunc(list, func(e kernel.NeighbourEntry) bool { return e.Link == link && e.Address == a && e.Valid })
+	i := slices.IndexFunc(list, func(e rtnl.NeighbourEntry) bool { return e.Link == link && e.Address == a && e.Valid })
 	if i < 0 {
-		return kernel.NeighbourEntry{}, false
+		return rtnl.NeighbourEntry{}, false
 	}
 	return list[i], true
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -250,7 +250,7 @@ func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 }
 
 // masquerade follows a packet through the source NAT at postrouting.
-func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) packet {
+func (k *walker) masquerade(netns, in string, r rtnl.RouteFound, p packet) packet {
 	if k.reply {
 		return k.untranslate(netns, "postrouting", p)
 	}
@@ -302,8 +302,8 @@ func masqueradeText(s rules.Step) string {
 
 // sourceAddress returns the source address that masquerading uses: the route's
 // preferred one, or the link's first.
-func (k *walker) sourceAddress(netns string, r kernel.RouteFound, p packet) netip.Addr {
-	out, err := k.Route(netns, kernel.RouteQuery{To: p.dst.Addr()})
+func (k *walker) sourceAddress(netns string, r rtnl.RouteFound, p packet) netip.Addr {
+	out, err := k.Route(netns, rtnl.RouteQuery{To: p.dst.Addr()})
 	if err == nil && out.Src.IsValid() && out.Type == unix.RTN_UNICAST {
 		return out.Src
 	}

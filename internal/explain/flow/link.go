@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 )
 
 // transmit follows a packet over a link towards the next hop.
-func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+func (k *walker) transmit(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
 	if k.ended {
 		return
 	}
@@ -30,14 +30,14 @@ func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p pac
 }
 
 // leaveHost ends the walk of a packet that leaves this host.
-func (k *walker) leaveHost(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+func (k *walker) leaveHost(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
 	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "leaves this host, to " + next.String(),
 		Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 	k.end(Leaves, "it leaves this host via %s, to %s", l.Name, next)
 }
 
 // across follows a packet over a veth pair.
-func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+func (k *walker) across(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
 	peer, ok := k.Peer(netns, l)
 	if !ok {
 		k.leaveHost(netns, l, next, p)
@@ -86,7 +86,7 @@ func (k *walker) notAssigned(c crossing, p packet) {
 // notAnswered reports whether the other end of a link does not answer for the
 // address. It is false for Fairlead's links, which have the entries that they
 // need.
-func (k *walker) notAnswered(l kernel.NetLink, peer End, next netip.Addr) bool {
+func (k *walker) notAnswered(l rtnl.NetLink, peer End, next netip.Addr) bool {
 	return l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) && !k.isProxy(peer, next)
 }
 
@@ -102,14 +102,14 @@ func (k *walker) isProxy(e End, a netip.Addr) bool {
 }
 
 // enter follows a packet into a namespace at the end of a crossing.
-func (k *walker) enter(c crossing, l kernel.NetLink, into End, p packet) {
+func (k *walker) enter(c crossing, l rtnl.NetLink, into End, p packet) {
 	if k.land(c, into, &p) {
 		k.come(c.netns, l, into, p)
 	}
 }
 
 // come follows a packet into a namespace through the other end of a link.
-func (k *walker) come(netns string, l kernel.NetLink, into End, p packet) {
+func (k *walker) come(netns string, l rtnl.NetLink, into End, p packet) {
 	k.hop(p, Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name, What: fmt.Sprintf("arrives from %s of %s", l.Name, k.Name(netns)),
 		Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}})
 	k.arrive(into.Netns, into.Name, p)
@@ -127,9 +127,9 @@ func (k *walker) enterBridge(port End, c crossing, p packet) {
 }
 
 // behind reports whether the peer of a port of the bridge has the address.
-func (k *walker) behind(netns string, b kernel.NetLink, a netip.Addr) bool {
+func (k *walker) behind(netns string, b rtnl.NetLink, a netip.Addr) bool {
 	links, err := k.Links(netns)
-	return err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool {
+	return err == nil && slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		end, ok := k.Peer(netns, l)
 		return l.Bridge == b.Name && ok && end.Has(a)
 	})
@@ -151,7 +151,7 @@ func (k *walker) answersFor(e End, a netip.Addr) bool {
 
 // subLink follows a packet out of a macvlan or ipvlan: to a sibling on the same
 // parent, or out via the parent. It cannot reach the parent's host.
-func (k *walker) subLink(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+func (k *walker) subLink(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
 	parent, ok := k.Peer(netns, l)
 	if !ok {
 		k.leaveHost(netns, l, next, p)

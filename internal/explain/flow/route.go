@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 
 	"golang.org/x/sys/unix"
 )
 
 // route looks up the route of the packet, and ends the walk if there is none.
-func (k *walker) route(netns, in string, p packet) (kernel.RouteFound, bool) {
+func (k *walker) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
 	k.selects(netns, p)
-	q := kernel.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Mark: p.mark.Value}
+	q := rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Mark: p.mark.Value}
 	r, err := k.Route(netns, q)
-	var none *kernel.ErrNoRoute
+	var none *rtnl.ErrNoRoute
 	if errors.As(err, &none) {
 		why, by := k.whyNot(netns, none.Why, q)
 		k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: in, What: "cannot route it: " + why, By: by})
@@ -43,7 +43,7 @@ func (k *walker) selects(netns string, p packet) {
 
 // whyNot returns in more detail why the kernel does not route a packet, and the
 // command or setting that shows it.
-func (k *walker) whyNot(netns, why string, q kernel.RouteQuery) (reason, by string) {
+func (k *walker) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by string) {
 	if q.In != "" {
 		if reason, by := k.refused(netns, q); reason != "" {
 			return reason, by
@@ -67,7 +67,7 @@ func (k *walker) whyNot(netns, why string, q kernel.RouteQuery) (reason, by stri
 
 // refused returns why a namespace does not accept a packet from a link although it
 // has a route. The kernel returns the same error for all of these causes.
-func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) {
+func (k *walker) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 	name := func(setting string) string { return "net.ipv4.conf." + q.In + "." + setting }
 	on := func(setting string) bool {
 		return k.Setting(netns, name(setting)) == "1" || k.Setting(netns, "net.ipv4.conf.all."+setting) == "1"
@@ -87,7 +87,7 @@ func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) 
 	if strict != "1" && strict != "2" {
 		return "", ""
 	}
-	back, err := k.Route(netns, kernel.RouteQuery{To: q.From})
+	back, err := k.Route(netns, rtnl.RouteQuery{To: q.From})
 	switch {
 	case err != nil:
 		return fmt.Sprintf("rp_filter: there is no route back to %s", q.From), name("rp_filter") + " = " + strict
@@ -98,7 +98,7 @@ func (k *walker) refused(netns string, q kernel.RouteQuery) (reason, by string) 
 }
 
 // queryText returns the ip(8) command for the query.
-func queryText(q kernel.RouteQuery) string {
+func queryText(q rtnl.RouteQuery) string {
 	text := "ip route get " + q.To.String()
 	if q.From.IsValid() {
 		text += " from " + q.From.String()
@@ -110,7 +110,7 @@ func queryText(q kernel.RouteQuery) string {
 }
 
 // routeText returns the matching route in the format of ip(8).
-func routeText(r kernel.RouteFound) string {
+func routeText(r rtnl.RouteFound) string {
 	to := "default"
 	switch {
 	case !r.To.IsValid():

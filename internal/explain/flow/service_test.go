@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -62,7 +63,7 @@ func TestServices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
-			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
+			w.routes[" 198.51.100.10"] = rtnl.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
 			w.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
 			w.services = flow.Merge(c.inUse, c.known)
 			e := explained(t, w, "192.0.2.7 to 198.51.100.10:80")
@@ -132,7 +133,7 @@ func TestUncertain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
-			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
+			w.routes[" 198.51.100.10"] = rtnl.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
 			inUse := site(model.PlaneNFT, model.ForwardNAT, two...)
 			inUse.Ring = []uint16{0, 1, 0, 1, 1, 0, 1}
 			c.change(&inUse)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -120,11 +120,11 @@ func (k *walker) returnPath(netns, in string, p packet) bool {
 	if in == "lo" {
 		return true
 	}
-	_, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
-	var none *kernel.ErrNoRoute
+	_, err := k.Route(netns, rtnl.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	var none *rtnl.ErrNoRoute
 	if errors.As(err, &none) {
 		k.hop(p, Hop{Kind: Answer, Where: k.Name(netns), What: "the answer has no route: " + none.Why,
-			By: queryText(kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
+			By: queryText(rtnl.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
 		k.end(NoRoute, "it reaches %s, but the answer has no route to %s", k.Name(netns), p.src.Addr())
 		return false
 	}
@@ -134,7 +134,7 @@ func (k *walker) returnPath(netns, in string, p packet) bool {
 // reverse records if the answer leaves via another link than the one on which the
 // packet arrived.
 func (k *walker) reverse(netns, in string, p packet) bool {
-	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	r, err := k.Route(netns, rtnl.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
 	if err == nil && r.Link != in && in != "lo" {
 		k.answer(netns, r.Link, fmt.Sprintf("the answer leaves via %s, not via %s: %s", r.Link, in, routeText(r)))
 	}

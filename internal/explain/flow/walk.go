@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 
@@ -164,7 +164,7 @@ func (k *walker) send(netns string, p packet) {
 
 // output follows a packet through the hook output. It looks up the route again if
 // NAT, or a mark that a chain of the type route sets, may have changed it.
-func (k *walker) output(netns string, r kernel.RouteFound, p packet) (packet, kernel.RouteFound, bool) {
+func (k *walker) output(netns string, r rtnl.RouteFound, p packet) (packet, rtnl.RouteFound, bool) {
 	for _, part := range []rules.Part{rules.BeforeNAT, rules.AfterNAT} {
 		if part == rules.AfterNAT {
 			was := p.dst
@@ -188,7 +188,7 @@ func (k *walker) output(netns string, r kernel.RouteFound, p packet) (packet, ke
 }
 
 // loop follows a packet over loopback to a socket of the same namespace.
-func (k *walker) loop(netns string, r kernel.RouteFound, p packet) {
+func (k *walker) loop(netns string, r rtnl.RouteFound, p packet) {
 	if lo, ok := linkOf(k, netns, "lo"); ok && k.isDown(End{netns, lo}, p) {
 		return
 	}
@@ -251,7 +251,7 @@ func (k *walker) forwards(netns, link string, p packet) bool {
 }
 
 // routed records a routing decision. hook is the hook that the packet passes next.
-func (k *walker) routed(netns, in, hook string, r kernel.RouteFound, p packet) {
+func (k *walker) routed(netns, in, hook string, r rtnl.RouteFound, p packet) {
 	what := fmt.Sprintf("route: out via %s", r.Link)
 	clue := Clue{Netns: netns, Hook: hook, Link: in}
 	switch {
@@ -271,7 +271,7 @@ func (k *walker) routed(netns, in, hook string, r kernel.RouteFound, p packet) {
 }
 
 // leave follows a packet out of the namespace along the route.
-func (k *walker) leave(netns, in string, r kernel.RouteFound, p packet) {
+func (k *walker) leave(netns, in string, r rtnl.RouteFound, p packet) {
 	if !k.filter(netns, "postrouting", rules.BeforeNAT, in, r.Link, &p, false) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -15,15 +16,15 @@ type World interface {
 	// Name returns the name that users know: host, or the sandbox's name.
 	Name(netns string) string
 	// Links returns a namespace's links.
-	Links(netns string) ([]kernel.NetLink, error)
-	// Route returns the route of a packet. Returns *kernel.ErrNoRoute if the kernel
+	Links(netns string) ([]rtnl.NetLink, error)
+	// Route returns the route of a packet. Returns *rtnl.ErrNoRoute if the kernel
 	// would not forward or deliver it.
-	Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error)
+	Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error)
 	// Selectors returns the fields that policy routing rules compare.
-	Selectors(netns string) (kernel.RouteSelectors, error)
+	Selectors(netns string) (rtnl.RouteSelectors, error)
 	// Neighbours returns a namespace's neighbours and the forwarding tables of its
 	// bridges.
-	Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error)
+	Neighbours(netns string) (neighbours, forwarding []rtnl.NeighbourEntry, err error)
 	// Foreign returns the programs and filters of other programs at links.
 	Foreign(netns string) ([]kernel.Foreign, error)
 	// Rules returns a namespace's rules, and what could not be read of them.
@@ -35,9 +36,9 @@ type World interface {
 	// EBPFState returns the programs and map entries of the eBPF data path.
 	EBPFState() (kernel.EBPFState, error)
 	// Peer returns the other end of a veth pair, or the parent of a sub-link.
-	Peer(netns string, l kernel.NetLink) (End, bool)
+	Peer(netns string, l rtnl.NetLink) (End, bool)
 	// SubLinks returns the macvlan and ipvlan links of a parent link.
-	SubLinks(netns string, l kernel.NetLink) []End
+	SubLinks(netns string, l rtnl.NetLink) []End
 	// Services returns the virtual services that are in the kernel. Failed returns
 	// those of the daemon that could not be installed.
 	Services() ([]Service, error)
@@ -57,13 +58,13 @@ type World interface {
 // End is a link in a namespace.
 type End struct {
 	Netns string
-	kernel.NetLink
+	rtnl.NetLink
 }
 
 // Has reports whether the link has the address.
 func (e End) Has(a netip.Addr) bool { return hasAddress(e.NetLink, a) }
 
-func hasAddress(l kernel.NetLink, a netip.Addr) bool {
+func hasAddress(l rtnl.NetLink, a netip.Addr) bool {
 	for _, p := range l.Addresses {
 		if p.Addr() == a {
 			return true

@@ -2,6 +2,7 @@
 package nlutil
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -16,6 +17,19 @@ import (
 
 // Protocols are the numbers of the IP protocols.
 var Protocols = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
+
+// SkipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h. It leaves out the
+// IPv6 counters, which take the kernel most of the time. It does not leave out the
+// counters of the link.
+const SkipStats = 1 << 3
+
+// Put sets a key of a map, which it makes if it is nil.
+func Put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
 
 // Retry repeats a dump that is inconsistent because the table changed meanwhile
 // (NLM_F_DUMP_INTR), at most ten times.
@@ -46,6 +60,18 @@ func Attribute(attrs []byte, kind uint16) []byte {
 		}
 	}
 	return nil
+}
+
+// Attributes calls fn for each attribute in b.
+func Attributes(b []byte, fn func(kind uint16, value []byte)) {
+	for len(b) >= unix.SizeofNlAttr {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < unix.SizeofNlAttr || length > len(b) {
+			return
+		}
+		fn(binary.NativeEndian.Uint16(b[2:])&nl.NLA_TYPE_MASK, b[unix.SizeofNlAttr:length])
+		b = b[min((length+3)&^3, len(b)):]
+	}
 }
 
 // Addr converts an address. It is not valid if ip is neither 4 nor 16 bytes long.

@@ -6,29 +6,29 @@ import (
 	"net/netip"
 	"strconv"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 // LinkBytes returns the bytes that a link of the server host has received and
 // sent, added up.
-func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes("", link) }
+func (w *World) LinkBytes(link string) (uint64, error) { return w.server.Net().LinkBytes("", link) }
 
 // SandboxBytes returns the bytes that a link in the sandbox of that name, which must
 // exist, has received and sent, added up.
 func (w *World) SandboxBytes(sandbox, link string) (uint64, error) {
-	return w.server.LinkBytes(w.sandboxes[sandbox].Path(), link)
+	return w.server.Net().LinkBytes(w.sandboxes[sandbox].Path(), link)
 }
 
 // Tracked returns the number of flows in the server host's conntrack table. Each
 // namespace has its own table, so there are none unless a rule there uses
 // connection tracking.
 func (w *World) Tracked() (int, error) {
-	text, err := w.server.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"})
-	if errors.Is(err, kernel.ErrNoSetting) {
+	text, err := w.server.Net().ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"})
+	if errors.Is(err, rtnl.ErrNoSetting) {
 		return 0, nil
 	}
 	if err != nil {

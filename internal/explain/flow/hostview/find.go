@@ -9,8 +9,8 @@ import (
 
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/sandbox"
 )
@@ -71,5 +71,5 @@ func (w *World) known(path string) (string, error) {
 // IsLocal reports whether the host has an address.
 func (w *World) IsLocal(a netip.Addr) bool {
 	links, err := w.Links("")
-	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
+	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l rtnl.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
 }

@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/plan"
@@ -56,7 +57,7 @@ type space struct {
 	name string
 	// host is the handle of the namespace; nil until the first question.
 	host      *kernel.Host
-	links     []kernel.NetLink
+	links     []rtnl.NetLink
 	ids       map[int]string
 	rules     *ruleset
 	frames    *frames
@@ -81,7 +82,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)
 	}
-	for _, path := range host.Namespaces() {
+	for _, path := range host.Net().Namespaces() {
 		w.add(seen, path, opt.nameOf(path))
 	}
 	return w, nil
@@ -176,13 +177,13 @@ func (w *World) Name(netns string) string {
 }
 
 // Links implements flow.World.
-func (w *World) Links(netns string) ([]kernel.NetLink, error) {
+func (w *World) Links(netns string) ([]rtnl.NetLink, error) {
 	s, err := w.at(netns)
 	if err != nil {
 		return nil, err
 	}
 	if s.links == nil {
-		if s.links, err = s.host.NetLinks(); err != nil {
+		if s.links, err = s.host.Net().NetLinks(); err != nil {
 			return nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}
 	}
@@ -190,12 +191,12 @@ func (w *World) Links(netns string) ([]kernel.NetLink, error) {
 }
 
 // Route implements flow.World.
-func (w *World) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
+func (w *World) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
 	h, err := w.Host(netns)
 	if err != nil {
-		return kernel.RouteFound{}, err
+		return rtnl.RouteFound{}, err
 	}
-	return h.RouteTo(q)
+	return h.Net().RouteTo(q)
 }
 
 // Rules implements flow.World.
@@ -217,9 +218,9 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 // frames is the state of a namespace that decides about frames and routes, besides
 // its links.
 type frames struct {
-	neighbours, forwarding []kernel.NeighbourEntry
+	neighbours, forwarding []rtnl.NeighbourEntry
 	foreign                []kernel.Foreign
-	selectors              kernel.RouteSelectors
+	selectors              rtnl.RouteSelectors
 }
 
 // frames returns the frames of a namespace, and reads them only once.
@@ -242,11 +243,11 @@ func (w *World) frames(netns string) (*frames, error) {
 		}
 	}
 	var f frames
-	if f.neighbours, f.forwarding, err = s.host.NeighbourEntries(); err == nil {
+	if f.neighbours, f.forwarding, err = s.host.Net().NeighbourEntries(); err == nil {
 		f.foreign, err = s.host.Foreign(own)
 	}
 	if err == nil {
-		f.selectors, err = s.host.RouteSelectors()
+		f.selectors, err = s.host.Net().RouteSelectors()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", s.name, err)
@@ -256,16 +257,16 @@ func (w *World) frames(netns string) (*frames, error) {
 }
 
 // Selectors implements flow.World.
-func (w *World) Selectors(netns string) (kernel.RouteSelectors, error) {
+func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
 	f, err := w.frames(netns)
 	if err != nil {
-		return kernel.RouteSelectors{}, err
+		return rtnl.RouteSelectors{}, err
 	}
 	return f.selectors, nil
 }
 
 // Neighbours implements flow.World.
-func (w *World) Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error) {
+func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	f, err := w.frames(netns)
 	if err != nil {
 		return nil, nil, err
@@ -306,7 +307,7 @@ func (w *World) Setting(netns, name string) string {
 	if err != nil {
 		return ""
 	}
-	value, err := h.ReadSysctl(plan.Sysctl{Name: name})
+	value, err := h.Net().ReadSysctl(plan.Sysctl{Name: name})
 	if err != nil {
 		return ""
 	}
@@ -345,7 +346,7 @@ func (w *World) Failed() []flow.Known {
 }
 
 // Peer implements flow.World.
-func (w *World) Peer(from string, l kernel.NetLink) (flow.End, bool) {
+func (w *World) Peer(from string, l rtnl.NetLink) (flow.End, bool) {
 	if l.Parent == 0 {
 		return flow.End{}, false
 	}
@@ -357,7 +358,7 @@ func (w *World) Peer(from string, l kernel.NetLink) (flow.End, bool) {
 		}
 	}
 	links, err := w.Links(path)
-	i := slices.IndexFunc(links, func(o kernel.NetLink) bool { return o.Index == l.Parent })
+	i := slices.IndexFunc(links, func(o rtnl.NetLink) bool { return o.Index == l.Parent })
 	if err != nil || i < 0 {
 		return flow.End{}, false
 	}
@@ -376,11 +377,11 @@ func (w *World) ids(netns string) map[int]string {
 	}
 	s.ids = map[int]string{}
 	for _, other := range w.paths {
-		path := w.spaces[""].host.Path()
+		path := w.spaces[""].host.Net().Path()
 		if other != "" {
 			path = w.spaces[other].ns.Path()
 		}
-		if id, ok := s.host.NamespaceID(path); ok && other != netns {
+		if id, ok := s.host.Net().NamespaceID(path); ok && other != netns {
 			s.ids[id] = other
 		}
 	}
@@ -388,7 +389,7 @@ func (w *World) ids(netns string) map[int]string {
 }
 
 // SubLinks implements flow.World.
-func (w *World) SubLinks(netns string, parent kernel.NetLink) []flow.End {
+func (w *World) SubLinks(netns string, parent rtnl.NetLink) []flow.End {
 	var all []flow.End
 	for _, path := range w.paths {
 		links, err := w.Links(path)

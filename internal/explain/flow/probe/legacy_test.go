@@ -15,7 +15,7 @@ import (
 // without an answer agrees with a drop by one of them.
 func TestLegacyDrop(t *testing.T) {
 	host, _ := newHost(t)
-	ns, err := netns.Open(host.Path())
+	ns, err := netns.Open(host.Net().Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,69 @@
+package link
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel/nlutil"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// The attributes of a bridge that send its frames through the IP rules regardless
+// of the host's sysctls (linux/if_link.h, since Linux 3.18). The netlink library
+// does not set them.
+const (
+	BridgeCallIptables  = unix.IFLA_BR_NF_CALL_IPTABLES
+	BridgeCallIp6tables = unix.IFLA_BR_NF_CALL_IP6TABLES
+)
+
+// setBridgeFilter sets the bridge's br_netfilter flags. A kernel without
+// br_netfilter rejects the attributes; the error is ignored if on is false.
+func (h *Handle) setBridgeFilter(bridge netlink.Link, on bool) error {
+	err := h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(bridge.Attrs().Index)
+		req.AddData(msg)
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+		var flag byte
+		if on {
+			flag = 1
+		}
+		data.AddRtAttr(BridgeCallIptables, []byte{flag})
+		data.AddRtAttr(BridgeCallIp6tables, []byte{flag})
+		req.AddData(info)
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if err != nil && on {
+		return fmt.Errorf("set bridge filter: %w", err)
+	}
+	return nil
+}
+
+// bridgeFilter reads the bridge's br_netfilter flags. It returns true if both are
+// set, and false if the kernel has no such flags.
+func (h *Handle) bridgeFilter(bridge netlink.Link) (on bool, err error) {
+	err = h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(bridge.Attrs().Index)
+		req.AddData(msg)
+		links, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		if err != nil || len(links) != 1 {
+			return err
+		}
+		attrs := links[0][unix.SizeofIfInfomsg:]
+		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
+			attrs = nlutil.Attribute(attrs, nested)
+		}
+		v4, v6 := nlutil.Attribute(attrs, BridgeCallIptables), nlutil.Attribute(attrs, BridgeCallIp6tables)
+		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
+		return nil
+	})
+	return on, err
+}

@@ -1,0 +1,63 @@
+package rtnl
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"fairlead/internal/kernel/nlutil"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// NeighbourEntry is an entry of the kernel's neighbour table, or of a bridge's
+// forwarding table (FDB).
+type NeighbourEntry struct {
+	// Link is the interface, or the bridge port for an entry of a forwarding table.
+	Link string
+	// Address is invalid in an entry of a forwarding table.
+	Address netip.Addr
+	MAC     net.HardwareAddr
+	// Permanent says that the kernel uses the entry without resolving the address,
+	// or, in a forwarding table, that the entry was not learned.
+	Permanent bool
+	// Valid says that the kernel uses the entry at once, without waiting for the
+	// neighbour to answer.
+	Valid bool
+}
+
+// NeighbourEntries lists the neighbours in the host's namespace, and the entries
+// of its bridges' forwarding tables.
+func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err error) {
+	handle, err := h.At("")
+	if err != nil {
+		return nil, nil, err
+	}
+	links, err := h.Indices()
+	if err != nil {
+		return nil, nil, err
+	}
+	names := map[int]string{}
+	for name, index := range links {
+		names[int(index)] = name
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
+		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(0, family) })
+		if err != nil {
+			return nil, nil, fmt.Errorf("list neighbours: %w", err)
+		}
+		for _, n := range list {
+			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr, Permanent: n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0,
+				Valid: n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|unix.NUD_PERMANENT|unix.NUD_NOARP) != 0}
+			if family == unix.AF_BRIDGE {
+				forwarding = append(forwarding, e)
+				continue
+			}
+			if e.Address = nlutil.Addr(n.IP); e.Address.IsValid() && len(e.MAC) > 0 {
+				neighbours = append(neighbours, e)
+			}
+		}
+	}
+	return neighbours, forwarding, nil
+}

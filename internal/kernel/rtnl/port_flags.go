@@ -1,0 +1,95 @@
+package rtnl
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel/nlutil"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// PortFlags are the settings of a bridge port that decide whether frames pass.
+type PortFlags struct {
+	// State is the port's spanning-tree state; frames pass only in the state
+	// "forwarding".
+	State string
+	// Isolated ports do not reach each other.
+	Isolated bool
+	// Special names further settings that can block frames, e.g. "locked on" and
+	// "flood off".
+	Special []string
+}
+
+// Attributes of a bridge port (linux/if_link.h: IFLA_BRPORT_*).
+const (
+	portState     = 1
+	portLearning  = 8
+	portFlood     = 9
+	portMulticast = 27
+	portBroadcast = 30
+	portSuppress  = 32
+	portIsolated  = 33
+	portLocked    = 39
+)
+
+// portStates are the names of the states by number (linux/if_bridge.h:
+// BR_STATE_*).
+var portStates = []string{"disabled", "listening", "learning", "forwarding", "blocking"}
+
+// portFlags reads the settings of all bridge ports in the host's namespace, by the
+// index of the link.
+func (h *Reader) portFlags() (map[int]PortFlags, error) {
+	var messages [][]byte
+	err := h.ns.Do(func() (err error) {
+		messages, err = nlutil.Retry(func() ([][]byte, error) {
+			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
+			return request.Execute(unix.NETLINK_ROUTE, 0)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list bridge ports: %w", err)
+	}
+	found := map[int]PortFlags{}
+	for _, m := range messages {
+		link := nl.DeserializeIfInfomsg(m)
+		attrs, err := nl.ParseRouteAttr(m[link.Len():])
+		if err != nil {
+			return nil, fmt.Errorf("read a bridge port: %w", err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type&^unix.NLA_F_NESTED != unix.IFLA_PROTINFO {
+				continue
+			}
+			info, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return nil, fmt.Errorf("read a bridge port: %w", err)
+			}
+			f := PortFlags{State: portStates[3]}
+			for _, i := range info {
+				if len(i.Value) > 0 {
+					f.read(i.Attr.Type, i.Value[0])
+				}
+			}
+			found[int(link.Index)] = f
+		}
+	}
+	return found, nil
+}
+
+func (f *PortFlags) read(kind uint16, value byte) {
+	off := map[uint16]string{portLearning: "learning off", portFlood: "flood off", portMulticast: "mcast_flood off", portBroadcast: "bcast_flood off"}
+	on := map[uint16]string{portSuppress: "neigh_suppress on", portLocked: "locked on"}
+	switch {
+	case kind == portState && int(value) < len(portStates):
+		f.State = portStates[value]
+	case kind == portIsolated:
+		f.Isolated = value != 0
+	case value == 0 && off[kind] != "":
+		f.Special = append(f.Special, off[kind])
+	case value != 0 && on[kind] != "":
+		f.Special = append(f.Special, on[kind])
+	}
+}

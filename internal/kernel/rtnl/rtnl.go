@@ -1,0 +1,230 @@
+// Package rtnl reads links, addresses, routes and neighbours with rtnetlink(7).
+// Its subpackages change them.
+package rtnl
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Reader reads links, addresses, routes and neighbours. Its methods are safe for
+// concurrent use, except Release.
+type Reader struct {
+	ns *netns.Namespace
+
+	mu      sync.Mutex
+	handles map[string]*netlink.Handle
+	seen    dumpCache
+}
+
+// New returns a Reader of the namespace, which must stay open.
+func New(ns *netns.Namespace) *Reader {
+	return &Reader{ns: ns, handles: map[string]*netlink.Handle{}}
+}
+
+// Copy returns a Reader for use while another goroutine applies a plan. It has its
+// own handles into sandboxes and its own dump cache, so that the Release of one
+// Reader does not close the handles of the other. Both share the handle of the
+// host's namespace: Release the copy, but do not close it.
+func (h *Reader) Copy() (*Reader, error) {
+	host, err := h.At("")
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{ns: h.ns, handles: map[string]*netlink.Handle{"": host}}, nil
+}
+
+// Close closes every handle.
+func (h *Reader) Close() {
+	h.Release()
+	if host := h.handles[""]; host != nil {
+		host.Close()
+	}
+}
+
+// Release closes the handles into sandboxes, which would keep a dead sandbox's
+// namespace alive, and clears the cache. Only the goroutine that applies plans may
+// call it. Concurrent readers use a Copy.
+func (h *Reader) Release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for path, handle := range h.handles {
+		if path != "" { // the host's handle may be in use and keeps no sandbox alive
+			handle.Close()
+			delete(h.handles, path)
+		}
+	}
+	h.seen = dumpCache{}
+}
+
+// Netns returns the host's namespace.
+func (h *Reader) Netns() *netns.Namespace { return h.ns }
+
+// Link returns the link with that name in a namespace, and the namespace's handle.
+func (h *Reader) Link(netns, name string) (*netlink.Handle, netlink.Link, error) {
+	handle, err := h.At(netns)
+	if err != nil {
+		return nil, nil, err
+	}
+	link, err := handle.LinkByName(name)
+	return handle, link, err
+}
+
+// ParseMAC parses a hardware address; the empty text gives nil.
+func ParseMAC(s string) (net.HardwareAddr, error) {
+	if s == "" {
+		return nil, nil
+	}
+	return net.ParseMAC(s)
+}
+
+// Owner returns the endpoint or device in the alias of a Fairlead link, or "".
+func Owner(l netlink.Link) string {
+	if text, marked := strings.CutPrefix(l.Attrs().Alias, plan.DeviceMark); marked {
+		var saved struct{ Device, Name string }
+		if json.Unmarshal([]byte(text), &saved) == nil && saved.Device != "" && saved.Name != "" {
+			return saved.Device
+		}
+	}
+	if !Ours(l) {
+		return ""
+	}
+	return strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")
+}
+
+// Indices maps the names of the host's links to their indices.
+func (h *Reader) Indices() (map[string]uint32, error) {
+	handle, err := h.At("")
+	if err != nil {
+		return nil, err
+	}
+	list, err := nlutil.Retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	links := map[string]uint32{}
+	for _, l := range list {
+		links[l.Attrs().Name] = uint32(l.Attrs().Index)
+	}
+	return links, nil
+}
+
+// LinkName returns the name of the host's link with the index, or "" if there is
+// none.
+func (h *Reader) LinkName(index uint32) string {
+	handle, err := h.At("")
+	if err != nil {
+		return ""
+	}
+	link, err := handle.LinkByIndex(int(index))
+	if err != nil {
+		return ""
+	}
+	return link.Attrs().Name
+}
+
+// LinkNames maps the indices of the host's links to their names.
+func (h *Reader) LinkNames() (map[uint32]string, error) {
+	links, err := h.Indices()
+	names := make(map[uint32]string, len(links))
+	for name, index := range links {
+		names[index] = name
+	}
+	return names, err
+}
+
+// CloseAt closes the handle of the namespace at path.
+func (h *Reader) CloseAt(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if handle, open := h.handles[path]; open {
+		handle.Close()
+		delete(h.handles, path)
+	}
+}
+
+// At returns an rtnetlink handle for the namespace at path; "" means the host's.
+func (h *Reader) At(path string) (*netlink.Handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if nl, ok := h.handles[path]; ok {
+		return nl, nil
+	}
+	ns, err := h.ns.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	nl, err := ns.Netlink(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
+	}
+	h.handles[path] = nl
+	return nl, nil
+}
+
+// LinkBytes returns the sum of the bytes that a link has received and sent, in the
+// namespace at path; "" means the host's.
+func (h *Reader) LinkBytes(path, name string) (uint64, error) {
+	_, link, err := h.Link(path, name)
+	if err != nil {
+		return 0, fmt.Errorf("read counters of link %s: %w", name, err)
+	}
+	s := link.Attrs().Statistics
+	return s.RxBytes + s.TxBytes, nil
+}
+
+// NewLinkGroup is the group (`ip link … group`) of a new link of Fairlead's that
+// has no alias yet. Linux accepts a group in the request that creates a link, but
+// an alias only in a later one. If Fairlead is killed in between, the next process
+// recognises the link by its group.
+const NewLinkGroup = 0x66616972
+
+// Ours reports whether Fairlead has created the link.
+func Ours(l netlink.Link) bool {
+	a := l.Attrs()
+	return strings.HasPrefix(a.Alias, plan.Mark+":") || a.Group == NewLinkGroup
+}
+
+// KnownAs reports whether the namespace at path has that id in the host's
+// namespace. Interface indices alone are ambiguous, because they repeat in other
+// namespaces. The id -1 stands for the host's own namespace.
+func (h *Reader) KnownAs(path string, id int) bool {
+	ns, err := h.ns.Open(path)
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	host, err := h.At("")
+	if err != nil {
+		return false
+	}
+	known, err := host.GetNetNsIdByFd(int(ns.File().Fd()))
+	return err == nil && known == id
+}
+
+// IsUp reports whether the link is administratively up.
+func IsUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }
+
+// ReadPort returns the bridge that the link is a port of, and the port's hairpin
+// mode.
+func (h *Reader) ReadPort(handle *netlink.Handle, link netlink.Link) (master string, hairpin bool) {
+	if link.Attrs().MasterIndex == 0 {
+		return "", false
+	}
+	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
+		master = m.Attrs().Name
+	}
+	hairpin, _ = h.hairpin(link.Attrs().Index) // an unreadable mode is set again
+	return master, hairpin
+}

@@ -136,7 +136,7 @@ func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	}
 	d.countFlows()
 	v := d.viewServices(name)[0]
-	if v.PlaneInUse == model.PlaneEBPF && v.Forward != "" && v.Forward != model.ForwardNAT {
+	if v.PlaneInUse.Traits().AtLinks && v.Forward != "" && v.Forward != model.ForwardNAT {
 		var err error
 		v.FastPath, _, err = d.cfg.Host.FastPath()
 		d.warn("read the fast path", err)

@@ -83,9 +83,9 @@ func isBehind(v model.VirtualService) bool {
 }
 
 // isLocal reports whether the service makes its addresses local: on a link, or with
-// a local route, which the data planes nft and ipvs need.
+// a local route if its data plane needs them.
 func isLocal(v model.VirtualService) bool {
-	return v.Link() != "" || v.Plane == model.PlaneNFT || v.Plane == model.PlaneIPVS
+	return v.Link() != "" || v.Plane.Traits().NeedsLocalAddress
 }
 
 // notOurs returns the addresses on the host's links that Fairlead did not add.

@@ -47,18 +47,6 @@ const (
 // neighbours.
 const Loopback = "lo"
 
-// Plane names a data plane of the balancer.
-type Plane string
-
-// The data planes. PlaneAuto, which is also the empty one, leaves the choice to the
-// engine.
-const (
-	PlaneIPVS Plane = "ipvs"
-	PlaneNFT  Plane = "nft"
-	PlaneEBPF Plane = "ebpf"
-	PlaneAuto Plane = "auto"
-)
-
 // SourceNAT is the source address that a real server sees with ForwardNAT.
 type SourceNAT string
 

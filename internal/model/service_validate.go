@@ -146,10 +146,8 @@ func (v VirtualService) validateChoices() error {
 	default:
 		return fmt.Errorf("forward %q: want nat, direct, tunnel or local", v.Forward)
 	}
-	switch v.Plane {
-	case "", PlaneAuto, PlaneIPVS, PlaneNFT, PlaneEBPF:
-	default:
-		return fmt.Errorf("plane %q: want ipvs, nft, ebpf or auto", v.Plane)
+	if all := append(Planes(), PlaneAuto); v.Plane != "" && !slices.Contains(all, v.Plane) {
+		return fmt.Errorf("plane %q: want %s", v.Plane, OneOf(all))
 	}
 	switch v.SourceNAT {
 	case "", SourceNATAuto, SourceNATRouted, SourceNATMasqueraded:

@@ -67,6 +67,18 @@ func TestDriversAreTheModels(t *testing.T) {
 	}
 }
 
+// TestPlanesAreTheModels checks that there is a data plane for each name that the model
+// has traits of, and that both are in the same order.
+func TestPlanesAreTheModels(t *testing.T) {
+	var names []model.Plane
+	for _, p := range paths.Planes() {
+		names = append(names, p.Name())
+	}
+	if want := model.Planes(); !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, d := range paths.Drivers() {
 		if found, ok := paths.Driver(d.Name()); !ok || found != d {

@@ -55,13 +55,12 @@ type names struct {
 	at      map[netip.AddrPort]netip.AddrPort
 }
 
-// namesByFrontend returns the names for each frontend of the services that do not use
-// the data plane ebpf. The other data planes count real servers by their actual
-// ports.
+// namesByFrontend returns the names for each frontend of the services whose data plane
+// counts real servers by their actual ports. Programs at the links count them by name.
 func namesByFrontend(services []model.VirtualService) map[model.Frontend]names {
 	all := map[model.Frontend]names{}
 	for _, v := range services {
-		if v.Plane == model.PlaneEBPF {
+		if v.Plane.Traits().AtLinks {
 			continue
 		}
 		for _, f := range v.Frontends() {

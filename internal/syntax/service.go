@@ -18,7 +18,7 @@ var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
 // virtual service.
 var (
 	Forwards   = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
-	Planes     = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
+	Planes     = words(append([]model.Plane{model.PlaneAuto}, model.Planes()...))
 	SourceNATs = []string{string(model.SourceNATAuto), string(model.SourceNATRouted), string(model.SourceNATMasqueraded)}
 	Checks     = words(model.CheckTypes())
 )

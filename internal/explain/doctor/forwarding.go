@@ -7,7 +7,6 @@ import (
 
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
-	"fairlead/internal/model"
 )
 
 // forwarding reports a host that does not forward although something needs it.
@@ -38,8 +37,9 @@ func (h Host) needsForwarding(v4 bool) string {
 	}
 	for _, s := range h.Services {
 		for _, r := range s.Backends {
-			// eBPF redirects packets to sandboxes without the kernel's forwarding.
-			redirected := s.Plane == model.PlaneEBPF && r.Link != ""
+			// Programs at the links redirect packets to sandboxes without the kernel's
+			// forwarding.
+			redirected := s.Plane.Traits().AtLinks && r.Link != ""
 			if a := r.At.Addr(); a.Is4() == v4 && !redirected && !h.hasAddress(a) {
 				return fmt.Sprintf("%s sends to %s", called(s), a)
 			}

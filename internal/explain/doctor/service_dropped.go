@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"fairlead/internal/kernel/rules"
-	"fairlead/internal/model"
 )
 
 // serviceDropped reports virtual services whose packets from the LAN a firewall
@@ -16,7 +15,7 @@ func serviceDropped(h Host) []Finding {
 			continue
 		}
 		hook := "FORWARD"
-		if p.Service.Plane == model.PlaneIPVS {
+		if p.Service.Plane.Traits().AtInput {
 			hook = "INPUT"
 		}
 		all = append(all, Finding{Severity: Problem,

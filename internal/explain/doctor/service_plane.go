@@ -11,11 +11,11 @@ import (
 )
 
 // Costlier returns the virtual services for which the user chose a data plane
-// other than ebpf.
+// whose packets pass the rules of the host.
 func (h Host) Costlier() []model.VirtualService {
 	var all []model.VirtualService
 	for _, s := range h.Balanced {
-		if s.Problem == "" && s.Plane != "" && s.Plane != model.PlaneAuto && s.Plane != model.PlaneEBPF {
+		if s.Problem == "" && s.Plane != "" && s.Plane != model.PlaneAuto && !s.Plane.Traits().AtLinks {
 			all = append(all, s.VirtualService)
 		}
 	}
@@ -37,7 +37,7 @@ func servicePlane(h Host) []Finding {
 	var names []string
 	for _, v := range h.Costlier() {
 		v.Plane = model.PlaneAuto
-		if p, err := paths.ChoosePlane(facts, v); err == nil && p.Name() == model.PlaneEBPF {
+		if p, err := paths.ChoosePlane(facts, v); err == nil && p.Name().Traits().AtLinks {
 			names = append(names, v.Name)
 		}
 	}

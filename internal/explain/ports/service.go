@@ -8,12 +8,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// The modes of virtual services, one for each data plane.
-const (
-	ServiceEBPF Mode = Mode(model.PlaneEBPF) + " service"
-	ServiceNFT  Mode = Mode(model.PlaneNFT) + " service"
-	ServiceIPVS Mode = Mode(model.PlaneIPVS) + " service"
-)
+// ServiceMode returns the mode of the virtual services of a data plane.
+func ServiceMode(p model.Plane) Mode { return Mode(p) + " service" }
 
 // Service is a virtual service that answers at a port.
 type Service struct {
@@ -47,7 +43,7 @@ func (b *builder) services(names map[model.Frontend]string) {
 				of.Name = names[model.Frontend{Proto: h.Proto, At: at}]
 			}
 			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()),
-				Modes: []Mode{Mode(h.Plane) + " service"}, Service: &of})
+				Modes: []Mode{ServiceMode(h.Plane)}, Service: &of})
 		}
 	}
 }
@@ -64,8 +60,8 @@ func (b *builder) reachService(p Port) Reach {
 	r.Host = rules.Yes
 	for _, l := range b.Links {
 		gateway, ok := addressOn(l, at.Is4())
-		// Only Fairlead's sandboxes have eBPF programs at their links.
-		if !ok || l.Kind != "bridge" || l.Name == uplink || p.Service.Plane == model.PlaneEBPF && l.Owner == "" {
+		// Only the links of Fairlead's sandboxes have programs.
+		if !ok || l.Kind != "bridge" || l.Name == uplink || p.Service.Plane.Traits().AtLinks && l.Owner == "" {
 			continue
 		}
 		came, _ := b.arrivesAt(p, l.Name, gateway.Next())
@@ -87,10 +83,10 @@ func (b *builder) reachService(p Port) Reach {
 func (b *builder) arrivesAt(p Port, link string, from netip.Addr) (best rules.Answer, by rules.Verdict) {
 	packet := b.packet(p, p.Addresses[0])
 	packet.In, packet.From = link, netip.AddrPortFrom(from, 0)
-	switch p.Service.Plane {
-	case model.PlaneEBPF: // eBPF programs run before all rules
+	switch t := p.Service.Plane.Traits(); {
+	case t.AtLinks: // the programs run before all rules
 		return rules.Yes, rules.Verdict{}
-	case model.PlaneIPVS: // IPVS runs at the hook input
+	case t.AtInput:
 		f := b.filter("input", packet)
 		return through(f), f
 	}

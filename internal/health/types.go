@@ -25,7 +25,16 @@ type Type struct {
 }
 
 // types are all types of check, in the order of model.CheckTypes.
-var types = []Type{tcpType, httpType, httpsType, grpcType, dnsType, udpType, execType, dockerType}
+var types = []Type{
+	tcpType,
+	httpType,
+	httpsType,
+	grpcType,
+	dnsType,
+	udpType,
+	execType,
+	dockerType,
+}
 
 // Types returns all types of check, in the order of model.CheckTypes.
 func Types() []Type { return slices.Clone(types) }

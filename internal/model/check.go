@@ -25,7 +25,17 @@ const (
 // CheckTypes returns the names of all health checkers, CheckNone last. Package
 // health has a checker for each of the others.
 func CheckTypes() []CheckType {
-	return []CheckType{CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckDNS, CheckUDP, CheckExec, CheckDocker, CheckNone}
+	return []CheckType{
+		CheckTCP,
+		CheckHTTP,
+		CheckHTTPS,
+		CheckGRPC,
+		CheckDNS,
+		CheckUDP,
+		CheckExec,
+		CheckDocker,
+		CheckNone,
+	}
 }
 
 // Initial is the state of a real server before its first check ends.

@@ -28,14 +28,28 @@ import (
 
 // Drivers returns every driver.
 func Drivers() []driver.Driver {
-	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, macvlan.Driver{}, ipvlan.Driver{}, vxlan.Driver{}, device.Driver{}}
+	return []driver.Driver{
+		none.Driver{},
+		host.Driver{},
+		bridge.Driver{},
+		routed.Driver{},
+		macvlan.Driver{},
+		ipvlan.Driver{},
+		vxlan.Driver{},
+		device.Driver{},
+	}
 }
 
 // Modes returns every publish mode in the order of their cost, the most expensive
 // first. The laboratory measured the order. It is fixed, so that a choice does not
 // depend on the load of a host.
 func Modes() []publish.Mode {
-	return []publish.Mode{proxy.Mode{}, nat.Mode{}, ebpf.Mode{}, socket.Mode{}}
+	return []publish.Mode{
+		proxy.Mode{},
+		nat.Mode{},
+		ebpf.Mode{},
+		socket.Mode{},
+	}
 }
 
 // SandboxModes returns the names of the publish modes for sandboxes, in the order of

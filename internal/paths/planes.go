@@ -15,7 +15,13 @@ import (
 
 // Planes returns every data plane of the balancer, the cheapest first. ChoosePlane
 // tries them in this order.
-func Planes() []balance.Plane { return []balance.Plane{ebpf.Plane{}, nft.Plane{}, ipvs.Plane{}} }
+func Planes() []balance.Plane {
+	return []balance.Plane{
+		ebpf.Plane{},
+		nft.Plane{},
+		ipvs.Plane{},
+	}
+}
 
 // Plane returns the data plane of that name.
 func Plane(name model.Plane) (balance.Plane, bool) {

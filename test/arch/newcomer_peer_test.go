@@ -54,14 +54,28 @@ func TestNewPeer(t *testing.T) {
 
 // testWith runs the tests of the package peer on a copy of the tree with the new file
 // and the insertions.
-func testWith(t *testing.T, all []insertion) (out []byte, err error) {
+func testWith(t *testing.T, all []insertion) ([]byte, error) {
+	t.Helper()
+	overlay := overlayOf(t, map[string]string{newPeerFile: "testdata/socat.go"}, all)
+	cmd := exec.Command("go", "test", "-overlay", overlay,
+		"-count=1", "-vet=off", "-ldflags=-s -w", "-run", "^(TestEveryPathHasAMaker|TestPeersNamePackages)$", "./internal/lab/peer")
+	cmd.Dir = "../.."
+	return cmd.CombinedOutput()
+}
+
+// overlayOf writes an overlay of the tree for the go command, and returns its path. Files
+// maps each new file to the file with its text.
+func overlayOf(t *testing.T, files map[string]string, all []insertion) string {
 	t.Helper()
 	dir := t.TempDir()
-	added, err := filepath.Abs("testdata/socat.go")
-	if err != nil {
-		t.Fatal(err)
+	replace := map[string]string{}
+	for file, text := range files {
+		path, err := filepath.Abs(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[file] = path
 	}
-	replace := map[string]string{newPeerFile: added}
 	for _, i := range all {
 		from := replace[i.file]
 		if from == "" {
@@ -73,17 +87,15 @@ func testWith(t *testing.T, all []insertion) (out []byte, err error) {
 		}
 		replace[i.file] = to
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"),
-		"-count=1", "-vet=off", "-ldflags=-s -w", "-run", "^(TestEveryPathHasAMaker|TestPeersNamePackages)$", "./internal/lab/peer")
-	cmd.Dir = "../.."
-	return cmd.CombinedOutput()
+	return overlay
 }
 
 // into returns the text of the file with the line inserted.
@@ -105,7 +117,9 @@ func (i insertion) into(t *testing.T, file string) string {
 // of addition.
 func newcomerRow(t *testing.T, kind string) (create, touch []string) {
 	t.Helper()
-	for line := range strings.Lines(page(t)) {
+	_, section, _ := strings.Cut(page(t), "\n## To add something\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 || strings.TrimSpace(cells[1]) != kind {
 			continue

@@ -94,13 +94,18 @@ func (d *Daemon) attempt(next model.Desired) error {
 	if err := d.save(next); err != nil {
 		return err
 	}
-	if err := d.applyDesired(next); err != nil {
+	return d.applySaved()
+}
+
+// applySaved applies the desired state.
+func (d *Daemon) applySaved() error {
+	if err := d.applyDesired(d.desired); err != nil {
 		return err
 	}
 	d.forgetUnused()
 	d.updateResponders()
 	d.wakeHealer()
-	d.startContainers(next)
+	d.startContainers(d.desired)
 	d.changed()
 	return nil
 }
@@ -185,53 +190,68 @@ func (d *Daemon) adopt(w model.Desired) {
 		return
 	}
 	d.cfg.Log.Error("take over the attachments", "error", err)
-	w = d.desired
-	one := model.Desired{Networks: w.Networks}
-	d.adoptNetworks(one)
-	one.Services = d.adoptServices(one, w.Services)
-	for _, a := range w.Attachments {
-		one.Attachments = append(slices.Clip(one.Attachments), a)
-		if err := d.attempt(one); err != nil {
-			d.problem(a.Name, err)
-		}
-	}
-	for _, p := range w.Publishes {
-		one.Publishes = append(slices.Clip(one.Publishes), p)
-		if err := d.attempt(one); err != nil {
-			d.problem(p.String(), err)
-		}
-	}
+	d.adoptEach()
 	d.startClients()
 }
 
-// adoptServices applies the virtual services, all at once or, if that fails, one by
-// one.
-func (d *Daemon) adoptServices(one model.Desired, all []model.VirtualService) []model.VirtualService {
-	if one.Services = all; d.attempt(one) == nil {
-		return all
-	}
-	one.Services = nil
-	for _, v := range all {
-		one.Services = append(slices.Clip(one.Services), v)
-		if err := d.attempt(one); err != nil {
-			d.problem(serviceProblem(v.Name), err)
+// notApplied is the problem of an object that adoptEach has not applied yet.
+const notApplied = "it has not been applied yet"
+
+// adoptEach applies the objects of the desired state one after the other, and records a
+// problem for each that fails. The desired state stays complete meanwhile, so that a
+// daemon that is killed here loses nothing: what is not applied yet has a problem.
+func (d *Daemon) adoptEach() {
+	var networks, services, attachments, publishes []string
+	for _, n := range d.desired.Networks {
+		if permanent(n) {
+			networks = append(networks, networkProblem(n.Name))
 		}
 	}
-	return all
+	for _, v := range d.desired.Services {
+		services = append(services, serviceProblem(v.Name))
+	}
+	for _, a := range d.desired.Attachments {
+		attachments = append(attachments, a.Name)
+	}
+	for _, p := range d.desired.Publishes {
+		publishes = append(publishes, p.String())
+	}
+	for _, keys := range []*[]string{&networks, &services, &attachments, &publishes} {
+		*keys = slices.DeleteFunc(*keys, func(key string) bool { return d.problems[key] != "" })
+		for _, key := range *keys {
+			d.problems[key] = notApplied
+		}
+	}
+	d.admitEach(networks)
+	if d.admit(services...) != nil {
+		d.admitEach(services)
+	}
+	d.admitEach(attachments)
+	d.admitEach(publishes)
 }
 
-// adoptNetworks applies the permanent networks, one by one.
-func (d *Daemon) adoptNetworks(only model.Desired) {
-	all := slices.DeleteFunc(slices.Clone(only.Networks), func(n model.Network) bool { return !permanent(n) })
-	for _, n := range all {
-		d.problems[networkProblem(n.Name)] = "it has not been applied yet"
-	}
-	for _, n := range all {
-		delete(d.problems, networkProblem(n.Name))
-		if err := d.attempt(only); err != nil {
-			d.problem(networkProblem(n.Name), err)
+// admitEach applies objects that are not applied yet, and records a problem for each
+// that fails.
+func (d *Daemon) admitEach(keys []string) {
+	for _, key := range keys {
+		if err := d.admit(key); err != nil {
+			d.problem(key, err)
 		}
 	}
+}
+
+// admit applies objects that are not applied yet. If that fails, none of them is.
+func (d *Daemon) admit(keys ...string) error {
+	for _, key := range keys {
+		delete(d.problems, key)
+	}
+	err := d.applySaved()
+	if err != nil {
+		for _, key := range keys {
+			d.problems[key] = notApplied
+		}
+	}
+	return err
 }
 
 // problem records why an object is not applied.

@@ -59,16 +59,16 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 	if err != nil {
 		return r, a, err
 	}
-	if have, ok := d.attachment(a.Name); ok && have.Origin != a.Origin {
+	if have, ok := d.desired.Attachment(a.Name); ok && have.Origin != a.Origin {
 		if a.Origin, a.Keep = have.Origin, have.Keep; !have.Equal(a) {
 			return r, a, otherOrigin("attachment "+a.Name, have.Origin)
 		}
-		next.Desired = with(next.Desired, a)
+		next.Desired = next.Desired.WithAttachment(a)
 	}
 	if req.DryRun {
 		return d.dryRun(r, next, a)
 	}
-	if have, ok := d.attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.desired) {
+	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.desired) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
 	}
@@ -77,7 +77,7 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 	if err := d.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
-	if have, ok := d.attachment(a.Name); !ok || have.Sandbox == "" {
+	if have, ok := d.desired.Attachment(a.Name); !ok || have.Sandbox == "" {
 		return r, a, api.Faultf(api.Failed, "attach %s to %s: the sandbox ended meanwhile", at.Ref, a.Network)
 	}
 	if why := d.problems[a.Name]; why != "" {
@@ -125,25 +125,4 @@ func (d *Daemon) plan(next model.Desired) (string, bool, error) {
 		return "", false, err
 	}
 	return plan.Text(ops), len(ops) > 0, nil
-}
-
-// with returns the desired state with the attachment, which replaces one with the same
-// name.
-func with(w model.Desired, a model.Attachment) model.Desired {
-	next := w
-	next.Attachments = slices.Clone(w.Attachments)
-	if i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name }); i >= 0 {
-		next.Attachments[i] = a
-	} else {
-		next.Attachments = append(next.Attachments, a)
-	}
-	return next
-}
-
-func (d *Daemon) attachment(name string) (model.Attachment, bool) {
-	i := slices.IndexFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Name == name })
-	if i < 0 {
-		return model.Attachment{}, false
-	}
-	return d.desired.Attachments[i], true
 }

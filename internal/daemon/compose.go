@@ -59,7 +59,7 @@ func (d *Daemon) compose(req api.AttachRequest, at sandbox.Sandbox, b *watchedSa
 	if err := alone.Validate(); err != nil {
 		return next, a, nil, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("attach %s: %w", at.Ref, err)}
 	}
-	next.Desired = with(next.Desired, a)
+	next.Desired = next.Desired.WithAttachment(a)
 	return next, a, notes, nil
 }
 
@@ -165,7 +165,7 @@ func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
 	}
 	name := base
 	for i := 1; ; i++ {
-		if _, taken := d.attachment(name); !taken {
+		if _, taken := d.desired.Attachment(name); !taken {
 			return name
 		}
 		if name = base + "-" + n.Name; i > 1 {

@@ -38,7 +38,7 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 	if len(gone) == 0 {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
 	}
-	next := d.withoutAttachments(gone)
+	next := d.desired.WithoutAttachments(gone)
 	if req.DryRun {
 		text, changed, err := d.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
@@ -84,16 +84,6 @@ func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 		_, name, _ := strings.Cut(ref, ":")
 		return ref == canonical || canonical == text && name == text
 	}
-}
-
-// withoutAttachments returns the desired state without the attachments with these
-// names, their publishes and their private networks.
-func (d *Daemon) withoutAttachments(gone map[string]bool) model.Desired {
-	next := d.desired
-	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool { return gone[a.Name] })
-	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return gone[p.Endpoint] })
-	next.Networks = networksLeft(d.desired, next)
-	return next
 }
 
 // joinUndo joins an error and the error of undoing the failed change, if any.

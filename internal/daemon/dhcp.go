@@ -78,13 +78,13 @@ func (d *Daemon) startClient(a model.Attachment) {
 func (d *Daemon) applyLease(name string, c *client, l model.Lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, ok := d.attachment(name)
+	a, ok := d.desired.Attachment(name)
 	if !ok || d.clients[name] != c {
 		return
 	}
 	if !a.Lease.Equal(l) {
 		a.Lease = l
-		if c.unapplied = d.settle(with(d.desired, a)); c.unapplied != nil {
+		if c.unapplied = d.settle(d.desired.WithAttachment(a)); c.unapplied != nil {
 			d.cfg.Log.Error("apply lease", "attachment", name, "error", c.unapplied)
 		} else {
 			d.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)

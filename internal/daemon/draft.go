@@ -77,7 +77,7 @@ func (t *draft) prune() model.Desired {
 	for _, a := range t.Daemon.desired.Attachments {
 		gone[a.Name] = a.Origin == t.origin && !matched[a.Name]
 	}
-	return t.withoutAttachments(gone)
+	return t.Daemon.desired.WithoutAttachments(gone)
 }
 
 // matches returns the existing attachment of a declared one: the one with the same
@@ -222,7 +222,7 @@ func attachRequest(a api.Declared, by model.Origin) api.AttachRequest {
 // unlessOther returns next, or the unchanged draft if the attachment is of another
 // origin and as declared.
 func (t *draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
-	have, known := t.Daemon.attachment(a.Name)
+	have, known := t.Daemon.desired.Attachment(a.Name)
 	if !known || have.Origin == t.origin {
 		return next, nil
 	}
@@ -235,27 +235,34 @@ func (t *draft) unlessOther(next model.Desired, a model.Attachment) (model.Desir
 	return t.Daemon.desired, nil
 }
 
-// publishes adds the publishes of an attachment to the draft.
+// publishes sets the publishes of an attachment in the draft.
 func (t *draft) publishes(i int, at string) {
 	w, name := &t.Daemon.desired, t.names[i]
-	w.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p model.Publish) bool { return p.Endpoint == name && p.Origin == t.origin })
+	var set []model.Publish
+	others := slices.DeleteFunc(w.PublishesOf(name), func(p model.Publish) bool { return p.Origin == t.origin })
 	for j, p := range t.spec.Attachments[i].Publishes {
 		p.Endpoint, p.Origin = name, t.origin
-		k := slices.IndexFunc(w.Publishes, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
-		if k < 0 {
-			w.Publishes = append(w.Publishes, p)
-			delete(t.problems, p.String())
+		at := fmt.Sprintf("%s.publishes[%d]", at, j)
+		if k := slices.IndexFunc(others, p.Same); k >= 0 {
+			t.otherPublish(at, p, others[k])
 			continue
 		}
-		have := w.Publishes[k]
-		switch p.Origin = have.Origin; {
-		case have.Origin == t.origin:
-			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), fmt.Errorf("%s is published twice: remove one", have))
-		case have.Equal(p):
-			t.noteUnchanged("publish", p.String(), have.Origin)
-		default:
-			t.mistake(fmt.Sprintf(
-				"%s.publishes[%d]", at, j), differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+name+" …`"))
+		if k := slices.IndexFunc(set, p.Same); k >= 0 {
+			t.mistake(at, fmt.Errorf("%s is published twice: remove one", set[k]))
+			continue
 		}
+		set = append(set, p)
+		delete(t.problems, p.String())
 	}
+	*w = w.SetPublishes(name, t.origin, set)
+}
+
+// otherPublish compares a declared publish with the one of another origin that has its
+// host side.
+func (t *draft) otherPublish(at string, p, have model.Publish) {
+	if p.Origin = have.Origin; have.Equal(p) {
+		t.noteUnchanged("publish", p.String(), have.Origin)
+		return
+	}
+	t.mistake(at, differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
 }

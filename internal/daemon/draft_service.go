@@ -31,7 +31,7 @@ func (t *draft) service(i int) {
 		return
 	}
 	delete(t.problems, serviceProblem(v.Name))
-	have, known := t.Daemon.service(v.Name)
+	have, known := t.Daemon.desired.Service(v.Name)
 	if known && have.Origin != t.origin {
 		if v.Origin = have.Origin; !have.Equal(v) {
 			t.mistake(at, differsFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))

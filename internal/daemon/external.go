@@ -198,7 +198,7 @@ func (d *Daemon) RemoveDead() { d.verify(func(*watchedSandbox) bool { return fal
 func (d *Daemon) Displace(name string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if !known {
 		return true, nil
 	}

@@ -47,7 +47,7 @@ func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 		if !ok || !link.Inside {
 			continue
 		}
-		a, known := d.attachment(link.Owner)
+		a, known := d.desired.Attachment(link.Owner)
 		found, err := d.cfg.Kernel.Net().Links([]string{link.Name})
 		if known && a.HostInterface != "" && err == nil && len(found) == 0 {
 			lost = append(lost, a)
@@ -64,7 +64,7 @@ func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen kerne
 		return err
 	}
 	d.watch(b, sandbox.Sandbox{Ref: a.Ref, Path: b.path})
-	if err := d.settle(with(d.desired, a)); err != nil {
+	if err := d.settle(d.desired.WithAttachment(a)); err != nil {
 		return err
 	}
 	d.note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(

@@ -29,11 +29,11 @@ func (d *Daemon) joinDevice(name, path string) (model.Endpoint, engine.SandboxCo
 	} // else Run reattaches it when the sandbox exists
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, _ := d.attachment(name)
+	a, _ := d.desired.Attachment(name)
 	if why := d.problems[name]; why != "" {
 		delete(d.problems, name)
 		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf(
-			"join %s to %s: %s", name, a.Network, why), d.save(with(d.desired, reserved(a))))
+			"join %s to %s: %s", name, a.Network, why), d.save(d.desired.WithAttachment(reserved(a))))
 	}
 	return a.Endpoint, engine.SandboxConfig{}, nil
 }
@@ -42,7 +42,7 @@ func (d *Daemon) joinDevice(name, path string) (model.Endpoint, engine.SandboxCo
 func (d *Daemon) expectSandbox(name, ref string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if !known {
 		return api.Faultf(api.NotFound, "join %s: it was not reserved", name)
 	}
@@ -50,7 +50,7 @@ func (d *Daemon) expectSandbox(name, ref string) error {
 		return nil
 	}
 	a.Ref, a.Keep = ref, true
-	return d.save(with(d.desired, a))
+	return d.save(d.desired.WithAttachment(a))
 }
 
 // reserved returns the external endpoint without its sandbox.

@@ -22,7 +22,7 @@ import (
 func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if have, known := d.attachment(a.Name); known && have.Origin != a.Origin {
+	if have, known := d.desired.Attachment(a.Name); known && have.Origin != a.Origin {
 		return engine.SandboxConfig{}, api.Faultf(api.Conflict,
 			"reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
 	}
@@ -33,7 +33,7 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	if err != nil {
 		return in, fmt.Errorf("reserve %s: %w", a.Name, err)
 	}
-	return in, d.save(with(d.desired, a))
+	return in, d.save(d.desired.WithAttachment(a))
 }
 
 // Join creates the link of an external endpoint for the sandbox at path, which need
@@ -41,7 +41,7 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 // Returns a Fault with code NotFound if the endpoint was not reserved.
 func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
 	d.mu.Lock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if known && d.usesDevice(a) {
 		d.mu.Unlock()
 		return d.joinDevice(name, path)
@@ -53,7 +53,7 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 	a.Sandbox = path
 	in, err := d.config(a)
 	if err == nil {
-		err = d.settle(with(d.desired, a))
+		err = d.settle(d.desired.WithAttachment(a))
 	}
 	if err != nil {
 		return model.Endpoint{}, in, fmt.Errorf("join %s to %s: %w", name, a.Network, err)
@@ -69,18 +69,17 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 func (d *Daemon) Leave(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if !known || a.Sandbox == "" && !a.Keep {
 		return nil
 	}
 	if d.usesDevice(a) {
 		a = reserved(a)
 	}
-	next := d.desired
-	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return p.Endpoint == name })
+	next := d.desired.ReplacePublishes(name, func(model.Publish) bool { return true }, nil)
 	a.Sandbox, a.Namespace = "", ""
 	d.awaitExternal(name, true)
-	if err := d.settle(with(next, a)); err != nil {
+	if err := d.settle(next.WithAttachment(a)); err != nil {
 		return fmt.Errorf("leave %s: %w", name, err)
 	}
 	d.cfg.Log.Info("left", "attachment", name, "network", a.Network)
@@ -95,37 +94,26 @@ func (d *Daemon) Leave(name string) error {
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if !known || a.Sandbox == "" {
 		if len(publishes) == 0 {
 			return nil
 		}
 		return api.Faultf(api.NotFound, "publish ports of %s: it has not joined a sandbox", name)
 	}
-	want := slices.Clone(publishes)
-	for i := range want {
-		want[i].Endpoint, want[i].Origin = name, a.Origin
-	}
-	next := d.desired
-	var have []model.Publish
-	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool {
-		fromEngine := p.Endpoint == name && p.Origin == a.Origin
-		if fromEngine {
-			have = append(have, p)
-		}
-		return fromEngine
-	})
-	if slices.EqualFunc(have, want, model.Publish.Equal) {
+	next := d.desired.SetPublishes(name, a.Origin, publishes)
+	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		return nil
 	}
-	next.Publishes = append(next.Publishes, want...)
-	for _, p := range slices.Concat(have, want) {
-		delete(d.problems, p.String())
+	for _, p := range slices.Concat(d.desired.PublishesOf(name), next.PublishesOf(name)) {
+		if p.Origin == a.Origin {
+			delete(d.problems, p.String())
+		}
 	}
 	if err := d.settle(next); err != nil {
 		return fmt.Errorf("publish ports of %s: %w", name, err)
 	}
-	d.cfg.Log.Info("publishes changed", "attachment", name, "publishes", len(want))
+	d.cfg.Log.Info("publishes changed", "attachment", name, "publishes", len(publishes))
 	return nil
 }
 

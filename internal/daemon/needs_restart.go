@@ -17,7 +17,7 @@ import (
 func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, known := d.attachment(name)
+	a, known := d.desired.Attachment(name)
 	if !known || a.Cgroup == "" {
 		return false, nil
 	}
@@ -25,11 +25,11 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	if err != nil {
 		d.cfg.Log.Debug("read the sockets of a workload", "attachment", name, "error", err)
 	}
-	publishes := d.publishesOf(name)
+	publishes := d.desired.PublishesOf(name)
 	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets, func(s sockdiag.Bound) bool { return !translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
 		return false, nil
 	}
-	if err := d.save(with(d.desired, a)); err != nil {
+	if err := d.save(d.desired.WithAttachment(a)); err != nil {
 		return true, fmt.Errorf("save that %s needs a restart: %w", name, err)
 	}
 	return true, nil

@@ -16,24 +16,29 @@ import (
 // Conflict if another publish or service uses it, or files declare a publish that would
 // change.
 func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
-	return d.changePublishes(ctx, req, func(name string) []model.Publish {
-		all := slices.Clone(d.desired.Publishes)
+	return d.changePublishes(ctx, req, func(name string) model.Desired {
+		have := d.desired.PublishesOf(name)
+		var added []model.Publish
 		for _, p := range req.Publishes {
 			p.Endpoint = name
-			i := slices.IndexFunc(all, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
-			if i < 0 {
-				all = append(all, p)
-				continue
+			asked := p
+			i := slices.IndexFunc(have, p.Same)
+			if i >= 0 {
+				asked.Origin = have[i].Origin
 			}
-			if same := p; p.Origin != all[i].Origin {
-				if same.Origin = all[i].Origin; same.Equal(all[i]) {
-					continue // its origin stays
-				}
+			if i >= 0 && asked.Equal(have[i]) {
+				p = have[i] // its origin stays
 			}
-			all[i] = p
+			added = append(slices.DeleteFunc(added, p.Same), p)
 		}
-		return all
+		return d.desired.ReplacePublishes(name, among(added), added)
 	})
+}
+
+// among returns a function that reports whether a publish has the host side of one of
+// these.
+func among(publishes []model.Publish) func(model.Publish) bool {
+	return func(p model.Publish) bool { return slices.ContainsFunc(publishes, p.Same) }
 }
 
 // Unpublish removes publishes, which it finds by their host addresses, ports and
@@ -41,24 +46,22 @@ func (d *Daemon) Publish(ctx context.Context, req api.PublishRequest) (api.Resul
 // errors as Publish.
 func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Result, error) {
 	var notes []string
-	r, err := d.changePublishes(ctx, req, func(name string) []model.Publish {
-		of := func(p model.Publish) bool { return p.Endpoint == name }
+	r, err := d.changePublishes(ctx, req, func(name string) model.Desired {
+		have := d.desired.PublishesOf(name)
 		for _, p := range req.Publishes {
-			if !slices.ContainsFunc(d.desired.Publishes, func(o model.Publish) bool { return of(o) && o.Same(p) }) {
+			if !slices.ContainsFunc(have, p.Same) {
 				notes = append(notes, fmt.Sprintf("%s publishes nothing at %s/%s", name, p.HostPorts, p.Proto))
 			}
 		}
-		return slices.DeleteFunc(slices.Clone(d.desired.Publishes), func(p model.Publish) bool {
-			return of(p) && slices.ContainsFunc(req.Publishes, p.Same)
-		})
+		return d.desired.ReplacePublishes(name, among(req.Publishes), nil)
 	})
 	r.Notes = notes
 	return r, err
 }
 
-// changePublishes sets the publishes to what the function to returns for the
+// changePublishes applies the desired state that the function to returns for the
 // attachment's name.
-func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to func(name string) []model.Publish) (api.Result, error) {
+func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to func(name string) model.Desired) (api.Result, error) {
 	refs := d.refs(ctx, req.Target)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,8 +69,7 @@ func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to
 	if err != nil {
 		return api.Result{}, err
 	}
-	next := d.desired
-	next.Publishes = to(a.Name)
+	next := to(a.Name)
 	for _, p := range d.desired.Publishes {
 		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
 			return api.Result{}, otherOrigin("publish "+p.String(), p.Origin)

@@ -17,7 +17,7 @@ func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := r.VirtualService
-	have, known := d.service(v.Name)
+	have, known := d.desired.Service(v.Name)
 	if err := v.Validate(); err != nil {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("service %s: %w", v.Name, err)}
 	}
@@ -41,7 +41,7 @@ func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 
 // changeService applies a validated service.
 func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, error) {
-	next := withService(d.desired, v)
+	next := d.desired.WithService(v)
 	problem := d.problems[serviceProblem(v.Name)]
 	delete(d.problems, serviceProblem(v.Name))
 	if dry {
@@ -72,7 +72,7 @@ func (d *Daemon) restoreProblem(name, problem string) {
 func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	have, known := d.service(name)
+	have, known := d.desired.Service(name)
 	if !known {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
 	}
@@ -91,22 +91,6 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 	}
 	d.cfg.Log.Info("service removed", "name", name)
 	return api.Result{Changed: true}, nil
-}
-
-// service returns the desired service with that name.
-func (d *Daemon) service(name string) (model.VirtualService, bool) {
-	i := slices.IndexFunc(d.desired.Services, func(v model.VirtualService) bool { return v.Name == name })
-	if i < 0 {
-		return model.VirtualService{}, false
-	}
-	return d.desired.Services[i].Clone(), true
-}
-
-// withService returns the desired state with the service, which replaces one with the
-// same name.
-func withService(w model.Desired, v model.VirtualService) model.Desired {
-	w.Services = putService(slices.Clone(w.Services), v)
-	return w
 }
 
 // putService does the same in a list, which it modifies.
@@ -131,7 +115,7 @@ func (d *Daemon) Services() []api.ServiceView {
 func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.service(name); !known {
+	if _, known := d.desired.Service(name); !known {
 		return api.ServiceView{}, noService(name)
 	}
 	d.countFlows()

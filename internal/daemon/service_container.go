@@ -127,7 +127,7 @@ func (d *Daemon) servicesOf(refs []string) (names []string) {
 func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bool, detail string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, attached := d.attachment(endpoint)
+	a, attached := d.desired.Attachment(endpoint)
 	c, known := d.services.containers[a.Ref]
 	switch {
 	case !attached:

@@ -19,7 +19,7 @@ import (
 func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v, known := d.service(r.Service)
+	v, known := d.desired.Service(r.Service)
 	if !known {
 		return api.Result{}, noService(r.Service)
 	}
@@ -107,7 +107,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error
 	if m.spec.State == model.RealUp {
 		err = d.reapply(v.Name)
 	} else {
-		err = d.settle(withService(d.desired, v))
+		err = d.settle(d.desired.WithService(v))
 	}
 	if err != nil {
 		if drain != nil {
@@ -142,7 +142,7 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
 	}
-	if err := d.settle(withService(d.desired, v)); err != nil {
+	if err := d.settle(d.desired.WithService(v)); err != nil {
 		return api.Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
 	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
@@ -187,7 +187,7 @@ func (d *Daemon) findMember(service, text string) (member, error) {
 
 // sandboxNamed reports whether the attachment's sandbox has that name.
 func (d *Daemon) sandboxNamed(endpoint, text string) bool {
-	a, known := d.attachment(endpoint)
+	a, known := d.desired.Attachment(endpoint)
 	_, name, _ := strings.Cut(a.Ref, ":")
 	return known && (a.Ref == text || name == text || d.services.containers[a.Ref].Name == text)
 }

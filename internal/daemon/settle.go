@@ -153,21 +153,8 @@ func withoutSandboxes(w model.Desired, dead map[string]bool) model.Desired {
 			next.Publishes = append(next.Publishes, p)
 		}
 	}
-	next.Networks = networksLeft(w, next)
+	next.Networks = w.NetworksLeft(next.Attachments)
 	return next
-}
-
-// networksLeft returns the networks of w without the private networks that have no
-// attachment in next.
-func networksLeft(w, next model.Desired) []model.Network {
-	unused := map[string]bool{}
-	for _, a := range w.Attachments {
-		unused[a.Network] = unused[a.Network] || a.Private
-	}
-	for _, a := range next.Attachments {
-		unused[a.Network] = false
-	}
-	return slices.DeleteFunc(slices.Clone(w.Networks), func(n model.Network) bool { return unused[n.Name] })
 }
 
 // adopt takes over the desired state of an earlier process. If it cannot be applied as

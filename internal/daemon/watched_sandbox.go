@@ -201,7 +201,7 @@ func (d *Daemon) reattach(at sandbox.Sandbox) {
 		delete(d.problems, a.Name)
 		d.completeArrived(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
-		if err := d.settle(with(d.desired, a)); err != nil {
+		if err := d.settle(d.desired.WithAttachment(a)); err != nil {
 			d.problem(a.Name, err)
 			continue
 		}

@@ -22,16 +22,16 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, publishes, err := desiredWorkload(w)
-	have, known := d.attachment(w.Name)
+	have, known := d.desired.Attachment(w.Name)
 	if known && have.Network != api.HostNetwork {
 		return false, api.Faultf(api.Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
 	}
 	a.NeedsRestart = have.NeedsRestart
-	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.publishesOf(w.Name), publishes, model.Publish.Equal) {
+	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.desired.PublishesOf(w.Name), publishes, model.Publish.Equal) {
 		return false, nil
 	}
 	a.NeedsRestart = false
-	next := d.withoutAttachments(map[string]bool{w.Name: true})
+	next := d.desired.WithoutAttachments(map[string]bool{w.Name: true})
 	if known { // a new cgroup at the same path must not be mistaken for the earlier one
 		err = errors.Join(err, d.settle(next))
 	}
@@ -57,11 +57,11 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 func (d *Daemon) Dismiss(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a, known := d.attachment(name); !known || a.Network != api.HostNetwork {
+	if a, known := d.desired.Attachment(name); !known || a.Network != api.HostNetwork {
 		return nil
 	}
 	delete(d.problems, name)
-	if err := d.settle(d.withoutAttachments(map[string]bool{name: true})); err != nil {
+	if err := d.settle(d.desired.WithoutAttachments(map[string]bool{name: true})); err != nil {
 		return fmt.Errorf("unpublish the ports of %s: %w", name, err)
 	}
 	d.cfg.Log.Info("dismissed", "attachment", name)
@@ -88,10 +88,9 @@ func desiredWorkload(w api.Workload) (a model.Attachment, publishes []model.Publ
 
 // withWorkload returns the desired state with the workload's attachment and publishes.
 func withWorkload(w model.Desired, a model.Attachment, publishes []model.Publish) model.Desired {
-	w = with(w, a)
+	w = w.WithAttachment(a)
 	w.Networks = hostNetworks(w.Networks)
-	w.Publishes = slices.Concat(w.Publishes, publishes)
-	return w
+	return w.SetPublishes(a.Name, model.FromDocker, publishes)
 }
 
 // hostNetworks returns the networks including HostNetwork.
@@ -100,15 +99,6 @@ func hostNetworks(all []model.Network) []model.Network {
 		return all
 	}
 	return append(slices.Clone(all), model.Network{Name: api.HostNetwork, Driver: model.DriverHost, Origin: model.FromDocker})
-}
-
-func (d *Daemon) publishesOf(name string) (all []model.Publish) {
-	for _, p := range d.desired.Publishes {
-		if p.Endpoint == name {
-			all = append(all, p)
-		}
-	}
-	return all
 }
 
 // checkPorts returns a *model.PortTakenError if another process uses one of the host

@@ -84,32 +84,6 @@ func (a Attachment) Equal(o Attachment) bool {
 		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private && a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
-// Desired is the desired state of a host as commands, files and container engines
-// requested it. It includes attachments of sandboxes that do not run now.
-type Desired struct {
-	Networks    []Network    `json:"networks,omitempty"`
-	Attachments []Attachment `json:"attachments,omitempty"`
-	// Publishes name attachments as their endpoints.
-	Publishes []Publish `json:"publishes,omitempty"`
-	// Services name their real servers by address or by a selector.
-	Services []VirtualService `json:"services,omitempty"`
-}
-
-// PrivateNetwork reports whether the network was created for an attachment.
-func (w Desired) PrivateNetwork(name string) bool {
-	return slices.ContainsFunc(w.Attachments, func(a Attachment) bool { return a.Private && a.Network == name })
-}
-
-// Clone returns a deep copy.
-func (w Desired) Clone() Desired {
-	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
-	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
-	for i := range c.Attachments {
-		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
-	}
-	return c
-}
-
 // Equal reports whether both networks are equal.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&

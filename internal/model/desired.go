@@ -1,0 +1,137 @@
+package model
+
+import "slices"
+
+// Desired is the desired state of a host as commands, files and container engines
+// requested it. It includes attachments of sandboxes that do not run now.
+type Desired struct {
+	Networks    []Network    `json:"networks,omitempty"`
+	Attachments []Attachment `json:"attachments,omitempty"`
+	// Publishes name attachments as their endpoints.
+	Publishes []Publish `json:"publishes,omitempty"`
+	// Services name their real servers by address or by a selector.
+	Services []VirtualService `json:"services,omitempty"`
+}
+
+// PrivateNetwork reports whether the network was created for an attachment.
+func (w Desired) PrivateNetwork(name string) bool {
+	return slices.ContainsFunc(w.Attachments, func(a Attachment) bool { return a.Private && a.Network == name })
+}
+
+// Clone returns a deep copy.
+func (w Desired) Clone() Desired {
+	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
+	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
+	for i := range c.Attachments {
+		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
+	}
+	return c
+}
+
+// Attachment returns the attachment with the name.
+func (w Desired) Attachment(name string) (Attachment, bool) {
+	i := slices.IndexFunc(w.Attachments, func(a Attachment) bool { return a.Name == name })
+	if i < 0 {
+		return Attachment{}, false
+	}
+	return w.Attachments[i], true
+}
+
+// WithAttachment returns the desired state with the attachment, which replaces one with
+// the same name.
+func (w Desired) WithAttachment(a Attachment) Desired {
+	w.Attachments = slices.Clone(w.Attachments)
+	if i := slices.IndexFunc(w.Attachments, func(o Attachment) bool { return o.Name == a.Name }); i >= 0 {
+		w.Attachments[i] = a
+	} else {
+		w.Attachments = append(w.Attachments, a)
+	}
+	return w
+}
+
+// WithoutAttachments returns the desired state without the attachments with these
+// names, their publishes and their private networks.
+func (w Desired) WithoutAttachments(names map[string]bool) Desired {
+	next := w
+	next.Attachments = slices.DeleteFunc(slices.Clone(w.Attachments), func(a Attachment) bool { return names[a.Name] })
+	next.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p Publish) bool { return names[p.Endpoint] })
+	next.Networks = w.NetworksLeft(next.Attachments)
+	return next
+}
+
+// NetworksLeft returns the networks that remain with these attachments: all but the
+// private networks that only other attachments use.
+func (w Desired) NetworksLeft(attachments []Attachment) []Network {
+	unused := map[string]bool{}
+	for _, a := range w.Attachments {
+		unused[a.Network] = unused[a.Network] || a.Private
+	}
+	for _, a := range attachments {
+		unused[a.Network] = false
+	}
+	return slices.DeleteFunc(slices.Clone(w.Networks), func(n Network) bool { return unused[n.Name] })
+}
+
+// PublishesOf returns the publishes of an attachment.
+func (w Desired) PublishesOf(attachment string) (all []Publish) {
+	for _, p := range w.Publishes {
+		if p.Endpoint == attachment {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// SetPublishes returns the desired state with publishes of an attachment. They replace
+// all that the origin has set before.
+func (w Desired) SetPublishes(attachment string, by Origin, publishes []Publish) Desired {
+	set := slices.Clone(publishes)
+	for i := range set {
+		set[i].Origin = by
+	}
+	return w.ReplacePublishes(attachment, func(p Publish) bool { return p.Origin == by }, set)
+}
+
+// ReplacePublishes returns the desired state with publishes of an attachment. They
+// replace those of its publishes for which replaced returns true.
+func (w Desired) ReplacePublishes(attachment string, replaced func(Publish) bool, publishes []Publish) Desired {
+	added := slices.Clone(publishes)
+	for i := range added {
+		added[i].Endpoint = attachment
+	}
+	next := w
+	next.Publishes = make([]Publish, 0, len(w.Publishes)+len(added))
+	for _, p := range w.Publishes {
+		if p.Endpoint != attachment || !replaced(p) {
+			next.Publishes = append(next.Publishes, p)
+			continue
+		}
+		if i := slices.IndexFunc(added, p.Same); i >= 0 {
+			next.Publishes = append(next.Publishes, added[i])
+			added = slices.Delete(added, i, i+1)
+		}
+	}
+	next.Publishes = append(next.Publishes, added...)
+	return next
+}
+
+// Service returns a copy of the virtual service with the name.
+func (w Desired) Service(name string) (VirtualService, bool) {
+	i := slices.IndexFunc(w.Services, func(v VirtualService) bool { return v.Name == name })
+	if i < 0 {
+		return VirtualService{}, false
+	}
+	return w.Services[i].Clone(), true
+}
+
+// WithService returns the desired state with the service, which replaces one with the
+// same name.
+func (w Desired) WithService(v VirtualService) Desired {
+	w.Services = slices.Clone(w.Services)
+	if i := slices.IndexFunc(w.Services, func(o VirtualService) bool { return o.Name == v.Name }); i >= 0 {
+		w.Services[i] = v
+	} else {
+		w.Services = append(w.Services, v)
+	}
+	return w
+}

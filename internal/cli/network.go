@@ -81,7 +81,7 @@ func (r *remote) hint(n model.Network) {
 	}
 	var h doctor.Host
 	h.Links, h.Routes = inside.Links, inside.Routes
-	if h.Rules, _, err = host.Ruleset(); err != nil {
+	if h.Rules, _, err = host.NFT().Ruleset(); err != nil {
 		return
 	}
 	if text := doctor.Hint(h, n); text != "" {

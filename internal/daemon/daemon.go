@@ -38,7 +38,6 @@ import (
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
-	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
@@ -54,8 +53,6 @@ type Host interface {
 	// FastPath returns the uplinks for the fast path (XDP), and how many packets it
 	// has forwarded.
 	FastPath() ([]model.FastLink, uint64, error)
-	// Ruleset returns the host's firewall and NAT rules, and what could not be read.
-	Ruleset() (rules.Ruleset, []string, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

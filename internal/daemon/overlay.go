@@ -47,7 +47,7 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 // prerouting or output exempt the datagrams from connection tracking, blocked takes
 // that into account.
 func (d *Daemon) blocked(t overlay.Target) (string, error) {
-	all, _, err := d.cfg.Host.Ruleset()
+	all, _, err := d.cfg.Counters.NFT().Ruleset()
 	if err != nil {
 		return "", err
 	}

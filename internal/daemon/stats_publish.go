@@ -70,7 +70,7 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	if !x.hasTracked() {
 		return nil
 	}
-	each, err := d.cfg.Counters.NFTMappingTraffic()
+	each, err := d.cfg.Counters.NFT().MappingTraffic()
 	for _, c := range each {
 		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
 			addFlows(p, c.Flows)

@@ -29,7 +29,7 @@ func TestNFTFlowsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	counts, err := h.NFTCounts()
+	counts, err := h.NFT().NFTCounts()
 	if err != nil || len(counts) != 4 {
 		t.Fatalf("got counts %v, %v", counts, err)
 	}
@@ -51,7 +51,7 @@ func TestNFTFlowsAreCounted(t *testing.T) {
 // activeTCP returns the number of active TCP connections.
 func activeTCP(t *testing.T, h *kernel.Host) (n uint64) {
 	t.Helper()
-	counts, err := h.NFTCounts()
+	counts, err := h.NFT().NFTCounts()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
@@ -67,8 +68,8 @@ type Inspector interface {
 	// Balances returns an error if the kernel does not support the eBPF data plane
 	// for a reason that Facts do not contain.
 	Balances() error
-	// Firewalls returns the filter tables in which Docker drops forwarded packets.
-	Firewalls() ([]plan.Firewall, error)
+	// IPTables returns the filter tables of iptables.
+	IPTables() *iptables.Handle
 	// BindKey returns the key with which the eBPF hooks at bind recognise the
 	// proxy's sockets; 0 if there are no hooks.
 	BindKey() (uint64, error)

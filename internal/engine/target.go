@@ -62,7 +62,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	}
 	if len(s.Networks) > 0 {
 		var err error
-		if facts.Firewalls, err = e.cfg.Inspector.Firewalls(); err != nil {
+		if facts.Firewalls, err = e.cfg.Inspector.IPTables().Firewalls(); err != nil {
 			return facts, fmt.Errorf("read the host's firewall rules: %w", err)
 		}
 	}

@@ -158,3 +158,18 @@ func (h *Host) RenewAddresses() error {
 	}
 	return h.ebpfState.SetAddresses(local)
 }
+
+// checkLegacy reports whether the filter tables of iptables-legacy are unchanged
+// since the last call.
+func (w *Watcher) checkLegacy() bool {
+	same := true
+	for i, v4 := range []bool{true, false} {
+		hash, err := w.host.iptables.LegacyHash(v4)
+		if err != nil {
+			continue // the repair reads the table again and reports why that fails
+		}
+		same = same && hash == w.legacy[i]
+		w.legacy[i] = hash
+	}
+	return same
+}

@@ -93,7 +93,7 @@ func (w *Watcher) open() error {
 		w.sockets = append(w.sockets, &neighbors)
 		err = neighbors.onlyFixedNeighbors()
 	}
-	if err != nil || w.host.nft == nil {
+	if err != nil || w.host.nft.Available() != nil {
 		return err
 	}
 	rules := eventSocket{parse: w.noteRules}

@@ -191,7 +191,7 @@ func isFilterTable(family byte, name string) bool {
 // noteRules records changes that other programs make to Fairlead's tables. The
 // kernel ends each transaction with a message that names the process.
 func (w *Watcher) noteRules(_ int, m message) {
-	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.body) < nfgen || m.port == w.host.nftPort {
+	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.body) < nfgen || m.port == w.host.nft.Port() {
 		return
 	}
 	if m.kind == nfMessageGen {

@@ -36,7 +36,7 @@ func TestGuardIsItsText(t *testing.T) {
 	if diff := cmp.Diff(byText, list()); diff != "" {
 		t.Errorf("the table differs (-from text +from netlink):\n%s", diff)
 	}
-	if is, err := h.readGuard(g); err != nil || !plan.Equal(is, g) {
+	if is, err := h.nft.ReadGuard(g); err != nil || !plan.Equal(is, g) {
 		t.Errorf("readGuard returns %v, %v", is, err)
 	}
 	if err := h.Del(g); err != nil {

@@ -6,46 +6,35 @@ package kernel
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
-	"fairlead/internal/plan"
-
-	"github.com/google/nftables"
-	mdlayher "github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Host is a network namespace that the engine manages. Its methods are safe for
 // concurrent use unless their comments say that only the goroutine that applies
 // plans may call them.
 type Host struct {
-	mu      sync.Mutex
-	ns      *netns.Namespace
-	rtnl    *rtnl.Reader
-	links   *link.Handle
-	tunnels *tunnel.Handle
-	moved   *device.Handle
-	// seenIPVSTable is the content of the nft table for IPVS, and seenLinks are the
-	// indices of the links that a program is attached to, by the program's name. Both
-	// are cached while one observation runs.
-	seenIPVSTable map[plan.Object]bool
-	seenLinks     map[string]map[int]bool
-	// nft is nil on a kernel without nftables; noNft is then the reason.
-	nft   *carefulNft
-	noNft error
-	// nftPort is the netlink port of nft. With it the kernel marks the changes that
-	// this process has made. nftConn is nft's connection.
-	nftPort uint32
-	nftConn *mdlayher.Conn
+	mu       sync.Mutex
+	ns       *netns.Namespace
+	rtnl     *rtnl.Reader
+	links    *link.Handle
+	tunnels  *tunnel.Handle
+	moved    *device.Handle
+	nft      *nft.Handle
+	iptables *iptables.Handle
+	// seenLinks are the indices of the links that a program is attached to, by the
+	// program's name, cached while one observation runs.
+	seenLinks map[string]map[int]bool
 	// bpf guards the eBPF data path, which is nil until it is needed.
 	bpf       sync.Mutex
 	ebpfState *ebpf.Datapath
@@ -58,9 +47,7 @@ type Host struct {
 	opt  Options
 	// balancer is the state of IPVS.
 	balancer balancer
-	// legacy are the filter tables of iptables-legacy.
-	legacy [2]legacyTable
-	tcp    *rawtcp.Handle
+	tcp      *rawtcp.Handle
 }
 
 // Options configure a Host.
@@ -100,24 +87,10 @@ func Open(path string, opt Options) (*Host, error) {
 	links := link.New(reader)
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links), opt: opt,
 		tcp: rawtcp.New(ns)}
-	if ns.Unprivileged() {
-		h.noNft = errors.New("firewall rules: root is needed to read them")
-		return h, nil
+	if h.nft, err = nft.Open(reader); err != nil {
+		return nil, errors.Join(err, ns.Close())
 	}
-	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
-		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *mdlayher.Conn) (err error) {
-			h.nftConn = c
-			h.nftPort, err = portOf(c)
-			return err
-		}))
-	switch {
-	case errors.Is(err, unix.EPROTONOSUPPORT):
-		h.noNft = fmt.Errorf("the kernel has no nftables: %w", err)
-	case err != nil:
-		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), ns.Close())
-	default:
-		h.nft = &carefulNft{conn}
-	}
+	h.iptables = iptables.New(reader, h.nft, opt.LeaveDocker)
 	return h, nil
 }
 
@@ -132,9 +105,7 @@ func (h *Host) Close() error {
 		}
 	}
 	errs = append(errs, h.balancer.close())
-	if h.nft != nil {
-		errs = append(errs, h.nft.CloseLasting())
-	}
+	errs = append(errs, h.nft.Close())
 	return errors.Join(append(errs, h.ns.Close())...)
 }
 
@@ -147,9 +118,12 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 func (h *Host) Release() {
 	h.balancer.forget()
 	h.rtnl.Release()
+	if h.nft != nil { // a read-only Host has none
+		h.nft.Release()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seenIPVSTable, h.seenLinks = nil, nil
+	h.seenLinks = nil
 }
 
 // Do runs fn on a separate thread in the host's namespace.

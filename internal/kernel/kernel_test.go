@@ -30,7 +30,7 @@ func (h *Host) run(t *testing.T, name string, args ...string) string {
 
 func TestTableIsItsText(t *testing.T) {
 	h := openTestHost(t)
-	if err := h.transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+	if err := h.nft.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		t.Fatal(err)
 	}
 	got := normalizeNft(h.run(t, "nft", "list", "table", "inet", plan.Mark))
@@ -77,7 +77,7 @@ func TestElementsAreReadBack(t *testing.T) {
 	h := openTestHost(t)
 	want := someElements()
 	all := append(plan.Plan{plan.Table{}}, want...)
-	if err := h.transact(plan.Diff(nil, all)); err != nil {
+	if err := h.nft.Transact(plan.Diff(nil, all)); err != nil {
 		t.Fatal(err)
 	}
 	have, err := h.Observe(nil, all)
@@ -94,14 +94,14 @@ func TestElementsAreReadBack(t *testing.T) {
 			h.run(t, "sh", "-c", c)
 		}
 	}
-	whole, err := h.readTable()
+	whole, err := h.nft.ReadTable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(whole) != 0 {
 		t.Errorf("a table without Fairlead's mark is read as Fairlead's")
 	}
-	if err := h.transact(plan.Diff(all, nil)); err != nil {
+	if err := h.nft.Transact(plan.Diff(all, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if out := h.run(t, "nft", "list", "ruleset"); out != "" {

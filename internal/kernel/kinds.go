@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 )
@@ -120,10 +121,10 @@ type query struct {
 }
 
 var groups = map[plan.Group]group{
-	plan.GroupTable: {apply: (*Host).transact, atomic: true,
-		read: func(h *Host, _ query) (plan.Plan, error) { return h.readTable() }},
-	plan.GroupServices: {apply: (*Host).transact, atomic: true,
-		read: func(h *Host, q query) (plan.Plan, error) { return h.readServices(q.plans...) }},
+	plan.GroupTable: {apply: on(nftOf, (*nft.Handle).Transact), atomic: true,
+		read: func(h *Host, _ query) (plan.Plan, error) { return h.nft.ReadTable() }},
+	plan.GroupServices: {apply: on(nftOf, (*nft.Handle).Transact), atomic: true,
+		read: func(h *Host, q query) (plan.Plan, error) { return h.nft.ReadServices(q.plans...) }},
 	plan.GroupEBPF: {apply: (*Host).applyEBPF,
 		read: func(h *Host, q query) (plan.Plan, error) { return h.readMappings(q.keys) }},
 }

@@ -13,8 +13,10 @@ import (
 	"fairlead/internal/plan"
 )
 
-func linksOf(h *Host) *link.Handle     { return h.links }
+func linksOf(h *Host) *link.Handle { return h.links }
+
 func tunnelsOf(h *Host) *tunnel.Handle { return h.tunnels }
+
 func devicesOf(h *Host) *device.Handle { return h.moved }
 
 var addressKind = kind[plan.Address]{

@@ -20,7 +20,7 @@ func TestTablesSurviveSaveAndLoad(t *testing.T) {
 	others := append(ipvsTableContent(), someGuard(), plan.NoTrack{Port: 4789}, plan.NoTrack{Port: 51820, Both: true})
 	balanced := services(someServices()...)
 	want := slices.Concat(first, balanced, others)
-	if err := h.transact(plan.Diff(nil, slices.Concat(first, balanced))); err != nil {
+	if err := h.nft.Transact(plan.Diff(nil, slices.Concat(first, balanced))); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range others {
@@ -43,7 +43,7 @@ func TestTablesSurviveSaveAndLoad(t *testing.T) {
 		t.Errorf("the loaded rules (+) differ from the saved ones (-):\n%s", diff)
 	}
 	// A transaction can delete everything again.
-	if err := h.transact(plan.Diff(slices.Concat(first, balanced), nil)); err != nil {
+	if err := h.nft.Transact(plan.Diff(slices.Concat(first, balanced), nil)); err != nil {
 		t.Error(err)
 	}
 }

@@ -65,7 +65,7 @@ func services(all ...plan.NFTService) plan.Plan {
 // then has the second one.
 func (h *Host) reach(t *testing.T, have, want plan.Plan) {
 	t.Helper()
-	if err := h.transact(plan.Diff(have, want)); err != nil {
+	if err := h.nft.Transact(plan.Diff(have, want)); err != nil {
 		t.Fatal(err)
 	}
 	h.holds(t, want)
@@ -145,7 +145,7 @@ func TestServicesAreRepaired(t *testing.T) {
 		if len(ops) == 0 {
 			t.Errorf("not detected: nft %s", damage)
 		}
-		if err := h.transact(ops); err != nil {
+		if err := h.nft.Transact(ops); err != nil {
 			t.Fatalf("after nft %s: %v", damage, err)
 		}
 		h.holds(t, want)

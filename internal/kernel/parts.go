@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/iptables"
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
@@ -22,3 +24,9 @@ func (h *Host) Net() *rtnl.Reader { return h.rtnl }
 
 // Devices returns what moves devices into sandboxes.
 func (h *Host) Devices() *device.Handle { return h.moved }
+
+// NFT returns the host's nftables.
+func (h *Host) NFT() *nft.Handle { return h.nft }
+
+// IPTables returns the filter tables of iptables on the host.
+func (h *Host) IPTables() *iptables.Handle { return h.iptables }

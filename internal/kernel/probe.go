@@ -17,7 +17,6 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -149,11 +148,10 @@ func probeBridgeFilter(h *Host) error {
 // probeNAT creates the whole table fairlead, which uses every nftables expression
 // of the publish mode nat.
 func probeNAT(h *Host) error {
-	if err := h.transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+	if err := h.nft.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		return fmt.Errorf("the kernel does not support NAT with nftables (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
 	}
-	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
-	return err
+	return h.nft.Try()
 }
 
 // probeNFTServices creates the table of services with one service for each kind
@@ -165,7 +163,7 @@ func probeNFTServices(h *Host) error {
 		all = append(all, plan.Op{Object: plan.NFTService{Balanced: plan.Balanced{Service: string(s), Proto: model.TCP, Scheduler: s,
 			Persistence: time.Second, Backends: []plan.Backend{{At: at, Weight: 1}}, Ring: []uint16{0}}}})
 	}
-	if err := h.transact(all); err != nil {
+	if err := h.nft.Transact(all); err != nil {
 		return fmt.Errorf("the kernel does not support services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen",
 			err, needed(plan.FeatureNFTServices))
 	}

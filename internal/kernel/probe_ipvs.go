@@ -22,14 +22,14 @@ func probeIPVS(h *Host) error {
 	if !since(release(), plan.FeatureIPVS) {
 		return fmt.Errorf("IPVS of this kernel keeps the flows of removed real servers: run %s", needed(plan.FeatureIPVS))
 	}
-	if h.nft == nil {
+	if h.nft.Available() != nil {
 		return nil
 	}
-	if err := h.setIPVSTable(plan.IPVSTable{}); err != nil {
+	if err := h.nft.SetIPVSTable(plan.IPVSTable{}); err != nil {
 		return fmt.Errorf("the kernel does not support rules on conntrack labels (%w): load nft_ct, nft_masq and nft_chain_nat, "+
 			"built with CONFIG_NF_CONNTRACK_LABELS", err)
 	}
-	return h.delIPVSTable(plan.IPVSTable{})
+	return h.nft.DelIPVSTable(plan.IPVSTable{})
 }
 
 // since reports whether a release, as `uname -r` prints it, has the feature. It

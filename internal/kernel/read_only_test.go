@@ -26,7 +26,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 		"LinkTraffic":     func() error { _, err := h.LinkTraffic(nil); return err },
 		"EBPFState":       func() error { _, err := h.EBPFState(); return err },
 		"Trace": func() error {
-			tracer, err := h.Trace(nil)
+			tracer, err := h.nft.Trace(nil)
 			if err != nil {
 				return err
 			}

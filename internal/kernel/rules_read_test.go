@@ -39,7 +39,7 @@ func TestRulesOfIptables(t *testing.T) {
 		t.Run(program, func(t *testing.T) {
 			h := openTestHost(t)
 			h.run(t, "sh", "-ec", fmt.Sprintf(foreign, program))
-			rs, unread, err := h.Ruleset()
+			rs, unread, err := h.nft.Ruleset()
 			if err != nil || len(unread) > 0 {
 				t.Fatal(unread, err)
 			}
@@ -119,7 +119,7 @@ table inet mine {
 	chain more { limit rate 1/second accept; reject; }
 }
 EOF`)
-	rs, _, err := h.Ruleset()
+	rs, _, err := h.nft.Ruleset()
 	if err != nil {
 		t.Fatal(err)
 	}

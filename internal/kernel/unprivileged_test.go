@@ -40,7 +40,7 @@ func readOwn() error {
 	if len(inside.Links) == 0 {
 		return errors.New("no link was read")
 	}
-	if _, unread, err := h.Ruleset(); err != nil || len(unread) == 0 {
+	if _, unread, err := h.nft.Ruleset(); err != nil || len(unread) == 0 {
 		return fmt.Errorf("read firewall rules: %v, %w; want a message that they are not read", unread, err)
 	}
 	return nil

@@ -118,6 +118,12 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil", "internal/kernel/rtnl/...", "internal/escape"},
 	},
 	{
+		Name: "what changes nftables changes nothing else",
+		Of:   []string{"internal/kernel/nft", "internal/kernel/iptables"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/conntrack", "internal/kernel/counter",
+			"internal/kernel/netns", "internal/kernel/nft", "internal/kernel/nlutil", "internal/kernel/rtnl", "internal/kernel/rules"},
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

@@ -69,6 +69,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"a reader of links may not change them", "internal/kernel/rtnl", "fairlead/internal/kernel/rtnl/link", false},
 		{"what changes links may read them", "internal/kernel/rtnl/link", "fairlead/internal/kernel/rtnl", true},
 		{"what changes links may not use nft", "internal/kernel/rtnl/link", "fairlead/internal/kernel/nft", false},
+		{"what changes nftables may not change links", "internal/kernel/nft", "fairlead/internal/kernel/rtnl/link", false},
 		{"a reader of sockets may not use what changes the kernel", "internal/kernel/sockdiag", "fairlead/internal/kernel/rtnl", false},
 		{"network namespaces may not use plan", "internal/kernel/netns", "fairlead/internal/plan", false},
 		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},

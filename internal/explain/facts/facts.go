@@ -90,7 +90,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	f.LocalhostV6 = localhostV6()
 	if os.Geteuid() == 0 {
 		var unread []string
-		if f.Rules, unread, err = h.Ruleset(); err != nil {
+		if f.Rules, unread, err = h.NFT().Ruleset(); err != nil {
 			unread = append(unread, err.Error())
 		}
 		f.Unseen = append(f.Unseen, unread...)

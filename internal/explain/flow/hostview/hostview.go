@@ -206,7 +206,7 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 		return nil, nil, err
 	}
 	if s.rules == nil {
-		rs, unread, err := s.host.Ruleset()
+		rs, unread, err := s.host.NFT().Ruleset()
 		if err != nil {
 			return nil, nil, fmt.Errorf("inspect %s: %w", s.name, err)
 		}

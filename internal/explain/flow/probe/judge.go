@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -136,7 +137,7 @@ func (r *run) dropped() string {
 }
 
 // rule returns the text of the rule in a trace event.
-func (r *run) rule(netns string, s kernel.TraceEvent) string {
+func (r *run) rule(netns string, s nft.TraceEvent) string {
 	if s.Handle == 0 {
 		return "policy drop"
 	}

@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/nft"
 	"fairlead/internal/model"
 )
 
@@ -47,8 +48,8 @@ type run struct {
 	world   *hostview.World
 	e       *flow.Explanation
 	opt     Options
-	tracers map[string]*kernel.Tracer
-	seen    map[string][]kernel.TraceEvent
+	tracers map[string]*nft.Tracer
+	seen    map[string][]nft.TraceEvent
 	counts  map[string]uint64 // of the port mappings, before the probe
 	knock   *kernel.Knock
 	result  string
@@ -62,7 +63,7 @@ type run struct {
 // its destination. Returns the context's cause, after recording the result, if
 // ctx ended.
 func Send(ctx context.Context, w *hostview.World, e *flow.Explanation, opt Options) (err error) {
-	r := &run{world: w, e: e, opt: opt, tracers: map[string]*kernel.Tracer{}, seen: map[string][]kernel.TraceEvent{}}
+	r := &run{world: w, e: e, opt: opt, tracers: map[string]*nft.Tracer{}, seen: map[string][]nft.TraceEvent{}}
 	if to := e.Destination.Addr(); to != opt.Allow && !onThisHost(w, *e) {
 		return fmt.Errorf("probe %s: %w: to send a packet to it, use --probe=%s", e.Destination, ErrNotLocal, to)
 	}
@@ -116,10 +117,10 @@ func (r *run) open() error {
 
 // watch begins to trace in every namespace on the path.
 func (r *run) watch() error {
-	matches := []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(r.e.Source, 0),
+	matches := []nft.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(r.e.Source, 0),
 		Dst: netip.AddrPortFrom(netip.Addr{}, r.e.Destination.Port())}}
 	if r.knock != nil {
-		matches = []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(netip.Addr{}, r.knock.Local.Port())}}
+		matches = []nft.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(netip.Addr{}, r.knock.Local.Port())}}
 	}
 	// A packet that a proxy sends, or whose source is translated, may have another
 	// source port.
@@ -128,9 +129,9 @@ func (r *run) watch() error {
 		for i, h := range e.Hops {
 			switch {
 			case h.Kind == flow.Proxy && i+1 < len(e.Hops):
-				matches = append(matches, kernel.TraceMatch{Proto: e.Proto, Dst: e.Hops[i+1].Destination})
+				matches = append(matches, nft.TraceMatch{Proto: e.Proto, Dst: e.Hops[i+1].Destination})
 			case h.Source.IsValid() && h.Source.Addr() != e.Source && (h.Kind == flow.NAT || h.Kind == flow.EBPF):
-				matches = append(matches, kernel.TraceMatch{Proto: e.Proto,
+				matches = append(matches, nft.TraceMatch{Proto: e.Proto,
 					Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
 			}
 			places = append(places, h.Clue.Netns)
@@ -142,7 +143,7 @@ func (r *run) watch() error {
 		if err != nil {
 			return err
 		}
-		if r.tracers[netns], err = h.Trace(matches); err != nil {
+		if r.tracers[netns], err = h.NFT().Trace(matches); err != nil {
 			delete(r.tracers, netns)
 			return fmt.Errorf("in %s: %w", r.world.Name(netns), err)
 		}
@@ -206,7 +207,7 @@ func (r *run) arrived() bool {
 
 // passed reports whether the packet was seen at a hook.
 func (r *run) passed(c flow.Clue) bool {
-	return slices.ContainsFunc(r.seen[c.Netns], func(s kernel.TraceEvent) bool {
+	return slices.ContainsFunc(r.seen[c.Netns], func(s nft.TraceEvent) bool {
 		return s.Hook == c.Hook && (c.Link == "" || s.In == c.Link || s.Out == c.Link)
 	})
 }

@@ -1,8 +1,10 @@
-package kernel
+package nft
 
 import (
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -10,14 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openTest opens the nftables of a new namespace.
+func openTest(t *testing.T) *Handle {
+	t.Helper()
+	h, err := Open(rtnl.New(kerneltest.Netns(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
 // cutShort is user data whose length field is larger than the data.
 var cutShort = []byte{0, 200, 'x'}
 
 // TestMalformedUserData attaches truncated user data to a rule and to an element,
 // as root of a sandbox may do in a table there, and reads the ruleset.
 func TestMalformedUserData(t *testing.T) {
-	h := openTestHost(t)
-	h.run(t, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
+	h := openTest(t)
+	kerneltest.Run(t, h.ns, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
 		"add set ip o s { type inet_service; }; add rule ip o in tcp dport @s accept; add rule ip o in tcp dport 22 accept")
 	o := &nftables.Table{Name: "o", Family: nftables.TableFamilyIPv4}
 	b := h.begin()
@@ -50,8 +63,8 @@ func (b *batch) malformedElement(list uint16, key []byte) {
 // another type, into table fairlead.
 func TestUnreadableTableIsReplaced(t *testing.T) {
 	member := plan.Member{Set: plan.SetLinks, Link: "web"}
-	for name, spoil := range map[string]func(*testing.T, *Host){
-		"an element with malformed user data": func(t *testing.T, h *Host) {
+	for name, spoil := range map[string]func(*testing.T, *Handle){
+		"an element with malformed user data": func(t *testing.T, h *Handle) {
 			b := h.begin()
 			b.step(unix.NFT_MSG_NEWSETELEM, toMake, table(), plan.SetLinks, func() {
 				b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, append([]byte("evil"), make([]byte, 12)...))
@@ -60,23 +73,22 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"another set with the same name": func(t *testing.T, h *Host) {
+		"another set with the same name": func(t *testing.T, h *Handle) {
 			name := plan.SetHairpin + "4"
-			h.run(t, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+` / { skip = 1; print "set `+name+` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
+			kerneltest.Run(t, h.ns, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+` / { skip = 1; print "set `+name+` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
 				sed -i 's/^.*@`+name+`.*$/accept comment "`+plan.Mark+`"/' $0/rules; nft delete table inet `+plan.Mark+`; nft -f $0/rules`, t.TempDir())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := openTestHost(t)
+			h := openTest(t)
 			want := plan.Plan{plan.Table{}, member}
 			for _, o := range want {
-				if err := h.transact([]plan.Op{{Object: o}}); err != nil {
+				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			spoil(t, h)
-			h.Release()
-			have, err := h.Observe(want, nil)
+			have, err := h.ReadTable()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,12 +96,11 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 				t.Fatalf("the table is reported as complete: %v", have)
 			}
 			for _, o := range want {
-				if err := h.transact([]plan.Op{{Object: o}}); err != nil {
+				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.Release()
-			if have, err = h.Observe(want, nil); err != nil || len(have) != len(want) {
+			if have, err = h.ReadTable(); err != nil || len(have) != len(want) {
 				t.Errorf("after the repair it is %v, %v", have, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 // if its programs are installed. unread describes what could not be read. It
 // leaves out Fairlead's rules for virtual services: InstalledServices returns
 // these services.
-func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
+func (h *Handle) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
 	} else if all, err = h.nftRules(); err != nil {
@@ -69,7 +69,7 @@ var nftFamilies = map[nftables.TableFamily]string{
 // nftRules reads the nftables rules on a separate connection, because h.nft may be
 // in use for a transaction. It starts again, at most ten times, if the rules
 // change meanwhile.
-func (h *Host) nftRules() (rules.Ruleset, error) {
+func (h *Handle) nftRules() (rules.Ruleset, error) {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (h *Host) nftRules() (rules.Ruleset, error) {
 	return all, err
 }
 
-func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
+func (h *Handle) readChains(c carefulNft) (rules.Ruleset, error) {
 	links, err := h.rtnl.Indices()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ const nfgenLen = 4
 // missing. It reads no expressions: the library fails on a conntrack expression
 // with a direction (google/nftables 0.3.0 expects 4 bytes, and the kernel sends
 // 1).
-func (h *Host) ruleData(t *nftables.Table) (map[string][][]byte, error) {
+func (h *Handle) ruleData(t *nftables.Table) (map[string][][]byte, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/google/nftables"
 )
 
-// NFTMappingTraffic returns how many flows each port mapping of table fairlead has
+// MappingTraffic returns how many flows each port mapping of table fairlead has
 // begun. It cannot count bytes and packets, because only the first packet of a
 // flow is looked up in the maps. The result is empty before Linux 5.7, which has
 // no counters in maps.
-func (h *Host) NFTMappingTraffic() ([]counter.Publish, error) {
+func (h *Handle) MappingTraffic() ([]counter.Publish, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {

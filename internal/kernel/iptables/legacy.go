@@ -1,4 +1,4 @@
-package kernel
+package iptables
 
 import (
 	"encoding/binary"
@@ -24,8 +24,8 @@ type legacyTable struct {
 }
 
 // legacyFilter reads the filterChains of a table of iptables-legacy.
-func (h *Host) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
-	hash, err := h.legacyHash(v4)
+func (h *Handle) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
+	hash, err := h.LegacyHash(v4)
 	if err != nil || hash == 0 {
 		return nil, err
 	}
@@ -61,24 +61,9 @@ func family46(v4 bool) int {
 	return 1
 }
 
-// checkLegacy reports whether the filter tables of iptables-legacy are unchanged
-// since the last call.
-func (w *Watcher) checkLegacy() bool {
-	same := true
-	for i, v4 := range []bool{true, false} {
-		hash, err := w.host.legacyHash(v4)
-		if err != nil {
-			continue // the repair reads the table again and reports why that fails
-		}
-		same = same && hash == w.legacy[i]
-		w.legacy[i] = hash
-	}
-	return same
-}
-
-// legacyHash returns a hash of the rules in the filter table of iptables-legacy,
+// LegacyHash returns a hash of the rules in the filter table of iptables-legacy,
 // without their counters. It returns 0 if there is no such table.
-func (h *Host) legacyHash(v4 bool) (hash uint64, err error) {
+func (h *Handle) LegacyHash(v4 bool) (hash uint64, err error) {
 	err = h.ns.Do(func() error {
 		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")
 		// Reading a table that does not exist would create it.

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -17,7 +17,7 @@ import (
 // nft(8) or the original addresses of a flow, and because it allocates memory for
 // each of tens of thousands of elements.
 type batch struct {
-	h *Host
+	h *Handle
 	messages
 	sets uint32
 	err  error
@@ -25,7 +25,7 @@ type batch struct {
 
 // begin begins a transaction. All that it creates has Fairlead's mark in its name
 // or comment.
-func (h *Host) begin() *batch {
+func (h *Handle) begin() *batch {
 	b := &batch{h: h}
 	b.edge(unix.NFNL_MSG_BATCH_BEGIN)
 	return b

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"fairlead/internal/plan"
@@ -24,7 +24,7 @@ func (b *batch) makeServiceTable() {
 }
 
 // dropNewTable deletes the table if this transaction has created it.
-func (h *Host) dropNewTable(made bool) error {
+func (h *Handle) dropNewTable(made bool) error {
 	if !made {
 		return nil
 	}

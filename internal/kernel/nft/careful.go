@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"github.com/google/nftables"
 )
 
-// errMalformed means that data in the kernel's nftables cannot be read. The kernel
+// ErrMalformed means that data in the kernel's nftables cannot be read. The kernel
 // stores the user data of rules and elements without a check.
-var errMalformed = errors.New("malformed data in nftables")
+var ErrMalformed = errors.New("malformed data in nftables")
 
 // carefulNft is a connection whose readers accept any user data. Other programs
 // store that data, in a sandbox the root of that sandbox. The library reads it
@@ -21,7 +21,7 @@ type carefulNft struct{ *nftables.Conn }
 // malformed sets err to errMalformed if the caller panics. It must be deferred.
 func malformed(what string, err *error) {
 	if why := recover(); why != nil {
-		*err = fmt.Errorf("%w: %s: %v", errMalformed, what, why)
+		*err = fmt.Errorf("%w: %s: %v", ErrMalformed, what, why)
 	}
 }
 
@@ -63,7 +63,7 @@ func (c carefulNft) GetSetElements(s *nftables.Set) (all []nftables.SetElement, 
 		short := len(e.Key) < key || s.Interval && s.Concatenation && len(e.KeyEnd) < key ||
 			s.IsMap && s.DataType != nftables.TypeVerdict && len(e.Val) < value
 		if short && !e.IntervalEnd {
-			return nil, fmt.Errorf("%w: an element of set %s is too short", errMalformed, s.Name)
+			return nil, fmt.Errorf("%w: an element of set %s is too short", ErrMalformed, s.Name)
 		}
 	}
 	return all, nil

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readTable returns table fairlead and every element in it, as the kernel has
+// ReadTable returns table fairlead and every element in it, as the kernel has
 // them. It returns nothing if the table is missing or damaged.
-func (h *Host) readTable() (plan.Plan, error) {
+func (h *Handle) ReadTable() (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -44,7 +44,7 @@ func (h *Host) readTable() (plan.Plan, error) {
 
 // tableIsComplete reports whether every chain of the table has the expected
 // number of rules, all with Fairlead's mark.
-func (h *Host) tableIsComplete() (bool, error) {
+func (h *Handle) tableIsComplete() (bool, error) {
 	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
 		return false, missing(err)
 	}
@@ -68,7 +68,7 @@ func (h *Host) tableIsComplete() (bool, error) {
 // missing turns "not found" and errMalformed into no error: the caller then
 // reports the table as absent, and it is created again.
 func missing(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, errMalformed) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, ErrMalformed) {
 		return nil
 	}
 	return fmt.Errorf("read nft table: %w", err)

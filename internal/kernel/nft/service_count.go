@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -29,7 +29,7 @@ type NFTCount struct {
 
 // NFTCounts counts the flows of all services on the data plane nft. It lists
 // conntrack once if there is such a service.
-func (h *Host) NFTCounts() ([]NFTCount, error) {
+func (h *Handle) NFTCounts() ([]NFTCount, error) {
 	all, err := h.nftBegun()
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -42,7 +42,7 @@ func (h *Host) NFTCounts() ([]NFTCount, error) {
 	for i, c := range all {
 		index[pair{c.Frontend, c.Real}] = i
 	}
-	err = h.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
+	err = conntrack.Open(h.ns).Tracked(func(f conntrack.TrackedFlow) {
 		if i, ok := index[pair{model.Frontend{Proto: f.Proto, At: f.Host}, f.Target}]; ok && !f.Over {
 			all[i].Active++
 		}
@@ -52,7 +52,7 @@ func (h *Host) NFTCounts() ([]NFTCount, error) {
 
 // nftBegun reads the counters of the source NAT maps: each has an element for
 // each pair of a frontend and a real server.
-func (h *Host) nftBegun() ([]NFTCount, error) {
+func (h *Handle) nftBegun() ([]NFTCount, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -46,7 +46,7 @@ var libraryExpressions = []string{"ct", "range", "meta", "cmp", "counter", "objr
 	"synproxy", "ctexpect", "secmark", "cttimeout", "fib", "numgen", "notrack"}
 
 // readLeftOut reads the missing parts from the kernel's messages.
-func (h *Host) readLeftOut() (leftOut, error) {
+func (h *Handle) readLeftOut() (leftOut, error) {
 	found := leftOut{links: map[nftChain][]string{}, exprs: map[nftRule][]leftExpression{}}
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"bytes"
@@ -77,13 +77,8 @@ func tcpFlags(mask, flags byte) []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{flags}}})
 }
 
-var guardKind = kind[plan.Guard]{
-	set: (*Host).setGuard, del: (*Host).delGuard, read: (*Host).readGuard, leftovers: (*Host).leftoverGuard,
-	concerned: func(m *matcher, _ plan.Guard) bool { return m.tables[plan.GuardTable] },
-}
-
-// setGuard creates or replaces the table in one transaction.
-func (h *Host) setGuard(g plan.Guard) error {
+// SetGuard creates or replaces the table in one transaction.
+func (h *Handle) SetGuard(g plan.Guard) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -99,7 +94,8 @@ func (h *Host) setGuard(g plan.Guard) error {
 	return b.commit()
 }
 
-func (h *Host) delGuard(plan.Guard) error {
+// DelGuard deletes the guard.
+func (h *Handle) DelGuard(plan.Guard) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -110,9 +106,9 @@ func (h *Host) delGuard(plan.Guard) error {
 	return b.commit()
 }
 
-// readGuard returns g if its table exists and is complete. It returns an empty
+// ReadGuard returns g if its table exists and is complete. It returns an empty
 // Guard if the table exists but differs.
-func (h *Host) readGuard(g plan.Guard) (plan.Object, error) {
+func (h *Handle) ReadGuard(g plan.Guard) (plan.Object, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -149,8 +145,8 @@ func sameKeys(a, b []nftables.SetElement) bool {
 	return slices.EqualFunc(a, b, func(x, y nftables.SetElement) bool { return bytes.Equal(x.Key, y.Key) })
 }
 
-// leftoverGuard returns the table if no plan contains it.
-func (h *Host) leftoverGuard(known map[string]bool) (plan.Plan, error) {
+// LeftoverGuard returns the table if no plan contains it.
+func (h *Handle) LeftoverGuard(known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil || known[plan.Guard{}.Key()] {

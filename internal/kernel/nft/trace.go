@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -68,7 +68,7 @@ var traceHooks = []string{"prerouting", "input", "forward", "output", "postrouti
 
 // Trace starts a Tracer for packets that match. Its Close ends the tracing and
 // removes the table. It needs Linux 5.12 or later.
-func (h *Host) Trace(matches []TraceMatch) (*Tracer, error) {
+func (h *Handle) Trace(matches []TraceMatch) (*Tracer, error) {
 	t := &Tracer{name: fmt.Sprintf("fairlead-probe-%d", os.Getpid()), links: map[uint32]string{}}
 	indices, err := h.rtnl.Indices()
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ type foundService struct {
 	entries map[string][]nftables.SetElement
 }
 
-// readServices returns the table of services. A service that equals one of the
+// ReadServices returns the table of services. A service that equals one of the
 // plans' is returned as it is there. A service that differs, or that no plan has,
 // is returned as damaged. The result is empty if the skeleton is incomplete.
-func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
+func (h *Handle) ReadServices(plans ...plan.Plan) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -90,7 +90,7 @@ func haveComment(rules [][]byte, comment string, n int) bool {
 
 // findServices lists the contents of the table by the names of the services.
 // Elements that belong to no service are listed under the empty name.
-func (h *Host) findServices() (map[string]*foundService, error) {
+func (h *Handle) findServices() (map[string]*foundService, error) {
 	found := map[string]*foundService{}
 	of := func(name string) *foundService {
 		if found[name] == nil {
@@ -121,7 +121,7 @@ func (h *Host) findServices() (map[string]*foundService, error) {
 
 // findEntries assigns the elements of the shared maps to the services that own
 // their frontends.
-func (h *Host) findEntries(of func(string) *foundService) error {
+func (h *Handle) findEntries(of func(string) *foundService) error {
 	owners := map[string]string{}
 	sets := sharedSets()
 	// The map of services comes first in this order: it states which service owns
@@ -171,7 +171,7 @@ func verdictIs(data []byte) (code int32, chain string) {
 // serviceMatches reports whether what was found equals the service. It does not
 // compare the recorded clients: they are state of the traffic, like conntrack
 // entries.
-func (h *Host) serviceMatches(f *foundService, s plan.NFTService, rules map[string][][]byte) (bool, error) {
+func (h *Handle) serviceMatches(f *foundService, s plan.NFTService, rules map[string][][]byte) (bool, error) {
 	chains, maps := []string{s.Chain()}, []string{}
 	if s.Remembers() {
 		chains, maps = append([]string{s.Keep()}, chains...), append(maps, s.Clients())
@@ -249,7 +249,7 @@ func (f *foundService) entriesMatch(s plan.NFTService) bool {
 
 // damaged returns what the table has of all services if one of the steps' services
 // is damaged, else nil.
-func (h *Host) damaged(s serviceOps) (map[string]*foundService, error) {
+func (h *Handle) damaged(s serviceOps) (map[string]*foundService, error) {
 	if !slices.ContainsFunc(s.ops, func(op plan.Op) bool {
 		old, _ := op.Old.(plan.NFTService)
 		is, _ := op.Object.(plan.NFTService)

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"net/netip"

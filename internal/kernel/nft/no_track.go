@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"bytes"
@@ -38,13 +38,8 @@ func noTrackChains(u plan.NoTrack) []chain {
 	}
 }
 
-var noTrackKind = kind[plan.NoTrack]{
-	set: (*Host).setNoTrack, del: (*Host).delNoTrack, read: (*Host).readNoTrack, leftovers: (*Host).leftoverNoTrack,
-	concerned: func(m *matcher, o plan.NoTrack) bool { return m.tables[o.Table()] },
-}
-
-// setNoTrack creates the table in one transaction; it replaces a damaged one.
-func (h *Host) setNoTrack(u plan.NoTrack) error {
+// SetNoTrack creates the table in one transaction; it replaces a damaged one.
+func (h *Handle) SetNoTrack(u plan.NoTrack) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -56,7 +51,8 @@ func (h *Host) setNoTrack(u plan.NoTrack) error {
 	return b.commit()
 }
 
-func (h *Host) delNoTrack(u plan.NoTrack) error {
+// DelNoTrack deletes the no track.
+func (h *Handle) DelNoTrack(u plan.NoTrack) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -67,8 +63,8 @@ func (h *Host) delNoTrack(u plan.NoTrack) error {
 	return b.commit()
 }
 
-// readNoTrack returns u if its table exists and is complete.
-func (h *Host) readNoTrack(u plan.NoTrack) (plan.Object, error) {
+// ReadNoTrack returns u if its table exists and is complete.
+func (h *Handle) ReadNoTrack(u plan.NoTrack) (plan.Object, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -92,8 +88,8 @@ func (h *Host) readNoTrack(u plan.NoTrack) (plan.Object, error) {
 	return u, nil
 }
 
-// leftoverNoTrack returns Fairlead's no-track tables that are in no plan.
-func (h *Host) leftoverNoTrack(known map[string]bool) (plan.Plan, error) {
+// LeftoverNoTrack returns Fairlead's no-track tables that are in no plan.
+func (h *Handle) LeftoverNoTrack(known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"bytes"
@@ -85,14 +85,9 @@ func labelled(bit int) []expr.Any {
 	}
 }
 
-var ipvsTableKind = kind[plan.IPVSTable]{
-	set: (*Host).setIPVSTable, del: (*Host).delIPVSTable, read: func(h *Host, t plan.IPVSTable) (plan.Object, error) { return h.readOfIPVSTable(t) }, leftovers: (*Host).leftoverOfIPVSTable,
-	concerned: func(m *matcher, _ plan.IPVSTable) bool { return m.tables[plan.IPVSTableName] },
-}
-
-// setIPVSTable creates the table, or replaces a damaged one, in one transaction. It
+// SetIPVSTable creates the table, or replaces a damaged one, in one transaction. It
 // does not change an intact table.
-func (h *Host) setIPVSTable(plan.IPVSTable) error {
+func (h *Handle) SetIPVSTable(plan.IPVSTable) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -110,7 +105,8 @@ func (h *Host) setIPVSTable(plan.IPVSTable) error {
 	return b.commit()
 }
 
-func (h *Host) delIPVSTable(plan.IPVSTable) error {
+// DelIPVSTable deletes the table for IPVS.
+func (h *Handle) DelIPVSTable(plan.IPVSTable) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -121,21 +117,17 @@ func (h *Host) delIPVSTable(plan.IPVSTable) error {
 	return b.commit()
 }
 
-var ipvsMemberKind = kind[plan.IPVSMember]{
-	set: (*Host).setIPVSMember, del: (*Host).delIPVSMember, read: func(h *Host, o plan.IPVSMember) (plan.Object, error) { return h.readOfIPVSTable(o) },
-	concerned: func(m *matcher, _ plan.IPVSMember) bool { return m.tables[plan.IPVSTableName] },
-}
-
-// setIPVSMember adds an element. Adding an existing element is not an error.
-func (h *Host) setIPVSMember(m plan.IPVSMember) error {
+// SetIPVSMember adds an element. Adding an existing element is not an error.
+func (h *Handle) SetIPVSMember(m plan.IPVSMember) error {
 	return h.onIPVSSet(m, (*batch).addElements)
 }
 
-func (h *Host) delIPVSMember(m plan.IPVSMember) error {
+// DelIPVSMember deletes an element of the table for IPVS.
+func (h *Handle) DelIPVSMember(m plan.IPVSMember) error {
 	return h.onIPVSSet(m, (*batch).delElements)
 }
 
-func (h *Host) onIPVSSet(m plan.IPVSMember, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
+func (h *Handle) onIPVSSet(m plan.IPVSMember, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -180,7 +172,7 @@ func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
 
 // ipvsTableWhole reports whether every chain of the table has the expected number
 // of rules, all with Fairlead's mark.
-func (h *Host) ipvsTableWhole() (bool, error) {
+func (h *Handle) ipvsTableWhole() (bool, error) {
 	t := ipvsTable()
 	if _, err := h.nft.ListTableOfFamily(t.Name, t.Family); err != nil {
 		return false, missing(err)
@@ -202,7 +194,7 @@ func (h *Host) ipvsTableWhole() (bool, error) {
 
 // inIPVSTable returns the table and its content, or nothing if the table is missing
 // or damaged.
-func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
+func (h *Handle) inIPVSTable() (map[plan.Object]bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil || h.seenIPVSTable != nil {
@@ -234,14 +226,15 @@ func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
 	return found, nil
 }
 
-func (h *Host) readOfIPVSTable(o plan.Object) (plan.Object, error) {
+// ReadOfIPVSTable returns an object of the table for IPVS; nil if it is missing.
+func (h *Handle) ReadOfIPVSTable(o plan.Object) (plan.Object, error) {
 	all, err := h.inIPVSTable()
 	return plan.OrNil(o, all[o]), err
 }
 
-// leftoverOfIPVSTable returns the objects in the table that are in no plan. The
+// LeftoverOfIPVSTable returns the objects in the table that are in no plan. The
 // table itself comes first.
-func (h *Host) leftoverOfIPVSTable(known map[string]bool) (plan.Plan, error) {
+func (h *Handle) LeftoverOfIPVSTable(known map[string]bool) (plan.Plan, error) {
 	all, err := h.inIPVSTable()
 	var found plan.Plan
 	for o := range all {

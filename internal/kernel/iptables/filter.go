@@ -1,4 +1,4 @@
-package kernel
+package iptables
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
-	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +31,8 @@ var filterChains = []string{chainForward, chainDockerUser, plan.FilterName, plan
 // Firewalls returns the filter tables in which Docker drops forwarded packets, of
 // iptables-nft and of iptables-legacy. It returns none if Options.LeaveDocker is
 // set.
-func (h *Host) Firewalls() ([]plan.Firewall, error) {
-	if h.opt.LeaveDocker {
+func (h *Handle) Firewalls() ([]plan.Firewall, error) {
+	if h.leaveDocker {
 		return nil, nil
 	}
 	var found []plan.Firewall
@@ -81,7 +80,7 @@ func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == 
 // and without the bridges of other container engines and of virtual machines, which
 // isolate their networks. A bridge counts as an uplink if it has the default route
 // or a port that is neither a veth nor a tap link.
-func (h *Host) exits() ([]string, error) {
+func (h *Handle) exits() ([]string, error) {
 	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
@@ -120,14 +119,8 @@ func (h *Host) exits() ([]string, error) {
 	return names, nil
 }
 
-var filterKind = kind[plan.FilterChain]{
-	set: (*Host).setFilter, del: (*Host).delFilter, read: (*Host).readFilter, leftovers: (*Host).leftoverFilters,
-	concerned: func(m *matcher, _ plan.FilterChain) bool { return m.firewall },
-	polled:    true,
-}
-
-// setFilter creates Fairlead's chains and the jump in one transaction.
-func (h *Host) setFilter(f plan.FilterChain) error {
+// SetFilter creates Fairlead's chains and the jump in one transaction.
+func (h *Handle) SetFilter(f plan.FilterChain) error {
 	t, err := h.filterTable(f.Firewall)
 	if err != nil {
 		return err
@@ -135,8 +128,8 @@ func (h *Host) setFilter(f plan.FilterChain) error {
 	return h.restore(f.Firewall, f.Restore(ourJumps(f.Firewall, t)))
 }
 
-// delFilter removes Fairlead's chains and the jumps to them.
-func (h *Host) delFilter(f plan.FilterChain) error {
+// DelFilter removes Fairlead's chains and the jumps to them.
+func (h *Handle) DelFilter(f plan.FilterChain) error {
 	t, err := h.filterTable(f.Firewall)
 	if err != nil || !hasOurs(f.Firewall, t) {
 		return err
@@ -165,9 +158,9 @@ func hasOurs(f plan.Firewall, t rules.Ruleset) bool {
 	return accepts || exits
 }
 
-// readFilter returns the wanted object if the kernel has exactly its chains. If the
+// ReadFilter returns the wanted object if the kernel has exactly its chains. If the
 // kernel has only parts of them, it returns an object that differs.
-func (h *Host) readFilter(want plan.FilterChain) (plan.Object, error) {
+func (h *Handle) ReadFilter(want plan.FilterChain) (plan.Object, error) {
 	t, err := h.filterTable(want.Firewall)
 	if err != nil || !hasOurs(want.Firewall, t) {
 		return nil, err
@@ -209,8 +202,8 @@ func sameRule(a, b rules.Rule) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// leftoverFilters returns Fairlead's chains that are in no plan.
-func (h *Host) leftoverFilters(known map[string]bool) (plan.Plan, error) {
+// LeftoverFilters returns Fairlead's chains that are in no plan.
+func (h *Handle) LeftoverFilters(known map[string]bool) (plan.Plan, error) {
 	var found plan.Plan
 	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
 		if o := (plan.FilterChain{Firewall: f}); hasOurs(f, t) && !known[o.Key()] {
@@ -222,7 +215,7 @@ func (h *Host) leftoverFilters(known map[string]bool) (plan.Plan, error) {
 }
 
 // eachFilter calls fn with each iptables filter table of the host.
-func (h *Host) eachFilter(fn func(plan.Firewall, rules.Ruleset) error) error {
+func (h *Handle) eachFilter(fn func(plan.Firewall, rules.Ruleset) error) error {
 	for _, f := range []plan.Firewall{{V4: true}, {}, {V4: true, Legacy: true}, {Legacy: true}} {
 		t, err := h.filterTable(f)
 		if err == nil && len(t) > 0 {
@@ -253,50 +246,12 @@ func filterTableName(f plan.Firewall) string {
 
 // filterTable reads the filterChains of a table. It returns none if the host does
 // not have the table.
-func (h *Host) filterTable(f plan.Firewall) (rules.Ruleset, error) {
+func (h *Handle) filterTable(f plan.Firewall) (rules.Ruleset, error) {
 	if f.Legacy {
 		return h.legacyFilter(f.V4)
 	}
-	if h.nft == nil {
-		return nil, nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return retryRules(func() (rules.Ruleset, error) { return h.readFilterChains(f) })
+	return retryRules(func() (rules.Ruleset, error) { return h.nft.FilterChains(f.V4, filterChains) })
 }
-
-// readFilterChains reads the filterChains from nftables.
-func (h *Host) readFilterChains(f plan.Firewall) (rules.Ruleset, error) {
-	family := nftables.TableFamilyIPv6
-	if f.V4 {
-		family = nftables.TableFamilyIPv4
-	}
-	list, err := h.nft.ListChainsOfTableFamily(family)
-	if err != nil {
-		return nil, fmt.Errorf("list nft chains: %w", err)
-	}
-	var all rules.Ruleset
-	for _, ch := range list {
-		if ch.Table.Name != "filter" || !slices.Contains(filterChains, ch.Name) {
-			continue
-		}
-		out := describeChain(filterFamily(f.V4), ch)
-		found, err := h.nft.GetRules(ch.Table, ch)
-		if err != nil {
-			return nil, fmt.Errorf("list rules of chain %s: %w", ch.Name, err)
-		}
-		for _, r := range found {
-			all := rules.Decode(family, r, noSets, noLinks)
-			out.Rules = append(out.Rules, all[0]) // Decode returns one rule: iptables has no maps
-		}
-		all = append(all, out)
-	}
-	return all, nil
-}
-
-func noSets(string) ([]nftables.SetElement, error) { return nil, errors.New("iptables has no sets") }
-
-func noLinks(uint32) string { return "" }
 
 // retryRules repeats a dump that was interrupted by a change.
 func retryRules(read func() (rules.Ruleset, error)) (rules.Ruleset, error) {
@@ -311,7 +266,7 @@ func retryRules(read func() (rules.Ruleset, error)) (rules.Ruleset, error) {
 
 // restore changes a filter table with iptables-restore. Docker uses the same
 // program, so the rules stay readable for Docker and for the user.
-func (h *Host) restore(f plan.Firewall, text string) error {
+func (h *Handle) restore(f plan.Firewall, text string) error {
 	program, err := iptables(f, "restore")
 	if err != nil {
 		return err

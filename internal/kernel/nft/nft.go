@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -45,25 +45,10 @@ func portOf(c *netlink.Conn) (port uint32, err error) {
 	return port, errors.Join(failed, err)
 }
 
-// Objects of the nft tables differ if another program changed the table.
-var (
-	tableKind      = kind[plan.Table]{concerned: inTable[plan.Table]}
-	nftMappingKind = kind[plan.NFTMapping]{concerned: inTable[plan.NFTMapping]}
-	memberKind     = kind[plan.Member]{concerned: inTable[plan.Member]}
-	proxiedKind    = kind[plan.Proxied]{concerned: inTable[plan.Proxied]}
-
-	serviceTableKind = kind[plan.ServiceTable]{concerned: inServices[plan.ServiceTable]}
-	nftServiceKind   = kind[plan.NFTService]{concerned: inServices[plan.NFTService]}
-)
-
-func inTable[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.Mark] }
-
-func inServices[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.ServicesTable] }
-
-// transact applies the steps on Fairlead's nft tables in one transaction: all of
+// Transact applies the steps on Fairlead's nft tables in one transaction: all of
 // them or none. Removals come first, so that a changed element replaces its old
 // form. Thousands of services take several transactions; each has whole services.
-func (h *Host) transact(ops []plan.Op) error {
+func (h *Handle) Transact(ops []plan.Op) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	services, others := sortServices(ops)

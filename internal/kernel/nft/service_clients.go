@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ type unbound map[string][]nftables.SetElement
 // unbind stops the recording of clients of real servers that the steps remove,
 // and returns the clients that were recorded until then. If the steps fail, the
 // caller calls bindAgain, which restores the recording.
-func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, err error) {
+func (h *Handle) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, err error) {
 	bound := map[string][]nftables.SetElement{}
 	var services []plan.NFTService
 	for _, op := range ops {
@@ -67,7 +67,7 @@ func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, e
 }
 
 // onShared adds or deletes elements of the shared maps in one transaction.
-func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
+func (h *Handle) onShared(elements map[string][]nftables.SetElement, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	b := h.begin()
 	for _, set := range sharedSets() {
 		do(b, set, elements[set.Name])
@@ -77,7 +77,7 @@ func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*batc
 
 // clientsElsewhere lists the clients whose real server gets no new flows of the
 // service.
-func (h *Host) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, error) {
+func (h *Handle) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, error) {
 	targets := map[string]bool{}
 	for at := range s.Targets() {
 		if s.ClientsPort() != 0 {

@@ -1,4 +1,4 @@
-package kernel
+package nft
 
 import (
 	"encoding/binary"
@@ -43,7 +43,7 @@ func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 // queueServices adds steps to the transaction up to entriesPerTransaction, and
 // returns the remaining ones. In a transaction, services are removed before
 // others are added, which may have the same frontends.
-func (h *Host) queueServices(b *batch, s serviceOps) (left serviceOps, err error) {
+func (h *Handle) queueServices(b *batch, s serviceOps) (left serviceOps, err error) {
 	switch {
 	case s.dropTable:
 		b.dropTable(serviceTable())

@@ -1,0 +1,65 @@
+package kernel
+
+import (
+	"fairlead/internal/kernel/iptables"
+	"fairlead/internal/kernel/nft"
+	"fairlead/internal/plan"
+)
+
+func nftOf(h *Host) *nft.Handle           { return h.nft }
+func iptablesOf(h *Host) *iptables.Handle { return h.iptables }
+
+var filterKind = kind[plan.FilterChain]{
+	set:       on(iptablesOf, (*iptables.Handle).SetFilter),
+	del:       on(iptablesOf, (*iptables.Handle).DelFilter),
+	read:      reading(iptablesOf, (*iptables.Handle).ReadFilter),
+	leftovers: reading(iptablesOf, (*iptables.Handle).LeftoverFilters),
+	concerned: func(m *matcher, _ plan.FilterChain) bool { return m.firewall },
+	polled:    true,
+}
+
+var guardKind = kind[plan.Guard]{
+	set:       on(nftOf, (*nft.Handle).SetGuard),
+	del:       on(nftOf, (*nft.Handle).DelGuard),
+	read:      reading(nftOf, (*nft.Handle).ReadGuard),
+	leftovers: reading(nftOf, (*nft.Handle).LeftoverGuard),
+	concerned: func(m *matcher, _ plan.Guard) bool { return m.tables[plan.GuardTable] },
+}
+
+var ipvsTableKind = kind[plan.IPVSTable]{
+	set:       on(nftOf, (*nft.Handle).SetIPVSTable),
+	del:       on(nftOf, (*nft.Handle).DelIPVSTable),
+	read:      func(h *Host, t plan.IPVSTable) (plan.Object, error) { return h.nft.ReadOfIPVSTable(t) },
+	leftovers: reading(nftOf, (*nft.Handle).LeftoverOfIPVSTable),
+	concerned: func(m *matcher, _ plan.IPVSTable) bool { return m.tables[plan.IPVSTableName] },
+}
+
+var ipvsMemberKind = kind[plan.IPVSMember]{
+	set:       on(nftOf, (*nft.Handle).SetIPVSMember),
+	del:       on(nftOf, (*nft.Handle).DelIPVSMember),
+	read:      func(h *Host, o plan.IPVSMember) (plan.Object, error) { return h.nft.ReadOfIPVSTable(o) },
+	concerned: func(m *matcher, _ plan.IPVSMember) bool { return m.tables[plan.IPVSTableName] },
+}
+
+// Objects of the nft tables differ if another program changed the table.
+var (
+	tableKind      = kind[plan.Table]{concerned: inTable[plan.Table]}
+	nftMappingKind = kind[plan.NFTMapping]{concerned: inTable[plan.NFTMapping]}
+	memberKind     = kind[plan.Member]{concerned: inTable[plan.Member]}
+	proxiedKind    = kind[plan.Proxied]{concerned: inTable[plan.Proxied]}
+
+	serviceTableKind = kind[plan.ServiceTable]{concerned: inServices[plan.ServiceTable]}
+	nftServiceKind   = kind[plan.NFTService]{concerned: inServices[plan.NFTService]}
+)
+
+func inTable[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.Mark] }
+
+func inServices[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.ServicesTable] }
+
+var noTrackKind = kind[plan.NoTrack]{
+	set:       on(nftOf, (*nft.Handle).SetNoTrack),
+	del:       on(nftOf, (*nft.Handle).DelNoTrack),
+	read:      reading(nftOf, (*nft.Handle).ReadNoTrack),
+	leftovers: reading(nftOf, (*nft.Handle).LeftoverNoTrack),
+	concerned: func(m *matcher, o plan.NoTrack) bool { return m.tables[o.Table()] },
+}

@@ -1,0 +1,89 @@
+// Package nft changes and reads nftables: Fairlead's tables, and the rules of other
+// programs.
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Handle is a connection to the nftables of a host. It is safe for concurrent use.
+type Handle struct {
+	ns   *netns.Namespace
+	rtnl *rtnl.Reader
+
+	mu sync.Mutex
+	// nft is nil on a kernel without nftables; noNft is then the reason.
+	nft   *carefulNft
+	noNft error
+	// nftPort is the netlink port of nft. With it the kernel marks the changes that
+	// this process has made. nftConn is nft's connection.
+	nftPort uint32
+	nftConn *netlink.Conn
+	// seenIPVSTable is the content of the table for IPVS, cached while one
+	// observation runs.
+	seenIPVSTable map[plan.Object]bool
+}
+
+// Open connects to the nftables of the reader's host. A kernel without nftables is
+// not an error: see Available.
+func Open(r *rtnl.Reader) (*Handle, error) {
+	h := &Handle{ns: r.Netns(), rtnl: r}
+	if h.ns.Unprivileged() {
+		h.noNft = errors.New("firewall rules: root is needed to read them")
+		return h, nil
+	}
+	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(),
+		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *netlink.Conn) (err error) {
+			h.nftConn = c
+			h.nftPort, err = portOf(c)
+			return err
+		}))
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		h.noNft = fmt.Errorf("the kernel has no nftables: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("open nftables: %w", err)
+	default:
+		h.nft = &carefulNft{conn}
+	}
+	return h, nil
+}
+
+// Available returns an error with the reason if the host's nftables cannot be
+// used.
+func (h *Handle) Available() error { return h.noNft }
+
+// Port returns the netlink port of the handle. The kernel's events about changes
+// of the handle have it.
+func (h *Handle) Port() uint32 { return h.nftPort }
+
+// Release clears the cached state.
+func (h *Handle) Release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seenIPVSTable = nil
+}
+
+// Try asks for Fairlead's table, and returns an error if the kernel cannot answer.
+func (h *Handle) Try() error {
+	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
+	return err
+}
+
+// Close closes the connection. It leaves the tables unchanged.
+func (h *Handle) Close() error {
+	if h.nft == nil {
+		return nil
+	}
+	return h.nft.CloseLasting()
+}

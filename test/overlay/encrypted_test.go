@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +50,7 @@ func TestEncrypted(t *testing.T) {
 	if missing, lacks := facts.Missing[plan.FeatureWireGuard]; lacks {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]
-		before := snapshot(t, h)
+		before := place.Snapshot(t, h.Do)
 		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, "/no/key"), "box1")); err == nil || !strings.Contains(err.Error(), "encrypt: "+missing) {
 			t.Errorf("the error is %v; want %q", err, missing)
 		}
@@ -68,7 +69,7 @@ func TestEncrypted(t *testing.T) {
 // crosses sends data through an encrypted overlay, and checks the packets on the wire.
 func crosses(t *testing.T, v4 bool) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
-	before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
+	before := []string{place.Snapshot(t, f.Hosts[0].Do), place.Snapshot(t, f.Hosts[1].Do)}
 	for _, h := range f.Hosts {
 		sh(t, h.Do, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")
 	}
@@ -108,7 +109,7 @@ func TestWatchDetectsPlainText(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	seen := watch(t, f.Switches[0], "box2")
 	reach(t, f, everywhere(t, f, network(f, true)))
-	for end := time.Now().Add(answerTimeout); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
+	for end := time.Now().Add(place.Timeout); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
 		}
@@ -255,8 +256,8 @@ func healsEncrypted(t *testing.T) {
 func handshake(t *testing.T, f *fabric.Fabric) {
 	t.Helper()
 	peer := network(f, true).Overlay.Peers[1].Own(model.Network{Subnets: subnets})[0]
-	for deadline := time.Now().Add(3 * answerTimeout); time.Now().Before(deadline); {
-		conn, err := dial(f.Hosts[0].Do, peer, answerTimeout)
+	for deadline := time.Now().Add(3 * place.Timeout); time.Now().Before(deadline); {
+		conn, err := dial(f.Hosts[0].Do, peer, place.Timeout)
 		if err == nil {
 			conn.Close()
 		}
@@ -279,7 +280,7 @@ func keyFiles(t *testing.T) {
 	} {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]
-		before := snapshot(t, h)
+		before := place.Snapshot(t, h.Do)
 		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, file), "box1")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v; want %q", err, want)
 		}

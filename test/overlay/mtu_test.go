@@ -2,7 +2,6 @@ package overlay_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 )
 
 // transferSize returns the number of bytes that TestMTU sends in each direction: FAIRLEAD_TRANSFER,
@@ -53,11 +53,11 @@ func TestMTU(t *testing.T) {
 			}
 			addrs := everywhere(t, f, n)
 			for i, h := range f.Hosts {
-				for _, in := range []struct {
-					place
+				for _, on := range []struct {
+					in   place.Place
 					link string
 				}{{h.Do, "fx-net"}, {h.Do, "fl-net"}, {h.Do, "fv-" + box(i)}, {h.In(box(i)), "eth0"}} {
-					if got := sh(t, in.place, "ip -o link show "+in.link); !strings.Contains(got, fmt.Sprintf(" mtu %d ", c.want)) {
+					if got := sh(t, on.in, "ip -o link show "+on.link); !strings.Contains(got, fmt.Sprintf(" mtu %d ", c.want)) {
 						t.Errorf("want an MTU of %d: %s", c.want, got)
 					}
 				}
@@ -128,7 +128,7 @@ func TestRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(&n)
 			}
-			before := snapshot(t, h)
+			before := place.Snapshot(t, h.Do)
 			_, err := h.Engine.Set(t.Context(), state(h, n, "box1"))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v; want %q", err, c.want)
@@ -139,17 +139,13 @@ func TestRefuses(t *testing.T) {
 }
 
 // take binds a UDP port until the test ends.
-func take(t testing.TB, in place, at string) {
+func take(t testing.TB, in place.Place, at string) {
 	t.Helper()
-	if err := in(func() error {
-		conn, err := net.ListenPacket("udp", at)
-		if err == nil {
-			t.Cleanup(func() { conn.Close() })
-		}
-		return err
-	}); err != nil {
+	conn, err := place.ListenPacket(in, at)
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { conn.Close() })
 }
 
 // TestTwoNetworksWithOneVNI configures two networks with the same VNI.
@@ -162,7 +158,7 @@ func TestTwoNetworksWithOneVNI(t *testing.T) {
 	other.Overlay.Peers = []model.Peer{{Address: n.Overlay.Peers[1].Address}}
 	s := state(h, n, "box1")
 	s.Networks = append(s.Networks, other)
-	before := snapshot(t, h)
+	before := place.Snapshot(t, h.Do)
 	if _, err := h.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "link fx-net, of network net, already has VNI 42 on UDP port 4789") {
 		t.Errorf("the error is %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -113,7 +114,7 @@ func TestForwardedTunnelsAreTracked(t *testing.T) {
 // sender waits for a datagram and returns its source address.
 func sender(t testing.TB, socket *net.UDPConn) netip.Addr {
 	t.Helper()
-	if err := socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := socket.SetReadDeadline(time.Now().Add(place.Timeout)); err != nil {
 		t.Fatal(err)
 	}
 	_, from, err := socket.ReadFromUDPAddrPort(make([]byte, 16))
@@ -185,7 +186,7 @@ func refused(t testing.TB, h *fabric.Host, to netip.AddrPort) {
 	}
 	defer conn.Close()
 	_, writing := conn.Write([]byte("anyone?"))
-	if err := errors.Join(writing, conn.SetReadDeadline(time.Now().Add(answerTimeout))); err != nil {
+	if err := errors.Join(writing, conn.SetReadDeadline(time.Now().Add(place.Timeout))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {

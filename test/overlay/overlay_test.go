@@ -22,21 +22,16 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 
-	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{proxy.Role: proxy.Main})
 	os.Exit(m.Run())
 }
-
-// answerTimeout limits the wait for an expected packet.
-const answerTimeout = 30 * time.Second
-
-// place runs a function on a thread inside a namespace.
-type place func(func() error) error
 
 // subnets lists the network's subnets, for all hosts.
 var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:9::/64")}}
@@ -111,26 +106,17 @@ const port = 80
 
 // serve answers every connection to the port with the name until the test ends. A second call does
 // nothing.
-func serve(t testing.TB, in place, name string) {
+func serve(t testing.TB, in place.Place, name string) {
 	t.Helper()
-	var l net.Listener
-	err := in(func() (err error) { l, err = net.Listen("tcp", fmt.Sprint(":", port)); return err })
-	if err != nil && strings.Contains(err.Error(), "in use") {
+	l, err := place.Listen(in, fmt.Sprint(":", port))
+	if errors.Is(err, unix.EADDRINUSE) {
 		return
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer conn.Close(); converse(conn, name) }()
-		}
-	}()
+	go place.Accept(l, func(conn net.Conn) { converse(conn, name) })
 }
 
 // converse sends the name, and then the checksum of all data that it receives.
@@ -142,29 +128,26 @@ func converse(conn net.Conn, name string) {
 	}
 }
 
-func dial(from place, to netip.Addr, timeout time.Duration) (net.Conn, error) {
+func dial(from place.Place, to netip.Addr, timeout time.Duration) (net.Conn, error) {
 	return dialAt(from, netip.AddrPortFrom(to, port), timeout)
 }
 
-func dialAt(from place, to netip.AddrPort, timeout time.Duration) (conn net.Conn, err error) {
-	err = from(func() (err error) {
-		conn, err = net.DialTimeout("tcp", to.String(), timeout)
-		return err
-	})
+func dialAt(from place.Place, to netip.AddrPort, timeout time.Duration) (conn net.Conn, err error) {
+	conn, err = place.Dial(from, "tcp", to.String(), timeout)
 	if err == nil {
 		err = conn.SetDeadline(time.Now().Add(timeout))
 	}
 	return conn, err
 }
 
-func hears(t testing.TB, from place, to netip.Addr, want string) {
+func hears(t testing.TB, from place.Place, to netip.Addr, want string) {
 	t.Helper()
 	hearsAt(t, from, netip.AddrPortFrom(to, port), want)
 }
 
-func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
+func hearsAt(t testing.TB, from place.Place, to netip.AddrPort, want string) {
 	t.Helper()
-	conn, err := dialAt(from, to, answerTimeout)
+	conn, err := dialAt(from, to, place.Timeout)
 	if err != nil {
 		t.Errorf("%v; want an answer of %q", err, want)
 		return
@@ -177,9 +160,9 @@ func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
 
 // transfer sends the given number of bytes and fails the test unless they arrive
 // unchanged.
-func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
+func transfer(t testing.TB, from place.Place, to netip.Addr, bytes int) {
 	t.Helper()
-	conn, err := dial(from, to, 6*answerTimeout)
+	conn, err := dial(from, to, 3*place.Timeout)
 	if err != nil {
 		t.Error(err)
 		return
@@ -200,7 +183,7 @@ func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
 }
 
 // sh runs a command in a place and returns its output.
-func sh(t testing.TB, in place, line string) string {
+func sh(t testing.TB, in place.Place, line string) string {
 	t.Helper()
 	return shell.Run(t, in, line)
 }
@@ -215,23 +198,11 @@ func undrifted(t testing.TB, f *fabric.Fabric) {
 	}
 }
 
-// snapshot records everything on a host that Fairlead could leave behind.
-func snapshot(t testing.TB, h *fabric.Host) string {
-	t.Helper()
-	// The kernel itself changes carrier states, ends duplicate address detection, and
-	// joins multicast groups of IPv6.
-	return sh(t, h.Do, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
-		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
-		" nft list ruleset; bridge fdb | sed '/^33:33:/d'; ip neigh show nud permanent; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
-}
-
 // unchanged fails the test unless removing everything restores the previous state.
 func unchanged(t testing.TB, h *fabric.Host, before string) {
 	t.Helper()
 	if err := h.Engine.TearDown(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, h), "\n")); diff != "" {
-		t.Errorf("the host's state differs from before, was (-), is (+):\n%s", diff)
-	}
+	place.Unchanged(t, h.Do, before)
 }

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,7 @@ func TestPublishedPortsFromOtherHosts(t *testing.T) {
 				continue
 			}
 			// The documentation mentions this limit of ebpf.
-			if conn, err := dialAt(other.In("box2"), at(own), answerTimeout); !errors.Is(err, unix.ECONNREFUSED) {
+			if conn, err := dialAt(other.In("box2"), at(own), place.Timeout); !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("%s is reachable from another host: %v, %v", at(own), conn, err)
 			}
 		}

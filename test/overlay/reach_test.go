@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
+	"fairlead/test/place"
 )
 
 // families distinguishes an overlay over IPv4 from one over IPv6.
@@ -17,7 +18,7 @@ func TestSandboxesOfTwoHostsReachEachOther(t *testing.T) {
 	for name, v4 := range families {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2})
-			before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
+			before := []string{place.Snapshot(t, f.Hosts[0].Do), place.Snapshot(t, f.Hosts[1].Do)}
 			n := network(f, v4)
 			addrs := everywhere(t, f, n)
 			reach(t, f, addrs)
@@ -60,7 +61,7 @@ func TestKnownSandboxesNeedNoResolution(t *testing.T) {
 			for i, h := range f.Hosts {
 				// After some time without traffic, the kernel verifies a neighbour with a new
 				// request.
-				for _, in := range []place{h.Do, h.In(box(i))} {
+				for _, in := range []place.Place{h.Do, h.In(box(i))} {
 					sh(t, in, "for f in /proc/sys/net/ipv[46]/neigh/*/base_reachable_time_ms; do echo 3600000 > $f; done")
 				}
 				sh(t, h.Do, "nft 'add table netdev probe; add chain netdev probe in { type filter hook ingress device fx-net priority 0; };"+

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/shell"
 )
 
 // card is the name of another network device of the server host. Its peer is on the client host,
@@ -20,7 +21,7 @@ func movedIn(t *testing.T, w *topology.World) model.State {
 	t.Helper()
 	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
 	// The client host answers from the address to which the request was sent.
-	run(t, w.DoClient, fmt.Sprintf("set -e; ip link add lan0 type veth peer name "+card+" netns "+server+"; ip link set lan0 up;"+
+	shell.Run(t, w.DoClient, fmt.Sprintf("set -e; ip link add lan0 type veth peer name "+card+" netns "+server+"; ip link set lan0 up;"+
 		" ip addr add 203.0.113.1/24 dev lan0; ip addr add 2001:db8:2::1/64 dev lan0 nodad;"+
 		" ip route add 203.0.113.2 dev lan0 src %s; ip -6 route add 2001:db8:2::2 dev lan0 src %s", topology.ClientAddr4, topology.ClientAddr6))
 	box, err := w.Sandbox(web)

@@ -6,14 +6,15 @@ import (
 	"net/netip"
 
 	"fairlead/internal/promise"
+	"fairlead/test/place"
 )
 
 // driverProbers tests each promise of a driver with packets.
 var driverProbers = map[promise.Question]prober{
 	promise.Isolated:       {flavors, probeIsolated},
-	promise.HostDirect:     {flavors, probeDirect(func(l *lab) place { return l.world.DoServer })},
-	promise.PeerDirect:     {flavors, probeDirect(func(l *lab) place { return l.in(peer) })},
-	promise.LANDirect:      {flavors, probeDirect(func(l *lab) place { return l.world.DoClient })},
+	promise.HostDirect:     {flavors, probeDirect(func(l *lab) place.Place { return l.world.DoServer })},
+	promise.PeerDirect:     {flavors, probeDirect(func(l *lab) place.Place { return l.in(peer) })},
+	promise.LANDirect:      {flavors, probeDirect(func(l *lab) place.Place { return l.world.DoClient })},
 	promise.Outbound:       {flavors, probeOutbound},
 	promise.OutboundSource: {flavors, probeOutboundSource},
 }
@@ -37,7 +38,7 @@ func loopbackAddr(v4 bool) netip.Addr {
 }
 
 // probeDirect sends a request to the workload's own address.
-func probeDirect(from func(*lab) place) func(*lab, cell) result {
+func probeDirect(from func(*lab) place.Place) func(*lab, cell) result {
 	return func(l *lab, c cell) result {
 		addr, ok := l.address(web, c.flavor.v4)
 		if !ok {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +12,8 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
+	"fairlead/test/shell"
 )
 
 // The sandboxes of a lab. far and old are on a separate network, which has only IPv4.
@@ -113,7 +113,7 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 		l.routeIntruders()
 	}
 	if len(modes) > 0 {
-		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
+		shell.Run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
 			" add chain inet probe forward { type filter hook forward priority 0; };"+
 			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
 		l.doomed = newDoomed(t, facts, d, modes)
@@ -196,7 +196,7 @@ func networks(t *testing.T, w *topology.World, d model.Driver) []model.Network {
 		both.Subnets = []model.Subnet{{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.128/25")},
 			{Prefix: prefix("2001:db8:1::/64"), Range: prefix("2001:db8:1::1:0/112")}}
 		v4.Subnets = []model.Subnet{{Prefix: prefix("203.0.113.0/24")}}
-		run(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
+		shell.Run(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
 	default:
 		both.Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
 		v4.Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
@@ -243,9 +243,9 @@ func (l *lab) routeIntruders() {
 	l.routeLoopback(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
 }
 
-func (l *lab) routeLoopback(in place, link string, via netip.Addr) {
+func (l *lab) routeLoopback(in place.Place, link string, via netip.Addr) {
 	l.t.Helper()
-	run(l.t, in, fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.route_localnet=1 net.ipv4.conf.%[1]s.rp_filter=0 &&"+
+	shell.Run(l.t, in, fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.route_localnet=1 net.ipv4.conf.%[1]s.rp_filter=0 &&"+
 		" ip addr del 127.0.0.1/8 dev lo && ip route add 127.0.0.0/8 via %[2]s dev %[1]s", link, via))
 }
 
@@ -253,7 +253,7 @@ func (l *lab) routeLoopback(in place, link string, via netip.Addr) {
 func (l *lab) sandboxed() bool { return l.driver != model.DriverHost }
 
 // in returns the place of a sandbox. With the driver host, it returns the host.
-func (l *lab) in(sandbox string) place {
+func (l *lab) in(sandbox string) place.Place {
 	if !l.sandboxed() {
 		return l.world.DoServer
 	}
@@ -283,26 +283,4 @@ func clientAddr(v4 bool) netip.Addr {
 		return topology.ClientAddr4
 	}
 	return topology.ClientAddr6
-}
-
-// run runs a shell command in a place and returns its output.
-func run(t *testing.T, in place, line string) string {
-	t.Helper()
-	out, err := try(in, line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func try(in place, line string) (string, error) {
-	var out []byte
-	err := in(func() (err error) {
-		out, err = exec.Command("sh", "-c", line).CombinedOutput()
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", line, err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -21,6 +21,7 @@ import (
 	"fairlead/internal/promise"
 	"fairlead/internal/proxy"
 	"fairlead/test/process"
+	"fairlead/test/shell"
 )
 
 func TestMain(m *testing.M) {
@@ -275,7 +276,7 @@ func TestWrongAnswerIsReported(t *testing.T) {
 func TestIntruderReachesOpenLoopback(t *testing.T) {
 	l := &lab{t: t, world: newWorld(t, plan.Facts{})}
 	serve(t, l.world.DoServer, web, "127.0.0.1:80")
-	run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
+	shell.Run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
 		" sysctl -qw net.ipv4.conf.all.route_localnet=1")
 	l.routeLoopback(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	for _, f := range flavors4 {

@@ -10,6 +10,8 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/promise"
+	"fairlead/test/place"
+	"fairlead/test/shell"
 )
 
 // publishProbers tests each promise of a publish with packets.
@@ -30,16 +32,16 @@ var publishProbers = map[promise.Question]prober{
 	promise.Survives:        {flavors, probeSurvives},
 }
 
-func lan(l *lab) place       { return l.world.DoClient }
-func host(l *lab) place      { return l.world.DoServer }
-func neighbour(l *lab) place { return l.in(peer) }
+func lan(l *lab) place.Place       { return l.world.DoClient }
+func host(l *lab) place.Place      { return l.world.DoServer }
+func neighbour(l *lab) place.Place { return l.in(peer) }
 
 func (c cell) at(addr netip.Addr, u use) netip.AddrPort {
 	return netip.AddrPortFrom(addr, hostPort(c.via, u))
 }
 
 // probeReach sends a request to a published port from a place.
-func probeReach(from func(*lab) place, addr func(v4 bool) netip.Addr) func(*lab, cell) result {
+func probeReach(from func(*lab) place.Place, addr func(v4 bool) netip.Addr) func(*lab, cell) result {
 	return func(l *lab, c cell) result {
 		return reaches(from(l), c.flavor.proto, c.at(addr(c.flavor.v4), open), web)
 	}
@@ -81,7 +83,7 @@ func probeV6ToV4(l *lab, c cell) result {
 }
 
 // probeSource checks which client address the workload receives.
-func probeSource(from func(*lab) place, want func(*lab, bool) netip.Addr) func(*lab, cell) result {
+func probeSource(from func(*lab) place.Place, want func(*lab, bool) netip.Addr) func(*lab, cell) result {
 	return func(l *lab, c cell) result {
 		own := want(l, c.flavor.v4)
 		return sees(from(l), c.flavor.proto, c.at(serverAddr(c.flavor.v4), open), web,
@@ -153,20 +155,20 @@ func probeLoopbackClosed(l *lab, c cell) result {
 }
 
 // trespass keeps the promise if the port is not reachable at the host's own address either.
-func (l *lab) trespass(c cell, from place) result {
+func (l *lab) trespass(c cell, from place.Place) result {
 	f := reaches(from, c.flavor.proto, c.at(topology.ServerAddr4, loopback), web)
 	f.kept = !f.kept
 	return f
 }
 
 // intrude keeps the promise if the intruder's packets arrive at the server and get no answer.
-func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) result {
+func (l *lab) intrude(c cell, from place.Place, addr netip.Addr, to netip.AddrPort) result {
 	count := fmt.Sprintf("ip saddr %s ip daddr %s %s dport %d", addr, to.Addr(), c.flavor.proto, to.Port())
 	if err := l.nft(fmt.Sprintf("add rule inet probe raw %s counter", count)); err != nil {
 		return result{err: err}
 	}
 	f := reaches(from, c.flavor.proto, to, web)
-	rules, err := try(l.world.DoServer, "nft list chain inet probe raw")
+	rules, err := shell.Try(l.world.DoServer, "nft list chain inet probe raw")
 	if err == nil && (!strings.Contains(rules, count+" counter packets") || strings.Contains(rules, count+" counter packets 0 ")) {
 		err = fmt.Errorf("no packet from %s to %s arrived at the server:\n%s", addr, to, rules)
 	}
@@ -177,7 +179,7 @@ func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) re
 func (l *lab) nft(command string) error {
 	l.firewall.Lock()
 	defer l.firewall.Unlock()
-	_, err := try(l.world.DoServer, "nft '"+command+"'")
+	_, err := shell.Try(l.world.DoServer, "nft '"+command+"'")
 	return err
 }
 

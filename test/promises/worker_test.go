@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 	"fairlead/test/process"
 )
 
@@ -38,7 +39,7 @@ type question struct {
 // workerMain listens, and listens again for each command on its input, until the input ends. In
 // between it sends the requests that it receives.
 func workerMain() int {
-	var listening []server
+	var listening []*place.Server
 	for in := json.NewDecoder(os.Stdin); ; {
 		var do work
 		if err := in.Decode(&do); err != nil {
@@ -50,7 +51,7 @@ func workerMain() int {
 			continue
 		}
 		for _, s := range listening {
-			s.close()
+			s.Close()
 		}
 		var err error
 		if listening, err = do.begin(); err != nil {
@@ -65,13 +66,12 @@ func workerMain() int {
 func currentPlace(fn func() error) error { return fn() }
 
 // begin listens on all addresses and answers.
-func (do work) begin() (all []server, err error) {
+func (do work) begin() (all []*place.Server, err error) {
 	for _, at := range do.Addresses {
-		s, err := listen(at)
+		s, err := place.Open(currentPlace, at, replies(do.Name))
 		if err != nil {
 			return nil, err
 		}
-		s.answer(do.Name)
 		all = append(all, s)
 	}
 	return all, nil

@@ -1,7 +1,6 @@
 package promises_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -11,93 +10,32 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // answerTimeout is how long a client tries. Only a missing answer shows that a packet was dropped,
 // so a negative result without an error takes this long.
 const answerTimeout = 6 * time.Second
 
-// place runs a function on a thread inside a namespace.
-type place func(func() error) error
-
 // serve answers every line or datagram to one of the addresses in the place, over
 // TCP and UDP, with the name and the sender's address.
-func serve(t *testing.T, in place, name string, addresses ...string) {
+func serve(t *testing.T, in place.Place, name string, addresses ...string) {
 	t.Helper()
 	for _, at := range addresses {
-		var s server
-		if err := in(func() (err error) { s, err = listen(at); return err }); err != nil {
-			t.Fatalf("serve %s: %v", name, err)
-		}
-		t.Cleanup(s.close)
-		s.answer(name)
+		place.Answer(t, in, at, replies(name))
 	}
 }
 
-// server is a workload's sockets at one address.
-type server struct {
-	tcp net.Listener
-	udp net.PacketConn
-}
-
-// listen opens an IPv4 address for IPv4 only. By default, package net opens 0.0.0.0 for both
-// families.
-func listen(at string) (s server, err error) {
-	family := ""
-	if a, err := netip.ParseAddrPort(at); err == nil && a.Addr().Is4() {
-		family = "4"
-	}
-	if s.tcp, err = net.Listen("tcp"+family, at); err != nil {
-		return s, err
-	}
-	s.udp, err = net.ListenPacket("udp"+family, at)
-	return s, err
-}
-
-func (s server) close() { s.tcp.Close(); s.udp.Close() }
-
-// answer answers until the sockets are closed.
-func (s server) answer(name string) {
-	go func() {
-		for {
-			conn, err := s.tcp.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				for lines := bufio.NewScanner(conn); lines.Scan(); {
-					fmt.Fprintln(conn, name, sender(conn.RemoteAddr()))
-				}
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 64)
-		for {
-			_, from, err := s.udp.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = s.udp.WriteTo([]byte(fmt.Sprintln(name, sender(from))), from)
-		}
-	}()
-}
-
-func sender(a net.Addr) netip.Addr {
-	at, _ := netip.ParseAddrPort(a.String())
-	return at.Addr().Unmap()
+func replies(name string) func(place.Request) string {
+	return func(r place.Request) string { return fmt.Sprint(name, " ", r.Client.Addr()) }
 }
 
 // talk is an open conversation with a workload.
 type talk struct{ conn net.Conn }
 
 // dial opens a conversation from the place. For UDP it only creates the socket.
-func dial(from place, proto model.Proto, to netip.AddrPort) (t talk, err error) {
-	err = from(func() (err error) {
-		t.conn, err = net.DialTimeout(string(proto), to.String(), answerTimeout)
-		return err
-	})
+func dial(from place.Place, proto model.Proto, to netip.AddrPort) (t talk, err error) {
+	t.conn, err = place.Dial(from, string(proto), to.String(), answerTimeout)
 	return t, err
 }
 
@@ -130,7 +68,7 @@ func (t talk) ask() (name string, seen netip.Addr, err error) {
 }
 
 // ask opens a conversation, sends one request and closes it.
-func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen netip.Addr, err error) {
+func ask(from place.Place, proto model.Proto, to netip.AddrPort) (name string, seen netip.Addr, err error) {
 	t, err := dial(from, proto, to)
 	if err != nil {
 		return "", netip.Addr{}, err
@@ -140,7 +78,7 @@ func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen ne
 }
 
 // reaches returns the result of one request to the workload with that name.
-func reaches(from place, proto model.Proto, to netip.AddrPort, want string) result {
+func reaches(from place.Place, proto model.Proto, to netip.AddrPort, want string) result {
 	name, _, err := ask(from, proto, to)
 	return answered(to, name, want, err)
 }
@@ -157,7 +95,7 @@ func answered(to netip.AddrPort, name, want string, err error) result {
 
 // sees checks the client's address: the promise is kept if the workload sees a matching address. A
 // missing answer is an error.
-func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) result {
+func sees(from place.Place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) result {
 	name, seen, err := ask(from, proto, to)
 	if f := answered(to, name, want, err); !f.kept {
 		return result{err: errors.Join(errors.New("no answer: "+f.because), f.err)}

@@ -2,6 +2,7 @@
 package shell
 
 import (
+	"fmt"
 	"os/exec"
 	"testing"
 )
@@ -10,12 +11,22 @@ import (
 // the line's output. The test fails if the line fails.
 func Run(t testing.TB, in func(func() error) error, line string) string {
 	t.Helper()
+	out, err := Try(in, line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Try is Run that returns an error, with the output, if the line fails.
+func Try(in func(func() error) error, line string) (string, error) {
 	var out []byte
-	if err := in(func() (err error) {
+	err := in(func() (err error) {
 		out, err = exec.Command("sh", "-c", line).CombinedOutput()
 		return err
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", line, err, out)
 	}
-	return string(out)
+	return string(out), nil
 }

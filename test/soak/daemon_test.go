@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,7 +92,7 @@ func newMortal(t *testing.T, w *world) *mortal {
 // this process.
 func (d *mortal) reap() {
 	d.t.Helper()
-	for end := time.Now().Add(answerTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(place.Timeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); errors.Is(err, unix.ECHILD) {
 			return
 		}
@@ -148,7 +149,7 @@ func newMapped(t *testing.T, w *world, p model.Publish) *translated {
 func (l *translated) come(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
-		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), answerTimeout)
+		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), place.Timeout)
 		if err != nil || name != l.want {
 			l.wrongs.note(fmt.Errorf("%s: a short connection reaches %q, want %s: %w", l.publish, name, l.want, err))
 			return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/bpf"
+	"fairlead/test/place"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -170,7 +171,7 @@ func (s *events) nothingLeft() {
 	}
 	s.ports.Close()
 	// The kernel frees maps and links asynchronously.
-	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(beat) {
+	for deadline := time.Now().Add(place.Timeout); ; time.Sleep(beat) {
 		left := s.left()
 		if len(left) == 0 {
 			return

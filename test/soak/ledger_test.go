@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // at is a published port, on every address of the host.
@@ -103,7 +104,7 @@ func (l *ledger) open(port at) (w *window, wait time.Duration) {
 	if len(w.may) == 1 && w.may[0] == unanswered {
 		return w, vain
 	}
-	return w, answerTimeout
+	return w, place.Timeout
 }
 
 // close ends the window, and returns an error if the answer was not allowed.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // The time between short connections, and how many may be open at the same time.
@@ -73,12 +73,8 @@ func (n *newcomers) come(v vantage, host netip.Addr, port at) {
 }
 
 // once opens a conversation, sends one request and closes it.
-func once(from place, proto model.Proto, to netip.AddrPort, wait time.Duration) (name string, err error) {
-	var conn net.Conn
-	err = from(func() (err error) {
-		conn, err = net.DialTimeout(string(proto), to.String(), wait)
-		return err
-	})
+func once(from place.Place, proto model.Proto, to netip.AddrPort, wait time.Duration) (name string, err error) {
+	conn, err := place.Dial(from, string(proto), to.String(), wait)
 	if err != nil {
 		return "", err
 	}

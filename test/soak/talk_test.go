@@ -1,7 +1,6 @@
 package soak_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -13,6 +12,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // beat is the time between two requests of a conversation.
@@ -20,48 +20,11 @@ const beat = 100 * time.Millisecond
 
 // serve answers every line and datagram to the port with the workload's name and port, followed by
 // the received text.
-func serve(t *testing.T, in place, name string, port uint16) {
+func serve(t *testing.T, in place.Place, name string, port uint16) {
 	t.Helper()
-	var l net.Listener
-	var c net.PacketConn
-	if err := in(func() (err error) {
-		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err != nil {
-			return err
-		}
-		c, err = net.ListenPacket("udp", fmt.Sprintf(":%d", port))
-		return err
-	}); err != nil {
-		t.Fatalf("serve %s: %v", name, err)
-	}
-	t.Cleanup(func() { l.Close(); c.Close() })
-	go serveLines(l, fmt.Sprintf("%s:%d", name, port))
-	go serveDatagrams(c, fmt.Sprintf("%s:%d", name, port))
-}
-
-func serveLines(l net.Listener, name string) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			for lines := bufio.NewScanner(conn); lines.Scan(); {
-				fmt.Fprintln(conn, name, lines.Text())
-			}
-		}()
-	}
-}
-
-func serveDatagrams(c net.PacketConn, name string) {
-	buf := make([]byte, 256)
-	for {
-		n, from, err := c.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		_, _ = c.WriteTo(append([]byte(name+" "), buf[:n]...), from)
-	}
+	place.Answer(t, in, fmt.Sprint(":", port), func(r place.Request) string {
+		return fmt.Sprintf("%s:%d %s", name, port, r.Text)
+	})
 }
 
 // ask sends a word and returns the name of the workload that echoes it. It never repeats a request:
@@ -88,7 +51,7 @@ func ask(conn net.Conn, word string, wait time.Duration) (name string, err error
 // vantage is a place of clients, with the host addresses to which they connect from there.
 type vantage struct {
 	name  string
-	place place
+	place place.Place
 	hosts []netip.Addr
 }
 
@@ -138,11 +101,8 @@ func converse(t *testing.T, w *world) []*talk {
 func open(t *testing.T, from vantage, proto model.Proto, to netip.AddrPort, want string) *talk {
 	t.Helper()
 	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want, translated: from.name != serverHost}
-	err := from.place(func() (err error) {
-		talk.conn, err = net.DialTimeout(string(proto), to.String(), answerTimeout)
-		return err
-	})
-	if err != nil {
+	var err error
+	if talk.conn, err = place.Dial(from.place, string(proto), to.String(), place.Timeout); err != nil {
 		t.Fatalf("%s: %v", talk.name, err)
 	}
 	return talk
@@ -153,7 +113,7 @@ func (t *talk) run(ctx context.Context) {
 	defer t.conn.Close()
 	for n := 0; ctx.Err() == nil; n++ {
 		asked := time.Now()
-		name, err := ask(t.conn, fmt.Sprintf("word-%d", n), answerTimeout)
+		name, err := ask(t.conn, fmt.Sprintf("word-%d", n), place.Timeout)
 		if err != nil || name != t.want {
 			t.wrongs.note(fmt.Errorf("%s: %q answers request %d, want %s: %w", t.name, name, n, t.want, err))
 			return

@@ -13,17 +13,14 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// answerTimeout limits the wait for an answer, and for the removal of objects.
-	answerTimeout = time.Minute
-	// vain is how long a client waits on a port that must not answer.
-	vain = 3 * time.Second
-)
+// vain is how long a client waits on a port that must not answer.
+const vain = 3 * time.Second
 
 // The workloads, and the ports on which each listens: for the publishes that stay, and for those
 // that change.
@@ -33,9 +30,6 @@ var (
 	kept    = uint16(80)
 	serving = model.PortRange{First: 9000, Last: 9000 + widest - 1}
 )
-
-// place runs a function on a thread inside a namespace.
-type place func(func() error) error
 
 // world consists of the two hosts, their sandboxes, and a bpffs for the pins.
 type world struct {
@@ -100,7 +94,7 @@ func ports(r model.PortRange) []uint16 {
 }
 
 // in returns the place of a sandbox.
-func (w *world) in(sandbox string) place {
+func (w *world) in(sandbox string) place.Place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
 }
 

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // planes are the data planes to test; another kernel may need others.
@@ -176,7 +177,7 @@ func (l *lan) spreads(proto model.Proto, v4 bool) {
 
 // isGone fails the test if a server answers at the virtual address. The client must get an error,
 // or no answer if there is no route.
-func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
+func (l *lan) isGone(from place.Place, proto model.Proto, v4 bool) {
 	l.Helper()
 	t, err := l.dialUntil(soon(), from, netip.Addr{}, proto, netip.AddrPortFrom(vip(v4), 8080))
 	if err != nil {
@@ -296,7 +297,7 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 		v := l.service(proto, v4, servers...)
 		l.set(v)
 		talks := l.talks(proto, v4, many)
-		for _, from := range []place{l.DoServer, l.in("c")} {
+		for _, from := range []place.Place{l.DoServer, l.in("c")} {
 			for range 4 {
 				t, s := l.talk(from, proto, v4)
 				talks = append(talks, conversation{t, s.by})
@@ -350,7 +351,7 @@ func (l *lan) removed(proto model.Proto, v4 bool) {
 		v := l.service(proto, v4, servers...)
 		l.set(v)
 		talks := l.talks(proto, v4, 4)
-		for _, from := range []place{l.DoServer, l.in("a")} {
+		for _, from := range []place.Place{l.DoServer, l.in("a")} {
 			t, s := l.talk(from, proto, v4)
 			talks = append(talks, conversation{t, s.by})
 		}

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -114,7 +115,7 @@ func (l *lan) neighbours() {
 }
 
 // passes attaches an XDP program that passes all packets to a link.
-func (l *lan) passes(in place, name string) (on link.Link) {
+func (l *lan) passes(in place.Place, name string) (on link.Link) {
 	l.Helper()
 	const pass = 2
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, pass), asm.Return()}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 	if err := unix.Bind(s, sockaddr(from)); err != nil {
 		return by, err
 	}
-	for deadline := time.Now().Add(answerTimeout); ; {
+	for deadline := time.Now().Add(place.Timeout); ; {
 		err := say(s, to)
 		if errors.Is(err, unix.EHOSTUNREACH) {
 			return expiredAt(s)
@@ -75,9 +76,9 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 // open opens a socket whose packets have the given hop limit, and which queues received ICMP
 // errors.
 func open(proto model.Proto, v4 bool, hops int) (int, error) {
-	kind, wait := unix.SOCK_STREAM, unix.NsecToTimeval(int64(answerTimeout))
+	kind, wait := unix.SOCK_STREAM, unix.NsecToTimeval(int64(place.Timeout))
 	if proto == model.UDP {
-		kind, wait = unix.SOCK_DGRAM, unix.NsecToTimeval(int64(answerTimeout/20))
+		kind, wait = unix.SOCK_DGRAM, unix.NsecToTimeval(int64(place.Timeout/20))
 	}
 	family, level, limit, keep := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_RECVERR
 	if v4 {

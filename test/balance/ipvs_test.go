@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -207,7 +208,7 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 		}
 		t.hears()
 	}
-	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(place.Timeout); ; time.Sleep(100 * time.Millisecond) {
 		wrong := ""
 		for at, now := range l.figures(host) {
 			open := now.Active

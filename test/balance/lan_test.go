@@ -3,7 +3,6 @@
 package balance_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,20 +10,17 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
-
-// answerTimeout limits the wait for an expected answer, even on a slow machine.
-const answerTimeout = 30 * time.Second
 
 // The virtual addresses. Clients reach them through the host.
 var (
@@ -48,8 +44,6 @@ var far = map[string]struct{ v4, v6 netip.Addr }{
 
 // boxes are Fairlead's sandboxes.
 var boxes = []string{"a", "b", "c"}
-
-type place func(func() error) error
 
 // lan is the test network of the suite: a client and a host connected by a wire, three sandboxes on
 // a bridge of the host, and a LAN with the host, the client and servers.
@@ -116,16 +110,11 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 
 func (l *lan) netns() *netns.Namespace {
 	l.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { ns.Close() })
-	return ns
+	return kerneltest.Netns(l)
 }
 
 // join connects a host to the switch with a link named lan0.
-func (l *lan) join(name string, in place, fd uintptr, addresses ...string) {
+func (l *lan) join(name string, in place.Place, fd uintptr, addresses ...string) {
 	l.Helper()
 	l.sh(l.switched.Do, fmt.Sprintf("ip link add port-%s type veth peer name lan0 netns /proc/%d/fd/%d && ip link set port-%s master switch up", name, pid, fd, name))
 	l.sh(in, "ip link set lan0 up; sysctl -qw net.ipv6.conf.lan0.accept_dad=0")
@@ -155,11 +144,11 @@ func (l *lan) network() model.State {
 }
 
 // in returns the place of a sandbox.
-func (l *lan) in(name string) place {
+func (l *lan) in(name string) place.Place {
 	return func(fn func() error) error { return l.DoSandbox(name, fn) }
 }
 
-func (l *lan) sh(in place, line string) string {
+func (l *lan) sh(in place.Place, line string) string {
 	l.Helper()
 	return shell.Run(l, in, line)
 }
@@ -210,9 +199,7 @@ func (l *lan) trySet(services ...model.VirtualService) error {
 // snapshot records everything on the host that a data plane could leave behind.
 func (l *lan) snapshot() string {
 	l.Helper()
-	return l.sh(l.DoServer, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
-		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip route show table local; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort; ip rule; ip -6 rule;"+
-		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all; (sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate) || true; cat /proc/net/ip_vs 2>/dev/null || true; ss -Hltun | sort")
+	return place.Snapshot(l, l.DoServer)
 }
 
 // over removes everything, and checks that the host is in the same state as before the tests.
@@ -221,57 +208,30 @@ func (l *lan) over() {
 	if err := l.Engine.TearDown(context.Background()); err != nil {
 		l.Error(err)
 	}
-	if diff := cmp.Diff(strings.Split(l.before, "\n"), strings.Split(l.snapshot(), "\n")); diff != "" {
-		l.Errorf("the host's state differs from before, was (-), is (+):\n%s", diff)
-	}
+	place.Unchanged(l, l.DoServer, l.before)
 }
 
 // serve answers on port 80 and on 8080 to 8083, over both protocols and families. Each answer
 // contains the server's name and the client address that it receives. A long line gets a long
 // answer.
-func (l *lan) serve(in place, name string) {
+func (l *lan) serve(in place.Place, name string) {
 	l.Helper()
 	l.serveAt(in, name, 80, 8080, 8081, 8082, 8083)
 }
 
 // serveAt is serve on the given ports.
-func (l *lan) serveAt(in place, name string, ports ...int) {
+func (l *lan) serveAt(in place.Place, name string, ports ...int) {
 	l.Helper()
 	for _, port := range ports {
-		at := fmt.Sprintf(":%d", port)
-		var tcp net.Listener
+		place.Serve(l, in, fmt.Sprintf(":%d", port), place.Lines(func(r place.Request) string {
+			return reply(name, port, r)
+		}))
 		var udp *net.UDPConn
-		if err := in(func() (err error) {
-			if tcp, err = net.Listen("tcp", at); err != nil {
-				return err
-			}
-			udp, err = listenUDP(port)
-			return err
-		}); err != nil {
+		if err := in(func() (err error) { udp, err = listenUDP(port); return err }); err != nil {
 			l.Fatal(err)
 		}
-		l.Cleanup(func() { tcp.Close(); udp.Close() })
-		go accept(tcp, name)
-		go answer(udp, name)
-	}
-}
-
-func accept(tcp net.Listener, name string) {
-	for {
-		conn, err := tcp.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			for lines := bufio.NewReader(conn); ; {
-				line, err := lines.ReadString('\n')
-				if err != nil {
-					return
-				}
-				fmt.Fprintln(conn, asLong(len(line), reply(name, conn.RemoteAddr(), conn.LocalAddr(), line)))
-			}
-		}()
+		l.Cleanup(func() { udp.Close() })
+		go answer(udp, name, port)
 	}
 }
 
@@ -294,30 +254,27 @@ func listenUDP(port int) (*net.UDPConn, error) {
 
 // answer answers from the address to which the datagram was sent, through any link with a route to
 // the client.
-func answer(udp *net.UDPConn, name string) {
+func answer(udp *net.UDPConn, name string, port int) {
 	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
-		long, n, _, from, err := udp.ReadMsgUDP(buf, oob)
+		long, n, _, from, err := udp.ReadMsgUDPAddrPort(buf, oob)
 		if err != nil {
 			return
 		}
 		const index = unix.SizeofInet6Pktinfo - 4 // the offset of the interface index
 		clear(oob[unix.CmsgLen(index):unix.CmsgLen(index+4)])
-		_, _, _ = udp.WriteMsgUDP([]byte(asLong(long, reply(name, from, udp.LocalAddr(), string(buf[:long])))+"\n"), oob[:n], from)
+		client := netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		line := reply(name, port, place.Request{Text: strings.TrimSuffix(string(buf[:long]), "\n"), Client: client})
+		_, _, _ = udp.WriteMsgUDPAddrPort([]byte(line+"\n"), oob[:n], from)
 	}
-}
-
-// asLong extends the answer to a line that is longer than a packet to the line's length.
-func asLong(length int, answer string) string {
-	if length <= 1500 {
-		return answer
-	}
-	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 
 // reply returns the server's name, the client address that it receives, its port and the beginning
-// of the line.
-func reply(name string, from, at net.Addr, question string) string {
-	addr, port := netip.MustParseAddrPort(from.String()), netip.MustParseAddrPort(at.String())
-	return fmt.Sprintf("%s %s %d %s", name, addr.Addr().Unmap(), port.Port(), strings.TrimSpace(question[:min(len(question), 8)]))
+// of the request. The reply to a request that is longer than a packet is as long as the request.
+func reply(name string, port int, r place.Request) string {
+	line := fmt.Sprintf("%s %s %d %s", name, r.Client.Addr(), port, r.Text[:min(len(r.Text), 8)])
+	if len(r.Text) < 1500 {
+		return line
+	}
+	return line + strings.Repeat(" ", max(0, len(r.Text)-len(line)))
 }

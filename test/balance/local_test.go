@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +31,7 @@ func (l *lan) local(proto model.Proto, v4 bool) {
 		l.Errorf("%s receives the request at port %d from %s, want host at port 80 from %s", s.by, s.port, s.sees, clientAddr(v4))
 	}
 	t.saysMuch(map[model.Proto]int{model.TCP: 1 << 20, model.UDP: 4000}[proto])
-	for _, from := range []place{l.DoServer, l.in("a")} {
+	for _, from := range []place.Place{l.DoServer, l.in("a")} {
 		l.only(l.spread(from, proto, v4, 2), "host")
 	}
 	v.Reals = []model.RealServer{l.self(v4, 81)}
@@ -45,7 +46,7 @@ func (l *lan) localAmongOthers(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "far1")
 	v.Scheduler, v.Reals = model.RoundRobin, append(v.Reals, l.self(v4, 80))
 	l.set(v)
-	for _, from := range []place{l.DoClient, l.DoServer, l.in("b")} {
+	for _, from := range []place.Place{l.DoClient, l.DoServer, l.in("b")} {
 		l.only(l.spread(from, proto, v4, 9), "a", "far1", "host")
 	}
 	talks := l.talks(proto, v4, 6)

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // clientAddresses adds addresses to the client and returns them.
@@ -30,7 +31,7 @@ func (l *lan) clientAddresses(v4 bool) []netip.Addr {
 }
 
 // answers returns the server that answers a new flow from an address.
-func (l *lan) answers(from place, at netip.Addr, proto model.Proto, v4 bool, port int) string {
+func (l *lan) answers(from place.Place, at netip.Addr, proto model.Proto, v4 bool, port int) string {
 	l.Helper()
 	t, err := l.dialFrom(from, at, proto, v4, port)
 	if err != nil {
@@ -88,7 +89,7 @@ func (l *lan) readable() {
 // persistsLocally checks persistence for clients on the host itself and in sandboxes.
 func (l *lan) persistsLocally(proto model.Proto, v4 bool) {
 	l.set(l.persistent(proto, v4, "a", "b", "far1"))
-	for name, from := range map[string]place{"the host": l.DoServer, "c": l.in("c"), "a": l.in("a")} {
+	for name, from := range map[string]place.Place{"the host": l.DoServer, "c": l.in("c"), "a": l.in("a")} {
 		if got := l.spread(from, proto, v4, 6); len(got) != 1 {
 			l.Errorf("several servers answer a client on %s: %v", name, got)
 		}

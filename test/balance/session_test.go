@@ -13,9 +13,11 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,9 +28,6 @@ func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
 	os.Exit(m.Run())
 }
-
-// long limits the wait for an expected event, even on a slow machine.
-const long = time.Minute
 
 // site is a host with a daemon, between a client and a machine with two real
 // servers.
@@ -42,15 +41,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t}
-	for _, ns := range []**netns.Namespace{&s.host, &s.client, &s.servers} {
-		made, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { made.Close() })
-		*ns = made
-	}
+	s := &site{T: t, host: kerneltest.Netns(t), client: kerneltest.Netns(t), servers: kerneltest.Netns(t)}
 	at := func(ns *netns.Namespace) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, ns.File().Fd()) }
 	shell.Run(t, s.host.Do, "ip link set lo up && ip link add c0 type veth peer name eth0 netns "+at(s.client)+" && ip link add s0 type veth peer name eth0 netns "+at(s.servers)+
 		" && ip addr add 198.51.100.2/24 dev c0 && ip addr add 10.0.0.1/24 dev s0 && ip link set c0 up && ip link set s0 up")
@@ -65,27 +56,13 @@ func newSite(t *testing.T) *site {
 // serve sends its name to each client at an address, and again for each line.
 func (s *site) serve(at string) {
 	s.Helper()
-	var l net.Listener
-	if err := s.servers.Do(func() (err error) { l, err = net.Listen("tcp", at); return err }); err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
+	place.Serve(s, s.servers.Do, at, func(conn net.Conn) {
+		for lines := bufio.NewScanner(conn); ; {
+			if fmt.Fprintln(conn, at); !lines.Scan() {
 				return
 			}
-			go func() {
-				defer conn.Close()
-				for lines := bufio.NewScanner(conn); ; {
-					if fmt.Fprintln(conn, at); !lines.Scan() {
-						return
-					}
-				}
-			}()
 		}
-	}()
+	})
 }
 
 // says fails the test unless the output of a command contains all of these texts.
@@ -104,8 +81,8 @@ func (s *site) visit(each int) map[string][]net.Conn {
 	s.Helper()
 	all := map[string][]net.Conn{}
 	for range 60 * each {
-		var conn net.Conn
-		if err := s.client.Do(func() (err error) { conn, err = net.DialTimeout("tcp", "192.0.2.80:80", long); return err }); err != nil {
+		conn, err := place.Dial(s.client.Do, "tcp", "192.0.2.80:80", place.Timeout)
+		if err != nil {
 			s.Fatal(err)
 		}
 		s.Cleanup(func() { conn.Close() })
@@ -121,7 +98,7 @@ func (s *site) visit(each int) map[string][]net.Conn {
 
 func (s *site) hear(conn net.Conn) string {
 	s.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(long)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(place.Timeout)); err != nil {
 		s.Fatal(err)
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -177,7 +154,7 @@ func (s *site) repaired() {
 // times.
 func (s *site) hasReported(times int, object, harm string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), long)
+	ctx, cancel := context.WithTimeout(s.Context(), place.Timeout)
 	defer cancel()
 	err := s.daemon.Client.FollowEvents(ctx, func(e api.Event) error {
 		if e.Object == object {
@@ -202,7 +179,7 @@ func (s *site) split() {
 	all := s.visit(3)
 	s.daemon.Run("service", "drain", "web", "10.0.0.2", "--now")
 	for _, conn := range all["10.0.0.2:80"] {
-		if err := conn.SetReadDeadline(time.Now().Add(long)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(place.Timeout)); err != nil {
 			s.Fatal(err)
 		}
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,24 +38,24 @@ type talk struct {
 }
 
 // dial opens a conversation with a port of the virtual address.
-func (l *lan) dial(from place, proto model.Proto, v4 bool, port int) (talk, error) {
+func (l *lan) dial(from place.Place, proto model.Proto, v4 bool, port int) (talk, error) {
 	return l.dialFrom(from, netip.Addr{}, proto, v4, port)
 }
 
 // dialFrom is dial from an address of the place. If the address is invalid, the kernel chooses one.
-func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool, port int) (talk, error) {
+func (l *lan) dialFrom(from place.Place, local netip.Addr, proto model.Proto, v4 bool, port int) (talk, error) {
 	return l.dialTo(from, local, proto, netip.AddrPortFrom(vip(v4), uint16(port)))
 }
 
 // dialTo is dialFrom to any virtual address.
-func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
-	return l.dialUntil(time.Now().Add(answerTimeout), from, local, proto, to)
+func (l *lan) dialTo(from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
+	return l.dialUntil(time.Now().Add(place.Timeout), from, local, proto, to)
 }
 
 // dialUntil is dialTo with a deadline. Each client gets a port that no earlier client used. With a
 // used port, UDP would continue the old flow, and over TCP the real server might still have the old
 // connection.
-func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
+func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l, asked: new(int)}
 	ip, port := local.AsSlice(), l.freshPort()
 	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: ip, Port: port}, Control: reuse}
@@ -93,7 +94,7 @@ func (l *lan) freshPort() int {
 func soon() time.Time { return time.Now().Add(250 * time.Millisecond) }
 
 // talk opens a conversation, which must succeed, and returns the first answer.
-func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
+func (l *lan) talk(from place.Place, proto model.Proto, v4 bool) (talk, said) {
 	l.Helper()
 	t, err := l.dial(from, proto, v4, 8080)
 	if err != nil {
@@ -103,7 +104,7 @@ func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 }
 
 // ask sends a line, over UDP repeatedly, and returns the answer.
-func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(answerTimeout)) }
+func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(place.Timeout)) }
 
 func (t talk) askUntil(end time.Time) (said, error) {
 	const often = 500 * time.Millisecond
@@ -161,7 +162,7 @@ func (t talk) hears() said {
 // itself is aborted.
 func (t talk) endsByReset() {
 	t.l.Helper()
-	if err := t.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := t.conn.SetReadDeadline(time.Now().Add(place.Timeout)); err != nil {
 		t.l.Fatal(err)
 	}
 	if _, err := t.lines.ReadString('\n'); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
@@ -170,10 +171,10 @@ func (t talk) endsByReset() {
 }
 
 // again makes a client whose connection was reset connect again from the same port.
-func (t talk) again(from place) {
+func (t talk) again(from place.Place) {
 	t.l.Helper()
 	t.conn.Close()
-	d := net.Dialer{Timeout: answerTimeout, LocalAddr: t.conn.LocalAddr(), Control: reuse}
+	d := net.Dialer{Timeout: place.Timeout, LocalAddr: t.conn.LocalAddr(), Control: reuse}
 	err := from(func() error {
 		c, err := d.Dial("tcp", t.conn.RemoteAddr().String())
 		if err == nil {
@@ -187,7 +188,7 @@ func (t talk) again(from place) {
 }
 
 // isRefused fails the test unless the client's connection is refused.
-func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
+func (l *lan) isRefused(from place.Place, proto model.Proto, v4 bool, port int) {
 	l.Helper()
 	t, err := l.dial(from, proto, v4, port)
 	if err == nil && proto == model.UDP {
@@ -200,7 +201,7 @@ func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 
 // spread opens the given number of conversations and counts the answers of each server. It closes
 // no conversation before the test ends: a reused UDP port would continue an old flow.
-func (l *lan) spread(from place, proto model.Proto, v4 bool, times int) map[string]int {
+func (l *lan) spread(from place.Place, proto model.Proto, v4 bool, times int) map[string]int {
 	l.Helper()
 	count := map[string]int{}
 	for range times {

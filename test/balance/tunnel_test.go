@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
 	"fairlead/test/unwrap"
 
 	"golang.org/x/sys/unix"
@@ -93,8 +94,8 @@ func (l *lan) tunnelsToSandboxes(proto model.Proto, v4 bool) {
 func (t talk) saysMuch(length int) {
 	t.l.Helper()
 	line := append(bytes.Repeat([]byte("x"), length-1), '\n')
-	for deadline := time.Now().Add(answerTimeout); ; {
-		if err := t.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+	for deadline := time.Now().Add(place.Timeout); ; {
+		if err := t.conn.SetDeadline(time.Now().Add(place.Timeout)); err != nil {
 			t.l.Fatal(err)
 		}
 		_, err := t.conn.Write(line)

@@ -9,7 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -71,12 +71,8 @@ func (w *world) client(b *testing.B) *admin.Client {
 
 // path creates a sandbox that exists until the benchmark ends.
 func (w *world) path(b *testing.B) string {
-	ns, err := netns.New()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { ns.Close() })
-	return ns.Path()
+	b.Helper()
+	return kerneltest.Netns(b).Path()
 }
 
 func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // server is a fake DHCP server without a network.
@@ -158,7 +159,7 @@ func TestRestartKeepsLease(t *testing.T) {
 			if c.Netns != "/proc/"+b.pid+"/ns/net" || c.Link != "eth0" || c.Hostname != "web" {
 				t.Errorf("a client starts with %+v", c)
 			}
-		case <-time.After(patience):
+		case <-time.After(place.Timeout):
 			t.Fatal("the next daemon has no client")
 		}
 	}

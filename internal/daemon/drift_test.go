@@ -12,8 +12,9 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 
 	"golang.org/x/sys/unix"
@@ -46,11 +47,7 @@ func newLANWorld(t testing.TB) *lanWorld {
 		}
 	})
 	open := func(opt kernel.Options) *kernel.Host {
-		ns, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ns.Close() })
+		ns := kerneltest.Netns(t)
 		h, err := kernel.Open(ns.Path(), opt)
 		if err != nil {
 			t.Fatal(err)
@@ -109,14 +106,11 @@ func (w *lanWorld) reached(ports ...int) {
 func (w *lanWorld) answers(from func(func() error) error, addr string) {
 	w.Helper()
 	err := errors.New("no attempt was made")
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
-		err = from(func() error {
-			conn, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
-			if err == nil {
-				err = conn.Close()
-			}
-			return err
-		})
+	for deadline := time.Now().Add(place.Timeout); err != nil && time.Now().Before(deadline); {
+		var conn net.Conn
+		if conn, err = place.Dial(from, "tcp", addr, 200*time.Millisecond); err == nil {
+			err = conn.Close()
+		}
 	}
 	if err != nil {
 		w.Errorf("%s never answers again: %v", addr, err)
@@ -126,7 +120,7 @@ func (w *lanWorld) answers(from func(func() error) error, addr string) {
 // awaitEvent waits for an event about an object that contains the text.
 func (w *lanWorld) awaitEvent(events <-chan api.Event, kind api.EventKind, text string) api.Event {
 	w.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(place.Timeout)
 	for {
 		select {
 		case e := <-events:

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // tries is how often each damage is done: fewer times than the daemon repairs without
@@ -98,13 +99,13 @@ func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 func (w *lanWorld) outage(began time.Time, port int) time.Duration {
 	w.Helper()
 	addr := net.JoinHostPort(hosts4, fmt.Sprint(port))
-	for time.Since(began) < patience {
+	for time.Since(began) < place.Timeout {
 		if w.client.Do(func() error { return readByte(addr) }) == nil {
 			return time.Since(began)
 		}
 	}
 	w.Errorf("port %d never answers again", port)
-	return patience
+	return place.Timeout
 }
 
 // readByte reads a byte from a new connection.
@@ -123,21 +124,8 @@ func readByte(addr string) error {
 
 // sendBytes sends a byte to each client.
 func sendBytes(b *testing.B, in func(func() error) error) {
-	var l net.Listener
-	if err := in(func() (err error) { l, err = net.Listen("tcp", ":80"); return err }); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte("x")) // an error means that the client is gone
-			conn.Close()
-		}
-	}()
+	// An error means that the client is gone.
+	place.Serve(b, in, ":80", func(conn net.Conn) { _, _ = conn.Write([]byte("x")) })
 }
 
 // idleFor is how long the idle daemon is measured.

@@ -147,7 +147,7 @@ func (o *operated) run(i int, g externalContainer) {
 	}
 	o.m.externals[i] = g
 	for _, port := range g.ports {
-		o.m.published[port] = mappings{place{i, dockerNetwork(g.network)}, dockerNetworks[g.network].via}
+		o.m.published[port] = mappings{attachment{i, dockerNetwork(g.network)}, dockerNetworks[g.network].via}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
+	"fairlead/test/place"
 )
 
 // The first sandboxes are attached with the API, the others are containers.
@@ -40,7 +41,7 @@ var operatedNetworks = []model.Network{
 // expected is the model: the state that the host must have.
 type expected struct {
 	networks  map[string]bool
-	attached  map[place]bool
+	attached  map[attachment]bool
 	published map[uint16]mappings
 	// externals are the containers that run; runs counts the runs of each.
 	externals map[int]externalContainer
@@ -55,19 +56,19 @@ type externalContainer struct {
 
 // mappings is the target of a host port, and the publish mode.
 type mappings struct {
-	at  place
+	at  attachment
 	via model.Via
 }
 
 func nothingExpected() expected {
-	return expected{map[string]bool{}, map[place]bool{}, map[uint16]mappings{}, map[int]externalContainer{}, map[int]int{}}
+	return expected{map[string]bool{}, map[attachment]bool{}, map[uint16]mappings{}, map[int]externalContainer{}, map[int]int{}}
 }
 
 func (m expected) clone() expected {
 	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.externals), maps.Clone(m.runs)}
 }
 
-func (m expected) detach(at place) {
+func (m expected) detach(at attachment) {
 	delete(m.attached, at)
 	maps.DeleteFunc(m.published, func(_ uint16, l mappings) bool { return l.at == at })
 }
@@ -100,28 +101,12 @@ func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
 func (o *operated) newBox(i int) watchedSandbox {
 	o.Helper()
 	b := o.w.watchedSandbox()
-	b.do(o, func() error {
-		l, err := net.Listen("tcp", ":80")
-		if err != nil {
-			return err
-		}
-		// A socket keeps its namespace alive: close it when the sandbox ends.
-		go func() { _ = b.Wait(); l.Close() }()
-		go say(l, fmt.Sprint("box", i))
-		return nil
+	stop := place.Serve(o, b.in, ":80", func(conn net.Conn) {
+		_, _ = fmt.Fprint(conn, "box", i) // the client may have closed the connection
 	})
+	// A socket keeps its namespace alive: close it when the sandbox ends.
+	go func() { _ = b.Wait(); stop() }()
 	return b
-}
-
-func say(l net.Listener, word string) {
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		_, _ = conn.Write([]byte(word)) // the client may have closed the connection
-		conn.Close()
-	}
 }
 
 // expect fails the test unless the daemon answered with the code.
@@ -133,7 +118,7 @@ func (o *operated) expect(err error, code api.Code, what string, args ...any) {
 	o.Errorf("%s: %v, want code %q", fmt.Sprintf(what, args...), err, code)
 }
 
-func (o *operated) attachAt(at place) error {
+func (o *operated) attachAt(at attachment) error {
 	i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
 	addrs := []netip.Addr{netip.AddrFrom4([4]byte{172, 30 + byte(i), 0, 10 + byte(at.watchedSandbox)})}
 	if i == 0 {
@@ -144,7 +129,7 @@ func (o *operated) attachAt(at place) error {
 	return err
 }
 
-func (o *operated) publishAt(at place, p model.Publish) error {
+func (o *operated) publishAt(at attachment, p model.Publish) error {
 	_, err := o.Client.Publish(context.Background(), api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	return err
 }
@@ -223,7 +208,7 @@ func (o *operated) wanted() []string {
 // untilAttached waits until the daemon has noticed which sandboxes have ended.
 func (o *operated) untilAttached() {
 	o.Helper()
-	for deadline := time.Now().Add(patience); !slices.Equal(o.names(), o.wanted()); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(place.Timeout); !slices.Equal(o.names(), o.wanted()); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			o.Fatalf("attached are %v, want %v", o.names(), o.wanted())
 		}
@@ -280,15 +265,11 @@ func (o *operated) check() {
 func (o *operated) answers(addr, who string) {
 	o.Helper()
 	var said []byte
-	err := o.w.host.Do(func() error {
-		conn, err := net.DialTimeout("tcp", addr, patience)
-		if err != nil {
-			return err
-		}
+	conn, err := place.Dial(o.w.host.Do, "tcp", addr, place.Timeout)
+	if err == nil {
 		defer conn.Close()
 		said, err = io.ReadAll(conn)
-		return err
-	})
+	}
 	if string(said) != who || (err == nil) != (who != "") {
 		o.Errorf("at %s answers %q (%v), want %q", addr, said, err, who)
 	}

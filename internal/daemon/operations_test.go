@@ -132,7 +132,7 @@ func (o *operated) removeNetwork() {
 
 func (o *operated) attachAny() {
 	o.Helper()
-	at := o.anyPlace()
+	at := o.anyAttachment()
 	want := api.Code("")
 	if !o.m.networks[at.network] {
 		want = api.NotFound
@@ -145,7 +145,7 @@ func (o *operated) attachAny() {
 
 func (o *operated) detachAny() {
 	o.Helper()
-	at := o.anyPlace()
+	at := o.anyAttachment()
 	_, err := o.Client.Detach(context.Background(), api.DetachRequest{Name: at.name()})
 	o.expect(err, "", "detach %s", at)
 	o.m.detach(at)
@@ -153,7 +153,7 @@ func (o *operated) detachAny() {
 
 func (o *operated) publishAny() {
 	o.Helper()
-	at, p := o.anyPlace(), o.anyPublish()
+	at, p := o.anyAttachment(), o.anyPublish()
 	if at.network == "branches" && p.Via == model.ViaEBPF {
 		p.Via = model.ViaAuto // a sub-link has no host interface
 	}
@@ -171,7 +171,7 @@ func (o *operated) publishAny() {
 
 func (o *operated) unpublishAny() {
 	o.Helper()
-	at, p := o.anyPlace(), o.anyPublish()
+	at, p := o.anyAttachment(), o.anyPublish()
 	want := api.Code("")
 	if !o.m.attached[at] {
 		want = api.NotFound
@@ -213,7 +213,7 @@ func (o *operated) killDaemon() {
 // or not: then the request is repeated.
 func (o *operated) killMidway() {
 	o.Helper()
-	at := o.anyPlace()
+	at := o.anyAttachment()
 	if !o.m.networks[at.network] {
 		return
 	}
@@ -230,17 +230,17 @@ func (o *operated) killMidway() {
 	o.m.attached[at] = true
 }
 
-// place is a sandbox on a network.
-type place struct {
+// attachment is a sandbox on a network.
+type attachment struct {
 	watchedSandbox int
 	network        string
 }
 
-func (p place) name() string   { return fmt.Sprintf("box%d-%s", p.watchedSandbox, p.network) }
-func (p place) String() string { return fmt.Sprintf("box %d to %s", p.watchedSandbox, p.network) }
+func (a attachment) name() string   { return fmt.Sprintf("box%d-%s", a.watchedSandbox, a.network) }
+func (a attachment) String() string { return fmt.Sprintf("box %d to %s", a.watchedSandbox, a.network) }
 
-func (o *operated) anyPlace() place {
-	return place{o.random.IntN(ownBoxes), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}
+func (o *operated) anyAttachment() attachment {
+	return attachment{o.random.IntN(ownBoxes), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}
 }
 
 func (o *operated) anyPublish() model.Publish {

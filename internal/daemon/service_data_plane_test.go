@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // gate is a host whose steps a test can block or make fail.
@@ -98,7 +99,7 @@ func checked(w *world) model.VirtualService {
 	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 	v.Plane = model.PlaneNFT
-	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: patience, Fall: 1, Rise: 1}
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1, Rise: 1}
 	return v
 }
 
@@ -231,7 +232,7 @@ func TestCauseNamesLastFailure(t *testing.T) {
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down")
 	w.serves("10.0.0.2:8080") // closes each connection at once
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(place.Timeout); ; time.Sleep(time.Millisecond) {
 		view, err := w.Service("web")
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon"
 	"fairlead/internal/plan"
+	"fairlead/test/place"
 )
 
 // unwritten are notes that are never written, as by a process that dies first.
@@ -85,7 +86,7 @@ func TestKilledWithServerDown(t *testing.T) {
 	awaited := func(kind api.EventKind) {
 		t.Helper()
 		found := errors.New("found")
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), place.Timeout)
 		defer cancel()
 		if err := client.FollowEvents(ctx, func(e api.Event) error {
 			if e.Kind == kind && e.Object == "service web real 10.0.0.3:8080" {

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
+	"fairlead/test/place"
 )
 
 // site returns a service at 192.0.2.10:80 with these real servers.
@@ -179,7 +180,7 @@ func TestChecks(t *testing.T) {
 	w.start()
 	stop := w.serves("10.0.0.2:8080")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
-	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: patience, Fall: 1, Rise: 1}
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1, Rise: 1}
 	v.Sorry = netip.MustParseAddrPort("10.0.0.9:80")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
@@ -213,7 +214,7 @@ func TestUncheckable(t *testing.T) {
 		return view.Servers[0].Cause
 	}
 	const want = "this host cannot check: start /no/such/command"
-	for deadline := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(place.Timeout); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q, want %q", cause(), want)
 		}

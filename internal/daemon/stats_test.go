@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
+	"fairlead/test/place"
 )
 
 // How many connections a client opens, and what it sends and receives in each.
@@ -52,7 +53,7 @@ func TestStats(t *testing.T) {
 			web.echoes(t, "udp", ":53")
 			live := client.talks(t, "172.31.0.1:8080")
 			s := w.Stats(context.Background())
-			for begun := time.Now(); slices.ContainsFunc(s.Publishes, behind) && time.Since(begun) < patience; {
+			for begun := time.Now(); slices.ContainsFunc(s.Publishes, behind) && time.Since(begun) < place.Timeout; {
 				s = w.Stats(context.Background())
 			}
 			for _, problem := range s.Problems {
@@ -143,33 +144,10 @@ func checkEndpoints(t *testing.T, s api.Stats) {
 func (b watchedSandbox) echoes(t *testing.T, network, addr string) {
 	t.Helper()
 	if network == "udp" {
-		var conn net.PacketConn
-		b.do(t, func() (err error) { conn, err = net.ListenPacket(network, addr); return err })
-		t.Cleanup(func() { conn.Close() })
-		go func() {
-			buf := make([]byte, 1500)
-			for {
-				n, from, err := conn.ReadFrom(buf)
-				if err != nil {
-					return
-				}
-				_, _ = conn.WriteTo(buf[:n], from)
-			}
-		}()
+		place.ServeUDP(t, b.in, addr, place.EchoDatagram)
 		return
 	}
-	var l net.Listener
-	b.do(t, func() (err error) { l, err = net.Listen(network, addr); return err })
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer conn.Close(); _, _ = io.Copy(conn, conn) }()
-		}
-	}()
+	place.Serve(t, b.in, addr, place.Echo)
 }
 
 // talks exchanges the payload several times with a server, once with another port of a
@@ -190,7 +168,7 @@ func (b watchedSandbox) talks(t *testing.T, server string) (live net.Conn) {
 			return err
 		}
 		var err error
-		live, err = net.DialTimeout("tcp", server, patience)
+		live, err = net.DialTimeout("tcp", server, place.Timeout)
 		return err
 	})
 	return live
@@ -198,7 +176,7 @@ func (b watchedSandbox) talks(t *testing.T, server string) (live net.Conn) {
 
 // exchange sends a message and waits until all of it has come back.
 func exchange(network string, at netip.AddrPort, message string) error {
-	conn, err := net.DialTimeout(network, at.String(), patience)
+	conn, err := net.DialTimeout(network, at.String(), place.Timeout)
 	if err != nil {
 		return err
 	}

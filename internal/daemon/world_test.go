@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -25,14 +26,10 @@ import (
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 	"fairlead/test/daemons"
+	"fairlead/test/place"
 	"fairlead/test/process"
 	"fairlead/test/shell"
-
-	"github.com/google/go-cmp/cmp"
 )
-
-// patience is how long tests wait, because the machine may have other load.
-const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": process.Idle,
@@ -69,11 +66,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := kerneltest.Netns(t)
 	host, err := kernel.Open(ns.Path(), kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -207,18 +200,23 @@ func (b watchedSandbox) kill() { _ = b.Kill() }
 // sh runs a command line in the sandbox.
 func (b watchedSandbox) sh(t testing.TB, line string) string {
 	t.Helper()
-	return shell.Run(t, func(fn func() error) error { b.do(t, fn); return nil }, line)
+	return shell.Run(t, b.in, line)
 }
 
-// do runs fn inside the sandbox.
+// in runs fn inside the sandbox.
+func (b watchedSandbox) in(fn func() error) error {
+	ns, err := netns.Open("/proc/" + b.pid + "/ns/net")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return ns.Do(fn)
+}
+
+// do runs fn inside the sandbox. The test fails if fn returns an error.
 func (b watchedSandbox) do(t testing.TB, fn func() error) {
 	t.Helper()
-	ns, err := netns.Open("/proc/" + b.pid + "/ns/net")
-	if err == nil {
-		defer ns.Close()
-		err = ns.Do(fn)
-	}
-	if err != nil {
+	if err := b.in(fn); err != nil {
 		t.Error(err)
 	}
 }
@@ -230,7 +228,7 @@ func (b watchedSandbox) reaches(t testing.TB, addr string) {
 }
 
 func dial(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, patience)
+	conn, err := net.DialTimeout("tcp", addr, place.Timeout)
 	if err == nil {
 		err = conn.Close()
 	}
@@ -238,31 +236,15 @@ func dial(addr string) error {
 }
 
 // serves accepts connections on the host until stop is called or the test ends.
-func (w *world) serves(addr string) (stop func()) { w.Helper(); return serve(w, w.host.Do, addr) }
+func (w *world) serves(addr string) (stop func()) {
+	w.Helper()
+	return place.Serve(w, w.host.Do, addr, place.Hangup)
+}
 
 // serves accepts connections in the sandbox until the test ends.
 func (b watchedSandbox) serves(t testing.TB, addr string) {
 	t.Helper()
-	serve(t, func(fn func() error) error { b.do(t, fn); return nil }, addr)
-}
-
-func serve(t testing.TB, in func(func() error) error, addr string) (stop func()) {
-	t.Helper()
-	var l net.Listener
-	if err := in(func() (err error) { l, err = net.Listen("tcp", addr); return err }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-		}
-	}()
-	return func() { l.Close() }
+	place.Serve(t, b.in, addr, place.Hangup)
 }
 
 func (w *world) sh(line string) string { w.Helper(); return shell.Run(w, w.host.Do, line) }
@@ -271,7 +253,7 @@ func (w *world) sh(line string) string { w.Helper(); return shell.Run(w, w.host.
 // daemon reports.
 func (w *world) until(what string, holds func() bool) {
 	w.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(place.Timeout)
 	for !holds() {
 		select {
 		case <-w.changed:
@@ -292,16 +274,14 @@ func (w *world) links() string { w.Helper(); return w.sh(carried + "ip -o link")
 // snapshot returns everything on the host that the daemon could leave behind.
 func (w *world) snapshot() string {
 	w.Helper()
-	return w.sh(carried + "ip -o link | sed 's/^[0-9]*: //' | sort; ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | sort;" +
-		" ip route; ip -6 route; ip neigh show nud permanent; ip neigh show proxy; nft -s list ruleset;" +
-		" sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
+	w.sh(carried + "true")
+	return place.Snapshot(w, w.host.Do)
 }
 
 func (w *world) unchanged(before string) {
 	w.Helper()
-	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(w.snapshot(), "\n")); diff != "" {
-		w.Errorf("the host differs from before (-):\n%s", diff)
-	}
+	w.sh(carried + "true")
+	place.Unchanged(w, w.host.Do, before)
 }
 
 // nothingLeft waits until nothing is attached, and checks that the host is as before.

@@ -18,11 +18,13 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/place"
 	"fairlead/test/process"
 )
 
@@ -95,17 +97,10 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	dir := t.TempDir()
 	h := &house{T: t, opt: Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}}
-	err := MakeDirs(h.opt)
-	if err == nil {
-		h.ns, err = netns.New()
-	}
-	if err == nil {
-		h.sandbox, err = netns.New()
-	}
-	if err != nil {
+	if err := MakeDirs(h.opt); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.ns.Close(); h.sandbox.Close() })
+	h.ns, h.sandbox = kerneltest.Netns(t), kerneltest.Netns(t)
 	p := process.Run(t, idleRole, child.Place{Netns: h.sandbox.File()})
 	h.end = p.Kill
 	h.pid = fmt.Sprint(p.Cmd.Process.Pid)
@@ -163,23 +158,9 @@ func (h *house) pidOfProxy() int {
 // server via proxy on ports 8080 and 8081.
 func (h *house) publish() {
 	h.Helper()
-	var l net.Listener
-	err := h.sandbox.Do(func() (err error) { l, err = net.Listen("tcp", ":80"); return err })
-	if err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer conn.Close(); _, _ = io.Copy(conn, conn) }()
-		}
-	}()
+	place.Serve(h, h.sandbox.Do, ":80", place.Echo)
 	client := admin.NewClient(h.opt.Socket)
-	_, err = client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
+	_, err := client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
 		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}, false)
 	if err == nil {
 		_, err = client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
@@ -194,8 +175,6 @@ func (h *house) publish() {
 	}
 }
 
-const patience = time.Minute
-
 // The published ports.
 const (
 	port8080 = "127.0.0.1:8080"
@@ -203,11 +182,11 @@ const (
 )
 
 // dial connects to a published port.
-func dial(port string) (net.Conn, error) { return net.DialTimeout("tcp", port, patience) }
+func dial(port string) (net.Conn, error) { return net.DialTimeout("tcp", port, place.Timeout) }
 
 // echoes sends a text on a connection and waits for its echo.
 func echoes(conn net.Conn) error {
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(place.Timeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, "hello"); err != nil {
@@ -229,7 +208,7 @@ func answered(port string) error {
 // opens waits until the port answers.
 func (h *house) opens(port string) {
 	h.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(place.Timeout)
 	if err := h.ns.Do(func() error {
 		for {
 			if err := answered(port); err == nil || time.Now().After(deadline) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -71,11 +71,7 @@ type locks struct {
 
 func newLocks(t *testing.T) locks {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := kerneltest.Netns(t)
 	return locks{t, child.Place{Netns: ns.File()}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/proxy"
+	"fairlead/test/place"
 	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
@@ -175,7 +176,7 @@ func TestPortTakenFromAKilledProxy(t *testing.T) {
 // wait waits until the process of a pidfd has ended.
 func wait(pidfd int) error {
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(place.Timeout.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err == nil && n == 0:

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"fairlead/internal/child"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
+	"fairlead/test/process"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -32,48 +34,20 @@ type lan struct {
 
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{t: t, ns: newNetns(t), leases: filepath.Join(t.TempDir(), "leases")}
-	run(t, l.ns, "ip", "link", "add", "br0", "type", "bridge")
-	run(t, l.ns, "ip", "address", "add", "192.0.2.1/24", "dev", "br0")
-	run(t, l.ns, "ip", "link", "set", "br0", "up")
+	l := &lan{t: t, ns: kerneltest.Netns(t), leases: filepath.Join(t.TempDir(), "leases")}
+	kerneltest.Run(t, l.ns, "ip", "link", "add", "br0", "type", "bridge")
+	kerneltest.Run(t, l.ns, "ip", "address", "add", "192.0.2.1/24", "dev", "br0")
+	kerneltest.Run(t, l.ns, "ip", "link", "set", "br0", "up")
 	return l
-}
-
-func newNetns(t *testing.T) *netns.Namespace {
-	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
-}
-
-func run(t *testing.T, ns *netns.Namespace, name string, args ...string) string {
-	t.Helper()
-	var out []byte
-	err := ns.Do(func() (err error) {
-		out, err = exec.Command(name, args...).CombinedOutput()
-		return err
-	})
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
-// path returns a path to the namespace that every process can open.
-func path(ns *netns.Namespace) string {
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd())
 }
 
 // host is a sandbox on the network, whose link is eth0.
 func (l *lan) host(name string) *netns.Namespace {
 	l.t.Helper()
-	ns := newNetns(l.t)
-	run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", path(ns))
-	run(l.t, l.ns, "ip", "link", "set", name, "master", "br0", "up")
-	run(l.t, ns, "ip", "link", "set", "eth0", "up")
+	ns := kerneltest.Netns(l.t)
+	kerneltest.Run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", process.Seen(ns.Path()))
+	kerneltest.Run(l.t, l.ns, "ip", "link", "set", name, "master", "br0", "up")
+	kerneltest.Run(l.t, ns, "ip", "link", "set", "eth0", "up")
 	return ns
 }
 
@@ -146,7 +120,7 @@ type holding struct {
 func start(t *testing.T, ns *netns.Namespace, c Config) *holding {
 	t.Helper()
 	return startBy(t, ns, func(ctx context.Context, notify func(Lease)) error {
-		c.Netns, c.Link = path(ns), "eth0"
+		c.Netns, c.Link = process.Seen(ns.Path()), "eth0"
 		return Run(ctx, c, notify)
 	})
 }
@@ -270,7 +244,7 @@ func TestRenewal(t *testing.T) {
 	l := newLAN(t)
 	d := l.serve(dynamic)
 	ns := l.host("web")
-	x, err := newClient(Config{Netns: path(ns), Link: "eth0"})
+	x, err := newClient(Config{Netns: process.Seen(ns.Path()), Link: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +263,7 @@ func TestExtend(t *testing.T) {
 	l := newLAN(t)
 	ns := l.host("web")
 	d := l.serve(dynamic)
-	x, err := newClient(Config{Netns: path(ns), Link: "eth0"})
+	x, err := newClient(Config{Netns: process.Seen(ns.Path()), Link: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +310,7 @@ func TestExtend(t *testing.T) {
 func TestConflict(t *testing.T) {
 	l := newLAN(t)
 	squatter := l.host("squatter")
-	run(t, squatter, "ip", "address", "add", "192.0.2.100/24", "dev", "eth0")
+	kerneltest.Run(t, squatter, "ip", "address", "add", "192.0.2.100/24", "dev", "eth0")
 	d := l.serve(dynamic)
 	h := start(t, l.host("web"), Config{})
 	if got := h.next(); got.Prefixes[0].Addr() != netip.MustParseAddr("192.0.2.101") {
@@ -352,18 +326,18 @@ func TestErrors(t *testing.T) {
 	l := newLAN(t)
 	quiet := l.host("quiet")
 	down := l.host("lower")
-	run(t, down, "ip", "link", "set", "eth0", "down")
-	gone := newNetns(t)
-	bare := newNetns(t)
+	kerneltest.Run(t, down, "ip", "link", "set", "eth0", "down")
+	gone := kerneltest.Netns(t)
+	bare := kerneltest.Netns(t)
 	for name, s := range map[string]struct {
 		config Config
 		is     error
 		words  string
 	}{
-		"no server":    {Config{Netns: path(quiet), Link: "eth0"}, ErrNoServer, "keep a DHCP lease on eth0 of " + path(quiet) + ": no DHCP server answers: check that the network behind the link"},
-		"a link down":  {Config{Netns: path(down), Link: "eth0"}, nil, "the link is down: set it up first"},
-		"no such link": {Config{Netns: path(bare), Link: "eth0"}, nil, "find the link"},
-		"no Ethernet":  {Config{Netns: path(bare), Link: "lo"}, nil, "the link has no Ethernet address"},
+		"no server":    {Config{Netns: process.Seen(quiet.Path()), Link: "eth0"}, ErrNoServer, "keep a DHCP lease on eth0 of " + process.Seen(quiet.Path()) + ": no DHCP server answers: check that the network behind the link"},
+		"a link down":  {Config{Netns: process.Seen(down.Path()), Link: "eth0"}, nil, "the link is down: set it up first"},
+		"no such link": {Config{Netns: process.Seen(bare.Path()), Link: "eth0"}, nil, "find the link"},
+		"no Ethernet":  {Config{Netns: process.Seen(bare.Path()), Link: "lo"}, nil, "the link has no Ethernet address"},
 		"no sandbox":   {Config{Netns: "/nowhere", Link: "eth0"}, os.ErrNotExist, "open network namespace"},
 	} {
 		err := Run(t.Context(), s.config, func(l Lease) { t.Errorf("%s: leased %+v", name, l) })
@@ -373,11 +347,11 @@ func TestErrors(t *testing.T) {
 	}
 
 	// A new sandbox with the name of one that has ended is another sandbox.
-	x, err := newClient(Config{Netns: path(gone), Link: "eth0"})
+	x, err := newClient(Config{Netns: process.Seen(gone.Path()), Link: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Netns = path(quiet)
+	x.Netns = process.Seen(quiet.Path())
 	if _, err := x.acquire(t.Context()); !errors.Is(err, ErrGone) {
 		t.Errorf("another sandbox: %v, want %v", err, ErrGone)
 	}

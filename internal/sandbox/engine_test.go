@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/sandbox"
 )
 
@@ -166,7 +167,7 @@ const webID = "9876543210fedcba0123456789abcdef0123456789abcdef0123456789abcdef"
 func TestContainer(t *testing.T) {
 	e := newEngine(t, socketPath(t))
 	f := finder(t, e.socket)
-	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	e.set("web", container{webID, "running", pid})
 	w := want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}
 	s := resolves(t, f, "web", w)
@@ -179,7 +180,7 @@ func TestContainer(t *testing.T) {
 	refuses(t, f, "98765432", sandbox.ErrAbsent, "neither a container nor")
 
 	// After a restart it is another sandbox with the same name.
-	pid = workload(t, newNetns(t)).Cmd.Process.Pid
+	pid = workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	e.set("web", container{webID, "running", pid})
 	if again := resolves(t, f, "web", want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}); again.ID == s.ID {
 		t.Errorf("after a restart it has the same ID, %s", s.ID)
@@ -206,7 +207,7 @@ func TestUnusableContainer(t *testing.T) {
 func TestAmbiguity(t *testing.T) {
 	first, second := newEngine(t, socketPath(t)), newEngine(t, socketPath(t))
 	f := finder(t, first.socket, second.socket)
-	process := workload(t, newNetns(t)).Cmd.Process.Pid
+	process := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	first.set("web", container{webID, "running", process})
 	named(t, f, "web")
 	refuses(t, f, "web", nil, "the name is ambiguous: say which of netns:web, container:web")
@@ -244,7 +245,7 @@ func TestNoEngine(t *testing.T) {
 
 func TestDockerHost(t *testing.T) {
 	e := newEngine(t, socketPath(t))
-	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	e.set("web-of-the-test", container{webID, "running", pid})
 	t.Setenv("DOCKER_HOST", "unix://"+e.socket)
 	resolves(t, sandbox.New(), "web-of-the-test", want{"container:web-of-the-test", fmt.Sprintf("/proc/%d/ns/net", pid), pid})

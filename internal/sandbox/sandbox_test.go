@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/sandbox"
 
@@ -20,11 +21,7 @@ import (
 // `ip netns add` does.
 func named(t *testing.T, f sandbox.Finder, name string) *netns.Namespace {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := kerneltest.Netns(t)
 	bind(t, f, name, ns.Path())
 	return ns
 }
@@ -67,16 +64,6 @@ func workload(t *testing.T, ns *netns.Namespace) *child.Process {
 	}
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
-}
-
-func newNetns(t *testing.T) *netns.Namespace {
-	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
 }
 
 // finder returns a Finder with a temporary directory and the given engines.
@@ -126,7 +113,7 @@ func refuses(t *testing.T, f sandbox.Finder, text string, is error, words string
 
 func TestProcess(t *testing.T) {
 	f := finder(t)
-	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	w := want{fmt.Sprintf("pid:%d", pid), fmt.Sprintf("/proc/%d/ns/net", pid), pid}
 	s := resolves(t, f, fmt.Sprint(pid), w)
 	if again := resolves(t, f, w.ref, w); again.ID != s.ID {
@@ -135,7 +122,7 @@ func TestProcess(t *testing.T) {
 	if by := resolves(t, f, w.path, w); by.ID != s.ID {
 		t.Errorf("by path the ID is %s, want %s", by.ID, s.ID)
 	}
-	other := workload(t, newNetns(t)).Cmd.Process.Pid
+	other := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	if o := resolves(t, f, fmt.Sprint(other), want{fmt.Sprintf("pid:%d", other), fmt.Sprintf("/proc/%d/ns/net", other), other}); o.ID == s.ID {
 		t.Errorf("two sandboxes have the ID %s", s.ID)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/sandbox"
 )
 
@@ -45,7 +46,7 @@ func TestWatchNames(t *testing.T) {
 	until(ticks, exists("web"))
 
 	// The mount table does not change for a link to a process's namespace.
-	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	link := filepath.Join(f.NetnsDir, "linked")
 	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/net", pid), link); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestWatchEngine(t *testing.T) {
 		_, err := f.Resolve(t.Context(), "web")
 		return err == nil
 	}
-	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	running, exited := container{webID, "running", pid}, container{webID, "exited", 0}
 
 	// The engine starts after the watch, ends, and starts again.

@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"context"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,10 +16,11 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 )
 
@@ -52,11 +52,7 @@ sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 
 func newRoom(t *testing.T) *room {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
+	ns := kerneltest.Netns(t)
 	h, err := kernel.Open(ns.Path(), kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +77,7 @@ func (r *room) run(check string) []doctor.Finding {
 // listen listens on a port until the test ends or end is called.
 func (r *room) listen(at string) (end func()) {
 	r.t.Helper()
-	var l net.Listener
-	if err := r.Do(func() (err error) { l, err = net.Listen("tcp", at); return err }); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { l.Close() })
-	return func() { l.Close() }
+	return place.Serve(r.t, r.Do, at, place.Hangup)
 }
 
 // dockerProxy runs Docker's program docker-proxy until the test ends, for a

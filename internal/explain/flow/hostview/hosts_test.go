@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 
@@ -124,11 +125,7 @@ func (s scenario) check(t *testing.T) int {
 	opt := hostview.Options{Sandboxes: map[string]string{}}
 	env := os.Environ()
 	for name := range places {
-		ns, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ns.Close() })
+		ns := kerneltest.Netns(t)
 		spaces[name] = ns
 		if name != "host" && name != "lan" {
 			opt.Sandboxes[name] = ns.Path()

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/engines"
@@ -98,15 +99,7 @@ func newHost(t *testing.T) (*kernel.Host, string) {
 	id := os.Getpid()
 	lan := fmt.Sprintf("198.%d.%d.", 18+id>>14&1, id>>6&0xff)
 	local, machine := fmt.Sprint(lan, id&0x3f<<2+1), fmt.Sprint(lan, id&0x3f<<2+2)
-	var spaces [2]*netns.Namespace
-	for i := range spaces {
-		ns, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ns.Close() })
-		spaces[i] = ns
-	}
+	spaces := [2]*netns.Namespace{kerneltest.Netns(t), kerneltest.Netns(t)}
 	script := fmt.Sprintf(`ip link add eth0 type veth peer name eth0 netns /proc/%d/fd/%d
 ip address add %s/30 dev eth0
 ip link set eth0 up

@@ -24,8 +24,10 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/daemons"
+	"fairlead/test/place"
 	"fairlead/test/shell"
 )
 
@@ -47,26 +49,16 @@ type lan struct {
 func newLAN(t testing.TB, addresses map[string]string) *lan {
 	t.Helper()
 	l := &lan{TB: t, hosts: map[string]*netns.Namespace{}, nginx: map[string]*child.Process{}, daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
-	middle := l.netns()
+	middle := kerneltest.Netns(l)
 	shell.Run(t, middle.Do, "ip link add switch type bridge && ip link set switch up")
 	for name, at := range addresses {
-		ns := l.netns()
+		ns := kerneltest.Netns(l)
 		l.hosts[name] = ns
 		shell.Run(t, middle.Do, fmt.Sprintf("ip link add %s type veth peer name eth0 netns /proc/%d/fd/%d && ip link set %[1]s master switch up", name, os.Getpid(), ns.File().Fd()))
 		l.sh(name, "ip link set lo up && ip link set eth0 up && ip addr add "+at+"/24 dev eth0")
 	}
 	l.certify()
 	return l
-}
-
-func (l *lan) netns() *netns.Namespace {
-	l.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { ns.Close() })
-	return ns
 }
 
 // sh runs a line on a host.
@@ -136,12 +128,8 @@ http {
 // answered, and the client address that the host saw.
 func (l *lan) get(from, at string) (host, client string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
-			err = l.hosts[from].Do(func() error {
-				conn, err = net.DialTimeout("tcp", at, 30*time.Second)
-				return err
-			})
-			return conn, err
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return place.Dial(l.hosts[from].Do, "tcp", at, 30*time.Second)
 		}}
 	answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("https://example.com/")
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -66,7 +67,7 @@ func New(t testing.TB, opt Options) *Fabric {
 		f.Hosts = append(f.Hosts, newHost(t, facts, n+1))
 	}
 	for n := range max(opt.Switches, 1) {
-		ns := namespace(t)
+		ns := kerneltest.Netns(t)
 		sw, err := kernel.Open(ns.Path(), kernel.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -78,19 +79,9 @@ func New(t testing.TB, opt Options) *Fabric {
 	return f
 }
 
-func namespace(t testing.TB) *netns.Namespace {
-	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
-}
-
 func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 	t.Helper()
-	ns := namespace(t)
+	ns := kerneltest.Netns(t)
 	k, err := kernel.Open(ns.Path(), kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +138,7 @@ func (h *Host) Address(sw int, v4 bool) netip.Addr {
 // Sandbox creates a sandbox with that name, or returns the existing one.
 func (h *Host) Sandbox(name string) string {
 	if h.sandboxes[name] == nil {
-		h.sandboxes[name] = namespace(h.t)
+		h.sandboxes[name] = kerneltest.Netns(h.t)
 	}
 	return h.sandboxes[name].Path()
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
+	"fairlead/test/place"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -74,7 +75,7 @@ func TestKillWhileObjectsAreAdoptedOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	for end := time.Now().Add(patience); w.host.Do(listens(":8081")) != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(place.Timeout); w.host.Do(listens(":8081")) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("timeout: the proxy has ended")
 		}

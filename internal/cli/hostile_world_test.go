@@ -249,8 +249,9 @@ func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	calls := admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l, Stats: l}
 	ended := make(chan error, 1)
-	go func() { ended <- admin.Serve(ctx, listener, admin.Handler(l)) }()
+	go func() { ended <- admin.Serve(ctx, listener, admin.Handler(calls)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -59,7 +59,7 @@ func (w *world) client(b *testing.B) *admin.Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(w)) }()
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(calls(w.Daemon))) }()
 	b.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -57,7 +57,7 @@ func runDaemon(do order) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(d)) }()
+	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(calls(d))) }()
 	process.Ready()
 	return d.Run(context.Background())
 }

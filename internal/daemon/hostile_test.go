@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -56,7 +57,7 @@ func newAPI(t testing.TB) *socketAPI {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(w)) }()
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(calls(w.Daemon))) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -64,6 +65,11 @@ func newAPI(t testing.TB) *socketAPI {
 		}
 	})
 	return a
+}
+
+// calls returns the calls that the API makes.
+func calls(d *daemon.Daemon) admin.Daemon {
+	return admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d}
 }
 
 // ask returns the status of the answer. It fails the test if there is none.

@@ -146,7 +146,8 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		return err
 	}
 	defer done()
-	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(d)), admin.ConnsPerPeer)}
+	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d}
+	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)
 		if err != nil {

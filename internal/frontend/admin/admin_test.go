@@ -26,7 +26,8 @@ import (
 
 // fake is a daemon that records its requests.
 type fake struct {
-	admin.Daemon
+	admin.AttachmentCalls
+	admin.PublishCalls
 	attach api.AttachRequest
 	asked  int
 	err    error
@@ -43,6 +44,9 @@ func (f *fake) Attach(_ context.Context, r api.AttachRequest) (api.Result, error
 func (f *fake) Attachments() []api.View {
 	return []api.View{{Attachment: model.Attachment{Ref: "pid:7"}}}
 }
+
+// daemon returns the calls that the fake has.
+func (f *fake) daemon() admin.Daemon { return admin.Daemon{Attachments: f, Publishes: f} }
 
 // serve serves the daemon's API on a socket until the test ends.
 func serve(t *testing.T, d admin.Daemon) (socket string) {
@@ -66,7 +70,7 @@ func serve(t *testing.T, d admin.Daemon) (socket string) {
 
 func TestClientAndServer(t *testing.T) {
 	f := &fake{}
-	client := admin.NewClient(serve(t, f))
+	client := admin.NewClient(serve(t, f.daemon()))
 	request := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
 		Routes: []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true, DryRun: true}
 	got, err := client.Attach(context.Background(), request)
@@ -87,7 +91,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		api.Invalid: &api.Fault{Code: api.Invalid, Err: errors.New("no")}, api.NotFound: &api.Fault{Code: api.NotFound, Err: errors.New("no")},
 		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken, api.Failed: errors.New("no"),
 	} {
-		_, err := admin.NewClient(serve(t, &fake{err: fmt.Errorf("attach: %w", cause)})).Attach(context.Background(), api.AttachRequest{})
+		_, err := admin.NewClient(serve(t, (&fake{err: fmt.Errorf("attach: %w", cause)}).daemon())).Attach(context.Background(), api.AttachRequest{})
 		if api.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
 			t.Errorf("%s: %v (%s)", code, err, api.CodeOf(err))
 		}
@@ -122,7 +126,7 @@ func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 
 func TestHostileRequests(t *testing.T) {
 	f := &fake{}
-	socket := serve(t, f)
+	socket := serve(t, f.daemon())
 	for name, c := range map[string]struct {
 		method, path, body string
 		status             int
@@ -153,7 +157,7 @@ func TestHostileRequests(t *testing.T) {
 // TestUnfinishedRequestDoesNotBlockOthers leaves a request unfinished and makes
 // another one.
 func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
-	socket := serve(t, &fake{})
+	socket := serve(t, new(fake).daemon())
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +175,7 @@ func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
 // gives access by mistake.
 func TestOnlyRootIsAllowed(t *testing.T) {
 	f := &fake{}
-	socket := serve(t, f)
+	socket := serve(t, f.daemon())
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info, err)

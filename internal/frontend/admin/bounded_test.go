@@ -53,7 +53,7 @@ func otherProcessIsAnswered(t *testing.T, socket string) {
 // while one process follows events as often as it can.
 func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	events := make(chan api.Event)
-	socket := serve(t, &followed{&fake{}, events})
+	socket := serve(t, withEvents(&fakeEvents{events}))
 	defer close(events)
 	following, refused := 0, 0
 	for range admin.MaxConns {
@@ -72,18 +72,10 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	otherProcessIsAnswered(t, socket)
 }
 
-// followed is a fake that returns the given channel of events.
-type followed struct {
-	*fake
-	events chan api.Event
-}
-
-func (f *followed) FollowEvents(context.Context) <-chan api.Event { return f.events }
-
 // TestUnfinishedRequestsAreLimited checks that a process's connections above its
 // limit are refused at once, and that another process gets a response.
 func TestUnfinishedRequestsAreLimited(t *testing.T) {
-	socket := serve(t, &fake{})
+	socket := serve(t, new(fake).daemon())
 	var last net.Conn
 	for range admin.ConnsPerPeer + 1 {
 		last = begin(t, socket, "POST /v1/attach HTTP/1.1\r\nHost: x\r\n")

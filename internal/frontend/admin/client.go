@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
-	"fairlead/internal/model"
 )
 
 // Client calls a daemon. Its methods return *api.Fault if the daemon refused the
@@ -27,76 +26,6 @@ func NewClient(socket string) *Client {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
 	return &Client{http.Client{Transport: &http.Transport{DialContext: dial}}}
-}
-
-// Attach attaches a sandbox.
-func (c *Client) Attach(ctx context.Context, r api.AttachRequest) (api.Result, error) {
-	return c.post(ctx, pathAttach, r)
-}
-
-// Detach removes attachments.
-func (c *Client) Detach(ctx context.Context, r api.DetachRequest) (api.Result, error) {
-	return c.post(ctx, pathDetach, r)
-}
-
-// Publish publishes ports of an attachment.
-func (c *Client) Publish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
-	return c.post(ctx, pathPublish, r)
-}
-
-// Unpublish removes publishes of an attachment.
-func (c *Client) Unpublish(ctx context.Context, r api.PublishRequest) (api.Result, error) {
-	return c.post(ctx, pathUnpublish, r)
-}
-
-// CreateNetwork creates or changes a network.
-func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (api.Result, error) {
-	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
-}
-
-// RemoveNetwork removes a network.
-func (c *Client) RemoveNetwork(ctx context.Context, name string) (api.Result, error) {
-	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
-}
-
-// CheckNetwork checks an overlay's paths to its other hosts.
-func (c *Client) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error) {
-	var w PeerPaths
-	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
-	return w.Paths, err
-}
-
-// Apply applies the Spec to the host. In a dry run it only returns the plan and the
-// changes. If the Spec has mistakes, the *api.Fault wraps api.Mistakes.
-func (c *Client) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
-	return c.post(ctx, pathApply, SpecRequest{spec, dry})
-}
-
-// State returns the desired state as a Spec.
-func (c *Client) State(ctx context.Context) (State, error) {
-	var s State
-	err := c.call(ctx, http.MethodGet, pathState, nil, &s)
-	return s, err
-}
-
-// Attachments returns all attachments.
-func (c *Client) Attachments(ctx context.Context) ([]api.View, error) {
-	var a Attachments
-	err := c.call(ctx, http.MethodGet, pathAttachments, nil, &a)
-	return a.Attachments, err
-}
-
-// Networks returns all networks.
-func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
-	var n Networks
-	err := c.call(ctx, http.MethodGet, pathNetworks, nil, &n)
-	return n.Networks, err
-}
-
-// Stats returns the traffic counters of the daemon's networks.
-func (c *Client) Stats(ctx context.Context) (s api.Stats, err error) {
-	err = c.call(ctx, http.MethodGet, pathStats, nil, &s)
-	return s, err
 }
 
 func (c *Client) post(ctx context.Context, path string, request any) (r api.Result, err error) {

@@ -19,13 +19,24 @@ const (
 	paramFollow = "follow"
 )
 
+// EventCalls are the calls of the daemon for events.
+type EventCalls interface {
+	Events() []api.Event
+	FollowEvents(context.Context) <-chan api.Event
+}
+
 // Events are the last events, the oldest first.
 type Events struct {
 	Events []api.Event `json:"events"`
 }
 
+// eventHandlers registers the handler of events.
+func eventHandlers(mux *http.ServeMux, d EventCalls) {
+	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
+}
+
 // eventsOf returns the handler of requests for events.
-func eventsOf(d Daemon) http.HandlerFunc {
+func eventsOf(d EventCalls) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has(paramFollow) {
 			answer(w, http.StatusOK, Events{d.Events()})

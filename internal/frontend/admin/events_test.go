@@ -9,21 +9,27 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// fakeDaemon is a daemon with a past event and the given channel of new events.
-type fakeDaemon struct {
-	admin.Daemon
+// fakeEvents are a daemon's events: a past event and the given channel of new events.
+type fakeEvents struct {
 	events chan api.Event
 }
 
-func (f *fakeDaemon) Events() []api.Event {
+func (f *fakeEvents) Events() []api.Event {
 	return []api.Event{{Kind: api.Healed, Object: "nft table", By: "nft (process 7)"}}
 }
 
-func (f *fakeDaemon) FollowEvents(context.Context) <-chan api.Event { return f.events }
+func (f *fakeEvents) FollowEvents(context.Context) <-chan api.Event { return f.events }
+
+// withEvents returns the calls of a fake with these events.
+func withEvents(e admin.EventCalls) admin.Daemon {
+	d := new(fake).daemon()
+	d.Events = e
+	return d
+}
 
 func TestEvents(t *testing.T) {
-	f := &fakeDaemon{events: make(chan api.Event, 2)}
-	client := admin.NewClient(serve(t, f))
+	f := &fakeEvents{events: make(chan api.Event, 2)}
+	client := admin.NewClient(serve(t, withEvents(f)))
 	all, err := client.Events(t.Context())
 	if err != nil || len(all) != 1 || all[0].By != "nft (process 7)" {
 		t.Errorf("%+v, %v", all, err)
@@ -45,10 +51,10 @@ func TestEvents(t *testing.T) {
 // TestFollowEventsReturnsTheCallbacksError checks that FollowEvents ends if its
 // callback returns an error.
 func TestFollowEventsReturnsTheCallbacksError(t *testing.T) {
-	f := &fakeDaemon{events: make(chan api.Event, 1)}
+	f := &fakeEvents{events: make(chan api.Event, 1)}
 	f.events <- api.Event{Object: "one"}
 	enough := errors.New("enough")
-	err := admin.NewClient(serve(t, f)).FollowEvents(t.Context(), func(api.Event) error { return enough })
+	err := admin.NewClient(serve(t, withEvents(f))).FollowEvents(t.Context(), func(api.Event) error { return enough })
 	if !errors.Is(err, enough) {
 		t.Error(err)
 	}

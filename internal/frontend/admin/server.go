@@ -13,7 +13,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,44 +124,13 @@ func privileged(cred unix.Ucred) bool { return cred.Uid == 0 || int(cred.Uid) ==
 // Handler answers the requests of the API.
 func Handler(d Daemon) http.Handler {
 	mux := http.NewServeMux()
-	post(mux, pathAttach, d.Attach)
-	post(mux, pathDetach, d.Detach)
-	post(mux, pathPublish, func(ctx context.Context, r api.PublishRequest) (api.Result, error) {
-		for i := range r.Publishes {
-			r.Publishes[i].Origin = model.FromCommand
-		}
-		return d.Publish(ctx, r)
-	})
-	post(mux, pathUnpublish, d.Unpublish)
-	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (api.Result, error) {
-		r.Origin = model.FromCommand
-		return d.CreateNetwork(r.Network, r.DryRun)
-	})
-	post(mux, pathApply, func(ctx context.Context, r SpecRequest) (api.Result, error) {
-		return d.Apply(ctx, r.Spec, r.DryRun)
-	})
-	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (api.Result, error) {
-		return d.RemoveNetwork(r.Name)
-	})
-	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
-		paths, err := d.CheckNetwork(ctx, r.Name)
-		return PeerPaths{paths}, err
-	})
-	mux.HandleFunc("GET "+pathState, func(w http.ResponseWriter, _ *http.Request) {
-		spec, notes := d.State()
-		answer(w, http.StatusOK, State{spec, notes})
-	})
-	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Attachments{d.Attachments()})
-	})
-	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, Networks{d.Networks()})
-	})
-	serviceHandlers(mux, d)
-	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
-	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusOK, d.Stats(r.Context()))
-	})
+	attachmentHandlers(mux, d.Attachments)
+	publishHandlers(mux, d.Publishes)
+	networkHandlers(mux, d.Networks)
+	serviceHandlers(mux, d.Services)
+	specHandlers(mux, d.Specs)
+	eventHandlers(mux, d.Events)
+	statsHandlers(mux, d.Stats)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

@@ -17,6 +17,15 @@ const (
 	pathServices      = "/v1/services"
 )
 
+// ServiceCalls are the calls of the daemon for virtual services.
+type ServiceCalls interface {
+	SetService(api.ServiceRequest) (api.Result, error)
+	RemoveService(name string, dry bool) (api.Result, error)
+	ChangeReal(api.RealRequest) (api.Result, error)
+	Services() []api.ServiceView
+	Service(name string) (api.ServiceView, error)
+}
+
 // ServiceName names a virtual service to be removed.
 type ServiceName struct {
 	Name   string `json:"name"`
@@ -29,7 +38,7 @@ type Services struct {
 }
 
 // serviceHandlers registers the handlers of virtual services.
-func serviceHandlers(mux *http.ServeMux, d Daemon) {
+func serviceHandlers(mux *http.ServeMux, d ServiceCalls) {
 	post(mux, pathSetService, func(_ context.Context, r api.ServiceRequest) (api.Result, error) {
 		r.Origin = model.FromCommand
 		return d.SetService(r)

@@ -58,7 +58,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	if err := h.forgetDeadWorkloads(p); err != nil {
 		return err
 	}
-	if err := p.SetWorkload(id, unpublished[o.Unpublished]); err != nil {
+	if err := p.Workloads().Set(p.Table(), id, unpublished[o.Unpublished]); err != nil {
 		return err
 	}
 	for _, hook := range bindHookPrograms {
@@ -88,13 +88,13 @@ func detachBindHooks(p *ebpf.Datapath, id uint64) error {
 	for i := range bindHookPrograms {
 		errs = append(errs, p.DetachCgroup(bindHookPrograms[len(bindHookPrograms)-1-i], hookName(id)))
 	}
-	return errors.Join(append(errs, p.DropWorkload(id))...)
+	return errors.Join(append(errs, p.Workloads().Drop(id))...)
 }
 
 // forgetDeadWorkloads forgets the workloads whose cgroups are gone, including those
 // of Fairlead processes that were killed.
 func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
-	all, err := p.Workloads()
+	all, err := p.Workloads().All()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, e
 	if err != nil {
 		return nil, err
 	}
-	w, known := p.Workload(id)
+	w, known := p.Workloads().Get(id)
 	whole, some := known, known
 	for _, hook := range bindHookPrograms {
 		has := p.HasCgroup(hook, hookName(id))
@@ -151,7 +151,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		w, _ := p.Workload(id)
+		w, _ := p.Workloads().Get(id)
 		if o := (plan.BindHooks{Cgroup: path, Unpublished: policyOf(w.Unpublished)}); !known[o.Key()] {
 			leftovers = append(leftovers, o)
 		}
@@ -194,8 +194,8 @@ func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 // reportGrants copies the grants in the table to the programs, per workload.
 func reportGrants(p *ebpf.Datapath) error {
 	for _, id := range hookedCgroups(p) {
-		w, _ := p.Workload(id)
-		if err := p.SetWorkload(id, w.Unpublished); err != nil {
+		w, _ := p.Workloads().Get(id)
+		if err := p.Workloads().Set(p.Table(), id, w.Unpublished); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func reportGrants(p *ebpf.Datapath) error {
 // checkGrants returns an error if another Fairlead process has granted one of the
 // new grants' ports to another workload.
 func checkGrants(p *ebpf.Datapath, changes []ebpf.Change) error {
-	all, err := p.Workloads()
+	all, err := p.Workloads().All()
 	if err != nil {
 		return err
 	}

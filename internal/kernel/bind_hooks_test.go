@@ -415,7 +415,7 @@ func TestDeadWorkloadIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	newWorkload(t, w, model.UnpublishedLoopback)
-	all, err := w.ebpfState.Workloads()
+	all, err := w.ebpfState.Workloads().All()
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d workloads are known, want one (%v)", len(all), err)
 	}

@@ -141,7 +141,7 @@ func (h *Host) Flows(fn func(ebpf.Flow)) error {
 	if err != nil || p == nil {
 		return err
 	}
-	return p.Flows(fn)
+	return p.Flows().Each(fn)
 }
 
 // ForgetFlows removes every flow from the eBPF flow table. It is safe for
@@ -154,10 +154,10 @@ func (h *Host) ForgetFlows() error {
 		return err
 	}
 	var all []ebpf.Flow
-	if err := p.Flows(func(f ebpf.Flow) { all = append(all, f) }); err != nil {
+	if err := p.Flows().Each(func(f ebpf.Flow) { all = append(all, f) }); err != nil {
 		return err
 	}
-	return p.Forget(all)
+	return p.Flows().Forget(all)
 }
 
 // TranslatedTraffic returns how many packets and bytes the eBPF programs have
@@ -170,5 +170,5 @@ func (h *Host) TranslatedTraffic() (packets, bytes uint64, err error) {
 	if err != nil || p == nil {
 		return 0, 0, err
 	}
-	return p.Translated()
+	return p.Table().Translated()
 }

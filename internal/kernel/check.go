@@ -156,7 +156,7 @@ func (h *Host) RenewAddresses() error {
 	if err != nil {
 		return err
 	}
-	return h.ebpfState.SetAddresses(local)
+	return h.ebpfState.Sources().SetAddresses(local)
 }
 
 // checkLegacy reports whether the filter tables of iptables-legacy are unchanged

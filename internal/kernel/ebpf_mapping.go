@@ -56,7 +56,7 @@ func (h *Host) applyEBPF(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
-	if err := p.SetAddresses(local); err != nil {
+	if err := p.Sources().SetAddresses(local); err != nil {
 		return err
 	}
 	// The lock keeps other processes from granting the same ports.
@@ -244,7 +244,7 @@ func (h *Host) endFlows(p *ebpf.Datapath, gone removedMappings) error {
 		return nil
 	}
 	var ended, reset []ebpf.Flow
-	err := p.Flows(func(f ebpf.Flow) {
+	err := p.Flows().Each(func(f ebpf.Flow) {
 		if l, ok := gone.of(p.Table(), f); ok {
 			ended = append(ended, f)
 			if l.Reset && !f.UDP && !f.Stale {
@@ -255,7 +255,7 @@ func (h *Host) endFlows(p *ebpf.Datapath, gone removedMappings) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.Forget(ended), h.endLocal(p)); err != nil {
+	if err := errors.Join(p.Flows().Forget(ended), h.endLocal(p)); err != nil {
 		return err
 	}
 	return h.ns.Do(func() error {

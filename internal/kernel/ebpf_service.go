@@ -117,9 +117,9 @@ func (h *Host) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	if !gone.Any() {
 		return nil
 	}
-	ended, err := p.Ended(gone)
+	ended, err := p.Flows().Ended(gone)
 	if err == nil {
-		err = errors.Join(p.Forget(ended), h.endLocal(p))
+		err = errors.Join(p.Flows().Forget(ended), h.endLocal(p))
 	}
 	if err != nil {
 		return err
@@ -381,5 +381,5 @@ func (h *Host) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts, 
 	if err != nil || p == nil {
 		return nil, err
 	}
-	return p.RealCounts()
+	return p.Balancer().RealCounts(p.Flows())
 }

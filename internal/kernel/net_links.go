@@ -68,7 +68,7 @@ func (h *Host) EBPFState() (EBPFState, error) {
 // the stale ones.
 func (h *Host) EBPFFlows() (all []ebpf.Flow, err error) {
 	err = h.withDatapath(func(s *ebpf.ReadOnly) error {
-		return s.Flows(func(f ebpf.Flow) {
+		return s.Flows().Each(func(f ebpf.Flow) {
 			if !f.Stale {
 				all = append(all, f)
 			}

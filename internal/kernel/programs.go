@@ -70,7 +70,7 @@ var ingressKind = programs[plan.Ingress]{
 func (h *Host) attachIngress(p *ebpf.Datapath, o plan.Ingress) error {
 	return h.onLink(o.Link, func(l netlink.Link) error {
 		if !o.Shared {
-			if err := p.SetEndpoint(l.Attrs().Index, o.Sources()); err != nil {
+			if err := p.Sources().SetEndpoint(l.Attrs().Index, o.Sources()); err != nil {
 				return err
 			}
 		}
@@ -97,7 +97,7 @@ func (h *Host) readIngress(p *ebpf.Datapath, o plan.Ingress) (plan.Object, error
 	if err != nil || o.Shared {
 		return plan.OrNil(o, found[l.Attrs().Index]), err
 	}
-	sources, err := p.Endpoint(l.Attrs().Index)
+	sources, err := p.Sources().Endpoint(l.Attrs().Index)
 	return plan.OrNil(plan.SandboxIngress(o.Link, sources), found[l.Attrs().Index]), err
 }
 

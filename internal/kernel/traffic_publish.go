@@ -17,7 +17,7 @@ func (h *Host) EBPFMappingTraffic() ([]counter.Publish, counter.Fill, bool, erro
 	if err != nil || p == nil {
 		return nil, counter.Fill{}, false, err
 	}
-	counted, err := p.Counts()
+	counted, err := p.Table().Counts(p.Flows())
 	if err != nil {
 		return nil, counter.Fill{}, false, err
 	}
@@ -27,7 +27,7 @@ func (h *Host) EBPFMappingTraffic() ([]counter.Publish, counter.Fill, bool, erro
 			all = append(all, mappingCount(c))
 		}
 	}
-	entries, most := p.Fill()
+	entries, most := p.Table().Fill()
 	return all, counter.Fill{Entries: uint64(entries), Max: uint64(most)}, true, nil
 }
 

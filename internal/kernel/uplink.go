@@ -72,7 +72,7 @@ func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 		for _, l := range links {
 			err := p.AttachLink(ebpf.Uplink, l.Attrs().Index, isBare(l))
 			if err == nil {
-				err = p.SetMultipath(l.Attrs().Index, multipath[l.Attrs().Index])
+				err = p.Sources().SetMultipath(l.Attrs().Index, multipath[l.Attrs().Index])
 			}
 			if err != nil && !ebpf.HasLink(l.Attrs().Index) {
 				continue
@@ -165,7 +165,7 @@ func (h *Host) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
 		whole, some = whole && has, some || has
 		if has && err == nil {
 			var noted uint32
-			noted, err = p.Multipath(index)
+			noted, err = p.Sources().Multipath(index)
 			whole = whole && noted == multipath[index]
 		}
 	}

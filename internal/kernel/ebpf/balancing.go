@@ -39,7 +39,7 @@ func (p *Datapath) balanced() (bool, error) {
 	if p.opt.Pins == "" {
 		return false, nil
 	}
-	m, err := ebpf.LoadPinnedMap(p.mapPath(bpf.FairleadMapFlFrontends), nil)
+	m, err := ebpf.LoadPinnedMap(p.pins().mapOf(bpf.FairleadMapFlFrontends), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -141,7 +141,7 @@ func (p *Datapath) pinInstead(fresh map[string]*ebpf.Map) error {
 		return nil
 	}
 	for name, m := range fresh {
-		path := p.mapPath(name)
+		path := p.pins().mapOf(name)
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("replace pinned map: %w", err)
 		}

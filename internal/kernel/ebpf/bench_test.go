@@ -74,8 +74,8 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	if b.balancer, err = openBalancer(b.maps); err != nil {
 		tb.Fatal(err)
 	}
-	b.do(tb, func() error { return errors.Join(b.setUplink(b.up), b.setUplink(b.up2)) })
-	err = errors.Join(b.SetEndpoint(b.web, []netip.Addr{webV4, webV6}), b.SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
+	b.do(tb, func() error { return errors.Join(b.Sources().setUplink(b.up), b.Sources().setUplink(b.up2)) })
+	err = errors.Join(b.Sources().SetEndpoint(b.web, []netip.Addr{webV4, webV6}), b.Sources().SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags
 func (b *bench) flows(tb testing.TB) []Flow {
 	tb.Helper()
 	var all []Flow
-	if err := b.Flows(func(f Flow) { all = append(all, f) }); err != nil {
+	if err := b.Flows().Each(func(f Flow) { all = append(all, f) }); err != nil {
 		tb.Fatal(err)
 	}
 	return all
@@ -259,7 +259,7 @@ func (b *bench) flows(tb testing.TB) []Flow {
 // forget deletes all flows.
 func (b *bench) forget(tb testing.TB) {
 	tb.Helper()
-	if err := b.Forget(b.flows(tb)); err != nil {
+	if err := b.Flows().Forget(b.flows(tb)); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -78,7 +78,7 @@ func (r *infoRequest) living(l link.Link) bool {
 // and pinned if the data path is pinned. The calling thread must be in the host's
 // network namespace.
 func (p *Datapath) Sound(program string) (map[int]bool, error) {
-	if !p.mapsPinned() {
+	if !p.pins().haveAll(p.maps) {
 		return nil, nil
 	}
 	found, err := p.LinksOf(program)
@@ -93,51 +93,59 @@ func (p *Datapath) Sound(program string) (map[int]bool, error) {
 // sound is Sound for the attachment of that name.
 func (p *Datapath) sound(name string) bool {
 	l, ok := p.attached[name]
-	return ok && living(l) && p.linkPinned(name) && p.mapsPinned()
+	return ok && living(l) && p.linkPinned(name) && p.pins().haveAll(p.maps)
 }
 
 func (p *Datapath) linkPinned(name string) bool {
 	_, attached := p.attached[name] // a filter of an older kernel needs no pin
-	return p.opt.Pins == "" || !attached || unix.Access(p.linkPath(name), unix.F_OK) == nil
+	return p.opt.Pins == "" || !attached || unix.Access(p.pins().link(name), unix.F_OK) == nil
 }
 
-func (p *Datapath) mapsPinned() bool {
-	if p.opt.Pins == "" {
+// pins is the directory of the pins; empty if there are none.
+type pins string
+
+func (p *Datapath) pins() pins { return pins(p.opt.Pins) }
+
+func (dir pins) mapOf(name string) string { return filepath.Join(string(dir), "maps", name) }
+
+func (dir pins) link(name string) string { return filepath.Join(string(dir), "links", name) }
+
+// dirs returns the directory and its parts.
+func (dir pins) dirs() []string {
+	if dir == "" {
+		return nil
+	}
+	return []string{string(dir), filepath.Join(string(dir), "maps"), filepath.Join(string(dir), "links")}
+}
+
+// haveAll reports whether every map that belongs to the host is pinned.
+func (dir pins) haveAll(maps map[string]*ebpf.Map) bool {
+	if dir == "" {
 		return true
 	}
-	for name := range p.maps {
-		if shared(name) && unix.Access(p.mapPath(name), unix.F_OK) != nil {
+	for name := range maps {
+		if shared(name) && unix.Access(dir.mapOf(name), unix.F_OK) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-func (p *Datapath) mapPath(name string) string { return filepath.Join(p.opt.Pins, "maps", name) }
-
-// Dirs returns the directories of the pins.
-func (p *Datapath) Dirs() []string {
-	if p.opt.Pins == "" {
-		return nil
-	}
-	return []string{p.opt.Pins, filepath.Join(p.opt.Pins, "maps"), filepath.Join(p.opt.Pins, "links")}
-}
-
 // Repin pins the maps again whose pins another program removed.
 func (p *Datapath) Repin() error {
-	if p.mapsPinned() {
+	if p.pins().haveAll(p.maps) {
 		return nil
 	}
-	for _, dir := range p.Dirs() {
+	for _, dir := range p.pins().dirs() {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("create the directory of pins: %w", err)
 		}
 	}
 	for name, m := range p.maps {
-		if !shared(name) || unix.Access(p.mapPath(name), unix.F_OK) == nil {
+		if !shared(name) || unix.Access(p.pins().mapOf(name), unix.F_OK) == nil {
 			continue
 		}
-		if err := errors.Join(m.Unpin(), m.Pin(p.mapPath(name))); err != nil {
+		if err := errors.Join(m.Unpin(), m.Pin(p.pins().mapOf(name))); err != nil {
 			return fmt.Errorf("pin map %s: %w", name, err)
 		}
 	}
@@ -149,7 +157,7 @@ func (p *Datapath) repin(name string, l link.Link) error {
 	if p.linkPinned(name) {
 		return nil
 	}
-	if err := errors.Join(l.Unpin(), l.Pin(p.linkPath(name))); err != nil {
+	if err := errors.Join(l.Unpin(), l.Pin(p.pins().link(name))); err != nil {
 		return fmt.Errorf("pin eBPF link %s: %w", name, err)
 	}
 	return nil
@@ -222,7 +230,7 @@ type pinTimes [3]unix.Timespec
 // changed since the last call.
 func (p *Datapath) Pinned() bool {
 	var now pinTimes
-	for i, dir := range p.Dirs() {
+	for i, dir := range p.pins().dirs() {
 		var st unix.Stat_t
 		if unix.Stat(dir, &st) != nil {
 			return false
@@ -237,7 +245,7 @@ func (p *Datapath) Pinned() bool {
 			return false
 		}
 	}
-	if !p.mapsPinned() {
+	if !p.pins().haveAll(p.maps) {
 		return false
 	}
 	p.pinsSeen = now

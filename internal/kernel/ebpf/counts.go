@@ -48,17 +48,17 @@ type Counted struct {
 
 // Counts returns the mappings that have their own counters: those in the table's first
 // 8191 slots.
-func (p *Datapath) Counts() ([]Counted, error) {
-	live, err := p.live()
+func (t *Table) Counts(flows FlowMaps) ([]Counted, error) {
+	live, err := flows.live()
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Counted, 0, len(p.table.slots))
-	for slot, l := range p.table.slots {
+	all := make([]Counted, 0, len(t.slots))
+	for slot, l := range t.slots {
 		if slot >= maxCounted {
 			continue
 		}
-		c, err := p.table.counts(slot)
+		c, err := t.counts(slot)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +69,9 @@ func (p *Datapath) Counts() ([]Counted, error) {
 
 // live counts the flows of each slot that are not stale. It leaves out one-way flows
 // that the client has closed.
-func (p *Datapath) live() (map[uint32]uint64, error) {
+func (m FlowMaps) live() (map[uint32]uint64, error) {
 	live := map[uint32]uint64{}
-	err := p.eachFlow(func(_, stale bool, _ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
+	err := m.eachEntry(func(_, stale bool, _ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
 		if !stale && f.Flags&flowClientClosed == 0 {
 			live[f.Slot]++
 		}
@@ -132,17 +132,17 @@ func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
 
 // Translated returns how many packets and bytes were translated, inward and outward
 // together, by the mappings that still exist.
-func (p *Datapath) Translated() (packets, bytes uint64, err error) {
-	uncounted, err := p.table.counts(0)
+func (t *Table) Translated() (packets, bytes uint64, err error) {
+	uncounted, err := t.counts(0)
 	if err != nil {
 		return 0, 0, err
 	}
 	sum := uncounted
-	for slot := range p.table.slots {
+	for slot := range t.slots {
 		if slot >= maxCounted {
 			continue
 		}
-		c, err := p.table.counts(slot)
+		c, err := t.counts(slot)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -152,7 +152,7 @@ func (p *Datapath) Translated() (packets, bytes uint64, err error) {
 }
 
 // Fill returns the number of entries in the table and its capacity.
-func (p *Datapath) Fill() (entries, most int) { return len(p.table.slots), maxMappings - 1 }
+func (t *Table) Fill() (entries, most int) { return len(t.slots), maxMappings - 1 }
 
 // counts returns the sum of the counters of all CPUs for a slot.
 func (t *Table) counts(slot uint32) (sum Counts, err error) {

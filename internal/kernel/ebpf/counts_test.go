@@ -9,7 +9,7 @@ import (
 // countsOf returns the counters of the only mapping of a protocol and port.
 func (b *bench) countsOf(t *testing.T, udp bool, port uint16) Counted {
 	t.Helper()
-	all, err := b.Counts()
+	all, err := b.Table().Counts(b.Flows())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestCounts(t *testing.T) {
 	if c := b.countsOf(t, false, 80); c.Counts != (Counts{}) || c.Live != 0 {
 		t.Errorf("counted %+v of a mapping without packets", c)
 	}
-	packets, bytes, err := b.Translated()
+	packets, bytes, err := b.Table().Translated()
 	if err != nil || packets != 4 || bytes != 4*size {
 		t.Errorf("translated %d packets of %d bytes (%v), want 4 of %d", packets, bytes, err, 4*size)
 	}
@@ -91,11 +91,11 @@ func TestBeyondTheCounters(t *testing.T) {
 	b.table.used = maxCounted - 1
 	b.publish(t, b.mapping(true, hostV4, 53, 53, 53, 0))
 	b.turn(t, first(true, client4, ap("192.0.2.1:53")))
-	all, err := b.Counts()
+	all, err := b.Table().Counts(b.Flows())
 	if err != nil || len(all) != 0 {
 		t.Errorf("the counters are %+v (%v), want none", all, err)
 	}
-	if packets, _, err := b.Translated(); err != nil || packets != 2 {
+	if packets, _, err := b.Table().Translated(); err != nil || packets != 2 {
 		t.Errorf("translated %d packets (%v), want 2", packets, err)
 	}
 }

@@ -200,7 +200,7 @@ func shared(name string) bool { return !strings.HasPrefix(name, ".") }
 // foundMaps opens the existing maps: those that an earlier process pinned, and the one
 // that all processes share.
 func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
-	found, err := p.pinnedMaps(spec)
+	found, err := p.pins().openMaps(spec)
 	if err != nil || found[bpf.FairleadMapFlWorkloads] != nil {
 		return found, err
 	}
@@ -214,19 +214,19 @@ func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, e
 	return found, err
 }
 
-// pinnedMaps opens the maps that an earlier process left. A map with another layout is
+// openMaps opens the maps that an earlier process left. A map with another layout is
 // replaced, and its flows are lost. That is a map of another version, or one for
 // services that no longer exist.
-func (p *Datapath) pinnedMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
+func (dir pins) openMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	pinned := map[string]*ebpf.Map{}
-	if p.opt.Pins == "" {
+	if dir == "" {
 		return pinned, nil
 	}
 	for name, want := range spec.Maps {
 		if !shared(name) {
 			continue
 		}
-		path := filepath.Join(p.opt.Pins, "maps", name)
+		path := dir.mapOf(name)
 		m, err := ebpf.LoadPinnedMap(path, nil)
 		switch {
 		case errors.Is(err, os.ErrNotExist):

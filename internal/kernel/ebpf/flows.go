@@ -38,9 +38,16 @@ type Flow struct {
 // batch is the number of flows that one system call reads.
 const batch = 4096
 
-// Flows calls fn for each flow in the maps, including stale ones.
-func (p *Datapath) Flows(fn func(Flow)) error {
-	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+// FlowMaps are the maps of flows, with the aliases and connections that belong to
+// them.
+type FlowMaps map[string]*ebpf.Map
+
+// Flows returns the flows of the data path.
+func (p *Datapath) Flows() FlowMaps { return p.maps }
+
+// Each calls fn for each flow in the maps, including stale ones.
+func (m FlowMaps) Each(fn func(Flow)) error {
+	return m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
 		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
 			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
 			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
@@ -48,17 +55,17 @@ func (p *Datapath) Flows(fn func(Flow)) error {
 	})
 }
 
-// eachFlow calls fn for each entry of the maps of flows.
-func (p *Datapath) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f bpf.FairleadFlow)) error {
+// eachEntry calls fn for each entry of the maps of flows.
+func (m FlowMaps) eachEntry(fn func(udp, stale bool, key bpf.FairleadFlowKey, f bpf.FairleadFlow)) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
 	for name, udp := range map[string]bool{bpf.FairleadMapFlFlowsTcp: false, bpf.FairleadMapFlYoungFlows: false, bpf.FairleadMapFlFlowsUdp: true} {
-		if p.maps[name] == nil {
+		if m[name] == nil {
 			continue // a read-only view may lack the map
 		}
-		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+		err := each(m[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
 			fn(udp, now.Nano()-int64(v.Seen) > int64(idleLimit(udp, v)), k, v)
 		})
 		if err != nil {
@@ -100,20 +107,20 @@ func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
 
 // Forget deletes flows, and the aliases of their clients. A flow that has ended
 // meanwhile is no error.
-func (p *Datapath) Forget(flows []Flow) error {
+func (m FlowMaps) Forget(flows []Flow) error {
 	for _, f := range flows {
 		names := []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows}
 		if f.UDP {
 			names = []string{bpf.FairleadMapFlFlowsUdp}
 		}
 		for _, name := range names {
-			if err := p.maps[name].Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			if err := m[name].Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
 			}
 		}
-		forget := p.forgetAlias
+		forget := m.forgetAlias
 		if f.Real != 0 {
-			forget = p.forgetConn
+			forget = m.forgetConn
 		}
 		if err := forget(f); err != nil {
 			return err
@@ -123,7 +130,7 @@ func (p *Datapath) Forget(flows []Flow) error {
 }
 
 // forgetAlias deletes the alias of the flow's client.
-func (p *Datapath) forgetAlias(f Flow) error {
+func (m FlowMaps) forgetAlias(f Flow) error {
 	if f.Seen == f.Client {
 		return nil
 	}
@@ -134,37 +141,8 @@ func (p *Datapath) forgetAlias(f Flow) error {
 	if f.Client.Addr().Is6() && f.Client.Addr().IsLinkLocalUnicast() { // as scoped in bpf/include/track.h
 		name.Class |= f.Ifindex << 2
 	}
-	if err := p.maps[bpf.FairleadMapFlAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := m[bpf.FairleadMapFlAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget the alias of %s: %w", f.Client, err)
-	}
-	return nil
-}
-
-// SetAddresses writes the host's own addresses for the programs.
-func (p *Datapath) SetAddresses(local []netip.Addr) error {
-	m := p.maps[bpf.FairleadMapFlAddresses]
-	stale := map[bpf.FairleadAddress]bool{}
-	var key bpf.FairleadAddress
-	var one uint8
-	for it := m.Iterate(); it.Next(&key, &one); {
-		stale[key] = true
-	}
-	for _, a := range local {
-		if a.IsLoopback() {
-			continue
-		}
-		key := Address(a)
-		if !stale[key] {
-			if err := m.Put(key, uint8(1)); err != nil {
-				return fmt.Errorf("set host address %s: %w", a, err)
-			}
-		}
-		delete(stale, key)
-	}
-	for key := range stale {
-		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget host address %s: %w", Netip(key), err)
-		}
 	}
 	return nil
 }

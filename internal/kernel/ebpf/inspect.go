@@ -2,8 +2,6 @@ package ebpf
 
 import (
 	"fairlead/internal/kernel/bpf"
-
-	"github.com/cilium/ebpf"
 )
 
 // Mappings returns the entries of the table of port mappings.
@@ -23,5 +21,5 @@ func Workloads(cookie uint64) (map[uint64]bpf.FairleadWorkload, error) {
 		return nil, err
 	}
 	defer m.Close()
-	return (&Datapath{maps: map[string]*ebpf.Map{bpf.FairleadMapFlWorkloads: m}}).Workloads()
+	return WorkloadMap{m}.All()
 }

@@ -66,7 +66,7 @@ func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
 		return err
 	}
 	if program == Uplink {
-		if err := p.setUplink(ifindex); err != nil {
+		if err := p.Sources().setUplink(ifindex); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (p *Datapath) detachLink(program string, ifindex int) error {
 	if hasTCX() {
 		detach = func(program string, ifindex int) error { return p.detach(pinName(program, ifindex)) }
 	}
-	return errors.Join(detach(program, ifindex), p.forgetSources(program, ifindex))
+	return errors.Join(detach(program, ifindex), p.Sources().forget(program, ifindex))
 }
 
 // LinksOf returns the interfaces that have the program, by index. The calling thread
@@ -124,7 +124,7 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 		// The index becomes 0 when the interface is deleted.
 		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
 			found[ifindex] = true
-		} else if err := errors.Join(p.detach(name), p.forgetSources(program, ifindex)); err != nil {
+		} else if err := errors.Join(p.detach(name), p.Sources().forget(program, ifindex)); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +150,7 @@ func (p *Datapath) attach(name string, prog *ebpf.Program, make func() (link.Lin
 	if p.opt.Pins == "" {
 		return nil
 	}
-	if err := l.Pin(p.linkPath(name)); err != nil {
+	if err := l.Pin(p.pins().link(name)); err != nil {
 		return errors.Join(fmt.Errorf("pin eBPF link %s: %w", name, err), p.detach(name))
 	}
 	return nil
@@ -165,14 +165,12 @@ func (p *Datapath) detach(name string) error {
 	delete(p.attached, name)
 	var err error
 	if p.opt.Pins != "" {
-		if err = os.Remove(p.linkPath(name)); errors.Is(err, os.ErrNotExist) {
+		if err = os.Remove(p.pins().link(name)); errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
 	}
 	return errors.Join(err, l.Close())
 }
-
-func (p *Datapath) linkPath(name string) string { return filepath.Join(p.opt.Pins, "links", name) }
 
 // adopt opens the links that an earlier process pinned.
 func (p *Datapath) adopt() error {
@@ -184,7 +182,7 @@ func (p *Datapath) adopt() error {
 		return fmt.Errorf("read pins: %w", err)
 	}
 	for _, e := range entries {
-		l, err := link.LoadPinnedLink(p.linkPath(e.Name()), nil)
+		l, err := link.LoadPinnedLink(p.pins().link(e.Name()), nil)
 		if err != nil {
 			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
 		}

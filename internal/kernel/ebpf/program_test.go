@@ -294,7 +294,7 @@ func TestAddresses(t *testing.T) {
 	needsRestart := netip.MustParseAddr("192.0.2.78")
 	p := first(false, client4, netip.AddrPortFrom(needsRestart, 8080))
 	for _, known := range [][]netip.Addr{{needsRestart, netip.MustParseAddr("127.0.0.1")}, {hostV4}} {
-		if err := b.SetAddresses(known); err != nil {
+		if err := b.Sources().SetAddresses(known); err != nil {
 			t.Fatal(err)
 		}
 		if known[0] == needsRestart {

@@ -146,7 +146,7 @@ func (s *ReadOnly) Counts() ([]Counted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&Datapath{maps: s.maps, table: t}).Counts()
+	return t.Counts(s.maps)
 }
 
 // balancer reads the table of services. Returns nil if the data path has none.
@@ -185,5 +185,5 @@ func (s *ReadOnly) Begun(fn func(service string, real netip.AddrPort, flows uint
 	return b.Close()
 }
 
-// Flows calls fn for each flow.
-func (s *ReadOnly) Flows(fn func(Flow)) error { return (&Datapath{maps: s.maps}).Flows(fn) }
+// Flows returns the flows.
+func (s *ReadOnly) Flows() FlowMaps { return s.maps }

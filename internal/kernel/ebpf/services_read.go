@@ -181,12 +181,11 @@ type RealCounts struct {
 // RealCounts returns the counters of each service's real servers. It counts their flows
 // again, because flows that were pushed out of a map or are stale have not decremented
 // the active count.
-func (p *Datapath) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error) {
-	b := p.balancer
+func (b *Balancer) RealCounts(flows FlowMaps) (map[string]map[netip.AddrPort]RealCounts, error) {
 	if b.empty() {
 		return nil, nil
 	}
-	live, err := p.live()
+	live, err := flows.live()
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +252,9 @@ func (b *Balancer) beginCounts(slot uint32) error {
 }
 
 // Ended returns the flows of what has been removed.
-func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
+func (m FlowMaps) Ended(gone *Gone) ([]Flow, error) {
 	var ended []Flow
-	err := p.Flows(func(f Flow) {
+	err := m.Each(func(f Flow) {
 		if gone.has(f) {
 			ended = append(ended, f)
 		}
@@ -264,7 +263,7 @@ func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
 }
 
 // forgetConn deletes the entry that keeps the flow's connection at its real server.
-func (p *Datapath) forgetConn(f Flow) error {
+func (m FlowMaps) forgetConn(f Flow) error {
 	names := []string{bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlYoungConns}
 	if f.UDP {
 		names = []string{bpf.FairleadMapFlConnsUdp}
@@ -273,8 +272,8 @@ func (p *Datapath) forgetConn(f Flow) error {
 		Client: Address(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
 		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class,
 	}
-	for _, m := range names {
-		if err := p.maps[m].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	for _, of := range names {
+		if err := m[of].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget the connection of %s to %s: %w", f.Client, f.Host, err)
 		}
 	}

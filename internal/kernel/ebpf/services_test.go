@@ -46,11 +46,11 @@ func (b *bench) end(tb testing.TB, gone *Gone) {
 	if err := b.balancer.PublishState(); err != nil {
 		tb.Fatal(err)
 	}
-	ended, err := b.Ended(gone)
+	ended, err := b.Flows().Ended(gone)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if err := b.Forget(ended); err != nil {
+	if err := b.Flows().Forget(ended); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -67,7 +67,7 @@ func (b *bench) unserve(tb testing.TB, name string) {
 // counted returns the counters of a service's real servers.
 func (b *bench) counted(tb testing.TB, name string) map[netip.AddrPort]RealCounts {
 	tb.Helper()
-	all, err := b.RealCounts()
+	all, err := b.Balancer().RealCounts(b.Flows())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 	}
 	p := first(true, netip.AddrPortFrom(appV4, 40000), ap("192.0.2.1:5353"))
 	b.mustMap(t, "from its sandbox", Sandbox, b.app, p.frame())
-	if err := b.SetEndpoint(b.up2, []netip.Addr{appV4}); err != nil {
+	if err := b.Sources().SetEndpoint(b.up2, []netip.Addr{appV4}); err != nil {
 		t.Fatal(err)
 	}
 	b.mustMap(t, "from its new link", Sandbox, b.up2, p.frame())
@@ -179,7 +179,7 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 func TestLooseSources(t *testing.T) {
 	b := newBench(t)
 	b.opt.LooseSources = true
-	b.do(t, func() error { return b.setUplink(b.up2) })
+	b.do(t, func() error { return b.Sources().setUplink(b.up2) })
 	b.publishUsual(t)
 	for _, p := range oneOfEach {
 		b.begin(t, p)
@@ -210,7 +210,7 @@ func TestMultipathSources(t *testing.T) {
 	b.publishUsual(t)
 	set := func(up, up2 uint32) {
 		t.Helper()
-		if err := errors.Join(b.SetMultipath(b.up, up), b.SetMultipath(b.up2, up2)); err != nil {
+		if err := errors.Join(b.Sources().SetMultipath(b.up, up), b.Sources().SetMultipath(b.up2, up2)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestMultipathSources(t *testing.T) {
 			b.mustDrop(t, "via an uplink without the route", Uplink, b.up2, p.frame())
 		}
 		set(7, 7)
-		b.do(t, func() error { return b.setUplink(b.up2) }) // keeps the multipath setting
+		b.do(t, func() error { return b.Sources().setUplink(b.up2) }) // keeps the multipath setting
 		b.mustMap(t, "via the other uplink of the route", Uplink, b.up2, p.frame())
 		for _, ifindex := range b.ifindexes(t) {
 			if ifindex != uint32(b.up2) {
@@ -249,11 +249,11 @@ func TestForgedAnswers(t *testing.T) {
 		b.mustDrop(t, "another sandbox", Sandbox, b.app, answer)
 		b.mustLeave(t, "an uplink", Uplink, b.up, answer)
 		b.mustMap(t, "the endpoint", Sandbox, b.web, answer)
-		if err := b.SetEndpoint(b.up2, []netip.Addr{webV4, webV6}); err != nil {
+		if err := b.Sources().SetEndpoint(b.up2, []netip.Addr{webV4, webV6}); err != nil {
 			t.Fatal(err)
 		}
 		b.mustMap(t, "the endpoint behind its new link", Sandbox, b.up2, answer)
-		if err := b.forgetSources(Sandbox, b.up2); err != nil {
+		if err := b.Sources().forget(Sandbox, b.up2); err != nil {
 			t.Fatal(err)
 		}
 		b.forget(t)
@@ -287,7 +287,7 @@ func TestForgedErrors(t *testing.T) {
 
 // addressOf returns the address of a sandbox in the packet's family.
 func (b *bench) addressOf(p packet, link int) netip.Addr {
-	all, _ := b.Endpoint(link)
+	all, _ := b.Sources().Endpoint(link)
 	for _, a := range all {
 		if a.Is4() == p.src.Addr().Is4() {
 			return a
@@ -392,7 +392,7 @@ func TestLinkLocalClients(t *testing.T) {
 			return netlink.AddrReplace(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: link}}, a)
 		})
 	}
-	if err := b.SetAddresses([]netip.Addr{host.Addr()}); err != nil {
+	if err := b.Sources().SetAddresses([]netip.Addr{host.Addr()}); err != nil {
 		t.Fatal(err)
 	}
 	p := first(true, client, host)

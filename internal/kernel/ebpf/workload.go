@@ -55,15 +55,22 @@ func findShared(cookie uint64) (*ebpf.Map, error) {
 	}
 }
 
-// Workloads returns the workloads of the host by cgroup id, including those of other
+// WorkloadMap has the workloads whose socket calls are translated, by the id of their
+// cgroup. All Fairlead processes of a host share it.
+type WorkloadMap struct{ m *ebpf.Map }
+
+// Workloads returns the workloads of the host.
+func (p *Datapath) Workloads() WorkloadMap { return WorkloadMap{p.maps[bpf.FairleadMapFlWorkloads]} }
+
+// All returns the workloads of the host by cgroup id, including those of other
 // processes.
-func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
+func (w WorkloadMap) All() (map[uint64]bpf.FairleadWorkload, error) {
 	all := map[uint64]bpf.FairleadWorkload{}
 	var id uint64
-	var w bpf.FairleadWorkload
-	it := p.maps[bpf.FairleadMapFlWorkloads].Iterate()
-	for it.Next(&id, &w) {
-		all[id] = w
+	var entry bpf.FairleadWorkload
+	it := w.m.Iterate()
+	for it.Next(&id, &entry) {
+		all[id] = entry
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("read workloads: %w", err)
@@ -71,23 +78,23 @@ func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
 	return all, nil
 }
 
-// SetWorkload writes the workload's policy, and its grants from the table.
-func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
-	w := bpf.FairleadWorkload{Unpublished: unpublished}
-	for _, l := range p.table.Mappings() {
+// Set writes the workload's policy, and its grants from the table.
+func (w WorkloadMap) Set(t *Table, cgroup uint64, unpublished uint32) error {
+	entry := bpf.FairleadWorkload{Unpublished: unpublished}
+	for _, l := range t.Mappings() {
 		if l.Flags&MappingGrant == 0 || l.Cgroup != cgroup {
 			continue
 		}
-		if int(w.Count) == maxGrants {
+		if int(entry.Count) == maxGrants {
 			return fmt.Errorf("a workload can have %d grants, one for each publish and family: publish ranges instead", maxGrants)
 		}
-		w.Grants[w.Count] = grant(l)
-		w.Count++
+		entry.Grants[entry.Count] = grant(l)
+		entry.Count++
 	}
-	slices.SortFunc(w.Grants[:w.Count], func(a, b bpf.FairleadGrant) int {
+	slices.SortFunc(entry.Grants[:entry.Count], func(a, b bpf.FairleadGrant) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ContainerFirst, b.ContainerFirst))
 	})
-	if err := p.maps[bpf.FairleadMapFlWorkloads].Put(cgroup, w); err != nil {
+	if err := w.m.Put(cgroup, entry); err != nil {
 		return fmt.Errorf("set workload: %w", err)
 	}
 	return nil
@@ -102,19 +109,19 @@ func grant(l Mapping) bpf.FairleadGrant {
 	return g
 }
 
-// DropWorkload deletes a workload. An unknown one is no error.
-func (p *Datapath) DropWorkload(cgroup uint64) error {
-	err := p.maps[bpf.FairleadMapFlWorkloads].Delete(cgroup)
+// Drop deletes a workload. An unknown one is no error.
+func (w WorkloadMap) Drop(cgroup uint64) error {
+	err := w.m.Delete(cgroup)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget workload: %w", err)
 	}
 	return nil
 }
 
-// Workload returns the policy and grants of a workload, and whether it is known.
-func (p *Datapath) Workload(cgroup uint64) (w bpf.FairleadWorkload, known bool) {
-	err := p.maps[bpf.FairleadMapFlWorkloads].Lookup(cgroup, &w)
-	return w, err == nil
+// Get returns the policy and grants of a workload, and whether it is known.
+func (w WorkloadMap) Get(cgroup uint64) (found bpf.FairleadWorkload, known bool) {
+	err := w.m.Lookup(cgroup, &found)
+	return found, err == nil
 }
 
 // Taken returns a host port of the grant l that is also granted to the workload.

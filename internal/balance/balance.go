@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/balance/maglev"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -43,20 +42,11 @@ func Scheduler(v model.VirtualService) model.Scheduler {
 // Forward returns how the packets of a service are forwarded. The default is nat.
 func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, model.ForwardNAT) }
 
-// Pack packs a service for the data planes ebpf and nft. If its scheduler is Maglev
-// hashing, it gets a Maglev table with the given number of buckets. If buckets is 0,
-// maglev.Size decides.
-func Pack(v model.VirtualService, find Sandboxes, buckets int) plan.Balanced {
+// Pack packs a service for a data plane with rings of these sizes.
+func Pack(v model.VirtualService, find Sandboxes, size Sizes) plan.Balanced {
 	backends := Backends(v, find)
-	b := plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()),
-		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: backends}
-	if b.Scheduler == model.MaglevHashing {
-		if buckets == 0 {
-			buckets = maglev.Size(len(v.Reals))
-		}
-		b.Ring = maglev.Table(named(backends), buckets)
-	}
-	return b
+	return plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()), Scheduler: Scheduler(v),
+		Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: backends, Ring: Ring(Scheduler(v), backends, size)}
 }
 
 // Backends returns the real servers of a service that are not down, in their
@@ -88,19 +78,6 @@ func backend(v model.VirtualService, r model.RealServer, find Sandboxes) plan.Ba
 		b.Masquerade = !ours
 	}
 	return b
-}
-
-// named returns the backends in the form that package maglev needs, with the same
-// indexes. Draining backends have the weight 0, so that they get no new flows.
-func named(all []plan.Backend) []maglev.Backend {
-	names := make([]maglev.Backend, len(all))
-	for i, b := range all {
-		names[i] = maglev.Backend{Name: b.At.String(), Weight: b.Weight}
-		if b.Draining {
-			names[i].Weight = 0
-		}
-	}
-	return names
 }
 
 // Families returns an error if a real server and an address of the service have

@@ -20,7 +20,7 @@ func leastLoaded(proto model.Proto) plan.EBPFService {
 	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081"} {
 		both = append(both, plan.Backend{At: netip.MustParseAddrPort(at), Weight: 1, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")})
 	}
-	s.Backends = both
+	s.Backends, s.Ring = both, []uint16{0, 1}
 	return s
 }
 
@@ -79,7 +79,7 @@ func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 	defer unix.Close(c.fd)
 	first := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80")
 	without := s
-	without.Backends = s.Backends[:1]
+	without.Backends, without.Ring = s.Backends[:1], []uint16{0}
 	if first == "10.9.0.2:8080" {
 		without.Backends = s.Backends[1:]
 	}

@@ -162,7 +162,7 @@ func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.
 	for _, backend := range b.Backends {
 		s.Reals = append(s.Reals, h.ebpfReal(links, hops, backend))
 	}
-	s.Ring = ringOf(b)
+	s.Ring = b.Ring
 	return s, nil
 }
 
@@ -220,85 +220,6 @@ func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
 	w.from = nlutil.Addr(list[0].Src)
 	w.ifindex = uint32(list[0].LinkIndex)
 	return w
-}
-
-// ringOf returns the order in which real servers are chosen, as indices: the Maglev
-// table, every server as often as its weight, or every server once.
-func ringOf(b plan.Balanced) []uint16 {
-	backends := b.Backends
-	switch b.Scheduler {
-	case model.MaglevHashing, model.SourceHashing:
-		ring := make([]uint16, len(b.Ring))
-		for i := range ring {
-			ring[i] = b.Ring[i]
-		}
-		return ring
-	case model.WeightedRoundRobin:
-		return interleave(weightsOf(backends))
-	}
-	var ring []uint16
-	for i, w := range weightsOf(backends) {
-		if w > 0 {
-			ring = append(ring, uint16(i))
-		}
-	}
-	return ring
-}
-
-// weightsOf returns the weights for new flows. Draining real servers have weight 0.
-func weightsOf(backends []plan.Backend) []int {
-	weights := make([]int, len(backends))
-	for i, b := range backends {
-		if !b.Draining {
-			weights[i] = int(b.Weight)
-		}
-	}
-	return weights
-}
-
-// maxTurns limits the turns of weighted round robin. Larger sums of weights are
-// scaled down, and every real server keeps at least one turn.
-const maxTurns = 16384
-
-// interleave returns the order of turns. Every server has as many turns as its
-// weight, spread evenly (nginx's smooth weighted round robin).
-func interleave(weights []int) []uint16 {
-	divisor, sum := 0, 0
-	for _, w := range weights {
-		divisor, sum = gcd(w, divisor), sum+w
-	}
-	if sum == 0 {
-		return nil
-	}
-	shares := make([]int, len(weights))
-	total := 0
-	for i, w := range weights {
-		shares[i] = w / divisor
-		if sum/divisor > maxTurns && w > 0 {
-			shares[i] = max(1, w*maxTurns/sum)
-		}
-		total += shares[i]
-	}
-	ring, gathered := make([]uint16, total), make([]int, len(weights))
-	for turn := range ring {
-		best := -1
-		for i, share := range shares {
-			gathered[i] += share
-			if share > 0 && (best < 0 || gathered[i] > gathered[best]) {
-				best = i
-			}
-		}
-		gathered[best] -= total
-		ring[turn] = uint16(best)
-	}
-	return ring
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // readEBPFServices returns the services in the eBPF maps: those with the given
@@ -364,10 +285,7 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 		}
 		backends = append(backends, backend)
 	}
-	b.Backends = backends
-	if s.Scheduling == ebpf.ByFlow || s.Scheduling == ebpf.ByClient {
-		b.Ring = s.Ring
-	}
+	b.Backends, b.Ring = backends, s.Ring
 	return b
 }
 

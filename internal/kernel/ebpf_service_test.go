@@ -23,6 +23,7 @@ func ebpfWeb(s model.Scheduler) plan.EBPFService {
 			{At: netip.MustParseAddrPort("10.9.0.2:8081"), Weight: 1, Draining: true, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")},
 			{At: netip.MustParseAddrPort("203.0.113.9:0"), Weight: 0, Masquerade: true},
 		}}
+	b.Ring = []uint16{0}
 	if s == model.MaglevHashing {
 		b.Ring = make([]uint16, 1021)
 	}

@@ -25,8 +25,8 @@ type Balanced struct {
 	// Backends are the real servers in canonical order: all hosts derive the same
 	// list from the same set.
 	Backends []Backend
-	// Ring is the Maglev table: the index of a backend for each bucket. It is empty
-	// for other schedulers.
+	// Ring is the order in which backends get new flows, as their indexes. For
+	// schedulers that hash, it is the Maglev table: the backend of each bucket.
 	Ring []uint16
 }
 

@@ -26,7 +26,7 @@ func (EBPFService) group() Group { return GroupEBPF }
 
 // Add implements Object.
 func (s EBPFService) Add() []string {
-	return append(s.head(), s.reals(nil)...)
+	return append(append(s.head(), s.reals(nil)...), s.ring(nil)...)
 }
 
 // Del implements Object.
@@ -50,7 +50,7 @@ func (s EBPFService) change(old Object) []string {
 			lines = append(lines, fmt.Sprintf("# ebpf: unserve %s to %s", escape.Shell(s.Service), atPort(b.At)))
 		}
 	}
-	return append(lines, s.reals(had)...)
+	return append(append(lines, s.reals(had)...), s.ring(&o)...)
 }
 
 // head returns the line with the service's frontends and settings.
@@ -95,6 +95,37 @@ func (s EBPFService) reals(had []Backend) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// ring returns the line about the ring if it differs from the old service's: its length,
+// and how many of its entries another real server has now.
+func (s EBPFService) ring(old *EBPFService) []string {
+	if old == nil && len(s.Ring) == 0 || old != nil && same(old.owners(), s.owners()) {
+		return nil
+	}
+	line := fmt.Sprintf("# ebpf: serve %s ring %d", escape.Shell(s.Service), len(s.Ring))
+	if old != nil && len(old.Ring) == len(s.Ring) {
+		moved, owners := 0, s.owners()
+		for i, was := range old.owners() {
+			if was != owners[i] {
+				moved++
+			}
+		}
+		line += fmt.Sprintf(" changed %d", moved)
+	}
+	return []string{line}
+}
+
+// owners returns the real servers in the order of the ring. What another program wrote
+// into the kernel's maps may be wrong.
+func (s EBPFService) owners() []netip.AddrPort {
+	owners := make([]netip.AddrPort, len(s.Ring))
+	for i, index := range s.Ring {
+		if int(index) < len(s.Backends) {
+			owners[i] = s.Backends[index].At
+		}
+	}
+	return owners
 }
 
 // atPort writes an address and a port. It omits port 0, which keeps the client's

@@ -141,7 +141,7 @@ func TestSiblings(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if !entry.IsDir() || entry.Name() == "internal" || entry.Name() == "maglev" || strings.HasSuffix(entry.Name(), "test") {
+			if !entry.IsDir() || slices.Contains([]string{"internal", "maglev", "wrr"}, entry.Name()) || strings.HasSuffix(entry.Name(), "test") {
 				continue
 			}
 			files, err := filepath.Glob(filepath.Join(dir, entry.Name(), "*.go"))

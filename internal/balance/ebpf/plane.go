@@ -65,6 +65,9 @@ const maxLoaded = 256
 // programs' map.
 const maxBuckets = 262139
 
+// maxTurns limits the turns of weighted round robin.
+const maxTurns = 16384
+
 // Plane implements balance.Plane.
 type Plane struct{}
 
@@ -105,12 +108,7 @@ func (Plane) Shared(all []plan.Attachment) plan.Plan { return plan.AttachProgram
 
 // Service implements balance.Plane.
 func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
-	hashed := v
-	if v.Scheduler == model.SourceHashing {
-		hashed.Scheduler = model.MaglevHashing
-	}
-	b := balance.Pack(hashed, find, min(maglev.Size(len(v.Reals)), maxBuckets))
-	b.Scheduler = balance.Scheduler(v)
+	b := balance.Pack(v, find, balance.Sizes{Buckets: min(maglev.Size(len(v.Reals)), maxBuckets), Turns: maxTurns})
 	backends := b.Backends
 	here := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {

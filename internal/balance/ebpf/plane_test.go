@@ -38,7 +38,8 @@ func TestText(t *testing.T) {
 	want := `# ebpf: serve web tcp at 192.0.2.80:80 scheduler mh forward nat
 # ebpf: serve web to 172.30.0.2:8000 weight 1 dev fv-box
 # ebpf: serve web to 203.0.113.11 weight 2 masquerade draining
-# ebpf: serve web to 203.0.113.12 weight 1 masquerade`
+# ebpf: serve web to 203.0.113.12 weight 1 masquerade
+# ebpf: serve web ring 2039`
 	if got != want {
 		t.Errorf("it is typed as\n%s\nwant\n%s", got, want)
 	}
@@ -48,7 +49,8 @@ func TestChange(t *testing.T) {
 	v := service()
 	v.Reals[0].Weight, v.Reals[2].State = 5, model.RealDown
 	op := plan.Op{Object: usesEBPF(t, v), Old: usesEBPF(t, service())}
-	want := []string{"# ebpf: unserve web to 203.0.113.12", "# ebpf: serve web to 172.30.0.2:8000 weight 5 dev fv-box"}
+	want := []string{"# ebpf: unserve web to 203.0.113.12", "# ebpf: serve web to 172.30.0.2:8000 weight 5 dev fv-box",
+		"# ebpf: serve web ring 2039 changed 1019"}
 	if got := op.Commands(); !slices.Equal(got, want) {
 		t.Errorf("a change is typed as %q, want %q", got, want)
 	}

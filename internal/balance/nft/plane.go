@@ -192,16 +192,10 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 			v.Reals[i].Port = v.Reals[i].At(port).Port()
 		}
 	}
-	hashed := v
-	if balance.Scheduler(v) == model.SourceHashing {
-		hashed.Scheduler = model.MaglevHashing // its buckets are chosen alike
-	}
-	s := plan.NFTService{Balanced: balance.Pack(hashed, find, Buckets(len(v.Reals)))}
-	s.Ring = steady(s.Balanced, v.Reals)
-	s.Scheduler = balance.Scheduler(v)
+	s := plan.NFTService{Balanced: balance.Pack(v, find, balance.Sizes{Buckets: Buckets(len(v.Reals)), Turns: maxTurns})}
 	switch s.Scheduler {
-	case model.RoundRobin, model.WeightedRoundRobin:
-		s.Ring = turns(s.Backends, s.Scheduler == model.WeightedRoundRobin)
+	case model.MaglevHashing, model.SourceHashing:
+		s.Ring = steady(s.Balanced, v.Reals)
 	}
 	return s
 }
@@ -250,87 +244,5 @@ func Buckets(reals int) int {
 	return sizes[len(sizes)-1]
 }
 
-// maxTurns bounds the list that wrr counts through: weights whose greatest
-// common divisor would make it longer are rounded.
+// maxTurns limits the list that wrr counts through.
 const maxTurns = 4096
-
-// turns returns one cycle of the indexes of the backends: for rr each index once,
-// for wrr as often as the backend's weight, evenly distributed.
-func turns(all []plan.Backend, weighted bool) []uint16 {
-	weights := make([]int, len(all))
-	for i, b := range all {
-		switch {
-		case b.Draining || b.Weight == 0:
-		case weighted:
-			weights[i] = int(b.Weight)
-		default:
-			weights[i] = 1
-		}
-	}
-	if !weighted {
-		return once(weights)
-	}
-	return spread(reduce(weights))
-}
-
-// once lists each index with a weight above 0.
-func once(weights []int) []uint16 {
-	var list []uint16
-	for i, w := range weights {
-		if w > 0 {
-			list = append(list, uint16(i))
-		}
-	}
-	return list
-}
-
-// reduce divides the weights by their greatest common divisor. If their sum is then
-// still above maxTurns, it scales them down to about maxTurns.
-func reduce(weights []int) []int {
-	common, sum := 0, 0
-	for _, w := range weights {
-		common, sum = gcd(common, w), sum+w
-	}
-	if common == 0 {
-		return weights
-	}
-	reduced := make([]int, len(weights))
-	for i, w := range weights {
-		reduced[i] = w / common
-		if sum/common > maxTurns && w > 0 {
-			reduced[i] = max(1, w*maxTurns/sum)
-		}
-	}
-	return reduced
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// spread lists each index as often as its weight, distributed as evenly as possible
-// (the smooth weighted round robin of nginx): at each turn, every index gathers its
-// weight. The index that has gathered most gets the turn, and the sum of all weights
-// is subtracted from it.
-func spread(weights []int) []uint16 {
-	sum := 0
-	for _, w := range weights {
-		sum += w
-	}
-	gathered := make([]int, len(weights))
-	list := make([]uint16, 0, sum)
-	for range sum {
-		best := -1
-		for i, w := range weights {
-			if gathered[i] += w; w > 0 && (best < 0 || gathered[i] > gathered[best]) {
-				best = i
-			}
-		}
-		gathered[best] -= sum
-		list = append(list, uint16(best))
-	}
-	return list
-}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -23,9 +25,9 @@ import (
 // some, it returns a Fault with code Invalid that wraps Mistakes. If applying fails
 // because of parts of the Spec (e.g. a port is taken), the Fault wraps Mistakes too.
 // After a dry run, the Result contains the plan and the changes.
-func (d *Daemon) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
-	found := d.locate(ctx, spec)
-	r, leasing, err := d.applySpec(spec, found, dry)
+func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (api.Result, error) {
+	found := d.locate(ctx, s)
+	r, leasing, err := d.applySpec(s, found, dry)
 	if err != nil || dry {
 		return r, err
 	}
@@ -40,29 +42,47 @@ func (d *Daemon) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result
 			"the declaration is applied, but a lease is missing: %w: apply it again when a DHCP server answers", err)
 	}
 	if len(leasing) > 0 {
-		r.Attachments = d.viewsOf(model.FileSet(spec.Set))
+		r.Attachments = d.viewsOf(model.FileSet(s.Set))
 	}
 	return r, nil
 }
 
-// located is the sandbox of a declared attachment, or why it cannot be used.
-type located struct {
-	sandbox.Sandbox
-	err error
-}
-
 // locate finds the sandboxes of the declared attachments. A sandbox that does not run
 // has no path.
-func (d *Daemon) locate(ctx context.Context, spec api.Spec) []located {
-	found := make([]located, len(spec.Attachments))
-	for i, a := range spec.Attachments {
+func (d *Daemon) locate(ctx context.Context, s api.Spec) []spec.Located {
+	found := make([]spec.Located, len(s.Attachments))
+	for i, a := range s.Attachments {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, a.Sandbox)
 		if err != nil && !errors.Is(err, sandbox.ErrHost) {
 			at, err = d.expect(a.Sandbox)
 		}
-		found[i] = located{at, err}
+		found[i] = spec.Located{Sandbox: spec.Sandbox{Sandbox: at}, Err: err}
 	}
 	return found
+}
+
+// inspectLocated adds the contents of the located sandboxes that run, and returns
+// these. A sandbox that has ended meanwhile does not run.
+func (d *Daemon) inspectLocated(found []spec.Located) map[*watchedSandbox]sandbox.Sandbox {
+	running := map[*watchedSandbox]sandbox.Sandbox{}
+	for i, f := range found {
+		if f.Err != nil || f.Path == "" {
+			continue
+		}
+		b, seen, err := d.inspectSandbox(f.Sandbox.Sandbox)
+		if err != nil {
+			found[i].Path = ""
+			continue
+		}
+		found[i].Sandbox = contentsOf(f.Sandbox.Sandbox, seen)
+		running[b] = f.Sandbox.Sandbox
+	}
+	return running
+}
+
+// contentsOf returns a sandbox with its contents.
+func contentsOf(at sandbox.Sandbox, seen kernel.Sandbox) spec.Sandbox {
+	return spec.Sandbox{Sandbox: at, Namespace: seen.Namespace, Links: seen.Links, Default4: seen.Default4, Default6: seen.Default6}
 }
 
 // expect returns a sandbox that does not run. Either the text contains its kind, or it
@@ -84,13 +104,14 @@ func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 }
 
 // applySpec applies the Spec, and returns the attachments that still need a lease.
-func (d *Daemon) applySpec(spec api.Spec, found []located, dry bool) (r api.Result, leasing []string, err error) {
+func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Result, leasing []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
-	t := &draft{Daemon: d, origin: model.FileSet(spec.Set), spec: spec, found: found, taken: map[*watchedSandbox]sandbox.Sandbox{}, names: make([]string, len(found))}
-	next, err := t.desired()
-	r = api.Result{Notes: t.notes, Changes: changes(before, next)}
+	running := d.inspectLocated(found)
+	t := spec.NewDraft(before, s, found, d.checkOverlap)
+	next, err := d.draft(t)
+	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
 	r.Changed = len(r.Changes) > 0
 	if err == nil && dry {
 		r.Plan, _, err = d.plan(next)
@@ -100,28 +121,50 @@ func (d *Daemon) applySpec(spec api.Spec, found []located, dry bool) (r api.Resu
 		return r, nil, err
 	}
 	if r.Changed {
-		if err := d.applyDraft(t, next); err != nil {
+		if err := d.applyDraft(running, next); err != nil {
 			d.problems = problems
-			if m := t.mistakesIn(err); len(m) > 0 {
+			if m := t.MistakesIn(err); len(m) > 0 {
 				err = &api.Fault{Code: api.CodeOf(err), Err: m}
 			}
 			return api.Result{}, nil, fmt.Errorf("apply: %w", err)
 		}
-		d.cfg.Log.Info("applied", "set", spec.Set, "changes", len(r.Changes))
+		d.cfg.Log.Info("applied", "set", s.Set, "changes", len(r.Changes))
 	}
 	d.startClients()
 	for _, a := range d.desired.Attachments {
-		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.names, a.Name) {
+		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.Names, a.Name) {
 			leasing = append(leasing, a.Name)
 		}
 	}
-	r.Attachments = d.originViews(t.origin)
+	r.Attachments = d.originViews(model.FileSet(s.Set))
 	return r, leasing, nil
 }
 
-// applyDraft applies the draft's desired state.
-func (d *Daemon) applyDraft(t *draft, next model.Desired) error {
-	for b, at := range t.taken {
+// draft returns the draft's desired state, or the mistakes: those that the draft finds,
+// and what drivers and publish modes refuse. It deletes the problems of what is declared.
+func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
+	next, err := t.Desired()
+	if err != nil {
+		return next, err
+	}
+	for _, name := range slices.Concat(t.Declared.Attachments, t.Declared.Publishes) {
+		delete(d.problems, name)
+	}
+	for _, name := range t.Declared.Services {
+		delete(d.problems, serviceProblem(name))
+	}
+	if _, err = d.engine.Plan(t.Trial(d.state(next))); err == nil {
+		return next, nil
+	}
+	if m := t.MistakesIn(err); len(m) > 0 {
+		err = &api.Fault{Code: api.Invalid, Err: m}
+	}
+	return d.desired, err
+}
+
+// applyDraft watches the sandboxes of a draft and applies its desired state.
+func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next model.Desired) error {
+	for b, at := range running {
 		d.watch(b, at)
 	}
 	for _, a := range d.desired.Attachments {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
@@ -54,21 +55,22 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 			return api.Result{}, model.Attachment{}, err
 		}
 	}
-	next, a, notes, err := d.compose(req, at, b, seen)
-	r := api.Result{Notes: notes}
+	next, err := spec.Compose(d.desired, req, contentsOf(at, seen))
+	r, a := api.Result{Notes: next.Notes}, next.Attachment
 	if err != nil {
 		return r, a, err
 	}
 	if have, ok := d.desired.Attachment(a.Name); ok && have.Origin != a.Origin {
 		if a.Origin, a.Keep = have.Origin, have.Keep; !have.Equal(a) {
-			return r, a, otherOrigin("attachment "+a.Name, have.Origin)
+			return r, a, spec.OtherOrigin("attachment "+a.Name, have.Origin)
 		}
 		next.Desired = next.Desired.WithAttachment(a)
 	}
 	if req.DryRun {
-		return d.dryRun(r, next, a)
+		return d.dryRun(r, next.Desired, a)
 	}
-	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.desired) {
+	if have, ok := d.desired.Attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" &&
+		slices.EqualFunc(next.Networks, d.desired.Networks, model.Network.Equal) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
 	}
@@ -100,16 +102,9 @@ func sandboxFault(err error) error {
 	return err
 }
 
-// proposal is a desired state that is not yet saved.
-type proposal struct{ model.Desired }
-
-func (p proposal) sameNetworks(w model.Desired) bool {
-	return slices.EqualFunc(p.Networks, w.Networks, model.Network.Equal)
-}
-
-// dryRun adds to the result what the proposal would do.
-func (d *Daemon) dryRun(r api.Result, next proposal, a model.Attachment) (api.Result, model.Attachment, error) {
-	text, changed, err := d.plan(next.Desired)
+// dryRun adds to the result what the desired state would change.
+func (d *Daemon) dryRun(r api.Result, next model.Desired, a model.Attachment) (api.Result, model.Attachment, error) {
+	text, changed, err := d.plan(next)
 	r.Plan, r.Changed = text, changed
 	return r, a, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
 
@@ -31,7 +32,7 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {
-			return api.Result{}, otherOrigin("attachment "+a.Name, a.Origin)
+			return api.Result{}, spec.OtherOrigin("attachment "+a.Name, a.Origin)
 		}
 		gone[a.Name] = true
 	}

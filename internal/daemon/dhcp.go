@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -163,12 +162,4 @@ func (d *Daemon) stopDead(dead map[string]bool) {
 			c.cancel()
 		}
 	}
-}
-
-// leaseMAC generates a MAC address by which DHCP servers recognise an attachment. An
-// address that is derived from the IP address is not known before the lease.
-func leaseMAC() string {
-	b := make([]byte, 4)
-	_, _ = rand.Read(b) // it never fails
-	return fmt.Sprintf("02:f1:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }

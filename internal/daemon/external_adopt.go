@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -57,13 +58,11 @@ func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 }
 
 func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen kernel.Sandbox) error {
-	n, _ := model.State{Networks: d.desired.Networks}.Network(a.Network)
-	a.HostInterface, a.Namespace, a.Interface = "", b.namespace, d.freeInterface(a.Ref, seen)
-	var notes []string
-	if err := d.defaultRoute(&a, n, a, false, seen, &notes); err != nil {
+	at := sandbox.Sandbox{Ref: a.Ref, Path: b.path}
+	if err := spec.Readopt(d.desired, &a, contentsOf(at, seen)); err != nil {
 		return err
 	}
-	d.watch(b, sandbox.Sandbox{Ref: a.Ref, Path: b.path})
+	d.watch(b, at)
 	if err := d.settle(d.desired.WithAttachment(a)); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
 
@@ -20,7 +21,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 	if n.Traits().NoLink {
 		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
-	if err := d.checkOverlap(n); err != nil {
+	if err := d.checkOverlap(d.desired, n); err != nil {
 		return api.Result{}, err
 	}
 	next := d.desired
@@ -35,7 +36,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 		if n.Origin = next.Networks[i].Origin; next.Networks[i].Equal(n) {
 			return api.Result{}, nil
 		}
-		return api.Result{}, otherOrigin("network "+n.Name, n.Origin)
+		return api.Result{}, spec.OtherOrigin("network "+n.Name, n.Origin)
 	case next.Networks[i].Driver != n.Driver:
 		return api.Result{}, api.Faultf(api.Conflict,
 			"network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
@@ -67,11 +68,11 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 // checkOverlap returns an error if a new subnet of the network overlaps a subnet that
 // the host reaches without Fairlead: the host would lose its neighbours there. It does
 // not check networks on a parent's LAN, which have the LAN's subnet.
-func (d *Daemon) checkOverlap(n model.Network) error {
+func (d *Daemon) checkOverlap(w model.Desired, n model.Network) error {
 	if n.Traits().OnLAN {
 		return nil
 	}
-	have, _ := (model.State{Networks: d.desired.Networks}).Network(n.Name)
+	have, _ := (model.State{Networks: w.Networks}).Network(n.Name)
 	added := slices.DeleteFunc(slices.Clone(n.Subnets), func(s model.Subnet) bool {
 		return slices.ContainsFunc(have.Subnets, func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
 	})
@@ -100,7 +101,7 @@ func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n, _ := (model.State{Networks: d.desired.Networks}).Network(name); n.Origin.IsFile() {
-		return api.Result{}, otherOrigin("network "+name, n.Origin)
+		return api.Result{}, spec.OtherOrigin("network "+name, n.Origin)
 	}
 	var users []string
 	for _, a := range d.desired.Attachments {

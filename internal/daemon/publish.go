@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
 
@@ -72,7 +73,7 @@ func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to
 	next := to(a.Name)
 	for _, p := range d.desired.Publishes {
 		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
-			return api.Result{}, otherOrigin("publish "+p.String(), p.Origin)
+			return api.Result{}, spec.OtherOrigin("publish "+p.String(), p.Origin)
 		}
 	}
 	if req.DryRun {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
 
@@ -26,7 +27,7 @@ func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 		if v.Origin = have.Origin; have.Equal(v) {
 			return api.Result{Services: d.viewServices(v.Name)}, nil
 		}
-		return api.Result{}, otherOrigin("service "+v.Name, have.Origin)
+		return api.Result{}, spec.OtherOrigin("service "+v.Name, have.Origin)
 	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
 		return api.Result{Services: d.viewServices(v.Name)}, nil
 	case known && r.Create:
@@ -77,7 +78,7 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
 	}
 	if have.Origin != model.FromCommand {
-		return api.Result{}, otherOrigin("service "+name, have.Origin)
+		return api.Result{}, spec.OtherOrigin("service "+name, have.Origin)
 	}
 	next := d.desired
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
@@ -95,7 +96,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error
 	readmitted := d.health.Readmit(v.Name, m.at)
 	if m.spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
-			return api.Result{}, otherOrigin("service "+v.Name, v.Origin)
+			return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
 		}
 		i := slices.IndexFunc(v.Reals, m.spec.Is)
 		v.Reals[i].State = model.RealUp
@@ -121,7 +122,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error
 
 func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Result, error) {
 	if v.Origin != model.FromCommand {
-		return api.Result{}, otherOrigin("service "+v.Name, v.Origin)
+		return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
 	}
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
 	m, err := d.findMember(v.Name, r.Real)

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -199,7 +200,7 @@ func (d *Daemon) reattach(at sandbox.Sandbox) {
 			continue
 		}
 		delete(d.problems, a.Name)
-		d.completeArrived(&a, at)
+		d.arrive(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
 		if err := d.settle(d.desired.WithAttachment(a)); err != nil {
 			d.problem(a.Name, err)
@@ -209,4 +210,17 @@ func (d *Daemon) reattach(at sandbox.Sandbox) {
 	}
 	d.forgetUnused()
 	d.startClients()
+}
+
+// arrive fills in the values of an attachment that was created before its sandbox ran.
+func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
+	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
+	if err != nil {
+		return // settle reports the error
+	}
+	notes, err := spec.Arrive(d.desired, a, contentsOf(at, seen))
+	d.warn("choose the default route of "+a.Name, err)
+	for _, note := range notes {
+		d.cfg.Log.Info("sandbox runs for the first time", "attachment", a.Name, "note", note)
+	}
 }

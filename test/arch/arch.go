@@ -176,6 +176,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
 	},
 	{
+		Name: "a desired state is computed from values, without the daemon, the engine or the kernel",
+		Of:   []string{"internal/daemon/spec/..."}, Deny: []string{"os/..."},
+		Ours: []string{"internal/model/...", "internal/api/...", "internal/sandbox", "internal/daemon/spec/..."},
+	},
+	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",
 		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...", "internal/kernel/counter", "internal/api/..."},
 	},

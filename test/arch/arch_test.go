@@ -94,6 +94,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"the daemon process may use the daemon", "internal/frontend/service", "fairlead/internal/daemon", true},
 		{"requests may not use the daemon", "internal/api", "fairlead/internal/daemon", false},
 		{"requests may not use the kernel", "internal/api", "fairlead/internal/kernel", false},
+		{"a draft of the desired state may not use the daemon", "internal/daemon/spec", "fairlead/internal/daemon", false},
+		{"a draft of the desired state may not use the kernel", "internal/daemon/spec", "fairlead/internal/kernel", false},
 		{"the daemon may not use drivers", "internal/daemon", "fairlead/internal/driver/bridge", false},
 		{"the daemon may not use frontends", "internal/daemon", "fairlead/internal/frontend/admin", false},
 		{"the laboratory may use the engine", "internal/lab/suite", "fairlead/internal/engine", true},

@@ -1,4 +1,4 @@
-package daemon
+package spec
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 )
 
 // pruneServices removes the services that the set no longer declares.
-func (t *draft) pruneServices() {
-	w := &t.Daemon.desired
+func (t *Draft) pruneServices() {
+	w := &t.desired
 	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v model.VirtualService) bool {
 		return v.Origin == t.origin && !slices.ContainsFunc(t.spec.Services, func(o model.VirtualService) bool { return o.Name == v.Name })
 	})
 }
 
 // service adds one virtual service to the draft.
-func (t *draft) service(i int) {
+func (t *Draft) service(i int) {
 	v, at := t.spec.Services[i], fmt.Sprintf("services[%d]", i)
 	v.Origin = t.origin
 	if slices.ContainsFunc(t.spec.Services[:i], func(o model.VirtualService) bool { return o.Name == v.Name }) {
@@ -30,8 +30,8 @@ func (t *draft) service(i int) {
 		}
 		return
 	}
-	delete(t.problems, serviceProblem(v.Name))
-	have, known := t.Daemon.desired.Service(v.Name)
+	t.Declared.Services = append(t.Declared.Services, v.Name)
+	have, known := t.desired.Service(v.Name)
 	if known && have.Origin != t.origin {
 		if v.Origin = have.Origin; !have.Equal(v) {
 			t.mistake(at, differsFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
@@ -40,12 +40,12 @@ func (t *draft) service(i int) {
 		t.noteUnchanged("service", v.Name, have.Origin)
 		return
 	}
-	t.Daemon.desired.Services = putService(t.Daemon.desired.Services, v) // pruneServices has copied them
+	t.desired.Services = putService(t.desired.Services, v)
 }
 
 // servicePart returns the part of the Spec that an error about a service is about. It
 // is empty if there is none.
-func (t *draft) servicePart(text string) string {
+func (t *Draft) servicePart(text string) string {
 	for i, v := range t.spec.Services {
 		if rest, begins := strings.CutPrefix(text, "service "+v.Name+": "); begins {
 			return atReal(fmt.Sprintf("services[%d]", i), v, rest)
@@ -63,4 +63,14 @@ func atReal(at string, v model.VirtualService, text string) string {
 		}
 	}
 	return at
+}
+
+// putService adds the service to the list, in which it replaces one with the same name.
+// The list is the draft's own copy (pruneServices).
+func putService(all []model.VirtualService, v model.VirtualService) []model.VirtualService {
+	if i := slices.IndexFunc(all, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
+		all[i] = v
+		return all
+	}
+	return append(all, v)
 }

@@ -1,4 +1,4 @@
-package daemon
+package spec
 
 import (
 	"fmt"
@@ -31,8 +31,8 @@ func differsFromFile(what string, by model.Origin, undo string) error {
 		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
 }
 
-// otherOrigin refuses a command's request to change an object of another origin.
-func otherOrigin(what string, by model.Origin) error {
+// OtherOrigin refuses a command's request to change an object of another origin.
+func OtherOrigin(what string, by model.Origin) error {
 	todo := "change it there, or choose another name"
 	if by.IsFile() {
 		todo = "change the files and run `fairlead apply`, or remove all that they declare with `fairlead destroy`"

@@ -1,66 +1,110 @@
-package daemon
+package spec
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"fairlead/internal/api"
-	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
 
-// compose adds the requested attachment to the desired state, and fills in the values
-// that the request leaves empty. If at has no path, the sandbox does not run: values
-// that depend on its contents stay empty until it does.
-func (d *Daemon) compose(req api.AttachRequest, at sandbox.Sandbox, b *watchedSandbox, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
-	next := proposal{d.desired}
-	n, private, err := d.networkOf(req)
+// Sandbox is the sandbox of an attachment, and what it contains if it runs.
+type Sandbox struct {
+	// Sandbox has no Path if the sandbox does not run.
+	sandbox.Sandbox
+	// Namespace, Links, Default4 and Default6 are as in kernel.Sandbox.
+	Namespace          string
+	Links              []string
+	Default4, Default6 bool
+}
+
+// Composed is a desired state with a requested attachment.
+type Composed struct {
+	model.Desired
+	Attachment model.Attachment
+	Notes      []string
+}
+
+// Compose adds the requested attachment to a desired state, and fills in the values
+// that the request leaves empty. Values that depend on the contents of a sandbox stay
+// empty until it runs. Returns a Fault with code NotFound if there is no such network,
+// Conflict if another object contradicts the request, and Invalid if it has a mistake.
+func Compose(w model.Desired, req api.AttachRequest, at Sandbox) (Composed, error) {
+	c := Composed{Desired: w}
+	n, private, err := networkOf(w, req)
 	if err != nil {
-		return next, model.Attachment{}, nil, err
+		return c, err
 	}
-	if private && !slices.ContainsFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
-		next.Networks = append(slices.Clip(next.Networks), n)
+	if private && !slices.ContainsFunc(w.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
+		c.Networks = append(slices.Clip(w.Networks), n)
 	}
-	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
+	c.Attachment = model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: at.Namespace,
 		Keep: req.Keep || n.Traits().MovesDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
+	a := &c.Attachment
 	if req.Keep && at.Kind == sandbox.Process {
-		return next, a, nil, api.Faultf(api.Invalid,
+		return c, api.Faultf(api.Invalid,
 			"keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	}
-	a.Network, a.Sandbox = n.Name, b.path
-	have, known, err := d.existing(a)
+	a.Network, a.Sandbox = n.Name, at.Path
+	if err := complete(w, a, n, at, &c.Notes); err != nil {
+		return c, err
+	}
+	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{withSandbox(*a)}}
+	if err := alone.Validate(); err != nil {
+		return c, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("attach %s: %w", at.Ref, err)}
+	}
+	c.Desired = c.WithAttachment(*a)
+	return c, nil
+}
+
+// complete fills in the values that the attachment leaves empty.
+func complete(w model.Desired, a *model.Attachment, n model.Network, at Sandbox, notes *[]string) error {
+	have, known, err := existing(w, *a)
 	if err != nil {
-		return next, a, nil, err
+		return err
 	}
 	if a.Name == "" {
-		a.Name = d.freeName(at, n)
+		a.Name = freeName(w, at, n)
 	}
-	if a.Addresses, a.Prefixes, err = sortAddresses(n, req.Addresses, req.Prefixes); err != nil {
-		return next, a, nil, err
+	if a.Addresses, a.Prefixes, err = sortAddresses(n, a.Addresses, a.Prefixes); err != nil {
+		return err
 	}
-	var notes []string
 	switch {
 	case known:
 		a.Name = have.Name
-		inherit(&a, have, at.Path == "")
+		inherit(a, have, at.Path == "")
 	case a.Interface == "" && at.Path != "":
-		a.Interface = d.freeInterface(at.Ref, seen)
+		a.Interface = FreeInterface(w, at)
 	}
 	if a.DHCP && a.MAC == "" && !n.Traits().MovesDevice && !n.Traits().ParentMAC {
 		a.MAC = leaseMAC()
 	}
-	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
-		return next, a, nil, err
+	return defaultRoute(a, n, have, known, at, notes)
+}
+
+// Arrive fills in the values of an attachment that was created before its sandbox ran,
+// and returns notes for the user. Returns an error if the sandbox's default route
+// contradicts a requested gateway.
+func Arrive(w model.Desired, a *model.Attachment, at Sandbox) (notes []string, err error) {
+	n, ok := model.State{Networks: w.Networks}.Network(a.Network)
+	if !ok || a.Interface != "" {
+		return nil, nil // the engine reports a missing network
 	}
-	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{withSandbox(a)}}
-	if err := alone.Validate(); err != nil {
-		return next, a, nil, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("attach %s: %w", at.Ref, err)}
-	}
-	next.Desired = next.Desired.WithAttachment(a)
-	return next, a, notes, nil
+	a.Interface = FreeInterface(w, at)
+	return notes, defaultRoute(a, n, *a, false, at, &notes)
+}
+
+// Readopt fills in the values of an attachment whose link its sandbox has lost, so that
+// it can be created again. Returns the same error as Arrive.
+func Readopt(w model.Desired, a *model.Attachment, at Sandbox) error {
+	n, _ := model.State{Networks: w.Networks}.Network(a.Network)
+	a.HostInterface, a.Namespace, a.Interface = "", at.Namespace, FreeInterface(w, at)
+	var notes []string
+	return defaultRoute(a, n, *a, false, at, &notes)
 }
 
 // inherit copies values that were chosen earlier for the attachment and that the
@@ -82,19 +126,19 @@ func inherit(a *model.Attachment, have model.Attachment, absent bool) {
 
 // networkOf returns the network that the request names, or the private network of a
 // device.
-func (d *Daemon) networkOf(req api.AttachRequest) (n model.Network, private bool, err error) {
+func networkOf(w model.Desired, req api.AttachRequest) (n model.Network, private bool, err error) {
 	if req.Device == "" {
-		n, ok := model.State{Networks: d.desired.Networks}.Network(req.Network)
+		n, ok := model.State{Networks: w.Networks}.Network(req.Network)
 		if !ok {
 			return n, false, api.Faultf(api.NotFound,
 				"there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
-		private := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
+		private := slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
 		return n, private, nil
 	}
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
-	if have, ok := (model.State{Networks: d.desired.Networks}).Network(name); ok && !have.Equal(n) {
+	if have, ok := (model.State{Networks: w.Networks}).Network(name); ok && !have.Equal(n) {
 		return n, false, api.Faultf(api.Conflict,
 			"network %s already exists and is not the network of device %s: remove it first", name, req.Device)
 	}
@@ -119,29 +163,11 @@ func withSandbox(a model.Attachment) model.Endpoint {
 	return e
 }
 
-// completeArrived fills in the values of an attachment that was created before its
-// sandbox ran.
-func (d *Daemon) completeArrived(a *model.Attachment, at sandbox.Sandbox) {
-	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
-	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
-	if !ok || err != nil || a.Interface != "" {
-		return // settle reports the error
-	}
-	a.Interface = d.freeInterface(at.Ref, seen)
-	var notes []string
-	if err := d.defaultRoute(a, n, *a, false, seen, &notes); err != nil {
-		d.cfg.Log.Warn("choose the default route", "attachment", a.Name, "error", err)
-	}
-	for _, note := range notes {
-		d.cfg.Log.Info("sandbox runs for the first time", "attachment", a.Name, "note", note)
-	}
-}
-
 // existing returns the attachment that the request changes, if there is one: the one
 // with the requested name or, without a name, the one with the same sandbox, network
 // and interface.
-func (d *Daemon) existing(a model.Attachment) (model.Attachment, bool, error) {
-	for _, have := range d.desired.Attachments {
+func existing(w model.Desired, a model.Attachment) (model.Attachment, bool, error) {
+	for _, have := range w.Attachments {
 		sameSandbox := have.Ref == a.Ref && have.Network == a.Network
 		switch {
 		case a.Name == "" && sameSandbox && (a.Interface == "" || a.Interface == have.Interface):
@@ -158,14 +184,14 @@ func (d *Daemon) existing(a model.Attachment) (model.Attachment, bool, error) {
 
 // freeName derives a name from the sandbox's name, and adds the network's name if that
 // is taken.
-func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
+func freeName(w model.Desired, at Sandbox, n model.Network) string {
 	base := at.Name[strings.LastIndexByte(at.Name, '/')+1:]
 	if at.Kind == sandbox.Process {
 		base = "pid-" + base
 	}
 	name := base
 	for i := 1; ; i++ {
-		if _, taken := d.desired.Attachment(name); !taken {
+		if _, taken := w.Attachment(name); !taken {
 			return name
 		}
 		if name = base + "-" + n.Name; i > 1 {
@@ -174,12 +200,12 @@ func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
 	}
 }
 
-// freeInterface returns the first of eth0, eth1 … that the sandbox does not have.
-func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
+// FreeInterface returns the first of eth0, eth1 … that the sandbox does not have.
+func FreeInterface(w model.Desired, at Sandbox) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("eth%d", i)
-		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool {
-			return a.Ref == ref && a.Interface == name
+		if slices.Contains(at.Links, name) || slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool {
+			return a.Ref == at.Ref && a.Interface == name
 		}) {
 			continue
 		}
@@ -207,16 +233,16 @@ func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix)
 
 // defaultRoute keeps an existing default route of the sandbox, unless the request sets
 // a gateway, which is a conflict.
-func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, seen kernel.Sandbox, notes *[]string) error {
+func defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, at Sandbox, notes *[]string) error {
 	if a.NoDefault || n.Internal || known && !have.NoDefault {
 		return nil // no default route is wanted, or the existing one is Fairlead's
 	}
 	has := false
 	for _, v4 := range []bool{true, false} {
 		_, asked := a.Gateway(v4)
-		there := seen.Default4
+		there := at.Default4
 		if !v4 {
-			there = seen.Default6
+			there = at.Default6
 		}
 		if asked && there {
 			return api.Faultf(api.Conflict,
@@ -235,4 +261,12 @@ func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.A
 func mayHave(a model.Attachment, n model.Network, v4 bool) bool {
 	_, has := a.Address(v4)
 	return has || a.DHCP || len(a.Addresses) == 0 && slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is4() == v4 })
+}
+
+// leaseMAC generates a MAC address by which DHCP servers recognise an attachment. An
+// address that is derived from the IP address is not known before the lease.
+func leaseMAC() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // it never fails
+	return fmt.Sprintf("02:f1:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }

@@ -1,4 +1,4 @@
-package daemon
+package spec
 
 import (
 	"slices"
@@ -8,9 +8,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// changes lists the differences between two desired states: networks, attachments,
+// Changes lists the differences between two desired states: networks, attachments,
 // publishes, services.
-func changes(before, next model.Desired) []api.Change {
+func Changes(before, next model.Desired) []api.Change {
 	return slices.Concat(
 		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
 		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),

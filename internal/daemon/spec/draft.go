@@ -1,4 +1,7 @@
-package daemon
+// Package spec computes desired states: what a set of files declares, or a request asks
+// for, together with what is desired already. It finds the mistakes. Its functions
+// change nothing.
+package spec
 
 import (
 	"fmt"
@@ -6,42 +9,60 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
-	"fairlead/internal/kernel"
 	"fairlead/internal/model"
-	"fairlead/internal/sandbox"
 )
 
-// draft applies a Spec to a copy of the desired state, and finds all mistakes.
-// Meanwhile Daemon.desired is the draft, so that names, interfaces and addresses are
-// chosen as if the earlier parts of the Spec were already applied.
-type draft struct {
-	*Daemon
-	origin model.Origin
-	spec   api.Spec
-	found  []located
-	// names are the names of the declared attachments; empty for one with a mistake.
-	names []string
-	// taken are the running sandboxes of the attachments.
-	taken    map[*watchedSandbox]sandbox.Sandbox
-	notes    []string
+// Located is the sandbox of a declared attachment, or why it cannot be used.
+type Located struct {
+	Sandbox
+	Err error
+}
+
+// Draft applies a Spec to a desired state, and finds all mistakes. While it works,
+// desired has the earlier parts of the Spec, so that names, interfaces and addresses
+// are chosen as if these were already applied.
+type Draft struct {
+	// Notes are messages for the user.
+	Notes []string
+	// Names are the names of the declared attachments; empty for one with a mistake.
+	Names []string
+	// Declared are the names of the attachments, publishes (model.Publish.String) and
+	// services that the Spec declares: an earlier problem of theirs is void.
+	Declared Declared
+
+	before, desired model.Desired
+	origin          model.Origin
+	spec            api.Spec
+	found           []Located
+	// overlaps returns an error if a new network overlaps a subnet of the host.
+	overlaps func(model.Desired, model.Network) error
 	mistakes api.Mistakes
 	// wrong are networks with mistakes. Their attachments are not checked.
 	wrong map[string]bool
 }
 
-func (t *draft) mistake(at string, err error) {
+// Declared are the objects of a Spec, by name.
+type Declared struct{ Attachments, Publishes, Services []string }
+
+// NewDraft returns a draft of a Spec for a desired state. found are the sandboxes of the
+// declared attachments. overlaps returns an error if a network of the desired state
+// overlaps a subnet that the host reaches without Fairlead.
+func NewDraft(w model.Desired, s api.Spec, found []Located, overlaps func(model.Desired, model.Network) error) *Draft {
+	return &Draft{before: w, desired: w, origin: model.FileSet(s.Set), spec: s, found: found, overlaps: overlaps,
+		Names: make([]string, len(found)), wrong: map[string]bool{}}
+}
+
+func (t *Draft) mistake(at string, err error) {
 	t.mistakes = append(t.mistakes, api.Mistake{At: at, Text: err.Error()})
 }
 
-// desired returns the desired state after the Spec is applied, or the mistakes.
-func (t *draft) desired() (model.Desired, error) {
-	before := t.Daemon.desired
-	defer func() { t.Daemon.desired = before }()
-	t.wrong = map[string]bool{}
+// Desired returns the desired state after the Spec is applied. If the Spec has mistakes,
+// it returns a Fault with code Invalid that wraps Mistakes, and the earlier state.
+func (t *Draft) Desired() (model.Desired, error) {
 	if err := model.ValidName(t.spec.Set); t.spec.Set != "" && err != nil {
 		t.mistake("", fmt.Errorf("set: %w", err))
 	}
-	t.Daemon.desired = t.prune()
+	t.desired = t.prune()
 	for i := range t.spec.Networks {
 		t.network(i)
 	}
@@ -53,41 +74,38 @@ func (t *draft) desired() (model.Desired, error) {
 	for i := range t.spec.Attachments {
 		t.attachment(i)
 	}
-	next := t.Daemon.desired
 	if len(t.mistakes) == 0 {
-		if err := t.check(before, next); err != nil {
-			return before, err
-		}
+		t.check()
 	}
 	if len(t.mistakes) > 0 {
-		return before, &api.Fault{Code: api.Invalid, Err: t.mistakes}
+		return t.before, &api.Fault{Code: api.Invalid, Err: t.mistakes}
 	}
-	return next, nil
+	return t.desired, nil
 }
 
 // prune returns the desired state without the attachments that the set no longer
 // declares.
-func (t *draft) prune() model.Desired {
+func (t *Draft) prune() model.Desired {
 	gone, matched := map[string]bool{}, map[string]bool{}
 	for i, a := range t.spec.Attachments {
 		if have, ok := t.matches(a, t.found[i].Ref, matched); ok {
 			matched[have] = true
 		}
 	}
-	for _, a := range t.Daemon.desired.Attachments {
+	for _, a := range t.desired.Attachments {
 		gone[a.Name] = a.Origin == t.origin && !matched[a.Name]
 	}
-	return t.Daemon.desired.WithoutAttachments(gone)
+	return t.desired.WithoutAttachments(gone)
 }
 
 // matches returns the existing attachment of a declared one: the one with the same
 // name or, without a name, interface; and with the same sandbox and network.
-func (t *draft) matches(a api.Declared, ref string, taken map[string]bool) (string, bool) {
+func (t *Draft) matches(a api.Declared, ref string, taken map[string]bool) (string, bool) {
 	network := a.Network
 	if a.Device != "" {
 		network = deviceNetwork(a.Device, a.PKey)
 	}
-	for _, have := range t.Daemon.desired.Attachments {
+	for _, have := range t.desired.Attachments {
 		named := a.Name == have.Name || a.Name == "" && (a.Interface == "" || a.Interface == have.Interface)
 		if named && have.Ref == ref && have.Network == network && !taken[have.Name] {
 			return have.Name, true
@@ -97,7 +115,7 @@ func (t *draft) matches(a api.Declared, ref string, taken map[string]bool) (stri
 }
 
 // network adds one network to the draft.
-func (t *draft) network(i int) {
+func (t *Draft) network(i int) {
 	n, at := t.spec.Networks[i], fmt.Sprintf("networks[%d]", i)
 	n.Origin = t.origin
 	if slices.ContainsFunc(t.spec.Networks[:i], func(o model.Network) bool { return o.Name == n.Name }) {
@@ -110,17 +128,17 @@ func (t *draft) network(i int) {
 	}
 }
 
-func (t *draft) tryNetwork(n model.Network) error {
+func (t *Draft) tryNetwork(n model.Network) error {
 	if n.Traits().NoLink {
 		return fmt.Errorf("network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
 	if err := (model.State{Networks: []model.Network{n}}).Validate(); err != nil {
 		return err
 	}
-	if err := t.checkOverlap(n); err != nil {
+	if err := t.overlaps(t.desired, n); err != nil {
 		return err
 	}
-	w := &t.Daemon.desired
+	w := &t.desired
 	w.Networks = slices.Clone(w.Networks)
 	j := slices.IndexFunc(w.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	if j < 0 {
@@ -144,14 +162,14 @@ func (t *draft) tryNetwork(n model.Network) error {
 }
 
 // noteUnchanged notes that an object of another origin is as declared.
-func (t *draft) noteUnchanged(kind, name string, by model.Origin) {
-	t.notes = append(t.notes, fmt.Sprintf(
+func (t *Draft) noteUnchanged(kind, name string, by model.Origin) {
+	t.Notes = append(t.Notes, fmt.Sprintf(
 		"%s %s is as declared, and the files do not take it over: %s", kind, name, createdBy(by)))
 }
 
 // pruneNetworks removes the networks that the set no longer declares.
-func (t *draft) pruneNetworks() {
-	w := &t.Daemon.desired
+func (t *Draft) pruneNetworks() {
+	w := &t.desired
 	left := func(n model.Network) bool {
 		return n.Origin == t.origin && !slices.ContainsFunc(t.spec.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	}
@@ -171,17 +189,17 @@ func (t *draft) pruneNetworks() {
 }
 
 // attachment adds one attachment and its publishes to the draft.
-func (t *draft) attachment(i int) {
+func (t *Draft) attachment(i int) {
 	a, at := t.spec.Attachments[i], fmt.Sprintf("attachments[%d]", i)
-	if t.found[i].err != nil {
-		t.mistake(at, t.found[i].err)
+	if t.found[i].Err != nil {
+		t.mistake(at, t.found[i].Err)
 		return
 	}
 	if t.wrong[a.Network] {
 		return
 	}
 	next, made, err := t.compose(a, t.found[i].Sandbox)
-	if err == nil && slices.Contains(t.names, made.Name) {
+	if err == nil && slices.Contains(t.Names, made.Name) {
 		err = fmt.Errorf("attachment %s is declared twice: remove one, or give each a name and an interface", made.Name)
 	}
 	if err == nil {
@@ -191,27 +209,21 @@ func (t *draft) attachment(i int) {
 		t.mistake(at, err)
 		return
 	}
-	t.names[i], t.Daemon.desired = made.Name, next
-	delete(t.problems, made.Name)
+	t.Names[i], t.desired = made.Name, next
+	t.Declared.Attachments = append(t.Declared.Attachments, made.Name)
 	t.publishes(i, at)
 }
 
 // compose fills in the values that a declared attachment leaves empty, as for a
 // command's request.
-func (t *draft) compose(a api.Declared, at sandbox.Sandbox) (model.Desired, model.Attachment, error) {
+func (t *Draft) compose(a api.Declared, at Sandbox) (model.Desired, model.Attachment, error) {
 	if a.Cgroup != "" || a.Unpublished != "" || a.HostInterface != "" {
-		return model.Desired{}, model.Attachment{}, fmt.Errorf("attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
+		return model.Desired{}, model.Attachment{}, fmt.Errorf(
+			"attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
 	}
-	b, seen := &watchedSandbox{ref: at.Ref}, kernel.Sandbox{}
-	if at.Path != "" {
-		alive, inspected, err := t.inspectSandbox(at)
-		if err == nil {
-			b, seen, t.taken[alive] = alive, inspected, at
-		}
-	}
-	next, made, notes, err := t.Daemon.compose(attachRequest(a, t.origin), at, b, seen)
-	t.notes = append(t.notes, notes...)
-	return next.Desired, made, err
+	c, err := Compose(t.desired, attachRequest(a, t.origin), at)
+	t.Notes = append(t.Notes, c.Notes...)
+	return c.Desired, c.Attachment, err
 }
 
 // attachRequest returns the request to attach a declared attachment.
@@ -221,8 +233,8 @@ func attachRequest(a api.Declared, by model.Origin) api.AttachRequest {
 
 // unlessOther returns next, or the unchanged draft if the attachment is of another
 // origin and as declared.
-func (t *draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
-	have, known := t.Daemon.desired.Attachment(a.Name)
+func (t *Draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
+	have, known := t.desired.Attachment(a.Name)
 	if !known || have.Origin == t.origin {
 		return next, nil
 	}
@@ -232,12 +244,12 @@ func (t *draft) unlessOther(next model.Desired, a model.Attachment) (model.Desir
 		return next, differsFromFile("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
 	}
 	t.noteUnchanged("attachment", a.Name, have.Origin)
-	return t.Daemon.desired, nil
+	return t.desired, nil
 }
 
 // publishes sets the publishes of an attachment in the draft.
-func (t *draft) publishes(i int, at string) {
-	w, name := &t.Daemon.desired, t.names[i]
+func (t *Draft) publishes(i int, at string) {
+	w, name := &t.desired, t.Names[i]
 	var set []model.Publish
 	others := slices.DeleteFunc(w.PublishesOf(name), func(p model.Publish) bool { return p.Origin == t.origin })
 	for j, p := range t.spec.Attachments[i].Publishes {
@@ -252,14 +264,14 @@ func (t *draft) publishes(i int, at string) {
 			continue
 		}
 		set = append(set, p)
-		delete(t.problems, p.String())
+		t.Declared.Publishes = append(t.Declared.Publishes, p.String())
 	}
 	*w = w.SetPublishes(name, t.origin, set)
 }
 
 // otherPublish compares a declared publish with the one of another origin that has its
 // host side.
-func (t *draft) otherPublish(at string, p, have model.Publish) {
+func (t *Draft) otherPublish(at string, p, have model.Publish) {
 	if p.Origin = have.Origin; have.Equal(p) {
 		t.noteUnchanged("publish", p.String(), have.Origin)
 		return

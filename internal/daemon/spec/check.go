@@ -1,4 +1,4 @@
-package daemon
+package spec
 
 import (
 	"errors"
@@ -9,34 +9,29 @@ import (
 	"fairlead/internal/model"
 )
 
-// check finds the mistakes that only show in the complete desired state: conflicts
-// between objects, and what drivers and publish modes refuse. It returns other errors.
-func (t *draft) check(before, next model.Desired) error {
+// check finds the conflicts between objects, which only show in the complete desired
+// state.
+func (t *Draft) check() {
 	known := map[string]bool{}
-	for _, err := range flatten(completeState(before).Validate()) {
+	for _, err := range flatten(completeState(t.before).Validate()) {
 		known[err.Error()] = true // not a mistake of the Spec
 	}
-	for _, err := range flatten(completeState(next).Validate()) {
+	for _, err := range flatten(completeState(t.desired).Validate()) {
 		if !known[err.Error()] {
 			t.mistake(t.partOf(err), err)
 		}
 	}
-	if len(t.mistakes) > 0 {
-		return nil
-	}
-	// Drivers also check networks without attachments.
-	s := t.state(next)
+}
+
+// Trial returns the state with all networks of the Spec, because drivers also check
+// networks without attachments.
+func (t *Draft) Trial(s model.State) model.State {
 	for _, n := range t.spec.Networks {
 		if _, used := s.Network(n.Name); !used {
 			s.Networks = append(s.Networks, n)
 		}
 	}
-	_, err := t.engine.Plan(s)
-	t.mistakes = t.mistakesIn(err)
-	if len(t.mistakes) == 0 {
-		return err
-	}
-	return nil
+	return s
 }
 
 // completeState returns the state that would be applied if all sandboxes ran.
@@ -64,9 +59,9 @@ func flatten(err error) []error {
 	return all
 }
 
-// mistakesIn returns the mistakes of the Spec in an error, or nil if a part of the
+// MistakesIn returns the mistakes of the Spec in an error, or nil if a part of the
 // error is about something else.
-func (t *draft) mistakesIn(err error) api.Mistakes {
+func (t *Draft) MistakesIn(err error) api.Mistakes {
 	var all api.Mistakes
 	for _, one := range flatten(err) {
 		var taken *model.PortTakenError
@@ -84,7 +79,7 @@ func (t *draft) mistakesIn(err error) api.Mistakes {
 
 // partOf returns the part of the Spec that an error is about: the error text begins
 // with the part's name. It is empty if there is none.
-func (t *draft) partOf(err error) string {
+func (t *Draft) partOf(err error) string {
 	begins := func(with string) bool { return strings.HasPrefix(err.Error(), with) }
 	for i, n := range t.spec.Networks {
 		if begins("network " + n.Name + ": ") {
@@ -94,7 +89,7 @@ func (t *draft) partOf(err error) string {
 	if at := t.servicePart(err.Error()); at != "" {
 		return at
 	}
-	for i, name := range t.names {
+	for i, name := range t.Names {
 		if name == "" {
 			continue
 		}

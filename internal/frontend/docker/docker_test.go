@@ -57,14 +57,14 @@ func TestNetworks(t *testing.T) {
 		p := newPlugin(t)
 		p.calls("NetworkDriver.CreateNetwork", generic(c.options), `{}`)
 		c.want.Name, c.want.Origin, c.want.Subnets = "docker-0123456789ab", model.FromDocker, []model.Subnet{lan}
-		if len(p.networks) != 1 || !reflect.DeepEqual(p.networks[0], c.want) {
-			t.Errorf("%s: %+v", c.what, p.networks)
+		if len(p.Networks()) != 1 || !reflect.DeepEqual(p.Networks()[0], c.want) {
+			t.Errorf("%s: %+v", c.what, p.Networks())
 		}
 		for range 2 {
 			p.calls("NetworkDriver.DeleteNetwork", `{`+network+`}`, `{}`)
 		}
-		if len(p.networks) != 0 || len(p.lasting) != 0 {
-			t.Errorf("%s: left: %+v, %s", c.what, p.networks, p.lasting)
+		if len(p.Networks()) != 0 || len(p.lasting) != 0 {
+			t.Errorf("%s: left: %+v, %s", c.what, p.Networks(), p.lasting)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestHostIsTheGateway(t *testing.T) {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateNetwork", `{`+network+`, "Options": {"com.docker.network.internal": true},
 		"IPv4Data": [{"Pool": "172.30.0.0/24", "Gateway": "172.30.0.254/24"}], "IPv6Data": [{"Pool": "fd00:30::/64", "Gateway": "fd00:30::1/64"}]}`, `{}`)
-	n := p.networks[0]
+	n := p.Networks()[0]
 	if !n.Internal || n.Subnets[0].HostAddress().String() != "172.30.0.254" || n.Subnets[1].GatewayAddress().String() != "fd00:30::1" {
 		t.Errorf("%+v", n)
 	}
@@ -95,8 +95,8 @@ func TestInvalidNetworksAreRefused(t *testing.T) {
 	p.refuses("NetworkDriver.CreateNetwork", `{}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`, "want an address range")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "10.0.0.0/24"}, {"Pool": "10.0.1.0/24"}]}`, "at most one subnet per address family")
-	if len(p.networks) != 0 || len(p.lasting) != 0 {
-		t.Errorf("left: %+v, %s", p.networks, p.lasting)
+	if len(p.Networks()) != 0 || len(p.lasting) != 0 {
+		t.Errorf("left: %+v, %s", p.Networks(), p.lasting)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestGateways(t *testing.T) {
 // failure.
 func TestEndpointCallsCanBeRepeated(t *testing.T) {
 	p := newPlugin(t)
-	p.in.Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.1")}, {To: netip.MustParsePrefix("172.30.0.1/32")}}
+	p.Config.Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.1")}, {To: netip.MustParsePrefix("172.30.0.1/32")}}
 	p.calls("NetworkDriver.CreateNetwork", created, `{}`)
 	for range 2 {
 		p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"Address": "172.30.0.2/24"}, "Options": {"com.docker.network.endpoint.ifname": "web0"}}`,
@@ -121,17 +121,17 @@ func TestEndpointCallsCanBeRepeated(t *testing.T) {
 			`{"InterfaceName":{"SrcName":"fd-fedcba987654","DstPrefix":"eth","DstName":"web0"},"Gateway":"172.30.0.1","GatewayIPv6":"fd00:30::1",`+
 				`"StaticRoutes":[{"Destination":"172.30.0.1/32","RouteType":1},{"Destination":"10.0.0.0/8","RouteType":0,"NextHop":"172.30.0.1"}],"DisableGatewayService":false}`)
 	}
-	a := p.attachments[0]
-	if len(p.attachments) != 1 || a.Network != "docker-0123456789ab" || a.HostInterface != "fd-fedcba987654" || a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
-		t.Errorf("%+v", p.attachments)
+	a := p.Attachments()[0]
+	if len(p.Attachments()) != 1 || a.Network != "docker-0123456789ab" || a.HostInterface != "fd-fedcba987654" || a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
+		t.Errorf("%+v", p.Attachments())
 	}
 	for _, method := range []string{"RevokeExternalConnectivity", "Leave", "DeleteEndpoint"} {
 		for range 2 {
 			p.calls("NetworkDriver."+method, `{`+endpoint+`}`, `{}`)
 		}
 	}
-	if len(p.attachments) != 0 || len(p.passing) != 0 {
-		t.Errorf("left: %+v, %s", p.attachments, p.passing)
+	if len(p.Attachments()) != 0 || len(p.passing) != 0 {
+		t.Errorf("left: %+v, %s", p.Attachments(), p.passing)
 	}
 	p.refuses("NetworkDriver.Join", `{`+endpoint+`}`, "not reserved")
 }
@@ -139,7 +139,7 @@ func TestEndpointCallsCanBeRepeated(t *testing.T) {
 func TestResponseOmitsWhatDockerHasSet(t *testing.T) {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
-	if mac := p.attachments[0].MAC; mac != "02:00:00:00:00:01" {
+	if mac := p.Attachments()[0].MAC; mac != "02:00:00:00:00:01" {
 		t.Errorf("got the MAC address %s", mac)
 	}
 }
@@ -151,8 +151,8 @@ func TestStaleEndpointIsRemoved(t *testing.T) {
 	for _, id := range []string{"1111", "2222"} {
 		p.calls("NetworkDriver.CreateEndpoint", `{`+network+`, "EndpointID": "`+id+`", "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 	}
-	if len(p.attachments) != 1 || p.attachments[0].Name != "docker-2222" {
-		t.Errorf("%+v", p.attachments)
+	if len(p.Attachments()) != 1 || p.Attachments()[0].Name != "docker-2222" {
+		t.Errorf("%+v", p.Attachments())
 	}
 }
 
@@ -166,7 +166,7 @@ func TestNoDefaultGateway(t *testing.T) {
 
 func noGateway(t *testing.T, options string, want []string) {
 	p := newPlugin(t)
-	p.in = engine.SandboxConfig{}
+	p.Config = engine.SandboxConfig{}
 	p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": `+options+`, `, 1), `{}`)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`}`, `{"Interface":{}}`)
 	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,
@@ -218,7 +218,7 @@ func FuzzCalls(f *testing.F) {
 		if !json.Valid(w.Body.Bytes()) || w.Code >= http.StatusInternalServerError {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		for _, n := range p.networks {
+		for _, n := range p.Networks() {
 			if strings.ContainsAny(n.Name, "/\x00\n ") {
 				t.Errorf("a network has the name %q", n.Name)
 			}

@@ -78,7 +78,7 @@ func TestDockerRestarts(t *testing.T) {
 		p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.`+addr+`/24"}`)
 		p.calls("NetworkDriver.CreateEndpoint", `{"NetworkID": "n", "EndpointID": "`+addr+`", "Interface": {"Address": "172.30.0.`+addr+`/24", "MacAddress": "02:00:00:00:00:0`+addr+`"}}`, `{"Interface":{}}`)
 	}
-	p.dead = map[string]bool{"docker-3": true}
+	p.Dead = map[string]bool{"docker-3": true}
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
 	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // the container with address 2 may still run
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/16"}`, "of another network")

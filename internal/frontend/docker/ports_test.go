@@ -16,10 +16,11 @@ func ports(bindings ...string) string {
 	return `"Options": {"com.docker.network.portmap": [` + strings.Join(bindings, ",") + `]}`
 }
 
-// published returns the publishes of the first endpoint.
+// published returns the publishes of the first endpoint, without its name.
 func (p *plugin) published() []string {
 	var all []string
-	for _, v := range p.attachments[0].Publishes {
+	for _, v := range p.Attachments()[0].Publishes {
+		v.Endpoint = ""
 		all = append(all, v.String())
 	}
 	return all
@@ -61,14 +62,11 @@ func TestPorts(t *testing.T) {
 		{"any port, for consecutive container ports", []string{`{"Proto": 6, "Port": 80}`, `{"Proto": 6, "Port": 81}`, `{"Proto": 17, "Port": 82}`}, []string{"32771-32772/tcp -> :80-81 via auto", "32773/udp -> :82 via auto"}},
 	} {
 		p := joined(t)
-		p.taken = []model.PortRange{{First: 8000, Last: 8001}, model.Port(32769)}
+		p.Taken = []model.PortRange{{First: 8000, Last: 8001}, model.Port(32769)}
 		for range 2 {
 			p.programs(c.bindings...)
 			got := p.published()
 			slices.Sort(got)
-			for i := range got {
-				got[i] = strings.Replace(got[i], " -> "+p.attachments[0].Name+":", " -> :", 1)
-			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("%s: %q, want %q", c.what, got, c.want)
 			}
@@ -78,7 +76,7 @@ func TestPorts(t *testing.T) {
 
 func TestInvalidPortsAreRefused(t *testing.T) {
 	p := joined(t)
-	p.taken = []model.PortRange{model.Port(80), {First: 32768, Last: 60999}}
+	p.Taken = []model.PortRange{model.Port(80), {First: 32768, Last: 60999}}
 	for binding, why := range map[string]string{
 		`{"Proto": 132, "Port": 7000, "HostPort": 7000}`:                            "sctp",
 		`{"Proto": 6, "Port": 0, "HostPort": 7000}`:                                 "port 0",
@@ -91,7 +89,7 @@ func TestInvalidPortsAreRefused(t *testing.T) {
 	} {
 		p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(binding)+`}`, why)
 	}
-	p.taken = []model.PortRange{{First: 9000, Last: 9009}}
+	p.Taken = []model.PortRange{{First: 9000, Last: 9009}}
 	p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(`{"Proto": 6, "Port": 80, "HostPort": 9000, "HostPortEnd": 9009}`)+`}`, "no host port is free in 9000-9009")
 }
 
@@ -104,7 +102,7 @@ func TestOwnerOfPort(t *testing.T) {
 	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+second+`, "SandboxKey": "/b"}`))
 	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+second+`, `+binding+`}`, `{}`)
-	owner := p.find("docker-0000ba987654")
+	owner := p.Find("docker-0000ba987654")
 	for _, c := range []struct {
 		what, ref, want string
 		containerOf     func(ctx context.Context, endpoint string) string
@@ -129,8 +127,8 @@ func TestOwnerOfPort(t *testing.T) {
 func TestPortsOfACallArePublishedInOneStep(t *testing.T) {
 	p := joined(t)
 	p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 443, "HostPort": 443}`, `{"Proto": 17, "Port": 53, "HostPort": 53}`)
-	if p.asked != 1 {
-		t.Errorf("got %d requests, want 1", p.asked)
+	if p.Exposed != 1 {
+		t.Errorf("got %d requests, want 1", p.Exposed)
 	}
 }
 
@@ -145,7 +143,7 @@ func TestTwoGateways(t *testing.T) {
 	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+second+`, "SandboxKey": "/a"}`))
 	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+second+`, `+binding+`}`, `{}`)
 	for i, want := range []string{"0.0.0.0:80/tcp", "[::]:80/tcp"} {
-		if got := p.attachments[i].Publishes; len(got) != 1 || !strings.HasPrefix(got[0].String(), want) {
+		if got := p.Attachments()[i].Publishes; len(got) != 1 || !strings.HasPrefix(got[0].String(), want) {
 			t.Errorf("endpoint %d publishes %v, want %s", i, got, want)
 		}
 	}
@@ -163,7 +161,7 @@ func TestNetworkSettingsApplyToEndpoints(t *testing.T) {
 		p.start()
 		p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+endpoint+`, "SandboxKey": "/a"}`))
 		p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81}`)
-		all := p.attachments[0].Publishes
+		all := p.Attachments()[0].Publishes
 		if len(all) != 2 || all[0].Via != via || !slices.Equal(all[0].Promises, []string{"lan", "survives"}) || all[0].HostAddr.String() != "127.0.0.1" || all[1].HostAddr.String() != "::" {
 			t.Errorf("%s: %+v", own, all)
 		}

@@ -3,75 +3,21 @@ package daemon_test
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/dhcp"
+	"fairlead/internal/dhcp/dhcptest"
 	"fairlead/internal/model"
 	"fairlead/test/place"
 )
 
-// server is a fake DHCP server without a network.
-type server struct {
-	mu       sync.Mutex
-	clients  map[string]chan dhcp.Lease
-	released []string
-	silent   bool
-	// asked receives the configuration of each client that starts.
-	asked chan dhcp.Config
-}
-
-// run replaces dhcp.Run.
-func (s *server) run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
-	if s.silent {
-		return dhcp.ErrNoServer
-	}
-	leases := make(chan dhcp.Lease)
-	s.mu.Lock()
-	s.clients[c.Hostname] = leases
-	s.mu.Unlock()
-	s.asked <- c
-	notify(leaseOf("192.0.2.7/24"))
-	for {
-		select {
-		case l := <-leases:
-			notify(l)
-		case <-ctx.Done():
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.released = append(s.released, c.Hostname)
-			return nil
-		}
-	}
-}
-
-func leaseOf(address string) dhcp.Lease {
-	return dhcp.Lease{Prefixes: []netip.Prefix{prefix(address)}, Gateways: addrs("192.0.2.1"),
-		Routes: []model.Route{{To: prefix("198.18.0.0/15"), Via: netip.MustParseAddr("192.0.2.254")}}}
-}
-
-func (s *server) offers(client string, l dhcp.Lease) {
-	s.mu.Lock()
-	leases := s.clients[client]
-	s.mu.Unlock()
-	leases <- l
-}
-
-func (s *server) releases() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.released...)
-}
-
 // leasing returns a world with a LAN that has the server, and a sandbox.
-func leasing(t *testing.T, s *server) (*world, watchedSandbox, api.AttachRequest) {
-	s.clients, s.asked = map[string]chan dhcp.Lease{}, make(chan dhcp.Config, 9)
+func leasing(t *testing.T, s *dhcptest.Server) (*world, watchedSandbox, api.AttachRequest) {
 	w := newWorld(t)
-	w.dhcp = s.run
+	w.dhcp = s.Run
 	w.start()
 	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	w.network(model.Network{Name: "lan", Driver: model.DriverMacvlan, Parent: "up0"})
@@ -82,7 +28,7 @@ func leasing(t *testing.T, s *server) (*world, watchedSandbox, api.AttachRequest
 }
 
 func TestLeases(t *testing.T) {
-	s := &server{}
+	s := dhcptest.NewServer()
 	w, b, req := leasing(t, s)
 	before := w.snapshot()
 	r := w.attach(req)
@@ -99,22 +45,22 @@ func TestLeases(t *testing.T) {
 	if again := w.attach(req); again.Changed {
 		t.Errorf("attach again: %+v", again)
 	}
-	s.offers("web", leaseOf("192.0.2.8/24"))
+	s.Offer("web", dhcptest.Lease("192.0.2.8/24"))
 	w.until("the address has changed", func() bool { return w.Attachments()[0].Prefixes[0] == prefix("192.0.2.8/24") })
 	if out := inside(); strings.Contains(out, "192.0.2.7/") || !strings.Contains(out, "192.0.2.8/24") || !strings.Contains(out, strings.TrimSpace(mac)) {
 		t.Errorf("after another lease, from %s: %s", mac, out)
 	}
-	s.offers("web", dhcp.Lease{})
+	s.Offer("web", dhcp.Lease{})
 	w.until("the address is gone", func() bool { return len(w.Attachments()[0].Prefixes) == 0 })
 	if out := inside(); strings.Contains(out, "192.0.2.") {
 		t.Errorf("after the lease was lost: %s", out)
 	}
-	s.offers("web", leaseOf("192.0.2.9/24"))
+	s.Offer("web", dhcptest.Lease("192.0.2.9/24"))
 	w.until("there is an address again", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
 	if _, err := w.Detach(context.Background(), api.DetachRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.releases(); len(got) != 1 {
+	if got := s.Released(); len(got) != 1 {
 		t.Errorf("released: %v", got)
 	}
 	w.unchanged(before)
@@ -122,7 +68,9 @@ func TestLeases(t *testing.T) {
 
 // TestNoServer: an attachment that gets no lease leaves nothing behind.
 func TestNoServer(t *testing.T) {
-	w, _, req := leasing(t, &server{silent: true})
+	s := dhcptest.NewServer()
+	s.Silent = true
+	w, _, req := leasing(t, s)
 	before := w.snapshot()
 	if _, err := w.Attach(context.Background(), req); !errors.Is(err, dhcp.ErrNoServer) {
 		t.Errorf("attached without a lease: %v", err)
@@ -135,7 +83,7 @@ func TestNoServer(t *testing.T) {
 
 // TestLeaseOfDeadSandbox kills a sandbox that has a lease.
 func TestLeaseOfDeadSandbox(t *testing.T) {
-	w, b, req := leasing(t, &server{})
+	w, b, req := leasing(t, dhcptest.NewServer())
 	before := w.snapshot()
 	w.attach(req)
 	b.kill()
@@ -145,17 +93,17 @@ func TestLeaseOfDeadSandbox(t *testing.T) {
 // TestRestartKeepsLease: a restart of the daemon neither releases the lease nor
 // removes the address.
 func TestRestartKeepsLease(t *testing.T) {
-	s := &server{}
+	s := dhcptest.NewServer()
 	w, b, req := leasing(t, s)
 	w.attach(req)
 	w.stop()
-	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(s.releases()) != 0 {
-		t.Errorf("while no daemon runs: %s, released %v", out, s.releases())
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(s.Released()) != 0 {
+		t.Errorf("while no daemon runs: %s, released %v", out, s.Released())
 	}
 	w.start()
 	for range 2 {
 		select {
-		case c := <-s.asked:
+		case c := <-s.Asked:
 			if c.Netns != "/proc/"+b.pid+"/ns/net" || c.Link != "eth0" || c.Hostname != "web" {
 				t.Errorf("a client starts with %+v", c)
 			}

@@ -1,0 +1,79 @@
+// Package dhcptest has a DHCP server without a network for tests of programs that keep leases, and
+// the tests that its clients and those of package dhcp pass.
+package dhcptest
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"fairlead/internal/dhcp"
+	"fairlead/internal/model"
+)
+
+// Server leases addresses without a network. Its methods can be called concurrently.
+type Server struct {
+	// Silent makes the server answer no client.
+	Silent bool
+	// Asked receives the configuration of each client that starts.
+	Asked chan dhcp.Config
+
+	mu       sync.Mutex
+	clients  map[string]chan dhcp.Lease
+	released []string
+}
+
+// NewServer returns a server that leases 192.0.2.7 to each client.
+func NewServer() *Server {
+	return &Server{Asked: make(chan dhcp.Config, 9), clients: map[string]chan dhcp.Lease{}}
+}
+
+// Run is dhcp.Run for a client of the server.
+func (s *Server) Run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
+	if s.Silent {
+		return dhcp.ErrNoServer
+	}
+	leases := make(chan dhcp.Lease)
+	s.mu.Lock()
+	s.clients[c.Hostname] = leases
+	s.mu.Unlock()
+	s.Asked <- c
+	notify(Lease("192.0.2.7/24"))
+	for {
+		select {
+		case l := <-leases:
+			notify(l)
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.released = append(s.released, c.Hostname)
+			return nil
+		}
+	}
+}
+
+// Lease returns a lease with a gateway and a route.
+func Lease(address string) dhcp.Lease {
+	return dhcp.Lease{
+		Prefixes: []netip.Prefix{netip.MustParsePrefix(address)},
+		Gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+		Routes:   []model.Route{{To: netip.MustParsePrefix("198.18.0.0/15"), Via: netip.MustParseAddr("192.0.2.254")}},
+	}
+}
+
+// Offer gives another lease to the client with a host name. The zero lease means that the client
+// has lost its lease.
+func (s *Server) Offer(client string, l dhcp.Lease) {
+	s.mu.Lock()
+	leases := s.clients[client]
+	s.mu.Unlock()
+	leases <- l
+}
+
+// Released returns the host names of the clients that have released their leases.
+func (s *Server) Released() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.released)
+}

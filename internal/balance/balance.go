@@ -45,8 +45,9 @@ func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, mo
 // Pack packs a service for a data plane with rings of these sizes.
 func Pack(v model.VirtualService, find Sandboxes, size Sizes) plan.Balanced {
 	backends := Backends(v, find)
-	return plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()), Scheduler: Scheduler(v),
-		Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: backends, Ring: Ring(Scheduler(v), backends, size)}
+	return plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.FrontendAddrs(v.Frontends()),
+		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence,
+		Backends: backends, Ring: Ring(Scheduler(v), backends, size)}
 }
 
 // Backends returns the real servers of a service that are not down, in their

@@ -12,10 +12,11 @@ import (
 // names.
 func TestTypesAreTheModels(t *testing.T) {
 	var names []model.CheckType
+	container := func(context.Context, string) (bool, string, error) { return true, "", nil }
 	for _, of := range Types() {
 		names = append(names, of.Name)
-		if one, err := New(model.Check{Type: of.Name, Query: "example.org", Command: []string{"/bin/true"}},
-			Means{Container: func(context.Context, string) (bool, string, error) { return true, "", nil }}); one == nil || err != nil {
+		check := model.Check{Type: of.Name, Query: "example.org", Command: []string{"/bin/true"}}
+		if one, err := New(check, Means{Container: container}); one == nil || err != nil {
 			t.Errorf("%s: %v, %v; want a checker", of.Name, one, err)
 		}
 	}

@@ -29,12 +29,14 @@ var newcomers = []newcomer{
 	{"driver", "internal/driver/NAME", "internal/driver/trial/driver.go", "testdata/driver.go", []insertion{
 		{"internal/model/driver.go", `	DriverDevice `, `	DriverTrial Driver = "trial"`},
 		{"internal/model/driver.go", `	{DriverDevice, `, `	{DriverTrial, Traits{}},`},
-		{"internal/paths/paths.go", `	"fairlead/internal/driver/routed"`, `	trialdriver "fairlead/internal/driver/trial"`},
+		{"internal/paths/paths.go", `	"fairlead/internal/driver/routed"`,
+			`	trialdriver "fairlead/internal/driver/trial"`},
 		{"internal/paths/paths.go", `		device.Driver{},`, `		trialdriver.Driver{},`},
 	}, 2},
 	{"publish mode", "internal/publish/NAME", "internal/publish/trial/mode.go", "testdata/mode.go", []insertion{
 		{"internal/model/model.go", `	ViaProxy `, `	ViaTrial Via = "trial"`},
-		{"internal/paths/paths.go", `	"fairlead/internal/publish/socket"`, `	trialmode "fairlead/internal/publish/trial"`},
+		{"internal/paths/paths.go", `	"fairlead/internal/publish/socket"`,
+			`	trialmode "fairlead/internal/publish/trial"`},
 		{"internal/paths/paths.go", `		nat.Mode{},`, `		trialmode.Mode{},`},
 	}, 3},
 	{"data plane", "internal/balance/NAME", "internal/balance/trial/plane.go", "testdata/plane.go", []insertion{
@@ -81,7 +83,8 @@ func TestNewcomers(t *testing.T) {
 	}
 	overlay, command := overlayOf(t, files, insertions), filepath.Join(t.TempDir(), "fairlead")
 	run(t, "go", "build", "-overlay", overlay, "-ldflags=-s -w", "-o", command, "./cmd/fairlead")
-	run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-run", "AreTheModels$", "./internal/paths", "./internal/health")
+	run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-run", "AreTheModels$",
+		"./internal/paths", "./internal/health")
 
 	var table []paths.Path
 	if err := json.Unmarshal([]byte(run(t, command, "paths", "--output", "json")), &table); err != nil {

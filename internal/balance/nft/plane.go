@@ -192,7 +192,8 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 			v.Reals[i].Port = v.Reals[i].At(port).Port()
 		}
 	}
-	s := plan.NFTService{Balanced: balance.Pack(v, find, balance.Sizes{Buckets: Buckets(len(v.Reals)), Turns: maxTurns})}
+	size := balance.Sizes{Buckets: Buckets(len(v.Reals)), Turns: maxTurns}
+	s := plan.NFTService{Balanced: balance.Pack(v, find, size)}
 	switch s.Scheduler {
 	case model.MaglevHashing, model.SourceHashing:
 		s.Ring = steady(s.Balanced, v.Reals)

@@ -43,9 +43,10 @@ func TestRingsStayEqual(t *testing.T) {
 		for _, index := range ring {
 			_ = binary.Write(h, binary.BigEndian, index) // writing to a hash never fails
 		}
-		if len(ring) != s.turns || h.Sum64() != s.sum || !slices.Equal(ring[:min(len(ring), len(s.first))], s.first) {
-			t.Errorf("%v, at most %d: %d turns with the sum %#x, want %d and %#x", s.weights[:min(len(s.weights), 5)], s.most,
-				len(ring), h.Sum64(), s.turns, s.sum)
+		first := ring[:min(len(ring), len(s.first))]
+		if len(ring) != s.turns || h.Sum64() != s.sum || !slices.Equal(first, s.first) {
+			t.Errorf("%v, at most %d: %v and so on, %d turns with the sum %#x, want %v, %d and %#x",
+				s.weights[:min(len(s.weights), 5)], s.most, first, len(ring), h.Sum64(), s.first, s.turns, s.sum)
 		}
 	}
 }

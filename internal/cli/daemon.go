@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/frontend/metrics"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func newDaemon(a *app) *cobra.Command {
+func newDaemon(a *command.App) *cobra.Command {
 	var opt process.Options
 	var readyFD int
 	var xdp, sources string
@@ -33,24 +34,24 @@ func newDaemon(a *app) *cobra.Command {
 		Example: "  fairlead daemon\n" +
 			"  fairlead daemon --metrics unix:/run/fairlead/metrics.sock\n" +
 			"  fairlead daemon --teardown    # remove everything from the host when stopped",
-		Args: arguments(cobra.NoArgs),
+		Args: command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
-				return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
+				return command.Usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
 			}
 			if err := metrics.Check(opt.Metrics, opt.MetricsGroup); err != nil {
-				return usage(err)
+				return command.Usage(err)
 			}
 			var err error
 			if opt.XDP, err = kernel.ParseXDP(xdp); err != nil {
-				return usage(fmt.Errorf("--%w", err))
+				return command.Usage(fmt.Errorf("--%w", err))
 			}
 			opt.LeaveDocker = !dockerUser
 			if opt.LooseSources, err = parseSourceCheck(sources); err != nil {
-				return usage(err)
+				return command.Usage(err)
 			}
-			opt.Version = a.version
-			opt.Log = process.Logger(a.log)
+			opt.Version = a.Version
+			opt.Log = process.Logger(a.Log)
 			if opt.Sockets, err = process.Inherited(); err != nil {
 				return err
 			}
@@ -76,7 +77,7 @@ func newDaemon(a *app) *cobra.Command {
 			if err := process.Run(c.Context(), opt); err != nil {
 				return fmt.Errorf("run the daemon: %w", err)
 			}
-			return commandExit{code: exitOK} // a signal is the normal end
+			return command.Exit{Code: command.ExitOK} // a signal is the normal end
 		},
 	}
 	f := c.Flags()
@@ -88,12 +89,15 @@ func newDaemon(a *app) *cobra.Command {
 		"as long as there are networks of Docker)")
 	f.StringVar(&opt.Metrics, "metrics", "", "where to serve metrics for Prometheus: unix:PATH, or a loopback\n"+
 		"address such as 127.0.0.1:9464 (default: nowhere)")
-	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read the unix socket of --metrics, in addition "+
-		"to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
-	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "uplinks that forward packets of direct and tunnel services in XDP:\n"+
-		"auto (physical network cards), always (all whose driver supports it), or never")
-	f.BoolVar(&dockerUser, "docker-user", true, "if Docker drops forwarded packets, accept those of Fairlead's networks\n"+
-		"in Docker's chain DOCKER-USER")
+	f.StringVar(&opt.MetricsGroup, "metrics-group", "",
+		"group that may read the unix socket of --metrics, in addition "+
+			"to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
+	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto),
+		"uplinks that forward packets of direct and tunnel services in XDP:\n"+
+			"auto (physical network cards), always (all whose driver supports it), or never")
+	f.BoolVar(&dockerUser, "docker-user", true,
+		"if Docker drops forwarded packets, accept those of Fairlead's networks\n"+
+			"in Docker's chain DOCKER-USER")
 	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict "+
 		"(packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\n"+
 		"for hosts with asymmetric routes). With strict, packets of a client behind a\n"+

@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+	"fairlead/internal/cli/command"
 	"fairlead/internal/escape"
+	"fairlead/internal/explain/doctor"
 
 	"github.com/spf13/cobra"
 )
@@ -19,24 +21,36 @@ import (
 // addition to a hostile one. A command without an entry fails the test.
 func commandLines(files string) map[string][][]string {
 	in := func(name string) string { return filepath.Join(files, name) }
-	declared := [][]string{{"-f", in("keys.yaml")}, {"-f", in("values.yaml")}, {"-f", in("broken.yaml")}, {"-f", in("good.yaml")}}
+	declared := [][]string{{"-f", in("keys.yaml")}, {"-f", in("values.yaml")}, {"-f", in("broken.yaml")},
+		{"-f", in("good.yaml")}}
 	return map[string][][]string{
 		"apply": declared, "plan": declared, "destroy": declared, "get": {{}},
 		"attach": {{"web", "netns:web"}, {"web", "netns:web", "--dry-run"}}, "detach": {{"web"}, {"web", "--dry-run"}},
-		"publish": {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}}, "unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},
-		"choose": {{}, {"--explain"}, {"--promise", hostileName}}, "completion bash": {{}}, "completion fish": {{}}, "completion powershell": {{}}, "completion zsh": {{}},
-		"daemon": {{"--metrics", hostileName}, {"--xdp", hostileName}}, "docs man": {{in("man")}}, "doctor": {{}}, "events": {{}, {"-f"}},
-		"exec": {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},
-		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"}, {"netns:web", "to", "192.0.2.10:9000"}},
-		"inspect": {{"netns:web"}}, "lab compare": {{in("report.json"), in("report.json")}, {in("garbage.json"), in("garbage.json")}}, "lab list": {{}},
-		"lab report": {{in("report.json")}, {in("garbage.json")}}, "lab run": {{"quick", "--fail-if", hostileName}, {"quick", "--baseline", hostileName}},
-		"ls": {{}}, "network check": {{"web"}}, "network create": {{"web"}, {"web", "--driver", hostileName}, {"web", "--driver", "bridge", "--dry-run"}},
-		"network ls": {{}}, "network rm": {{"web"}}, "paths": {{}}, "ports": {{}, {"9000"}}, "run": {{"-p", hostileName, "--", "true"}, {"-p", "8080:80", "--", hostileName}},
-		"service add":   {{"web", "192.0.2.1:80"}, {hostileName, "192.0.2.1:80", "--dry-run"}, {"web", "192.0.2.1:80", "--interface", hostileName}},
+		"publish":   {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}},
+		"unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},
+		"choose":    {{}, {"--explain"}, {"--promise", hostileName}}, "completion bash": {{}}, "completion fish": {{}},
+		"completion powershell": {{}}, "completion zsh": {{}},
+		"daemon": {{"--metrics", hostileName}, {"--xdp", hostileName}}, "docs man": {{in("man")}}, "doctor": {{}},
+		"events": {{}, {"-f"}},
+		"exec":   {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},
+		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"},
+			{"netns:web", "to", "192.0.2.10:9000"}},
+		"inspect": {{"netns:web"}}, "lab compare": {{in("report.json"), in("report.json")},
+			{in("garbage.json"), in("garbage.json")}}, "lab list": {{}},
+		"lab report": {{in("report.json")}, {in("garbage.json")}},
+		"lab run":    {{"quick", "--fail-if", hostileName}, {"quick", "--baseline", hostileName}},
+		"ls":         {{}}, "network check": {{"web"}},
+		"network create": {{"web"}, {"web", "--driver", hostileName}, {"web", "--driver", "bridge", "--dry-run"}},
+		"network ls":     {{}}, "network rm": {{"web"}}, "paths": {{}}, "ports": {{}, {"9000"}},
+		"run": {{"-p", hostileName, "--", "true"}, {"-p", "8080:80", "--", hostileName}},
+		"service add": {{"web", "192.0.2.1:80"}, {hostileName, "192.0.2.1:80", "--dry-run"},
+			{"web", "192.0.2.1:80", "--interface", hostileName}},
 		"service drain": {{"web", "10.0.0.2"}}, "service enable": {{"web", "10.0.0.2"}},
-		"service import": {{"keepalived", in("keepalived.conf")}, {"ipvsadm", in("keepalived.conf")}}, "service ls": {{}},
-		"service rm": {{"web"}, {"web", "--dry-run"}, {"web", "10.0.0.2"}}, "service set": {{"web", "--scheduler", "rr"}, {"web", "--scheduler", "rr", "--dry-run"}},
-		"service show": {{"web"}}, "service watch": {{}}, "stats": {{}}, "version": {{}},
+		"service import": {{"keepalived", in("keepalived.conf")}, {"ipvsadm", in("keepalived.conf")}},
+		"service ls":     {{}},
+		"service rm":     {{"web"}, {"web", "--dry-run"}, {"web", "10.0.0.2"}},
+		"service set":    {{"web", "--scheduler", "rr"}, {"web", "--scheduler", "rr", "--dry-run"}},
+		"service show":   {{"web"}}, "service watch": {{}}, "stats": {{}}, "version": {{}},
 	}
 }
 
@@ -58,7 +72,7 @@ func TestHostileNamesAreEscaped(t *testing.T) {
 	enter := hostileHost(t)
 	sockets := []string{serveHostileDaemon(t, hostileDaemon{}), serveHostileDaemon(t, hostileDaemon{refuses: true})}
 	known := commandLines(hostileFiles(t))
-	root := newRoot(&app{})
+	root := newRoot(&command.App{})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	leaves(root, nil, func(path []string, c *cobra.Command) {
@@ -95,19 +109,23 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 	}
 	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
 	cmd.Dir = filepath.Dir(socket) // some commands write files
-	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+socket)
+	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+socket)
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run() // many fail, as they should
 	for _, text := range []string{out.String(), errOut.String()} {
-		if i := strings.IndexFunc(text, func(r rune) bool { return escape.Hidden(r) && r != '\n' && r != '\t' }); i >= 0 {
+		if i := strings.IndexFunc(text, func(r rune) bool {
+			return escape.Hidden(r) && r != '\n' &&
+				r != '\t'
+		}); i >= 0 {
 			t.Errorf("fairlead %q: %q is raw in\n%q", args, text[i:i+1], text)
 		}
 		if strings.Contains("\n"+text, "\n"+forged) || strings.Contains(text, "panic: ") {
 			t.Errorf("fairlead %q: a name begins a line in\n%s", args, text)
 		}
 	}
-	if text := out.String(); json.Valid([]byte(text)) && strings.Contains(text, forged) && !strings.Contains(text, `\n`+forged) {
+	if text := out.String(); json.Valid([]byte(text)) && strings.Contains(text, forged) &&
+		!strings.Contains(text, `\n`+forged) {
 		t.Errorf("fairlead %q: the JSON does not contain the original name:\n%s", args, text)
 	}
 }
@@ -121,9 +139,10 @@ func TestDoctorFixesAreSafeInAShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("nsenter", append(slices.Clone(enter), self, "doctor", "-o", "json")...)
-	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+filepath.Join(t.TempDir(), "none"))
+	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, command.SocketVariable+"="+
+		filepath.Join(t.TempDir(), "none"))
 	out, _ := cmd.Output() // there are problems
-	var d diagnosis
+	var d struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal(out, &d); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}

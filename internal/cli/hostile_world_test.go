@@ -102,7 +102,8 @@ func hostileHost(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := startHostileProcess(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
+	host := startHostileProcess(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self,
+		"0.0.0.0:9000", "127.0.0.1:2375"))
 	at := "/proc/" + strconv.Itoa(host.Process.Pid) + "/ns/"
 	enter := []string{"--net=" + at + "net", "--mount=" + at + "mnt", "--"}
 	startHostileProcess(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
@@ -180,7 +181,8 @@ type hostileDaemon struct{ refuses bool }
 
 func reply[T any](l hostileDaemon) (v T, err error) {
 	if l.refuses {
-		return v, &api.Fault{Code: api.Failed, Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
+		return v, &api.Fault{Code: api.Failed,
+			Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
 	}
 	return filled[T](), nil
 }
@@ -235,7 +237,8 @@ func (l hostileDaemon) FollowEvents(context.Context) <-chan api.Event {
 
 func (l hostileDaemon) Apply(context.Context, api.Spec, bool) (api.Result, error) {
 	if l.refuses {
-		return api.Result{}, &api.Fault{Code: api.Invalid, Err: api.Mistakes{{At: hostileName, Text: hostileName}, {At: "networks[0]", Text: hostileName}}}
+		return api.Result{}, &api.Fault{Code: api.Invalid,
+			Err: api.Mistakes{{At: hostileName, Text: hostileName}, {At: "networks[0]", Text: hostileName}}}
 	}
 	return reply[api.Result](l)
 }
@@ -278,11 +281,12 @@ func hostileFiles(t *testing.T) string {
 		"keys.yaml": yaml.Replace("networks: {EVIL: {driver: bridge, EVIL: 1}}\nEVIL: 2\n"),
 		"values.yaml": yaml.Replace("networks: {a: {driver: EVIL, subnet: EVIL, parent: EVIL}}\n" +
 			"attachments: [{sandbox: EVIL, network: EVIL, publish: [EVIL]}]\nservices: {EVIL: {address: EVIL}}\n"),
-		"good.yaml":       "networks: {a: {driver: bridge, subnet: 172.30.0.0/24}}\n",
-		"broken.yaml":     "a: \x1b[31m\n" + forged + ": [\u202e",
-		"keepalived.conf": "virtual_server 192.0.2.1 80 {\n " + word + " 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
-		"report.json":     strings.ReplaceAll(string(report), `"nat"`, string(named)),
-		"garbage.json":    hostileName,
+		"good.yaml":   "networks: {a: {driver: bridge, subnet: 172.30.0.0/24}}\n",
+		"broken.yaml": "a: \x1b[31m\n" + forged + ": [\u202e",
+		"keepalived.conf": "virtual_server 192.0.2.1 80 {\n " + word +
+			" 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
+		"report.json":  strings.ReplaceAll(string(report), `"nat"`, string(named)),
+		"garbage.json": hostileName,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/cli/command"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -33,9 +35,10 @@ func subcommandMissing(c *cobra.Command, args []string) error {
 		}
 	}
 	if len(args) == 0 {
-		return usage(errors.Join(c.Help(), fmt.Errorf("name a command: %s", strings.Join(names, ", "))))
+		return command.Usage(errors.Join(c.Help(), fmt.Errorf("name a command: %s", strings.Join(names, ", "))))
 	}
-	return usage(fmt.Errorf("%s has no command %q: %s", c.CommandPath(), args[0], suggest(args[0], names)))
+	return command.Usage(fmt.Errorf("%s has no command %q: %s", c.CommandPath(), args[0],
+		command.Suggest(args[0], names)))
 }
 
 // initHelpCommand adds cobra's help command, and makes it return a usage error
@@ -50,37 +53,15 @@ func initHelpCommand(root *cobra.Command) {
 		found, rest, err := root.Find(args)
 		switch {
 		case err != nil:
-			return usage(err)
+			return command.Usage(err)
 		case len(rest) > 0 && found.HasAvailableSubCommands():
 			return subcommandMissing(found, rest)
 		case len(rest) > 0:
-			return usage(fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0]))
+			return command.Usage(fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0]))
 		}
 		show(c, args)
 		return nil
 	}
-}
-
-// suggest returns the candidates that are similar to the name, or all candidates
-// if none is similar.
-func suggest(name string, candidates []string) string {
-	if near := nearest(name, candidates); len(near) > 0 {
-		return "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return "want one of " + strings.Join(candidates, ", ")
-}
-
-// nearest returns the candidates that cobra would suggest for a misspelled
-// command: those with an edit distance of at most two, and those that begin with
-// the name.
-func nearest(name string, candidates []string) []string {
-	c := &cobra.Command{SuggestionsMinimumDistance: 2}
-	for _, candidate := range candidates {
-		c.AddCommand(&cobra.Command{Use: candidate, Run: func(*cobra.Command, []string) {}})
-	}
-	near := c.SuggestionsFor(name)
-	slices.Sort(near)
-	return slices.Compact(near)
 }
 
 // flagError turns an error of the flag parser into a usage error. For an unknown
@@ -88,7 +69,7 @@ func nearest(name string, candidates []string) []string {
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
+		return command.Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	}
 	var flags []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
@@ -96,8 +77,10 @@ func flagError(c *cobra.Command, err error) error {
 			flags = append(flags, f.Name)
 		}
 	})
-	if near := nearest(unknown.GetSpecifiedName(), flags); len(near) > 0 && len(unknown.GetSpecifiedName()) > 1 {
-		return usage(fmt.Errorf("%w: did you mean --%s? (see %s --help)", err, strings.Join(near, " or --"), c.CommandPath()))
+	if near := command.Nearest(unknown.GetSpecifiedName(), flags); len(near) > 0 &&
+		len(unknown.GetSpecifiedName()) > 1 {
+		return command.Usage(fmt.Errorf("%w: did you mean --%s? (see %s --help)", err, strings.Join(near, " or --"),
+			c.CommandPath()))
 	}
-	return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
+	return command.Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 }

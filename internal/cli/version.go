@@ -5,20 +5,23 @@ import (
 	"io"
 	"runtime"
 
+	"fairlead/internal/cli/command"
+
 	"github.com/spf13/cobra"
 )
 
-func newVersion(a *app) *cobra.Command {
+func newVersion(a *command.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  fairlead version\n  fairlead version -o json",
-		Args:    arguments(cobra.NoArgs),
+		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			if a.output == "json" {
-				return a.json(map[string]string{"version": a.version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			if a.Output == "json" {
+				return a.JSON(map[string]string{"version": a.Version, "go": runtime.Version(),
+					"platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := io.WriteString(a.out.document(), versionLine(a.version))
+			_, err := io.WriteString(a.Out.Document(), versionLine(a.Version))
 			return err
 		},
 	}

@@ -218,6 +218,13 @@ var Rules = []Rule{
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},
 	{
+		Name:   "commands of one group use what all commands share, and no other group",
+		Of:     []string{"internal/cli/..."},
+		Except: map[string]string{"internal/cli": "it assembles the groups"},
+		Deny: []string{"internal/cli", "internal/cli/balance/...", "internal/cli/connect/...", "internal/cli/declare/...",
+			"internal/cli/explain/...", "internal/cli/measure/..."},
+	},
+	{
 		Name: "main and the command line contain no kernel code",
 		Of:   []string{"cmd/...", "internal/cli/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
 	},

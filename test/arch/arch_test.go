@@ -113,6 +113,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"the command line may use frontends", "internal/cli", "fairlead/internal/frontend/docker", true},
 		{"the overlay check may not use the kernel", "internal/overlay", "fairlead/internal/kernel", false},
 		{"the engine may not use frontends", "internal/engine", "fairlead/internal/frontend/docker", false},
+		{"the command line may assemble groups of commands", "internal/cli", "fairlead/internal/cli/measure", true},
+		{"a group of commands may use what all share", "internal/cli/measure", "fairlead/internal/cli/command", true},
+		{"a group of commands may not use another", "internal/cli/measure", "fairlead/internal/cli/connect", false},
+		{"a group of commands may not use the daemon", "internal/cli/connect", "fairlead/internal/daemon", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
 	}
 	for _, s := range scenarios {

@@ -1,0 +1,97 @@
+package balance
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/file"
+	"fairlead/internal/frontend/importer"
+
+	"github.com/spf13/cobra"
+)
+
+func newServiceImport(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var set string
+	apply := false
+	c := &cobra.Command{
+		Use:   "import ipvsadm|keepalived FILE",
+		Short: "Convert the services of ipvsadm or keepalived",
+		Long: "Convert the output of `ipvsadm -S -n`, or the virtual_server blocks of a keepalived.conf, to\n" +
+			"a file for `fairlead apply`, and print it. If FILE is -, read the standard input. Report each\n" +
+			"line that is not converted, and why, on the standard error. With --apply, create the services\n" +
+			"at once.",
+		Example: "  ipvsadm -S -n | fairlead service import ipvsadm - > fairlead.yaml\n" +
+			"  fairlead service import keepalived /etc/keepalived/keepalived.conf > fairlead.yaml\n" +
+			"  fairlead service import keepalived /etc/keepalived/keepalived.conf --apply --set edge",
+		Args:      command.Arguments(cobra.ExactArgs(2)),
+		ValidArgs: []cobra.Completion{"ipvsadm", "keepalived"},
+		RunE: func(c *cobra.Command, args []string) error {
+			imported, err := importServices(c.InOrStdin(), args[0], args[1])
+			if err != nil {
+				return command.Usage(err)
+			}
+			where := args[1]
+			if where == "-" {
+				where = "standard input"
+			}
+			for _, l := range imported.Reports {
+				r.Err.Note("%s:%d: %s", where, l.Line, l.Text)
+			}
+			if len(imported.Services) == 0 { // applying an empty set would remove the set's services
+				return command.Usage(fmt.Errorf("import services from %s: it contains no virtual service that can be "+
+					"converted", where))
+			}
+			spec := api.Spec{Set: set, Services: imported.Services}
+			switch {
+			case apply:
+				return r.Call(c.Context(), func(client *admin.Client) error {
+					result, err := client.Apply(c.Context(), spec, false)
+					if err != nil {
+						return err
+					}
+					return r.PrintApplied(result)
+				})
+			case r.Output == "json":
+				return file.WriteJSON(r.Out.JSONDocument(), spec)
+			}
+			return file.Write(r.Out.Document(), spec)
+		},
+	}
+	r.Flags(c)
+	c.Flags().BoolVar(&apply, "apply", false, "create the services, as fairlead apply does, instead of printing the "+
+		"file")
+	c.Flags().StringVar(&set, "set", "", "name of the set to which the services belong")
+	return c
+}
+
+// importServices reads a file of another balancer. from is ipvsadm or keepalived.
+func importServices(stdin io.Reader, from, name string) (importer.Imported, error) {
+	read := map[string]func([]byte) importer.Imported{"ipvsadm": importer.IPVSAdm,
+		"keepalived": importer.Keepalived}[from]
+	if read == nil {
+		return importer.Imported{}, fmt.Errorf("import from %q: want ipvsadm or keepalived", from)
+	}
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return importer.Imported{}, fmt.Errorf("import services: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, command.MaxFile+1))
+	if err != nil {
+		return importer.Imported{}, fmt.Errorf("import services: %w", err)
+	}
+	if len(text) > command.MaxFile {
+		return importer.Imported{}, fmt.Errorf("import services from %s: it is larger than %d bytes: split it", name,
+			command.MaxFile)
+	}
+	return read(text), nil
+}

@@ -1,0 +1,194 @@
+package measure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/cli/command"
+	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/peer"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
+)
+
+// labChoice holds the flags of `lab run` that choose what to measure. A zero field
+// means the suite's value.
+type labChoice struct {
+	rounds         int
+	duration       time.Duration
+	clients, loads []string
+	mtus           []int
+	baseline       string
+	tools          []string
+	conditions     []string
+	docker         string
+	shared         bool
+}
+
+// minWindow is the shortest window in which a measurement makes sense.
+const minWindow = 10 * time.Millisecond
+
+// suite returns the suite that the arguments and flags describe. The arguments
+// are a suite, or paths, or a suite and then paths.
+func (c labChoice) suite(args []string) (suite.Suite, error) {
+	s, _ := suite.Find("quick")
+	if len(args) > 0 {
+		if named, ok := suite.Find(args[0]); ok {
+			s, args = named, args[1:]
+		}
+	}
+	if err := knownPaths(append(args, optional(c.baseline)...)); err != nil {
+		return s, err
+	}
+	if len(args) > 0 {
+		s.Paths = args
+	} else {
+		s.Paths = append(slices.Clone(s.Paths), installed(s.IfInstalled, c.docker)...)
+	}
+	if c.baseline != "" {
+		s.Baseline = c.baseline
+	}
+	if !slices.Contains(s.Paths, s.Baseline) {
+		s.Paths = append([]string{s.Baseline}, s.Paths...)
+	}
+	s, err := s.AtMTUs(c.mtus)
+	if err != nil {
+		return s, err
+	}
+	if err := c.narrow(&s); err != nil {
+		return s, err
+	}
+	if len(args) == 0 {
+		s.LeaveUnreached()
+	}
+	if err := s.Check(); err != nil {
+		return s, err
+	}
+	if c.rounds != 0 {
+		s.Rounds = c.rounds
+	}
+	if c.duration != 0 {
+		s.Duration = c.duration
+		s.Warmup = min(s.Warmup, c.duration)
+	}
+	if s.Rounds < 1 || s.Duration < minWindow {
+		return s, fmt.Errorf("rounds %d, duration %s: want at least one round, and a duration of at least %s", s.Rounds,
+			s.Duration, minWindow)
+	}
+	return s, nil
+}
+
+// installed returns the paths whose external programs are installed, in the
+// directory docker or in PATH.
+func installed(paths []string, docker string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
+		p, _ := suite.FindPath(name)
+		return peer.Missing(p, docker) != ""
+	})
+}
+
+func optional(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+func knownPaths(names []string) error {
+	for _, name := range names {
+		if _, ok := suite.FindPath(name); !ok {
+			return fmt.Errorf("there is no suite or path %q: %s (fairlead lab list describes them)", name,
+				command.Suggest(name, append(suiteNames(), pathNames()...)))
+		}
+	}
+	return nil
+}
+
+func suiteNames() []string {
+	return namesOf(suite.Suites(), func(s suite.Suite) string { return s.Name })
+}
+
+func pathNames() []string {
+	return namesOf(suite.Paths(), func(p suite.Path) string { return p.Name })
+}
+
+func namesOf[T any](all []T, name func(T) string) []string {
+	var names []string
+	for _, t := range all {
+		names = append(names, name(t))
+	}
+	return names
+}
+
+// narrow keeps only the clients, workloads and tools that the flags name.
+func (c labChoice) narrow(s *suite.Suite) error {
+	if len(c.clients) > 0 {
+		s.Clients = nil
+	}
+	for _, name := range c.clients {
+		client := result.Client(name)
+		if !slices.Contains([]result.Client{result.Remote, result.Local, result.Peer}, client) {
+			return fmt.Errorf("there is no client %q: want remote, local or peer", name)
+		}
+		s.Clients = append(s.Clients, client)
+	}
+	for _, name := range c.tools {
+		if !slices.Contains(tool.Names(), name) {
+			return fmt.Errorf("there is no tool %q: want one of %s", name, strings.Join(tool.Names(), ", "))
+		}
+		if err := tool.Missing(name); err != nil {
+			return err
+		}
+	}
+	return c.narrowLoads(s)
+}
+
+// narrowLoads keeps only the workloads that the flags name and that the clients
+// support.
+func (c labChoice) narrowLoads(s *suite.Suite) error {
+	own := s.Workloads
+	if len(c.loads) > 0 {
+		s.Workloads = nil
+	}
+	for _, name := range c.loads {
+		is := func(w suite.Workload) bool { return w.Name == name }
+		all := append(slices.Clone(own), suite.Workloads()...)
+		i := slices.IndexFunc(all, is)
+		if i < 0 {
+			return fmt.Errorf("there is no workload %q: %s", name,
+				command.Suggest(name, namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name })))
+		}
+		s.Workloads = append(s.Workloads, all[i])
+	}
+	if slices.Contains(s.Clients, result.Remote) {
+		return nil
+	}
+	fails := func(w suite.Workload) bool { return w.Event != "" }
+	if i := slices.IndexFunc(s.Workloads, fails); i >= 0 && len(c.loads) > 0 {
+		return fmt.Errorf("workload %s is measured from the client remote only: choose another --workload, or "+
+			"--client remote", s.Workloads[i].Name)
+	}
+	s.Workloads = slices.DeleteFunc(slices.Clone(s.Workloads), fails)
+	return nil
+}
+
+// conditionsFor parses the --fail-if conditions and checks their names against the
+// planned measurements, so that a mistake is found before they begin.
+func (c labChoice) conditionsFor(s suite.Suite) ([]*expr.Expr, error) {
+	var all []*expr.Expr
+	for _, source := range c.conditions {
+		e, err := expr.Parse(source)
+		if err == nil {
+			err = e.Check(runner.Cases(s, c.tools))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fail-if: %w", err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}

@@ -1,0 +1,204 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+
+	"fairlead/internal/cli/command"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/peer"
+	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
+
+	"github.com/spf13/cobra"
+)
+
+func newLabRun(a *command.App) *cobra.Command {
+	var choice labChoice
+	var files reportFiles
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "run [SUITE] [PATH…]",
+		Short: "Build paths, send traffic through them and show what each costs",
+		Long: "Run a suite (default: quick), or measure the named paths with the suite's settings.\n" +
+			"Everything happens in network namespaces, which are removed at the end.",
+		Example: "  fairlead lab run\n" +
+			"  fairlead lab run publish --html publish.html --json publish.json\n" +
+			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
+			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'",
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range []string{"rounds", "duration"} {
+				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
+					return command.Usage(fmt.Errorf("%s %s: want more than 0", name, f.Value))
+				}
+			}
+			s, err := choice.suite(args)
+			if err != nil {
+				return command.Usage(err)
+			}
+			conditions, err := choice.conditionsFor(s)
+			if err != nil {
+				return command.Usage(err)
+			}
+			if !c.Flags().Changed("shared") {
+				choice.shared = os.Getenv(labShared) != ""
+			}
+			if !c.Flags().Changed("seed") {
+				seed = rand.Uint64N(1e6)
+			}
+			opt := runner.Options{Suite: s, Seed: seed, Version: a.Version, Tools: choice.tools, Docker: choice.docker,
+				Shared: choice.shared}
+			return runLab(a, c, opt, files, conditions, args)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&choice.rounds, "rounds", 0, "number of rounds (default: the suite's)")
+	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
+	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
+	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
+	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
+	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
+		"1500,9000 (default 1500)")
+	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
+	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(tool.Names(),
+		", ")+" on the same paths")
+	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker "+
+		"engine to measure (default: those in PATH)")
+	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the "+
+		"CPUs; the report notes it")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. "+
+		"'nat.bulk.ratio < 0.8' (repeatable)")
+	files.flags(f)
+	return c
+}
+
+// labShared is the environment variable that sets --shared, for tests that run
+// several sessions at the same time.
+const labShared = "FAIRLEAD_LAB_SHARED"
+
+// runLab measures, writes the reports, and evaluates the conditions.
+func runLab(a *command.App, c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr,
+	named []string) error {
+	if err := runner.Engine(opt.Docker); err != nil {
+		return command.Usage(err)
+	}
+	if err := ready(a, &opt); err != nil {
+		return command.Usage(err)
+	}
+	if err := files.check(); err != nil {
+		return command.Usage(err)
+	}
+	release, met, err := runner.Alone(opt.Shared)
+	if err != nil {
+		return command.Usage(err)
+	}
+	defer release.Close()
+	opt.Laboratories = met
+	if err := noteBusy(a, opt); err != nil {
+		return err
+	}
+	noteAbsent(a, opt)
+	runs, _ := runner.Runs(opt)
+	progress := report.NewProgress(a.Log, runs)
+	opt.Progress = func(p runner.Progress) {
+		if p.Ended {
+			progress.Done()
+		} else {
+			progress.Start(p.Round, p.Rounds, p.Case)
+		}
+	}
+	rep, err := runner.Run(c.Context(), opt)
+	progress.Clear()
+	if errors.Is(err, runner.ErrBaseline) || errors.Is(err, runner.ErrNothing) {
+		return command.Usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := show(a, rep, files); err != nil {
+		return err
+	}
+	return errors.Join(gaps(rep, named), judge(a, rep, conditions))
+}
+
+// gaps returns an error for each path that was not measured although its name was
+// given or building it failed.
+func gaps(rep *result.Report, named []string) error {
+	var errs []error
+	for _, u := range rep.Unavailable {
+		if !slices.Contains(rep.Paths, u.Path) && (u.Failed || slices.Contains(named, u.Path)) {
+			errs = append(errs, fmt.Errorf("path %s was not measured: %s", u.Path, u.Reason))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// noteBusy reports before the measurement that other processes keep the machine
+// busy.
+func noteBusy(a *command.App, opt runner.Options) error {
+	if opt.Shared {
+		return nil
+	}
+	why, err := runner.Busy()
+	if why != "" {
+		a.Err.Note("fairlead: %s: runs at the same time do not count; end them, or count these runs with --shared", why)
+	}
+	return err
+}
+
+// noteAbsent reports before the measurement which paths will be missing in the
+// report. The runner returns an error if the baseline is one of them.
+func noteAbsent(a *command.App, opt runner.Options) {
+	for _, name := range opt.Suite.Paths {
+		p, _ := suite.FindPath(name)
+		if why := peer.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
+			a.Err.Note("fairlead: path %s is not measured: %s", name, why)
+		}
+	}
+}
+
+// ready checks whether a session can begin, and removes what a killed session
+// left behind.
+func ready(a *command.App, opt *runner.Options) error {
+	facts, err := kernel.Probe()
+	if err != nil {
+		return err
+	}
+	opt.Facts = facts
+	swept, err := runner.Admit(opt.Suite)
+	for _, name := range swept {
+		a.Err.Note("fairlead: removed %s, which a killed laboratory left behind", name)
+	}
+	return err
+}
+
+// errThreshold reports that a --fail-if condition holds. The condition has been
+// printed before.
+var errThreshold = errors.New("a --fail-if condition holds")
+
+// judge prints every condition that holds, and returns errThreshold if one does.
+func judge(a *command.App, rep *result.Report, conditions []*expr.Expr) error {
+	hit := false
+	for _, e := range conditions {
+		failed, explanation, err := e.Eval(rep)
+		if err != nil {
+			return fmt.Errorf("fail-if %s: %w", e, err)
+		}
+		if failed {
+			hit = true
+			a.Err.Note("fairlead: fail-if: %s", explanation)
+		}
+	}
+	if hit {
+		return errThreshold
+	}
+	return nil
+}

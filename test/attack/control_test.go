@@ -13,10 +13,10 @@ func TestProbersSeeEffects(t *testing.T) {
 	w := newWorld(t)
 	// With br_netfilter the host drops its own addresses from a bridge, too.
 	w.sh(w.host.Do, "nft flush chain inet fairlead sources")
-	victims := place(w.host.In(victim(model.DriverBridge)))
+	victims := position(w.host.In(victim(model.DriverBridge)))
 	for _, c := range []struct {
 		attack threat.Attack
-		in     place
+		in     position
 		open   string
 		flavor flavor
 	}{

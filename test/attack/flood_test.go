@@ -132,7 +132,7 @@ func (w *world) floodClient(t *testing.T, c threat.Cell, f flavor) {
 	reached := 0
 	for n := range clients {
 		from := netip.AddrPortFrom(client, uint16(firstLocalPort+order[n]))
-		if err := place(w.client.Do).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce()); err != nil {
+		if err := position(w.client.Do).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce()); err != nil {
 			t.Logf("%s: %v", from, err)
 			continue
 		}
@@ -171,7 +171,7 @@ func lanNeighbors(v4 bool) (all []netip.Addr) {
 }
 
 // stream sends count packets from all CPUs; the function packet makes each.
-func (p place) stream(count int, packet func(n int) []byte) error {
+func (p position) stream(count int, packet func(n int) []byte) error {
 	const batch = 1000
 	var next atomic.Int64
 	var senders sync.WaitGroup

@@ -23,7 +23,7 @@ var (
 )
 
 // mac returns the hardware address of a place's link.
-func (p place) mac(link string) (mac net.HardwareAddr, err error) {
+func (p position) mac(link string) (mac net.HardwareAddr, err error) {
 	err = p(func() error {
 		l, err := net.InterfaceByName(link)
 		if err == nil {
@@ -35,7 +35,7 @@ func (p place) mac(link string) (mac net.HardwareAddr, err error) {
 }
 
 // advertise sends router advertisements with preference high.
-func advertise(from place) error {
+func advertise(from position) error {
 	body := []byte{5, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}
 	prefix := append([]byte{3, 4, 64, 0xc0}, make([]byte, 28)...)
 	binary.BigEndian.PutUint32(prefix[4:], 86400)
@@ -52,7 +52,7 @@ func advertise(from place) error {
 }
 
 // advertised returns what a place has configured from a router advertisement.
-func (p place) advertised() (string, error) {
+func (p position) advertised() (string, error) {
 	out, err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
 	var found []string
 	for _, line := range strings.Split(out, "\n") {
@@ -68,7 +68,7 @@ func (p place) advertised() (string, error) {
 // bridge also from an internal network with IPv6.
 func advertiseHost(w *world, c threat.Cell, _ flavor) result {
 	for _, name := range plainBoxes(c.Driver) {
-		from := place(w.plain.In(name))
+		from := position(w.plain.In(name))
 		if err := advertise(from); err != nil {
 			return result{err: err}
 		}
@@ -77,14 +77,14 @@ func advertiseHost(w *world, c threat.Cell, _ flavor) result {
 			return result{err: fmt.Errorf("the host is not reached: %w", err)}
 		}
 	}
-	got, err := place(w.plain.Do).advertised()
+	got, err := position(w.plain.Do).advertised()
 	return result{effect: got != "", because: got, err: err}
 }
 
 // reach makes a container send a request to its neighbour. When the answer arrives, all earlier
 // packets have arrived.
 func (w *world) reach(from, to string, v4 bool) error {
-	err := place(w.host.In(from)).converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
+	err := position(w.host.In(from)).converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
 	if err != nil {
 		err = fmt.Errorf("%s does not reach %s: %w", from, to, err)
 	}
@@ -98,7 +98,7 @@ func advertiseContainer(w *world, c threat.Cell, _ flavor) result {
 	if err := w.reach(evil(c.Driver), victim(c.Driver), false); err != nil {
 		return result{err: err}
 	}
-	got, err := place(w.host.In(victim(c.Driver))).advertised()
+	got, err := position(w.host.In(victim(c.Driver))).advertised()
 	return result{effect: got != "", because: got, err: err}
 }
 
@@ -124,14 +124,14 @@ func redirect(w *world, c threat.Cell, f flavor) result {
 		}
 	}
 	for range 3 {
-		if err := place(w.host.In(evil(c.Driver))).send(packets...); err != nil {
+		if err := position(w.host.In(evil(c.Driver))).send(packets...); err != nil {
 			return result{err: err}
 		}
 		if err := w.reach(evil(c.Driver), victim(c.Driver), f.v4); err != nil {
 			return result{err: err}
 		}
 	}
-	got, err := place(w.host.In(victim(c.Driver))).sh("ip route get " + far.String() + " || true")
+	got, err := position(w.host.In(victim(c.Driver))).sh("ip route get " + far.String() + " || true")
 	return result{effect: strings.Contains(got, "via "+from.String()), because: got, err: err}
 }
 
@@ -139,7 +139,7 @@ func redirect(w *world, c threat.Cell, f flavor) result {
 // a link without a third container.
 func takeAddress(w *world, c threat.Cell, f flavor) result {
 	const enough = 4 * time.Second // a neighbour entry is locked for one second
-	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
+	attacker, prey := position(w.host.In(evil(c.Driver))), position(w.host.In(victim(c.Driver)))
 	target := w.address(third(c.Driver), f.v4)
 	if c.Driver == model.DriverRouted {
 		target = w.gateway(victim(c.Driver), f.v4)
@@ -182,7 +182,7 @@ func takeAddress(w *world, c threat.Cell, f flavor) result {
 
 // delivered sends packets, waits for the answer to a later packet of the attacker, and reports
 // whether the receiver has received the text.
-func delivered(from place, marker func() error, to place, text string, packets ...[]byte) result {
+func delivered(from position, marker func() error, to position, text string, packets ...[]byte) result {
 	tap, err := to.tap()
 	if err != nil {
 		return result{err: err}
@@ -198,7 +198,7 @@ func delivered(from place, marker func() error, to place, text string, packets .
 }
 
 // asksHost makes a place send a request to the host itself.
-func (w *world) asksHost(from place, at netip.Addr) func() error {
+func (w *world) asksHost(from position, at netip.Addr) func() error {
 	return func() error {
 		err := from.converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(at, hostServicePort), "host", nonce())
 		if err != nil {
@@ -218,7 +218,7 @@ func spoofContainer(w *world, c threat.Cell, f flavor) result {
 
 // serveDHCP makes the victim request an address, and the attacker offer one.
 func serveDHCP(w *world, c threat.Cell, _ flavor) result {
-	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
+	attacker, prey := position(w.host.In(evil(c.Driver))), position(w.host.In(victim(c.Driver)))
 	heard, err := attacker.tap()
 	if err != nil {
 		return result{err: err}
@@ -251,8 +251,8 @@ func serveDHCP(w *world, c threat.Cell, _ flavor) result {
 // tagVLAN sends to a container of another network, via the bridge of that network
 // and via the attacker's, with all kinds of VLAN tags.
 func tagVLAN(w *world, c threat.Cell, f flavor) result {
-	attacker := place(w.host.In(evil(c.Driver)))
-	prey := place(w.host.In(otherBox))
+	attacker := position(w.host.In(evil(c.Driver)))
+	prey := position(w.host.In(otherBox))
 	tap, err := prey.tap()
 	if err != nil {
 		return result{err: err}
@@ -292,7 +292,7 @@ func tagVLAN(w *world, c threat.Cell, f flavor) result {
 
 // gatewayMAC returns the hardware address of a container's gateway.
 func (w *world) gatewayMAC(name string, v4 bool) (net.HardwareAddr, error) {
-	from := place(w.host.In(name))
+	from := position(w.host.In(name))
 	if err := w.asksHost(from, w.own(v4))(); err != nil {
 		return nil, err
 	}

@@ -34,17 +34,17 @@ func TestMultipathUplinks(t *testing.T) {
 	for _, fl := range each {
 		to := netip.AddrPortFrom(service(fl.v4), 8080)
 		for sw := range 2 {
-			if _, err := place(client.Do).sh(fmt.Sprintf("ip route replace %s via %s", to.Addr(), host.Address(sw, fl.v4))); err != nil {
+			if _, err := position(client.Do).sh(fmt.Sprintf("ip route replace %s via %s", to.Addr(), host.Address(sw, fl.v4))); err != nil {
 				t.Fatal(err)
 			}
 			for n := range multipathClients {
 				from := netip.AddrPortFrom(farClient(n, fl.v4), 0)
-				if err := place(client.Do).converse(fl.proto, from, to, webBox, nonce()); err != nil {
+				if err := position(client.Do).converse(fl.proto, from, to, webBox, nonce()); err != nil {
 					t.Fatalf("%s: %s through uplink %d: %v", fl, from.Addr(), sw, err)
 				}
 			}
 		}
-		for name, attacker := range map[string]place{"a sandbox": host.In(evilBox), "a host behind a third uplink": stranger.Do} {
+		for name, attacker := range map[string]position{"a sandbox": host.In(evilBox), "a host behind a third uplink": stranger.Do} {
 			tap, err := web.tap()
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestMultipathUplinks(t *testing.T) {
 // newMultipath gives the client its addresses, and the host a multipath route to
 // them, an address that is on none of its uplinks, and two sandboxes. It returns the
 // sandbox that serves port 8080 of the host.
-func newMultipath(t *testing.T, host, client, stranger *fabric.Host) place {
+func newMultipath(t *testing.T, host, client, stranger *fabric.Host) position {
 	t.Helper()
 	script := "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0\n"
 	for n := range multipathClients {
@@ -83,7 +83,7 @@ func newMultipath(t *testing.T, host, client, stranger *fabric.Host) place {
 	addresses := fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad\n", service(true), service(false))
 	strangers := fmt.Sprintf("ip route add %s via %s; ip route add %s via %s", service(true), host.Address(2, true), service(false), host.Address(2, false))
 	for in, script := range map[*fabric.Host]string{client: script, host: addresses + routes, stranger: strangers} {
-		if _, err := place(in.Do).sh(script); err != nil {
+		if _, err := position(in.Do).sh(script); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ func newMultipath(t *testing.T, host, client, stranger *fabric.Host) place {
 	if _, err := host.Engine.Set(context.Background(), s); err != nil {
 		t.Fatal(err)
 	}
-	web := place(host.In(webBox))
+	web := position(host.In(webBox))
 	server, err := web.serve(webBox, workPort)
 	if err != nil {
 		t.Fatal(err)

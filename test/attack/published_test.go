@@ -56,7 +56,7 @@ func ports(frame []byte) (src, dst uint16, ok bool) {
 // impersonate makes the attacker send first packets with another host's address and port. That host
 // then sends a request from the same port. impersonate returns whether the attacker has received an
 // answer, and the error of the other host's request.
-func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
+func (w *world) impersonate(c threat.Cell, f flavor, who position, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
 	if err != nil {
@@ -105,7 +105,7 @@ func block(w *world, c threat.Cell, f flavor) result {
 			return result{err: err}
 		}
 		for _, port := range used {
-			if err := place(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
+			if err := position(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
 				return result{effect: true, because: err.Error()}
 			}
 		}
@@ -160,7 +160,7 @@ func anySource(w *world, c threat.Cell, f flavor) result {
 // live opens a conversation of a client on the LAN and waits for the first answer.
 func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 	port = w.port()
-	t, err = place(w.client.Do).dial(f.proto, netip.AddrPortFrom(w.client.Address(0, f.v4), port), w.at(c, f))
+	t, err = position(w.client.Do).dial(f.proto, netip.AddrPortFrom(w.client.Address(0, f.v4), port), w.at(c, f))
 	if err != nil {
 		return t, port, err
 	}

@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.state = full
 	for _, e := range w.state.Endpoints {
-		w.serve(place(w.host.In(e.Name)), e.Name, workPort)
+		w.serve(position(w.host.In(e.Name)), e.Name, workPort)
 	}
 	for _, h := range []*fabric.Host{w.host, w.plain} {
 		w.serve(h.Do, "host", hostServicePort)
@@ -69,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) serve(in place, name string, port uint16) {
+func (w *world) serve(in position, name string, port uint16) {
 	w.t.Helper()
 	s, err := in.serve(name, port)
 	if err != nil {
@@ -80,7 +80,7 @@ func (w *world) serve(in place, name string, port uint16) {
 }
 
 // sh runs a script that must succeed.
-func (w *world) sh(in place, script string) string {
+func (w *world) sh(in position, script string) string {
 	w.t.Helper()
 	out, err := in.sh(script)
 	if err != nil {
@@ -225,7 +225,7 @@ func (w *world) own(v4 bool) netip.Addr { return w.host.Address(0, v4) }
 func (w *world) route() {
 	w.t.Helper()
 	type via struct {
-		from place
+		from position
 		sw   int
 	}
 	for _, v4 := range []bool{true, false} {
@@ -254,7 +254,7 @@ func (w *world) route() {
 }
 
 // from returns the place of an attacker.
-func (w *world) from(a threat.Attacker, d model.Driver) place {
+func (w *world) from(a threat.Attacker, d model.Driver) position {
 	switch a {
 	case threat.SameNetwork:
 		return w.host.In(evil(d))

@@ -7,13 +7,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"fairlead/internal/model"
+	"fairlead/test/place"
+	"fairlead/test/shell"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,24 +22,14 @@ import (
 // answerTimeout is how long a client waits for an answer.
 const answerTimeout = 5 * time.Second
 
-// place runs a function on a thread inside a namespace.
-type place func(func() error) error
+// position is a place from which attackers send packets, or at which victims receive them.
+type position place.Place
 
 // sh runs a shell script in the place and returns what it prints.
-func (p place) sh(script string) (string, error) {
-	var out []byte
-	err := p(func() (err error) {
-		out, err = exec.Command("sh", "-ec", script).CombinedOutput()
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", script, err, out)
-	}
-	return string(out), err
-}
+func (p position) sh(script string) (string, error) { return shell.Try(p, "set -e\n"+script) }
 
 // send sends unchanged IP packets via the place's routes.
-func (p place) send(packets ...[]byte) error {
+func (p position) send(packets ...[]byte) error {
 	return p(func() error {
 		v4 := packets[0][0]>>4 == 4
 		family := map[bool]int{true: unix.AF_INET, false: unix.AF_INET6}[v4]
@@ -62,7 +53,7 @@ func (p place) send(packets ...[]byte) error {
 }
 
 // sendFrame sends an Ethernet frame on a link.
-func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []byte) error {
+func (p position) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []byte) error {
 	return p(func() error {
 		l, err := net.InterfaceByName(link)
 		if err != nil {
@@ -82,7 +73,7 @@ func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []
 type tap struct{ fd int }
 
 // tap starts to capture what arrives on any link of the place.
-func (p place) tap() (t tap, err error) {
+func (p position) tap() (t tap, err error) {
 	err = p(func() error {
 		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
 		t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
@@ -125,50 +116,33 @@ type server struct {
 	open *sync.Map
 }
 
-func (p place) serve(name string, port uint16) (s server, err error) {
+func (p position) serve(name string, port uint16) (s server, err error) {
 	s.open = &sync.Map{}
-	err = p(func() error {
-		at := fmt.Sprint(":", port)
-		if s.tcp, err = net.Listen("tcp", at); err == nil {
-			s.udp, err = net.ListenPacket("udp", at)
-		}
-		return err
-	})
-	if err != nil {
+	at := fmt.Sprint(":", port)
+	if s.tcp, err = place.Listen(place.Place(p), at); err != nil {
 		return s, err
 	}
-	go func() {
-		for {
-			c, err := s.tcp.Accept()
-			if err != nil {
-				return
-			}
-			s.open.Store(c.RemoteAddr().String(), c)
-			go func() {
-				defer c.Close()
-				defer s.open.Delete(c.RemoteAddr().String())
-				buf := make([]byte, 256)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					_, _ = c.Write(append([]byte(name+" "), buf[:n]...))
-				}
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 2048)
-		for {
-			n, from, err := s.udp.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = s.udp.WriteTo(append([]byte(name+" "), buf[:n]...), from)
-		}
-	}()
+	if s.udp, err = place.ListenPacket(place.Place(p), at); err != nil {
+		s.tcp.Close()
+		return s, err
+	}
+	go place.Accept(s.tcp, func(c net.Conn) { s.converse(c, name) })
+	go place.ReplyTo(s.udp, func(datagram []byte, _ net.Addr) []byte { return append([]byte(name+" "), datagram...) })
 	return s, nil
+}
+
+// converse answers what a client sends.
+func (s server) converse(c net.Conn, name string) {
+	s.open.Store(c.RemoteAddr().String(), c)
+	defer s.open.Delete(c.RemoteAddr().String())
+	buf := make([]byte, 256)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(append([]byte(name+" "), buf[:n]...))
+	}
 }
 
 func (s server) close() { s.tcp.Close(); s.udp.Close() }
@@ -188,7 +162,7 @@ type talk struct{ net.Conn }
 
 // dial opens a conversation from an address of the place. If from has no port, the kernel chooses
 // one.
-func (p place) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err error) {
+func (p position) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err error) {
 	d := net.Dialer{Timeout: answerTimeout}
 	if proto == model.TCP {
 		d.LocalAddr = net.TCPAddrFromAddrPort(from)
@@ -258,7 +232,7 @@ func isTimeout(err error) bool {
 }
 
 // converse opens a conversation, sends one request, and closes it.
-func (p place) converse(proto model.Proto, from, to netip.AddrPort, name, text string) error {
+func (p position) converse(proto model.Proto, from, to netip.AddrPort, name, text string) error {
 	t, err := p.dial(proto, from, to)
 	if err != nil {
 		return err

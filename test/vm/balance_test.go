@@ -17,7 +17,7 @@ var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_w
 // tunnel devices also decapsulate the packets of data plane ebpf, and clsact runs its programs at
 // both hooks of links.
 func TestBalancer(t *testing.T) {
-	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
+	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
 		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/tcp/ipv4|TestConformance/ebpf/(tunnel(_in_UDP)?$|the_host_itself|hop_limit)/udp/ipv6|TestSession/ipvs")
 	for _, trial := range []string{"TestConformance/ipvs/spread_over_sandboxes/tcp/ipv4", "TestConformance/ipvs/a_failed_server/tcp/ipv4",
@@ -35,7 +35,7 @@ func TestBalancer(t *testing.T) {
 
 // TestBalancerOnNewerKernel runs some of these trials with IPVS in Linux 6.12.
 func TestBalancerOnNewerKernel(t *testing.T) {
-	m := Machine{Kernel: backported(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
+	m := Machine{Kernel: backported(t), Modules: balancing, Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs", "-test.run=TestConformance/ipvs/(spread|forged|counts)/tcp/ipv4")
 	for _, trial := range []string{"spread_over_sandboxes", "forged_SYNs", "counts"} {
 		if !strings.Contains(said, "--- PASS: TestConformance/ipvs/"+trial+"/tcp/ipv4 ") {

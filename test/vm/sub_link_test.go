@@ -21,7 +21,7 @@ func TestSubLinkLifecycle(t *testing.T) {
 // subLinks runs the engine's tests that match the patterns. Each pattern must match a test.
 func subLinks(t *testing.T, patterns ...string) {
 	t.Helper()
-	tools := []string{"ip", "nft", "sed", "sh", "sleep", "sort", "grep", "ss", "sysctl"}
+	tools := []string{"bridge", "cat", "grep", "ip", "nft", "sed", "sh", "sleep", "sort", "ss", "sysctl"}
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: tools}
 	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run="+strings.Join(patterns, "|"), "-whole")
 	if err != nil {

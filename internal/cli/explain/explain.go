@@ -153,7 +153,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		return e, err
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
-	e, err = flow.Explain(world, f)
+	e, err = flow.Explain(world.Facts(), f)
 	if err != nil || !wanted {
 		return e, err
 	}

@@ -11,31 +11,31 @@ import (
 // bridge follows a packet through a bridge to the interface that the frame is
 // for. It comes from a port; if from is empty, from the bridge's namespace.
 func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p packet) {
-	links, err := k.Links(netns)
+	links, err := k.world.Links.Links(netns)
 	if k.fail(err) {
 		return
 	}
-	in, _ := linkOf(k, netns, from)
+	in, _ := linkOf(k.world.Links, netns, from)
 	if from != "" {
-		if !k.forwardsFrames(netns, in, p) {
+		if !k.wire.forwardsFrames(netns, in, p) {
 			return
 		}
 		c = c.with(stage{netns: netns, bridge: b.Name, hook: "prerouting", in: from})
-		if k.isBridges(netns, b, links, c.to) {
+		if k.wire.isBridges(netns, b, links, c.to) {
 			c = c.with(stage{netns: netns, bridge: b.Name, hook: "input", in: from}, stage{netns: netns, hook: "ingress", link: b.Name})
-			if k.isDown(End{netns, b}, p) || !k.land(c, End{netns, b}, &p) {
+			if k.wire.isDown(End{netns, b}, p) || !k.wire.land(c, End{netns, b}, &p) {
 				return
 			}
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
-				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.Name(netns), c.to.addr)})
+			k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
+				What: fmt.Sprintf("bridge: from port %s up to %s, which has %s", from, k.name(netns), c.to.addr)})
 			k.arrive(netns, b.Name, p)
 			return
 		}
 	}
 	if b.Filtering {
-		k.doubt("%s of %s filters VLANs, which is not followed", b.Name, k.Name(netns))
+		k.doubt("%s of %s filters VLANs, which is not followed", b.Name, k.name(netns))
 	}
-	found, open, isolated := k.ports(netns, b, links, in, c.to)
+	found, open, isolated := k.wire.ports(netns, b, links, in, c.to)
 	switch {
 	case len(found) > 0:
 		if len(found) > 1 {
@@ -43,18 +43,18 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 		}
 		k.switched(netns, b, in, found[0], c, p)
 	case isolated != "":
-		k.isolated(netns, b, from, isolated, p)
+		k.wire.isolated(netns, b, from, isolated, p)
 	case c.to.mac != nil && len(open) == 0:
-		k.notAssigned(c, p)
+		k.wire.notAssigned(c, p)
 	default:
 		k.beyond(netns, b, open, c, p)
 	}
 }
 
 // isBridges reports whether a frame in a bridge is for the bridge's namespace.
-func (k *walker) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t target) bool {
+func (w *wire) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t target) bool {
 	if t.mac == nil {
-		return k.answersFor(End{netns, b}, t.addr)
+		return w.answersFor(End{netns, b}, t.addr)
 	}
 	return slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
 		return (l.Bridge == b.Name || l.Name == b.Name) && l.MAC == t.mac.String()
@@ -64,16 +64,16 @@ func (k *walker) isBridges(netns string, b rtnl.NetLink, links []rtnl.NetLink, t
 // ports returns the ports of a bridge behind which the frame's target is, and the
 // ports behind which there may be more interfaces. isolated is the target's port
 // if only port isolation prevents delivery.
-func (k *walker) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl.NetLink, t target) (
+func (w *wire) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl.NetLink, t target) (
 	found, open []rtnl.NetLink, isolated string) {
 	for _, port := range links {
 		if port.Bridge != b.Name || port.Name == in.Name && !port.Hairpin {
 			continue
 		}
 		apart := in.Port.Isolated && port.Port.Isolated
-		end, ok := k.Peer(netns, port)
+		end, ok := w.links.Peer(netns, port)
 		switch {
-		case port.Kind == "veth" && ok && end.Bridge == "" && k.isFor(end, t):
+		case port.Kind == "veth" && ok && end.Bridge == "" && w.isFor(end, t):
 			if apart {
 				isolated = port.Name
 			} else {
@@ -81,7 +81,7 @@ func (k *walker) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rt
 			}
 		case apart:
 		case port.Kind != "veth" || !ok || end.Bridge != "" ||
-			end.Owner == "" && (k.isProxy(end, t.addr) || len(k.SubLinks(end.Netns, end.NetLink)) > 0):
+			end.Owner == "" && (w.isProxy(end, t.addr) || len(w.links.SubLinks(end.Netns, end.NetLink)) > 0):
 			open = append(open, port)
 		}
 	}
@@ -90,44 +90,44 @@ func (k *walker) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rt
 
 // forwardsFrames reports whether a port forwards frames, and ends the walk if it
 // does not.
-func (k *walker) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
+func (w *wire) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
 	for _, s := range port.Port.Special {
-		k.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
+		w.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
 	}
 	if state := port.Port.State; state != "" && state != "forwarding" {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: port.Name, What: "bridge: port " + port.Name + " is in the state " + state})
-		k.end(Dropped, "port %s of %s is in the state %s and forwards nothing", port.Name, port.Bridge, state)
+		w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: port.Name, What: "bridge: port " + port.Name + " is in the state " + state})
+		w.end(Dropped, "port %s of %s is in the state %s and forwards nothing", port.Name, port.Bridge, state)
 		return false
 	}
 	return true
 }
 
 // isolated ends the walk between two isolated ports.
-func (k *walker) isolated(netns string, b rtnl.NetLink, from, to string, p packet) {
-	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
+func (w *wire) isolated(netns string, b rtnl.NetLink, from, to string, p packet) {
+	w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: b.Name, What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
 		By: "bridge link set dev " + to + " isolated off"})
-	k.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
+	w.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
 }
 
 // switched follows a packet out of a bridge via a port.
 func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p packet) {
-	end, ok := k.Peer(netns, port)
-	if !ok || k.isDown(End{netns, port}, p) || k.isDown(end, p) || !k.forwardsFrames(netns, port, p) ||
-		k.misdirected(netns, b, port, end, p) {
+	end, ok := k.world.Links.Peer(netns, port)
+	if !ok || k.wire.isDown(End{netns, port}, p) || k.wire.isDown(end, p) || !k.wire.forwardsFrames(netns, port, p) ||
+		k.wire.misdirected(netns, b, port, end, p) {
 		return
 	}
 	first := stage{netns: netns, bridge: b.Name, hook: "output", out: port.Name}
-	h := Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out via port %s, where %s is", port.Name, c.to.addr)}
+	h := Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out via port %s, where %s is", port.Name, c.to.addr)}
 	if in.Name != "" {
 		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
 		h.What = fmt.Sprintf("bridge: from port %s out via port %s, where %s is", in.Name, port.Name, c.to.addr)
-		if k.callsFilter(netns, p) && !k.bridgeFilter(netns, b, &p) {
+		if k.wire.callsFilter(netns, p) && !k.netfilter.bridgeFilter(netns, b, &p) {
 			return
 		}
 	}
 	c = c.with(first, stage{netns: netns, bridge: b.Name, hook: "postrouting", in: in.Name, out: port.Name},
 		stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name})
-	if !k.land(c, end, &p) {
+	if !k.wire.land(c, end, &p) {
 		return
 	}
 	k.hop(p, h)
@@ -136,19 +136,19 @@ func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p 
 
 // misdirected reports whether the bridge's forwarding table sends the end's frames
 // to another port, and then ends the walk.
-func (k *walker) misdirected(netns string, b, port rtnl.NetLink, end End, p packet) bool {
-	_, table, err := k.Neighbours(netns)
-	if k.fail(err) {
+func (w *wire) misdirected(netns string, b, port rtnl.NetLink, end End, p packet) bool {
+	_, table, err := w.links.Neighbours(netns)
+	if w.fail(err) {
 		return true
 	}
 	for _, e := range table {
-		other, ok := linkOf(k, netns, e.Link)
+		other, ok := linkOf(w.links, netns, e.Link)
 		if e.Permanent && ok && other.Bridge == b.Name && e.Link != port.Name && e.MAC.String() == end.MAC {
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+			w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: b.Name,
 				What: fmt.Sprintf("bridge: out via port %s, although %s is at port %s", e.Link, end.MAC, port.Name),
 				By:   fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
-			k.doubt("the next frame from %s on port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
-			k.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, but that address is at port %s", b.Name, end.MAC, e.Link, port.Name)
+			w.doubt("the next frame from %s on port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
+			w.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, but that address is at port %s", b.Name, end.MAC, e.Link, port.Name)
 			return true
 		}
 	}
@@ -156,66 +156,67 @@ func (k *walker) misdirected(netns string, b, port rtnl.NetLink, end End, p pack
 }
 
 // bridgeFilter follows a bridged packet through the IP rules (br_netfilter).
-func (k *walker) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
-	rs, ok := k.rules(netns)
+func (n *netfilter) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
+	rs, ok := n.rules(netns)
 	if !ok {
 		return false
 	}
 	for _, hook := range []string{"prerouting", "postrouting"} {
-		if v := rs.Translate(hook, k.packetAt(netns, b.Name, b.Name, *p)); !k.reply && (v.Action != rules.Accept || !v.Certain) {
-			k.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
+		if v := rs.Translate(hook, n.packetAt(netns, b.Name, b.Name, *p)); !n.reply && (v.Action != rules.Accept || !v.Certain) {
+			n.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
 		}
 	}
-	return k.filter(netns, "prerouting", rules.WholeHook, b.Name, "", p, false) &&
-		k.filter(netns, "forward", rules.WholeHook, b.Name, b.Name, p, true) &&
-		k.filter(netns, "postrouting", rules.WholeHook, b.Name, b.Name, p, false)
+	return n.filter(netns, "prerouting", rules.WholeHook, b.Name, "", p, false) &&
+		n.filter(netns, "forward", rules.WholeHook, b.Name, b.Name, p, true) &&
+		n.filter(netns, "postrouting", rules.WholeHook, b.Name, b.Name, p, false)
 }
 
 // callsFilter reports whether bridged packets pass the IP rules (br_netfilter).
-func (k *walker) callsFilter(netns string, p packet) bool {
+func (w *wire) callsFilter(netns string, p packet) bool {
 	name := "net.bridge.bridge-nf-call-ip6tables"
 	if p.dst.Addr().Is4() {
 		name = "net.bridge.bridge-nf-call-iptables"
 	}
-	return k.Setting(netns, name) == "1"
+	return w.settings.Setting(netns, name) == "1"
 }
 
 // beyond follows a packet whose next hop is not behind a known port of a bridge.
 func (k *walker) beyond(netns string, b rtnl.NetLink, open []rtnl.NetLink, c crossing, p packet) {
 	next := c.to.addr
 	if i := slices.IndexFunc(open, func(l rtnl.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+		k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
 			What: fmt.Sprintf("bridge: out via port %s, the tunnel to other hosts", open[i].Name)})
 		k.end(Leaves, "it leaves through the overlay, for the host that has %s", next)
 		return
 	}
 	if len(open) == 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: no interface at its ports has " + next.String()})
+		k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: "bridge: no interface at its ports has " + next.String()})
 		k.end(NoRoute, "no interface on %s has %s", b.Name, next)
 		return
 	}
 	for _, port := range open {
-		end, ok := k.Peer(netns, port)
-		if !ok || !k.forwardsFrames(netns, port, p) {
+		end, ok := k.world.Links.Peer(netns, port)
+		if !ok || !k.wire.forwardsFrames(netns, port, p) {
 			continue
 		}
 		// A bridge in another namespace, e.g. the LAN if a test emulates it.
-		if inner, found := linkOf(k, end.Netns, end.Bridge); found && (hasAddress(inner, next) || k.behind(end.Netns, inner, next)) {
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: out via port " + port.Name})
+		inner, found := linkOf(k.world.Links, end.Netns, end.Bridge)
+		if found && (hasAddress(inner, next) || k.wire.behind(end.Netns, inner, next)) {
+			k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: "bridge: out via port " + port.Name})
 			k.bridge(end.Netns, inner, end.Name, c.with(stage{netns: netns, hook: "egress", link: port.Name},
 				stage{netns: end.Netns, hook: "ingress", link: end.Name}), p)
 			return
 		}
-		for _, subLink := range k.SubLinks(end.Netns, end.NetLink) {
-			if k.isFor(subLink, c.to) {
+		for _, subLink := range k.world.Links.SubLinks(end.Netns, end.NetLink) {
+			if k.wire.isFor(subLink, c.to) {
 				k.doubt("%s of %s is a sub-link of %s, behind port %s of %s, which is not followed in detail",
-					subLink.Name, k.Name(subLink.Netns), end.Name, port.Name, b.Name)
+					subLink.Name, k.name(subLink.Netns), end.Name, port.Name, b.Name)
 				k.enter(c, port, subLink, p)
 				return
 			}
 		}
 	}
-	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name,
+	k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
 		What: fmt.Sprintf("bridge: out via port %s, behind which %s must be", open[0].Name, next)})
 	k.end(Leaves, "it leaves this host via %s, to %s", open[0].Name, next)
 }

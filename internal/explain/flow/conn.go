@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -19,19 +18,19 @@ type conn struct {
 }
 
 // conn returns the entry of a namespace.
-func (k *walker) conn(netns string) *conn {
-	c, ok := k.conns[netns]
+func (n *netfilter) conn(netns string) *conn {
+	c, ok := n.conns[netns]
 	if !ok {
 		c = &conn{}
-		k.conns[netns] = c
+		n.conns[netns] = c
 	}
 	return c
 }
 
 // untranslate undoes NAT for an answer: the source NAT when it arrives or is sent,
 // the destination NAT when it leaves or is delivered.
-func (k *walker) untranslate(netns, hook string, p packet) packet {
-	c := k.conn(netns)
+func (n *netfilter) untranslate(netns, hook string, p packet) packet {
+	c := n.conn(netns)
 	switch {
 	case (hook == "prerouting" || hook == "output") && c.newSrc.IsValid() && p.dst.Addr() == c.newSrc.Addr():
 		p.dst = c.src
@@ -41,20 +40,13 @@ func (k *walker) untranslate(netns, hook string, p packet) packet {
 	return p
 }
 
-// doubt marks the verdict as uncertain, and records why.
-func (k *walker) doubt(why string, args ...any) {
-	k.out.Uncertain = true
-	if text := fmt.Sprintf(why, args...); !slices.Contains(k.out.Caveats, text) {
-		k.out.Caveats = append(k.out.Caveats, text)
-	}
-}
-
 // answerLost follows the answer back to where the flow began, and reports whether
 // it is lost. If it is, answerLost ends the walk. It does not follow answers
 // beyond Fairlead's eBPF programs, virtual services or another machine.
 func (k *walker) answerLost(netns string, p packet) bool {
-	back := &walker{World: k.World, proto: k.proto, client: k.client, reply: true, home: k.home, outside: k.outside,
-		translated: k.translated, conns: k.conns}
+	back := newWalker(k.world, k.proto, k.client)
+	back.home, back.outside, back.reply, back.translated = k.home, k.outside, true, k.translated
+	back.netfilter.conns = k.netfilter.conns
 	back.send(netns, packet{src: p.dst, dst: p.src})
 	if back.err != nil {
 		return k.fail(back.err)
@@ -71,7 +63,7 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	if back.out.Outcome == Delivered {
 		return false
 	}
-	h := Hop{Kind: Answer, Where: k.Name(netns), What: "the answer is lost: " + back.out.Verdict, Uncertain: back.out.Uncertain}
+	h := Hop{Kind: Answer, Where: k.name(netns), What: "the answer is lost: " + back.out.Verdict, Uncertain: back.out.Uncertain}
 	if n := len(back.out.Hops); n > 0 {
 		last := back.out.Hops[n-1]
 		h.Where, h.Link, h.By = last.Where, last.Link, last.By
@@ -81,9 +73,6 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	if o != Dropped && o != Unknown {
 		o = NoRoute
 	}
-	k.end(o, "it reaches %s, but the answer is lost: %s", k.Name(netns), back.out.Verdict)
+	k.end(o, "it reaches %s, but the answer is lost: %s", k.name(netns), back.out.Verdict)
 	return true
 }
-
-// returned ends the walk of an answer that reached its client.
-func (k *walker) returned() { k.end(Delivered, "the answer comes back") }

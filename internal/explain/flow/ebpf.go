@@ -5,20 +5,31 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
+// dataPath is Fairlead's eBPF data path on the host: its programs and mappings.
+type dataPath struct {
+	*report
+	programs Programs
+	links    Links
+	balancer *balancer
+	promises *promises
+	proto    model.Proto
+}
+
 // mapping returns the port mapping of the eBPF data path for an address and port.
 // A mapping for the address takes precedence over one for the unspecified address.
-func (k *walker) mapping(at netip.AddrPort, hook bool) (plan.EBPFMapping, bool) {
-	s, err := k.EBPFState()
-	if k.fail(err) {
+func (d *dataPath) mapping(at netip.AddrPort, hook bool) (plan.EBPFMapping, bool) {
+	s, err := d.programs.EBPFState()
+	if d.fail(err) {
 		return plan.EBPFMapping{}, false
 	}
 	var best plan.EBPFMapping
 	for _, l := range s.Mappings {
 		a := at.Addr()
-		if l.Proto != k.proto || at.Port() < l.Ports.First || at.Port() > l.Ports.Last || l.Host.Is4() != a.Is4() {
+		if l.Proto != d.proto || at.Port() < l.Ports.First || at.Port() > l.Ports.Last || l.Host.Is4() != a.Is4() {
 			continue
 		}
 		if l.Host != a && !l.Host.IsUnspecified() || !hook && (l.To.Is4() != a.Is4() || l.Link == "") {
@@ -38,9 +49,9 @@ func mapsTo(m plan.EBPFMapping, port uint16) netip.AddrPort {
 
 // programAt returns Fairlead's program at a link of the host; the zero value if
 // there is none.
-func (k *walker) programAt(link string) kernel.Program {
-	s, err := k.EBPFState()
-	if k.fail(err) {
+func (d *dataPath) programAt(link string) kernel.Program {
+	s, err := d.programs.EBPFState()
+	if d.fail(err) {
 		return kernel.Program{}
 	}
 	for _, p := range s.Programs {
@@ -53,13 +64,13 @@ func (k *walker) programAt(link string) kernel.Program {
 
 // connectHook follows a packet of a process of the host through the hook at
 // connect() or sendmsg().
-func (k *walker) connectHook(p packet) packet {
-	s, err := k.EBPFState()
-	if k.fail(err) {
+func (d *dataPath) connectHook(p packet) packet {
+	s, err := d.programs.EBPFState()
+	if d.fail(err) {
 		return p
 	}
 	name := "fl_connect"
-	if k.proto == "udp" {
+	if d.proto == "udp" {
 		name = "fl_sendmsg"
 	}
 	name += map[bool]string{true: "4", false: "6"}[p.dst.Addr().Is4()]
@@ -67,9 +78,9 @@ func (k *walker) connectHook(p packet) packet {
 		if prog.Name != name || prog.Link != "" {
 			continue
 		}
-		m, ok := k.mapping(p.dst, true)
-		if !ok || !k.isLocal(p.dst.Addr()) {
-			if p, ok = k.servesLocal(name, prog, p); ok {
+		m, ok := d.mapping(p.dst, true)
+		if !ok || !d.isLocal(p.dst.Addr()) {
+			if p, ok = d.balancer.servesLocal(name, prog, p); ok {
 				return p
 			}
 			continue
@@ -79,19 +90,19 @@ func (k *walker) connectHook(p packet) packet {
 		if p.src.IsValid() && (p.src.Addr().IsLoopback() || p.src.Addr().Is4() != p.dst.Addr().Is4()) || !p.src.IsValid() {
 			p.src = netip.AddrPort{}
 		}
-		k.hop(p, Hop{Kind: Connect, Where: k.Name(""), What: fmt.Sprintf("the hook %s redirects the socket from %s to %s", name, was, p.dst),
-			By: m.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: k.promised(was),
+		d.hop(p, Hop{Kind: Connect, Where: d.name(""), What: fmt.Sprintf("the hook %s redirects the socket from %s to %s", name, was, p.dst),
+			By: m.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: d.promises.promised(was),
 			Clue: Clue{Redirected: true, Mapping: m.Key()}})
-		k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
+		d.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
 		return p
 	}
 	return p
 }
 
 // isLocal reports whether the host has an address.
-func (k *walker) isLocal(a netip.Addr) bool {
-	local, err := addresses(k, "")
-	if k.fail(err) || a.IsLoopback() {
+func (d *dataPath) isLocal(a netip.Addr) bool {
+	local, err := addresses(d.links, "")
+	if d.fail(err) || a.IsLoopback() {
 		return a.IsLoopback()
 	}
 	for _, p := range local {
@@ -100,6 +111,23 @@ func (k *walker) isLocal(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// granted adds the bind hook that assigned a workload the port, if one did.
+func (d *dataPath) granted(h *Hop, at netip.AddrPort) {
+	s, err := d.programs.EBPFState()
+	if d.fail(err) {
+		return
+	}
+	for _, g := range s.Grants {
+		if g.Proto == d.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() &&
+			(g.Host.IsUnspecified() || g.Host == at.Addr()) {
+			h.What += fmt.Sprintf("; the hook at bind assigned this port when the workload asked for %d", g.Own.First+(at.Port()-g.Ports.First))
+			h.By = g.Add()[0]
+			h.Why = d.promises.quotes(model.ViaSocket, model.DriverHost, at)
+			return
+		}
+	}
 }
 
 func programText(p kernel.Program, where string) string {
@@ -114,19 +142,19 @@ func programText(p kernel.Program, where string) string {
 // program at the link. It reports whether the program forwards the packet.
 // Packets from or to 127.0.0.0/8 and ::1 are left to the kernel.
 func (k *walker) usesEBPF(link string, p packet) bool {
-	prog := k.programAt(link)
+	prog := k.dataPath.programAt(link)
 	if prog.Name == "" || p.dst.Addr().IsLoopback() || p.src.Addr().IsLoopback() {
 		return false
 	}
-	m, ok := k.mapping(p.dst, false)
-	if !ok || !k.isLocal(p.dst.Addr()) {
+	m, ok := k.dataPath.mapping(p.dst, false)
+	if !ok || !k.dataPath.isLocal(p.dst.Addr()) {
 		return k.serves(link, prog, p)
 	}
 	was := p.dst
 	p.dst = mapsTo(m, was.Port())
-	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link,
+	h := Hop{Kind: EBPF, Where: k.name(""), Link: link,
 		What: fmt.Sprintf("eBPF: redirects it from %s to %s, into the sandbox behind %s, bypassing netfilter and conntrack", was, p.dst, m.Link),
-		By:   m.Add()[0], Program: programText(prog, "tcx ingress of "+link), Why: k.promised(was),
+		By:   m.Add()[0], Program: programText(prog, "tcx ingress of "+link), Why: k.promises.promised(was),
 		Clue: Clue{Translated: true, Mapping: m.Key()}}
 	if p.src.Addr() == p.dst.Addr() {
 		p.src = netip.AddrPortFrom(m.Masquerade, 0)
@@ -134,13 +162,13 @@ func (k *walker) usesEBPF(link string, p packet) bool {
 	}
 	k.unseen(link)
 	k.hop(p, h)
-	port, ok := linkOf(k, "", m.Link)
+	port, ok := linkOf(k.world.Links, "", m.Link)
 	if !ok {
 		k.end(Unknown, "link %s no longer exists, but the port mapping still names it", m.Link)
 		return true
 	}
 	k.answer("", m.Link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it out via %s", m.Link, was, link))
-	end, ok := k.Peer("", port)
+	end, ok := k.world.Links.Peer("", port)
 	if !ok {
 		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", m.Link)
 		return true

@@ -55,11 +55,11 @@ func (e *ends) begin(w World, from string) error {
 		return fmt.Errorf("%q is not a valid IP address", from)
 	}
 	if err != nil {
-		e.netns, err = w.Find(from)
+		e.netns, err = w.Namespaces.Find(from)
 		return err
 	}
 	e.src = addr
-	local, err := addresses(w, "")
+	local, err := addresses(w.Links, "")
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (e *ends) begin(w World, from string) error {
 		e.loopback = addr.IsLoopback()
 		return nil
 	}
-	e.origin, e.known = w.Holder(addr)
+	e.origin, e.known = w.Namespaces.Holder(addr)
 	if e.known && !outside(w, addr) {
 		e.netns = e.origin
 		return nil
@@ -87,18 +87,18 @@ func looksLikeAddress(text string) bool {
 // outside reports whether the address is behind a link of the host that is not
 // Fairlead's: a machine of the LAN, even if its namespace is on this host.
 func outside(w World, addr netip.Addr) bool {
-	r, err := w.Route("", rtnl.RouteQuery{To: addr})
+	r, err := w.Routes.Route("", rtnl.RouteQuery{To: addr})
 	if err != nil {
 		return false
 	}
-	l, ok := linkOf(w, "", r.Link)
+	l, ok := linkOf(w.Links, "", r.Link)
 	return ok && l.Owner == "" && l.Kind != "bridge"
 }
 
 // arrives finds the link on which another machine's packets arrive: the link of
 // the host's route to it.
 func (e *ends) arrives(w World, addr netip.Addr) error {
-	r, err := w.Route("", rtnl.RouteQuery{To: addr})
+	r, err := w.Routes.Route("", rtnl.RouteQuery{To: addr})
 	if err != nil {
 		return fmt.Errorf("%s is not an address of this host or of a sandbox, and the host has no route to it: %w", addr, err)
 	}
@@ -123,7 +123,7 @@ func (e *ends) end(w World, f Flow) error {
 		found = e.loopbackAddress()
 	default:
 		var netns string
-		if netns, err = w.Find(f.To); err == nil {
+		if netns, err = w.Namespaces.Find(f.To); err == nil {
 			found, err = e.addressIn(w, netns, f.To)
 		}
 	}
@@ -145,7 +145,7 @@ func (e *ends) hostAddress(w World) (netip.Addr, error) {
 	if e.loopback {
 		return e.loopbackAddress(), nil
 	}
-	links, err := w.Links("")
+	links, err := w.Links.Links("")
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -172,11 +172,11 @@ func (e *ends) hostAddress(w World) (netip.Addr, error) {
 // addressIn returns the address of a sandbox that the flow dials: one in a subnet
 // that the client also has, or the first.
 func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
-	remote, err := addresses(w, netns)
+	remote, err := addresses(w.Links, netns)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	local, err := addresses(w, e.netns)
+	local, err := addresses(w.Links, e.netns)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -200,22 +200,22 @@ func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
 }
 
 // addresses returns the addresses of a namespace, IPv4 first.
-func addresses(w World, netns string) ([]netip.Prefix, error) {
-	links, err := w.Links(netns)
+func addresses(l Links, netns string) ([]netip.Prefix, error) {
+	links, err := l.Links(netns)
 	var all []netip.Prefix
-	for _, l := range links {
-		all = append(all, l.Addresses...)
+	for _, o := range links {
+		all = append(all, o.Addresses...)
 	}
 	slices.SortStableFunc(all, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
 	return all, err
 }
 
-func linkOf(w World, netns, name string) (rtnl.NetLink, bool) {
-	links, err := w.Links(netns)
+func linkOf(l Links, netns, name string) (rtnl.NetLink, bool) {
+	links, err := l.Links(netns)
 	if err != nil {
 		return rtnl.NetLink{}, false
 	}
-	i := slices.IndexFunc(links, func(l rtnl.NetLink) bool { return l.Name == name })
+	i := slices.IndexFunc(links, func(o rtnl.NetLink) bool { return o.Name == name })
 	if i < 0 {
 		return rtnl.NetLink{}, false
 	}

@@ -19,6 +19,11 @@
 // delivered. Address resolution (ARP, Neighbor Discovery) passes the same filters
 // as the packet.
 //
+// The walker goes from place to place. Its parts decide there: the router,
+// netfilter, the wire (links and bridges), the balancer of virtual services, and
+// the eBPF data path. Each part has only the facts that it needs; all of them
+// write to one report.
+//
 // Limits: the package does not follow XDP programs, tc filters and tcx programs
 // of other programs, policy routing by ports or users, VLAN filtering, and
 // unknown statements of rules. Each of them makes the verdict uncertain, with a

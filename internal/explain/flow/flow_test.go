@@ -85,6 +85,10 @@ func newFake() *fake {
 func ip(s string) netip.Addr     { return netip.MustParseAddr(s) }
 func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
+func (f *fake) world() flow.World {
+	return flow.World{Namespaces: f, Links: f, Routes: f, Settings: f, Filters: f, Ports: f, Services: f, Programs: f}
+}
+
 func (f *fake) Name(netns string) string {
 	if netns == "" {
 		return "host"
@@ -216,7 +220,7 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := flow.Explain(w, f)
+			e, err := flow.Explain(w.world(), f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +249,7 @@ func TestMistakes(t *testing.T) {
 	for _, text := range []string{"unknown to :80", "web to unknown:80", "203.0.113.1 to :80", "2001:db8::1 to web:80", "web to [2001:db8::1]:80x"} {
 		f, err := flow.Parse([]string{text})
 		if err == nil {
-			_, err = flow.Explain(newFake(), f)
+			_, err = flow.Explain(newFake().world(), f)
 		}
 		if err == nil {
 			t.Errorf("%s is explained, want an error", text)
@@ -259,7 +263,7 @@ func TestBadAddresses(t *testing.T) {
 	for _, text := range []string{"192.0.2.300 to :80", "web to 10.9.0:80", "web to [2001:db8::1::2]:80", "2001:db8::zz to :80"} {
 		f, err := flow.Parse([]string{text})
 		if err == nil {
-			_, err = flow.Explain(newFake(), f)
+			_, err = flow.Explain(newFake().world(), f)
 		}
 		if err == nil || !strings.Contains(err.Error(), "is not a valid IP address") {
 			t.Errorf("%s: %v", text, err)

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
@@ -16,49 +17,65 @@ import (
 // ourTable is the family and name of Fairlead's table.
 const ourTable = "inet " + plan.Mark
 
+// netfilter follows packets through the hooks of netfilter and of links: filters,
+// NAT, and the connection tracking that NAT needs.
+type netfilter struct {
+	*report
+	filters  Filters
+	links    Links
+	routes   Routes
+	balancer *balancer
+	promises *promises
+	proto    model.Proto
+	// conns are the flow's entries of connection tracking, by namespace.
+	conns map[string]*conn
+	// rerouted is true if the kernel looks up the route again.
+	rerouted bool
+}
+
 // packetAt returns the packet as rules see it.
-func (k *walker) packetAt(netns, in, out string, p packet) rules.Packet {
-	local, _ := addresses(k, netns)
+func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
+	local, _ := addresses(n.links, netns)
 	isLocal := p.dst.Addr().IsLoopback() || slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
 	src := p.src
 	if !src.IsValid() {
 		src = netip.AddrPort{}
 	}
-	c := k.conn(netns)
-	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
-		Translated: p.dnat || c.newDst.IsValid(), Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: k.reply}
+	c := n.conn(netns)
+	return rules.Packet{Proto: n.proto, From: src, To: p.dst, In: in, Out: out, Local: isLocal,
+		Translated: p.dnat || c.newDst.IsValid(), Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: n.reply}
 }
 
 // rules reads a namespace's rules and records what could not be read.
-func (k *walker) rules(netns string) (rules.Ruleset, bool) {
-	rs, unread, err := k.Rules(netns)
+func (n *netfilter) rules(netns string) (rules.Ruleset, bool) {
+	rs, unread, err := n.filters.Rules(netns)
 	for _, u := range unread {
-		if note := k.Name(netns) + ": " + u; !slices.Contains(k.out.Notes, note) {
-			k.out.Notes = append(k.out.Notes, note)
-			k.out.Uncertain = true
+		if note := n.name(netns) + ": " + u; !slices.Contains(n.out.Notes, note) {
+			n.out.Notes = append(n.out.Notes, note)
+			n.out.Uncertain = true
 		}
 	}
-	return rs, !k.fail(err)
+	return rs, !n.fail(err)
 }
 
 // filter follows a packet through the filters of a hook, or of a part of it, and
 // reports whether it passes. It records rules that accept the packet if showAccept
 // is set, or if they are not Fairlead's.
-func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, showAccept bool) bool {
-	if k.ended {
+func (n *netfilter) filter(netns, hook string, part rules.Part, in, out string, p *packet, showAccept bool) bool {
+	if n.ended {
 		return false
 	}
-	rs, ok := k.rules(netns)
+	rs, ok := n.rules(netns)
 	if !ok {
 		return false
 	}
-	v := rs.FilterPart(hook, part, k.packetAt(netns, in, out, *p))
-	k.rerouted = k.rerouted || v.Rerouted
-	k.marked(netns, hook, firstOf(in, out), v, p)
+	v := rs.FilterPart(hook, part, n.packetAt(netns, in, out, *p))
+	n.rerouted = n.rerouted || v.Rerouted
+	n.marked(netns, hook, firstOf(in, out), v, p)
 	if !v.Certain {
-		k.doubt("rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, k.Name(netns), doubtful(v))
+		n.doubt("rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns), doubtful(v))
 	}
-	h := Hop{Kind: Filter, Where: k.Name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
+	h := Hop{Kind: Filter, Where: n.name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
 		Clue: Clue{Netns: netns, Hook: hook, Link: firstOf(in, out)}}
 	switch {
 	case v.Action == rules.Drop || v.Action == rules.Reject:
@@ -66,29 +83,29 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 		if v.Policy {
 			h.By = policyText(v.By)
 		}
-		if k.isIsolation(v.By) {
+		if isIsolation(v.By) {
 			h.Why = "only published ports and answers may enter an isolated network, and nothing may enter an internal one"
 		}
-		k.hop(*p, h)
+		n.hop(*p, h)
 		if v.Certain {
-			k.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, k.Name(netns), h.By)
+			n.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, n.name(netns), h.By)
 			return false
 		}
 		return true
 	case !v.Certain:
 		h.What = hook + ": passes, unless a rule matches that Fairlead cannot evaluate: " + doubtful(v)
 		h.By = ""
-		k.hop(*p, h)
+		n.hop(*p, h)
 	case v.By.Rule.Action != "" && !v.Policy && (showAccept || v.By.Table != ourTable):
 		h.What = hook + ": accepted"
-		k.hop(*p, h)
+		n.hop(*p, h)
 	}
 	return true
 }
 
 // marked copies the marks that rules set to the packet, and records them.
-func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
-	c := k.conn(netns)
+func (n *netfilter) marked(netns, hook, link string, v rules.Verdict, p *packet) {
+	c := n.conn(netns)
 	var set []string
 	if v.Packet.Mark != p.mark {
 		set = append(set, "the packet's mark to "+v.Packet.Mark.String())
@@ -103,13 +120,13 @@ func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
 	if set == nil {
 		return
 	}
-	h := Hop{Kind: Filter, Where: k.Name(netns), Link: link, What: hook + ": sets " + strings.Join(set, " and ")}
+	h := Hop{Kind: Filter, Where: n.name(netns), Link: link, What: hook + ": sets " + strings.Join(set, " and ")}
 	for _, s := range v.Met {
 		if len(s.Rule.Assigns) > 0 || s.Rule.Action == rules.NoTrack {
 			h.By = ruleText(s)
 		}
 	}
-	k.hop(*p, h)
+	n.hop(*p, h)
 }
 
 func done(a rules.Action) string {
@@ -145,7 +162,7 @@ func firstOf(a, b string) string {
 }
 
 // isIsolation reports whether a rule is one of Fairlead's that isolate networks.
-func (k *walker) isIsolation(s rules.Step) bool { return s.Table == ourTable && s.Chain == "forward" }
+func isIsolation(s rules.Step) bool { return s.Table == ourTable && s.Chain == "forward" }
 
 func ruleText(s rules.Step) string {
 	if s.Table == "" {
@@ -163,23 +180,23 @@ func policyText(s rules.Step) string {
 }
 
 // translate follows a packet through the destination NAT of a hook.
-func (k *walker) translate(netns, hook, in, out string, p packet) packet {
-	if k.reply {
-		return k.untranslate(netns, hook, p)
+func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
+	if n.reply {
+		return n.untranslate(netns, hook, p)
 	}
 	if netns == "" {
-		if translated, ok := k.servesNFT(hook, in, out, p); ok {
+		if translated, ok := n.balancer.servesNFT(hook, in, out, p); ok {
 			return translated
 		}
 	}
-	rs, ok := k.rules(netns)
-	if !ok || k.ended {
+	rs, ok := n.rules(netns)
+	if !ok || n.ended {
 		return p
 	}
-	v := rs.Translate(hook, k.packetAt(netns, in, out, p))
-	k.marked(netns, hook, firstOf(in, out), v, &p)
+	v := rs.Translate(hook, n.packetAt(netns, in, out, p))
+	n.marked(netns, hook, firstOf(in, out), v, &p)
 	if !v.Certain {
-		k.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, k.Name(netns), doubtful(v))
+		n.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns), doubtful(v))
 	}
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
@@ -191,27 +208,27 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 		addr = r.To
 	}
 	if v.Action == rules.Redirect {
-		addr = k.redirected(netns, in, addr)
+		addr = n.redirected(netns, in, addr)
 	}
 	if r.ToPorts.First != 0 {
 		port = r.ToPorts.First
 	}
 	p.dst, p.dnat = netip.AddrPortFrom(addr, port), true
-	c := k.conn(netns)
+	c := n.conn(netns)
 	c.dst, c.newDst = was, p.dst
-	h := Hop{Kind: NAT, Where: k.Name(netns), Link: firstOf(in, out), What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
+	h := Hop{Kind: NAT, Where: n.name(netns), Link: firstOf(in, out), What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
 		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: hook, Link: in}}
 	if v.By.Table == ourTable {
-		h.By, h.Why = element(v.By, k, was), k.promised(was)
+		h.By, h.Why = element(v.By, n.proto, was), n.promises.promised(was)
 	}
-	k.hop(p, h)
+	n.hop(p, h)
 	return p
 }
 
 // redirected returns the target of a redirect rule: the link's address, or the
 // loopback address.
-func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
-	l, ok := linkOf(k, netns, in)
+func (n *netfilter) redirected(netns, in string, to netip.Addr) netip.Addr {
+	l, ok := linkOf(n.links, netns, in)
 	for _, p := range l.Addresses {
 		if ok && p.Addr().Is4() == to.Is4() {
 			return p.Addr()
@@ -225,8 +242,8 @@ func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
 
 // element returns the nft command that adds the matching element of Fairlead's
 // maps.
-func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
-	m := plan.NFTMapping{Proto: k.proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
+func element(s rules.Step, proto model.Proto, dialled netip.AddrPort) string {
+	m := plan.NFTMapping{Proto: proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
 	if dialled.Addr().Is4() {
 		m.Host = netip.IPv4Unspecified()
 	}
@@ -250,21 +267,21 @@ func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 }
 
 // masquerade follows a packet through the source NAT at postrouting.
-func (k *walker) masquerade(netns, in string, r rtnl.RouteFound, p packet) packet {
-	if k.reply {
-		return k.untranslate(netns, "postrouting", p)
+func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) packet {
+	if n.reply {
+		return n.untranslate(netns, "postrouting", p)
 	}
-	if translated, ok := k.hides(r, p); ok && netns == "" {
+	if translated, ok := n.hides(r, p); ok && netns == "" {
 		return translated
 	}
-	rs, ok := k.rules(netns)
-	if !ok || k.ended {
+	rs, ok := n.rules(netns)
+	if !ok || n.ended {
 		return p
 	}
-	v := rs.Translate("postrouting", k.packetAt(netns, in, r.Link, p))
-	k.marked(netns, "postrouting", r.Link, v, &p)
+	v := rs.Translate("postrouting", n.packetAt(netns, in, r.Link, p))
+	n.marked(netns, "postrouting", r.Link, v, &p)
 	if !v.Certain {
-		k.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", k.Name(netns), doubtful(v))
+		n.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", n.name(netns), doubtful(v))
 	}
 	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
 		return p
@@ -272,18 +289,18 @@ func (k *walker) masquerade(netns, in string, r rtnl.RouteFound, p packet) packe
 	was := p.src.Addr()
 	to := v.By.Rule.To
 	if v.Action == rules.Masquerade {
-		to = k.sourceAddress(netns, r, p)
+		to = n.sourceAddress(netns, r, p)
 	}
-	c := k.conn(netns)
+	c := n.conn(netns)
 	c.src, c.newSrc = p.src, netip.AddrPortFrom(to, 0)
 	p.src = netip.AddrPortFrom(to, 0)
-	h := Hop{Kind: NAT, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to),
+	h := Hop{Kind: NAT, Where: n.name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to),
 		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
 	if v.By.Table == ourTable {
 		h.By, h.Why = masqueradeText(v.By), "without it, the answer would bypass the host or have no route back"
 	}
-	k.hop(p, h)
-	k.answer(netns, r.Link, fmt.Sprintf("the answer goes to %s; connection tracking translates it back to %s", to, was))
+	n.hop(p, h)
+	n.answer(netns, r.Link, fmt.Sprintf("the answer goes to %s; connection tracking translates it back to %s", to, was))
 	return p
 }
 
@@ -302,22 +319,16 @@ func masqueradeText(s rules.Step) string {
 
 // sourceAddress returns the source address that masquerading uses: the route's
 // preferred one, or the link's first.
-func (k *walker) sourceAddress(netns string, r rtnl.RouteFound, p packet) netip.Addr {
-	out, err := k.Route(netns, rtnl.RouteQuery{To: p.dst.Addr()})
+func (n *netfilter) sourceAddress(netns string, r rtnl.RouteFound, p packet) netip.Addr {
+	out, err := n.routes.Route(netns, rtnl.RouteQuery{To: p.dst.Addr()})
 	if err == nil && out.Src.IsValid() && out.Type == unix.RTN_UNICAST {
 		return out.Src
 	}
-	l, _ := linkOf(k, netns, r.Link)
+	l, _ := linkOf(n.links, netns, r.Link)
 	for _, a := range l.Addresses {
 		if a.Addr().Is4() == p.dst.Addr().Is4() && !a.Addr().IsLinkLocalUnicast() {
 			return a.Addr()
 		}
 	}
 	return p.src.Addr()
-}
-
-// answer records a hop of the answer. The answer passes the recorded hops in
-// reverse order.
-func (k *walker) answer(netns, link, what string) {
-	k.back = append(k.back, Hop{Kind: Answer, Where: k.Name(netns), Link: link, What: what})
 }

@@ -16,11 +16,11 @@ func (k *walker) transmit(netns string, l rtnl.NetLink, next netip.Addr, p packe
 	}
 	switch l.Kind {
 	case "bridge":
-		k.bridge(netns, l, "", k.begin(netns, l, next), p)
+		k.bridge(netns, l, "", k.wire.begin(netns, l, next), p)
 	case "macvlan", "ipvlan":
 		k.subLink(netns, l, next, p)
 	case "vxlan":
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "goes through the tunnel to another host"})
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: "goes through the tunnel to another host"})
 		k.end(Leaves, "it leaves through the overlay %s, for the host that has %s", l.Name, next)
 	case "veth":
 		k.across(netns, l, next, p)
@@ -31,86 +31,86 @@ func (k *walker) transmit(netns string, l rtnl.NetLink, next netip.Addr, p packe
 
 // leaveHost ends the walk of a packet that leaves this host.
 func (k *walker) leaveHost(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
-	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "leaves this host, to " + next.String(),
+	k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: "leaves this host, to " + next.String(),
 		Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 	k.end(Leaves, "it leaves this host via %s, to %s", l.Name, next)
 }
 
 // across follows a packet over a veth pair.
 func (k *walker) across(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
-	peer, ok := k.Peer(netns, l)
+	peer, ok := k.world.Links.Peer(netns, l)
 	if !ok {
 		k.leaveHost(netns, l, next, p)
 		return
 	}
-	if k.isDown(peer, p) {
+	if k.wire.isDown(peer, p) {
 		return
 	}
-	c := k.begin(netns, l, next).with(stage{netns: peer.Netns, hook: "ingress", link: peer.Name})
+	c := k.wire.begin(netns, l, next).with(stage{netns: peer.Netns, hook: "ingress", link: peer.Name})
 	if peer.Bridge != "" {
 		k.enterBridge(peer, c, p)
 		return
 	}
-	if c.to.mac != nil && !k.isFor(peer, c.to) {
-		k.notAssigned(c, p)
+	if c.to.mac != nil && !k.wire.isFor(peer, c.to) {
+		k.wire.notAssigned(c, p)
 		return
 	}
-	if c.to.mac == nil && k.notAnswered(l, peer, next) {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s of %s does not answer for %s", peer.Name, k.Name(peer.Netns), next),
+	if c.to.mac == nil && k.wire.notAnswered(l, peer, next) {
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: fmt.Sprintf("%s of %s does not answer for %s", peer.Name, k.name(peer.Netns), next),
 			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
-		k.end(NoRoute, "no interface behind %s of %s has %s", l.Name, k.Name(netns), next)
+		k.end(NoRoute, "no interface behind %s of %s has %s", l.Name, k.name(netns), next)
 		return
 	}
 	k.enter(c, l, peer, p)
 }
 
 // isDown reports whether a link is down, and then ends the walk.
-func (k *walker) isDown(e End, p packet) bool {
+func (w *wire) isDown(e End, p packet) bool {
 	if e.Up {
 		return false
 	}
-	k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + escape.Shell(e.Name) + " up"})
-	k.end(NoRoute, "%s of %s is down", e.Name, k.Name(e.Netns))
+	w.hop(p, Hop{Kind: Link, Where: w.name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + escape.Shell(e.Name) + " up"})
+	w.end(NoRoute, "%s of %s is down", e.Name, w.name(e.Netns))
 	return true
 }
 
 // notAssigned ends the walk of a frame for a hardware address that no interface
 // behind the link has.
-func (k *walker) notAssigned(c crossing, p packet) {
+func (w *wire) notAssigned(c crossing, p packet) {
 	entry := fmt.Sprintf("ip neighbour: %s dev %s lladdr %s permanent", c.to.addr, c.from.Name, c.to.mac)
-	k.hop(p, Hop{Kind: Link, Where: k.Name(c.netns), Link: c.from.Name,
+	w.hop(p, Hop{Kind: Link, Where: w.name(c.netns), Link: c.from.Name,
 		What: fmt.Sprintf("sends it to %s, a hardware address that no interface behind the link has", c.to.mac), By: entry})
-	k.end(NoRoute, "%s has a wrong neighbour entry: no interface behind %s has %s", k.Name(c.netns), c.from.Name, c.to.mac)
+	w.end(NoRoute, "%s has a wrong neighbour entry: no interface behind %s has %s", w.name(c.netns), c.from.Name, c.to.mac)
 }
 
 // notAnswered reports whether the other end of a link does not answer for the
 // address. It is false for Fairlead's links, which have the entries that they
 // need.
-func (k *walker) notAnswered(l rtnl.NetLink, peer End, next netip.Addr) bool {
-	return l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) && !k.isProxy(peer, next)
+func (w *wire) notAnswered(l rtnl.NetLink, peer End, next netip.Addr) bool {
+	return l.Owner == "" && peer.Owner == "" && !w.answersFor(peer, next) && !w.isProxy(peer, next)
 }
 
 // isProxy reports whether a link answers for other addresses than its own (proxy
 // ARP or proxy NDP).
-func (k *walker) isProxy(e End, a netip.Addr) bool {
+func (w *wire) isProxy(e End, a netip.Addr) bool {
 	family, name := "ipv6", "proxy_ndp"
 	if a.Is4() {
 		family, name = "ipv4", "proxy_arp"
 	}
-	return k.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" ||
-		k.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
+	return w.settings.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" ||
+		w.settings.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
 }
 
 // enter follows a packet into a namespace at the end of a crossing.
 func (k *walker) enter(c crossing, l rtnl.NetLink, into End, p packet) {
-	if k.land(c, into, &p) {
+	if k.wire.land(c, into, &p) {
 		k.come(c.netns, l, into, p)
 	}
 }
 
 // come follows a packet into a namespace through the other end of a link.
 func (k *walker) come(netns string, l rtnl.NetLink, into End, p packet) {
-	k.hop(p, Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name, What: fmt.Sprintf("arrives from %s of %s", l.Name, k.Name(netns)),
+	k.hop(p, Hop{Kind: Link, Where: k.name(into.Netns), Link: into.Name, What: fmt.Sprintf("arrives from %s of %s", l.Name, k.name(netns)),
 		Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}})
 	k.arrive(into.Netns, into.Name, p)
 }
@@ -121,59 +121,59 @@ func (k *walker) enterBridge(port End, c crossing, p packet) {
 	if port.Netns == "" && k.usesEBPF(port.Name, p) {
 		return
 	}
-	if l, ok := linkOf(k, port.Netns, port.Bridge); ok && !k.isDown(End{port.Netns, l}, p) {
+	if l, ok := linkOf(k.world.Links, port.Netns, port.Bridge); ok && !k.wire.isDown(End{port.Netns, l}, p) {
 		k.bridge(port.Netns, l, port.Name, c, p)
 	}
 }
 
 // behind reports whether the peer of a port of the bridge has the address.
-func (k *walker) behind(netns string, b rtnl.NetLink, a netip.Addr) bool {
-	links, err := k.Links(netns)
+func (w *wire) behind(netns string, b rtnl.NetLink, a netip.Addr) bool {
+	links, err := w.links.Links(netns)
 	return err == nil && slices.ContainsFunc(links, func(l rtnl.NetLink) bool {
-		end, ok := k.Peer(netns, l)
+		end, ok := w.links.Peer(netns, l)
 		return l.Bridge == b.Name && ok && end.Has(a)
 	})
 }
 
 // answersFor reports whether an end answers for an address: its own, or for IPv4
 // that of another link of its namespace, unless arp_ignore is set.
-func (k *walker) answersFor(e End, a netip.Addr) bool {
+func (w *wire) answersFor(e End, a netip.Addr) bool {
 	if e.Has(a) || !a.Is4() {
 		return e.Has(a)
 	}
-	if k.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" ||
-		k.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
+	if w.settings.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" ||
+		w.settings.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
 		return false
 	}
-	local, err := addresses(k, e.Netns)
+	local, err := addresses(w.links, e.Netns)
 	return err == nil && slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
 // subLink follows a packet out of a macvlan or ipvlan: to a sibling on the same
 // parent, or out via the parent. It cannot reach the parent's host.
 func (k *walker) subLink(netns string, l rtnl.NetLink, next netip.Addr, p packet) {
-	parent, ok := k.Peer(netns, l)
+	parent, ok := k.world.Links.Peer(netns, l)
 	if !ok {
 		k.leaveHost(netns, l, next, p)
 		return
 	}
-	c := k.begin(netns, l, next)
-	for _, sibling := range k.SubLinks(parent.Netns, parent.NetLink) {
-		if k.isFor(sibling, c.to) && !sibling.Private && !l.Private {
-			k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
-				What: fmt.Sprintf("%s: via its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
-			if !k.isDown(sibling, p) {
+	c := k.wire.begin(netns, l, next)
+	for _, sibling := range k.world.Links.SubLinks(parent.Netns, parent.NetLink) {
+		if k.wire.isFor(sibling, c.to) && !sibling.Private && !l.Private {
+			k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
+				What: fmt.Sprintf("%s: via its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.name(parent.Netns), next)})
+			if !k.wire.isDown(sibling, p) {
 				k.enter(c.with(stage{netns: sibling.Netns, hook: "ingress", link: sibling.Name}), l, sibling, p)
 			}
 			return
 		}
 	}
 	if parent.Has(next) {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("%s: a sub-link cannot reach the host of its parent", l.Kind)})
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: fmt.Sprintf("%s: a sub-link cannot reach the host of its parent", l.Kind)})
 		k.end(NoRoute, "a %s cannot reach the host of its parent at %s", l.Kind, next)
 		return
 	}
-	k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
-		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name, k.Name(parent.Netns))})
+	k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
+		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name, k.name(parent.Netns))})
 	k.transmit(parent.Netns, parent.NetLink, next, p)
 }

@@ -12,45 +12,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// router makes the routing decisions of a packet.
+type router struct {
+	*report
+	routes   Routes
+	links    Links
+	settings Settings
+}
+
 // route looks up the route of the packet, and ends the walk if there is none.
-func (k *walker) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
-	k.selects(netns, p)
+func (rt *router) route(netns, in string, p packet) (rtnl.RouteFound, bool) {
+	rt.selects(netns, p)
 	q := rtnl.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in, Mark: p.mark.Value}
-	r, err := k.Route(netns, q)
+	r, err := rt.routes.Route(netns, q)
 	var none *rtnl.ErrNoRoute
 	if errors.As(err, &none) {
-		why, by := k.whyNot(netns, none.Why, q)
-		k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: in, What: "cannot route it: " + why, By: by})
-		k.end(NoRoute, "%s cannot route packets to %s: %s", k.Name(netns), p.dst.Addr(), why)
+		why, by := rt.whyNot(netns, none.Why, q)
+		rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: in, What: "cannot route it: " + why, By: by})
+		rt.end(NoRoute, "%s cannot route packets to %s: %s", rt.name(netns), p.dst.Addr(), why)
 		return r, false
 	}
-	return r, !k.fail(err)
+	return r, !rt.fail(err)
 }
 
 // selects marks the verdict as uncertain if policy routing compares fields of the
 // packet that are not known.
-func (k *walker) selects(netns string, p packet) {
-	s, err := k.Selectors(netns)
+func (rt *router) selects(netns string, p packet) {
+	s, err := rt.routes.Selectors(netns)
 	switch {
-	case k.fail(err):
+	case rt.fail(err):
 	case s.Mark&p.mark.Unknown != 0:
-		k.doubt("the policy routing of %s compares the packet's mark, which is unknown: %s", k.Name(netns), p.mark)
+		rt.doubt("the policy routing of %s compares the packet's mark, which is unknown: %s", rt.name(netns), p.mark)
 	}
 	for _, o := range s.Others {
-		k.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed", k.Name(netns), o)
+		rt.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed", rt.name(netns), o)
 	}
 }
 
 // whyNot returns in more detail why the kernel does not route a packet, and the
 // command or setting that shows it.
-func (k *walker) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by string) {
+func (rt *router) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by string) {
 	if q.In != "" {
-		if reason, by := k.refused(netns, q); reason != "" {
+		if reason, by := rt.refused(netns, q); reason != "" {
 			return reason, by
 		}
 	}
-	links, err := k.Links(netns)
-	if k.fail(err) {
+	links, err := rt.links.Links(netns)
+	if rt.fail(err) {
 		return why, queryText(q)
 	}
 	var down []string
@@ -67,27 +75,28 @@ func (k *walker) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by string
 
 // refused returns why a namespace does not accept a packet from a link although it
 // has a route. The kernel returns the same error for all of these causes.
-func (k *walker) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
+func (rt *router) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 	name := func(setting string) string { return "net.ipv4.conf." + q.In + "." + setting }
 	on := func(setting string) bool {
-		return k.Setting(netns, name(setting)) == "1" || k.Setting(netns, "net.ipv4.conf.all."+setting) == "1"
+		return rt.settings.Setting(netns, name(setting)) == "1" ||
+			rt.settings.Setting(netns, "net.ipv4.conf.all."+setting) == "1"
 	}
 	if !q.From.Is4() {
 		return "", ""
 	}
-	local, _ := addresses(k, netns)
+	local, _ := addresses(rt.links, netns)
 	switch {
 	case (q.From.IsLoopback() || q.To.IsLoopback()) && !on("route_localnet"):
 		return "the kernel drops packets with loopback addresses that arrive on a link", name("route_localnet") + " = 0"
 	case slices.ContainsFunc(local, func(p netip.Prefix) bool { return p.Addr() == q.From }) && !on("accept_local"):
 		return fmt.Sprintf("%s is an address of %s itself, so it cannot be the source of a packet from %s (a martian)",
-			q.From, k.Name(netns), q.In), name("accept_local") + " = 0"
+			q.From, rt.name(netns), q.In), name("accept_local") + " = 0"
 	}
-	strict := max(k.Setting(netns, name("rp_filter")), k.Setting(netns, "net.ipv4.conf.all.rp_filter"))
+	strict := max(rt.settings.Setting(netns, name("rp_filter")), rt.settings.Setting(netns, "net.ipv4.conf.all.rp_filter"))
 	if strict != "1" && strict != "2" {
 		return "", ""
 	}
-	back, err := k.Route(netns, rtnl.RouteQuery{To: q.From})
+	back, err := rt.routes.Route(netns, rtnl.RouteQuery{To: q.From})
 	switch {
 	case err != nil:
 		return fmt.Sprintf("rp_filter: there is no route back to %s", q.From), name("rp_filter") + " = " + strict
@@ -95,6 +104,50 @@ func (k *walker) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 		return fmt.Sprintf("rp_filter: answers to %s would leave via %s, not via %s", q.From, back.Link, q.In), name("rp_filter") + " = 1"
 	}
 	return "", ""
+}
+
+// forwards reports whether the namespace forwards packets, and ends the walk if
+// it does not. For IPv4, the route lookup already fails in that case.
+func (rt *router) forwards(netns, link string, p packet) bool {
+	name := "net.ipv6.conf.all.forwarding"
+	if p.dst.Addr().Is4() {
+		name = "net.ipv4.conf." + link + ".forwarding"
+	}
+	if rt.settings.Setting(netns, name) != "0" || p.dst.Addr().Is6() && rt.settings.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
+		return true
+	}
+	rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: link, What: "does not forward packets", By: name + " = 0"})
+	rt.end(NoRoute, "%s does not forward packets (%s = 0)", rt.name(netns), name)
+	return false
+}
+
+// routed records a routing decision. hook is the hook that the packet passes next.
+func (rt *router) routed(netns, in, hook string, r rtnl.RouteFound, p packet) {
+	what := fmt.Sprintf("route: out via %s", r.Link)
+	clue := Clue{Netns: netns, Hook: hook, Link: in}
+	switch {
+	case r.Type == unix.RTN_LOCAL:
+		what = fmt.Sprintf("route: %s is a local address", p.dst.Addr())
+	case r.Via.IsValid():
+		what += ", next hop " + r.Via.String()
+	}
+	if r.Type == unix.RTN_BROADCAST || r.Type == unix.RTN_MULTICAST {
+		what += " (broadcast or multicast)"
+	}
+	link := in
+	if in == "" {
+		link = r.Link
+	}
+	rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: link, What: what, By: routeText(r), Clue: clue})
+}
+
+// hostTowards returns the source address that the host uses for a destination.
+func (rt *router) hostTowards(to netip.Addr) netip.Addr {
+	r, err := rt.routes.Route("", rtnl.RouteQuery{To: to})
+	if err != nil {
+		return netip.Addr{}
+	}
+	return r.Src
 }
 
 // queryText returns the ip(8) command for the query.

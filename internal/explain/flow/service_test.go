@@ -77,13 +77,13 @@ func TestServices(t *testing.T) {
 	}
 }
 
-func explained(t *testing.T, w flow.World, text string) flow.Explanation {
+func explained(t *testing.T, w *fake, text string) flow.Explanation {
 	t.Helper()
 	f, err := flow.Parse([]string{text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := flow.Explain(w, f)
+	e, err := flow.Explain(w.world(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestUncertain(t *testing.T) {
 			}
 			for _, server := range []string{"10.9.0.2:80", "10.9.0.3:80"} {
 				f.Server = netip.MustParseAddrPort(server)
-				e, err := flow.Explain(w, f)
+				e, err := flow.Explain(w.world(), f)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,13 +15,13 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// ProxyTarget implements flow.World.
+// ProxyTarget implements flow.Ports.
 func (w *World) ProxyTarget(l sockdiag.Listener) (netip.AddrPort, bool) {
 	p, ok := facts.Of(l).DockerProxy()
 	return p.To, ok
 }
 
-// Holder implements flow.World.
+// Holder implements flow.Namespaces.
 func (w *World) Holder(a netip.Addr) (string, bool) {
 	for _, path := range w.paths[1:] {
 		links, err := w.Links(path)
@@ -34,7 +34,7 @@ func (w *World) Holder(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// Find implements flow.World.
+// Find implements flow.Namespaces.
 func (w *World) Find(name string) (string, error) {
 	if path, ok := w.opt.Sandboxes[name]; ok {
 		return w.known(path)

@@ -212,7 +212,7 @@ func explain(t *testing.T, w *hostview.World, text string) explanation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := flow.Explain(w, f)
+	e, err := flow.Explain(w.Facts(), f)
 	if err != nil {
 		t.Fatalf("%s: %v", question, err)
 	}

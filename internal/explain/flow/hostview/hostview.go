@@ -1,6 +1,6 @@
-// Package hostview implements flow.World for this host: it reads from the kernel
-// the state of the host and of every namespace that a process or a name keeps
-// alive. It reads most state once, and changes nothing.
+// Package hostview answers the questions of flow.World about this host: it reads
+// from the kernel the state of the host and of every namespace that a process or a
+// name keeps alive. It reads most state once, and changes nothing.
 package hostview
 
 import (
@@ -38,7 +38,7 @@ type Options struct {
 	Finder sandbox.Finder
 }
 
-// World implements flow.World. It is not safe for concurrent use.
+// World answers the questions of flow.World. It is not safe for concurrent use.
 type World struct {
 	opt Options
 	// spaces are the namespaces by path; the host's path is empty.
@@ -168,7 +168,12 @@ func (w *World) at(netns string) (*space, error) {
 	return s, nil
 }
 
-// Name implements flow.World.
+// Facts returns the world with the interfaces of package flow.
+func (w *World) Facts() flow.World {
+	return flow.World{Namespaces: w, Links: w, Routes: w, Settings: w, Filters: w, Ports: w, Services: w, Programs: w}
+}
+
+// Name implements flow.Namespaces.
 func (w *World) Name(netns string) string {
 	if s, ok := w.spaces[netns]; ok {
 		return s.name
@@ -176,7 +181,7 @@ func (w *World) Name(netns string) string {
 	return netns
 }
 
-// Links implements flow.World.
+// Links implements flow.Links.
 func (w *World) Links(netns string) ([]rtnl.NetLink, error) {
 	s, err := w.at(netns)
 	if err != nil {
@@ -190,7 +195,7 @@ func (w *World) Links(netns string) ([]rtnl.NetLink, error) {
 	return s.links, nil
 }
 
-// Route implements flow.World.
+// Route implements flow.Routes.
 func (w *World) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
 	h, err := w.Host(netns)
 	if err != nil {
@@ -199,7 +204,7 @@ func (w *World) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) 
 	return h.Net().RouteTo(q)
 }
 
-// Rules implements flow.World.
+// Rules implements flow.Filters.
 func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 	s, err := w.at(netns)
 	if err != nil {
@@ -256,7 +261,7 @@ func (w *World) frames(netns string) (*frames, error) {
 	return s.frames, nil
 }
 
-// Selectors implements flow.World.
+// Selectors implements flow.Routes.
 func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
 	f, err := w.frames(netns)
 	if err != nil {
@@ -265,7 +270,7 @@ func (w *World) Selectors(netns string) (rtnl.RouteSelectors, error) {
 	return f.selectors, nil
 }
 
-// Neighbours implements flow.World.
+// Neighbours implements flow.Links.
 func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	f, err := w.frames(netns)
 	if err != nil {
@@ -274,7 +279,7 @@ func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.Neighbou
 	return f.neighbours, f.forwarding, nil
 }
 
-// Foreign implements flow.World.
+// Foreign implements flow.Filters.
 func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
 	f, err := w.frames(netns)
 	if err != nil {
@@ -283,7 +288,7 @@ func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
 	return f.foreign, nil
 }
 
-// Listeners implements flow.World.
+// Listeners implements flow.Ports.
 func (w *World) Listeners(netns string) ([]sockdiag.Listener, error) {
 	s, err := w.at(netns)
 	if err != nil {
@@ -301,7 +306,7 @@ func (w *World) Listeners(netns string) ([]sockdiag.Listener, error) {
 	return s.listeners, nil
 }
 
-// Setting implements flow.World.
+// Setting implements flow.Settings.
 func (w *World) Setting(netns, name string) string {
 	h, err := w.Host(netns)
 	if err != nil {
@@ -314,7 +319,7 @@ func (w *World) Setting(netns, name string) string {
 	return value
 }
 
-// EBPFState implements flow.World.
+// EBPFState implements flow.Programs.
 func (w *World) EBPFState() (kernel.EBPFState, error) {
 	s := w.spaces[""]
 	if s.ebpfState == nil {
@@ -327,7 +332,7 @@ func (w *World) EBPFState() (kernel.EBPFState, error) {
 	return *s.ebpfState, nil
 }
 
-// Services implements flow.World.
+// Services implements flow.Services.
 func (w *World) Services() ([]flow.Service, error) {
 	if w.servicesRead {
 		return w.services, nil
@@ -340,12 +345,12 @@ func (w *World) Services() ([]flow.Service, error) {
 	return w.services, nil
 }
 
-// Failed implements flow.World.
+// Failed implements flow.Services.
 func (w *World) Failed() []flow.Known {
 	return slices.DeleteFunc(slices.Clone(w.opt.Services), func(k flow.Known) bool { return k.Problem == "" })
 }
 
-// Peer implements flow.World.
+// Peer implements flow.Links.
 func (w *World) Peer(from string, l rtnl.NetLink) (flow.End, bool) {
 	if l.Parent == 0 {
 		return flow.End{}, false
@@ -388,7 +393,7 @@ func (w *World) ids(netns string) map[int]string {
 	return s.ids
 }
 
-// SubLinks implements flow.World.
+// SubLinks implements flow.Links.
 func (w *World) SubLinks(netns string, parent rtnl.NetLink) []flow.End {
 	var all []flow.End
 	for _, path := range w.paths {
@@ -408,5 +413,5 @@ func (w *World) SubLinks(netns string, parent rtnl.NetLink) []flow.End {
 	return all
 }
 
-// Published implements flow.World.
+// Published implements flow.Ports.
 func (w *World) Published() []flow.Published { return w.opt.Published }

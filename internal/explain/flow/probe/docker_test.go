@@ -54,7 +54,7 @@ func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := flow.Explain(w, f)
+	e, err := flow.Explain(w.Facts(), f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (r *run) explainAgain() error {
 	f := r.e.Asked
 	if r.knock != nil {
 		f.FromPort = r.knock.Local.Port()
-		e, err := flow.Explain(r.world, f)
+		e, err := flow.Explain(r.world.Facts(), f)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *run) explainAgain() error {
 			continue
 		}
 		f.Server = c.At
-		e, err := flow.Explain(r.world, f)
+		e, err := flow.Explain(r.world.Facts(), f)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,86 @@
+package flow
+
+import (
+	"slices"
+
+	"fairlead/internal/kernel/rules"
+)
+
+// stage is a place on a frame's path where filters may drop it: a link, or a hook
+// of a bridge.
+type stage struct {
+	netns string
+	// hook is ingress or egress of the link, or a hook of the bridge.
+	hook, link string
+	// in and out are the bridge's ports; bridge is its name, for br_netfilter.
+	bridge, in, out string
+}
+
+// allows reports whether the rules of a hook accept a message of address
+// resolution, and ends the walk if they do not.
+func (n *netfilter) allows(netns, hook string, ask rules.Packet, p packet) bool {
+	rs, ok := n.rules(netns)
+	return ok && n.judged(rs.Filter(hook, ask), netns, firstOf(ask.In, ask.Out), hook, ask, p)
+}
+
+// judged records the verdict for a frame, and reports whether the frame passes.
+func (n *netfilter) judged(v rules.Verdict, netns, link, hook string, frame rules.Packet, p packet) bool {
+	by := ruleText(v.By)
+	if v.Policy {
+		by = policyText(v.By)
+	}
+	lost := v.Action == rules.Drop || v.Action == rules.Reject
+	what, verdict := "dropped", "dropped at "+hook+" of "+link+" in "+n.name(netns)
+	if frame.Neighbour != rules.NoNeighbour {
+		name := map[bool]string{true: "ARP", false: "Neighbor Discovery"}[frame.To.Addr().Is4()]
+		what, verdict = name+" is dropped, so the address cannot be resolved", name+" is "+verdict
+	}
+	switch {
+	case lost && v.Certain:
+		n.hop(p, Hop{Kind: Filter, Where: n.name(netns), Link: link, What: hook + ": " + what, By: by})
+		n.end(Dropped, "%s: %s", verdict, by)
+		return false
+	case !v.Certain:
+		n.doubt("rules at %s of %s in %s have conditions that Fairlead cannot evaluate: %s", hook, link, n.name(netns), doubtful(v))
+	}
+	return true
+}
+
+// stagePasses reports whether a frame passes the filters of a stage, and returns
+// the frame as the filters changed it.
+func (n *netfilter) stagePasses(s stage, frame rules.Packet, p packet) (rules.Packet, bool) {
+	rs, ok := n.rules(s.netns)
+	if !ok {
+		return frame, false
+	}
+	if s.bridge != "" {
+		frame.In, frame.Out = s.in, s.out
+		v := rs.Frame(s.hook, frame)
+		return v.Packet, n.judged(v, s.netns, firstOf(s.in, s.out), "the bridge's "+s.hook, frame, p)
+	}
+	all, err := n.filters.Foreign(s.netns)
+	if n.fail(err) {
+		return frame, false
+	}
+	for _, f := range all {
+		if f.Link == s.link && f.Egress == (s.hook == "egress") {
+			n.doubt("%s at %s of %s is not followed: it may drop, change or redirect packets", f.What, s.link, n.name(s.netns))
+		}
+	}
+	frame.In = map[bool]string{true: s.link}[s.hook == "ingress"]
+	frame.Out = map[bool]string{true: s.link}[s.hook == "egress"]
+	v := rs.Device(s.hook, s.link, frame)
+	return v.Packet, n.judged(v, s.netns, s.link, s.hook, frame, p)
+}
+
+// reversed returns the stages that the answer passes.
+func reversed(stages []stage) []stage {
+	var back []stage
+	swap := map[string]string{"ingress": "egress", "egress": "ingress", "input": "output", "output": "input",
+		"prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward"}
+	for _, s := range slices.Backward(stages) {
+		s.hook, s.in, s.out = swap[s.hook], s.out, s.in
+		back = append(back, s)
+	}
+	return back
+}

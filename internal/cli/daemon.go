@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/frontend/metrics"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/process"
 
 	"github.com/spf13/cobra"
@@ -43,7 +43,7 @@ func newDaemon(a *command.App) *cobra.Command {
 				return command.Usage(err)
 			}
 			var err error
-			if opt.XDP, err = kernel.ParseXDP(xdp); err != nil {
+			if opt.XDP, err = datapath.ParseXDP(xdp); err != nil {
 				return command.Usage(fmt.Errorf("--%w", err))
 			}
 			opt.LeaveDocker = !dockerUser
@@ -92,7 +92,7 @@ func newDaemon(a *command.App) *cobra.Command {
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "",
 		"group that may read the unix socket of --metrics, in addition "+
 			"to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
-	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto),
+	f.StringVar(&xdp, "xdp", string(datapath.XDPAuto),
 		"uplinks that forward packets of direct and tunnel services in XDP:\n"+
 			"auto (physical network cards), always (all whose driver supports it), or never")
 	f.BoolVar(&dockerUser, "docker-user", true,

@@ -49,10 +49,6 @@ type Host interface {
 	DescribeSandbox(path string) (kernel.Sandbox, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
-	RenewAddresses() error
-	// FastPath returns the uplinks for the fast path (XDP), and how many packets it
-	// has forwarded.
-	FastPath() ([]model.FastLink, uint64, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -132,7 +132,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	defer func() { d.reportEnded(d.services.pools) }()
 	seen := d.healer.watcher.Take()
 	if seen.AddressesChanged() {
-		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())
+		d.warn("follow the host's addresses", d.cfg.Inspector.EBPF().RenewAddresses())
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
 		d.recheckNetworks()

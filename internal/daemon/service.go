@@ -123,7 +123,7 @@ func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	v := d.viewServices(name)[0]
 	if v.PlaneInUse.Traits().AtLinks && v.Forward != "" && v.Forward != model.ForwardNAT {
 		var err error
-		v.FastPath, _, err = d.cfg.Host.FastPath()
+		v.FastPath, _, err = d.cfg.Inspector.EBPF().FastPath()
 		d.warn("read the fast path", err)
 	}
 	return v, nil

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/counter"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/model"
 )
@@ -16,7 +17,7 @@ import (
 // Counters is the part of a host that counts traffic. *kernel.Host implements it.
 type Counters interface {
 	LinkTraffic([]kernel.EndpointLink) (map[string]counter.Traffic, error)
-	EBPFMappingTraffic() ([]counter.Publish, counter.Fill, bool, error)
+	EBPF() *datapath.Handle
 	NFT() *nft.Handle
 	Conntrack() *conntrack.Table
 }

@@ -48,7 +48,7 @@ func (d *Daemon) countProxied(ctx context.Context, s *api.Stats, x publishIndex)
 
 // countMappings counts the traffic of the eBPF data path, as whole frames.
 func (d *Daemon) countMappings(s *api.Stats, x publishIndex) error {
-	each, fill, there, err := d.cfg.Counters.EBPFMappingTraffic()
+	each, fill, there, err := d.cfg.Counters.EBPF().MappingTraffic()
 	if !there {
 		return err
 	}

@@ -246,7 +246,7 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 		}
 		e.proxy = p
 	}
-	key, err := e.cfg.Inspector.BindKey()
+	key, err := e.cfg.Inspector.EBPF().BindKey()
 	if err != nil {
 		return fmt.Errorf("open host ports: %w", err)
 	}

@@ -20,7 +20,9 @@ import (
 	"sync"
 
 	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/iptables"
+	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
@@ -57,8 +59,8 @@ type Kernel interface {
 type Flows interface {
 	// Conntrack returns the host's conntrack table.
 	Conntrack() *conntrack.Table
-	// IPVSFlows returns the matching flows of IPVS.
-	IPVSFlows(match func(conntrack.Flow) bool) ([]conntrack.Flow, error)
+	// IPVS returns Fairlead's virtual services of IPVS.
+	IPVS() *ipvs.Handle
 	// TCP returns what resets TCP connections.
 	TCP() *rawtcp.Handle
 }
@@ -68,11 +70,10 @@ type Inspector interface {
 	// Balances returns an error if the kernel does not support the eBPF data plane
 	// for a reason that Facts do not contain.
 	Balances() error
+	// EBPF returns the eBPF data path.
+	EBPF() *datapath.Handle
 	// IPTables returns the filter tables of iptables.
 	IPTables() *iptables.Handle
-	// BindKey returns the key with which the eBPF hooks at bind recognise the
-	// proxy's sockets; 0 if there are no hooks.
-	BindKey() (uint64, error)
 }
 
 // Proxy is the user-space proxy; *proxy.Proxy implements it.

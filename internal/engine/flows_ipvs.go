@@ -21,7 +21,7 @@ func (e *Engine) cutFlows(s steps) ([]conntrack.Flow, error) {
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	return e.cfg.Flows.IPVSFlows(func(f conntrack.Flow) bool {
+	return e.cfg.Flows.IPVS().Flows(func(f conntrack.Flow) bool {
 		return f.Open && gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }

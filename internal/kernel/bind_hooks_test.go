@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -306,12 +307,12 @@ func TestMovedBindIsRefused(t *testing.T) {
 // TestFullHookIsExplained fills a hook: a cgroup accepts 64 programs per hook.
 func TestFullHookIsExplained(t *testing.T) {
 	h := openTestHost(t)
-	h.opt.Cgroup = kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
+	h.ebpf.Options().Cgroup = kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	for range 64 {
-		attachMover(t, h.opt.Cgroup, ebpf.AttachCGroupInet4Bind, 81)
+		attachMover(t, h.ebpf.Options().Cgroup, ebpf.AttachCGroupInet4Bind, 81)
 	}
 	err := h.Set(plan.LocalClients{})
-	if err == nil || !strings.Contains(err.Error(), h.opt.Cgroup+" has 64 programs at this hook") {
+	if err == nil || !strings.Contains(err.Error(), h.ebpf.Options().Cgroup+" has 64 programs at this hook") {
 		t.Errorf("attach one more program: %v", err)
 	}
 }
@@ -347,7 +348,7 @@ func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 		o.Cgroup = path
 		ops = append(ops, plan.Op{Object: o, Del: true})
 	}
-	if err := errors.Join(w.applyEBPF(ops), w.Del(plan.BindHooks{Cgroup: path})); err != nil {
+	if err := errors.Join(w.ebpf.ApplyEBPF(ops), w.Del(plan.BindHooks{Cgroup: path})); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -359,14 +360,14 @@ func TestBindHooksAreSetAndDeleted(t *testing.T) {
 	if err := w.Set(want); err != nil {
 		t.Fatalf("set again: %v", err)
 	}
-	attached(t, g.path, 1, bindHookPrograms)
+	attached(t, g.path, 1, datapath.BindHookPrograms)
 	have, err := w.Observe(plan.Plan{want}, plan.Plan{want})
 	if err != nil || !slices.Contains(have, plan.Object(want)) {
 		t.Errorf("observed %v, %v", have, err)
 	}
 	for range 2 {
 		w.dismiss(t, g.path, web...)
-		attached(t, g.path, 0, bindHookPrograms)
+		attached(t, g.path, 0, datapath.BindHookPrograms)
 	}
 	if reported := g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80").name(t); reported != "0.0.0.0:80" {
 		t.Errorf("without hooks, getsockname reports %s", reported)
@@ -378,12 +379,12 @@ func TestBindHooksAreSetAndDeleted(t *testing.T) {
 // keeps them working and deletes them.
 func TestBindHooksAreAdopted(t *testing.T) {
 	w := newLocalWorld(t)
-	w.opt.Pins = filepath.Join(bpffs(t), plan.Mark)
+	w.ebpf.Options().Pins = filepath.Join(bpffs(t), plan.Mark)
 	if err := w.Del(plan.LocalClients{}); err != nil { // the data path that pins nothing
 		t.Fatal(err)
 	}
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
-	h, err := Open(w.ns.Path(), w.opt)
+	h, err := Open(w.ns.Path(), Options{Pins: w.ebpf.Options().Pins})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,8 +401,8 @@ func TestBindHooksAreAdopted(t *testing.T) {
 	}
 	g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
 	next.dismiss(t, g.path, web...)
-	attached(t, g.path, 0, bindHookPrograms)
-	if left, err := os.ReadDir(h.opt.Pins); err != nil || len(left) != 0 {
+	attached(t, g.path, 0, datapath.BindHookPrograms)
+	if left, err := os.ReadDir(h.ebpf.Options().Pins); err != nil || len(left) != 0 {
 		t.Errorf("pins are left: %v, %v", left, err)
 	}
 }
@@ -415,7 +416,7 @@ func TestDeadWorkloadIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	newWorkload(t, w, model.UnpublishedLoopback)
-	all, err := w.ebpfState.Workloads().All()
+	all, err := w.ebpf.Loaded().Workloads().All()
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d workloads are known, want one (%v)", len(all), err)
 	}
@@ -440,7 +441,7 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	for host, taken := range map[string]bool{"": true, "10.9.0.1": true} {
 		grants := own(host, 8081, 90)
 		grants[0].Cgroup = path
-		err := h.applyEBPF([]plan.Op{{Object: grants[0]}})
+		err := h.ebpf.ApplyEBPF([]plan.Op{{Object: grants[0]}})
 		if got := err != nil && strings.Contains(err.Error(), "8081 is granted to the workload in "+one.path); got != taken {
 			t.Errorf("granting 8081 on %q: %v", host, err)
 		}

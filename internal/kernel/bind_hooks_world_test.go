@@ -40,7 +40,7 @@ func (w *localWorld) grant(t *testing.T, path string, grants ...plan.Grant) {
 		o.Cgroup = path
 		ops = append(ops, plan.Op{Object: o})
 	}
-	if err := w.applyEBPF(ops); err != nil {
+	if err := w.ebpf.ApplyEBPF(ops); err != nil {
 		t.Fatal(err)
 	}
 }

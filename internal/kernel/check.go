@@ -107,7 +107,7 @@ func (w *Watcher) Check() bool {
 			bad = true
 		}
 	}
-	attached, intact := w.host.checkBPF()
+	attached, intact := w.host.ebpf.Check()
 	w.seen.bpf, w.seen.mappings = w.seen.bpf || !attached, w.seen.mappings || !intact
 	bad = !w.checkLinks() || bad
 	balanced := w.checkIPVS()
@@ -128,35 +128,11 @@ func (w *Watcher) checkIPVS() bool {
 		return true
 	}
 	w.ipvsChecked = time.Now()
-	differing, err := w.host.ipvsDiffers()
+	differing, err := w.host.links.LocalRoutesDiffer()
+	if err == nil && !differing {
+		differing, err = w.host.ipvs.Differs()
+	}
 	return !differing && err == nil // on an error, the repair reads IPVS again and reports why that fails
-}
-
-// checkBPF reports whether the programs are attached and pinned, and whether their
-// maps contain what Fairlead has written.
-func (h *Host) checkBPF() (attached, intact bool) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
-	p := h.ebpfState
-	if p == nil {
-		return true, true
-	}
-	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
-}
-
-// RenewAddresses passes the host's current addresses to the eBPF programs. It is
-// safe for concurrent use.
-func (h *Host) RenewAddresses() error {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
-	if h.ebpfState == nil {
-		return nil
-	}
-	local, err := h.rtnl.LocalAddrs()
-	if err != nil {
-		return err
-	}
-	return h.ebpfState.Sources().SetAddresses(local)
 }
 
 // checkLegacy reports whether the filter tables of iptables-legacy are unchanged

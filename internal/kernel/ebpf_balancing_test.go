@@ -51,7 +51,7 @@ func newWiredWorld(t *testing.T) wiredWorld {
 			t.Fatal(err)
 		}
 	}
-	if err := w.RenewAddresses(); err != nil {
+	if err := w.ebpf.RenewAddresses(); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -101,7 +101,7 @@ func TestFirstServiceKeepsPublishes(t *testing.T) {
 	before := seenFlows(t, w.Host)
 	web := ebpfWeb(model.RoundRobin)
 	for _, op := range []plan.Op{{Object: web}, {Object: web, Del: true}, {Object: web}} {
-		if err := w.applyEBPF([]plan.Op{op}); err != nil {
+		if err := w.ebpf.ApplyEBPF([]plan.Op{op}); err != nil {
 			t.Fatal(err)
 		}
 		for who, ns := range froms {
@@ -123,7 +123,7 @@ func TestFirstServiceKeepsPublishes(t *testing.T) {
 func seenFlows(t *testing.T, h *Host) map[netip.AddrPort]bool {
 	t.Helper()
 	seen := map[netip.AddrPort]bool{}
-	if err := h.Flows(func(f ebpf.Flow) { seen[f.Seen] = true }); err != nil {
+	if err := h.ebpf.Flows(func(f ebpf.Flow) { seen[f.Seen] = true }); err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) == 0 {
@@ -162,7 +162,7 @@ func TestServiceMapsGrowOnDemand(t *testing.T) {
 	without := memory(t, pins)
 	web := ebpfWeb(model.RoundRobin)
 	for _, op := range []plan.Op{{Object: web}, {Object: web, Del: true}} {
-		if err := h.applyEBPF([]plan.Op{op}); err != nil {
+		if err := h.ebpf.ApplyEBPF([]plan.Op{op}); err != nil {
 			t.Fatal(err)
 		}
 		if with := memory(t, pins); with < without+without/2 {
@@ -240,7 +240,7 @@ func TestLinkWithoutHeaders(t *testing.T) {
 	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
 	dns := ebpfWeb(model.RoundRobin)
 	dns.Proto = model.UDP
-	if err := h.applyEBPF([]plan.Op{{Object: dns}}); err != nil {
+	if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: dns}}); err != nil {
 		t.Fatal(err)
 	}
 	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
@@ -303,7 +303,7 @@ func TestPreparedServiceReplacesNoProgram(t *testing.T) {
 	steps := []plan.Op{{Object: ebpfWeb(model.RoundRobin)}}
 	for _, prepared := range []bool{true, false} {
 		if prepared {
-			if err := w.prepare(steps); err != nil {
+			if err := w.ebpf.Prepare(steps); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -311,14 +311,14 @@ func TestPreparedServiceReplacesNoProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := attachedPrograms(t, w.Host)
-		if err := w.applyEBPF(steps); err != nil {
+		if err := w.ebpf.ApplyEBPF(steps); err != nil {
 			t.Fatal(err)
 		}
 		if kept := maps.Equal(before, attachedPrograms(t, w.Host)); kept != prepared {
 			t.Errorf("prepared %v: the programs are the same: %v", prepared, kept)
 		}
 		reach(t, w.ns, "203.0.113.80:80", "10.9.0.2:8080")
-		if err := w.applyEBPF([]plan.Op{{Object: steps[0].Object, Del: true}}); err != nil {
+		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: steps[0].Object, Del: true}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Del(plan.LocalClients{}); err != nil {
@@ -331,7 +331,7 @@ func TestPreparedServiceReplacesNoProgram(t *testing.T) {
 func attachedPrograms(t *testing.T, h *Host) map[string]uint32 {
 	t.Helper()
 	found := map[string]uint32{}
-	err := h.withDatapath(func(s *ebpf.ReadOnly) error {
+	err := h.ebpf.WithDatapath(func(s *ebpf.ReadOnly) error {
 		all, err := s.Attachments()
 		for _, a := range all {
 			found[a.Program] = a.ID

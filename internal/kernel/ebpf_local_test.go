@@ -31,7 +31,7 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 	w := newLocalWorld(t)
 	for proto, kind := range map[model.Proto]int{model.TCP: unix.SOCK_STREAM, model.UDP: unix.SOCK_DGRAM} {
 		s := leastLoaded(proto)
-		if err := w.applyEBPF([]plan.Op{{Object: s}}); err != nil {
+		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
 			t.Fatal(err)
 		}
 		open := map[string][]int{}
@@ -61,7 +61,7 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 			unix.Close(fd)
 		}
 		w.counts(t, proto, 0, 0)
-		if err := w.applyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
+		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 	w := newLocalWorld(t)
 	s := leastLoaded(model.UDP)
-	if err := w.applyEBPF([]plan.Op{{Object: s}}); err != nil {
+	if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
 		t.Fatal(err)
 	}
 	c := client{family: unix.AF_INET, fd: w.socket(t, unix.SOCK_DGRAM)}
@@ -84,7 +84,7 @@ func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 		without.Backends = s.Backends[1:]
 	}
 	for _, op := range []plan.Op{{Object: without, Old: s}, {Object: s, Old: without}} {
-		if err := w.applyEBPF([]plan.Op{op}); err != nil {
+		if err := w.ebpf.ApplyEBPF([]plan.Op{op}); err != nil {
 			t.Fatal(err)
 		}
 		if now := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80"); now == first {
@@ -132,7 +132,7 @@ func (c client) call(t *testing.T, kind int, at string) string {
 // counts fails the test unless the real servers have these numbers of active flows.
 func (w *localWorld) counts(t *testing.T, proto model.Proto, want ...uint64) {
 	t.Helper()
-	all, err := w.BalancerCounts()
+	all, err := w.ebpf.BalancerCounts()
 	if err != nil {
 		t.Fatal(err)
 	}

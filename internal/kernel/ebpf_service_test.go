@@ -41,7 +41,7 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	h := open()
 	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin, model.WeightedRoundRobin, model.WeightedLeastConnection} {
 		want := ebpfWeb(s)
-		if err := h.applyEBPF([]plan.Op{{Object: want}}); err != nil {
+		if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Set(plan.LocalClients{}); err != nil {
@@ -63,14 +63,14 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	damage(t, pins)
 	want := ebpfWeb(model.WeightedLeastConnection)
 	hasService(t, h, want, false)
-	if _, intact := h.checkBPF(); intact {
+	if _, intact := h.ebpf.Check(); intact {
 		t.Error("checkBPF does not report the damaged service")
 	}
-	if err := h.applyEBPF([]plan.Op{{Object: want}}); err != nil {
+	if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
 		t.Fatal(err)
 	}
 	hasService(t, h, want, true)
-	if err := h.applyEBPF([]plan.Op{{Object: want, Del: true}}); err != nil {
+	if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: want, Del: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Del(plan.LocalClients{}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -38,7 +39,7 @@ func TestFastPathHeals(t *testing.T) {
 	pins := filepath.Join(bpffs(t), "fairlead")
 	var h *Host
 	t.Cleanup(func() { h.Close() })
-	open := func(choice XDP) *Host { // replaces the previous process
+	open := func(choice datapath.XDP) *Host { // replaces the previous process
 		if h != nil {
 			h.Close()
 		}
@@ -47,7 +48,7 @@ func TestFastPathHeals(t *testing.T) {
 		}
 		return h
 	}
-	open(XDPAlways)
+	open(datapath.XDPAlways)
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	set := func(h *Host) {
 		t.Helper()
@@ -78,18 +79,18 @@ func TestFastPathHeals(t *testing.T) {
 	h.run(t, "ip", "link", "set", "up0", "address", "02:00:00:00:00:77")
 	is(h, false, "with another address")
 	set(h)
-	next := open(XDPAlways)
+	next := open(datapath.XDPAlways)
 	is(next, true, "in the next process")
 	next.run(t, "ip", "link", "add", "up1", "type", "veth", "peer", "name", "far1")
 	is(next, false, "with a new link")
-	never := open(XDPNever)
+	never := open(datapath.XDPNever)
 	is(never, false, "when XDP is off, before it is set")
 	if err := never.Set(plan.FastPath{}); err != nil || never.driverRuns(t, "up0") {
 		t.Errorf("never: %v", err)
 	}
 	is(never, true, "when XDP is off, after it is set")
-	set(open(XDPAlways))
-	last := open(XDPAlways)
+	set(open(datapath.XDPAlways))
+	last := open(datapath.XDPAlways)
 	if err := last.Del(plan.FastPath{}); err != nil || last.driverRuns(t, "up0") || last.driverRuns(t, "far1") {
 		t.Errorf("delete: %v", err)
 	}
@@ -121,21 +122,21 @@ func detachPinned(t *testing.T, pins, name string) {
 // that a refused link is reported once.
 func TestFastPathIsForCards(t *testing.T) {
 	h := openTestHost(t)
-	h.opt.XDP = XDPAuto
+	h.ebpf.Options().XDP = datapath.XDPAuto
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	var refused []string
-	h.opt.Refused = func(link string, _ error) { refused = append(refused, link) }
+	h.ebpf.Options().Refused = func(link string, _ error) { refused = append(refused, link) }
 	if err := h.Set(plan.FastPath{}); err != nil || h.driverRuns(t, "up0") {
 		t.Errorf("set: %v", err)
 	}
-	h.opt.XDP = XDPAlways
+	h.ebpf.Options().XDP = datapath.XDPAlways
 	h.run(t, "ip", "link", "add", "name", "br0", "type", "bridge") // a bridge has no native XDP
 	for range 2 {
 		if err := h.Set(plan.FastPath{}); err != nil || !h.driverRuns(t, "up0") || h.driverRuns(t, "br0") {
 			t.Errorf("set: %v", err)
 		}
 	}
-	links, _, err := h.FastPath()
+	links, _, err := h.ebpf.FastPath()
 	if at := slices.IndexFunc(links, func(f model.FastLink) bool { return f.Link == "br0" }); err != nil || len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(), "not on br0: the driver supports no XDP program") {
 		t.Errorf("fast path links: %v, %v", links, err)
 	}

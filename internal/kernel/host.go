@@ -7,10 +7,10 @@ package kernel
 import (
 	"errors"
 	"os"
-	"sync"
 
-	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/iptables"
+	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
@@ -24,7 +24,6 @@ import (
 // concurrent use unless their comments say that only the goroutine that applies
 // plans may call them.
 type Host struct {
-	mu       sync.Mutex
 	ns       *netns.Namespace
 	rtnl     *rtnl.Reader
 	links    *link.Handle
@@ -32,21 +31,8 @@ type Host struct {
 	moved    *device.Handle
 	nft      *nft.Handle
 	iptables *iptables.Handle
-	// seenLinks are the indices of the links that a program is attached to, by the
-	// program's name, cached while one observation runs.
-	seenLinks map[string]map[int]bool
-	// bpf guards the eBPF data path, which is nil until it is needed.
-	bpf       sync.Mutex
-	ebpfState *ebpf.Datapath
-	// resting is a loaded data path that is currently not needed.
-	resting *ebpf.Datapath
-	// fast has an entry for each uplink that the fast path was selected for: the
-	// reason why it is not attached, or nil if it is. It is nil until the fast path
-	// was set.
-	fast map[string]error
-	opt  Options
-	// balancer is the state of IPVS.
-	balancer balancer
+	ebpf     *datapath.Handle
+	ipvs     *ipvs.Handle
 	tcp      *rawtcp.Handle
 }
 
@@ -60,7 +46,7 @@ type Options struct {
 	// longer than the rest of a publish.
 	Rest bool
 	// XDP selects the uplinks that get the fast path.
-	XDP XDP
+	XDP datapath.XDP
 	// LooseSources makes the eBPF programs accept a packet from a client on an
 	// uplink if the route back to the client uses any uplink. By default it must
 	// use the same uplink.
@@ -85,8 +71,10 @@ func Open(path string, opt Options) (*Host, error) {
 	}
 	reader := rtnl.New(ns)
 	links := link.New(reader)
-	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links), opt: opt,
-		tcp: rawtcp.New(ns)}
+	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
+		ipvs: ipvs.New(ns), tcp: rawtcp.New(ns)}
+	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
+		LooseSources: opt.LooseSources, Refused: opt.Refused, Cgroup: opt.Cgroup})
 	if h.nft, err = nft.Open(reader); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
@@ -98,15 +86,7 @@ func Open(path string, opt Options) (*Host, error) {
 func (h *Host) Close() error {
 	h.Release()
 	h.rtnl.Close()
-	errs := []error{h.moved.Close()}
-	for _, p := range []*ebpf.Datapath{h.ebpfState, h.resting} {
-		if p != nil {
-			errs = append(errs, p.Close())
-		}
-	}
-	errs = append(errs, h.balancer.close())
-	errs = append(errs, h.nft.Close())
-	return errors.Join(append(errs, h.ns.Close())...)
+	return errors.Join(h.moved.Close(), h.ebpf.Close(), h.ipvs.Close(), h.nft.Close(), h.ns.Close())
 }
 
 // Netns returns the host's namespace. The file belongs to h: do not close it.
@@ -116,14 +96,12 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 // namespace alive, and clears the cached state. Only the goroutine that applies
 // plans may call it. Concurrent readers use a read-only Host.
 func (h *Host) Release() {
-	h.balancer.forget()
 	h.rtnl.Release()
-	if h.nft != nil { // a read-only Host has none
+	if h.nft != nil { // a read-only Host has no others
 		h.nft.Release()
+		h.ipvs.Release()
+		h.ebpf.Release()
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seenLinks = nil
 }
 
 // Do runs fn on a separate thread in the host's namespace.

@@ -141,12 +141,12 @@ func TestLocalRoutes(t *testing.T) {
 			}
 		}
 	}
-	if differing, err := h.ipvsDiffers(); err != nil || differing {
-		t.Errorf("ipvsDiffers reports existing routes: %v", err)
+	if differing, err := h.links.LocalRoutesDiffer(); err != nil || differing {
+		t.Errorf("LocalRoutesDiffer reports existing routes: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Del()[0])
-	if differing, err := h.ipvsDiffers(); err != nil || !differing {
-		t.Errorf("ipvsDiffers does not report the deleted route: %v", err)
+	if differing, err := h.links.LocalRoutesDiffer(); err != nil || !differing {
+		t.Errorf("LocalRoutesDiffer does not report the deleted route: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Add()[0])
 	if now := routes(); now != made {

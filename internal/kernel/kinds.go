@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
@@ -125,8 +126,8 @@ var groups = map[plan.Group]group{
 		read: func(h *Host, _ query) (plan.Plan, error) { return h.nft.ReadTable() }},
 	plan.GroupServices: {apply: on(nftOf, (*nft.Handle).Transact), atomic: true,
 		read: func(h *Host, q query) (plan.Plan, error) { return h.nft.ReadServices(q.plans...) }},
-	plan.GroupEBPF: {apply: (*Host).applyEBPF,
-		read: func(h *Host, q query) (plan.Plan, error) { return h.readMappings(q.keys) }},
+	plan.GroupEBPF: {apply: on(ebpfOf, (*datapath.Handle).ApplyEBPF),
+		read: func(h *Host, q query) (plan.Plan, error) { return h.ebpf.ReadMappings(q.keys) }},
 }
 
 // readOrder is the order in which Observe reads the groups.
@@ -137,7 +138,7 @@ var readOrder = []plan.Group{plan.GroupTable, plan.GroupServices, plan.GroupEBPF
 // the caller can undo these. If the batch is a single object, the error is a
 // *plan.StepError.
 func (h *Host) Apply(ops []plan.Op) (done int, err error) {
-	if err := h.prepare(ops); err != nil {
+	if err := h.ebpf.Prepare(ops); err != nil {
 		return 0, err
 	}
 	for batch := range plan.Batches(ops) {

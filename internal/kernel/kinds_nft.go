@@ -6,7 +6,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-func nftOf(h *Host) *nft.Handle           { return h.nft }
+func nftOf(h *Host) *nft.Handle { return h.nft }
+
 func iptablesOf(h *Host) *iptables.Handle { return h.iptables }
 
 var filterKind = kind[plan.FilterChain]{

@@ -67,7 +67,7 @@ func TestProxyAndOtherNamespacesMayBind(t *testing.T) {
 // bindKey returns the host's bind key.
 func bindKey(t *testing.T, h *Host) uint64 {
 	t.Helper()
-	key, err := h.BindKey()
+	key, err := h.ebpf.BindKey()
 	if err != nil || key == 0 {
 		t.Fatalf("BindKey returns %#x, %v", key, err)
 	}
@@ -126,7 +126,7 @@ func TestEachProcessHasANewBindKey(t *testing.T) {
 	w := newLocalWorld(t)
 	_, open := w.pinned(t)
 	before := open()
-	if err := before.applyEBPF([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
+	if err := before.ebpf.ApplyEBPF([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := before.Set(plan.LocalClients{}); err != nil {
@@ -157,7 +157,7 @@ func TestEachProcessHasANewBindKey(t *testing.T) {
 
 func TestGrantedPortsCannotBeBoundByOthers(t *testing.T) {
 	w := newLocalWorld(t)
-	p, err := w.datapath()
+	p, err := w.ebpf.Datapath()
 	if err != nil {
 		t.Fatal(err)
 	}

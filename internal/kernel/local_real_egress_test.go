@@ -30,7 +30,7 @@ func TestLocalRealEgressOutlivesItsProcess(t *testing.T) {
 	if err := h.Set(plan.Uplinks{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.applyEBPF([]plan.Op{{Object: dns}}); err != nil {
+	if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: dns}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Set(plan.LocalRealEgress{}); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf/link"
@@ -163,7 +164,7 @@ func TestLocalClientsAreDeletedCompletely(t *testing.T) {
 	if err := c.connect("127.0.0.1:80"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("connect: %v, want %v", err, unix.ECONNREFUSED)
 	}
-	if w.ebpfState != nil {
+	if w.ebpf.Loaded() != nil {
 		t.Error("the programs are still loaded")
 	}
 	if err := w.Del(plan.LocalClients{}); err != nil {
@@ -183,13 +184,13 @@ func TestEveryHookIsSetAndDeleted(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(dir) })
 	h := openTestHost(t)
-	h.opt.Cgroup = dir
+	h.ebpf.Options().Cgroup = dir
 	want := plan.Plan{plan.LocalClients{}}
 	for range 2 {
 		if err := h.Set(want[0]); err != nil {
 			t.Fatal(err)
 		}
-		attached(t, dir, 1, localHooks)
+		attached(t, dir, 1, datapath.LocalHooks)
 	}
 	have, err := h.Observe(want, want)
 	if err != nil || !slices.Equal(have, want) {
@@ -198,7 +199,7 @@ func TestEveryHookIsSetAndDeleted(t *testing.T) {
 	if err := h.Del(want[0]); err != nil {
 		t.Fatal(err)
 	}
-	attached(t, dir, 0, localHooks)
+	attached(t, dir, 0, datapath.LocalHooks)
 }
 
 // attached fails the test unless each hook of the cgroup has this number of

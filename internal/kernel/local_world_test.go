@@ -77,7 +77,7 @@ func (w *localWorld) mapping(t *testing.T, del bool, mappings ...plan.EBPFMappin
 	for _, l := range mappings {
 		ops = append(ops, plan.Op{Object: l, Del: del})
 	}
-	if err := w.applyEBPF(ops); err != nil {
+	if err := w.ebpf.ApplyEBPF(ops); err != nil {
 		t.Fatal(err)
 	}
 }

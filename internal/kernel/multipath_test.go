@@ -77,7 +77,7 @@ func TestMultipathSets(t *testing.T) {
 			}
 		}
 		for _, i := range index {
-			n, err := h.ebpfState.Sources().Multipath(i)
+			n, err := h.ebpf.Loaded().Sources().Multipath(i)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,8 +18,8 @@ import (
 func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	h.Release() // the cached state may be outdated
 	defer h.Release()
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+	h.ebpf.Lock()
+	defer h.ebpf.Unlock()
 	have, err := h.readGroups(readOrder, query{plans: []plan.Plan{want, should}})
 	if err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 	h.Release() // the cached state may be outdated
 	defer h.Release()
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+	h.ebpf.Lock()
+	defer h.ebpf.Unlock()
 	var have plan.Plan
 	keys, concerned := map[string]bool{}, map[plan.Group]bool{}
 	for _, o := range part {

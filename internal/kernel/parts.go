@@ -2,7 +2,9 @@ package kernel
 
 import (
 	"fairlead/internal/kernel/conntrack"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/iptables"
+	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
@@ -30,3 +32,13 @@ func (h *Host) NFT() *nft.Handle { return h.nft }
 
 // IPTables returns the filter tables of iptables on the host.
 func (h *Host) IPTables() *iptables.Handle { return h.iptables }
+
+// EBPF returns the host's eBPF data path.
+func (h *Host) EBPF() *datapath.Handle { return h.ebpf }
+
+// IPVS returns Fairlead's virtual services of IPVS.
+func (h *Host) IPVS() *ipvs.Handle { return h.ipvs }
+
+// Balances returns an error with the reason if the kernel does not accept the eBPF
+// programs with support for virtual services; see datapath.Handle.Balances.
+func (h *Host) Balances() error { return h.ebpf.Balances() }

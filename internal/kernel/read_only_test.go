@@ -24,7 +24,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 		"NetLinks":        func() error { _, err := h.rtnl.NetLinks(); return err },
 		"NamespaceID":     func() error { h.rtnl.NamespaceID(sandbox.Path()); return nil },
 		"LinkTraffic":     func() error { _, err := h.LinkTraffic(nil); return err },
-		"EBPFState":       func() error { _, err := h.EBPFState(); return err },
+		"EBPFState":       func() error { _, err := h.ebpf.State(); return err },
 		"Trace": func() error {
 			tracer, err := h.nft.Trace(nil)
 			if err != nil {
@@ -32,7 +32,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 			}
 			return tracer.Close()
 		},
-		"RenewAddresses": h.RenewAddresses,
+		"RenewAddresses": h.ebpf.RenewAddresses,
 	}
 	before := openFiles(t)
 	for name, inspect := range inspections {

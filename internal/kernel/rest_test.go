@@ -53,7 +53,7 @@ func TestProgramsRest(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(pins, "fairlead", "*", "*", "*")); err != nil || len(left) > 0 {
 			t.Errorf("pins are left: %v, %v", left, err)
 		}
-		if h.resting == nil {
+		if !h.ebpf.Rests() {
 			t.Error("the programs do not rest")
 		}
 	}

@@ -33,16 +33,16 @@ func TestDeletedUplinkIsIgnored(t *testing.T) {
 	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{Found: plan.Found{Partly: true}}}) {
 		t.Errorf("with new links, observed %+v", got)
 	}
-	links, err := h.uplinks()
+	links, err := h.ebpf.Uplinks()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.run(t, "ip", "link", "del", "up1")
-	p, err := h.datapath()
+	p, err := h.ebpf.Datapath()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.attachUplinks(p, links); err != nil {
+	if err := h.ebpf.AttachUplinks(p, links); err != nil {
 		t.Error(err)
 	}
 	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{}}) {

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,8 +14,8 @@ import (
 // Pins returns the directory in which a daemon with those options pins its eBPF
 // programs, for commands that read them.
 func Pins(opt Options) string {
-	if isBPF(filepath.Dir(kernel.BPFDir)) {
-		return kernel.BPFDir
+	if isBPF(filepath.Dir(datapath.BPFDir)) {
+		return datapath.BPFDir
 	}
 	return filepath.Join(opt.Run, "bpf", "pins")
 }
@@ -24,9 +24,9 @@ func Pins(opt Options) string {
 // the daemon. It uses the host's bpffs, or mounts one for the daemon. remove removes
 // the directory if it is empty, and unmounts the bpffs that was mounted here.
 func pinDir(run string) (dir string, remove func() error, err error) {
-	if isBPF(filepath.Dir(kernel.BPFDir)) {
-		return kernel.BPFDir, func() error {
-			_ = os.Remove(kernel.BPFDir) // fails while a daemon of any namespace has programs in it
+	if isBPF(filepath.Dir(datapath.BPFDir)) {
+		return datapath.BPFDir, func() error {
+			_ = os.Remove(datapath.BPFDir) // fails while a daemon of any namespace has programs in it
 			return nil
 		}, nil
 	}

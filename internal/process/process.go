@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/dhcp"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 
@@ -52,7 +53,7 @@ type Options struct {
 	// IdleGrace.
 	IdleExit bool
 	// XDP chooses the uplinks that forward packets in XDP.
-	XDP kernel.XDP
+	XDP datapath.XDP
 	// LeaveDocker is as in kernel.Options.
 	LeaveDocker bool
 	// LooseSources accepts clients on any uplink (kernel.Options).

@@ -15,7 +15,7 @@ import (
 func countReals(host *kernel.Host) daemon.CountReals {
 	return func(services []model.VirtualService) (daemon.RealCounts, error) {
 		all := daemon.RealCounts{}
-		byService, err := host.BalancerCounts()
+		byService, err := host.EBPF().BalancerCounts()
 		if err != nil {
 			return nil, err
 		}
@@ -26,7 +26,7 @@ func countReals(host *kernel.Host) daemon.CountReals {
 					Bytes:   counter.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
 			}
 		}
-		stats, err := host.IPVSStats()
+		stats, err := host.IPVS().Stats()
 		if err != nil {
 			return nil, err
 		}

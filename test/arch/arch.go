@@ -124,6 +124,17 @@ var Rules = []Rule{
 			"internal/kernel/netns", "internal/kernel/nft", "internal/kernel/nlutil", "internal/kernel/rtnl", "internal/kernel/rules"},
 	},
 	{
+		Name: "programs, maps and links of eBPF know nothing of the rest of the kernel's packages",
+		Of:   []string{"internal/kernel/ebpf", "internal/kernel/bpf"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/bpf", "internal/kernel/nlutil"},
+	},
+	{
+		Name: "the eBPF data path changes neither links nor nftables",
+		Of:   []string{"internal/kernel/ebpf/datapath", "internal/kernel/ipvs"},
+		Deny: []string{"internal/kernel/rtnl/link/...", "internal/kernel/rtnl/tunnel/...", "internal/kernel/rtnl/device/...",
+			"internal/kernel/nft/...", "internal/kernel/iptables/..."},
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

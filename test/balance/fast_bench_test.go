@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/model"
 )
 
@@ -17,7 +17,7 @@ import (
 // reports how many of them arrive per second at its real servers, with and without
 // the fast path. It uses veth links, whose results do not apply to network cards.
 func BenchmarkFastPath(b *testing.B) {
-	for _, choice := range []kernel.XDP{kernel.XDPNever, kernel.XDPAlways, kernel.XDPNever, kernel.XDPAlways} {
+	for _, choice := range []datapath.XDP{datapath.XDPNever, datapath.XDPAlways, datapath.XDPNever, datapath.XDPAlways} {
 		b.Run(string(choice), func(b *testing.B) {
 			l := fastLAN(b, choice)
 			v := l.service(model.UDP, true, "far1", "far2")

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -26,7 +27,7 @@ import (
 // path at the drivers of the host's uplinks. The results must be the same, and the packets must
 // have used the fast path.
 func TestFastPath(t *testing.T) {
-	l := fastLAN(t, kernel.XDPAlways)
+	l := fastLAN(t, datapath.XDPAlways)
 	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels, "tunnel in UDP": (*lan).tunnelsInUDP} {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, v4 := range []bool{true, false} {
@@ -79,7 +80,7 @@ func sorted(links []model.FastLink) []model.FastLink {
 
 // fastLAN returns a LAN whose host has the fast path on some uplinks. The peers of its links must
 // accept XDP frames, and senders must compute checksums, as with a network card between them.
-func fastLAN(t testing.TB, choice kernel.XDP) *lan {
+func fastLAN(t testing.TB, choice datapath.XDP) *lan {
 	t.Helper()
 	p, _ := paths.Plane(model.PlaneEBPF)
 	facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT)...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -229,13 +230,13 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 }
 
 // figures returns the counters of the two servers of a service.
-func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
+func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]ipvs.RealStats {
 	l.Helper()
-	all, err := host.IPVSStats()
+	all, err := host.IPVS().Stats()
 	if err != nil || len(all) != 2 {
 		l.Fatalf("%+v, %v", all, err)
 	}
-	by := map[netip.AddrPort]kernel.RealStats{}
+	by := map[netip.AddrPort]ipvs.RealStats{}
 	for _, s := range all {
 		by[s.At] = s
 	}

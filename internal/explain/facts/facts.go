@@ -94,7 +94,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 			unread = append(unread, err.Error())
 		}
 		f.Unseen = append(f.Unseen, unread...)
-		if f.EBPFMappings, f.Grants, err = h.EBPFMappings(); err != nil {
+		if f.EBPFMappings, f.Grants, err = h.EBPF().EBPFMappings(); err != nil {
 			f.Unseen = append(f.Unseen, err.Error())
 		}
 		f.services(h)

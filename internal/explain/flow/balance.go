@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
@@ -65,7 +65,7 @@ func sees(c choice, src netip.Addr) string {
 
 // serves follows a packet that Fairlead's program at a link sends to a real
 // server. It reports whether there is such a service.
-func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
+func (k *walker) serves(link string, prog datapath.Program, p packet) bool {
 	s, ok := k.balancer.service(model.PlaneEBPF, p.dst)
 	if !ok {
 		return false
@@ -79,7 +79,7 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 		k.balancer.noReal(h, c, p)
 		return true
 	}
-	h.Balance, h.Clue = c.balance, Clue{Translated: true, Mapping: kernel.ServiceMapping(s.Service, c.At)}
+	h.Balance, h.Clue = c.balance, Clue{Translated: true, Mapping: datapath.ServiceMapping(s.Service, c.At)}
 	was := p.dst
 	if c.Forward == model.ForwardNAT {
 		p.dst = c.at
@@ -176,7 +176,7 @@ func (b *balancer) answered(link string, was netip.AddrPort, c choice) {
 
 // servesLocal follows a process's call through the hook at connect() to a real
 // server. It reports whether there is such a service.
-func (b *balancer) servesLocal(name string, prog kernel.Program, p packet) (packet, bool) {
+func (b *balancer) servesLocal(name string, prog datapath.Program, p packet) (packet, bool) {
 	s, ok := b.service(model.PlaneEBPF, p.dst)
 	if !ok {
 		return p, false
@@ -198,7 +198,7 @@ func (b *balancer) servesLocal(name string, prog kernel.Program, p packet) (pack
 		p.src = netip.AddrPort{}
 	}
 	h.What = fmt.Sprintf("the hook %s redirects the socket: %s sends it from %s to %s (%s)", name, s, was, c.at, c.among())
-	h.Clue = Clue{Redirected: true, Mapping: kernel.ServiceMapping(s.Service, c.At)}
+	h.Clue = Clue{Redirected: true, Mapping: datapath.ServiceMapping(s.Service, c.At)}
 	b.hop(p, h)
 	b.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
 	return p, true

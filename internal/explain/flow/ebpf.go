@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -49,17 +49,17 @@ func mapsTo(m plan.EBPFMapping, port uint16) netip.AddrPort {
 
 // programAt returns Fairlead's program at a link of the host; the zero value if
 // there is none.
-func (d *dataPath) programAt(link string) kernel.Program {
+func (d *dataPath) programAt(link string) datapath.Program {
 	s, err := d.programs.EBPFState()
 	if d.fail(err) {
-		return kernel.Program{}
+		return datapath.Program{}
 	}
 	for _, p := range s.Programs {
 		if p.Link == link && link != "" {
 			return p
 		}
 	}
-	return kernel.Program{}
+	return datapath.Program{}
 }
 
 // connectHook follows a packet of a process of the host through the hook at
@@ -130,7 +130,7 @@ func (d *dataPath) granted(h *Hop, at netip.AddrPort) {
 	}
 }
 
-func programText(p kernel.Program, where string) string {
+func programText(p datapath.Program, where string) string {
 	text := fmt.Sprintf("%s (id %d) at %s", p.Name, p.ID, where)
 	if p.Pin != "" {
 		text += ", pinned as " + p.Pin

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -55,7 +56,7 @@ func TestParse(t *testing.T) {
 // the sandbox web (10.9.0.2).
 type fake struct {
 	rules     rules.Ruleset
-	ebpfState kernel.EBPFState
+	ebpfState datapath.State
 	listeners map[string][]sockdiag.Listener
 	published []flow.Published
 	services  []flow.Service
@@ -141,7 +142,7 @@ func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
 
 func (f *fake) Listeners(netns string) ([]sockdiag.Listener, error) { return f.listeners[netns], nil }
 func (f *fake) Setting(_, name string) string                       { return f.settings[name] }
-func (f *fake) EBPFState() (kernel.EBPFState, error)                { return f.ebpfState, nil }
+func (f *fake) EBPFState() (datapath.State, error)                  { return f.ebpfState, nil }
 func (f *fake) SubLinks(string, rtnl.NetLink) []flow.End            { return nil }
 func (f *fake) Published() []flow.Published                         { return f.published }
 func (f *fake) Services() ([]flow.Service, error)                   { return f.services, nil }
@@ -197,11 +198,11 @@ func TestExplain(t *testing.T) {
 		"out of the host": {"host to 192.0.2.7:443", nil,
 			"route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7"},
 		"redirected by eBPF": {"192.0.2.7 to :88", func(f *fake) {
-			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_uplink", Link: "eth0"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
+			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_uplink", Link: "eth0"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
 		"redirected at connect": {"localhost to :88", func(f *fake) {
-			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_connect4"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
+			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_connect4"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"docker-proxy": {"localhost to :88", func(f *fake) {

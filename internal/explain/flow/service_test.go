@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -64,7 +65,7 @@ func TestServices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
 			w.routes[" 198.51.100.10"] = rtnl.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
-			w.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
+			w.ebpfState = datapath.State{Programs: []datapath.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
 			w.services = flow.Merge(c.inUse, c.known)
 			e := explained(t, w, "192.0.2.7 to 198.51.100.10:80")
 			if diff := cmp.Diff(c.want, summary(e)); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -92,7 +93,7 @@ type Services interface {
 // Programs are the programs of the eBPF data path on the host.
 type Programs interface {
 	// EBPFState returns the programs and map entries of the eBPF data path.
-	EBPFState() (kernel.EBPFState, error)
+	EBPFState() (datapath.State, error)
 }
 
 // End is a link in a namespace.

@@ -55,11 +55,11 @@ func (w *World) PortInUse(proto model.Proto, port uint16) (bool, error) {
 // EBPFBytes returns the bytes that the server host's eBPF programs have
 // redirected. The counters of the links that they bypass do not include them.
 func (w *World) EBPFBytes() (uint64, error) {
-	_, bytes, err := w.usesEBPF.TranslatedTraffic()
+	_, bytes, err := w.usesEBPF.EBPF().TranslatedTraffic()
 	if err != nil {
 		return 0, err
 	}
-	services, err := w.usesEBPF.BalancerCounts()
+	services, err := w.usesEBPF.EBPF().BalancerCounts()
 	for _, reals := range services {
 		for _, n := range reals {
 			bytes += n.Bytes[ebpf.Inward] + n.Bytes[ebpf.Outward]
@@ -72,9 +72,9 @@ func (w *World) EBPFBytes() (uint64, error) {
 // programs.
 func (w *World) EBPFFlows() (int, error) {
 	n := 0
-	err := w.usesEBPF.Flows(func(ebpf.Flow) { n++ })
+	err := w.usesEBPF.EBPF().Flows(func(ebpf.Flow) { n++ })
 	return n, err
 }
 
 // FlushEBPFFlows deletes all flows from these maps.
-func (w *World) FlushEBPFFlows() error { return w.usesEBPF.ForgetFlows() }
+func (w *World) FlushEBPFFlows() error { return w.usesEBPF.EBPF().ForgetFlows() }

@@ -24,6 +24,7 @@ import (
 	"fairlead/internal/driver"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -69,7 +70,7 @@ type Options struct {
 	// host's local clients; empty means the root, which has all processes.
 	Cgroup string
 	// XDP selects the uplinks of the server host that get the fast path.
-	XDP kernel.XDP
+	XDP datapath.XDP
 	// LooseSources accepts clients through any uplink of the server host.
 	LooseSources bool
 }
@@ -105,7 +106,7 @@ func (w *World) startProxy(context.Context) (engine.Proxy, error) {
 
 // FastPath returns the links of the server host that have the fast path, and the
 // number of packets that took it.
-func (w *World) FastPath() ([]model.FastLink, uint64, error) { return w.server.FastPath() }
+func (w *World) FastPath() ([]model.FastLink, uint64, error) { return w.server.EBPF().FastPath() }
 
 func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
 	ns, err := w.namespace()

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
@@ -63,7 +64,7 @@ type space struct {
 	frames    *frames
 	listeners []sockdiag.Listener
 	listened  bool
-	ebpfState *kernel.EBPFState
+	ebpfState *datapath.State
 }
 
 type ruleset struct {
@@ -320,10 +321,10 @@ func (w *World) Setting(netns, name string) string {
 }
 
 // EBPFState implements flow.Programs.
-func (w *World) EBPFState() (kernel.EBPFState, error) {
+func (w *World) EBPFState() (datapath.State, error) {
 	s := w.spaces[""]
 	if s.ebpfState == nil {
-		found, err := s.host.EBPFState()
+		found, err := s.host.EBPF().State()
 		if err != nil {
 			return found, fmt.Errorf("read the state of the eBPF data path: %w", err)
 		}

@@ -81,7 +81,7 @@ func (r *run) mappingCounts() (map[string]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.EBPFMappingCounts()
+	return h.EBPF().MappingCounts()
 }
 
 // pairs lists the connected sockets of a namespace that use a port.
@@ -100,7 +100,7 @@ func (r *run) translated(to netip.AddrPort) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	flows, err := h.EBPFFlows()
+	flows, err := h.EBPF().EBPFFlows()
 	for _, f := range flows {
 		if f.Host == r.e.Destination && f.Endpoint == to && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
 			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {

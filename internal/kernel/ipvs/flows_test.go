@@ -1,4 +1,4 @@
-package kernel
+package ipvs
 
 import (
 	"net/netip"

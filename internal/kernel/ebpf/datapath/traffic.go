@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"fairlead/internal/kernel/counter"
@@ -6,13 +6,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// EBPFMappingTraffic returns the traffic of each port mapping of the eBPF table,
+// MappingTraffic returns the traffic of each port mapping of the eBPF table,
 // and how full the table of flows is; false if there is no eBPF data path. Flows
 // includes those that the host's processes have begun. The packets of these pass no
 // program: their bytes and their end are not counted.
-func (h *Host) EBPFMappingTraffic() ([]counter.Publish, counter.Fill, bool, error) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) MappingTraffic() ([]counter.Publish, counter.Fill, bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, counter.Fill{}, false, err

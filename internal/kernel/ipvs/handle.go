@@ -1,4 +1,4 @@
-package kernel
+package ipvs
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/model"
@@ -19,15 +18,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Handle sets, deletes and reads Fairlead's virtual services of IPVS in a network
+// namespace. It is safe for concurrent use.
+type Handle struct {
+	ns       *netns.Namespace
+	balancer balancer
+}
+
+// New returns a Handle. It connects to IPVS when it is first needed, because this
+// may load the module.
+func New(ns *netns.Namespace) *Handle { return &Handle{ns: ns} }
+
+// Close closes the connection. It leaves the services unchanged.
+func (h *Handle) Close() error { return h.balancer.close() }
+
+// Release clears the cached state.
+func (h *Handle) Release() { h.balancer.forget() }
+
 // balancer is a host's connection to IPVS and its cached state.
 type balancer struct {
 	mu   sync.Mutex
-	conn *ipvs.Conn
+	conn *Conn
 	// ours are Fairlead's virtual services as this process knows them. A service
 	// that another program has removed and created again still belongs to Fairlead.
-	ours map[ipvs.ID]plan.IPVSService
+	ours map[ID]plan.IPVSService
 	// listed are all virtual services, cached while one observation runs.
-	listed map[ipvs.ID]ipvs.Service
+	listed map[ID]Service
 }
 
 func (b *balancer) close() error {
@@ -49,23 +65,23 @@ const ipvsMark, ipvsMarked = 0xfa1e0000, 0xffff0000
 const ipvsRealMark = 0xfa1e
 
 // isMarked reports whether a service with these real servers has Fairlead's mark.
-func isMarked(s ipvs.Service, reals []ipvs.Destination) bool {
+func isMarked(s Service, reals []Destination) bool {
 	return s.Flags&ipvsMarked == ipvsMark || slices.ContainsFunc(reals, realMarked)
 }
 
-func realMarked(d ipvs.Destination) bool {
-	return d.TunnelType == ipvs.IPIP && d.TunnelPort == ipvsRealMark
+func realMarked(d Destination) bool {
+	return d.TunnelType == IPIP && d.TunnelPort == ipvsRealMark
 }
 
 // forwards maps the forwarding methods to their numbers in IPVS.
-var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.ForwardDirect: ipvs.Direct, model.ForwardTunnel: ipvs.Tunnel}
+var forwards = map[model.Forward]uint32{model.ForwardNAT: NAT, model.ForwardDirect: Direct, model.ForwardTunnel: Tunnel}
 
 // open connects to the IPVS of the host's namespace. If necessary, and if the
 // kernel can do that, this loads the module.
 func (b *balancer) open(ns *netns.Namespace) (err error) {
 	if b.conn == nil {
-		b.conn, err = ipvs.Open(int(ns.File().Fd()))
-		b.ours = map[ipvs.ID]plan.IPVSService{}
+		b.conn, err = Open(int(ns.File().Fd()))
+		b.ours = map[ID]plan.IPVSService{}
 	}
 	return err
 }
@@ -90,34 +106,34 @@ func (b *balancer) reach(ns *netns.Namespace) (there bool, err error) {
 	return true, b.open(ns)
 }
 
-func idOf(s plan.IPVSService) ipvs.ID {
-	return ipvs.ID{Protocol: uint16(nlutil.Protocols[s.Proto]), At: s.At}
+func idOf(s plan.IPVSService) ID {
+	return ID{Protocol: uint16(nlutil.Protocols[s.Proto]), At: s.At}
 }
 
 // toIPVS converts a service to the form of IPVS.
-func toIPVS(s plan.IPVSService) ipvs.Service {
+func toIPVS(s plan.IPVSService) Service {
 	flags := uint32(ipvsMark)
 	switch s.Scheduler {
 	case model.SourceHashing:
-		flags |= ipvs.Fallback
+		flags |= Fallback
 	case model.MaglevHashing:
-		flags |= ipvs.Fallback | ipvs.Ports
+		flags |= Fallback | Ports
 	}
 	if s.Persistence > 0 {
-		flags |= ipvs.Persistent
+		flags |= Persistent
 	}
-	return ipvs.Service{ID: idOf(s), Scheduler: string(s.Scheduler), Flags: flags,
+	return Service{ID: idOf(s), Scheduler: string(s.Scheduler), Flags: flags,
 		Timeout: uint32(s.Persistence / time.Second), Bits: s.At.Addr().BitLen()}
 }
 
 // fromIPVS converts a service of IPVS. It leaves the scheduler empty if the service
 // has settings that a plan cannot express.
-func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
+func fromIPVS(s Service, all []Destination) plan.IPVSService {
 	found := plan.IPVSService{Proto: model.TCP, At: s.At, Scheduler: model.Scheduler(s.Scheduler), Forward: model.ForwardNAT}
 	if s.Protocol == unix.IPPROTO_UDP {
 		found.Proto = model.UDP
 	}
-	if s.Flags&ipvs.Persistent != 0 {
+	if s.Flags&Persistent != 0 {
 		found.Persistence = time.Duration(s.Timeout) * time.Second
 	}
 	like := toIPVS(found)
@@ -140,24 +156,24 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 }
 
 // tunnelSums maps the checksum settings of tunnels to their flags in IPVS.
-var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: ipvs.TunnelSummed, model.TunnelRemoteSummed: ipvs.TunnelRemoteSummed}
+var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: TunnelSummed, model.TunnelRemoteSummed: TunnelRemoteSummed}
 
 // toDestination converts a real server to the form of IPVS.
-func toDestination(s plan.IPVSService, r plan.Backend) ipvs.Destination {
-	d := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
+func toDestination(s plan.IPVSService, r plan.Backend) Destination {
+	d := Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
 	if s.Tunnel.Type == model.TunnelGUE {
-		d.TunnelType, d.TunnelPort, d.TunnelFlags = ipvs.GUE, s.Tunnel.Port, tunnelSums[s.Tunnel.Checksum]
+		d.TunnelType, d.TunnelPort, d.TunnelFlags = GUE, s.Tunnel.Port, tunnelSums[s.Tunnel.Checksum]
 	}
 	return d
 }
 
 // forwardOf returns a destination's forwarding method, or "" if a plan cannot
 // express it.
-func forwardOf(d ipvs.Destination) (forward model.Forward, by model.Tunnel) {
+func forwardOf(d Destination) (forward model.Forward, by model.Tunnel) {
 	if d.Upper != 0 || d.Lower != 0 {
 		return "", by
 	}
-	if d.TunnelType != ipvs.IPIP {
+	if d.TunnelType != IPIP {
 		return gueForwardOf(d)
 	}
 	for forward, number := range forwards {
@@ -169,23 +185,18 @@ func forwardOf(d ipvs.Destination) (forward model.Forward, by model.Tunnel) {
 }
 
 // gueForwardOf is forwardOf for a destination with a tunnel other than IPIP.
-func gueForwardOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
+func gueForwardOf(d Destination) (model.Forward, model.Tunnel) {
 	for sum, flags := range tunnelSums {
-		if d.Forward == ipvs.Tunnel && d.TunnelType == ipvs.GUE && d.TunnelFlags == flags {
+		if d.Forward == Tunnel && d.TunnelType == GUE && d.TunnelFlags == flags {
 			return model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: d.TunnelPort, Checksum: sum}
 		}
 	}
 	return "", model.Tunnel{}
 }
 
-var ipvsServiceKind = kind[plan.IPVSService]{
-	set: (*Host).setIPVS, del: (*Host).delIPVS, read: (*Host).readIPVS, leftovers: (*Host).leftoverIPVS,
-	concerned: func(m *matcher, _ plan.IPVSService) bool { return m.ipvs },
-}
-
-// setIPVS creates a virtual service or changes one of Fairlead's. It adopts another
+// SetIPVS creates a virtual service or changes one of Fairlead's. It adopts another
 // program's service if that has the same settings.
-func (h *Host) setIPVS(s plan.IPVSService) error {
+func (h *Handle) SetIPVS(s plan.IPVSService) error {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,7 +223,7 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 }
 
 // takeOver changes an existing service, with these real servers, to match s.
-func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error {
+func (b *balancer) takeOver(s plan.IPVSService, reals []Destination) error {
 	if _, known := b.ours[idOf(s)]; !known {
 		there, err := b.find(idOf(s))
 		if err != nil {
@@ -235,27 +246,27 @@ func alike(now, want plan.IPVSService) bool {
 	return plan.Equal(now, want)
 }
 
-func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
+func (b *balancer) find(id ID) (Service, error) {
 	all, err := b.conn.Services()
 	for _, s := range all {
 		if s.ID == id {
 			return s, err
 		}
 	}
-	return ipvs.Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
+	return Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
 }
 
 // differs reports whether the settings of a real server differ.
-func differs(now, want ipvs.Destination) bool {
+func differs(now, want Destination) bool {
 	return now.Forward != want.Forward || now.Weight != want.Weight || now.Upper != want.Upper || now.Lower != want.Lower ||
 		now.TunnelType != want.TunnelType || now.TunnelPort != want.TunnelPort || now.TunnelFlags != want.TunnelFlags
 }
 
 // setReals replaces the real servers of a service: it adds and changes servers
 // first, then removes the others.
-func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
+func (b *balancer) setReals(s plan.IPVSService, have []Destination) error {
 	id := idOf(s)
-	gone := map[netip.AddrPort]ipvs.Destination{}
+	gone := map[netip.AddrPort]Destination{}
 	for _, d := range have {
 		gone[d.At] = d
 	}
@@ -282,8 +293,8 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	return nil
 }
 
-// delIPVS removes a virtual service if it is Fairlead's.
-func (h *Host) delIPVS(s plan.IPVSService) error {
+// DelIPVS removes a virtual service if it is Fairlead's.
+func (h *Handle) DelIPVS(s plan.IPVSService) error {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()

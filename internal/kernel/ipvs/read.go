@@ -1,19 +1,18 @@
-package kernel
+package ipvs
 
 import (
 	"errors"
 	"net/netip"
 
-	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
 )
 
-// readIPVS returns Fairlead's virtual service as the kernel has it. A service of
+// ReadIPVS returns Fairlead's virtual service as the kernel has it. A service of
 // another program is reported as missing.
-func (h *Host) readIPVS(want plan.IPVSService) (plan.Object, error) {
+func (h *Handle) ReadIPVS(want plan.IPVSService) (plan.Object, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,12 +27,12 @@ func (h *Host) readIPVS(want plan.IPVSService) (plan.Object, error) {
 }
 
 // listIPVS lists all virtual services into b.listed, none if IPVS is not loaded.
-func (h *Host) listIPVS() error {
+func (h *Handle) listIPVS() error {
 	b := &h.balancer
 	if b.listed != nil {
 		return nil
 	}
-	b.listed = map[ipvs.ID]ipvs.Service{}
+	b.listed = map[ID]Service{}
 	if there, err := b.reach(h.ns); err != nil || !there {
 		return err
 	}
@@ -53,7 +52,7 @@ func (b *balancer) forget() {
 
 // readOurs returns a service with its real servers if it is Fairlead's, and nil if
 // not.
-func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
+func (b *balancer) readOurs(s Service) (plan.Object, error) {
 	ours, known := b.ours[s.ID]
 	reals, err := b.conn.Destinations(s.ID)
 	if errors.Is(err, unix.ESRCH) { // it was removed after it was listed
@@ -74,8 +73,8 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	return now, nil
 }
 
-// leftoverIPVS returns Fairlead's virtual services that are in no plan.
-func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
+// LeftoverIPVS returns Fairlead's virtual services that are in no plan.
+func (h *Handle) LeftoverIPVS(known map[string]bool) (plan.Plan, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,12 +97,9 @@ func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
 	return found, nil
 }
 
-// ipvsDiffers reports whether one of Fairlead's virtual services or local routes
-// differs from what this process has set. IPVS sends no events for changes.
-func (h *Host) ipvsDiffers() (bool, error) {
-	if differing, err := h.links.LocalRoutesDiffer(); err != nil || differing {
-		return differing, err
-	}
+// Differs reports whether one of Fairlead's virtual services differs from what
+// this process has set. IPVS sends no events for changes.
+func (h *Handle) Differs() (bool, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,10 +142,10 @@ type RealStats struct {
 	InPackets, OutPackets, InBytes, OutBytes uint64
 }
 
-// IPVSStats returns the counters of every real server of Fairlead's virtual
+// Stats returns the counters of every real server of Fairlead's virtual
 // services. The kernel updates the counters every two seconds. It is safe for
 // concurrent use.
-func (h *Host) IPVSStats() ([]RealStats, error) {
+func (h *Handle) Stats() ([]RealStats, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ const endRounds = 10
 // endpoint by a port mapping that no longer exists. The peers of TCP sockets get
 // a reset. These sockets are connected to the endpoint directly, so removing the
 // port mapping does not end them.
-func (h *Host) endLocal(p *ebpf.Datapath) error {
+func (h *Handle) endLocal(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		for range endRounds {
 			incomplete, err := p.Incomplete()

@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// localHooks are the programs at the socket calls of the host's processes. They are
+// LocalHooks are the programs at the socket calls of the host's processes. They are
 // attached in this order. The programs that change addresses come last, so that a
 // changed socket always gets its original destination reported, and its close is
 // always counted.
-var localHooks = []string{
+var LocalHooks = []string{
 	"fl_release", "fl_bind4", "fl_bind6", "fl_getpeer4", "fl_getpeer6", "fl_recvmsg4", "fl_recvmsg6",
 	"fl_sendmsg4", "fl_sendmsg6", "fl_connect4", "fl_connect6",
 }
@@ -25,26 +25,26 @@ const localName = "root"
 
 // localCgroup returns the directory of the cgroup whose sockets the port mappings
 // apply to.
-func (h *Host) localCgroup() (string, error) {
+func (h *Handle) localCgroup() (string, error) {
 	if h.opt.Cgroup != "" {
 		return h.opt.Cgroup, nil
 	}
 	return cgroup.Root()
 }
 
-var localClientsKind = programs[plan.LocalClients]{
-	attach:    (*Host).setLocalClients,
-	detach:    (*Host).delLocalClients,
-	read:      (*Host).readLocalClients,
-	concerned: detached[plan.LocalClients],
-}.kind()
+// LocalClients are the programs at the socket calls of the host's processes.
+var LocalClients = Programs[plan.LocalClients]{
+	attach: (*Handle).setLocalClients,
+	detach: (*Handle).delLocalClients,
+	read:   (*Handle).readLocalClients,
+}
 
-func (h *Host) setLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
+func (h *Handle) setLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 	dir, err := h.localCgroup()
 	if err != nil {
 		return fmt.Errorf("find the cgroup of local clients: %w", err)
 	}
-	for _, hook := range localHooks {
+	for _, hook := range LocalHooks {
 		if err := p.AttachCgroup(hook, dir, localName); err != nil {
 			return err
 		}
@@ -56,9 +56,9 @@ func (h *Host) setLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 // port that is published via ebpf. The lower half is the socket's mark, the upper
 // half its priority. The key is 0 if no eBPF programs are loaded. BindKey is safe
 // for concurrent use.
-func (h *Host) BindKey() (uint64, error) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) BindKey() (uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return 0, err
@@ -67,24 +67,24 @@ func (h *Host) BindKey() (uint64, error) {
 }
 
 // delLocalClients detaches the hooks in reverse order.
-func (h *Host) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
+func (h *Handle) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 	var errs []error
-	for _, hook := range slices.Backward(localHooks) {
+	for _, hook := range slices.Backward(LocalHooks) {
 		errs = append(errs, p.DetachCgroup(hook, localName))
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Host) readLocalClients(p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
+func (h *Handle) readLocalClients(p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
 	whole, some := h.hasLocalClients(p)
 	o.Partly = !whole
 	return plan.OrNil(o, some), nil
 }
 
 // hasLocalClients reports whether all hooks are attached, and whether some are.
-func (h *Host) hasLocalClients(p *ebpf.Datapath) (whole, some bool) {
+func (h *Handle) hasLocalClients(p *ebpf.Datapath) (whole, some bool) {
 	whole = true
-	for _, hook := range localHooks {
+	for _, hook := range LocalHooks {
 		has := p.HasCgroup(hook, localName)
 		whole, some = whole && has, some || has
 	}

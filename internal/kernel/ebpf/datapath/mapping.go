@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -10,30 +10,18 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Entries of the eBPF table differ if the table was damaged.
-var (
-	ebpfMappingKind = kind[plan.EBPFMapping]{
-		concerned: func(m *matcher, _ plan.EBPFMapping) bool { return m.mappings },
-		polled:    true,
-	}
-	grantKind = kind[plan.Grant]{
-		concerned: func(m *matcher, _ plan.Grant) bool { return m.mappings },
-		polled:    true,
-	}
-)
-
-// applyEBPF applies the steps to the eBPF maps: port mappings, grants and virtual
+// ApplyEBPF applies the steps to the eBPF maps: port mappings, grants and virtual
 // services. It ends the flows that become stale because their port mapping was
 // removed or changed its target.
-func (h *Host) applyEBPF(ops []plan.Op) error {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) ApplyEBPF(ops []plan.Op) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	found, err := h.rtnl.Indices()
 	if err != nil {
 		return err
 	}
 	links := indices(found)
-	p, err := h.datapath()
+	p, err := h.Datapath()
 	if err != nil {
 		return err
 	}
@@ -87,7 +75,7 @@ func (h *Host) applyEBPF(ops []plan.Op) error {
 type indices map[string]uint32
 
 // change converts a step into a change of the table.
-func (links indices) change(h *Host, op plan.Op) (c ebpf.Change, err error) {
+func (links indices) change(h *Handle, op plan.Op) (c ebpf.Change, err error) {
 	if op.Del {
 		c.Old, err = links.entry(h, op.Object)
 		return c, err
@@ -103,7 +91,7 @@ func (links indices) change(h *Host, op plan.Op) (c ebpf.Change, err error) {
 
 // entry converts a port mapping or grant into a table entry. If a port mapping's
 // link is gone, its entry has no link.
-func (links indices) entry(h *Host, o plan.Object) (*ebpf.Mapping, error) {
+func (links indices) entry(h *Handle, o plan.Object) (*ebpf.Mapping, error) {
 	switch o := o.(type) {
 	case plan.EBPFMapping:
 		return links.mapping(o), nil
@@ -132,7 +120,7 @@ func (links indices) mapping(o plan.EBPFMapping) *ebpf.Mapping {
 }
 
 // mappingObject converts a table entry into a port mapping.
-func (h *Host) mappingObject(l ebpf.Mapping) plan.EBPFMapping {
+func (h *Handle) mappingObject(l ebpf.Mapping) plan.EBPFMapping {
 	o := mappingWithoutLink(l)
 	o.Link = h.rtnl.LinkName(l.Ifindex)
 	return o
@@ -157,9 +145,9 @@ func isService(o plan.Object) bool {
 	return ok
 }
 
-// readMappings returns the content of the table: the objects with the given keys,
+// ReadMappings returns the content of the table: the objects with the given keys,
 // or all if keys is nil.
-func (h *Host) readMappings(keys map[string]bool) (plan.Plan, error) {
+func (h *Handle) ReadMappings(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
@@ -239,7 +227,7 @@ func (g removedMappings) of(t *ebpf.Table, f ebpf.Flow) (plan.EBPFMapping, bool)
 
 // endFlows removes the flows of the removed port mappings, and resets the TCP
 // connections of those with Reset set.
-func (h *Host) endFlows(p *ebpf.Datapath, gone removedMappings) error {
+func (h *Handle) endFlows(p *ebpf.Datapath, gone removedMappings) error {
 	if len(gone) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -37,9 +37,9 @@ func ParseXDP(s string) (XDP, error) {
 // FastPath returns the uplinks that the fast path was selected for, and the number
 // of packets that it has handled. It returns none if no service needs the fast
 // path. It is safe for concurrent use.
-func (h *Host) FastPath() ([]model.FastLink, uint64, error) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) FastPath() ([]model.FastLink, uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, 0, err
@@ -65,11 +65,11 @@ func (h *Host) FastPath() ([]model.FastLink, uint64, error) {
 }
 
 // fastLinks returns the uplinks that the fast path is selected for.
-func (h *Host) fastLinks() ([]netlink.Link, error) {
+func (h *Handle) fastLinks() ([]netlink.Link, error) {
 	if h.opt.XDP != XDPAuto && h.opt.XDP != XDPAlways {
 		return nil, nil
 	}
-	links, err := h.uplinks()
+	links, err := h.Uplinks()
 	if err != nil {
 		return nil, err
 	}
@@ -79,17 +79,17 @@ func (h *Host) fastLinks() ([]netlink.Link, error) {
 	}), nil
 }
 
-var fastPathKind = programs[plan.FastPath]{
-	attach:    (*Host).setFastPath,
-	detach:    (*Host).delFastPath,
-	read:      (*Host).readFastPath,
-	concerned: func(m *matcher, _ plan.FastPath) bool { return m.bpf || m.newUplink() },
-}.kind()
+// FastPath are the programs in the drivers of uplinks (XDP).
+var FastPath = Programs[plan.FastPath]{
+	attach: (*Handle).setFastPath,
+	detach: (*Handle).delFastPath,
+	read:   (*Handle).readFastPath,
+}
 
 // setFastPath attaches the program to the selected uplinks' drivers, and detaches
 // it from all others. Links are left to tc if the driver refuses the program or
 // runs another XDP program.
-func (h *Host) setFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
+func (h *Handle) setFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 	links, err := h.fastLinks()
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (h *Host) setFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 }
 
 // reportRefused calls Options.Refused for each link that was not refused before.
-func (h *Host) reportRefused(before map[string]error) {
+func (h *Handle) reportRefused(before map[string]error) {
 	if h.opt.Refused == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (h *Host) reportRefused(before map[string]error) {
 	}
 }
 
-func (h *Host) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
+func (h *Handle) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
 	found, err := p.XDPLinks()
 	errs := []error{err}
 	for ifindex := range found {
@@ -145,12 +145,12 @@ func (h *Host) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) delFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
+func (h *Handle) delFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
 	h.fast = nil
 	return h.ns.Do(func() error { return h.pruneFastPath(p, nil) })
 }
 
-func (h *Host) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
+func (h *Handle) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
 	whole, some, err := h.hasFastPath(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err
@@ -158,7 +158,7 @@ func (h *Host) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, err
 
 // hasFastPath reports whether exactly the selected drivers run the program, for
 // their links' addresses. If not, some reports whether any driver runs it.
-func (h *Host) hasFastPath(p *ebpf.Datapath) (whole, some bool, err error) {
+func (h *Handle) hasFastPath(p *ebpf.Datapath) (whole, some bool, err error) {
 	links, err := h.fastLinks()
 	if err != nil {
 		return false, false, err

@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 // pinned. It is in a bpffs, which systemd mounts.
 const BPFDir = "/sys/fs/bpf/" + plan.Mark
 
-// datapath returns the eBPF data path. It loads the data path or adopts the one
+// Datapath returns the eBPF data path. It loads the data path or adopts the one
 // that an earlier process has left.
-func (h *Host) datapath() (*ebpf.Datapath, error) {
+func (h *Handle) Datapath() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil {
 		return h.ebpfState, nil
 	}
@@ -51,7 +51,7 @@ func (h *Host) datapath() (*ebpf.Datapath, error) {
 
 // lock keeps other Fairlead processes from loading a data path for the same host,
 // so that all of them use the same maps. The lock is on the namespace's file.
-func (h *Host) lock() (unlock func() error, err error) {
+func (h *Handle) lock() (unlock func() error, err error) {
 	ns, err := netns.Open(h.ns.Path())
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func (h *Host) lock() (unlock func() error, err error) {
 
 // pins returns the directory of the host's pins. It is named by the namespace's
 // cookie, which like the pins stays valid until the next boot.
-func (h *Host) pins(cookie uint64) string {
+func (h *Handle) pins(cookie uint64) string {
 	return filepath.Join(h.opt.Pins, fmt.Sprintf("%x", cookie))
 }
 
 // datapathIfAny returns the data path if one is loaded or pinned, and nil if there
 // is none.
-func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
+func (h *Handle) datapathIfAny() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil || h.opt.Pins == "" {
 		return h.ebpfState, nil
 	}
@@ -81,12 +81,12 @@ func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 	if err := unix.Access(h.pins(cookie), unix.F_OK); err != nil {
 		return nil, nil
 	}
-	return h.datapath()
+	return h.Datapath()
 }
 
 // unloadIdle unloads the data path if nothing uses it. With Options.Rest it keeps
 // the programs loaded for later use.
-func (h *Host) unloadIdle() error {
+func (h *Handle) unloadIdle() error {
 	if h.ebpfState == nil || !h.ebpfState.Idle() {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (h *Host) unloadIdle() error {
 // wake returns the resting data path, pinned again. It returns nil if there is
 // none, or if another Fairlead process has loaded a data path for the host in the
 // meantime.
-func (h *Host) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
+func (h *Handle) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 	p := h.resting
 	h.resting = nil
 	if p == nil {
@@ -115,7 +115,7 @@ func (h *Host) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 }
 
 // onLink calls fn with a link of the host, on a thread in the host's namespace.
-func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
+func (h *Handle) onLink(name string, fn func(netlink.Link) error) error {
 	_, l, err := h.rtnl.Link("", name)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
 }
 
 // linksOf returns the indices of the links that the program is attached to.
-func (h *Host) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
+func (h *Handle) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
 	err = h.ns.Do(func() error {
 		found, err = p.LinksOf(program)
 		return err
@@ -134,9 +134,9 @@ func (h *Host) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, er
 
 // Flows calls fn for each flow in the eBPF flow table. Without a data path it calls
 // nothing. It is safe for concurrent use.
-func (h *Host) Flows(fn func(ebpf.Flow)) error {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) Flows(fn func(ebpf.Flow)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return err
@@ -146,9 +146,9 @@ func (h *Host) Flows(fn func(ebpf.Flow)) error {
 
 // ForgetFlows removes every flow from the eBPF flow table. It is safe for
 // concurrent use.
-func (h *Host) ForgetFlows() error {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) ForgetFlows() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return err
@@ -163,9 +163,9 @@ func (h *Host) ForgetFlows() error {
 // TranslatedTraffic returns how many packets and bytes the eBPF programs have
 // translated, in both directions. Both are 0 if no programs are loaded. It is safe
 // for concurrent use.
-func (h *Host) TranslatedTraffic() (packets, bytes uint64, err error) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) TranslatedTraffic() (packets, bytes uint64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return 0, 0, err

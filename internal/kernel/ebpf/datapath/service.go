@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -41,31 +41,23 @@ var tryServices = sync.OnceValue(ebpf.TryServices)
 // programs with support for virtual services. The check takes up to a second.
 // Therefore it is not part of Probe, and should only be run if there is a service.
 // It is safe for concurrent use.
-func (*Host) Balances() error {
+func (*Handle) Balances() error {
 	if err := tryServices(); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err, needed(plan.FeatureServices))
 	}
 	return nil
 }
 
-var ebpfServiceKind = kind[plan.EBPFService]{
-	// The next hop to a real server may have changed.
-	concerned: func(m *matcher, _ plan.EBPFService) bool {
-		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
-	},
-	polled: true,
-}
-
-// prepare loads the programs with support for services if a step adds one. The
+// Prepare loads the programs with support for services if a step adds one. The
 // programs that are attached next then need not be replaced when the service is
 // added.
-func (h *Host) prepare(ops []plan.Op) error {
+func (h *Handle) Prepare(ops []plan.Op) error {
 	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isService(op.Object) }) {
 		return nil
 	}
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
-	p, err := h.datapath()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, err := h.Datapath()
 	if err != nil {
 		return err
 	}
@@ -77,7 +69,7 @@ func (h *Host) prepare(ops []plan.Op) error {
 
 // applyServices applies the steps to the virtual services and ends the flows that
 // use what the steps remove.
-func (h *Host) applyServices(p *ebpf.Datapath, links indices, ops []plan.Op) error {
+func (h *Handle) applyServices(p *ebpf.Datapath, links indices, ops []plan.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -113,7 +105,7 @@ func (h *Host) applyServices(p *ebpf.Datapath, links indices, ops []plan.Op) err
 // endServiceFlows ends the flows to removed real servers and frontends. TCP
 // connections are reset at both ends, and the host's sockets that were connected to
 // them are closed.
-func (h *Host) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
+func (h *Handle) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	if !gone.Any() {
 		return nil
 	}
@@ -143,7 +135,7 @@ func (h *Host) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
 }
 
 // ebpfService converts a service into the form of the eBPF maps.
-func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.Service, error) {
+func (h *Handle) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.Service, error) {
 	s := ebpf.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends,
 		Forward: ebpfForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
 	if b.Tunnel.Type == model.TunnelGUE {
@@ -168,7 +160,7 @@ func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.
 
 // ebpfReal converts a real server into the form of the eBPF maps. If there is no
 // route to it, it has no link.
-func (h *Host) ebpfReal(links indices, hops nextHops, b plan.Backend) ebpf.Real {
+func (h *Handle) ebpfReal(links indices, hops nextHops, b plan.Backend) ebpf.Real {
 	r := ebpf.Real{At: b.At, Weight: b.Weight, Seen: b.Gateway, Ifindex: links[b.Link]}
 	if b.Masquerade {
 		r.Flags |= ebpf.RealMasquerade
@@ -199,7 +191,7 @@ type nextHop struct {
 // nextHops caches route lookups by destination.
 type nextHops map[netip.Addr]nextHop
 
-func (w nextHops) to(h *Host, addr netip.Addr) nextHop {
+func (w nextHops) to(h *Handle, addr netip.Addr) nextHop {
 	found, known := w[addr]
 	if !known {
 		found = h.nextHopTo(addr)
@@ -208,7 +200,7 @@ func (w nextHops) to(h *Host, addr netip.Addr) nextHop {
 	return found
 }
 
-func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
+func (h *Handle) nextHopTo(addr netip.Addr) (w nextHop) {
 	handle, err := h.rtnl.At("")
 	if err != nil {
 		return w
@@ -225,7 +217,7 @@ func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
 // readEBPFServices returns the services in the eBPF maps: those with the given
 // keys, or all if keys is nil. It leaves out services that are damaged and services
 // with a real server whose next hop has changed.
-func (h *Host) readEBPFServices(keys map[string]bool) (plan.Plan, error) {
+func (h *Handle) readEBPFServices(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
@@ -292,12 +284,18 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 // BalancerCounts returns the traffic counters of the real servers that the eBPF
 // programs balance, by the service's name and the real server's address. Port 0
 // means the port that the client has dialled. It is safe for concurrent use.
-func (h *Host) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts, error) {
-	h.bpf.Lock()
-	defer h.bpf.Unlock()
+func (h *Handle) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
 	}
 	return p.Balancer().RealCounts(p.Flows())
+}
+
+// needed names the first kernel release that has the feature.
+func needed(f plan.Feature) string {
+	major, minor := f.Since()
+	return fmt.Sprintf("Linux %d.%d or later", major, minor)
 }

@@ -1,4 +1,4 @@
-package kernel
+package ipvs
 
 import (
 	"bufio"
@@ -15,13 +15,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// IPVSFlows returns the flows of IPVS that match; none if IPVS is not loaded. IPVS
+// Flows returns the flows of IPVS that match; none if IPVS is not loaded. IPVS
 // shows them only in a file with one line per flow (ip_vs_conn_seq_show in
 // net/netfilter/ipvs/ip_vs_conn.c):
 //
 //	Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData
 //	TCP C6336401 C5A8 C0000250 1F90 AC1E000B 0050 ESTABLISHED     897
-func (h *Host) IPVSFlows(match func(conntrack.Flow) bool) (found []conntrack.Flow, err error) {
+func (h *Handle) Flows(match func(conntrack.Flow) bool) (found []conntrack.Flow, err error) {
 	err = h.ns.Do(func() error {
 		table, err := os.Open("/proc/thread-self/net/ip_vs_conn")
 		if errors.Is(err, os.ErrNotExist) {

@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"fairlead/internal/plan"
 )
 
-// bindHookPrograms are the programs at the socket calls of a workload. They are
+// BindHookPrograms are the programs at the socket calls of a workload. They are
 // attached in this order. The programs that change addresses come last, so that a
 // changed socket always gets its original address reported.
-var bindHookPrograms = []string{
+var BindHookPrograms = []string{
 	"fl_wl_getsock4", "fl_wl_getsock6", "fl_wl_postbind4", "fl_wl_postbind6", "fl_wl_bind4", "fl_wl_bind6",
 	"fl_wl_getpeer4", "fl_wl_getpeer6", "fl_wl_recvmsg4", "fl_wl_recvmsg6",
 	"fl_wl_sendmsg4", "fl_wl_sendmsg6", "fl_wl_connect4", "fl_wl_connect6",
@@ -35,7 +35,7 @@ func hookName(id uint64) string { return strconv.FormatUint(id, 16) }
 // attached to.
 func hookedCgroups(p *ebpf.Datapath) []uint64 {
 	var ids []uint64
-	for _, name := range p.CgroupsOf(bindHookPrograms[0]) {
+	for _, name := range p.CgroupsOf(BindHookPrograms[0]) {
 		if id, err := strconv.ParseUint(name, 16, 64); err == nil {
 			ids = append(ids, id)
 		}
@@ -43,14 +43,14 @@ func hookedCgroups(p *ebpf.Datapath) []uint64 {
 	return ids
 }
 
-var bindHooksKind = programs[plan.BindHooks]{
-	attach:    (*Host).setBindHooks,
-	detach:    (*Host).delBindHooks,
-	read:      (*Host).readBindHooks,
-	concerned: detached[plan.BindHooks],
-}.kind().withLeftovers((*Host).leftoverBindHooks)
+// BindHooks are the programs at a workload's cgroup.
+var BindHooks = Programs[plan.BindHooks]{
+	attach: (*Handle).setBindHooks,
+	detach: (*Handle).delBindHooks,
+	read:   (*Handle).readBindHooks,
+}
 
-func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
+func (h *Handle) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	if err := p.Workloads().Set(p.Table(), id, unpublished[o.Unpublished]); err != nil {
 		return err
 	}
-	for _, hook := range bindHookPrograms {
+	for _, hook := range BindHookPrograms {
 		if err := p.AttachCgroup(hook, o.Cgroup, hookName(id)); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 
 // delBindHooks also forgets every workload whose cgroup is gone: the given workload
 // may be one of them.
-func (h *Host) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
+func (h *Handle) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
 	if nlutil.Absent(err) {
 		return h.forgetDeadWorkloads(p)
@@ -85,15 +85,15 @@ func (h *Host) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 // detachBindHooks detaches the hooks in reverse order and forgets the workload.
 func detachBindHooks(p *ebpf.Datapath, id uint64) error {
 	var errs []error
-	for i := range bindHookPrograms {
-		errs = append(errs, p.DetachCgroup(bindHookPrograms[len(bindHookPrograms)-1-i], hookName(id)))
+	for i := range BindHookPrograms {
+		errs = append(errs, p.DetachCgroup(BindHookPrograms[len(BindHookPrograms)-1-i], hookName(id)))
 	}
 	return errors.Join(append(errs, p.Workloads().Drop(id))...)
 }
 
 // forgetDeadWorkloads forgets the workloads whose cgroups are gone, including those
 // of Fairlead processes that were killed.
-func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
+func (h *Handle) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	all, err := p.Workloads().All()
 	if err != nil {
 		return err
@@ -107,14 +107,14 @@ func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, error) {
+func (h *Handle) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, error) {
 	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return nil, err
 	}
 	w, known := p.Workloads().Get(id)
 	whole, some := known, known
-	for _, hook := range bindHookPrograms {
+	for _, hook := range BindHookPrograms {
 		has := p.HasCgroup(hook, hookName(id))
 		whole, some = whole && has, some || has
 	}
@@ -135,9 +135,9 @@ func policyOf(n uint32) model.Unpublished {
 	return ""
 }
 
-// leftoverBindHooks returns the workloads that are not known but have hooks
+// LeftoverBindHooks returns the workloads that are not known but have hooks
 // attached. It forgets those whose cgroups are gone.
-func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
+func (h *Handle) LeftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 
 // grantEntry converts a grant into a table entry. If the workload's cgroup is gone,
 // the entry has no cgroup.
-func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
+func (h *Handle) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 	l := &ebpf.Mapping{Host: ebpf.Address(o.Host), First: o.Ports.First, Last: o.Ports.Last, ToFirst: o.Own.First,
 		Class: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP), Flags: ebpf.MappingGrant}
 	if o.Host.IsUnspecified() {
@@ -177,7 +177,7 @@ func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 
 // grantObject converts a table entry into a grant. If the workload's cgroup is
 // gone, the grant names no cgroup and belongs to no workload.
-func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
+func (h *Handle) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 	o := plan.Grant{Proto: model.TCP, Host: ebpf.Netip(l.Host), Ports: model.PortRange{First: l.First, Last: l.Last},
 		Own: model.PortRange{First: l.ToFirst, Last: l.ToFirst + (l.Last - l.First)}}
 	if l.Class&1 != 0 {

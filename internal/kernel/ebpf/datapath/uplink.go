@@ -1,4 +1,4 @@
-package kernel
+package datapath
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uplinks returns the links of the host on which packets of other hosts can come
+// Uplinks returns the links of the host on which packets of other hosts can come
 // in. It leaves out loopback, Fairlead's links, and ports whose master receives
 // their packets. Links without an Ethernet header are included; see isBare.
-func (h *Host) uplinks() ([]netlink.Link, error) {
+func (h *Handle) Uplinks() ([]netlink.Link, error) {
 	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
@@ -45,24 +45,24 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 // tunnels.
 func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
-var uplinksKind = programs[plan.Uplinks]{
-	attach:    (*Host).setUplinks,
-	detach:    (*Host).delUplinks,
-	read:      (*Host).readUplinks,
-	concerned: func(m *matcher, _ plan.Uplinks) bool { return m.bpf || m.multipath || m.newUplink() },
-}.kind()
+// Uplinks are the programs at the links towards other hosts.
+var Uplinks = Programs[plan.Uplinks]{
+	attach: (*Handle).setUplinks,
+	detach: (*Handle).delUplinks,
+	read:   (*Handle).readUplinks,
+}
 
-func (h *Host) setUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
-	links, err := h.uplinks()
+func (h *Handle) setUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
+	links, err := h.Uplinks()
 	if err != nil {
 		return err
 	}
-	return h.attachUplinks(p, links)
+	return h.AttachUplinks(p, links)
 }
 
-// attachUplinks attaches the program to links. It ignores links that were deleted
+// AttachUplinks attaches the program to links. It ignores links that were deleted
 // meanwhile, such as those that container engines create for their sandboxes.
-func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
+func (h *Handle) AttachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	multipath, err := h.rtnl.Multipath()
 	if err != nil {
 		return err
@@ -83,16 +83,18 @@ func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	})
 }
 
-var localRealEgressKind = programs[plan.LocalRealEgress]{
-	attach:    (*Host).setLocalRealEgress,
-	detach:    func(h *Host, p *ebpf.Datapath, _ plan.LocalRealEgress) error { return h.ns.Do(p.DetachLocalRealEgress) },
-	read:      (*Host).readLocalRealEgress,
-	concerned: detached[plan.LocalRealEgress],
-}.kind()
+// LocalRealEgress are the programs for answers of real servers on this host.
+var LocalRealEgress = Programs[plan.LocalRealEgress]{
+	attach: (*Handle).setLocalRealEgress,
+	detach: func(h *Handle, p *ebpf.Datapath, _ plan.LocalRealEgress) error {
+		return h.ns.Do(p.DetachLocalRealEgress)
+	},
+	read: (*Handle).readLocalRealEgress,
+}
 
 // setLocalRealEgress makes answers of real servers on this host leave with the
 // virtual address as their source.
-func (h *Host) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) error {
+func (h *Handle) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) error {
 	return h.ns.Do(func() error {
 		if err := p.Serve(); err != nil {
 			return err
@@ -101,7 +103,7 @@ func (h *Host) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) erro
 	})
 }
 
-func (h *Host) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
+func (h *Handle) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
 	whole, some, err := h.hasLocalRealEgress(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err
@@ -109,7 +111,7 @@ func (h *Host) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (pl
 
 // hasLocalRealEgress reports whether every link with a program at its ingress has
 // the egress program (whole), and whether some have it.
-func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error) {
+func (h *Handle) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error) {
 	found, err := h.seenPrograms(p, ebpf.LocalRealEgress)
 	if err != nil || len(found) == 0 {
 		return false, false, err
@@ -129,7 +131,7 @@ func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error
 }
 
 // delUplinks detaches the program from all links.
-func (h *Host) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
+func (h *Handle) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 	return h.ns.Do(func() error {
 		found, err := p.LinksOf(ebpf.Uplink)
 		errs := []error{err}
@@ -140,7 +142,7 @@ func (h *Host) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 	})
 }
 
-func (h *Host) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
+func (h *Handle) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
 	whole, some, err := h.hasUplinks(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err
@@ -148,12 +150,12 @@ func (h *Host) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error
 
 // hasUplinks reports whether every uplink has the program, and the program knows
 // its multipath routes; or whether some have it.
-func (h *Host) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
+func (h *Handle) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
 	found, err := h.seenPrograms(p, ebpf.Uplink)
 	if err != nil {
 		return false, false, err
 	}
-	links, err := h.uplinks()
+	links, err := h.Uplinks()
 	if err != nil {
 		return false, false, err
 	}

@@ -50,6 +50,7 @@ type DetachRequest struct {
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
+// String returns what the request names.
 func (r DetachRequest) String() string {
 	if r.Name != "" {
 		return r.Name

@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
@@ -159,7 +160,7 @@ func New(cfg Config) (*Daemon, error) {
 		responders:  map[netip.Addr]*overlay.Responder{},
 		inspect:     make(chan string),
 		unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{},
-		healer: healer{wakeup: make(chan struct{}, 1), conflicts: conflicts{}},
+		healer: healer{wakeup: make(chan struct{}, 1), conflicts: heal.Conflicts{}},
 	}
 	d.services = newServices()
 	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal, Changed: d.healthChanged})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/heal"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
@@ -29,8 +30,6 @@ const (
 	// checkEvery is the interval of the checks for changes that the kernel does not
 	// report.
 	checkEvery = 750 * time.Millisecond
-	// retryFirst and retryLast are the shortest and the longest wait after a failure.
-	retryFirst, retryLast = time.Second, 30 * time.Second
 )
 
 // healer is the state of the repair.
@@ -38,11 +37,9 @@ type healer struct {
 	watcher *kernel.Watcher
 	// wakeup receives a value when the applied objects may have changed.
 	wakeup    chan struct{}
-	conflicts conflicts
-	// failed is the wait before everything is tried again. It is 0 after a success.
-	failed time.Duration
-	// retry is the end of that wait.
-	retry time.Time
+	conflicts heal.Conflicts
+	// retry is when everything is repaired again after a failure.
+	retry heal.Retry
 }
 
 // follow repairs the host until ctx ends.
@@ -138,19 +135,18 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 		d.recheckNetworks()
 	}
 	account := d.engine.Account()
-	waits := time.Until(d.healer.retry) > 0
-	if seen.All() || d.healer.failed > 0 && !waits || account == nil && !waits || seen.LeftOver(account) {
+	if seen.All() || d.healer.retry.Due() || account == nil && !d.healer.retry.Waits() || seen.LeftOver(account) {
 		return d.healAll(ctx)
 	}
-	part := d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
+	part := d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
 	if dead := d.deadIn(part); len(dead) > 0 {
 		d.warn("remove what belonged to a sandbox", d.cleanUp(dead))
 		account = d.engine.Account()
-		part = d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
 	}
 	if d.adoptExternals(part) {
 		account = d.engine.Account()
-		part = d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
 	}
 	if len(part) == 0 {
 		return d.healer.next()
@@ -172,21 +168,17 @@ func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.Pendi
 			d.report(differing, seen)
 			return err
 		}
-		d.blockedBy(step)
-		if part = d.healer.conflicts.free(part); len(part) == 0 {
+		if e, first := d.healer.conflicts.Blocked(step); first {
+			d.note(e)
+		}
+		if part = d.healer.conflicts.Free(part); len(part) == 0 {
 			return nil
 		}
 	}
 }
 
 // next returns how long to wait before the next attempt, or 0 if none is due.
-func (h *healer) next() time.Duration {
-	wait := h.conflicts.next()
-	if h.failed > 0 && (wait == 0 || time.Until(h.retry) < wait) {
-		wait = max(time.Until(h.retry), time.Millisecond)
-	}
-	return wait
-}
+func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) }
 
 // healAll reads and repairs all objects.
 func (d *Daemon) healAll(ctx context.Context) time.Duration {
@@ -199,15 +191,13 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 		}
 	}
 	if err == nil {
-		d.healer.failed = 0
+		d.healer.retry.Succeeded()
 		d.forgetKeptAddresses()
 		return d.healer.next()
 	}
-	if d.healer.failed == 0 {
+	if d.healer.retry.Failed() {
 		d.note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
 	}
-	d.healer.failed = min(max(2*d.healer.failed, retryFirst), retryLast)
-	d.healer.retry = time.Now().Add(d.healer.failed)
 	return d.healer.next()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/heal"
 	"fairlead/internal/kernel"
 	"fairlead/internal/plan"
 )
@@ -102,50 +103,24 @@ func (d *Daemon) note(e api.Event) {
 	d.journal.add(e)
 }
 
-// report notes an event for each repaired object. It does not report that programs
-// were attached to a new link of the host.
+// report reports a repair.
 func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
-	table := slices.ContainsFunc(differing, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
-	kinds, conflicting := map[string]int{}, map[string]bool{}
-	elements := 0
-	remade := map[string]bool{}
-	for _, op := range differing {
-		for _, end := range plan.Ends(op.Object) {
-			remade[end] = true
-		}
-	}
-	for _, op := range differing {
-		_, uplinks := op.Object.(plan.Uplinks)
-		if op.Old != nil && plan.Equal(op.Old, op.Object) && !op.Del || uplinks && !seen.Detached() {
-			continue // it was set again because its base was
-		}
-		kinds[plan.KindOf(op.Object)]++
-		if !remade[plan.Base(op.Object)] { // if so, it was removed with its link
-			conflicting[conflictOf(op.Object)] = true
-		}
-		if table && plan.KindOf(op.Object) == "nft element" {
-			elements++ // they are part of the table's event
-			continue
-		}
-		e := api.Event{Kind: api.Healed, Object: op.Object.Key(), Commands: op.Commands()}
-		if strings.HasPrefix(e.Object, "nft ") {
-			e.By = seen.Author()
-		}
-		if _, is := op.Object.(plan.Table); is {
-			e.Commands = nil // the whole table
-		}
+	r := heal.ReportOf(differing, seen.Author(), seen.Detached())
+	for _, e := range r.Events {
 		d.note(e)
 	}
-	for key := range conflicting {
-		d.conflict(key, seen.Author())
+	for key := range r.Conflicting {
+		if e, conflict := d.healer.conflicts.Repaired(key, seen.Author()); conflict {
+			d.note(e)
+		}
 	}
-	if elements > 0 {
-		d.cfg.Log.Warn(string(api.Healed), "object", "nft elements", "count", elements)
+	if r.Elements > 0 {
+		d.cfg.Log.Warn(string(api.Healed), "object", "nft elements", "count", r.Elements)
 	}
-	for kind, n := range kinds {
+	for kind, n := range r.Kinds {
 		d.cfg.Meter.Healed(kind, n)
 	}
-	if len(kinds) > 0 {
+	if len(r.Kinds) > 0 {
 		d.changed()
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -16,7 +16,7 @@ import (
 // target is the state to apply, and the pools of its services.
 type target struct {
 	model.State
-	pools map[string]*pool
+	pools map[string]*pool.Pool
 }
 
 // state returns the state that the host must have now, for a desired state.
@@ -34,7 +34,7 @@ func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
 	resolved := make([]model.VirtualService, 0, len(pools))
 	for _, v := range w.Services {
 		if p := pools[v.Name]; p != nil {
-			resolved = append(resolved, p.resolved)
+			resolved = append(resolved, p.Resolved)
 		}
 	}
 	d.warn("check the real servers", d.health.Set(resolved))
@@ -44,7 +44,7 @@ func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
 
 // completed adds the results of the checks to the pools of the services in only, or of
 // all if it is nil. It returns all services as the data planes must have them.
-func (d *Daemon) completed(w model.Desired, pools map[string]*pool, only map[string]bool) []model.VirtualService {
+func (d *Daemon) completed(w model.Desired, pools map[string]*pool.Pool, only map[string]bool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
 	for _, v := range w.Services {
@@ -53,36 +53,12 @@ func (d *Daemon) completed(w model.Desired, pools map[string]*pool, only map[str
 			continue
 		}
 		if before := d.services.pools[v.Name]; before != p {
-			p.complete(d.health, before, now)
+			full, checked := d.health.Effective(p.Resolved)
+			p.Complete(full, checked, before, now)
 		}
-		all = append(all, p.full)
+		all = append(all, p.Full)
 	}
 	return all
-}
-
-// complete adds to a pool the results of the checks, from one snapshot of them.
-func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
-	full, status := checks.Effective(p.resolved)
-	p.full, p.health = full, status.Pool
-	found := make(map[netip.AddrPort]health.ServerStatus, len(status.Servers))
-	for _, s := range status.Servers {
-		found[s.Real] = s
-	}
-	if p.since = now; before != nil && before.status() == p.status() {
-		p.since = before.since
-	}
-	planned := make(map[netip.AddrPort]model.RealState, len(p.full.Reals))
-	for i, r := range p.full.Reals {
-		// A server that drains and is down does not answer its flows.
-		if r.State == model.RealDraining && found[r.At(0)].State == model.RealDown {
-			p.full.Reals[i].State = model.RealDown
-		}
-		planned[r.At(0)] = p.full.Reals[i].State
-	}
-	for i := range p.members {
-		m := &p.members[i]
-		m.shown = p.show(*m, found[m.at], planned[m.at])
-	}
 }
 
 // applyDesired applies a desired state. Sandboxes that services select may get their
@@ -94,7 +70,7 @@ func (d *Daemon) applyDesired(w model.Desired) error {
 	if err := d.applyTarget(want); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(w.Services, selects) {
+	if !slices.ContainsFunc(w.Services, pool.HasSelector) {
 		return nil
 	}
 	if next := d.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
@@ -103,10 +79,6 @@ func (d *Daemon) applyDesired(w model.Desired) error {
 		}
 	}
 	return nil
-}
-
-func selects(v model.VirtualService) bool {
-	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return !r.Select.IsZero() })
 }
 
 // applyTarget applies the target with the engine, and records the result.
@@ -146,28 +118,34 @@ func (d *Daemon) reapply(names ...string) error {
 
 // setPools records the pools that the data planes now have, and reports what has
 // changed.
-func (d *Daemon) setPools(pools map[string]*pool) {
+func (d *Daemon) setPools(pools map[string]*pool.Pool) {
 	s := &d.services
 	before := s.pools
 	s.pools = pools
 	now := time.Now()
-	var touched []realKey
+	var touched []pool.Key
 	for name, p := range pools {
 		was := before[name]
 		if was == p {
 			continue
 		}
 		delete(s.stuck, name)
-		for _, m := range p.members {
-			if key := (realKey{name, m.at}); d.beginDrain(key, p, m, now) {
+		for _, m := range p.Members {
+			if key := (pool.Key{Service: name, At: m.At}); d.beginDrain(key, p, m, now) {
 				touched = append(touched, key)
 			}
 		}
-		d.reportPool(was, p)
+		events, toggled := p.ChangesSince(was)
+		for _, e := range events {
+			d.note(e)
+		}
+		for _, at := range toggled {
+			s.transitions[pool.Key{Service: name, At: at}]++
+		}
 	}
 	for key := range s.drains {
-		p := pools[key.service]
-		if m := p.member(key.at); m == nil || m.status != api.RealDraining && m.status != api.RealDrained {
+		p := pools[key.Service]
+		if m := p.Member(key.At); m == nil || m.Status != api.RealDraining && m.Status != api.RealDrained {
 			delete(s.drains, key)
 			touched = append(touched, key)
 		}
@@ -178,7 +156,7 @@ func (d *Daemon) setPools(pools map[string]*pool) {
 		}
 	}
 	for key := range s.transitions {
-		if pools[key.service].member(key.at) == nil {
+		if pools[key.Service].Member(key.At) == nil {
 			delete(s.transitions, key)
 		}
 	}
@@ -189,11 +167,11 @@ func (d *Daemon) setPools(pools map[string]*pool) {
 }
 
 // beginDrain records the drain of a member that has none, and reports whether it did.
-func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool {
-	if m.status != api.RealDraining || d.services.drains[key] != nil {
+func (d *Daemon) beginDrain(key pool.Key, p *pool.Pool, m pool.Member, now time.Time) bool {
+	if m.Status != api.RealDraining || d.services.drains[key] != nil {
 		return false
 	}
-	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.spec.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
+	d.services.drains[key] = &pool.Drain{Cause: m.Cause, Since: now, Deadline: pool.Deadline(now, 0, p.Spec.Drain), Endpoint: m.Endpoint, Leaving: m.Leaving, Real: m.RealServer}
 	return true
 }
 

@@ -3,48 +3,13 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
-
-// Container is the known state of an attached container. It is stored as a note.
-type Container struct {
-	Name   string            `json:"name"`
-	Labels map[string]string `json:"labels,omitempty"`
-	// Started is the start time as the engine writes it. It differs for each run.
-	Started string `json:"started,omitempty"`
-	// Stopping is why this run is about to end, since StoppedAt; empty if it is not.
-	// Ended says that it has ended. StopTimeout is how long the end may take; 0 is no
-	// limit.
-	Stopping    string        `json:"stopping,omitempty"`
-	StoppedAt   time.Time     `json:"stoppedAt,omitzero"`
-	Ended       bool          `json:"ended,omitempty"`
-	StopTimeout time.Duration `json:"patience,omitempty"`
-	// RunsOn says that the container still ran StopTimeout after it was stopped. It is
-	// empty if that did not happen.
-	RunsOn string `json:"runsOn,omitempty"`
-	// Paused says that the container's processes are paused.
-	Paused bool `json:"paused,omitempty"`
-	// Health is the result of the engine's health check; empty if there is none.
-	Health string `json:"health,omitempty"`
-}
-
-func (c Container) equal(o Container) bool {
-	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.StoppedAt.Equal(o.StoppedAt) && c.Ended == o.Ended &&
-		c.StopTimeout == o.StopTimeout && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
-}
-
-// leaves returns why the container must get no new flows, or empty if it may.
-func (c Container) leaves() string {
-	if c.Stopping == "" && c.Paused {
-		return "its container is paused"
-	}
-	return c.Stopping
-}
 
 // Containers reports events of containers. sandbox.Finder implements it.
 type Containers interface {
@@ -72,21 +37,12 @@ func (d *Daemon) handleContainer(n sandbox.ContainerEvent) {
 	changed := map[string]any{}
 	for _, ref := range n.Refs {
 		before, known := d.services.containers[ref]
-		c := before
-		switch {
-		case n.Stopping != "":
-			c = before.stopped(n, time.Now())
-		default:
-			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started, StopTimeout: n.StopTimeout}
-			if before.Started == n.Started {
-				c.Stopping, c.StoppedAt, c.Ended, c.RunsOn = before.Stopping, before.StoppedAt, before.Ended, before.RunsOn
-			}
-		}
+		c := before.After(n, time.Now())
 		switch {
 		case n.Gone && known:
 			delete(d.services.containers, ref)
 			changed[containerNote+ref] = nil
-		case !n.Gone && !c.equal(before):
+		case !n.Gone && !c.Equal(before):
 			d.services.containers[ref] = c
 			changed[containerNote+ref] = c
 		}
@@ -116,7 +72,7 @@ func (d *Daemon) servicesOf(refs []string) (names []string) {
 	}
 	for _, v := range d.desired.Services {
 		p := d.services.pools[v.Name]
-		if selects(v) || p != nil && slices.ContainsFunc(p.members, func(m member) bool { return endpoints[m.Endpoint] }) {
+		if pool.HasSelector(v) || p != nil && slices.ContainsFunc(p.Members, func(m pool.Member) bool { return endpoints[m.Endpoint] }) {
 			names = append(names, v.Name)
 		}
 	}

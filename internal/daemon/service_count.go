@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
@@ -61,8 +62,8 @@ func (d *Daemon) countFlows() {
 
 // flowsOf returns the last known number of open flows of a real server, or nil if its
 // data plane does not count them.
-func (d *Daemon) flowsOf(key realKey) *uint64 {
-	c, counted := d.services.counts[key.service][key.at]
+func (d *Daemon) flowsOf(key pool.Key) *uint64 {
+	c, counted := d.services.counts[key.Service][key.At]
 	if !counted {
 		return nil
 	}
@@ -101,7 +102,7 @@ func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 	d.mu.Lock()
 	var passive []string
 	for name, p := range d.services.pools {
-		if p.spec.Check.Passive {
+		if p.Spec.Check.Passive {
 			passive = append(passive, name)
 		}
 	}

@@ -9,29 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/api"
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/model"
 )
-
-// Drain is the drain of a real server: it gets no new flows and keeps the open ones,
-// until they end or a deadline passes.
-type Drain struct {
-	// Cause is the reason.
-	Cause string    `json:"cause"`
-	Since time.Time `json:"since"`
-	// Deadline ends the drain even if flows are open. Zero is no deadline.
-	Deadline time.Time `json:"deadline,omitzero"`
-	// Ended is when the drain ended; zero while it is in progress.
-	Ended time.Time `json:"ended,omitzero"`
-	// Asked says that a command requested the drain: then only a command ends it.
-	Asked bool `json:"asked,omitempty"`
-	// Endpoint is the attachment of the real server; empty if it is not on this host.
-	Endpoint string `json:"endpoint,omitempty"`
-	// Leaving says that the server is no longer a member of the service. Real is the
-	// server.
-	Leaving bool             `json:"leaving,omitempty"`
-	Real    model.RealServer `json:"real,omitzero"`
-}
 
 const (
 	// countEvery is the interval at which the flows of draining servers are counted.
@@ -45,18 +25,6 @@ const (
 	// reapplyAfter is the wait after a failure.
 	reapplyAfter = time.Second
 )
-
-// deadline returns when a drain that starts at since ends: after the requested time,
-// or else after the service's usual time; zero if neither is set.
-func deadline(since time.Time, requested, usual time.Duration) time.Time {
-	switch {
-	case requested > 0:
-		return since.Add(requested)
-	case usual > 0:
-		return since.Add(usual)
-	}
-	return time.Time{}
-}
 
 // balance applies changes of real servers, and ends drains, until ctx ends.
 func (d *Daemon) balance(ctx context.Context) {
@@ -110,7 +78,7 @@ func (d *Daemon) idleServices() bool {
 		}
 	}
 	for _, c := range d.services.containers {
-		if c.ending() {
+		if c.Ending() {
 			return false
 		}
 	}
@@ -139,7 +107,7 @@ func (d *Daemon) endDrains() {
 			continue
 		}
 		drain.Ended = now
-		s.markDirty(key.service)
+		s.markDirty(key.Service)
 		d.saveDrains(key)
 	}
 }
@@ -152,22 +120,19 @@ type Notes interface {
 
 // The keys of notes, or their prefixes.
 const (
-	drainNote     = "drain "
 	healthNote    = "health of real servers"
 	containerNote = "container "
 )
 
-func (k realKey) note() string { return drainNote + k.service + " " + k.at.String() }
-
 // saveDrains saves the drains with these keys for later processes. A drain that a
 // command requested of a server on another host survives a reboot.
-func (d *Daemon) saveDrains(keys ...realKey) {
+func (d *Daemon) saveDrains(keys ...pool.Key) {
 	if d.cfg.Passing == nil || len(keys) == 0 {
 		return
 	}
 	passing, lasting := map[string]any{}, map[string]any{}
 	for _, key := range keys {
-		name := key.note()
+		name := key.Note()
 		passing[name], lasting[name] = nil, nil
 		switch drain := d.services.drains[key]; {
 		case drain == nil:
@@ -204,7 +169,7 @@ func (d *Daemon) restoreNotes(w model.Desired) {
 		}
 	}
 	gone := map[string]any{}
-	maps.DeleteFunc(d.services.containers, func(ref string, _ Container) bool {
+	maps.DeleteFunc(d.services.containers, func(ref string, _ pool.Container) bool {
 		attached := slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Ref == ref })
 		if !attached {
 			gone[containerNote+ref] = nil
@@ -216,18 +181,18 @@ func (d *Daemon) restoreNotes(w model.Desired) {
 
 func (d *Daemon) restoreNote(key string, text json.RawMessage) error {
 	ref, isContainer := strings.CutPrefix(key, containerNote)
-	switch rest, isDrain := strings.CutPrefix(key, drainNote); {
+	switch rest, isDrain := strings.CutPrefix(key, pool.DrainNote); {
 	case key == healthNote:
 		return json.Unmarshal(text, &d.services.savedHealth)
 	case isContainer:
-		var c Container
+		var c pool.Container
 		err := json.Unmarshal(text, &c)
 		d.services.containers[ref] = c
 		return err
 	case isDrain:
 		space := max(0, strings.LastIndexByte(rest, ' '))
 		service, at := rest[:space], strings.TrimSpace(rest[space:])
-		var drain Drain
+		var drain pool.Drain
 		real, err := netip.ParseAddrPort(at)
 		if err == nil {
 			err = json.Unmarshal(text, &drain)
@@ -235,7 +200,7 @@ func (d *Daemon) restoreNote(key string, text json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		d.services.drains[realKey{service, real}] = &drain
+		d.services.drains[pool.Key{Service: service, At: real}] = &drain
 		d.restoreLeaving(service, real, drain)
 	}
 	return nil
@@ -243,16 +208,9 @@ func (d *Daemon) restoreNote(key string, text json.RawMessage) error {
 
 // restoreLeaving makes a server whose removal is in progress a member of the earlier
 // pool.
-func (d *Daemon) restoreLeaving(service string, at netip.AddrPort, drain Drain) {
+func (d *Daemon) restoreLeaving(service string, at netip.AddrPort, drain pool.Drain) {
 	if !drain.Leaving {
 		return
 	}
-	p := d.services.pools[service]
-	if p == nil {
-		p = &pool{restored: true}
-		d.services.pools[service] = p
-	}
-	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, status: api.RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
-	p.full.Reals = append(p.full.Reals, drain.Real)
-	p.index()
+	d.services.pools[service] = d.services.pools[service].Restore(at, drain)
 }

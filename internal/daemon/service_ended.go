@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/model"
 )
@@ -15,7 +16,7 @@ import (
 // reportEnded reports how many connections of clients the last step has reset, per
 // real server, or per service if the real server is no longer known. pools are the
 // pools before and after the step.
-func (d *Daemon) reportEnded(pools ...map[string]*pool) {
+func (d *Daemon) reportEnded(pools ...map[string]*pool.Pool) {
 	all := map[string]rawtcp.Ended{}
 	for _, e := range d.cfg.Flows.TCP().TakeEnded() {
 		object := endedOf(e, pools)
@@ -30,16 +31,16 @@ func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 }
 
 // endedOf names the real server or the service.
-func endedOf(e rawtcp.Ended, pools []map[string]*pool) string {
+func endedOf(e rawtcp.Ended, pools []map[string]*pool.Pool) string {
 	name := ""
 	for _, all := range pools {
 		for _, p := range all {
-			if !dialled(p.spec, e.Frontend) {
+			if !dialled(p.Spec, e.Frontend) {
 				continue
 			}
-			name = "service " + p.spec.Name
-			if m := cmp.Or(p.member(e.Real), p.member(netip.AddrPortFrom(e.Real.Addr(), 0))); m != nil {
-				return name + " real " + m.text()
+			name = "service " + p.Spec.Name
+			if m := cmp.Or(p.Member(e.Real), p.Member(netip.AddrPortFrom(e.Real.Addr(), 0))); m != nil {
+				return name + " real " + m.Text()
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/escape"
 	"fairlead/internal/model"
@@ -39,9 +40,9 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	if err != nil {
 		return api.Result{}, err
 	}
-	if m.leaving {
+	if m.Leaving {
 		return api.Result{}, api.Faultf(api.Conflict,
-			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
+			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.Text(), v.Name, escape.Shell(v.Name), m.Text())
 	}
 	switch r.Do {
 	case api.DrainReal:
@@ -53,14 +54,14 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 }
 
 // drainReal records the drain and applies it to the data planes.
-func (d *Daemon) drainReal(v model.VirtualService, m member, r api.RealRequest) (api.Result, error) {
-	key := realKey{v.Name, m.at}
+func (d *Daemon) drainReal(v model.VirtualService, m pool.Member, r api.RealRequest) (api.Result, error) {
+	key := pool.Key{Service: v.Name, At: m.At}
 	before := d.services.drains[key]
-	drain := &Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
+	drain := &pool.Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
 	if before != nil {
 		drain.Since = before.Since
 	}
-	drain.Deadline = deadline(drain.Since, r.Deadline, v.Drain)
+	drain.Deadline = pool.Deadline(drain.Since, r.Deadline, v.Drain)
 	if r.Now {
 		drain.Ended = time.Now()
 	}
@@ -71,16 +72,16 @@ func (d *Daemon) drainReal(v model.VirtualService, m member, r api.RealRequest) 
 	d.services.drains[key] = drain
 	if err := d.reapply(v.Name); err != nil {
 		delete(d.services.drains, key)
-		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.text(), v.Name, err)
+		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.Text(), v.Name, err)
 	}
 	d.saveDrains(key)
 	return api.Result{Services: d.viewServices(v.Name), Changed: true, Notes: notes}, nil
 }
 
 // lastServerNotes returns a note if no other real server is up to get new flows.
-func (d *Daemon) lastServerNotes(v model.VirtualService, m member) []string {
-	for _, r := range d.services.pools[v.Name].full.Reals {
-		if r.At(0) != m.at && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
+func (d *Daemon) lastServerNotes(v model.VirtualService, m pool.Member) []string {
+	for _, r := range d.services.pools[v.Name].Full.Reals {
+		if r.At(0) != m.At && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
 			return nil
 		}
 	}
@@ -90,22 +91,22 @@ func (d *Daemon) lastServerNotes(v model.VirtualService, m member) []string {
 	return []string{fmt.Sprintf("no other real server of %s is up: new clients get no answer", v.Name)}
 }
 
-func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error) {
-	key := realKey{v.Name, m.at}
+func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, error) {
+	key := pool.Key{Service: v.Name, At: m.At}
 	drain := d.services.drains[key]
-	readmitted := d.health.Readmit(v.Name, m.at)
-	if m.spec.State != model.RealUp {
+	readmitted := d.health.Readmit(v.Name, m.At)
+	if m.Spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
 			return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
 		}
-		i := slices.IndexFunc(v.Reals, m.spec.Is)
+		i := slices.IndexFunc(v.Reals, m.Spec.Is)
 		v.Reals[i].State = model.RealUp
 	} else if (drain == nil || !drain.Asked) && !readmitted {
 		return api.Result{Services: d.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)
 	var err error
-	if m.spec.State == model.RealUp {
+	if m.Spec.State == model.RealUp {
 		err = d.reapply(v.Name)
 	} else {
 		err = d.settle(d.desired.WithService(v))
@@ -114,7 +115,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (api.Result, error
 		if drain != nil {
 			d.services.drains[key] = drain
 		}
-		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.text(), v.Name, err)
+		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.Text(), v.Name, err)
 	}
 	d.saveDrains(key)
 	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
@@ -129,16 +130,16 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 	switch {
 	case i < 0 && err != nil:
 		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
-	case i < 0 && !m.spec.Select.IsZero():
+	case i < 0 && !m.Spec.Select.IsZero():
 		return api.Result{}, api.Faultf(api.Invalid,
-			"the selector %s adds %s to service %s: remove the selector, or drain this real server", m.spec, r.Real, v.Name)
+			"the selector %s adds %s to service %s: remove the selector, or drain this real server", m.Spec, r.Real, v.Name)
 	case i < 0:
-		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
+		if i = slices.IndexFunc(v.Reals, m.Spec.Is); i < 0 && !r.Now {
 			return api.Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
 		}
 	}
 	if r.Now && err == nil {
-		d.forgetMember(v.Name, m.at)
+		d.forgetMember(v.Name, m.At)
 	}
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
@@ -152,37 +153,34 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 // forgetMember removes a member from the current pool, so that it does not drain when
 // it leaves.
 func (d *Daemon) forgetMember(service string, at netip.AddrPort) {
-	p := *d.services.pools[service]
-	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m member) bool { return m.at == at })
-	p.index()
-	d.services.pools[service] = &p
+	d.services.pools[service] = d.services.pools[service].Without(at)
 }
 
 // findMember returns the real server that the text names.
-func (d *Daemon) findMember(service, text string) (member, error) {
+func (d *Daemon) findMember(service, text string) (pool.Member, error) {
 	p := d.services.pools[service]
 	if p == nil {
-		return member{}, api.Faultf(api.Conflict,
+		return pool.Member{}, api.Faultf(api.Conflict,
 			"service %s is not applied: %s", service, d.problems[serviceProblem(service)])
 	}
-	var fits []member
+	var fits []pool.Member
 	var names []string
-	for _, m := range p.members {
-		if m.text() == text {
+	for _, m := range p.Members {
+		if m.Text() == text {
 			return m, nil
 		}
-		if m.at.Addr().String() == text || m.Endpoint != "" && (m.Endpoint == text || d.sandboxNamed(m.Endpoint, text)) {
-			fits, names = append(fits, m), append(names, m.text())
+		if m.At.Addr().String() == text || m.Endpoint != "" && (m.Endpoint == text || d.sandboxNamed(m.Endpoint, text)) {
+			fits, names = append(fits, m), append(names, m.Text())
 		}
 	}
 	switch len(fits) {
 	case 0:
-		return member{}, api.Faultf(api.NotFound,
+		return pool.Member{}, api.Faultf(api.NotFound,
 			"service %s has no real server %s: `fairlead service show %s` lists them", service, text, escape.Shell(service))
 	case 1:
 		return fits[0], nil
 	}
-	return member{}, api.Faultf(api.Invalid,
+	return pool.Member{}, api.Faultf(api.Invalid,
 		"service %s has several real servers at %s: name one of %s", service, text, strings.Join(names, ", "))
 }
 

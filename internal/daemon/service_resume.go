@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/daemon/pool"
 	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
@@ -18,7 +19,7 @@ func (d *Daemon) resume(w model.Desired) error {
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
-	if slices.ContainsFunc(w.Services, selects) {
+	if slices.ContainsFunc(w.Services, pool.HasSelector) {
 		// A sandbox that a name selects must be found with its current address.
 		// Without it, the service would have no real servers until the first step has
 		// returned the leases, and all its connections would be ended.
@@ -36,7 +37,7 @@ func (d *Daemon) resume(w model.Desired) error {
 		if !wanted[v.Name] {
 			continue
 		}
-		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[realKey{v.Name, r.At(0)}] })
+		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[pool.Key{Service: v.Name, At: r.At(0)}] })
 		inUse = append(inUse, v)
 	}
 	noted := slices.DeleteFunc(d.services.savedHealth, func(one health.Remembered) bool { return !wanted[one.Service] })
@@ -47,15 +48,15 @@ func (d *Daemon) resume(w model.Desired) error {
 
 // takenOut returns the real servers that are out, or may be, for another reason than
 // their checks. The state of the data planes says nothing about the checks of those.
-func (d *Daemon) takenOut(w model.Desired) map[realKey]bool {
-	out := map[realKey]bool{}
+func (d *Daemon) takenOut(w model.Desired) map[pool.Key]bool {
+	out := map[pool.Key]bool{}
 	for key := range d.services.drains {
 		out[key] = true
 	}
 	for _, v := range w.Services {
 		for _, r := range v.Reals {
 			if r.State == model.RealDown {
-				out[realKey{v.Name, netip.AddrPortFrom(r.Address, r.Port)}] = true
+				out[pool.Key{Service: v.Name, At: netip.AddrPortFrom(r.Address, r.Port)}] = true
 			}
 		}
 	}

@@ -192,6 +192,16 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/...", "internal/api/...", "internal/sandbox", "internal/daemon/spec/..."},
 	},
 	{
+		Name: "the real servers of a service are computed from values, without the daemon, the engine or the kernel",
+		Of:   []string{"internal/daemon/pool/..."}, Deny: []string{"os/..."},
+		Ours: []string{"internal/model/...", "internal/api/...", "internal/health", "internal/sandbox", "internal/daemon/pool/..."},
+	},
+	{
+		Name: "what to repair is decided from plans, without the daemon, the engine or the kernel",
+		Of:   []string{"internal/daemon/heal/..."}, Deny: pure,
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/api/...", "internal/daemon/heal/..."},
+	},
+	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",
 		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...", "internal/kernel/counter", "internal/api/..."},
 	},

@@ -1,6 +1,9 @@
-package daemon
+// Package heal decides which differing objects the daemon repairs, when it tries again,
+// and what it reports. It changes nothing itself.
+package heal
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,8 +40,8 @@ type conflict struct {
 	reported bool
 }
 
-// conflicts are the conflicts by the keys of their objects.
-type conflicts map[string]*conflict
+// Conflicts are the conflicts by the keys of their objects.
+type Conflicts map[string]*conflict
 
 // conflictOf returns the key of the object's conflict. The nft table and its elements
 // have one key, because they are read and changed together.
@@ -49,13 +52,13 @@ func conflictOf(o plan.Object) string {
 	return o.Key()
 }
 
-// due returns the objects to repair now: the concerned ones without a wait, and those
+// Due returns the objects to repair now: the concerned ones without a wait, and those
 // of the account whose wait is over.
-func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
+func (c Conflicts) Due(account, concerned plan.Plan) plan.Plan {
 	if len(c) == 0 {
 		return concerned
 	}
-	part := c.free(concerned)
+	part := c.Free(concerned)
 	now := time.Now()
 	over := map[string]bool{}
 	for key, at := range c {
@@ -84,9 +87,9 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 	return part
 }
 
-// free returns the objects without those that have a wait, and without the objects
+// Free returns the objects without those that have a wait, and without the objects
 // that depend on links among those.
-func (c conflicts) free(concerned plan.Plan) plan.Plan {
+func (c Conflicts) Free(concerned plan.Plan) plan.Plan {
 	if len(c) == 0 {
 		return concerned
 	}
@@ -106,8 +109,8 @@ func (c conflicts) free(concerned plan.Plan) plan.Plan {
 	return slices.DeleteFunc(part, func(o plan.Object) bool { return waits[plan.Base(o)] })
 }
 
-// next returns the time until the first wait ends, or 0 if there is none.
-func (c conflicts) next() time.Duration {
+// Next returns the time until the first wait ends, or 0 if there is none.
+func (c Conflicts) Next() time.Duration {
 	var first time.Duration
 	for _, at := range c {
 		if left := max(time.Until(at.until), time.Millisecond); at.differs && (first == 0 || left < first) {
@@ -119,7 +122,7 @@ func (c conflicts) next() time.Duration {
 
 // count records a repair of the object. It returns the conflict if there were too
 // many.
-func (c conflicts) count(key string) *conflict {
+func (c Conflicts) count(key string) *conflict {
 	now := time.Now()
 	maps.DeleteFunc(c, func(_ string, at *conflict) bool { return now.Sub(at.last) > calm+at.wait && !at.differs })
 	at := c[key]
@@ -142,33 +145,29 @@ func (at *conflict) backOff(now time.Time) {
 	at.until = now.Add(at.wait)
 }
 
-// blockedBy starts a wait for an object that could not be created, and reports it
-// once.
-func (d *Daemon) blockedBy(step *plan.StepError) {
+// Blocked starts a wait for an object that could not be created. It returns the event
+// that reports the failure, and false if it was reported already.
+func (c Conflicts) Blocked(step *plan.StepError) (e api.Event, report bool) {
 	now, key := time.Now(), conflictOf(step.Object)
-	at := d.healer.conflicts[key]
+	at := c[key]
 	if at == nil || now.Sub(at.last) > calm+at.wait {
 		at = &conflict{since: now}
-		d.healer.conflicts[key] = at
+		c[key] = at
 	}
-	if !at.reported {
-		d.note(api.Event{Kind: api.Unhealed, Object: key, Detail: step.Error()})
-	}
+	report = !at.reported
 	at.last, at.differs, at.reported = now, true, true
 	at.backOff(now)
+	return api.Event{Kind: api.Unhealed, Object: key, Detail: step.Error()}, report
 }
 
-// conflict records a repair, and reports a conflict if there were too many.
-func (d *Daemon) conflict(key, by string) {
-	at := d.healer.conflicts.count(key)
+// Repaired records the repair of an object that a program has changed; by is empty if the
+// program is not known. It returns the event of the conflict, and false if there is none.
+func (c Conflicts) Repaired(key, by string) (e api.Event, conflict bool) {
+	at := c.count(key)
 	if at == nil {
-		return
+		return e, false
 	}
-	who := by
-	if who == "" {
-		who = "another program"
-	}
-	d.note(api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
-		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", who, key, at.times,
-		at.last.Sub(at.since).Round(time.Millisecond), at.wait)})
+	return api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
+		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"), key, at.times,
+		at.last.Sub(at.since).Round(time.Millisecond), at.wait)}, true
 }

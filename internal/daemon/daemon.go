@@ -34,6 +34,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
@@ -115,11 +116,8 @@ type Daemon struct {
 	full model.State
 	// watched has the running sandboxes that are attached, by their references.
 	watched map[string]*watchedSandbox
-	// external has the sandboxes of external endpoints, by the names of their
-	// attachments.
-	external map[string]*externalSandbox
-	// checkExternal receives a value when an external endpoint may be dead.
-	checkExternal chan struct{}
+	// external has the sandboxes of external endpoints.
+	external *external.Table
 	// problems has the reason why an attachment, publish, network or service is not
 	// applied, by its name.
 	problems map[string]string
@@ -156,7 +154,6 @@ func New(cfg Config) (*Daemon, error) {
 		cfg:     cfg,
 		engine:  engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
-		external: map[string]*externalSandbox{}, checkExternal: make(chan struct{}, 1),
 		responders:  map[netip.Addr]*overlay.Responder{},
 		inspect:     make(chan string),
 		unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{},
@@ -165,6 +162,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.services = newServices()
 	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal, Changed: d.healthChanged})
 	d.life, d.end = context.WithCancel(context.Background())
+	d.external = external.NewTable(d.life)
 	desired, err := cfg.Store.Desired()
 	if err != nil {
 		return nil, fmt.Errorf("read desired state: %w", err)
@@ -224,7 +222,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.verify(func(b *watchedSandbox) bool { return id == netns.NoID || b.id == id })
 		case ref := <-d.inspect:
 			d.verify(func(b *watchedSandbox) bool { return b.ref == ref })
-		case <-d.checkExternal:
+		case <-d.external.Changed():
 			d.verify(func(*watchedSandbox) bool { return false })
 		case <-changed:
 			d.verify((*watchedSandbox).moved)

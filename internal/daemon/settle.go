@@ -167,7 +167,7 @@ func (d *Daemon) adopt(w model.Desired) {
 			d.adoptSandbox(a)
 		}
 		if external.Is(a) {
-			d.awaitExternal(a.Name, false)
+			d.external.Await(a.Name, false)
 		}
 	}
 	d.recordExternal()

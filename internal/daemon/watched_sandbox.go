@@ -76,7 +76,7 @@ func (d *Daemon) watch(b *watchedSandbox, at sandbox.Sandbox) {
 	if at.PID == 0 {
 		return
 	}
-	err := whenEnded(ctx, at.PID, func() {
+	err := sandbox.WhenEnded(ctx, at.PID, func() {
 		select {
 		case d.inspect <- b.ref:
 		case <-ctx.Done():
@@ -117,7 +117,7 @@ func (d *Daemon) forgetUnused() {
 			delete(d.watched, ref)
 		}
 	}
-	d.forgetExternal()
+	d.external.Keep(d.desired.Attachments)
 }
 
 // dead returns the references of the attached sandboxes that have ended.
@@ -132,7 +132,7 @@ func (d *Daemon) deadAmong(w model.Desired, suspect func(*watchedSandbox) bool) 
 	inspected := map[string]bool{}
 	var scan external.Scan
 	for _, a := range w.Attachments {
-		if external.CgroupGone(a) || external.Is(a) && d.externalState(a, &scan) == externalDead {
+		if external.CgroupGone(a) || external.Is(a) && d.external.State(a, &scan) == external.Dead {
 			dead[a.Ref] = true
 		}
 		if a.Sandbox == "" || a.HostInterface != "" || inspected[a.Ref] {

@@ -1,4 +1,4 @@
-package daemon
+package sandbox
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whenEnded calls fn when the process has ended, unless ctx ends first. It needs no
+// WhenEnded calls fn when the process has ended, unless ctx ends first. It needs no
 // thread: the Go runtime's poller waits for the pidfd.
-func whenEnded(ctx context.Context, pid int, fn func()) error {
+func WhenEnded(ctx context.Context, pid int, fn func()) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		go fn()

@@ -94,15 +94,6 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 	return api.Result{Changed: true}, nil
 }
 
-// putService does the same in a list, which it modifies.
-func putService(all []model.VirtualService, v model.VirtualService) []model.VirtualService {
-	if i := slices.IndexFunc(all, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
-		all[i] = v
-		return all
-	}
-	return append(all, v)
-}
-
 // Services returns the virtual services, sorted by name.
 func (d *Daemon) Services() []api.ServiceView {
 	d.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -81,7 +81,7 @@ func (d *Daemon) inspectLocated(found []spec.Located) map[*watchedSandbox]sandbo
 }
 
 // contentsOf returns a sandbox with its contents.
-func contentsOf(at sandbox.Sandbox, seen kernel.Sandbox) spec.Sandbox {
+func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
 	return spec.Sandbox{Sandbox: at, Namespace: seen.Namespace, Links: seen.Links, Default4: seen.Default4, Default6: seen.Default6}
 }
 

@@ -48,7 +48,6 @@ import (
 
 // Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
-	DescribeSandbox(path string) (kernel.Sandbox, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
 	// Do runs a function on a thread in the host's network namespace.

@@ -6,7 +6,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
@@ -57,7 +57,7 @@ func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 	return lost
 }
 
-func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen kernel.Sandbox) error {
+func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen inspect.Sandbox) error {
 	at := sandbox.Sandbox{Ref: a.Ref, Path: b.path}
 	if err := spec.Readopt(d.desired, &a, contentsOf(at, seen)); err != nil {
 		return err

@@ -6,17 +6,17 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/model"
 )
 
 // Counters is the part of a host that counts traffic. *kernel.Host implements it.
 type Counters interface {
-	LinkTraffic([]kernel.EndpointLink) (map[string]counter.Traffic, error)
+	Inspect() *inspect.Reader
 	EBPF() *datapath.Handle
 	NFT() *nft.Handle
 	Conntrack() *conntrack.Table
@@ -33,7 +33,7 @@ func (d *Daemon) Stats(ctx context.Context) api.Stats {
 			s.Problems = append(s.Problems, err.Error())
 		}
 	}
-	links, err := d.cfg.Counters.LinkTraffic(linksOf(s.Endpoints, endpoints))
+	links, err := d.cfg.Counters.Inspect().LinkTraffic(linksOf(s.Endpoints, endpoints))
 	failed(err)
 	for i, e := range s.Endpoints {
 		if t, ok := links[e.Endpoint]; ok {
@@ -87,14 +87,14 @@ func statusOf(up bool, problem string) api.Status {
 }
 
 // linksOf returns the links of the endpoints that have one.
-func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
-	var links []kernel.EndpointLink
+func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []inspect.EndpointLink {
+	var links []inspect.EndpointLink
 	for _, s := range all {
 		if s.Driver.Traits().NoLink {
 			continue
 		}
 		e := endpoints[s.Endpoint]
-		l := kernel.EndpointLink{Endpoint: e.Name, Sandbox: e.Sandbox}
+		l := inspect.EndpointLink{Endpoint: e.Name, Sandbox: e.Sandbox}
 		if e.HostInterface == "" {
 			l.Name = e.InterfaceName()
 		}

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
 	"fairlead/internal/daemon/spec"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -45,8 +45,8 @@ func (b *watchedSandbox) gone() bool {
 
 // inspectSandbox returns the watchedSandbox of a sandbox, and its contents. at is
 // where the sandbox was found.
-func (d *Daemon) inspectSandbox(at sandbox.Sandbox) (*watchedSandbox, kernel.Sandbox, error) {
-	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
+func (d *Daemon) inspectSandbox(at sandbox.Sandbox) (*watchedSandbox, inspect.Sandbox, error) {
+	seen, err := d.cfg.Counters.Inspect().DescribeSandbox(at.Path)
 	if err != nil {
 		return nil, seen, err
 	}
@@ -214,7 +214,7 @@ func (d *Daemon) reattach(at sandbox.Sandbox) {
 
 // arrive fills in the values of an attachment that was created before its sandbox ran.
 func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
-	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
+	seen, err := d.cfg.Counters.Inspect().DescribeSandbox(at.Path)
 	if err != nil {
 		return // settle reports the error
 	}

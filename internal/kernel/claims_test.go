@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/plan"
 )
 
@@ -33,9 +34,9 @@ func TestClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud", "stale")
-			claims := func(timeout time.Duration) []Claim {
+			claims := func(timeout time.Duration) []inspect.Claim {
 				t.Helper()
-				all, err := h.Claims(t.Context(),
+				all, err := h.Inspect().Claims(t.Context(),
 					[]plan.VirtualAddress{at, {Link: "gone", Addr: at.Addr}, {Link: "lo", Addr: at.Addr}}, timeout)
 				if err != nil {
 					t.Fatal(err)

@@ -7,20 +7,25 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/model"
 	"fairlead/test/unwrap"
 )
 
 // TestHalfOpen checks a server before and after it has the virtual address, and
 // before and after it listens there.
-func TestHalfOpen(t *testing.T) { testHalfOpen(t, (*Host).HalfOpen, nil) }
+func TestHalfOpen(t *testing.T) {
+	testHalfOpen(t, func(h *Host, ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
+		return h.tcp.HalfOpen(ctx, virtual, server)
+	}, nil)
+}
 
 // TestHalfOpenByTunnel checks servers that decapsulate packets.
 func TestHalfOpenByTunnel(t *testing.T) {
 	for _, by := range []model.Tunnel{{}, {Type: model.TunnelGUE, Port: unwrap.GUE}} {
 		t.Run(by.String(), func(t *testing.T) {
 			ask := func(h *Host, ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
-				return h.HalfOpenByTunnel(ctx, virtual, server, by)
+				return h.tcp.HalfOpenByTunnel(ctx, virtual, server, by)
 			}
 			testHalfOpen(t, ask, func(t *testing.T, server *Host) {
 				end, err := unwrap.On(server.ns.Do, "wire")
@@ -52,17 +57,17 @@ func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.Addr
 				return halfOpen(h, ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.server), 80).String())
-			if err := check(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+			if err := check(200 * time.Millisecond); !errors.Is(err, rawtcp.ErrNotVirtual) {
 				t.Errorf("a server without the address: %v", err)
 			}
 			server.run(t, "ip", "addr", "add", c.virtual, "dev", "lo", "nodad")
 			if prepare != nil {
-				if err := check(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+				if err := check(200 * time.Millisecond); !errors.Is(err, rawtcp.ErrNotVirtual) {
 					t.Errorf("a server that does not decapsulate: %v", err)
 				}
 				prepare(t, server)
 			}
-			if err := check(10 * time.Second); !errors.Is(err, ErrNotVirtual) {
+			if err := check(10 * time.Second); !errors.Is(err, rawtcp.ErrNotVirtual) {
 				t.Errorf("a server that listens only on its own address: %v", err)
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80).String())

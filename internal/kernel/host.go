@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/netns"
@@ -34,6 +35,7 @@ type Host struct {
 	ebpf     *datapath.Handle
 	ipvs     *ipvs.Handle
 	tcp      *rawtcp.Handle
+	inspect  *inspect.Reader
 }
 
 // Options configure a Host.
@@ -72,12 +74,13 @@ func Open(path string, opt Options) (*Host, error) {
 	reader := rtnl.New(ns)
 	links := link.New(reader)
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
-		ipvs: ipvs.New(ns), tcp: rawtcp.New(ns)}
+		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader)}
 	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
 		LooseSources: opt.LooseSources, Refused: opt.Refused, Cgroup: opt.Cgroup})
 	if h.nft, err = nft.Open(reader); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}
+	h.inspect = inspect.New(reader, h.nft, h.ebpf, h.ipvs)
 	h.iptables = iptables.New(reader, h.nft, opt.LeaveDocker)
 	return h, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -57,7 +58,7 @@ func TestInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.Inspect(path)
+	got, err := h.Inspect().Inside(path)
 	for _, o := range open {
 		o.Close()
 	}
@@ -69,14 +70,14 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	us := sockdiag.Owner{PID: os.Getpid(), Command: string(comm[:len(comm)-1])}
-	want := Inside{
-		Links: []InsideLink{
+	want := inspect.Inside{
+		Links: []inspect.InsideLink{
 			{Name: "lo", Kind: "loopback", Up: true, MTU: 65536, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
 			{Name: "eth0", Kind: "veth", Up: true, MTU: 1400, MAC: "02:f1:00:00:00:02", Peer: "fl-web", Bridge: "fl-br", Owner: "web", LinkLocal: true,
 				Addresses: []netip.Prefix{netip.MustParsePrefix("172.30.0.2/24"), netip.MustParsePrefix("fd00:30::2/64")}},
 			{Name: "far", Kind: "veth", MTU: 1500},
 		},
-		Routes: []InsideRoute{
+		Routes: []inspect.InsideRoute{
 			{To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("172.30.0.1"), Link: "eth0"},
 			{To: netip.MustParsePrefix("172.30.0.0/24"), Link: "eth0", Src: netip.MustParseAddr("172.30.0.2")},
 			{To: netip.MustParsePrefix("fd00:30::/64"), Link: "eth0"},
@@ -87,8 +88,8 @@ func TestInspect(t *testing.T) {
 		},
 	}
 	options := cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{}),
-		cmpopts.IgnoreFields(InsideLink{}, "RxBytes", "RxPackets", "TxBytes", "TxPackets"),
-		cmpopts.IgnoreFields(InsideRoute{}, "Src"),
+		cmpopts.IgnoreFields(inspect.InsideLink{}, "RxBytes", "RxPackets", "TxBytes", "TxPackets"),
+		cmpopts.IgnoreFields(inspect.InsideRoute{}, "Src"),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Links.MAC" }, cmp.Comparer(func(a, b string) bool { return a == b || a == "" || b == "" }))}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("Inspect differs (-want +got):\n%s", diff)

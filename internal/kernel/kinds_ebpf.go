@@ -7,7 +7,8 @@ import (
 )
 
 func ebpfOf(h *Host) *datapath.Handle { return h.ebpf }
-func ipvsOf(h *Host) *ipvs.Handle     { return h.ipvs }
+
+func ipvsOf(h *Host) *ipvs.Handle { return h.ipvs }
 
 // programsKind returns the kind of objects that are attached eBPF programs.
 func programsKind[T plan.Object](p datapath.Programs[T], concerned func(*matcher, T) bool) kind[T] {

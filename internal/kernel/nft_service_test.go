@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -184,12 +185,12 @@ func TestInstalledServicesAreRead(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
 	h.reach(t, nil, services(all...))
-	inUse, err := h.InstalledServices()
+	inUse, err := h.Inspect().InstalledServices()
 	if err != nil || len(inUse) != len(all) {
 		t.Fatalf("%d services of %d: %v", len(inUse), len(all), err)
 	}
 	for _, s := range all {
-		i := slices.IndexFunc(inUse, func(o InstalledService) bool { return o.Service == s.Service })
+		i := slices.IndexFunc(inUse, func(o inspect.InstalledService) bool { return o.Service == s.Service })
 		if want := s.Persistence; s.Remembers() && (inUse[i].Persistence != want || inUse[i].Scheduler != s.Scheduler) {
 			t.Errorf("%s is read as %s %s", s.Service, inUse[i].Scheduler, inUse[i].Persistence)
 		}

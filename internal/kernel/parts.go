@@ -3,6 +3,7 @@ package kernel
 import (
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/ipvs"
 	"fairlead/internal/kernel/nft"
@@ -42,3 +43,6 @@ func (h *Host) IPVS() *ipvs.Handle { return h.ipvs }
 // Balances returns an error with the reason if the kernel does not accept the eBPF
 // programs with support for virtual services; see datapath.Handle.Balances.
 func (h *Host) Balances() error { return h.ebpf.Balances() }
+
+// Inspect returns the reader of the host's state.
+func (h *Host) Inspect() *inspect.Reader { return h.inspect }

@@ -19,11 +19,11 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 		t.Fatal(err)
 	}
 	inspections := map[string]func() error{
-		"Inspect":         func() error { _, err := h.Inspect(sandbox.Path()); return err },
-		"DescribeSandbox": func() error { _, err := h.DescribeSandbox(sandbox.Path()); return err },
+		"Inspect":         func() error { _, err := h.Inspect().Inside(sandbox.Path()); return err },
+		"DescribeSandbox": func() error { _, err := h.Inspect().DescribeSandbox(sandbox.Path()); return err },
 		"NetLinks":        func() error { _, err := h.rtnl.NetLinks(); return err },
 		"NamespaceID":     func() error { h.rtnl.NamespaceID(sandbox.Path()); return nil },
-		"LinkTraffic":     func() error { _, err := h.LinkTraffic(nil); return err },
+		"LinkTraffic":     func() error { _, err := h.Inspect().LinkTraffic(nil); return err },
 		"EBPFState":       func() error { _, err := h.ebpf.State(); return err },
 		"Trace": func() error {
 			tracer, err := h.nft.Trace(nil)
@@ -66,12 +66,12 @@ func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
 	sandbox := markedSandbox(t)
 	h.run(t, "ip", "link", "add", "ours", "type", "bridge")
 	before := openFiles(t)
-	reader, err := h.readOnly()
+	reader, err := h.rtnl.Copy()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, name := range map[string]string{sandbox.Path(): "mark", "": "ours"} {
-		handle, err := reader.rtnl.At(path)
+		handle, err := reader.At(path)
 		if err != nil {
 			t.Fatal(err)
 		}

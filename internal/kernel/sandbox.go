@@ -8,96 +8,11 @@ import (
 	"syscall"
 
 	"fairlead/internal/kernel/netns"
-	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
-
-// Sandbox is the state of a sandbox that the daemon checks before it attaches it.
-type Sandbox struct {
-	// Namespace identifies the namespace until the next boot.
-	Namespace string
-	// ID is the id that the host's namespace has for this one (RTM_GETNSID). The
-	// kernel reports the end of the namespace with it.
-	ID int
-	// Links are the names of the interfaces inside.
-	Links []string
-	// Default4 and Default6 say that the sandbox has a default route of the family.
-	Default4, Default6 bool
-}
-
-// DescribeSandbox reads the state of the sandbox at path. It assigns an id to the
-// namespace if the host has none for it yet. The error wraps os.ErrNotExist if
-// there is no namespace at path.
-func (h *Host) DescribeSandbox(path string) (Sandbox, error) {
-	reader, err := h.readOnly()
-	if err != nil {
-		return Sandbox{}, err
-	}
-	defer reader.Release()
-	s, err := reader.describeSandbox(path)
-	if err != nil {
-		return s, fmt.Errorf("inspect sandbox %s: %w", path, err)
-	}
-	return s, nil
-}
-
-func (h *Host) describeSandbox(path string) (Sandbox, error) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return Sandbox{}, err
-	}
-	defer ns.Close()
-	s := Sandbox{}
-	if s.Namespace, err = ns.Identity(); err != nil {
-		return s, err
-	}
-	if s.ID, err = h.nameNamespace(ns); err != nil {
-		return s, err
-	}
-	handle, err := h.rtnl.At(path)
-	if err != nil {
-		return s, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return s, err
-	}
-	for _, l := range links {
-		s.Links = append(s.Links, l.Attrs().Name)
-	}
-	routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, unix.AF_UNSPEC) })
-	for _, r := range routes {
-		if r.Dst == nil || ones(r.Dst.Mask) == 0 {
-			v4 := r.Family == unix.AF_INET
-			s.Default4, s.Default6 = s.Default4 || v4, s.Default6 || !v4
-		}
-	}
-	return s, err
-}
-
-func ones(mask []byte) int { return nlutil.Prefix(make([]byte, len(mask)), mask).Bits() }
-
-// nameNamespace returns the id that the host's namespace has for ns. It assigns
-// one if there is none.
-func (h *Host) nameNamespace(ns *netns.Namespace) (int, error) {
-	handle, err := h.rtnl.At("")
-	if err != nil {
-		return netns.NoID, err
-	}
-	fd := int(ns.File().Fd())
-	// -1 lets the kernel choose.
-	if err := handle.SetNetNsIdByFd(fd, -1); err != nil && !errors.Is(err, unix.EEXIST) {
-		return netns.NoID, fmt.Errorf("assign an id to the namespace: %w", err)
-	}
-	id, err := handle.GetNetNsIdByFd(fd)
-	if err != nil {
-		return netns.NoID, fmt.Errorf("read the namespace's id: %w", err)
-	}
-	return id, nil
-}
 
 // WatchSandboxes returns a channel that gets the id of each namespace that ends.
 // It gets netns.NoID when messages of the kernel were lost. The channel is closed

@@ -33,7 +33,7 @@ func readOwn() error {
 		return err
 	}
 	defer h.Close()
-	inside, err := h.Inspect("")
+	inside, err := h.Inspect().Inside("")
 	if err != nil {
 		return err
 	}

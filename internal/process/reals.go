@@ -21,10 +21,10 @@ func dialReal(host *kernel.Host) func(model.VirtualService, model.RealServer) he
 		if v.Forward != model.ForwardDirect && v.Forward != model.ForwardTunnel || v.Proto != model.TCP {
 			return nil
 		}
-		halfOpen := host.HalfOpen
+		halfOpen := host.TCP().HalfOpen
 		if v.Forward == model.ForwardTunnel && r.Endpoint == "" {
 			halfOpen = func(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
-				return host.HalfOpenByTunnel(ctx, virtual, server, v.Tunnel)
+				return host.TCP().HalfOpenByTunnel(ctx, virtual, server, v.Tunnel)
 			}
 		}
 		at := r.At(v.Ports[0].First).Port()

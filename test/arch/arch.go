@@ -135,6 +135,18 @@ var Rules = []Rule{
 			"internal/kernel/nft/...", "internal/kernel/iptables/..."},
 	},
 	{
+		Name: "explanations and metrics do not change the kernel",
+		Of:   []string{"internal/explain/...", "internal/frontend/metrics/..."},
+		Deny: []string{"internal/kernel/conntrack", "internal/kernel/ipvs", "internal/kernel/iptables", "internal/kernel/rawtcp",
+			"internal/kernel/rtnl/link", "internal/kernel/rtnl/tunnel", "internal/kernel/rtnl/device"},
+	},
+	{
+		Name: "what inspects a host cannot change its links and connections",
+		Of:   []string{"internal/kernel/inspect"},
+		Deny: []string{"internal/kernel/conntrack", "internal/kernel/iptables", "internal/kernel/rawtcp",
+			"internal/kernel/rtnl/link", "internal/kernel/rtnl/tunnel", "internal/kernel/rtnl/device"},
+	},
+	{
 		Name: "leases import only model",
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -24,7 +25,7 @@ import (
 // inspection is the output of `fairlead inspect`.
 type inspection struct {
 	Sandbox sandbox.Sandbox `json:"sandbox"`
-	kernel.Inside
+	inspect.Inside
 	// Daemon reports whether a daemon returned the attachments.
 	Daemon      bool       `json:"daemon"`
 	Attachments []api.View `json:"attachments"`
@@ -45,7 +46,7 @@ func NewInspect(a *command.App) *cobra.Command {
 			if os.Geteuid() != 0 {
 				return command.Usage(errors.New("root is needed to enter a network namespace: run as root, e.g. with sudo"))
 			}
-			i, err := inspect(r, c.Context(), args[0])
+			i, err := inspectSandbox(r, c.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ func NewInspect(a *command.App) *cobra.Command {
 	return c
 }
 
-func inspect(r *command.Remote, ctx context.Context, text string) (i inspection, err error) {
+func inspectSandbox(r *command.Remote, ctx context.Context, text string) (i inspection, err error) {
 	if i.Sandbox, err = sandbox.Resolve(ctx, text); err != nil {
 		return i, err
 	}
@@ -68,7 +69,7 @@ func inspect(r *command.Remote, ctx context.Context, text string) (i inspection,
 		return i, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	if i.Inside, err = host.Inspect(i.Sandbox.Path); err != nil {
+	if i.Inside, err = host.Inspect().Inside(i.Sandbox.Path); err != nil {
 		return i, err
 	}
 	namespace, err := netns.Identify(i.Sandbox.Path)

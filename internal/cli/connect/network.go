@@ -79,7 +79,7 @@ func hint(r *command.Remote, n model.Network) {
 		return
 	}
 	defer host.Close()
-	inside, err := host.Inspect("")
+	inside, err := host.Inspect().Inside("")
 	if err != nil {
 		return
 	}

@@ -81,7 +81,7 @@ func askNeighbours(ctx context.Context, h *doctor.Host) {
 	}
 	host, err := kernel.Open("", kernel.Options{})
 	if err == nil {
-		h.Claims, err = host.Claims(ctx, of, neighbourTimeout)
+		h.Claims, err = host.Inspect().Claims(ctx, of, neighbourTimeout)
 		err = errors.Join(err, host.Close())
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type Sandbox struct {
 	// Sandbox has no Path if the sandbox does not run.
 	sandbox.Sandbox
-	// Namespace, Links, Default4 and Default6 are as in kernel.Sandbox.
+	// Namespace, Links, Default4 and Default6 are as in inspect.Sandbox.
 	Namespace          string
 	Links              []string
 	Default4, Default6 bool

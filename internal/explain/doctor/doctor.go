@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/plan"
 )
 
@@ -55,7 +55,7 @@ type Host struct {
 	// services, which are the only ones that need it.
 	Kernel *plan.Facts
 	// Claims are the answers of other hosts for the addresses of Host.Asked.
-	Claims []kernel.Claim
+	Claims []inspect.Claim
 	// Events are the daemon's latest events.
 	Events []api.Event
 }

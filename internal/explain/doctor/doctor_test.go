@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
@@ -104,8 +104,8 @@ func TestProxyMemory(t *testing.T) {
 // TestWorstFirst: problems come before warnings, and warnings before notes.
 func TestWorstFirst(t *testing.T) {
 	h := doctor.Host{Facts: facts.Facts{
-		Links:    []kernel.InsideLink{{Name: "eth0", Up: true, MTU: 1400}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
-		Routes:   []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
+		Links:    []inspect.InsideLink{{Name: "eth0", Up: true, MTU: 1400}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
+		Routes:   []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
 		Settings: map[string]string{facts.BridgeFilter4: "1", facts.ConntrackCount: "99", facts.ConntrackMax: "100"}}, Daemon: true}
 	var got []string
 	for _, f := range doctor.Examine(h) {
@@ -141,9 +141,9 @@ func TestEveryCheckIsTested(t *testing.T) {
 // fix changes the network and not the link.
 func TestMTUOfNetworkBridge(t *testing.T) {
 	h := doctor.Host{}
-	h.Links = []kernel.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400}, {Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
+	h.Links = []inspect.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400}, {Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
 		{Name: "fl-odd", Kind: "bridge", Up: true, MTU: 1500, Owner: "$(reboot)"}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}}
-	h.Routes = []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}}
+	h.Routes = []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}}
 	var got []string
 	for _, f := range doctor.Examine(h) {
 		if f.Check == "mtu" {

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/plan"
 )
 
@@ -15,7 +15,7 @@ func (h Host) gateways() []plan.VirtualAddress {
 	var all []plan.VirtualAddress
 	for _, r := range h.Routes {
 		g := plan.VirtualAddress{Link: r.Link, Addr: r.Via}
-		i := slices.IndexFunc(h.Links, func(l kernel.InsideLink) bool { return l.Name == r.Link })
+		i := slices.IndexFunc(h.Links, func(l inspect.InsideLink) bool { return l.Name == r.Link })
 		if r.To.Bits() == 0 && r.Via.IsValid() && i >= 0 && (r.Via.Is4() || h.Links[i].LinkLocal) && !slices.Contains(all, g) {
 			all = append(all, g)
 		}
@@ -52,7 +52,7 @@ func gatewayConflict(h Host) []Finding {
 }
 
 // gatewayIsLocal reports that a link of this host has the gateway's address.
-func (h Host) gatewayIsLocal(g plan.VirtualAddress, l kernel.InsideLink, p netip.Prefix) Finding {
+func (h Host) gatewayIsLocal(g plan.VirtualAddress, l inspect.InsideLink, p netip.Prefix) Finding {
 	f := Finding{Severity: Problem,
 		Seen: fmt.Sprintf("%s has the address %s, which is also the default gateway via %s", l.Name, g.Addr, g.Link),
 		Why:  "this host answers for its own router: packets to the router's address (DNS, often) do not reach the router, and neighbours may send their traffic to this host",

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 )
@@ -30,7 +30,7 @@ func icmpBlocked(h Host) []Finding {
 // tooBig follows an ICMP message "packet too big" to the host and to sandboxes,
 // and returns the first verdict that drops it. Sandboxes whose packets the host
 // does not forward at all are skipped.
-func (h Host) tooBig(up kernel.InsideLink, router netip.Addr) (rules.Verdict, bool) {
+func (h Host) tooBig(up inspect.InsideLink, router netip.Addr) (rules.Verdict, bool) {
 	lost := func(hook string, p rules.Packet) (rules.Verdict, bool) {
 		v := h.Rules.Filter(hook, p)
 		return v, v.Certain && (v.Action == rules.Drop || v.Action == rules.Reject)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 )
 
 // overhead is the size of the headers that each kind of tunnel adds over IPv4,
@@ -55,12 +55,12 @@ func networkName(name string) string {
 }
 
 // uplink returns the link of the first default route.
-func (h Host) uplink() (kernel.InsideLink, bool) {
+func (h Host) uplink() (inspect.InsideLink, bool) {
 	for _, r := range h.Routes {
-		i := slices.IndexFunc(h.Links, func(l kernel.InsideLink) bool { return l.Name == r.Link })
+		i := slices.IndexFunc(h.Links, func(l inspect.InsideLink) bool { return l.Name == r.Link })
 		if r.To.Bits() == 0 && i >= 0 {
 			return h.Links[i], true
 		}
 	}
-	return kernel.InsideLink{}, false
+	return inspect.InsideLink{}, false
 }

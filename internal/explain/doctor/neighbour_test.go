@@ -47,7 +47,7 @@ func TestNeighbours(t *testing.T) {
 			r.adjust = func(h *doctor.Host) {
 				h.Balanced = []api.ServiceView{{VirtualService: v}}
 				var err error
-				if h.Claims, err = r.Claims(t.Context(), h.Claimable(), timeout); err != nil {
+				if h.Claims, err = r.Inspect().Claims(t.Context(), h.Claimable(), timeout); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -96,7 +96,7 @@ func TestConflicts(t *testing.T) {
 					timeout = time.Minute // the first answer ends the wait
 				}
 				var err error
-				if h.Claims, err = r.Claims(t.Context(), of, timeout); err != nil || len(of) == 0 && c.answers {
+				if h.Claims, err = r.Inspect().Claims(t.Context(), of, timeout); err != nil || len(of) == 0 && c.answers {
 					t.Fatal(of, err)
 				}
 			}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 )
@@ -30,7 +30,7 @@ func noDaemon(h Host) []Finding {
 	if n > 0 {
 		left = append(left, count(n, "virtual service"))
 	}
-	if slices.ContainsFunc(h.Links, func(l kernel.InsideLink) bool { return l.Owner != "" }) {
+	if slices.ContainsFunc(h.Links, func(l inspect.InsideLink) bool { return l.Owner != "" }) {
 		left = append(left, "links to sandboxes")
 	}
 	if h.Daemon || len(left) == 0 {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 )
 
@@ -19,7 +19,7 @@ func noDefaultRoute(h Host) []Finding {
 		name, command string
 		v4, none      bool
 	}{{"IPv4", "ip route", true, h.NoRoute4}, {"IPv6", "ip -6 route", false, h.NoRoute6}} {
-		i := slices.IndexFunc(h.Links, func(l kernel.InsideLink) bool {
+		i := slices.IndexFunc(h.Links, func(l inspect.InsideLink) bool {
 			return l.Owner == "" && l.Name != model.Loopback && hasPublic(l, v.v4)
 		})
 		if v.none && i >= 0 && !h.hasDefault(v.v4) {
@@ -38,7 +38,7 @@ func noDefaultRoute(h Host) []Finding {
 
 // hasPublic reports whether a link has an address of the family that needs a
 // default route. Unique local addresses of IPv6 do not.
-func hasPublic(l kernel.InsideLink, v4 bool) bool {
+func hasPublic(l inspect.InsideLink, v4 bool) bool {
 	return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool {
 		return p.Addr().Is4() == v4 && p.Addr().IsGlobalUnicast() && (v4 || !p.Addr().IsPrivate())
 	})
@@ -46,7 +46,7 @@ func hasPublic(l kernel.InsideLink, v4 bool) bool {
 
 // hasDefault reports whether the main table has a default route via a link.
 func (h Host) hasDefault(v4 bool) bool {
-	return slices.ContainsFunc(h.Routes, func(r kernel.InsideRoute) bool {
+	return slices.ContainsFunc(h.Routes, func(r inspect.InsideRoute) bool {
 		return r.To.Bits() == 0 && r.To.Addr().Is4() == v4 && r.Link != ""
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/driver"
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -44,7 +44,7 @@ func notForwarded(h Host) []Finding {
 // leaving returns the verdict for the first packet of a connection from a
 // sandbox behind l to a distant address. It returns false if the link has no
 // address of the family, or the host does not forward it.
-func (h Host) leaving(l, up kernel.InsideLink, to netip.AddrPort) (rules.Verdict, bool) {
+func (h Host) leaving(l, up inspect.InsideLink, to netip.AddrPort) (rules.Verdict, bool) {
 	for _, p := range l.Addresses {
 		if p.Addr().Is4() != to.Addr().Is4() || h.Settings[map[bool]string{true: facts.Forward4, false: facts.Forward6}[p.Addr().Is4()]] == "0" {
 			continue
@@ -56,7 +56,7 @@ func (h Host) leaving(l, up kernel.InsideLink, to netip.AddrPort) (rules.Verdict
 }
 
 // egressDropped reports that a firewall drops what sandboxes behind a link send.
-func (h Host) egressDropped(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
+func (h Host) egressDropped(l inspect.InsideLink, v rules.Verdict, v4 bool) Finding {
 	tool, table := "iptables", "ip filter"
 	if !v4 {
 		tool, table = "ip6tables", "ip6 filter"

@@ -7,7 +7,7 @@ import (
 
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 )
@@ -44,7 +44,7 @@ func routeLocalnet(h Host) []Finding {
 }
 
 // guarded reports whether a rule drops a packet for 127.0.0.1 from the link.
-func (h Host) guarded(l kernel.InsideLink) bool {
+func (h Host) guarded(l inspect.InsideLink) bool {
 	packet := rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("127.0.0.1:1"), In: l.Name, Local: true}
 	for _, hook := range []string{"prerouting", "input"} {
 		if v := h.Rules.Filter(hook, packet); v.Action == rules.Drop || v.Action == rules.Reject {

@@ -7,7 +7,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -54,7 +54,7 @@ func serviceAddress(h Host) []Finding {
 }
 
 // claimant names another host by all of its known addresses.
-func claimant(c kernel.Claim) string {
+func claimant(c inspect.Claim) string {
 	var also []string
 	for _, a := range c.Also {
 		also = append(also, a.String())

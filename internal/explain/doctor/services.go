@@ -6,7 +6,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 )
 
 // services reports virtual services that failed, or have too few real servers up.
@@ -55,7 +55,7 @@ func upCount(s api.ServiceView) string {
 }
 
 // called names a service in the kernel.
-func called(s kernel.InstalledService) string {
+func called(s inspect.InstalledService) string {
 	if s.Service != "" {
 		return "service " + s.Service
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -33,15 +34,15 @@ type Facts struct {
 	EBPFMappings []plan.EBPFMapping
 	Grants       []plan.Grant
 	// Services are the virtual services that are in the kernel.
-	Services []kernel.InstalledService
+	Services []inspect.InstalledService
 	// NoRoute are the addresses of their real servers to which the host has no
 	// route.
 	NoRoute []netip.Addr
 	// NoRoute4 and NoRoute6 are true if the host has no route to distant addresses
 	// of the family.
 	NoRoute4, NoRoute6 bool
-	Links              []kernel.InsideLink
-	Routes             []kernel.InsideRoute
+	Links              []inspect.InsideLink
+	Routes             []inspect.InsideRoute
 	// Containers are the running containers of all engines that answered.
 	Containers []sandbox.Listed
 	// Engine is true if an engine answered. If false, the containers are unknown.
@@ -77,7 +78,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	if os.Geteuid() != 0 {
 		f.Unseen = append(f.Unseen, "the processes of other users, firewall rules and eBPF programs: run as root, e.g. with sudo")
 	}
-	inside, err := h.Inspect("")
+	inside, err := h.Inspect().Inside("")
 	if err != nil {
 		return f, fmt.Errorf("inspect the host: %w", err)
 	}
@@ -118,7 +119,7 @@ func routed(h *kernel.Host, to netip.Addr) bool {
 // servers.
 func (f *Facts) services(h *kernel.Host) {
 	var err error
-	if f.Services, err = h.InstalledServices(); err != nil {
+	if f.Services, err = h.Inspect().InstalledServices(); err != nil {
 		f.Unseen = append(f.Unseen, err.Error())
 	}
 	asked := map[netip.Addr]bool{}

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/plan"
 )
 
@@ -27,7 +28,7 @@ func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_fi
 
 // settings reads the sysctls. It skips those that the kernel lacks, or whose link
 // no longer exists.
-func settings(h *kernel.Host, links []kernel.InsideLink) map[string]string {
+func settings(h *kernel.Host, links []inspect.InsideLink) map[string]string {
 	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ReservedPorts, ConntrackCount, ConntrackMax,
 		RouteLocalnet("all"), StrictRoutes("all")}
 	for _, l := range links {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -128,7 +128,7 @@ func (f *fake) Route(netns string, q rtnl.RouteQuery) (rtnl.RouteFound, error) {
 }
 
 func (f *fake) Selectors(string) (rtnl.RouteSelectors, error) { return rtnl.RouteSelectors{}, nil }
-func (f *fake) Foreign(string) ([]kernel.Foreign, error)      { return nil, nil }
+func (f *fake) Foreign(string) ([]inspect.Foreign, error)     { return nil, nil }
 func (f *fake) Neighbours(string) (neighbours, forwarding []rtnl.NeighbourEntry, err error) {
 	return nil, nil, nil
 }

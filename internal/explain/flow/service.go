@@ -5,14 +5,14 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 // Service is a virtual service as it is installed in a data plane.
 type Service struct {
-	kernel.InstalledService
+	inspect.InstalledService
 	// Known is what the daemon knows of it. It is nil if no daemon runs, or if
 	// another program made the service.
 	Known *Known
@@ -60,7 +60,7 @@ type Balance struct {
 }
 
 // Merge joins the installed services with what the daemon knows of them.
-func Merge(inUse []kernel.InstalledService, known []Known) []Service {
+func Merge(inUse []inspect.InstalledService, known []Known) []Service {
 	all := make([]Service, len(inUse))
 	for i, h := range inUse {
 		all[i].InstalledService = h

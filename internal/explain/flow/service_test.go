@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -17,8 +17,8 @@ import (
 )
 
 // site returns a service at 198.51.100.10:80 in a data plane.
-func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.InstalledService {
-	s := kernel.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
+func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) inspect.InstalledService {
+	s := inspect.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
 		Frontends: []netip.AddrPort{at("198.51.100.10:80")}, Backends: reals}}
 	if plane == model.PlaneIPVS {
 		s.Service = "" // IPVS has no names
@@ -37,28 +37,28 @@ func TestServices(t *testing.T) {
 	gue.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
 	const local, uplink = "fl_connect4", "fl_uplink"
 	for name, c := range map[string]struct {
-		inUse []kernel.InstalledService
+		inUse []inspect.InstalledService
 		known []flow.Known
 		want  string
 		taken string
 	}{
-		"ipvs with nat": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
+		"ipvs with nat": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host br0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
-		"ipvs to another machine, which sees the host": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, remote)},
+		"ipvs to another machine, which sees the host": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, remote)},
 			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: remote.At}}}},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
-		"ipvs of another program": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs of another program": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", " "},
-		"ipvs with a tunnel": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs with a tunnel": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", " "},
-		"ebpf with a GUE tunnel": {[]kernel.InstalledService{gue}, nil,
+		"ebpf with a GUE tunnel": {[]inspect.InstalledService{gue}, nil,
 			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", "site "},
-		"ebpf with direct": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
+		"ebpf with direct": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
 			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
-		"ebpf, no server accepts new flows": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
+		"ebpf, no server accepts new flows": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
 			"begin host eth0, ebpf host eth0 = refused: service site has no real server that accepts new flows: the client's connection is reset", "site up, down"},
-		"nft": {[]kernel.InstalledService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
+		"nft": {[]inspect.InstalledService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host eth0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
 	} {
@@ -121,14 +121,14 @@ func TestUncertain(t *testing.T) {
 	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}, {At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
 	for name, c := range map[string]struct {
 		from    string
-		change  func(*kernel.InstalledService)
+		change  func(*inspect.InstalledService)
 		certain bool
 	}{
-		"Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
-		"Maglev, and it is not known":            {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
-		"source hashing":                         {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.SourceHashing }, true},
-		"round robin":                            {"192.0.2.7:4000", func(*kernel.InstalledService) {}, false},
-		"source hashing with persistence": {"192.0.2.7", func(s *kernel.InstalledService) {
+		"Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
+		"Maglev, and it is not known":            {"192.0.2.7", func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
+		"source hashing":                         {"192.0.2.7", func(s *inspect.InstalledService) { s.Scheduler = model.SourceHashing }, true},
+		"round robin":                            {"192.0.2.7:4000", func(*inspect.InstalledService) {}, false},
+		"source hashing with persistence": {"192.0.2.7", func(s *inspect.InstalledService) {
 			s.Scheduler, s.Persistence = model.SourceHashing, time.Minute
 		}, false},
 	} {
@@ -138,7 +138,7 @@ func TestUncertain(t *testing.T) {
 			inUse := site(model.PlaneNFT, model.ForwardNAT, two...)
 			inUse.Ring = []uint16{0, 1, 0, 1, 1, 0, 1}
 			c.change(&inUse)
-			w.services = flow.Merge([]kernel.InstalledService{inUse}, nil)
+			w.services = flow.Merge([]inspect.InstalledService{inUse}, nil)
 			f, err := flow.Parse([]string{c.from, "198.51.100.10:80"})
 			if err != nil {
 				t.Fatal(err)

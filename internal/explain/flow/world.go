@@ -3,8 +3,8 @@ package flow
 import (
 	"net/netip"
 
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -68,7 +68,7 @@ type Filters interface {
 	// Rules returns a namespace's rules, and what could not be read of them.
 	Rules(netns string) (rules.Ruleset, []string, error)
 	// Foreign returns the programs and filters of other programs at links.
-	Foreign(netns string) ([]kernel.Foreign, error)
+	Foreign(netns string) ([]inspect.Foreign, error)
 }
 
 // Ports are the ports at which something accepts packets.

@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
@@ -25,12 +25,12 @@ func host(saved string, listeners ...facts.Listener) facts.Facts {
 	return facts.Facts{
 		Listeners: listeners,
 		Rules:     rules.Saved("ip", saved),
-		Links: []kernel.InsideLink{
+		Links: []inspect.InsideLink{
 			{Name: "lo", Kind: "loopback", Up: true},
 			{Name: "eth0", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")}},
 			{Name: "docker0", Kind: "bridge", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}},
 		},
-		Routes: []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
+		Routes: []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
 		Containers: []sandbox.Listed{{ID: "0123456789ab", Name: "web",
 			Networks: []sandbox.OnNetwork{{Name: "bridge", Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}}}},
 	}

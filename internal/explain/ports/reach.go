@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"fairlead/internal/explain/facts"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -211,14 +211,14 @@ func (b *builder) uplink(v4 bool) (string, netip.Addr) {
 }
 
 func (b *builder) addressOf(link string, v4 bool) (netip.Addr, bool) {
-	i := slices.IndexFunc(b.Links, func(l kernel.InsideLink) bool { return l.Name == link })
+	i := slices.IndexFunc(b.Links, func(l inspect.InsideLink) bool { return l.Name == link })
 	if i < 0 {
 		return netip.Addr{}, false
 	}
 	return addressOn(b.Links[i], v4)
 }
 
-func addressOn(l kernel.InsideLink, v4 bool) (netip.Addr, bool) {
+func addressOn(l inspect.InsideLink, v4 bool) (netip.Addr, bool) {
 	for _, p := range l.Addresses {
 		if p.Addr().Is4() == v4 {
 			return p.Addr(), true

@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
@@ -225,7 +226,7 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 // its links.
 type frames struct {
 	neighbours, forwarding []rtnl.NeighbourEntry
-	foreign                []kernel.Foreign
+	foreign                []inspect.Foreign
 	selectors              rtnl.RouteSelectors
 }
 
@@ -250,7 +251,7 @@ func (w *World) frames(netns string) (*frames, error) {
 	}
 	var f frames
 	if f.neighbours, f.forwarding, err = s.host.Net().NeighbourEntries(); err == nil {
-		f.foreign, err = s.host.Foreign(own)
+		f.foreign, err = s.host.Inspect().Foreign(own)
 	}
 	if err == nil {
 		f.selectors, err = s.host.Net().RouteSelectors()
@@ -281,7 +282,7 @@ func (w *World) Neighbours(netns string) (neighbours, forwarding []rtnl.Neighbou
 }
 
 // Foreign implements flow.Filters.
-func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
+func (w *World) Foreign(netns string) ([]inspect.Foreign, error) {
 	f, err := w.frames(netns)
 	if err != nil {
 		return nil, err
@@ -338,7 +339,7 @@ func (w *World) Services() ([]flow.Service, error) {
 	if w.servicesRead {
 		return w.services, nil
 	}
-	installed, err := w.spaces[""].host.InstalledServices()
+	installed, err := w.spaces[""].host.Inspect().InstalledServices()
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/kernel/sockdiag"
@@ -64,7 +64,7 @@ func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 	if !seen && err == nil && h.Clue.Mapping != "" { // the flow entry of a refused connection is removed at once
 		seen, err = r.counted(h.Clue.Mapping)
 	}
-	if seen && h.Clue.Connected && r.knock != nil && r.result == kernel.Answered {
+	if seen && h.Clue.Connected && r.knock != nil && r.result == inspect.Answered {
 		seen, err = r.connected(h)
 	}
 	return seen, true, err
@@ -159,13 +159,13 @@ func (r *run) agrees(reached bool, dropped string) bool {
 	}
 	switch r.e.Outcome {
 	case flow.Delivered:
-		return reached && (r.result == kernel.Answered || r.e.Proto == model.UDP && r.result == kernel.Unanswered)
+		return reached && (r.result == inspect.Answered || r.e.Proto == model.UDP && r.result == inspect.Unanswered)
 	case flow.Refused:
-		return r.result == kernel.Refused
+		return r.result == inspect.Refused
 	case flow.Dropped:
-		return r.result != kernel.Answered && (dropped != "" || r.untraced())
+		return r.result != inspect.Answered && (dropped != "" || r.untraced())
 	case flow.NoRoute:
-		return r.result == kernel.Unreachable || r.result == kernel.Unanswered
+		return r.result == inspect.Unreachable || r.result == inspect.Unanswered
 	case flow.Leaves:
 		return reached
 	}

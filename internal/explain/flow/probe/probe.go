@@ -15,7 +15,7 @@ import (
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/hostview"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/model"
 )
@@ -51,7 +51,7 @@ type run struct {
 	tracers map[string]*nft.Tracer
 	seen    map[string][]nft.TraceEvent
 	counts  map[string]uint64 // of the port mappings, before the probe
-	knock   *kernel.Knock
+	knock   *inspect.Knock
 	result  string
 	// others are explanations of the same flow with the other real servers of a
 	// service, if its choice cannot be known.
@@ -110,7 +110,7 @@ func (r *run) open() error {
 	}
 	h, err := r.world.Host(r.e.Origin)
 	if err == nil {
-		r.knock, err = h.Knock(r.e.Proto, from, r.e.Destination)
+		r.knock, err = h.Inspect().Knock(r.e.Proto, from, r.e.Destination)
 	}
 	return err
 }
@@ -159,7 +159,7 @@ func (r *run) send(ctx context.Context) error {
 	}
 	err := r.knock.Send()
 	if err != nil {
-		r.result = kernel.Meaning(err)
+		r.result = inspect.Meaning(err)
 	} else if r.result, err = r.answer(ctx, deadline); err != nil {
 		return err
 	}
@@ -186,10 +186,10 @@ func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 			return result, err
 		}
 		if !time.Now().Before(deadline) || ctx.Err() != nil {
-			return kernel.Unanswered, nil
+			return inspect.Unanswered, nil
 		}
 		if err := r.read(); err != nil || r.dropped() != "" || r.e.Proto == model.UDP && r.arrived() {
-			return kernel.Unanswered, err
+			return inspect.Unanswered, err
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type InstalledService struct {
 // InstalledServices returns the virtual services of every data plane. It is
 // read-only. nftables has no weights: there the weight is a real server's number of
 // buckets. IPVS has no names, and its list includes the services of other programs.
-func (h *Host) InstalledServices() ([]InstalledService, error) {
+func (h *Reader) InstalledServices() ([]InstalledService, error) {
 	var all []InstalledService
 	for _, read := range []struct {
 		plane    model.Plane

@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"encoding/binary"
@@ -31,7 +31,7 @@ type EndpointLink struct {
 // in the sandbox, because packets that eBPF programs redirect into a sandbox do
 // not pass the host's end. It reads them from the host's namespace
 // (IFLA_TARGET_NETNSID), without entering the sandboxes.
-func (h *Host) LinkTraffic(links []EndpointLink) (map[string]counter.Traffic, error) {
+func (h *Reader) LinkTraffic(links []EndpointLink) (map[string]counter.Traffic, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("read counters of links: %w", err)
@@ -98,7 +98,7 @@ func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
 }
 
 // endInside finds a link in its sandbox that has no end on the host.
-func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, error) {
+func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, error) {
 	ns, err := netns.Open(l.Sandbox)
 	if err != nil {
 		return linkEnd{}, false, err

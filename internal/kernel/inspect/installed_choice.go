@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"encoding/binary"

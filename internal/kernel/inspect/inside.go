@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"cmp"
@@ -58,15 +58,15 @@ type InsideRoute struct {
 	Src  netip.Addr   `json:"src,omitzero"`
 }
 
-// Inspect reads the state of the sandbox at path. It finds the other ends of the
+// Inside reads the state of the sandbox at path. It finds the other ends of the
 // sandbox's links on the host. It is safe for concurrent use.
-func (h *Host) Inspect(path string) (Inside, error) {
+func (h *Reader) Inside(path string) (Inside, error) {
 	var in Inside
 	reader, err := h.readOnly()
 	if err != nil {
 		return in, err
 	}
-	defer reader.Release()
+	defer reader.rtnl.Release()
 	if in.Links, err = reader.insideLinks(path); err == nil {
 		in.Routes, err = reader.insideRoutes(path)
 	}
@@ -79,7 +79,7 @@ func (h *Host) Inspect(path string) (Inside, error) {
 	return in, nil
 }
 
-func (h *Host) insideLinks(path string) ([]InsideLink, error) {
+func (h *Reader) insideLinks(path string) ([]InsideLink, error) {
 	_, list, err := h.rtnl.Dump(path)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 
 // otherEnd sets Peer, Bridge and Owner of a veth whose other end is in the host's
 // namespace.
-func (h *Host) otherEnd(path string, l netlink.Link, in *InsideLink) {
+func (h *Reader) otherEnd(path string, l netlink.Link, in *InsideLink) {
 	handle, err := h.rtnl.At("")
 	if err != nil || l.Type() != "veth" {
 		return
@@ -119,7 +119,7 @@ func (h *Host) otherEnd(path string, l netlink.Link, in *InsideLink) {
 	in.Owner = cmp.Or(in.Owner, rtnl.Owner(end))
 }
 
-func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
+func (h *Reader) insideRoutes(path string) ([]InsideRoute, error) {
 	handle, err := h.rtnl.At(path)
 	if err != nil {
 		return nil, err

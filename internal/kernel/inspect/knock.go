@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ const (
 
 // Knock opens a socket in the host's namespace without sending anything. If from is
 // the zero value, the kernel chooses the source address.
-func (h *Host) Knock(proto model.Proto, from netip.Addr, to netip.AddrPort) (*Knock, error) {
+func (h *Reader) Knock(proto model.Proto, from netip.Addr, to netip.AddrPort) (*Knock, error) {
 	k := &Knock{fd: -1, proto: proto, to: to}
 	err := h.ns.Do(func() error { return k.open(from) })
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernel
+package rawtcp
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/sockdiag"
 
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
@@ -40,7 +41,7 @@ var ErrNotVirtual = errors.New("it does not answer on the virtual address")
 // and port. The server must be the host itself or on one of its links. Returns
 // ErrNotVirtual if the server refuses or does not answer until the context ends.
 // Any other error means that the check was not possible.
-func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
+func (h *Handle) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
 	route, err := h.rtnl.RouteTo(rtnl.RouteQuery{To: server})
 	if err != nil {
 		return fmt.Errorf("find the route to %s: %w", server, err)
@@ -72,8 +73,8 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 
 // checkListener returns ErrNotVirtual unless a socket on this host listens on the
 // virtual address.
-func (h *Host) checkListener(virtual netip.AddrPort) error {
-	listens, err := h.Sockets().ListensAt(virtual)
+func (h *Handle) checkListener(virtual netip.AddrPort) error {
+	listens, err := sockdiag.New(h.ns).ListensAt(virtual)
 	if err != nil || listens {
 		return err
 	}
@@ -82,7 +83,7 @@ func (h *Host) checkListener(virtual netip.AddrPort) error {
 
 // hardware returns a neighbour's hardware address. If it is not known, the kernel
 // resolves it.
-func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
+func (h *Handle) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
 	const often = 5 * time.Millisecond
 	handle, err := h.rtnl.At("")
 	if err != nil {

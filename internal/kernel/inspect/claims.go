@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ const maxAsked = 256
 // no state, here or on the neighbours. Links that are missing, down or without
 // neighbours are skipped. If some addresses could not be queried, Claims returns an
 // error along with the other claims.
-func (h *Host) Claims(ctx context.Context, of []plan.VirtualAddress, timeout time.Duration) ([]Claim, error) {
+func (h *Reader) Claims(ctx context.Context, of []plan.VirtualAddress, timeout time.Duration) ([]Claim, error) {
 	asked := map[onLink][]netip.Addr{}
 	for _, v := range of {
 		on := onLink{v.Link, v.Addr.Is4()}
@@ -79,7 +79,7 @@ type onLink struct {
 	v4   bool
 }
 
-func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr,
+func (h *Reader) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr,
 	timeout time.Duration) ([]Claim, error) {
 	var errs []error
 	if n := len(addresses) - maxAsked; n > 0 {
@@ -113,7 +113,7 @@ func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr,
 
 // neighbour returns the IP addresses that the host's neighbour table lists for a
 // hardware address on a link.
-func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
+func (h *Reader) neighbour(link, hardware string) ([]netip.Addr, error) {
 	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
 
 // hardwareAddresses returns the hardware addresses of the host's links. A host with
 // two links to one network answers on both of them for the addresses of either.
-func (h *Host) hardwareAddresses() ([]string, error) {
+func (h *Reader) hardwareAddresses() ([]string, error) {
 	_, links, err := h.rtnl.Dump("")
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package kernel
+package inspect
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ type Foreign struct {
 // Foreign returns the XDP programs, tc filters, tcx programs and lossy queueing
 // disciplines in the host's namespace that are not Fairlead's. The argument lists
 // the ids of Fairlead's tcx programs.
-func (h *Host) Foreign(ours []uint32) ([]Foreign, error) {
+func (h *Reader) Foreign(ours []uint32) ([]Foreign, error) {
 	handle, err := h.rtnl.At("")
 	if err != nil {
 		return nil, err

@@ -45,12 +45,12 @@ func hookedCgroups(p *ebpf.Datapath) []uint64 {
 
 // BindHooks are the programs at a workload's cgroup.
 var BindHooks = Programs[plan.BindHooks]{
-	attach: (*Handle).setBindHooks,
-	detach: (*Handle).delBindHooks,
-	read:   (*Handle).readBindHooks,
+	attach: setBindHooks,
+	detach: delBindHooks,
+	read:   readBindHooks,
 }
 
-func (h *Handle) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
+func setBindHooks(h *Handle, p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (h *Handle) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 
 // delBindHooks also forgets every workload whose cgroup is gone: the given workload
 // may be one of them.
-func (h *Handle) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
+func delBindHooks(h *Handle, p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := cgroup.ID(o.Cgroup)
 	if nlutil.Absent(err) {
 		return h.forgetDeadWorkloads(p)
@@ -107,7 +107,7 @@ func (h *Handle) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	return errors.Join(errs...)
 }
 
-func (h *Handle) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, error) {
+func readBindHooks(h *Handle, p *ebpf.Datapath, o plan.BindHooks) (plan.Object, error) {
 	id, err := cgroup.ID(o.Cgroup)
 	if err != nil {
 		return nil, err

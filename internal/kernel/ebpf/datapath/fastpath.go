@@ -81,15 +81,15 @@ func (h *Handle) fastLinks() ([]netlink.Link, error) {
 
 // FastPath are the programs in the drivers of uplinks (XDP).
 var FastPath = Programs[plan.FastPath]{
-	attach: (*Handle).setFastPath,
-	detach: (*Handle).delFastPath,
-	read:   (*Handle).readFastPath,
+	attach: setFastPath,
+	detach: delFastPath,
+	read:   readFastPath,
 }
 
 // setFastPath attaches the program to the selected uplinks' drivers, and detaches
 // it from all others. Links are left to tc if the driver refuses the program or
 // runs another XDP program.
-func (h *Handle) setFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
+func setFastPath(h *Handle, p *ebpf.Datapath, _ plan.FastPath) error {
 	links, err := h.fastLinks()
 	if err != nil {
 		return err
@@ -145,12 +145,12 @@ func (h *Handle) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
 	return errors.Join(errs...)
 }
 
-func (h *Handle) delFastPath(p *ebpf.Datapath, _ plan.FastPath) error {
+func delFastPath(h *Handle, p *ebpf.Datapath, _ plan.FastPath) error {
 	h.fast = nil
 	return h.ns.Do(func() error { return h.pruneFastPath(p, nil) })
 }
 
-func (h *Handle) readFastPath(p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
+func readFastPath(h *Handle, p *ebpf.Datapath, o plan.FastPath) (plan.Object, error) {
 	whole, some, err := h.hasFastPath(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err

@@ -58,12 +58,12 @@ func (p Programs[T]) Read(h *Handle, o T) (plan.Object, error) {
 
 // Ingress are the programs at the ingress of links.
 var Ingress = Programs[plan.Ingress]{
-	attach: (*Handle).attachIngress,
-	detach: (*Handle).detachIngress,
-	read:   (*Handle).readIngress,
+	attach: attachIngress,
+	detach: detachIngress,
+	read:   readIngress,
 }
 
-func (h *Handle) attachIngress(p *ebpf.Datapath, o plan.Ingress) error {
+func attachIngress(h *Handle, p *ebpf.Datapath, o plan.Ingress) error {
 	return h.onLink(o.Link, func(l netlink.Link) error {
 		if !o.Shared {
 			if err := p.Sources().SetEndpoint(l.Attrs().Index, o.Sources()); err != nil {
@@ -74,7 +74,7 @@ func (h *Handle) attachIngress(p *ebpf.Datapath, o plan.Ingress) error {
 	})
 }
 
-func (h *Handle) detachIngress(p *ebpf.Datapath, o plan.Ingress) error {
+func detachIngress(h *Handle, p *ebpf.Datapath, o plan.Ingress) error {
 	err := h.onLink(o.Link, func(l netlink.Link) error {
 		return p.DetachLink(ingressProgram(o), l.Attrs().Index)
 	})
@@ -84,7 +84,7 @@ func (h *Handle) detachIngress(p *ebpf.Datapath, o plan.Ingress) error {
 	return err
 }
 
-func (h *Handle) readIngress(p *ebpf.Datapath, o plan.Ingress) (plan.Object, error) {
+func readIngress(h *Handle, p *ebpf.Datapath, o plan.Ingress) (plan.Object, error) {
 	_, l, err := h.rtnl.Link("", o.Link)
 	if err != nil {
 		return nil, err

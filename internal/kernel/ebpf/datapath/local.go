@@ -34,12 +34,12 @@ func (h *Handle) localCgroup() (string, error) {
 
 // LocalClients are the programs at the socket calls of the host's processes.
 var LocalClients = Programs[plan.LocalClients]{
-	attach: (*Handle).setLocalClients,
-	detach: (*Handle).delLocalClients,
-	read:   (*Handle).readLocalClients,
+	attach: setLocalClients,
+	detach: delLocalClients,
+	read:   readLocalClients,
 }
 
-func (h *Handle) setLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
+func setLocalClients(h *Handle, p *ebpf.Datapath, _ plan.LocalClients) error {
 	dir, err := h.localCgroup()
 	if err != nil {
 		return fmt.Errorf("find the cgroup of local clients: %w", err)
@@ -67,7 +67,7 @@ func (h *Handle) BindKey() (uint64, error) {
 }
 
 // delLocalClients detaches the hooks in reverse order.
-func (h *Handle) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
+func delLocalClients(_ *Handle, p *ebpf.Datapath, _ plan.LocalClients) error {
 	var errs []error
 	for _, hook := range slices.Backward(LocalHooks) {
 		errs = append(errs, p.DetachCgroup(hook, localName))
@@ -75,7 +75,7 @@ func (h *Handle) delLocalClients(p *ebpf.Datapath, _ plan.LocalClients) error {
 	return errors.Join(errs...)
 }
 
-func (h *Handle) readLocalClients(p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
+func readLocalClients(h *Handle, p *ebpf.Datapath, o plan.LocalClients) (plan.Object, error) {
 	whole, some := h.hasLocalClients(p)
 	o.Partly = !whole
 	return plan.OrNil(o, some), nil

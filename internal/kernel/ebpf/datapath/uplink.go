@@ -47,12 +47,12 @@ func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
 // Uplinks are the programs at the links towards other hosts.
 var Uplinks = Programs[plan.Uplinks]{
-	attach: (*Handle).setUplinks,
-	detach: (*Handle).delUplinks,
-	read:   (*Handle).readUplinks,
+	attach: setUplinks,
+	detach: delUplinks,
+	read:   readUplinks,
 }
 
-func (h *Handle) setUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
+func setUplinks(h *Handle, p *ebpf.Datapath, _ plan.Uplinks) error {
 	links, err := h.Uplinks()
 	if err != nil {
 		return err
@@ -85,16 +85,16 @@ func (h *Handle) AttachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 
 // LocalRealEgress are the programs for answers of real servers on this host.
 var LocalRealEgress = Programs[plan.LocalRealEgress]{
-	attach: (*Handle).setLocalRealEgress,
+	attach: setLocalRealEgress,
 	detach: func(h *Handle, p *ebpf.Datapath, _ plan.LocalRealEgress) error {
 		return h.ns.Do(p.DetachLocalRealEgress)
 	},
-	read: (*Handle).readLocalRealEgress,
+	read: readLocalRealEgress,
 }
 
 // setLocalRealEgress makes answers of real servers on this host leave with the
 // virtual address as their source.
-func (h *Handle) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) error {
+func setLocalRealEgress(h *Handle, p *ebpf.Datapath, _ plan.LocalRealEgress) error {
 	return h.ns.Do(func() error {
 		if err := p.Serve(); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (h *Handle) setLocalRealEgress(p *ebpf.Datapath, _ plan.LocalRealEgress) er
 	})
 }
 
-func (h *Handle) readLocalRealEgress(p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
+func readLocalRealEgress(h *Handle, p *ebpf.Datapath, o plan.LocalRealEgress) (plan.Object, error) {
 	whole, some, err := h.hasLocalRealEgress(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err
@@ -131,7 +131,7 @@ func (h *Handle) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err err
 }
 
 // delUplinks detaches the program from all links.
-func (h *Handle) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
+func delUplinks(h *Handle, p *ebpf.Datapath, _ plan.Uplinks) error {
 	return h.ns.Do(func() error {
 		found, err := p.LinksOf(ebpf.Uplink)
 		errs := []error{err}
@@ -142,7 +142,7 @@ func (h *Handle) delUplinks(p *ebpf.Datapath, _ plan.Uplinks) error {
 	})
 }
 
-func (h *Handle) readUplinks(p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
+func readUplinks(h *Handle, p *ebpf.Datapath, o plan.Uplinks) (plan.Object, error) {
 	whole, some, err := h.hasUplinks(p)
 	o.Partly = !whole
 	return plan.OrNil(o, whole || some), err

@@ -1,7 +1,8 @@
-// Package kernel is the only package that accesses the kernel's network state. It
-// sets, removes and reads the objects of a plan in a network namespace, and probes
-// which features the kernel has. It makes no decisions: drivers and publish modes
-// decide which objects exist, and the engine decides the order of the steps.
+// Package kernel is a host as the engine sees it: the table of object kinds, whose
+// work the packages below carry out, the watcher, and the probe of the kernel's
+// features. Only these packages access the kernel's network state. They make no
+// decisions: drivers and publish modes decide which objects exist, and the engine
+// decides the order of the steps.
 package kernel
 
 import (

@@ -36,6 +36,8 @@ import (
 
 	"fairlead/internal/daemon/external"
 	"fairlead/internal/daemon/heal"
+	"fairlead/internal/daemon/journal"
+	"fairlead/internal/daemon/stats"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
@@ -125,7 +127,7 @@ type Daemon struct {
 	unavailable   map[string]bool
 	keptAddresses map[string][]netip.Addr
 	healer        healer
-	journal       journal
+	journal       journal.Journal
 	clients       map[string]*client
 	// responders answer the checks of other hosts in overlays, by the local address.
 	responders map[netip.Addr]*overlay.Responder
@@ -136,7 +138,7 @@ type Daemon struct {
 	inspect chan string
 	// counting is locked while counters are read. It protects sums.
 	counting sync.Mutex
-	sums     sums
+	sums     stats.Sums
 	// life ends with the daemon.
 	life context.Context
 	end  context.CancelFunc

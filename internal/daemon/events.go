@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"fairlead/internal/api"
@@ -14,69 +12,16 @@ import (
 	"fairlead/internal/plan"
 )
 
-// eventsKept is the number of events in the journal, eventsBehind how many events a
-// follower may be behind.
-const (
-	eventsKept   = 500
-	eventsBehind = 1000
-)
-
-// journal keeps the last events, and sends events to its followers.
-type journal struct {
-	mu        sync.Mutex
-	events    []api.Event
-	followers map[chan api.Event]bool
-}
-
-func (j *journal) add(e api.Event) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.events = append(j.events, e); len(j.events) > eventsKept {
-		j.events = slices.Clone(j.events[len(j.events)-eventsKept:])
-	}
-	for f := range j.followers {
-		select {
-		case f <- e:
-		default: // it is too far behind
-			delete(j.followers, f)
-			close(f)
-		}
-	}
-}
-
 // Events returns the last events, oldest first.
 func (d *Daemon) Events() []api.Event {
-	d.journal.mu.Lock()
-	defer d.journal.mu.Unlock()
-	return slices.Clone(d.journal.events)
+	return d.journal.All()
 }
 
 // FollowEvents returns a channel with the last events and all later ones. The channel
-// is closed when ctx or the daemon ends, or when the reader is more than eventsBehind
-// events behind.
+// is closed when ctx or the daemon ends, or when the reader is too far
+// behind.
 func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
-	j := &d.journal
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	f := make(chan api.Event, eventsBehind)
-	for _, e := range j.events {
-		f <- e
-	}
-	if j.followers == nil {
-		j.followers = map[chan api.Event]bool{}
-	}
-	j.followers[f] = true
-	end := func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.followers[f] {
-			delete(j.followers, f)
-			close(f)
-		}
-	}
-	context.AfterFunc(ctx, end)
-	context.AfterFunc(d.life, end)
-	return f
+	return d.journal.Follow(ctx, d.life)
 }
 
 // informational are the kinds of events that need no action.
@@ -100,7 +45,7 @@ func (d *Daemon) note(e api.Event) {
 		level = slog.LevelInfo
 	}
 	d.cfg.Log.Log(d.life, level, string(e.Kind), args...)
-	d.journal.add(e)
+	d.journal.Add(e)
 }
 
 // report reports a repair.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -33,7 +34,7 @@ func (d *Daemon) joinDevice(name, path string) (model.Endpoint, engine.SandboxCo
 	if why := d.problems[name]; why != "" {
 		delete(d.problems, name)
 		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf(
-			"join %s to %s: %s", name, a.Network, why), d.save(d.desired.WithAttachment(reserved(a))))
+			"join %s to %s: %s", name, a.Network, why), d.save(d.desired.WithAttachment(external.Reserved(a))))
 	}
 	return a.Endpoint, engine.SandboxConfig{}, nil
 }
@@ -51,10 +52,4 @@ func (d *Daemon) expectSandbox(name, ref string) error {
 	}
 	a.Ref, a.Keep = ref, true
 	return d.save(d.desired.WithAttachment(a))
-}
-
-// reserved returns the external endpoint without its sandbox.
-func reserved(a model.Attachment) model.Attachment {
-	a.Ref, a.Keep, a.Sandbox, a.Namespace = "docker:"+a.Name, false, "", ""
-	return a
 }

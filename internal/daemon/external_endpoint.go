@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
 )
@@ -74,7 +75,7 @@ func (d *Daemon) Leave(name string) error {
 		return nil
 	}
 	if d.usesDevice(a) {
-		a = reserved(a)
+		a = external.Reserved(a)
 	}
 	next := d.desired.ReplacePublishes(name, func(model.Publish) bool { return true }, nil)
 	a.Sandbox, a.Namespace = "", ""

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"fairlead/internal/daemon/external"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 )
@@ -45,11 +46,11 @@ func TestTranslated(t *testing.T) {
 		{"0.0.0.0:90", publish("", 8080, 80), allow, true},
 	} {
 		s := sockdiag.Bound{Proto: model.TCP, At: netip.MustParseAddrPort(c.at)}
-		if got := translated(s, c.unpublished, []model.Publish{c.publish}); got != c.translated {
+		if got := external.Translated(s, c.unpublished, []model.Publish{c.publish}); got != c.translated {
 			t.Errorf("%s of %s, unpublished %q: translated is %t", c.at, c.publish, c.unpublished, got)
 		}
 		s.Proto = model.UDP
-		if got := translated(s, allow, []model.Publish{c.publish}); !got {
+		if got := external.Translated(s, allow, []model.Publish{c.publish}); !got {
 			t.Errorf("%s/udp of %s is not translated", c.at, c.publish)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/kernel/conntrack"
-	"fairlead/internal/kernel/counter"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/nft"
@@ -40,7 +39,7 @@ func (d *Daemon) Stats(ctx context.Context) api.Stats {
 			s.Endpoints[i].Traffic = &t
 		}
 	}
-	d.sums.addUp(s.Networks, s.Endpoints)
+	d.sums.AddUp(s.Networks, s.Endpoints)
 	failed(d.countPublishes(ctx, &s, endpoints))
 	s.Services, s.Checks = d.serviceStats(), d.health.Counters()
 	if fill, ok := d.cfg.Counters.Conntrack().Fill(); ok {
@@ -101,41 +100,4 @@ func linksOf(all []api.EndpointStats, endpoints map[string]model.Endpoint) []ins
 		links = append(links, l)
 	}
 	return links
-}
-
-// sums adds up the traffic of networks. It keeps the last counters of removed
-// endpoints with their network.
-type sums struct {
-	last map[string]api.EndpointStats
-	gone map[string]counter.Traffic
-}
-
-// addUp sets the traffic of the networks.
-func (s *sums) addUp(networks []api.NetworkStats, endpoints []api.EndpointStats) {
-	now, total := map[string]api.EndpointStats{}, map[string]counter.Traffic{}
-	for _, e := range endpoints {
-		if e.Traffic != nil {
-			now[e.Endpoint] = e
-			total[e.Network] = total[e.Network].Add(*e.Traffic)
-		}
-	}
-	gone := map[string]counter.Traffic{}
-	for _, n := range networks {
-		gone[n.Network] = s.gone[n.Network]
-	}
-	for name, before := range s.last {
-		if was, there := gone[before.Network]; there && linkReplaced(before, now[name]) {
-			gone[before.Network] = was.Add(*before.Traffic)
-		}
-	}
-	for i, n := range networks {
-		networks[i].Traffic = gone[n.Network].Add(total[n.Network])
-	}
-	s.last, s.gone = now, gone
-}
-
-// linkReplaced reports whether an endpoint's link was replaced or removed.
-func linkReplaced(before, now api.EndpointStats) bool {
-	return now.Traffic == nil || now.Network != before.Network ||
-		now.Traffic.Bytes.In < before.Traffic.Bytes.In || now.Traffic.Bytes.Out < before.Traffic.Bytes.Out
 }

@@ -21,7 +21,7 @@ import (
 func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, publishes, err := desiredWorkload(w)
+	a, publishes, err := external.Workload(w)
 	have, known := d.desired.Attachment(w.Name)
 	if known && have.Network != api.HostNetwork {
 		return false, api.Faultf(api.Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
@@ -40,7 +40,7 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	}
 	if err == nil {
 		delete(d.problems, w.Name)
-		err = d.settle(withWorkload(next, a, publishes))
+		err = d.settle(external.WithWorkload(next, a, publishes))
 	}
 	if err == nil {
 		d.cfg.Log.Info("published", "attachment", w.Name, "sandbox", w.Ref, "publishes", len(publishes))
@@ -49,7 +49,7 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	err = fmt.Errorf("publish ports of %s: %w", w.Ref, err)
 	a.Cgroup, a.Namespace, a.Unpublished = "", "", ""
 	d.problems[w.Name] = err.Error()
-	return true, errors.Join(err, d.settle(withWorkload(next, a, nil)))
+	return true, errors.Join(err, d.settle(external.WithWorkload(next, a, nil)))
 }
 
 // Dismiss removes the attachment and the publishes of a workload that has ended. It is
@@ -66,39 +66,6 @@ func (d *Daemon) Dismiss(name string) error {
 	}
 	d.cfg.Log.Info("dismissed", "attachment", name)
 	return nil
-}
-
-// desiredWorkload returns the attachment and the publishes of a workload, or why they are not
-// possible.
-func desiredWorkload(w api.Workload) (a model.Attachment, publishes []model.Publish, err error) {
-	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: api.HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
-	if w.Wrong != nil {
-		return a, nil, w.Wrong
-	}
-	if a.Namespace, err = external.CgroupID(w.Cgroup); err != nil {
-		return a, nil, err
-	}
-	for _, p := range w.Publishes {
-		p.Endpoint, p.Via, p.Origin = w.Name, model.ViaSocket, model.FromDocker
-		publishes = append(publishes, p)
-	}
-	alone := model.State{Networks: hostNetworks(nil), Endpoints: []model.Endpoint{a.Endpoint}, Publishes: publishes}
-	return a, publishes, alone.Validate()
-}
-
-// withWorkload returns the desired state with the workload's attachment and publishes.
-func withWorkload(w model.Desired, a model.Attachment, publishes []model.Publish) model.Desired {
-	w = w.WithAttachment(a)
-	w.Networks = hostNetworks(w.Networks)
-	return w.SetPublishes(a.Name, model.FromDocker, publishes)
-}
-
-// hostNetworks returns the networks including HostNetwork.
-func hostNetworks(all []model.Network) []model.Network {
-	if slices.ContainsFunc(all, func(n model.Network) bool { return n.Name == api.HostNetwork }) {
-		return all
-	}
-	return append(slices.Clone(all), model.Network{Name: api.HostNetwork, Driver: model.DriverHost, Origin: model.FromDocker})
 }
 
 // checkPorts returns a *model.PortTakenError if another process uses one of the host
@@ -125,5 +92,5 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 
 // problemOf returns the problem of an attachment, or empty.
 func (d *Daemon) problemOf(a model.Attachment) string {
-	return cmp.Or(d.problems[a.Name], restartProblem(a))
+	return cmp.Or(d.problems[a.Name], external.RestartProblem(a))
 }

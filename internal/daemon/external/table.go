@@ -203,3 +203,9 @@ func (t *Table) Displaceable(a model.Attachment, scan *Scan) bool {
 	state := t.State(a, scan)
 	return state == Dead || state == Starting && !t.all[a.Name].joined
 }
+
+// Reserved returns the external endpoint without its sandbox.
+func Reserved(a model.Attachment) model.Attachment {
+	a.Ref, a.Keep, a.Sandbox, a.Namespace = "docker:"+a.Name, false, "", ""
+	return a
+}

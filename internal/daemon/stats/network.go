@@ -1,0 +1,44 @@
+// Package stats assigns counters to networks and publishes.
+package stats
+
+import (
+	"fairlead/internal/api"
+	"fairlead/internal/kernel/counter"
+)
+
+// Sums adds up the traffic of networks. It keeps the last counters of removed
+// endpoints with their network.
+type Sums struct {
+	last map[string]api.EndpointStats
+	gone map[string]counter.Traffic
+}
+
+// AddUp sets the traffic of the networks.
+func (s *Sums) AddUp(networks []api.NetworkStats, endpoints []api.EndpointStats) {
+	now, total := map[string]api.EndpointStats{}, map[string]counter.Traffic{}
+	for _, e := range endpoints {
+		if e.Traffic != nil {
+			now[e.Endpoint] = e
+			total[e.Network] = total[e.Network].Add(*e.Traffic)
+		}
+	}
+	gone := map[string]counter.Traffic{}
+	for _, n := range networks {
+		gone[n.Network] = s.gone[n.Network]
+	}
+	for name, before := range s.last {
+		if was, there := gone[before.Network]; there && linkReplaced(before, now[name]) {
+			gone[before.Network] = was.Add(*before.Traffic)
+		}
+	}
+	for i, n := range networks {
+		networks[i].Traffic = gone[n.Network].Add(total[n.Network])
+	}
+	s.last, s.gone = now, gone
+}
+
+// linkReplaced reports whether an endpoint's link was replaced or removed.
+func linkReplaced(before, now api.EndpointStats) bool {
+	return now.Traffic == nil || now.Network != before.Network ||
+		now.Traffic.Bytes.In < before.Traffic.Bytes.In || now.Traffic.Bytes.Out < before.Traffic.Bytes.Out
+}

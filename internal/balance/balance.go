@@ -88,7 +88,8 @@ func Families(v model.VirtualService) error {
 	for _, a := range v.Addresses {
 		for _, r := range v.Reals {
 			if r.Address.IsValid() && r.Address.Is4() != a.Is4() {
-				return fmt.Errorf("real server %s is of another address family than %s: make one service per family", r, a)
+				return fmt.Errorf("real server %s is of another address family than %s: make one service per family", r,
+					a)
 			}
 		}
 	}

@@ -95,7 +95,8 @@ func TestKillWhileObjectsAreAdoptedOneByOne(t *testing.T) {
 	}
 	w.RemoveDead()
 	got := statuses()
-	if len(got) != 3 || got[0] != "up 8080 " || !strings.HasPrefix(got[1], "up 8081 ") || got[1] == "up 8081 " || got[2] != "up 8082 " {
+	if len(got) != 3 || got[0] != "up 8080 " || !strings.HasPrefix(got[1], "up 8081 ") || got[1] == "up 8081 " ||
+		got[2] != "up 8082 " {
 		t.Errorf("after the start: %q", got)
 	}
 	if s := w.Services(); len(s) != 1 || s[0].Status == api.ServiceFailed {
@@ -110,7 +111,8 @@ func TestKillWhileObjectsAreAdoptedOneByOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(sorted(want), sorted(left), cmp.Comparer(model.VirtualService.Equal), cmp.Comparer(model.Publish.Equal)); diff != "" {
+		if diff := cmp.Diff(sorted(want), sorted(left), cmp.Comparer(model.VirtualService.Equal),
+			cmp.Comparer(model.Publish.Equal)); diff != "" {
 			t.Errorf("a kill before step %d of %d leaves (-want +got):\n%s", i+1, len(c.copies), diff)
 		}
 	}

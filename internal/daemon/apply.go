@@ -82,7 +82,8 @@ func (d *Daemon) inspectLocated(found []spec.Located) map[*watchedSandbox]sandbo
 
 // contentsOf returns a sandbox with its contents.
 func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
-	return spec.Sandbox{Sandbox: at, Namespace: seen.Namespace, Links: seen.Links, Default4: seen.Default4, Default6: seen.Default6}
+	return spec.Sandbox{Sandbox: at, Namespace: seen.Namespace, Links: seen.Links, Default4: seen.Default4,
+		Default6: seen.Default6}
 }
 
 // expect returns a sandbox that does not run. Either the text contains its kind, or it

@@ -80,7 +80,8 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 	second.Name, second.Subnets = "dmz", []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
 	spec := shop()
 	spec.Networks = append(spec.Networks, second)
-	spec.Attachments = append(spec.Attachments, api.Declared{Endpoint: model.Endpoint{Network: "dmz", Sandbox: "netns:shop"}})
+	spec.Attachments = append(spec.Attachments,
+		api.Declared{Endpoint: model.Endpoint{Network: "dmz", Sandbox: "netns:shop"}})
 	w.apply(spec)
 	for range 2 {
 		i := slices.IndexFunc(w.Attachments(), func(v api.View) bool { return v.Network == "dmz" })
@@ -95,7 +96,10 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 			return w.Attachments()[0].Status == api.Waiting && w.Attachments()[1].Status == api.Waiting
 		})
 		w.named("shop")
-		w.until("it is back", func() bool { return w.Attachments()[0].Status == api.Up && w.Attachments()[1].Status == api.Up })
+		w.until("it is back", func() bool {
+			return w.Attachments()[0].Status == api.Up &&
+				w.Attachments()[1].Status == api.Up
+		})
 	}
 }
 
@@ -116,7 +120,8 @@ func TestApplyIsOneStep(t *testing.T) {
 	next.Attachments[0].Publishes = append(next.Attachments[0].Publishes, port(8081, 81), taken)
 	_, err := w.Apply(context.Background(), next, false)
 	var m api.Mistakes
-	if api.CodeOf(err) != api.PortTaken || !errors.As(err, &m) || len(m) != 1 || m[0].At != "attachments[0].publishes[2]" {
+	if api.CodeOf(err) != api.PortTaken || !errors.As(err, &m) || len(m) != 1 ||
+		m[0].At != "attachments[0].publishes[2]" {
 		t.Errorf("%s: %v", api.CodeOf(err), err)
 	}
 	w.unchanged(before)
@@ -130,7 +135,8 @@ func TestApplyIsOneStep(t *testing.T) {
 func TestApplyReportsAllMistakes(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
-	w.network(model.Network{Name: "theirs", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/24")}}})
+	w.network(model.Network{Name: "theirs", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/24")}}})
 	at := func(network, sandbox string) api.Declared {
 		return api.Declared{Endpoint: model.Endpoint{Network: network, Sandbox: sandbox}}
 	}
@@ -139,8 +145,10 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 		Networks: []model.Network{lan, lan,
 			{Name: "theirs", Driver: model.DriverRouted},
 			{Name: "over", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/25")}}},
-			{Name: "odd", Driver: "odd"}, {Name: "none", Driver: model.DriverNone}, {Name: "../x", Driver: model.DriverBridge}},
-		Attachments: []api.Declared{at("wan", "netns:shop"), at("lan", "4711"), at("lan", "db"), at("lan", "netns:../x"), named(at("lan", "netns:db"), "a/b"),
+			{Name: "odd", Driver: "odd"}, {Name: "none", Driver: model.DriverNone},
+			{Name: "../x", Driver: model.DriverBridge}},
+		Attachments: []api.Declared{at("wan", "netns:shop"), at("lan", "4711"), at("lan", "db"),
+			at("lan", "netns:../x"), named(at("lan", "netns:db"), "a/b"),
 			named(at("lan", "netns:db"), "db"), named(at("lan", "netns:db"), "db")},
 	}
 	_, err := w.Apply(context.Background(), spec, true)
@@ -148,9 +156,12 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 	if !errors.As(err, &m) || api.CodeOf(err) != api.Invalid {
 		t.Fatal(err)
 	}
-	want := []string{"networks[1]: network lan is declared twice", "networks[2]: network theirs differs from the file, and a command created it",
-		"networks[5]: network none: driver none", "networks[6]: network ../x: name \"../x\"", "attachments[0]: there is no network \"wan\"",
-		"attachments[1]: ", "attachments[2]: sandbox \"db\": no running sandbox has this name: add its kind", "attachments[3]: sandbox \"netns:../x\"",
+	want := []string{"networks[1]: network lan is declared twice",
+		"networks[2]: network theirs differs from the file, and a command created it",
+		"networks[5]: network none: driver none", "networks[6]: network ../x: name \"../x\"",
+		"attachments[0]: there is no network \"wan\"",
+		"attachments[1]: ", "attachments[2]: sandbox \"db\": no running sandbox has this name: add its kind",
+		"attachments[3]: sandbox \"netns:../x\"",
 		"attachments[4]: ", "attachments[6]: attachment db is declared twice"}
 	lines := strings.Split(err.Error(), "\n")
 	for i, line := range want {
@@ -169,7 +180,8 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 		spec.Attachments[i].Publishes = []model.Publish{port(80, 80)}
 	}
 	_, err = w.Apply(context.Background(), spec, true)
-	for _, line := range []string{"networks[1]: network over: subnet 10.1.0.0/25 overlaps", "attachments[1]: endpoint b: address 172.30.0.9 already belongs to endpoint a",
+	for _, line := range []string{"networks[1]: network over: subnet 10.1.0.0/25 overlaps",
+		"attachments[1]: endpoint b: address 172.30.0.9 already belongs to endpoint a",
 		"attachments[1].publishes[0]: publish 80/tcp -> b:80 via nat: port taken by endpoint a"} {
 		if err == nil || !strings.Contains(err.Error(), line) {
 			t.Errorf("%v\nwant %s", err, line)
@@ -193,16 +205,20 @@ func TestSetsAreIndependent(t *testing.T) {
 	one := shop()
 	one.Set = "one"
 	w.apply(one)
-	two := api.Spec{Set: "two", Attachments: []api.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
+	two := api.Spec{Set: "two", Attachments: []api.Declared{{Endpoint: model.Endpoint{Network: "lan",
+		Sandbox: "netns:db"}}}}
 	w.apply(two)
-	if _, err := w.Apply(context.Background(), api.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of another origin (db)") {
+	if _, err := w.Apply(context.Background(), api.Spec{Set: "one"}, false); err == nil ||
+		!strings.Contains(err.Error(), "has attachments of another origin (db)") {
 		t.Errorf("remove a network that another set uses: %v", err)
 	}
 	state, _ := w.State()
 	if r := w.apply(state); r.Changed || len(r.Notes) != 4 {
 		t.Errorf("apply the current state: %+v", r)
 	}
-	if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080, 90)}}); api.CodeOf(err) != api.Conflict {
+	if _, err := w.Publish(context.Background(),
+		api.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080,
+			90)}}); api.CodeOf(err) != api.Conflict {
 		t.Errorf("change a declared publish by a command: %v", err)
 	}
 	w.apply(api.Spec{Set: "two"})

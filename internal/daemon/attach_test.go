@@ -67,7 +67,8 @@ func TestSecondNetwork(t *testing.T) {
 	w := newWorld(t).start()
 	b := w.watchedSandbox()
 	w.network(lan)
-	dmz := model.Network{Name: "dmz", Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: lan.Subnets[0].Prefix}}}
+	dmz := model.Network{Name: "dmz", Driver: model.DriverRouted,
+		Subnets: []model.Subnet{{Prefix: lan.Subnets[0].Prefix}}}
 	dmz.Subnets[0].Prefix = prefix("172.31.0.0/24")
 	w.network(dmz)
 	w.attach(to(b))
@@ -102,7 +103,8 @@ func TestAttachUpdates(t *testing.T) {
 	if r := w.attach(req); !r.Changed || r.Attachments[0].Addresses[0].String() != "172.30.7.7" {
 		t.Errorf("with an address: %+v", r)
 	}
-	if out := b.sh(t, "ip -o addr show net7; tc qdisc show dev net7"); !strings.Contains(out, "172.30.7.7/16") || !strings.Contains(out, "rate 10Mbit") {
+	if out := b.sh(t, "ip -o addr show net7; tc qdisc show dev net7"); !strings.Contains(out, "172.30.7.7/16") ||
+		!strings.Contains(out, "rate 10Mbit") {
 		t.Errorf("the sandbox has %s", out)
 	}
 	taken := to(other)
@@ -129,7 +131,8 @@ func TestDryRun(t *testing.T) {
 	req := to(b)
 	req.DryRun = true
 	r := w.attach(req)
-	if !strings.Contains(r.Plan, "ip link add fl-lan") || !strings.Contains(r.Plan, "type veth peer name eth0") || !r.Changed {
+	if !strings.Contains(r.Plan, "ip link add fl-lan") || !strings.Contains(r.Plan, "type veth peer name eth0") ||
+		!r.Changed {
 		t.Errorf("plan:\n%s", r.Plan)
 	}
 	w.unchanged(before)
@@ -147,13 +150,17 @@ func TestMistakes(t *testing.T) {
 		code api.Code
 		says string
 	}{
-		"no network":          {func(r *api.AttachRequest) { r.Network = "wan" }, api.NotFound, `there is no network "wan"`},
-		"no sandbox":          {func(r *api.AttachRequest) { r.Sandbox = "pid:999999999" }, api.NotFound, "no such sandbox"},
-		"outside the subnet":  {func(r *api.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, api.Invalid, "in no subnet"},
-		"odd interface":       {func(r *api.AttachRequest) { r.Interface = "a/b" }, api.Invalid, "interface"},
-		"existing interface":  {func(r *api.AttachRequest) { r.Interface = "lo" }, api.Invalid, "lo"},
-		"cgroup":              {func(r *api.AttachRequest) { r.Cgroup = "/x" }, api.Invalid, "fairlead run"},
-		"prefix in no subnet": {func(r *api.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, api.Invalid, "has subnets"},
+		"no network": {func(r *api.AttachRequest) { r.Network = "wan" }, api.NotFound,
+			`there is no network "wan"`},
+		"no sandbox": {func(r *api.AttachRequest) { r.Sandbox = "pid:999999999" }, api.NotFound,
+			"no such sandbox"},
+		"outside the subnet": {func(r *api.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, api.Invalid,
+			"in no subnet"},
+		"odd interface":      {func(r *api.AttachRequest) { r.Interface = "a/b" }, api.Invalid, "interface"},
+		"existing interface": {func(r *api.AttachRequest) { r.Interface = "lo" }, api.Invalid, "lo"},
+		"cgroup":             {func(r *api.AttachRequest) { r.Cgroup = "/x" }, api.Invalid, "fairlead run"},
+		"prefix in no subnet": {func(r *api.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, api.Invalid,
+			"has subnets"},
 	} {
 		req := to(b)
 		c.req(&req)
@@ -177,11 +184,13 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("create an overlapping network: %v", err)
 	}
 	bad.Subnets = nil
-	if _, err := w.CreateNetwork(bad, false); api.CodeOf(err) != api.Invalid || !strings.Contains(err.Error(), "subnet") {
+	if _, err := w.CreateNetwork(bad, false); api.CodeOf(err) != api.Invalid ||
+		!strings.Contains(err.Error(), "subnet") {
 		t.Errorf("a bridge without subnet: %v", err)
 	}
 	w.attach(to(b))
-	if _, err := w.RemoveNetwork("lan"); api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "pid-"+b.pid) {
+	if _, err := w.RemoveNetwork("lan"); api.CodeOf(err) != api.Conflict ||
+		!strings.Contains(err.Error(), "pid-"+b.pid) {
 		t.Errorf("remove a network in use: %v", err)
 	}
 	wider := lan

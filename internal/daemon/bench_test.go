@@ -77,7 +77,8 @@ func (w *world) path(b *testing.B) string {
 
 func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {
 	start := time.Now()
-	_, err := client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
+	_, err := client.Attach(context.Background(),
+		api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
 	if err != nil {
 		b.Fatal(err)
 	}

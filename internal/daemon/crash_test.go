@@ -45,7 +45,8 @@ func runDaemon(do order) error {
 		return err
 	}
 	d, err := daemon.New(daemon.Config{
-		Kernel: h, Flows: h, Inspector: h, Counters: h, Host: h, Store: s, Sandboxes: sandbox.Finder{}, Facts: do.Facts, Log: slog.New(slog.DiscardHandler),
+		Kernel: h, Flows: h, Inspector: h, Counters: h, Host: h, Store: s, Sandboxes: sandbox.Finder{}, Facts: do.Facts,
+		Log: slog.New(slog.DiscardHandler),
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(context.Background(), child.Place{Netns: h.Netns()})
 		},
@@ -93,8 +94,10 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 				_, _ = client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid})
 			default:
 				_, _ = client.Attach(context.Background(), request)
-				_, _ = client.Publish(context.Background(), api.PublishRequest{Target: b.pid, Publishes: []model.Publish{
-					{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8000 + uint16(i)), Ports: model.Port(80)}}})
+				_, _ = client.Publish(context.Background(),
+					api.PublishRequest{Target: b.pid, Publishes: []model.Publish{
+						{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8000 + uint16(i)),
+							Ports: model.Port(80)}}})
 			}
 		}
 		<-killed
@@ -114,7 +117,8 @@ func TestKillDaemonAtAnyMoment(t *testing.T) {
 		if _, err := client.Attach(context.Background(), to(b)); err != nil {
 			t.Error(err)
 		}
-		if _, err := client.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
+		if _, err := client.Detach(context.Background(),
+			api.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -152,8 +152,9 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.Meter = noMeter{}
 	}
 	d := &Daemon{
-		cfg:     cfg,
-		engine:  engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
+		cfg: cfg,
+		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
+			Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
 		responders:  map[netip.Addr]*overlay.Responder{},
 		inspect:     make(chan string),
@@ -161,7 +162,8 @@ func New(cfg Config) (*Daemon, error) {
 		healer: healer{wakeup: make(chan struct{}, 1), conflicts: heal.Conflicts{}},
 	}
 	d.services = newServices()
-	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal, Changed: d.healthChanged})
+	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal,
+		Changed: d.healthChanged})
 	d.life, d.end = context.WithCancel(context.Background())
 	d.external = external.NewTable(d.life)
 	desired, err := cfg.Store.Desired()

@@ -126,7 +126,8 @@ func TestKept(t *testing.T) {
 	w.named("web")
 	req := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}, Keep: true}
 	w.attach(req)
-	if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "web", Publishes: published(model.ViaNAT, 8080)}); err != nil {
+	if _, err := w.Publish(context.Background(),
+		api.PublishRequest{Target: "web", Publishes: published(model.ViaNAT, 8080)}); err != nil {
 		t.Fatal(err)
 	}
 	status := func() api.Status { return w.Attachments()[0].Status }
@@ -198,7 +199,8 @@ func TestKillSandboxAtAnyMoment(t *testing.T) {
 		{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}}
 	w.network(routed)
 	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
-	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
+	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0",
+		Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	before := w.snapshot()
 	stays := w.watchedSandbox()
 	w.attach(to(stays))
@@ -219,7 +221,8 @@ func TestKillSandboxAtAnyMoment(t *testing.T) {
 			usual = (9*usual + time.Since(start)) / 10
 			attached++
 			_, _ = w.Publish(context.Background(), api.PublishRequest{Target: b.pid, // the sandbox may have ended
-				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaNAT, model.ViaEBPF}[i%4], 8000+uint16(i%1000))})
+				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaNAT, model.ViaEBPF}[i%4], 8000+
+					uint16(i%1000))})
 		}
 		killed.Wait()
 	}

@@ -24,7 +24,8 @@ func (w *world) card() (devices func() string) {
 }
 
 func deviceRequest(sandbox string) api.AttachRequest {
-	return api.AttachRequest{Device: "nic", Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
+	return api.AttachRequest{Device: "nic",
+		Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
 }
 
 // TestDeviceReturnsFromProcess kills the process that has the device: the device
@@ -48,7 +49,8 @@ func TestDeviceReturnsFromProcess(t *testing.T) {
 	w.until("nothing waits for a process that does not come back", w.Empty)
 	req := deviceRequest(w.watchedSandbox().pid)
 	req.Keep = true
-	if _, err := w.Attach(context.Background(), req); err == nil || !strings.Contains(err.Error(), "a process does not come back") {
+	if _, err := w.Attach(context.Background(), req); err == nil ||
+		!strings.Contains(err.Error(), "a process does not come back") {
 		t.Errorf("keep for a process: %v", err)
 	}
 }

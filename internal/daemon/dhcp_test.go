@@ -47,7 +47,8 @@ func TestLeases(t *testing.T) {
 	}
 	s.Offer("web", dhcptest.Lease("192.0.2.8/24"))
 	w.until("the address has changed", func() bool { return w.Attachments()[0].Prefixes[0] == prefix("192.0.2.8/24") })
-	if out := inside(); strings.Contains(out, "192.0.2.7/") || !strings.Contains(out, "192.0.2.8/24") || !strings.Contains(out, strings.TrimSpace(mac)) {
+	if out := inside(); strings.Contains(out, "192.0.2.7/") || !strings.Contains(out, "192.0.2.8/24") ||
+		!strings.Contains(out, strings.TrimSpace(mac)) {
 		t.Errorf("after another lease, from %s: %s", mac, out)
 	}
 	s.Offer("web", dhcp.Lease{})

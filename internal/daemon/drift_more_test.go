@@ -44,13 +44,15 @@ func TestHealOnLAN(t *testing.T) {
 	w.start()
 	w.network(lan)
 	w.network(model.Network{Name: "wired", Driver: model.DriverMacvlan, Parent: wire, Subnets: []model.Subnet{
-		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.64/26")}, {Prefix: prefix("2001:db8::/64"), Range: prefix("2001:db8::1:0/112")}}})
+		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.64/26")},
+		{Prefix: prefix("2001:db8::/64"), Range: prefix("2001:db8::1:0/112")}}})
 	inner, first, second := w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()
 	w.attach(to(inner))
 	inner.serves(t, ":80")
 	w.publish(inner, published(model.ViaEBPF, 8080))
 	attach := func(b watchedSandbox) model.Endpoint {
-		return w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: b.pid}}).Attachments[0].Endpoint
+		return w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "wired",
+			Sandbox: b.pid}}).Attachments[0].Endpoint
 	}
 	attach(first)
 	web := attach(second)
@@ -83,7 +85,8 @@ func TestHealOnLAN(t *testing.T) {
 	w.answers(w.host.Do, "127.0.0.1:8080")
 	another := w.watchedSandbox()
 	w.attach(to(another))
-	if _, err := w.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
+	if _, err := w.Attach(context.Background(),
+		api.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
 		t.Error("a sandbox was attached to a network without its parent")
 	}
 	w.cable()
@@ -97,7 +100,8 @@ func TestHealOverlay(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	before := w.snapshot()
-	w.network(model.Network{Name: "over", Driver: model.DriverVXLAN, Subnets: []model.Subnet{{Prefix: prefix("10.9.0.0/16")}},
+	w.network(model.Network{Name: "over", Driver: model.DriverVXLAN,
+		Subnets: []model.Subnet{{Prefix: prefix("10.9.0.0/16")}},
 		Overlay: model.Overlay{VNI: 42, Peers: []model.Peer{
 			{Address: addrs(hosts4)[0], Ranges: prefixes("10.9.1.0/24")},
 			{Address: addrs("198.51.100.1")[0], Ranges: prefixes("10.9.2.0/24")}}}})
@@ -108,7 +112,8 @@ func TestHealOverlay(t *testing.T) {
 	const gateway, mac = "10.9.2.0", "02:f1:0a:09:02:00" // the other host's own
 	w.suffers(b, []damage{
 		{"neighbour deleted", false, "ip neigh del " + gateway + " dev fl-over", "neighbor fl-over"},
-		{"neighbour changed", false, "ip neigh replace " + gateway + " lladdr 02:00:00:00:00:01 dev fl-over nud permanent", "neighbor fl-over"},
+		{"neighbour changed", false, "ip neigh replace " + gateway +
+			" lladdr 02:00:00:00:00:01 dev fl-over nud permanent", "neighbor fl-over"},
 		{"entry deleted", false, "bridge fdb del " + mac + " dev fx-over self master", "fdb fx-over"},
 		{"tunnel deleted", false, "ip link del fx-over", "type vxlan"},
 		{"table deleted", false, "nft delete table inet fairlead-udp-4789", "table fairlead-udp-4789"},
@@ -179,7 +184,8 @@ func TestNoReadsAtRest(t *testing.T) {
 		w.attach(req)
 		req.Network, req.Name = "routed", fmt.Sprint("routed", i)
 		w.attach(req)
-		if _, err := w.Publish(context.Background(), api.PublishRequest{Target: req.Name, Publishes: published(model.ViaNAT, uint16(9000+i))}); err != nil {
+		if _, err := w.Publish(context.Background(),
+			api.PublishRequest{Target: req.Name, Publishes: published(model.ViaNAT, uint16(9000+i))}); err != nil {
 			t.Fatal(err)
 		}
 		w.sh(strings.ReplaceAll(foreign, "theirs", fmt.Sprint("theirs", i)))

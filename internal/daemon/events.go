@@ -25,7 +25,8 @@ func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
 }
 
 // informational are the kinds of events that need no action.
-var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true, api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true}
+var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true,
+	api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true}
 
 // note logs an event and adds it to the journal.
 func (d *Daemon) note(e api.Event) {

@@ -22,7 +22,8 @@ func TestExternalEndpointLosesLink(t *testing.T) {
 	a, b := w.watchedSandbox(), w.watchedSandbox()
 	first := w.externalEndpoint(a, n, 2)
 	w.externalEndpoint(b, n, 3)
-	if err := w.Expose(first.Name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}); err != nil {
+	if err := w.Expose(first.Name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080),
+		Ports: model.Port(80)}}); err != nil {
 		t.Fatal(err)
 	}
 	a.serves(t, ":80")

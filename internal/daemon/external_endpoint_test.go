@@ -19,7 +19,8 @@ func (w *world) take(b watchedSandbox, e model.Endpoint, in driver.SandboxConfig
 	lines := []string{fmt.Sprintf("ip link set %s name eth5", e.HostInterface)}
 	for _, a := range e.Addresses {
 		bits := map[bool]int{true: 16, false: 64}[a.Is4()]
-		lines = append(lines, fmt.Sprintf("ip addr add %s/%d dev eth5 %s", a, bits, map[bool]string{true: "", false: "nodad"}[a.Is4()]))
+		lines = append(lines, fmt.Sprintf("ip addr add %s/%d dev eth5 %s", a, bits,
+			map[bool]string{true: "", false: "nodad"}[a.Is4()]))
 	}
 	lines = append(lines, "ip link set eth5 up")
 	for _, r := range in.Routes {
@@ -33,7 +34,8 @@ func (w *world) take(b watchedSandbox, e model.Endpoint, in driver.SandboxConfig
 		}
 	}
 	for _, g := range in.Gateways {
-		lines = append(lines, fmt.Sprintf("ip %s route add default via %s", map[bool]string{true: "-4", false: "-6"}[g.Is4()], g))
+		lines = append(lines, fmt.Sprintf("ip %s route add default via %s",
+			map[bool]string{true: "-4", false: "-6"}[g.Is4()], g))
 	}
 	b.sh(w, strings.Join(lines, "\n"))
 }
@@ -42,9 +44,10 @@ func (w *world) take(b watchedSandbox, e model.Endpoint, in driver.SandboxConfig
 func externals() map[string]model.Network {
 	dual := []model.Subnet{{Prefix: prefix("172.30.0.0/16")}, {Prefix: prefix("fd00:30::/64")}}
 	return map[string]model.Network{
-		"bridge":  {Driver: model.DriverBridge, Subnets: dual},
-		"routed":  {Driver: model.DriverRouted, Subnets: dual},
-		"macvlan": {Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/16")}}},
+		"bridge": {Driver: model.DriverBridge, Subnets: dual},
+		"routed": {Driver: model.DriverRouted, Subnets: dual},
+		"macvlan": {Driver: model.DriverMacvlan, Parent: "up0",
+			Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/16")}}},
 	}
 }
 
@@ -61,7 +64,8 @@ func TestExternalEndpoint(t *testing.T) {
 			first := w.externalEndpoint(a, n, 2)
 			second := w.externalEndpoint(b, n, 3)
 			if _, err := w.Publish(context.Background(), api.PublishRequest{Target: "ext2", Publishes: []model.Publish{
-				{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}}); err != nil {
+				{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080),
+					Ports: model.Port(80)}}}); err != nil {
 				t.Fatal(err)
 			}
 			a.serves(t, ":80")

@@ -43,14 +43,16 @@ var engineHere, engineGone = sandbox.ProcessID(os.Getpid()), fmt.Sprint(os.Getpi
 func (w *world) external(name, engine, path string, number byte, port uint16) error {
 	w.Helper()
 	a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + name, Engine: engine, Endpoint: model.Endpoint{
-		Name: name, Network: "lan", HostInterface: "fd-" + name, Addresses: addrs(fmt.Sprintf("172.30.0.%d", number), fmt.Sprintf("fd00:30::%d", number))}}
+		Name: name, Network: "lan", HostInterface: "fd-" + name,
+		Addresses: addrs(fmt.Sprintf("172.30.0.%d", number), fmt.Sprintf("fd00:30::%d", number))}}
 	if _, err := w.Reserve(a); err != nil {
 		w.Fatal(err)
 	}
 	if _, _, err := w.Join(name, path); err != nil {
 		w.Fatal(err)
 	}
-	return w.Expose(name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}})
+	return w.Expose(name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(port),
+		Ports: model.Port(80)}})
 }
 
 // left returns the names of all attachments.
@@ -73,7 +75,8 @@ func TestDeadExternalEndpoints(t *testing.T) {
 	defer process.Pause(t, paused.Cmd.Process.Pid)()
 	for i, e := range []struct{ name, engine, path string }{
 		{"dead", engineHere, dead.path}, {"paused", engineHere, paused.path}, {"ends", engineHere, ends.path},
-		{"unseen", engineHere, dead.path}, {"starting", engineHere, "/nowhere/starting"}, {"failed", engineGone, "/nowhere/failed"}, {"unknown", "", "/nowhere/unknown"},
+		{"unseen", engineHere, dead.path}, {"starting", engineHere, "/nowhere/starting"},
+		{"failed", engineGone, "/nowhere/failed"}, {"unknown", "", "/nowhere/unknown"},
 	} {
 		if e.name == "unseen" {
 			w.RemoveDead() // records which containers run
@@ -119,7 +122,8 @@ func TestStoredViews(t *testing.T) {
 	n := lan
 	n.Origin = model.FromDocker
 	w.network(n)
-	lives, ends, goes, plain, ended := w.container(), w.container(), w.container(), w.watchedSandbox(), w.watchedSandbox()
+	lives, ends, goes, plain, ended := w.container(), w.container(), w.container(), w.watchedSandbox(),
+		w.watchedSandbox()
 	for i, e := range []struct{ name, engine, path string }{
 		{"lives", engineHere, lives.path}, {"ends", engineHere, ends.path}, {"unmounted", engineHere, goes.path},
 		{"starting", engineHere, "/nowhere/starting"}, {"unseen", "", lives.path},
@@ -136,7 +140,8 @@ func TestStoredViews(t *testing.T) {
 	goes.kill()
 	goes.unmount()
 	ended.kill()
-	want := map[string]api.Status{"lives": api.NoDaemon, "ends": api.Ended, "unmounted": api.Ended, "starting": api.Ended, "unseen": api.NoDaemon,
+	want := map[string]api.Status{"lives": api.NoDaemon, "ends": api.Ended, "unmounted": api.Ended,
+		"starting": api.Ended, "unseen": api.NoDaemon,
 		"pid-" + plain.pid: api.NoDaemon, "pid-" + ended.pid: api.Ended}
 	saved, err := store.ReadDesired(w.at)
 	if err != nil {

@@ -40,8 +40,10 @@ func BenchmarkHeal(b *testing.B) {
 				healed        string
 			}{
 				{"flush", "nft flush ruleset", port, "nft table"},
-				{"detach", "until bpftool link detach pinned " + w.pins + "/*/links/fl_uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
-				{"delete", "until ip link del fv-box" + fmt.Sprint(endpoints-1) + " 2>/dev/null; do :; done", port + 1000, "link  fv-box"},
+				{"detach", "until bpftool link detach pinned " + w.pins +
+					"/*/links/fl_uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
+				{"delete", "until ip link del fv-box" + fmt.Sprint(endpoints-1) + " 2>/dev/null; do :; done", port +
+					1000, "link  fv-box"},
 			} {
 				b.Run(damage.name, func(b *testing.B) {
 					var outages, healed []time.Duration
@@ -76,7 +78,8 @@ func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 	for i := range n {
 		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // a path that other processes can open
 		name := fmt.Sprint("box", i)
-		if _, err := client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan", Sandbox: path}}); err != nil {
+		if _, err := client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan",
+			Sandbox: path}}); err != nil {
 			w.Fatal(err)
 		}
 		publishes := append(published(model.ViaNAT, uint16(9000+i)), published(model.ViaEBPF, uint16(10000+i))...)

@@ -47,10 +47,14 @@ func newAPI(t testing.TB) *socketAPI {
 	t.Helper()
 	w := newWorld(t)
 	b := w.watchedSandbox()
-	w.sandboxes = onlyOne{sandbox.Sandbox{Ref: "netns:shop", Kind: sandbox.Netns, Name: "shop", Path: "/proc/" + b.pid + "/ns/net"}}
+	w.sandboxes = onlyOne{sandbox.Sandbox{Ref: "netns:shop", Kind: sandbox.Netns, Name: "shop", Path: "/proc/" + b.pid +
+		"/ns/net"}}
 	w.start()
 	a := &socketAPI{world: w, socket: filepath.Join(t.TempDir(), "s")}
-	a.http.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", a.socket) }}
+	a.http.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
+		return net.Dial("unix", a.socket)
+	}}
 	l, err := admin.Listen(a.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -100,15 +104,18 @@ var requests = map[string]string{
 
 // tricks are names that have another meaning in a path, a link name, a key or a line
 // of text.
-var tricks = []string{"", ".", "..", "../x", "../../etc/passwd", "/etc/passwd", "a/b", "-x", "--help", "a\x00b", "a\nb", "a\tb", "\x1b[2J", strings.Repeat("x", 300),
-	strings.Repeat("x", 1<<16), "a\u202eb", "a\u200bb", "\ufeff", "%s%n", "$(reboot)", "`reboot`", "'; drop", "fairlead:x", "café", "名前"}
+var tricks = []string{"", ".", "..", "../x", "../../etc/passwd", "/etc/passwd", "a/b", "-x", "--help", "a\x00b", "a\nb",
+	"a\tb", "\x1b[2J", strings.Repeat("x", 300),
+	strings.Repeat("x", 1<<16), "a\u202eb", "a\u200bb", "\ufeff", "%s%n", "$(reboot)", "`reboot`", "'; drop",
+	"fairlead:x", "café", "名前"}
 
 // TestHostileNames uses the tricks wherever a request has a name.
 func TestHostileNames(t *testing.T) {
 	a := newAPI(t)
 	a.network(lan)
 	before := a.snapshot()
-	good := map[string]bool{"%s%n": true, "$(reboot)": true, "`reboot`": true, "'; drop": true, "fairlead:x": true, "café": true, "名前": true}
+	good := map[string]bool{"%s%n": true, "$(reboot)": true, "`reboot`": true, "'; drop": true, "fairlead:x": true,
+		"café": true, "名前": true}
 	client := admin.NewClient(a.socket)
 	for _, name := range tricks {
 		n := lan
@@ -121,7 +128,8 @@ func TestHostileNames(t *testing.T) {
 		if _, err := client.RemoveNetwork(t.Context(), name); err != nil {
 			t.Errorf("network %.40q: %v", name, err)
 		}
-		_, err = client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: name}})
+		_, err = client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan",
+			Sandbox: "netns:shop", Name: name}})
 		if (err == nil) != (good[name] || name == "") {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
@@ -129,17 +137,21 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("attachment %.40q: %v", name, err)
 		}
 		for _, spoil := range []func(*model.Network){
-			func(n *model.Network) { n.Driver, n.Parent = model.DriverMacvlan, name }, func(n *model.Network) { n.Driver = model.Driver(name) },
-			func(n *model.Network) { n.Mode = model.Mode(name + "x") }, func(n *model.Network) { n.Filter = model.Filter(name + "x") },
+			func(n *model.Network) { n.Driver, n.Parent = model.DriverMacvlan, name },
+			func(n *model.Network) { n.Driver = model.Driver(name) },
+			func(n *model.Network) { n.Mode = model.Mode(name + "x") },
+			func(n *model.Network) { n.Filter = model.Filter(name + "x") },
 		} {
-			n := model.Network{Name: "web", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.2.0.0/24")}}}
+			n := model.Network{Name: "web", Driver: model.DriverBridge,
+				Subnets: []model.Subnet{{Prefix: prefix("10.2.0.0/24")}}}
 			spoil(&n)
 			if _, err := client.CreateNetwork(t.Context(), n, false); err == nil {
 				t.Errorf("with %.40q this network was created: %+.200v", name, n)
 			}
 		}
 		for _, sandbox := range []string{name, "container:" + name, "netns:" + name, "path:" + name} {
-			if _, err := client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
+			if _, err := client.Attach(t.Context(),
+				api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
 				t.Errorf("sandbox %.40q was attached", sandbox)
 			}
 		}
@@ -156,7 +168,8 @@ func TestSpoiltRequests(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 23))
 	for range 60 {
 		for _, path := range slices.Sorted(maps.Keys(requests)) {
-			if status := a.ask(path, spoilt(r, requests[path])); status >= 500 && status != http.StatusInternalServerError {
+			if status := a.ask(path, spoilt(r, requests[path])); status >= 500 &&
+				status != http.StatusInternalServerError {
 				t.Errorf("%s is answered %d", path, status)
 			}
 		}
@@ -178,7 +191,8 @@ func spoilt(r *rand.Rand, text string) string {
 	for range 1 + r.IntN(4) {
 		i := r.IntN(len(text))
 		j := i + r.IntN(min(len(text)-i, 20))
-		with := []string{"", string(rune(r.IntN(1 << 16))), text[i:j] + text[i:j], `"`, "{", "]", "-1", "1e999", "99999999999999999999", "null", `"\u0000"`,
+		with := []string{"", string(rune(r.IntN(1 << 16))), text[i:j] + text[i:j], `"`, "{", "]", "-1", "1e999",
+			"99999999999999999999", "null", `"\u0000"`,
 			strings.Repeat("[", 99), tricks[r.IntN(len(tricks))], `,"name":"x"`, "\xff"}[r.IntN(15)]
 		if text = text[:i] + with + text[j:]; text == "" {
 			return text
@@ -195,7 +209,8 @@ func TestHugeRequests(t *testing.T) {
 	a.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"}})
 	var publishes []string
 	for i := range 9000 {
-		publishes = append(publishes, fmt.Sprintf(`{"via":"socket","proto":"tcp","hostAddr":"10.0.%d.%d","hostPorts":{"first":1,"last":65535},"ports":{"first":1,"last":65535}}`, i/250, i%250))
+		publishes = append(publishes,
+			fmt.Sprintf(`{"via":"socket","proto":"tcp","hostAddr":"10.0.%d.%d","hostPorts":{"first":1,"last":65535},"ports":{"first":1,"last":65535}}`, i/250, i%250))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -36,7 +36,8 @@ func (d *Daemon) view(names ...string) []api.View {
 		if len(names) > 0 && !slices.Contains(names, a.Name) {
 			continue
 		}
-		v := api.View{Attachment: a, Driver: drivers[a.Network], Problem: d.problemOf(a), Publishes: d.published(a.Name)}
+		v := api.View{Attachment: a, Driver: drivers[a.Network], Problem: d.problemOf(a),
+			Publishes: d.published(a.Name)}
 		e, up := reached[a.Name]
 		if v.Status = statusOf(up, v.Problem); up {
 			v.Endpoint = e

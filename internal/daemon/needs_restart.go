@@ -25,7 +25,8 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 		d.cfg.Log.Debug("read the sockets of a workload", "attachment", name, "error", err)
 	}
 	publishes := d.desired.PublishesOf(name)
-	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets, func(s sockdiag.Bound) bool { return !external.Translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
+	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets,
+		func(s sockdiag.Bound) bool { return !external.Translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
 		return false, nil
 	}
 	if err := d.save(d.desired.WithAttachment(a)); err != nil {

@@ -19,7 +19,8 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n.Traits().NoLink {
-		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
+		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another",
+			n.Name, n.Driver)
 	}
 	if err := d.checkOverlap(d.desired, n); err != nil {
 		return api.Result{}, err
@@ -74,7 +75,8 @@ func (d *Daemon) checkOverlap(w model.Desired, n model.Network) error {
 	}
 	have, _ := (model.State{Networks: w.Networks}).Network(n.Name)
 	added := slices.DeleteFunc(slices.Clone(n.Subnets), func(s model.Subnet) bool {
-		return slices.ContainsFunc(have.Subnets, func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
+		return slices.ContainsFunc(have.Subnets,
+			func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
 	})
 	if n.AllowOverlap || len(added) == 0 {
 		return nil

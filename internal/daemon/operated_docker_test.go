@@ -66,8 +66,10 @@ func (o *operated) createDockerNetworks() {
 		if n.driver == model.DriverMacvlan {
 			options["parent"] = "up0"
 		}
-		answer := o.plugin("CreateNetwork", object{"NetworkID": o.networkID(i), "Options": object{"com.docker.network.generic": options},
-			"IPv4Data": []object{{"Pool": fmt.Sprintf("172.%d.0.0/24", 40+i), "Gateway": fmt.Sprintf("172.%d.0.1/24", 40+i)}}})
+		answer := o.plugin("CreateNetwork", object{"NetworkID": o.networkID(i),
+			"Options": object{"com.docker.network.generic": options},
+			"IPv4Data": []object{{"Pool": fmt.Sprintf("172.%d.0.0/24", 40+i),
+				"Gateway": fmt.Sprintf("172.%d.0.1/24", 40+i)}}})
 		if answer.Err != "" {
 			o.Fatalf("create network %d: %s", i, answer.Err)
 		}
@@ -141,7 +143,8 @@ func (o *operated) run(i int, g externalContainer) {
 		return
 	}
 	o.w.sh(fmt.Sprintf("ip link set %s netns %s", answer.InterfaceName.SrcName, o.watched[i].pid))
-	o.watched[i].sh(o, fmt.Sprintf("ip link set %s name eth0; ip addr add %s/24 dev eth0; ip link set eth0 up", answer.InterfaceName.SrcName, address))
+	o.watched[i].sh(o, fmt.Sprintf("ip link set %s name eth0; ip addr add %s/24 dev eth0; ip link set eth0 up",
+		answer.InterfaceName.SrcName, address))
 	if answer.Gateway != "" {
 		o.watched[i].sh(o, "ip route add default via "+answer.Gateway)
 	}
@@ -173,7 +176,8 @@ func (o *operated) removeEndpoint(i int, g externalContainer) {
 		if method != "DeleteEndpoint" && o.random.IntN(4) == 0 {
 			continue
 		}
-		if answer := o.plugin(method, object{"NetworkID": o.networkID(g.network), "EndpointID": o.endpointID(i)}); answer.Err != "" {
+		if answer := o.plugin(method, object{"NetworkID": o.networkID(g.network),
+			"EndpointID": o.endpointID(i)}); answer.Err != "" {
 			o.Errorf("%s of container %d: %s", method, i, answer.Err)
 		}
 	}

@@ -32,10 +32,12 @@ const operatedPorts = 12
 
 // operatedNetworks are the networks to attach sandboxes to.
 var operatedNetworks = []model.Network{
-	{Name: "switched", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}},
+	{Name: "switched", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}},
 	{Name: "second", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}},
 	{Name: "routed", Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/24")}}},
-	{Name: "branches", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.33.0.0/24")}}},
+	{Name: "branches", Driver: model.DriverMacvlan, Parent: "up0",
+		Subnets: []model.Subnet{{Prefix: prefix("172.33.0.0/24")}}},
 }
 
 // expected is the model: the state that the host must have.
@@ -61,11 +63,13 @@ type mappings struct {
 }
 
 func nothingExpected() expected {
-	return expected{map[string]bool{}, map[attachment]bool{}, map[uint16]mappings{}, map[int]externalContainer{}, map[int]int{}}
+	return expected{map[string]bool{}, map[attachment]bool{}, map[uint16]mappings{}, map[int]externalContainer{},
+		map[int]int{}}
 }
 
 func (m expected) clone() expected {
-	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.externals), maps.Clone(m.runs)}
+	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.externals),
+		maps.Clone(m.runs)}
 }
 
 func (m expected) detach(at attachment) {
@@ -125,12 +129,14 @@ func (o *operated) attachAt(at attachment) error {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.watchedSandbox)))
 	}
 	_, err := o.Client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{
-		Name: at.name(), Network: at.network, Sandbox: o.watched[at.watchedSandbox].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
+		Name: at.name(), Network: at.network, Sandbox: o.watched[at.watchedSandbox].pid, Interface: "net" +
+			fmt.Sprint(i), Addresses: addrs}})
 	return err
 }
 
 func (o *operated) publishAt(at attachment, p model.Publish) error {
-	_, err := o.Client.Publish(context.Background(), api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Publish(context.Background(),
+		api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	return err
 }
 
@@ -154,7 +160,8 @@ func (o *operated) make(m expected) {
 		if l.at.watchedSandbox >= ownBoxes {
 			continue
 		}
-		o.expect(o.publishAt(l.at, model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(port), Via: l.via}), "", "publish %d", port)
+		o.expect(o.publishAt(l.at, model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(port),
+			Via: l.via}), "", "publish %d", port)
 	}
 	o.m = m
 }

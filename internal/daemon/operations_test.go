@@ -176,7 +176,8 @@ func (o *operated) unpublishAny() {
 	if !o.m.attached[at] {
 		want = api.NotFound
 	}
-	_, err := o.Client.Unpublish(context.Background(), api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Unpublish(context.Background(),
+		api.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	o.expect(err, want, "unpublish %s of %s", p, at)
 	if o.m.published[p.HostPorts.First].at == at {
 		delete(o.m.published, p.HostPorts.First)
@@ -244,6 +245,7 @@ func (o *operated) anyAttachment() attachment {
 }
 
 func (o *operated) anyPublish() model.Publish {
-	return model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(8000 + uint16(o.random.IntN(operatedPorts))),
-		Via: []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}[o.random.IntN(3)]}
+	return model.Publish{Proto: model.TCP, Ports: model.Port(80),
+		HostPorts: model.Port(8000 + uint16(o.random.IntN(operatedPorts))),
+		Via:       []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}[o.random.IntN(3)]}
 }

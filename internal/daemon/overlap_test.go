@@ -43,7 +43,8 @@ func TestOverlap(t *testing.T) {
 	if n := w.Networks(); len(n) != 0 {
 		t.Fatalf("refused networks exist: %v", n)
 	}
-	w.network(model.Network{Name: "mac", Driver: model.DriverMacvlan, Parent: "eth0", Subnets: shop("192.0.2.0/24").Subnets})
+	w.network(model.Network{Name: "mac", Driver: model.DriverMacvlan, Parent: "eth0",
+		Subnets: shop("192.0.2.0/24").Subnets})
 	if _, err := w.RemoveNetwork("mac"); err != nil {
 		t.Error(err)
 	}

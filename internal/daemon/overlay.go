@@ -56,8 +56,10 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 		return "", err
 	}
 	port := t.Overlay.WirePort()
-	in := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(t.Remote, 0), To: netip.AddrPortFrom(route.Src, port), In: route.Link, Local: true}
-	out := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(route.Src, 0), To: netip.AddrPortFrom(t.Remote, port), Out: route.Link}
+	in := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(t.Remote, 0), To: netip.AddrPortFrom(route.Src, port),
+		In: route.Link, Local: true}
+	out := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(route.Src, 0),
+		To: netip.AddrPortFrom(t.Remote, port), Out: route.Link}
 	for _, direction := range []struct {
 		hooks  []string
 		packet rules.Packet

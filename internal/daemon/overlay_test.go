@@ -15,9 +15,12 @@ import (
 // them.
 func TestCheckNetwork(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
-	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}}, Overlay: model.Overlay{VNI: 42}}
+	n := model.Network{Name: "net", Driver: model.DriverVXLAN,
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}}, Overlay: model.Overlay{VNI: 42}}
 	for i, h := range f.Hosts {
-		n.Overlay.Peers = append(n.Overlay.Peers, model.Peer{Address: h.Address(0, true), Ranges: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/25", 128*i))}})
+		n.Overlay.Peers = append(n.Overlay.Peers,
+			model.Peer{Address: h.Address(0, true),
+				Ranges: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/25", 128*i))}})
 	}
 	var worlds []*world
 	for _, h := range f.Hosts {
@@ -31,23 +34,28 @@ func TestCheckNetwork(t *testing.T) {
 	}
 	w := worlds[0]
 	paths, err := w.CheckNetwork(t.Context(), "net")
-	if want := (api.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(paths) != 1 || fmt.Sprint(paths[0]) != fmt.Sprint(want) {
+	if want := (api.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"),
+		Remote: f.Hosts[1].Address(0, true)}); err != nil || len(paths) != 1 ||
+		fmt.Sprint(paths[0]) != fmt.Sprint(want) {
 		t.Errorf("the paths are %+v, %v; want %+v", paths, err, want)
 	}
 	w.sh("nft 'add table inet probe; add chain inet probe out { type filter hook output priority 0; }; add rule inet probe out udp dport 4789 meta length > 1300 drop'")
-	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "the largest that passes has 1250") {
+	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 ||
+		!strings.Contains(fmt.Sprint(paths[0].Problems), "the largest that passes has 1250") {
 		t.Errorf("the paths are %+v, %v", paths, err)
 	}
 	for _, hook := range []string{"input", "output"} {
 		w.sh(fmt.Sprintf("nft 'flush table inet probe; add chain inet probe %[1]s { type filter hook %[1]s priority 0; }; add rule inet probe %[1]s udp dport 4789 drop'", hook))
 		paths, err = w.CheckNetwork(t.Context(), "net")
-		if err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "of chain "+hook+" (inet probe) drops UDP port 4789") {
+		if err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "of chain "+hook+
+			" (inet probe) drops UDP port 4789") {
 			t.Errorf("a rule at %s drops the overlay, and the paths are %+v, %v", hook, paths, err)
 		}
 	}
 	w.sh("nft delete table inet probe")
 	worlds[1].stop()
-	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "does not answer") {
+	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 ||
+		!strings.Contains(fmt.Sprint(paths[0].Problems), "does not answer") {
 		t.Errorf("the paths are %+v, %v", paths, err)
 	}
 	if _, err := w.CheckNetwork(t.Context(), "nit"); api.CodeOf(err) != api.NotFound {

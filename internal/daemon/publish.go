@@ -62,7 +62,8 @@ func (d *Daemon) Unpublish(ctx context.Context, req api.PublishRequest) (api.Res
 
 // changePublishes applies the desired state that the function to returns for the
 // attachment's name.
-func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest, to func(name string) model.Desired) (api.Result, error) {
+func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
+	to func(name string) model.Desired) (api.Result, error) {
 	refs := d.refs(ctx, req.Target)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +110,8 @@ func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, 
 	switch len(names) {
 	case 0:
 		return found, api.Faultf(api.NotFound,
-			"there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments", text)
+			"there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments",
+			text)
 	case 1:
 		return found, nil
 	}

@@ -81,7 +81,8 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 		return api.Result{}, spec.OtherOrigin("service "+name, have.Origin)
 	}
 	next := d.desired
-	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })
+	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
+		func(v model.VirtualService) bool { return v.Name == name })
 	if dry {
 		text, changed, err := d.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err

@@ -171,7 +171,8 @@ func (d *Daemon) beginDrain(key pool.Key, p *pool.Pool, m pool.Member, now time.
 	if m.Status != api.RealDraining || d.services.drains[key] != nil {
 		return false
 	}
-	d.services.drains[key] = &pool.Drain{Cause: m.Cause, Since: now, Deadline: pool.Deadline(now, 0, p.Spec.Drain), Endpoint: m.Endpoint, Leaving: m.Leaving, Real: m.RealServer}
+	d.services.drains[key] = &pool.Drain{Cause: m.Cause, Since: now, Deadline: pool.Deadline(now, 0, p.Spec.Drain),
+		Endpoint: m.Endpoint, Leaving: m.Leaving, Real: m.RealServer}
 	return true
 }
 
@@ -236,7 +237,8 @@ const maxSingly = 20
 // stuck records that the data planes still have an earlier state of a service. It
 // reports each cause once.
 func (d *Daemon) stuck(name string, err error) {
-	problem := "a change of its real servers could not be applied, and the earlier state is still in use: " + err.Error()
+	problem := "a change of its real servers could not be applied, and the earlier state is still in use: " +
+		err.Error()
 	if d.services.stuck[name] != problem {
 		d.services.stuck[name] = problem
 		d.note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})

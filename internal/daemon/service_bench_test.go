@@ -19,7 +19,8 @@ func many(n int, plane model.Plane) []model.VirtualService {
 		v.Plane = plane
 		v.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)})}
 		for j := range 10 {
-			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j + 1)}), Port: 8080, Weight: 1})
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i),
+				byte(j + 1)}), Port: 8080, Weight: 1})
 		}
 		all = append(all, v)
 	}

@@ -72,7 +72,8 @@ func (d *Daemon) servicesOf(refs []string) (names []string) {
 	}
 	for _, v := range d.desired.Services {
 		p := d.services.pools[v.Name]
-		if pool.HasSelector(v) || p != nil && slices.ContainsFunc(p.Members, func(m pool.Member) bool { return endpoints[m.Endpoint] }) {
+		if pool.HasSelector(v) || p != nil &&
+			slices.ContainsFunc(p.Members, func(m pool.Member) bool { return endpoints[m.Endpoint] }) {
 			names = append(names, v.Name)
 		}
 	}
@@ -89,7 +90,9 @@ func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bo
 	case !attached:
 		return false, "", fmt.Errorf("it is not a sandbox that is attached on this host: use another check")
 	case !known:
-		return false, "", fmt.Errorf("no container engine has reported sandbox %s: start its container engine, or use another check", a.Ref)
+		return false, "",
+			fmt.Errorf("no container engine has reported sandbox %s: start its container engine, or use another check",
+				a.Ref)
 	case c.Health == "":
 		return false, "", fmt.Errorf("container %s has no health check: add one, or use another check", c.Name)
 	}

@@ -121,7 +121,8 @@ func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 			// are caused by the clients.
 			failed, answered := c.Failed-was.Failed, c.Begun-was.Begun
 			if known && c.Failed >= was.Failed && c.Begun >= was.Begun && failed+answered > 0 {
-				d.health.Signal(name, at, health.Signal{Failed: int(failed), Answered: int(answered - min(answered, failed))})
+				d.health.Signal(name, at, health.Signal{Failed: int(failed),
+					Answered: int(answered - min(answered, failed))})
 			}
 		}
 	}

@@ -62,7 +62,8 @@ func (g *gate) fail(err error, about string) {
 func (g *gate) pass(objects ...plan.Object) error {
 	g.mu.Lock()
 	shut, err := g.shut, g.fails
-	if g.about != "" && !slices.ContainsFunc(objects, func(o plan.Object) bool { return strings.HasSuffix(o.Key(), " service "+g.about) }) {
+	if g.about != "" && !slices.ContainsFunc(objects,
+		func(o plan.Object) bool { return strings.HasSuffix(o.Key(), " service "+g.about) }) {
 		err = nil
 	}
 	g.mu.Unlock()
@@ -99,7 +100,8 @@ func checked(w *world) model.VirtualService {
 	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 	v.Plane = model.PlaneNFT
-	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1, Rise: 1}
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1,
+		Rise: 1}
 	return v
 }
 
@@ -147,7 +149,8 @@ func TestFirstCheckFollowsStep(t *testing.T) {
 	open()
 	<-done
 	w.stands("web", "10.0.0.2:8080 up")
-	if s, err := w.Service("web"); err != nil || slices.ContainsFunc(w.happened(), func(e string) bool { return strings.Contains(e, "down") }) {
+	if s, err := w.Service("web"); err != nil ||
+		slices.ContainsFunc(w.happened(), func(e string) bool { return strings.Contains(e, "down") }) {
 		t.Errorf("%v; %+v; %q", err, s.Reals, w.happened())
 	}
 }
@@ -211,7 +214,9 @@ func TestPanicAndSorry(t *testing.T) {
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
 	w.awaitEvent("service web: panic")
 	view, err := w.Service("web")
-	if err != nil || view.Status != api.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic although down: first check: connect: connection refused") {
+	if err != nil || view.Status != api.ServicePanics ||
+		!strings.HasPrefix(view.Servers[1].Cause,
+			"used in a panic although down: first check: connect: connection refused") {
 		t.Errorf("%+v, %v", view, err)
 	}
 	v.Panic, v.Quorum, v.Sorry = 0, 2, netip.MustParseAddrPort("10.0.0.9:80")
@@ -241,7 +246,8 @@ func TestCauseNamesLastFailure(t *testing.T) {
 		if strings.Contains(same, "last check") {
 			t.Fatalf("%q names one failure twice", same)
 		}
-		if first, now, _ := strings.Cut(changed, "; last check: "); strings.HasSuffix(first, "connection refused") && now != "" && !strings.Contains(now, "refused") {
+		if first, now, _ := strings.Cut(changed, "; last check: "); strings.HasSuffix(first, "connection refused") &&
+			now != "" && !strings.Contains(now, "refused") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -278,7 +284,8 @@ func TestEjected(t *testing.T) {
 		until bool
 	}{
 		{model.Check{Passive: true}, "connections failed; it gets clients again after ", true},
-		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour}, "connections failed; it is back after 2 passed checks", false},
+		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour},
+			"connections failed; it is back after 2 passed checks", false},
 	} {
 		v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 		v.Plane, v.Check = model.PlaneEBPF, c.check
@@ -300,7 +307,8 @@ func TestEjected(t *testing.T) {
 		}
 		// A server that is out for a limited time may be back by itself.
 		r := w.do(api.EnableReal, "web", "10.0.0.2")
-		if back := c.until && time.Now().After(out.Until); !r.Changed && !back || r.Services[0].Servers[0].State != api.RealUp {
+		if back := c.until && time.Now().After(out.Until); !r.Changed && !back ||
+			r.Services[0].Servers[0].State != api.RealUp {
 			t.Errorf("enabled: %+v", r)
 		}
 		if r := w.do(api.EnableReal, "web", "10.0.0.2"); r.Changed {

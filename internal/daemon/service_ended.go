@@ -49,7 +49,8 @@ func endedOf(e rawtcp.Ended, pools []map[string]*pool.Pool) string {
 
 // dialled reports whether at is an address and port of the TCP service.
 func dialled(v model.VirtualService, at netip.AddrPort) bool {
-	return v.Proto == model.TCP && slices.Contains(v.Addresses, at.Addr()) && slices.ContainsFunc(v.Ports, model.Port(at.Port()).Overlaps)
+	return v.Proto == model.TCP && slices.Contains(v.Addresses, at.Addr()) &&
+		slices.ContainsFunc(v.Ports, model.Port(at.Port()).Overlaps)
 }
 
 func endedText(e rawtcp.Ended) string {

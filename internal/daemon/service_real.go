@@ -27,7 +27,8 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	}
 	if r.Real == "" { // e.g. an unset variable of a script
 		return api.Result{}, api.Faultf(api.Invalid,
-			"%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
+			"%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them",
+			r.Do, r.Service, escape.Shell(r.Service))
 	}
 	if r.Deadline < 0 {
 		return api.Result{}, api.Faultf(api.Invalid,
@@ -42,7 +43,8 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	}
 	if m.Leaving {
 		return api.Result{}, api.Faultf(api.Conflict,
-			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.Text(), v.Name, escape.Shell(v.Name), m.Text())
+			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.Text(), v.Name,
+			escape.Shell(v.Name), m.Text())
 	}
 	switch r.Do {
 	case api.DrainReal:
@@ -86,7 +88,8 @@ func (d *Daemon) lastServerNotes(v model.VirtualService, m pool.Member) []string
 		}
 	}
 	if v.Sorry.Addr().IsValid() {
-		return []string{fmt.Sprintf("no other real server of %s is up: new clients are sent to the sorry server", v.Name)}
+		return []string{fmt.Sprintf("no other real server of %s is up: new clients are sent to the sorry server",
+			v.Name)}
 	}
 	return []string{fmt.Sprintf("no other real server of %s is up: new clients get no answer", v.Name)}
 }
@@ -129,10 +132,12 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 	m, err := d.findMember(v.Name, r.Real)
 	switch {
 	case i < 0 && err != nil:
-		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
+		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name,
+			r.Real)}}, nil
 	case i < 0 && !m.Spec.Select.IsZero():
 		return api.Result{}, api.Faultf(api.Invalid,
-			"the selector %s adds %s to service %s: remove the selector, or drain this real server", m.Spec, r.Real, v.Name)
+			"the selector %s adds %s to service %s: remove the selector, or drain this real server", m.Spec, r.Real,
+			v.Name)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.Spec.Is); i < 0 && !r.Now {
 			return api.Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
@@ -169,14 +174,16 @@ func (d *Daemon) findMember(service, text string) (pool.Member, error) {
 		if m.Text() == text {
 			return m, nil
 		}
-		if m.At.Addr().String() == text || m.Endpoint != "" && (m.Endpoint == text || d.sandboxNamed(m.Endpoint, text)) {
+		if m.At.Addr().String() == text || m.Endpoint != "" &&
+			(m.Endpoint == text || d.sandboxNamed(m.Endpoint, text)) {
 			fits, names = append(fits, m), append(names, m.Text())
 		}
 	}
 	switch len(fits) {
 	case 0:
 		return pool.Member{}, api.Faultf(api.NotFound,
-			"service %s has no real server %s: `fairlead service show %s` lists them", service, text, escape.Shell(service))
+			"service %s has no real server %s: `fairlead service show %s` lists them", service, text,
+			escape.Shell(service))
 	case 1:
 		return fits[0], nil
 	}

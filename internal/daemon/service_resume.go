@@ -37,7 +37,8 @@ func (d *Daemon) resume(w model.Desired) error {
 		if !wanted[v.Name] {
 			continue
 		}
-		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[pool.Key{Service: v.Name, At: r.At(0)}] })
+		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals),
+			func(r model.RealServer) bool { return out[pool.Key{Service: v.Name, At: r.At(0)}] })
 		inUse = append(inUse, v)
 	}
 	noted := slices.DeleteFunc(d.services.savedHealth, func(one health.Remembered) bool { return !wanted[one.Service] })

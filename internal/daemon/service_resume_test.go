@@ -105,7 +105,8 @@ func TestKilledWithServerDown(t *testing.T) {
 		t.Errorf("the rules were\n%s\nand are\n%s", rules, got)
 	}
 	view, err := client.Service(t.Context(), "web")
-	if err != nil || view.Servers[0].State != api.RealUp || view.Servers[1].State != api.RealDown || !strings.Contains(view.Servers[1].Cause, "before the daemon's restart") {
+	if err != nil || view.Servers[0].State != api.RealUp || view.Servers[1].State != api.RealDown ||
+		!strings.Contains(view.Servers[1].Cause, "before the daemon's restart") {
 		t.Errorf("after the start the servers are %+v, %v", view.Servers, err)
 	}
 	w.serves("10.0.0.3:8080")

@@ -48,7 +48,8 @@ type services struct {
 func newServices() services {
 	return services{transitions: map[pool.Key]uint64{}, needed: make(chan struct{}), needOnce: new(sync.Once),
 		pools: map[string]*pool.Pool{}, drains: map[pool.Key]*pool.Drain{}, containers: map[string]pool.Container{},
-		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
+		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1),
+		observed: make(chan struct{}, 1)}
 }
 
 // markDirty makes balance compute the services' pools again.

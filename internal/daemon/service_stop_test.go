@@ -21,7 +21,8 @@ func TestIgnoredStop(t *testing.T) {
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1})
 	w.serve(v)
 	refs := []string{w.attach(to(w.watchedSandbox())).Attachments[0].Ref}
-	shop := sandbox.ContainerEvent{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1", StopTimeout: time.Hour}
+	shop := sandbox.ContainerEvent{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1",
+		StopTimeout: time.Hour}
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	events <- sandbox.ContainerEvent{Refs: refs, Stopping: "SIGTERM"}
@@ -30,7 +31,10 @@ func TestIgnoredStop(t *testing.T) {
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	const enabled = "its container still runs, 1ns after it was stopped"
-	if !slices.ContainsFunc(w.Events(), func(e api.Event) bool { return e.Kind == api.RealEnabled && e.Detail == enabled }) {
+	if !slices.ContainsFunc(w.Events(), func(e api.Event) bool {
+		return e.Kind == api.RealEnabled &&
+			e.Detail == enabled
+	}) {
 		t.Errorf("no event says that %s: %+v", enabled, w.Events())
 	}
 	begun := func() (n int) {

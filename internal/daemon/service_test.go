@@ -18,7 +18,8 @@ import (
 
 // site returns a service at 192.0.2.10:80 with these real servers.
 func site(name string, reals ...model.RealServer) model.VirtualService {
-	return model.VirtualService{Name: name, Addresses: addrs("192.0.2.10"), Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Reals: reals}
+	return model.VirtualService{Name: name, Addresses: addrs("192.0.2.10"), Ports: []model.PortRange{model.Port(80)},
+		Proto: model.TCP, Reals: reals}
 }
 
 func at(addr string, port uint16) model.RealServer {
@@ -161,13 +162,15 @@ func TestDrain(t *testing.T) {
 	if r := w.do(api.EnableReal, "web", "10.0.0.2"); !r.Changed {
 		t.Error("nothing changed")
 	}
-	if r, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.2", Do: api.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
+	if r, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.2", Do: api.DrainReal,
+		Now: true}); err != nil || len(r.Notes) != 1 {
 		t.Errorf("drain the last real server: %+v, %v", r, err)
 	}
 	if got := w.servers("web"); got != "10.0.0.2:8080 drained" {
 		t.Error(got)
 	}
-	if _, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.7", Do: api.DrainReal}); api.CodeOf(err) != api.NotFound {
+	if _, err := w.ChangeReal(api.RealRequest{Service: "web", Real: "10.0.0.7",
+		Do: api.DrainReal}); api.CodeOf(err) != api.NotFound {
 		t.Errorf("drain an unknown real server: %v", err)
 	}
 }
@@ -180,7 +183,8 @@ func TestChecks(t *testing.T) {
 	w.start()
 	stop := w.serves("10.0.0.2:8080")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
-	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1, Rise: 1}
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: place.Timeout, Fall: 1,
+		Rise: 1}
 	v.Sorry = netip.MustParseAddrPort("10.0.0.9:80")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
@@ -236,7 +240,8 @@ func TestSelected(t *testing.T) {
 	w.start()
 	w.network(lan)
 	a, b := w.watchedSandbox(), w.watchedSandbox()
-	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1}, model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
+	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1},
+		model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
 	w.serve(v)
 	if got := w.servers("web"); got != "" {
 		t.Errorf("nothing is attached, but the service has %s", got)
@@ -268,7 +273,8 @@ func TestSelected(t *testing.T) {
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
 	a.kill()
 	w.stands("web", "172.30.0.3 up")
-	if got := w.happened(); !slices.Contains(got, "service web real 172.30.0.2:8080: joined") || !slices.Contains(got, "service web real 172.30.0.2:8080: draining") {
+	if got := w.happened(); !slices.Contains(got, "service web real 172.30.0.2:8080: joined") ||
+		!slices.Contains(got, "service web real 172.30.0.2:8080: draining") {
 		t.Errorf("%q", got)
 	}
 }
@@ -315,12 +321,14 @@ func TestDeclaredServices(t *testing.T) {
 	if err == nil {
 		t.Fatal("mistakes are applied")
 	}
-	for _, want := range []string{"services[2]: service a is declared twice", "services[3]: want an address and a port"} {
+	for _, want := range []string{"services[2]: service a is declared twice",
+		"services[3]: want an address and a port"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %q", err, want)
 		}
 	}
-	if r, err := w.Apply(context.Background(), api.Spec{}, false); err != nil || fmt.Sprint(r.Changes) != "[service web: removed]" {
+	if r, err := w.Apply(context.Background(), api.Spec{}, false); err != nil ||
+		fmt.Sprint(r.Changes) != "[service web: removed]" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -29,7 +29,8 @@ func (d *Daemon) viewServices(names ...string) []api.ServiceView {
 }
 
 func (d *Daemon) viewService(v model.VirtualService, on model.Plane) api.ServiceView {
-	s := api.ServiceView{VirtualService: v.Clone(), PlaneInUse: on, Problem: d.problems[serviceProblem(v.Name)], Servers: []api.RealView{}}
+	s := api.ServiceView{VirtualService: v.Clone(), PlaneInUse: on, Problem: d.problems[serviceProblem(v.Name)],
+		Servers: []api.RealView{}}
 	p := d.services.pools[v.Name]
 	if s.Problem != "" || p == nil {
 		s.Status = api.ServiceFailed
@@ -47,9 +48,13 @@ func (d *Daemon) viewService(v model.VirtualService, on model.Plane) api.Service
 		}
 	}
 	if s.Status == api.ServiceSorry {
-		s.Servers = append(s.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100, State: api.RealSorry, Cause: p.QuorumText(), Since: p.Since,
+		s.Servers = append(s.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100,
+			State: api.RealSorry, Cause: p.QuorumText(), Since: p.Since,
 			Flows: d.flowsOf(pool.Key{Service: v.Name, At: v.Sorry})})
 	}
-	slices.SortStableFunc(s.Servers, func(a, b api.RealView) int { return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port)) })
+	slices.SortStableFunc(s.Servers, func(a,
+		b api.RealView) int {
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
+	})
 	return s
 }

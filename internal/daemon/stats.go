@@ -60,7 +60,8 @@ func (d *Daemon) counted() (api.Stats, map[string]model.Endpoint) {
 	}
 	for _, e := range d.full.Endpoints {
 		endpoints[e.Name] = e
-		s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: e.Name, Network: e.Network, Driver: drivers[e.Network]})
+		s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: e.Name, Network: e.Network,
+			Driver: drivers[e.Network]})
 	}
 	for _, p := range d.full.Publishes {
 		s.Publishes = append(s.Publishes, api.PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})

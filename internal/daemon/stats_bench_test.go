@@ -16,8 +16,9 @@ func BenchmarkStats(b *testing.B) {
 	for i := range manySandboxes {
 		r := w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: w.path(b)}})
 		via := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy}[i%3]
-		_, err := w.Publish(context.Background(), api.PublishRequest{Target: r.Attachments[0].Name, Publishes: []model.Publish{
-			{Via: via, Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i)), Ports: model.Port(80)}}})
+		_, err := w.Publish(context.Background(),
+			api.PublishRequest{Target: r.Attachments[0].Name, Publishes: []model.Publish{
+				{Via: via, Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i)), Ports: model.Port(80)}}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -59,7 +59,8 @@ func (d *Daemon) countMappings(s *api.Stats, x stats.Index) error {
 		}
 		stats.AddFlows(p, c.Flows)
 		stats.AddLive(p, c.Live)
-		p.Bytes, p.Packets, p.Drops = stats.Sum(p.Bytes, c.Bytes), stats.Sum(p.Packets, c.Packets), stats.Sum(p.Drops, c.Drops)
+		p.Bytes, p.Packets, p.Drops = stats.Sum(p.Bytes, c.Bytes), stats.Sum(p.Packets, c.Packets),
+			stats.Sum(p.Drops, c.Drops)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ func (d *Daemon) serviceStats() []api.ServiceStats {
 		s := api.ServiceStats{Service: v.Name, Plane: v.PlaneInUse, Status: v.Status, Reals: []api.RealStats{}}
 		for _, r := range v.Servers {
 			at := netip.AddrPortFrom(r.Address, r.Port)
-			one := api.RealStats{Real: at, State: r.State, Weight: r.Weight, Transitions: d.services.transitions[pool.Key{Service: v.Name, At: at}], Live: r.Flows}
+			one := api.RealStats{Real: at, State: r.State, Weight: r.Weight,
+				Transitions: d.services.transitions[pool.Key{Service: v.Name, At: at}], Live: r.Flows}
 			if c, known := checks[at]; known && (c.Made() > 0 || c.Ejected > 0) {
 				one.Checks = &c
 			}

@@ -24,7 +24,8 @@ const (
 )
 
 // other is a second network, for a client whose packets the host routes.
-var other = model.Network{Name: "other", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/16")}}}
+var other = model.Network{Name: "other", Driver: model.DriverBridge,
+	Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/16")}}}
 
 // TestStats sends a known amount of traffic through each publish mode, and checks the
 // counters.
@@ -40,7 +41,8 @@ func TestStats(t *testing.T) {
 			w.attach(req)
 			ask := api.PublishRequest{Target: "web", Publishes: []model.Publish{
 				{Via: via, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
-				{Via: via, Proto: model.TCP, HostPorts: model.PortRange{First: 8100, Last: 8109}, Ports: model.PortRange{First: 8100, Last: 8109}},
+				{Via: via, Proto: model.TCP, HostPorts: model.PortRange{First: 8100, Last: 8109},
+					Ports: model.PortRange{First: 8100, Last: 8109}},
 				{Via: via, Proto: model.UDP, HostPorts: model.Port(5353), Ports: model.Port(53)},
 			}}
 			if _, err := w.Publish(context.Background(), ask); err != nil {
@@ -108,7 +110,8 @@ func checkPublish(t *testing.T, p api.PublishStats) {
 	case p.Via == model.ViaProxy && *p.Bytes != (counter.InOut{In: bytes, Out: bytes}):
 		t.Errorf("%s: %+v bytes, want exactly %d each way", p.Publish, *p.Bytes, bytes)
 	}
-	if p.Via == model.ViaEBPF && (p.Packets == nil || p.Packets.In < flows || p.Drops == nil || *p.Drops != (counter.InOut{})) {
+	if p.Via == model.ViaEBPF && (p.Packets == nil || p.Packets.In < flows || p.Drops == nil ||
+		*p.Drops != (counter.InOut{})) {
 		t.Errorf("%s: packets %+v, drops %+v", p.Publish, p.Packets, p.Drops)
 	}
 }
@@ -126,7 +129,8 @@ func checkEndpoints(t *testing.T, s api.Stats) {
 	t.Helper()
 	const least = (exchanges + 1) * payload
 	for _, e := range s.Endpoints {
-		if e.Traffic == nil || e.Traffic.Bytes.In < least || e.Traffic.Bytes.Out < least || e.Traffic.Bytes.In > 2*least {
+		if e.Traffic == nil || e.Traffic.Bytes.In < least || e.Traffic.Bytes.Out < least ||
+			e.Traffic.Bytes.In > 2*least {
 			t.Errorf("endpoint %s: %+v, want at least %d bytes each way", e.Endpoint, e.Traffic, least)
 		}
 	}
@@ -197,13 +201,15 @@ func TestStatsOfEveryLink(t *testing.T) {
 	w.card()
 	w.sh("set -e; ip link add up0 type veth peer name far0; ip link set up0 up; ip link set far0 up")
 	talk := func(b watchedSandbox, link, to string) {
-		b.sh(t, fmt.Sprintf("set -e; ip neigh add %s lladdr 02:00:00:00:00:99 dev %s; bash -c 'for i in $(seq %d); do echo hello > /dev/udp/%s/9; done'",
-			to, link, datagrams, to))
+		b.sh(t,
+			fmt.Sprintf("set -e; ip neigh add %s lladdr 02:00:00:00:00:99 dev %s; bash -c 'for i in $(seq %d); do echo hello > /dev/udp/%s/9; done'",
+				to, link, datagrams, to))
 	}
 	b := w.watchedSandbox()
 	w.attach(deviceRequest(b.pid))
 	talk(b, "lan0", "203.0.113.99")
-	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
+	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0",
+		Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	b = w.watchedSandbox()
 	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "sublink", Network: "macvlan", Sandbox: b.pid}})
 	talk(b, "eth0", "172.32.0.99")
@@ -222,7 +228,8 @@ func TestStatsOfEveryLink(t *testing.T) {
 		t.Errorf("%d endpoints, problems: %v", len(s.Endpoints), s.Problems)
 	}
 	for _, e := range s.Endpoints {
-		if e.Traffic == nil || e.Traffic.Packets.Out < datagrams || e.Traffic.Packets.Out > 2*datagrams || e.Traffic.Bytes.Out < 34*datagrams {
+		if e.Traffic == nil || e.Traffic.Packets.Out < datagrams || e.Traffic.Packets.Out > 2*datagrams ||
+			e.Traffic.Bytes.Out < 34*datagrams {
 			t.Errorf("endpoint %s of %s: %+v, want %d packets out", e.Endpoint, e.Network, e.Traffic, datagrams)
 		}
 	}
@@ -278,7 +285,8 @@ func TestNetworkKeepsTrafficOfEndpoints(t *testing.T) {
 	req := to(web)
 	req.Name = "web"
 	w.attach(req)
-	web.sh(t, "set -e; ip neigh add 172.30.0.99 lladdr 02:00:00:00:00:99 dev eth0; bash -c 'for i in $(seq 100); do echo x > /dev/udp/172.30.0.99/9; done'")
+	web.sh(t,
+		"set -e; ip neigh add 172.30.0.99 lladdr 02:00:00:00:00:99 dev eth0; bash -c 'for i in $(seq 100); do echo x > /dev/udp/172.30.0.99/9; done'")
 	before := w.Stats(context.Background())
 	if before.Networks[0].Packets.Out < 100 {
 		t.Fatalf("%+v", before.Networks)
@@ -286,7 +294,8 @@ func TestNetworkKeepsTrafficOfEndpoints(t *testing.T) {
 	if _, err := w.Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: web.pid}); err != nil {
 		t.Fatal(err)
 	}
-	if gone := w.Stats(context.Background()); len(gone.Endpoints) != 0 || gone.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
+	if gone := w.Stats(context.Background()); len(gone.Endpoints) != 0 ||
+		gone.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
 		t.Errorf("after the endpoint was removed: %+v, before %+v", gone.Networks, before.Networks)
 	}
 	w.attach(req)

@@ -27,7 +27,8 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 		return false, api.Faultf(api.Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
 	}
 	a.NeedsRestart = have.NeedsRestart
-	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.desired.PublishesOf(w.Name), publishes, model.Publish.Equal) {
+	if err == nil && known && have.Equal(a) &&
+		slices.EqualFunc(d.desired.PublishesOf(w.Name), publishes, model.Publish.Equal) {
 		return false, nil
 	}
 	a.NeedsRestart = false
@@ -77,7 +78,8 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 			hosts = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 		}
 		for _, host := range hosts {
-			err := d.cfg.Kernel.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
+			err := d.cfg.Kernel.Sockets().CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host,
+				Ports: p.HostPorts}})
 			var inUse *sockdiag.PortInUseError
 			if errors.As(err, &inUse) {
 				return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}

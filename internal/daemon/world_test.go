@@ -95,7 +95,8 @@ func worldOf(t testing.TB, host *kernel.Host) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts, changed: make(chan struct{}, 1)}
+	w := &world{TB: t, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts,
+		changed: make(chan struct{}, 1)}
 	w.finder.NetnsDir = t.TempDir()
 	return w
 }
@@ -121,7 +122,8 @@ func (w *world) start() *world {
 	}
 	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
-		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
+		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder,
+		DHCP: w.dhcp, Facts: w.facts,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})

@@ -94,11 +94,13 @@ func (x *client) extend(ctx context.Context, g grant, anyServer bool) (grant, er
 		return grant{}, err
 	}
 	return x.ask(link, conn, func(c *nclient4.Client) (*dhcpv4.DHCPv4, error) {
-		request, err := dhcpv4.NewRenewFromAck(g.ack, slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithOption(asked)})...)
+		request, err := dhcpv4.NewRenewFromAck(g.ack,
+			slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithOption(asked)})...)
 		if err != nil {
 			return nil, err
 		}
-		answer, err := c.SendAndRead(ctx, to, request, nclient4.IsMessageType(dhcpv4.MessageTypeAck, dhcpv4.MessageTypeNak))
+		answer, err := c.SendAndRead(ctx, to, request,
+			nclient4.IsMessageType(dhcpv4.MessageTypeAck, dhcpv4.MessageTypeNak))
 		if err == nil && answer.MessageType() == dhcpv4.MessageTypeNak {
 			err = errRefused
 		}
@@ -144,8 +146,10 @@ func (x *client) decline(conn net.PacketConn, link *net.Interface, ack *dhcpv4.D
 
 // ask makes an exchange over the connection, which it closes, and parses the
 // server's answer.
-func (x *client) ask(link *net.Interface, conn net.PacketConn, exchange func(*nclient4.Client) (*dhcpv4.DHCPv4, error)) (grant, error) {
-	c, err := nclient4.NewWithConn(conn, link.HardwareAddr, nclient4.WithTimeout(firstWait), nclient4.WithRetry(repeats))
+func (x *client) ask(link *net.Interface, conn net.PacketConn,
+	exchange func(*nclient4.Client) (*dhcpv4.DHCPv4, error)) (grant, error) {
+	c, err := nclient4.NewWithConn(conn, link.HardwareAddr, nclient4.WithTimeout(firstWait),
+		nclient4.WithRetry(repeats))
 	if err != nil {
 		conn.Close()
 		return grant{}, err

@@ -45,7 +45,8 @@ func newLAN(t *testing.T) *lan {
 func (l *lan) host(name string) *netns.Namespace {
 	l.t.Helper()
 	ns := kerneltest.Netns(l.t)
-	kerneltest.Run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", process.Seen(ns.Path()))
+	kerneltest.Run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns",
+		process.Seen(ns.Path()))
 	kerneltest.Run(l.t, l.ns, "ip", "link", "set", name, "master", "br0", "up")
 	kerneltest.Run(l.t, ns, "ip", "link", "set", "eth0", "up")
 	return ns
@@ -185,10 +186,12 @@ func TestLease(t *testing.T) {
 		MTU:      1400,
 		Server:   netip.MustParseAddr("192.0.2.1"),
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.IgnoreTypes(time.Time{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
+		cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 		t.Errorf("want (-), got (+):\n%s", diff)
 	}
-	if got.Expires.Before(before.Add(10*time.Minute)) || !got.Renew.Before(got.Rebind) || !got.Rebind.Before(got.Expires) {
+	if got.Expires.Before(before.Add(10*time.Minute)) || !got.Renew.Before(got.Rebind) ||
+		!got.Rebind.Before(got.Expires) {
 		t.Errorf("renewed at %v, rebound at %v, expires at %v", got.Renew, got.Rebind, got.Expires)
 	}
 	d.says("DHCPACK(br0) 192.0.2.100")
@@ -202,7 +205,8 @@ func TestLease(t *testing.T) {
 // TestRoutes checks that classless routes replace the default gateway.
 func TestRoutes(t *testing.T) {
 	l := newLAN(t)
-	l.serve(dynamic, "--dhcp-option=3,192.0.2.7", "--dhcp-option=121,198.51.100.0/24,192.0.2.254,203.0.113.0/25,0.0.0.0,0.0.0.0/0,192.0.2.1")
+	l.serve(dynamic, "--dhcp-option=3,192.0.2.7",
+		"--dhcp-option=121,198.51.100.0/24,192.0.2.254,203.0.113.0/25,0.0.0.0,0.0.0.0/0,192.0.2.1")
 	got := start(t, l.host("web"), Config{}).next()
 	routes := []model.Route{
 		{To: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.254")},
@@ -248,7 +252,10 @@ func TestRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := startBy(t, ns, func(ctx context.Context, notify func(Lease)) error { return maintain(ctx, hastened{x}, notify) })
+	h := startBy(t, ns, func(ctx context.Context,
+		notify func(Lease)) error {
+		return maintain(ctx, hastened{x}, notify)
+	})
 	first := h.next()
 	second := h.next()
 	if second.Prefixes[0] != first.Prefixes[0] || !second.Expires.After(first.Expires) {
@@ -334,8 +341,11 @@ func TestErrors(t *testing.T) {
 		is     error
 		words  string
 	}{
-		"no server":    {Config{Netns: process.Seen(quiet.Path()), Link: "eth0"}, ErrNoServer, "keep a DHCP lease on eth0 of " + process.Seen(quiet.Path()) + ": no DHCP server answers: check that the network behind the link"},
-		"a link down":  {Config{Netns: process.Seen(down.Path()), Link: "eth0"}, nil, "the link is down: set it up first"},
+		"no server": {Config{Netns: process.Seen(quiet.Path()), Link: "eth0"}, ErrNoServer,
+			"keep a DHCP lease on eth0 of " + process.Seen(quiet.Path()) +
+				": no DHCP server answers: check that the network behind the link"},
+		"a link down": {Config{Netns: process.Seen(down.Path()), Link: "eth0"}, nil,
+			"the link is down: set it up first"},
 		"no such link": {Config{Netns: process.Seen(bare.Path()), Link: "eth0"}, nil, "find the link"},
 		"no Ethernet":  {Config{Netns: process.Seen(bare.Path()), Link: "lo"}, nil, "the link has no Ethernet address"},
 		"no sandbox":   {Config{Netns: "/nowhere", Link: "eth0"}, os.ErrNotExist, "open network namespace"},

@@ -104,7 +104,8 @@ func TestHold(t *testing.T) {
 		},
 		"no first lease": {
 			server: server{acquire: never(ErrNoServer)}, lasts: time.Hour,
-			want: "0s acquire", err: ErrNoServer, words: "check that the network behind the link (parent, VLAN, bridge) has one, or give an address",
+			want: "0s acquire", err: ErrNoServer,
+			words: "check that the network behind the link (parent, VLAN, bridge) has one, or give an address",
 		},
 		"every address is in use": {
 			server: server{acquire: never(errConflict)}, lasts: time.Hour,

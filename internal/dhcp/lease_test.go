@@ -25,7 +25,8 @@ func TestTimes(t *testing.T) {
 		"infinite":        {ever, 30, 90, [3]time.Duration{}},
 		"a century":       {ever - 7, 0, 0, [3]time.Duration{(ever - 7) / 2, (ever - 7) / 8 * 7, ever - 7}},
 	} {
-		ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), seconds(dhcpv4.OptionIPAddressLeaseTime, s.lease))
+		ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)),
+			seconds(dhcpv4.OptionIPAddressLeaseTime, s.lease))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,8 @@ func TestSilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := parse(ack, time.Unix(1e9, 0))
-	if err != nil || l.Prefixes[0].String() != "192.0.2.1/24" || !l.Expires.IsZero() || l.MTU != 0 || len(l.Gateways) != 0 || l.Server.IsValid() {
+	if err != nil || l.Prefixes[0].String() != "192.0.2.1/24" || !l.Expires.IsZero() || l.MTU != 0 ||
+		len(l.Gateways) != 0 || l.Server.IsValid() {
 		t.Errorf("an answer with only an address is parsed as %+v, %v", l, err)
 	}
 }
@@ -89,8 +91,10 @@ func TestBadAnswers(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, options := range [][]dhcpv4.Modifier{
 		nil,
-		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), dhcpv4.WithLeaseTime(120), dhcpv4.WithRouter(net.IPv4(192, 0, 2, 254))},
-		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), dhcpv4.WithGeneric(dhcpv4.OptionClasslessStaticRoute, []byte{0, 192, 0, 2, 254, 33})},
+		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), dhcpv4.WithLeaseTime(120),
+			dhcpv4.WithRouter(net.IPv4(192, 0, 2, 254))},
+		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)),
+			dhcpv4.WithGeneric(dhcpv4.OptionClasslessStaticRoute, []byte{0, 192, 0, 2, 254, 33})},
 	} {
 		ack, err := dhcpv4.New(options...)
 		if err != nil {

@@ -75,7 +75,8 @@ func (x *client) packets() (link *net.Interface, conn net.PacketConn, err error)
 // destination. If the leased address cannot be bound, because it was removed or the
 // port is in use in the sandbox, packets to the server's address are broadcast on
 // the link.
-func (x *client) towards(g grant, anyServer bool) (link *net.Interface, conn net.PacketConn, to *net.UDPAddr, err error) {
+func (x *client) towards(g grant, anyServer bool) (link *net.Interface, conn net.PacketConn, to *net.UDPAddr,
+	err error) {
 	if anyServer || !g.Server.IsValid() {
 		link, conn, err = x.packets()
 		return link, conn, nclient4.DefaultServers, err

@@ -94,7 +94,8 @@ func detour(n model.Network, p netip.Prefix) []model.Route {
 		bytes := low.Addr().AsSlice()
 		bytes[(bits-1)/8] |= 0x80 >> ((bits - 1) % 8)
 		upper, _ := netip.AddrFromSlice(bytes)
-		return []model.Route{{To: low, Via: s.GatewayAddress()}, {To: netip.PrefixFrom(upper, bits), Via: s.GatewayAddress()}}
+		return []model.Route{{To: low, Via: s.GatewayAddress()},
+			{To: netip.PrefixFrom(upper, bits), Via: s.GatewayAddress()}}
 	}
 	return nil
 }

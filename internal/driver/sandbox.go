@@ -58,7 +58,8 @@ func Addressing(n model.Network, e model.Endpoint) plan.Plan {
 		if !ok {
 			continue
 		}
-		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: netip.PrefixFrom(addr, s.Prefix.Bits())})
+		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(),
+			Prefix: netip.PrefixFrom(addr, s.Prefix.Bits())})
 		if !n.Internal {
 			p = append(p, DefaultRoute(e, Gateway(s, e))...)
 		}

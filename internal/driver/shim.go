@@ -19,11 +19,13 @@ func (b SubLinks) shim(n model.Network, e model.Endpoint, parent string) plan.Pl
 	if !b.Shim || len(reached) == 0 {
 		return nil
 	}
-	link := plan.SubLink{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
+	link := plan.SubLink{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(),
+		Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
 	if b.OwnMAC {
 		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
 	}
-	p := plan.Plan{link, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
+	p := plan.Plan{link, plan.Member{Set: plan.SetLinks, Link: link.Name},
+		plan.Member{Set: plan.SetLAN, Link: link.Name}}
 	for _, host := range hostAddresses(n) {
 		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
 	}

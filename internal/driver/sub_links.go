@@ -58,9 +58,11 @@ func checkParent(n model.Network, parent plan.HostLink) error {
 	case parent.Encap != "ether":
 		return fmt.Errorf("parent %s has no Ethernet address (link/%s), so it cannot have such sub-links: use driver routed, or name another parent", n.Parent, parent.Encap)
 	case parent.Master != "":
-		return fmt.Errorf("parent %s is a port of %s, which receives all its frames: name %s as the parent", n.Parent, parent.Master, parent.Master)
+		return fmt.Errorf("parent %s is a port of %s, which receives all its frames: name %s as the parent", n.Parent,
+			parent.Master, parent.Master)
 	case slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, parent.Kind):
-		return fmt.Errorf("parent %s is of kind %s itself: name its own parent (`ip link` shows it after the @)", n.Parent, parent.Kind)
+		return fmt.Errorf("parent %s is of kind %s itself: name its own parent (`ip link` shows it after the @)",
+			n.Parent, parent.Kind)
 	}
 	return nil
 }
@@ -70,7 +72,8 @@ func checkMTU(n model.Network, parent plan.HostLink) error {
 		return fmt.Errorf("mtu %d: parent %s takes %d bytes: lower the network's mtu, or raise the mtu of the parent (ip link set %s mtu %d) and of all hosts on its LAN",
 			n.MTU, n.Parent, parent.MTU, parent.Name, n.MTU)
 	}
-	if v6 := slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }); v6 && parent.MTU < 1280 {
+	if v6 := slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }); v6 &&
+		parent.MTU < 1280 {
 		return fmt.Errorf("parent %s takes %d bytes: IPv6 needs 1280 or more", n.Parent, parent.MTU)
 	}
 	return nil
@@ -158,11 +161,14 @@ func lastFree(s model.Subnet, host []netip.Addr) netip.Addr {
 // Endpoint plans the sub-link of one sandbox and, if the network has a shim, the
 // shim and its routes to the sandbox.
 func (b SubLinks) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
-	link := plan.SubLink{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode), Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name, IPv6: EndpointIPv6(n, e)}
+	link := plan.SubLink{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode),
+		Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name, IPv6: EndpointIPv6(n, e)}
 	p := Sandbox(n, e)
 	if n.VLAN != 0 {
-		vlan := plan.SubLink{Name: VLANLink(n.Parent, n.VLAN), Kind: plan.VLAN, Parent: n.Parent, VLAN: n.VLAN, MTU: n.LinkMTU(),
-			Owner: fmt.Sprintf("%s.%d", n.Parent, n.VLAN), Quiet: true, IPv6: plan.IPv6Fixed} // shared by networks with and without IPv6
+		vlan := plan.SubLink{Name: VLANLink(n.Parent, n.VLAN), Kind: plan.VLAN, Parent: n.Parent, VLAN: n.VLAN,
+			MTU:   n.LinkMTU(),
+			Owner: fmt.Sprintf("%s.%d", n.Parent, n.VLAN), Quiet: true,
+			IPv6: plan.IPv6Fixed} // shared by networks with and without IPv6
 		link.Parent = vlan.Name
 		p = append(p, vlan)
 	}

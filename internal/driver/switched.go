@@ -82,7 +82,8 @@ func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.Filte
 // SwitchAttachment returns how publish modes reach a sandbox on the network's
 // bridge. Its answers to neighbours on the bridge bypass the host.
 func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
+	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name),
+		Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {
 		a.Bypass = append(a.Bypass, plan.Within(s.Prefix.Masked()))
 		a.Gateways = append(a.Gateways, s.HostAddress())

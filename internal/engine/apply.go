@@ -75,7 +75,8 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 		return false, err
 	}
 	e.applied = want
-	err = errors.Join(unread, e.carryOut(record, s.unserved), e.flushFlows(s.nft, cut), e.carryOut(record, s.del), e.setProxy(ctx, s.userspace, want))
+	err = errors.Join(unread, e.carryOut(record, s.unserved), e.flushFlows(s.nft, cut), e.carryOut(record, s.del),
+		e.setProxy(ctx, s.userspace, want))
 	if err != nil {
 		e.applied = nil
 	}

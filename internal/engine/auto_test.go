@@ -54,7 +54,8 @@ func TestAutoKeepsPromises(t *testing.T) {
 	heard(8080)
 	// Ports whose packets pass INPUT now refuse, at once and on both protocols.
 	onServer(t, w, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
-		" add rule inet probe input iifname "+topology.Wire+" meta l4proto { tcp, udp } th dport { 8080, 8081 } reject'")
+		" add rule inet probe input iifname "+topology.Wire+
+		" meta l4proto { tcp, udp } th dport { 8080, 8081 } reject'")
 	for _, proto := range protos {
 		for _, addr := range server(8080) {
 			refused(t, w.DoClient, proto, addr)
@@ -112,8 +113,10 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 		want    []string
 	}{
 		{"no mode keeps them", func(s *model.State) { promising(s, promise.LANSource, promise.InputFirewall) },
-			[]string{"publish 8080/tcp -> web:80 via auto: no publish mode fits", "nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
-		{"the named mode does not keep them", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
+			[]string{"publish 8080/tcp -> web:80 via auto: no publish mode fits",
+				"nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
+		{"the named mode does not keep them",
+			func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
 			[]string{"publish 8080/tcp -> web:80 via nat: it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT: publish via auto"}},
 		{"unknown, via auto", func(s *model.State) { promising(s, "world-peace") },
 			[]string{`via auto: no publish mode promises "world-peace": want one or more of lan, `}},

@@ -73,7 +73,8 @@ func TestFlowsOfDownRealServerAreReset(t *testing.T) {
 	full := mustSet(t, w, s)
 	serve(t, in(w, "a"), "a", ":80")
 	serve(t, in(w, "b"), "b", ":80")
-	v := model.VirtualService{Name: "web", Addresses: vips[:1], Interface: "wire0", Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP, Plane: model.PlaneNFT}
+	v := model.VirtualService{Name: "web", Addresses: vips[:1], Interface: "wire0",
+		Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP, Plane: model.PlaneNFT}
 	for _, name := range []string{"a", "b"} {
 		ep, _ := full.Endpoint(name)
 		addr, _ := ep.Address(true)
@@ -126,7 +127,8 @@ func TestLimitAppliesBehindService(t *testing.T) {
 	s := dual(t, w, model.DriverBridge, "web")
 	s = mustSet(t, w, s)
 	web := netip.AddrPortFrom(endpointAddr(s, "web"), 9)
-	s.Services = []model.VirtualService{{Name: "web", Addresses: vips[:1], Interface: "wire0", Ports: []model.PortRange{model.Port(9)}, Proto: model.UDP,
+	s.Services = []model.VirtualService{{Name: "web", Addresses: vips[:1], Interface: "wire0",
+		Ports: []model.PortRange{model.Port(9)}, Proto: model.UDP,
 		Reals: []model.RealServer{{Address: web.Addr(), Port: 9, Weight: 1, Endpoint: "web"}}}}
 	const burst = 800
 	for _, c := range []struct {
@@ -143,7 +145,8 @@ func TestLimitAppliesBehindService(t *testing.T) {
 		}
 	}
 	s.Services[0].Plane = model.PlaneEBPF
-	if _, err := w.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the limit on what web receives") {
+	if _, err := w.Engine.Set(t.Context(), s); err == nil ||
+		!strings.Contains(err.Error(), "the limit on what web receives") {
 		t.Errorf("with data plane ebpf: %v", err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 // behind returns services at the virtual addresses that another host balances.
 func behind() (all []model.VirtualService) {
 	for i, vip := range vips {
-		all = append(all, model.VirtualService{Name: fmt.Sprintf("site-%d", i), Addresses: []netip.Addr{vip}, Ports: []model.PortRange{model.Port(8080)},
+		all = append(all, model.VirtualService{Name: fmt.Sprintf("site-%d", i), Addresses: []netip.Addr{vip},
+			Ports: []model.PortRange{model.Port(8080)},
 			Proto: model.TCP, Forward: model.ForwardLocal})
 	}
 	return all
@@ -34,7 +35,8 @@ func TestBehindAnotherHost(t *testing.T) {
 	onServer(t, w, "sysctl -qw net.ipv4.conf.all.arp_announce=2") // set by the administrator
 	before := snapshot(t, w)
 	settings := func() string {
-		return strings.Join(strings.Fields(onServer(t, w, "sysctl -n net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce")), " ")
+		return strings.Join(strings.Fields(onServer(t, w,
+			"sysctl -n net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce")), " ")
 	}
 	mustSet(t, w, model.State{Services: behind()})
 	undrifted(t, w)
@@ -71,9 +73,11 @@ func TestBehindAnotherHost(t *testing.T) {
 // server's link, as an IPVS director does.
 func sendDirect(t testing.TB, w *topology.World) {
 	t.Helper()
-	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+" | awk '{print $2}') | awk '{print $3}'")
-	sh(t, w.DoClient, fmt.Sprintf("for at in %s %s; do ip neigh replace $at lladdr %s dev $(ip -o route get %s | sed 's/.* dev \\([^ ]*\\).*/\\1/'); done",
-		vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
+	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+
+		" | awk '{print $2}') | awk '{print $3}'")
+	sh(t, w.DoClient,
+		fmt.Sprintf("for at in %s %s; do ip neigh replace $at lladdr %s dev $(ip -o route get %s | sed 's/.* dev \\([^ ]*\\).*/\\1/'); done",
+			vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
 }
 
 // TestPublishedBehindAnotherHost publishes the services' port from a sandbox.

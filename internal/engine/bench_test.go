@@ -112,7 +112,8 @@ func benchEngine(b *testing.B, w *topology.World, proxied bool) *engine.Engine {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { host.Close() })
-	return engine.New(engine.Config{Kernel: host, Flows: host, Inspector: host, Store: &store.Memory{}, Facts: facts, StartProxy: withoutPorts})
+	return engine.New(engine.Config{Kernel: host, Flows: host, Inspector: host, Store: &store.Memory{}, Facts: facts,
+		StartProxy: withoutPorts})
 }
 
 func set(b *testing.B, e *engine.Engine, s model.State) time.Duration {

@@ -66,7 +66,8 @@ func TestChangesKeepOtherConnections(t *testing.T) {
 			s.Publishes = append(s.Publishes, model.Publish{Endpoint: "app", Via: model.ViaNAT, Proto: model.TCP,
 				HostPorts: model.PortRange{First: 9050, Last: 9150}, Ports: model.PortRange{First: 9050, Last: 9150}})
 		}},
-		{"another endpoint's move", func(s *model.State) { s.Endpoints[1].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.77")} }},
+		{"another endpoint's move",
+			func(s *model.State) { s.Endpoints[1].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.77")} }},
 		{"fewer publishes", func(*model.State) {}},
 	} {
 		s := base
@@ -149,10 +150,12 @@ func TestMoves(t *testing.T) {
 		name   string
 		change func(*model.State)
 	}{
-		{"to another sandbox", func(s *model.State) { s.Endpoints[0].Sandbox = s.Endpoints[1].Sandbox; s.Endpoints = s.Endpoints[:1] }},
+		{"to another sandbox",
+			func(s *model.State) { s.Endpoints[0].Sandbox = s.Endpoints[1].Sandbox; s.Endpoints = s.Endpoints[:1] }},
 		{"to another interface", func(s *model.State) { s.Endpoints[0].Interface = "net1" }},
 		{"to another address", func(s *model.State) {
-			s.Endpoints[0].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.99"), netip.MustParseAddr("fd00:30::99")}
+			s.Endpoints[0].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.99"),
+				netip.MustParseAddr("fd00:30::99")}
 		}},
 		{"to another name", func(s *model.State) {
 			s.Endpoints[0].Name = "renamed"
@@ -177,7 +180,8 @@ func TestMoves(t *testing.T) {
 				{Prefix: netip.MustParsePrefix("fd00:30::/64"), Address: netip.MustParseAddr("fd00:30::fe")}}
 		}},
 		{"to a wider subnet", func(s *model.State) {
-			s.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}, {Prefix: netip.MustParsePrefix("fd00:30::/48")}}
+			s.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")},
+				{Prefix: netip.MustParsePrefix("fd00:30::/48")}}
 		}},
 	} {
 		for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {

@@ -36,8 +36,9 @@ func device(t testing.TB, w *topology.World) {
 func external(sandbox string) model.State {
 	return model.State{
 		Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: "nic"}},
-		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "eth0", Prefixes: []netip.Prefix{
-			netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}},
+		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "eth0",
+			Prefixes: []netip.Prefix{
+				netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}},
 	}
 }
 
@@ -142,11 +143,12 @@ func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, StartProxy: startProxy(t, w)}), func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
+	return engine.New(engine.Config{Kernel: h, Flows: h, Inspector: h, Store: kept, StartProxy: startProxy(t, w)}),
+		func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-	}
 }
 
 // container starts a process that alone keeps its network namespace alive. kill
@@ -182,7 +184,8 @@ func TestDeviceOutlivesItsSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		restarted, rename bool
-	}{{"killed", false, false}, {"renamed", false, true}, {"restarted", true, false}, {"restarted and renamed", true, true}} {
+	}{{"killed", false, false}, {"renamed", false, true}, {"restarted", true, false},
+		{"restarted and renamed", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := world(t)
 			device(t, w)
@@ -273,7 +276,8 @@ func TestDeviceReturnedByTheKernel(t *testing.T) {
 	if err != nil || !strings.Contains(plan.Text(ops), "nic gets back its name") {
 		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
 	}
-	if got := onServer(t, w, "ip -o link show nic; ip -o addr show nic"); strings.Contains(got, "192.0.2.9") || strings.Contains(got, "alias") {
+	if got := onServer(t, w, "ip -o link show nic; ip -o addr show nic"); strings.Contains(got, "192.0.2.9") ||
+		strings.Contains(got, "alias") {
 		t.Errorf("more than the name was restored from the alias:\n%s", got)
 	}
 }
@@ -286,7 +290,8 @@ func TestSandboxCannotForgeTheDeviceAlias(t *testing.T) {
 		{"other former settings", forged},
 		{"another device", `ip link set eth0 alias 'fairlead-device:{"device":"other","name":"evil","mtu":1280}'`},
 		{"no alias", `ip link set eth0 alias ''`},
-		{"another link that claims to be the device", `ip link set eth0 alias ''; ip link add fake type bridge; ip link set fake alias 'fairlead-device:{"device":"nic","name":"nic","mtu":1500}'`},
+		{"another link that claims to be the device",
+			`ip link set eth0 alias ''; ip link add fake type bridge; ip link set fake alias 'fairlead-device:{"device":"nic","name":"nic","mtu":1500}'`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := world(t)
@@ -321,7 +326,8 @@ func TestDeviceWhoseNameIsTaken(t *testing.T) {
 	mustSet(t, w, external(mustSandbox(t, w, "web")))
 	onServer(t, w, "ip link add nic type bridge")
 	_, err := w.Engine.Set(t.Context(), model.State{})
-	if err == nil || !strings.Contains(err.Error(), "it is back as dev0, because another link is called nic now: rename that one") {
+	if err == nil || !strings.Contains(err.Error(),
+		"it is back as dev0, because another link is called nic now: rename that one") {
 		t.Errorf("got %v", err)
 	}
 	if got := onServer(t, w, "ip -o addr show dev0"); !strings.Contains(got, "192.0.2.9/24") {
@@ -351,11 +357,13 @@ func TestEveryStepWithADeviceCanFail(t *testing.T) {
 			}
 			defer host.Close()
 			k := &failingKernel{Host: host, n: never, left: never, after: after}
-			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{},
+				StartProxy: startProxy(t, w)})
 			one, other := external(mustSandbox(t, w, "web")), external(mustSandbox(t, w, "app"))
 			other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
 			for _, s := range []model.State{one, other} {
-				s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("203.0.113.1")}}
+				s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"),
+					Via: netip.MustParseAddr("203.0.113.1")}}
 			}
 			failAtEveryStep(t, w, e, k, one)
 			failAtEveryStep(t, w, e, k, other)

@@ -32,7 +32,9 @@ func TestEndpointSettings(t *testing.T) {
 				{To: netip.MustParsePrefix("2001:db8:1::/64"), Via: netip.MustParseAddr("fd00:30::1")}}
 			s = mustSet(t, w, s)
 			undrifted(t, w)
-			if got := sh(t, in(w, "web"), "cat /sys/class/net/eth0/address 2>/dev/null; ip -o link show eth0"); !strings.Contains(got, "02:00:00:00:00:07") {
+			if got := sh(t, in(w, "web"),
+				"cat /sys/class/net/eth0/address 2>/dev/null; ip -o link show eth0"); !strings.Contains(got,
+				"02:00:00:00:00:07") {
 				t.Errorf("hardware address: %s", got)
 			}
 			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default"); got != "" {
@@ -47,7 +49,9 @@ func TestEndpointSettings(t *testing.T) {
 			s.Endpoints[0].NoDefault, s.Endpoints[0].Routes = false, nil
 			mustSet(t, w, s)
 			undrifted(t, w)
-			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default; ip route; ip -6 route"); strings.Count(got, "default") != 4 ||
+			if got := sh(t, in(w, "web"),
+				"ip route show default; ip -6 route show default; ip route; ip -6 route"); strings.Count(got,
+				"default") != 4 ||
 				strings.Contains(got, "198.51.100.0") || strings.Contains(got, "2001:db8:1::") {
 				t.Errorf("the default routes are missing, or the other routes remain: %s", got)
 			}
@@ -150,7 +154,8 @@ func countLarge(server net.PacketConn) {
 		case n > 100:
 			count++
 		default:
-			_, _ = server.WriteTo(fmt.Appendf(nil, "%s %d", b[:n], count), peer) // should it be lost, the next is answered
+			_, _ = server.WriteTo(fmt.Appendf(nil, "%s %d", b[:n], count),
+				peer) // should it be lost, the next is answered
 		}
 	}
 }
@@ -181,7 +186,10 @@ func growBuffer(t *testing.T, conn *net.UDPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+	e := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE,
+			8<<20)
+	})
 	if err := errors.Join(e, err); err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,8 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	if err != nil {
 		return false, err
 	}
-	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings), Inside: slices.Clone(before.Inside),
+	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings),
+		Inside:  slices.Clone(before.Inside),
 		Virtual: slices.Clone(before.Virtual), Devices: slices.Clone(before.Devices)}
 	return e.apply(ctx, &record, have, t.plan)
 }

@@ -98,7 +98,8 @@ func TestFilterHairpinAndInternalNetworks(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, d, "web", "out")
 			s.Networks[0].Internal = true
-			s.Networks = append(s.Networks, model.Network{Name: "open", Driver: d, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.31.0.0/24")}}})
+			s.Networks = append(s.Networks, model.Network{Name: "open", Driver: d,
+				Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.31.0.0/24")}}})
 			s.Endpoints[1].Network = "open"
 			full := mustSet(t, w, s)
 			undrifted(t, w)

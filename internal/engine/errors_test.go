@@ -64,9 +64,11 @@ func behindARouter(t *testing.T, w *topology.World) place.Place {
 	sh(t, in(w, "far"), "set -e; ip link set far0 up;"+
 		" ip addr add 203.0.113.2/24 dev far0; ip addr add 2001:db8:2::2/64 dev far0 nodad;"+
 		" ip route add default via 203.0.113.1; ip -6 route add default via 2001:db8:2::1")
-	sh(t, w.DoClient, fmt.Sprintf("set -e; for to in '203.0.113.2 dev far0' '2001:db8:2::2 dev far0' '%s dev wire0' '%s dev wire0';"+
-		" do ip route add $to mtu lock %d; done", topology.ServerAddr4, topology.ServerAddr6, narrow))
-	onServer(t, w, "set -e; ip route add 203.0.113.0/24 via 198.51.100.1; ip -6 route add 2001:db8:2::/64 via 2001:db8:1::1")
+	sh(t, w.DoClient,
+		fmt.Sprintf("set -e; for to in '203.0.113.2 dev far0' '2001:db8:2::2 dev far0' '%s dev wire0' '%s dev wire0';"+
+			" do ip route add $to mtu lock %d; done", topology.ServerAddr4, topology.ServerAddr6, narrow))
+	onServer(t, w,
+		"set -e; ip route add 203.0.113.0/24 via 198.51.100.1; ip -6 route add 2001:db8:2::/64 via 2001:db8:1::1")
 	return in(w, "far")
 }
 

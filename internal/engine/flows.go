@@ -16,7 +16,8 @@ import (
 // real servers also get a reset, while the virtual addresses still exist; so do the
 // connections of IPVS in cut.
 func (e *Engine) flushFlows(ops []plan.Op, cut []conntrack.Flow) error {
-	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers(), cut: endsOf(cut)}
+	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{},
+		services: newStaleAnswers(), cut: endsOf(cut)}
 	for _, op := range ops {
 		stale.note(op)
 		stale.services.note(op)
@@ -49,7 +50,8 @@ func (e *Engine) resetClients(flows []conntrack.Flow) error {
 	reset := endsOf(flows)
 	err := e.cfg.Flows.TCP().ResetClients(flows)
 	_, failed := e.cfg.Flows.Conntrack().Flush(func(f conntrack.Flow) bool {
-		return f.Proto == model.TCP && (reset[conntrack.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] && f.Target == f.Host)
+		return f.Proto == model.TCP && (reset[conntrack.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] &&
+			f.Target == f.Host)
 	})
 	return errors.Join(err, failed)
 }

@@ -34,8 +34,9 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web", "app")
 	// Conntrack watches from the start, as on any host with a firewall.
-	onServer(t, w, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority 0; }; add rule inet probe raw ct state new counter';"+
-		" ip addr add 198.51.100.3/24 dev wire0")
+	onServer(t, w,
+		"nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority 0; }; add rule inet probe raw ct state new counter';"+
+			" ip addr add 198.51.100.3/24 dev wire0")
 	mustSet(t, w, s)
 	serve(t, in(w, "web"), "web", ":80")
 	serve(t, in(w, "app"), "app", ":80")
@@ -62,7 +63,8 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 		t.Error("Set published a port that another program uses")
 	}
 	if got := flows(t, w); !slices.Equal(sorted(got), sorted(before)) {
-		t.Errorf("a publish that failed changed flows:\n%s\nbefore:\n%s", strings.Join(got, "\n"), strings.Join(before, "\n"))
+		t.Errorf("a publish that failed changed flows:\n%s\nbefore:\n%s", strings.Join(got, "\n"),
+			strings.Join(before, "\n"))
 	}
 	s.Publishes[0].HostPorts = model.Port(9002)
 	lost := dial(t, w.DoClient, model.UDP, "198.51.100.2:9002")
@@ -111,11 +113,13 @@ func TestUnpublishEndsFlows(t *testing.T) {
 				publish(&s, "web", via, proto, 8001, 80)
 			}
 			keep := s
-			keep.Publishes = slices.DeleteFunc(slices.Clone(s.Publishes), func(p model.Publish) bool { return p.HostPorts.First == 8000 })
+			keep.Publishes = slices.DeleteFunc(slices.Clone(s.Publishes),
+				func(p model.Publish) bool { return p.HostPorts.First == 8000 })
 			mustSet(t, w, s)
 			serve(t, in(w, "web"), "web", ":80")
 			going, staying := dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoClient, server(8001))
-			hostsGoing, hostsStaying := dialAll(t, w.DoServer, everywhere(8000)), dialAll(t, w.DoServer, everywhere(8001))
+			hostsGoing, hostsStaying := dialAll(t, w.DoServer, everywhere(8000)),
+				dialAll(t, w.DoServer, everywhere(8001))
 			for _, talk := range slices.Concat(going, staying, hostsGoing, hostsStaying) {
 				talk.hears("web")
 			}
@@ -144,8 +148,10 @@ func TestWiderRangeKeepsConnections(t *testing.T) {
 	ranged := func(first, last, to uint16) (all model.State) {
 		all = s
 		for _, proto := range protos {
-			all.Publishes = append(slices.Clone(all.Publishes), model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: proto,
-				HostPorts: model.PortRange{First: first, Last: last}, Ports: model.PortRange{First: to, Last: to + (last - first)}})
+			all.Publishes = append(slices.Clone(all.Publishes),
+				model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: proto,
+					HostPorts: model.PortRange{First: first, Last: last},
+					Ports:     model.PortRange{First: to, Last: to + (last - first)}})
 		}
 		return all
 	}
@@ -165,7 +171,8 @@ func TestWiderRangeKeepsConnections(t *testing.T) {
 	}
 	for _, talk := range remote {
 		if got, err := talk.ask(); err == nil {
-			t.Errorf("%s %s answers %q although the range maps to other ports", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
+			t.Errorf("%s %s answers %q although the range maps to other ports", talk.conn.RemoteAddr().Network(),
+				talk.conn.RemoteAddr(), got)
 		}
 	}
 }
@@ -206,7 +213,8 @@ func TestMovedPublishEndsConnections(t *testing.T) {
 					talk.hears("app")
 				}
 			}
-			for _, talk := range slices.Concat(dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoServer, everywhere(8000))) {
+			for _, talk := range slices.Concat(dialAll(t, w.DoClient, server(8000)),
+				dialAll(t, w.DoServer, everywhere(8000))) {
 				talk.hears("app")
 			}
 		})

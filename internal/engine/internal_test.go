@@ -31,7 +31,8 @@ func TestInternalNetworkReachesNoPublishedPort(t *testing.T) {
 				mustSet(t, w, s)
 				undrifted(t, w)
 				serve(t, in(w, "web"), "web", ":80")
-				sh(t, in(w, "shut"), "ip route replace default via 172.30.0.1; ip -6 route replace default via fd00:30::1")
+				sh(t, in(w, "shut"),
+					"ip route replace default via 172.30.0.1; ip -6 route replace default via fd00:30::1")
 				var asked sync.WaitGroup
 				for _, proto := range protos {
 					for _, to := range append(both("172.31.0.1", "fd00:31::1", 8080), server(8080)...) {

@@ -56,7 +56,8 @@ func (t talk) returns(sent []byte) {
 		n += more
 	}
 	if err != nil || !bytes.Equal(got[:n], sent) {
-		t.t.Errorf("%s %s: of %d bytes %d came back, %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), len(sent), n, err)
+		t.t.Errorf("%s %s: of %d bytes %d came back, %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), len(sent),
+			n, err)
 	}
 }
 
@@ -89,7 +90,8 @@ func TestOneSourcePortToManyHostPorts(t *testing.T) {
 					var talks []talk
 					for _, host := range hosts {
 						for port := 8080; port < 8084; port++ {
-							talks = append(talks, dialFrom(t, w.DoClient, proto, local, net.JoinHostPort(host, fmt.Sprint(port))))
+							talks = append(talks, dialFrom(t, w.DoClient, proto, local,
+								net.JoinHostPort(host, fmt.Sprint(port))))
 						}
 					}
 					for round := range 3 {
@@ -112,14 +114,17 @@ func TestRangesEndAtTheirEdges(t *testing.T) {
 			for _, proto := range protos {
 				s.Publishes = append(s.Publishes,
 					model.Publish{Endpoint: "web", Via: via, Proto: proto,
-						HostPorts: model.PortRange{First: 9001, Last: 9010}, Ports: model.PortRange{First: 9001, Last: 9010}},
+						HostPorts: model.PortRange{First: 9001, Last: 9010},
+						Ports:     model.PortRange{First: 9001, Last: 9010}},
 					model.Publish{Endpoint: "web", Via: via, Proto: proto,
-						HostPorts: model.PortRange{First: 9021, Last: 9030}, Ports: model.PortRange{First: 9041, Last: 9050}})
+						HostPorts: model.PortRange{First: 9021, Last: 9030},
+						Ports:     model.PortRange{First: 9041, Last: 9050}})
 			}
 			mustSet(t, w, s)
 			// Servers also listen on the ports beyond the edges, to which a range
 			// that is too wide would map.
-			mappings := map[int]int{9000: 0, 9001: 9001, 9010: 9010, 9011: 0, 9020: 0, 9021: 9041, 9025: 9045, 9030: 9050, 9031: 0}
+			mappings := map[int]int{9000: 0, 9001: 9001, 9010: 9010, 9011: 0, 9020: 0, 9021: 9041, 9025: 9045,
+				9030: 9050, 9031: 0}
 			for _, port := range []int{9000, 9001, 9010, 9011, 9020, 9031, 9040, 9041, 9045, 9050, 9051} {
 				serve(t, in(w, "web"), fmt.Sprint(port), fmt.Sprintf(":%d", port))
 			}

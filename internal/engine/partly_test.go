@@ -44,7 +44,8 @@ func TestFailedAttachKeepsOtherLinks(t *testing.T) {
 	}
 	defer host.Close()
 	k := &failingUplinks{Host: host}
-	e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+	e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{},
+		StartProxy: startProxy(t, w)})
 	defer func() {
 		if err := e.TearDown(context.Background()); err != nil {
 			t.Error(err)

@@ -25,15 +25,19 @@ func TestDataPlaneThatTheKernelRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Flows: refusingKernel{host}, Inspector: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
-	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
+	e := engine.New(engine.Config{Kernel: refusingKernel{host}, Flows: refusingKernel{host},
+		Inspector: refusingKernel{host}, Store: &store.Memory{}, Facts: probe(t)})
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")},
+		Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
 		Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.1"), Port: 80}}}
 	full, err := e.Complete(model.State{Services: []model.VirtualService{v}})
 	if err != nil || full.Services[0].Plane != model.PlaneNFT {
 		t.Errorf("%+v, %v", full.Services, err)
 	}
 	v.Plane = model.PlaneEBPF
-	if _, err := e.Complete(model.State{Services: []model.VirtualService{v}}); err == nil || !strings.Contains(err.Error(), "this kernel does not support plane ebpf: ebpf-services: too complex a program") {
+	if _, err := e.Complete(model.State{Services: []model.VirtualService{v}}); err == nil ||
+		!strings.Contains(err.Error(),
+			"this kernel does not support plane ebpf: ebpf-services: too complex a program") {
 		t.Errorf("it is refused: %v", err)
 	}
 }

@@ -56,27 +56,30 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 		{"127.0.0.1:8080", model.UDP, false, "::", true},
 	} {
 		for _, via := range modes {
-			t.Run(fmt.Sprintf("%s %s listening=%v %s to %s", via, c.proto, c.listening, c.holder, c.hostAddr), func(t *testing.T) {
-				hold(t, w, c.proto, netip.MustParseAddrPort(c.holder), c.listening)
-				withHolder := snapshot(t, w)
-				want := s
-				p := model.Publish{Endpoint: "web", Via: via, Proto: c.proto,
-					HostPorts: model.PortRange{First: 8000, Last: 8100}, Ports: model.PortRange{First: 8000, Last: 8100}}
-				if c.hostAddr != "" {
-					p.HostAddr = netip.MustParseAddr(c.hostAddr)
-				}
-				want.Publishes = []model.Publish{p}
-				_, err := w.Engine.Set(context.Background(), want)
-				if c.free {
-					if err != nil {
-						t.Errorf("the port is free, but: %v", err)
+			t.Run(fmt.Sprintf("%s %s listening=%v %s to %s", via, c.proto, c.listening, c.holder, c.hostAddr),
+				func(t *testing.T) {
+					hold(t, w, c.proto, netip.MustParseAddrPort(c.holder), c.listening)
+					withHolder := snapshot(t, w)
+					want := s
+					p := model.Publish{Endpoint: "web", Via: via, Proto: c.proto,
+						HostPorts: model.PortRange{First: 8000, Last: 8100},
+						Ports:     model.PortRange{First: 8000, Last: 8100}}
+					if c.hostAddr != "" {
+						p.HostAddr = netip.MustParseAddr(c.hostAddr)
 					}
-					mustSet(t, w, model.State{})
-				} else if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("engine.test (pid %d)", os.Getpid())) {
-					t.Errorf("want an error that names this process, got: %v", err)
-				}
-				unchanged(t, w, withHolder)
-			})
+					want.Publishes = []model.Publish{p}
+					_, err := w.Engine.Set(context.Background(), want)
+					if c.free {
+						if err != nil {
+							t.Errorf("the port is free, but: %v", err)
+						}
+						mustSet(t, w, model.State{})
+					} else if err == nil || !strings.Contains(err.Error(),
+						fmt.Sprintf("engine.test (pid %d)", os.Getpid())) {
+						t.Errorf("want an error that names this process, got: %v", err)
+					}
+					unchanged(t, w, withHolder)
+				})
 		}
 	}
 	unchanged(t, w, before)

@@ -33,7 +33,8 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 			onServer(t, w, "ip link add fv-app type bridge")
 		}, "set link  fv-app: a link of that name exists and is not Fairlead's"},
 		{"foreign default route in the sandbox", func(t *testing.T, w *topology.World, _ *model.State) {
-			sh(t, in(w, "app"), "ip link add other type bridge && ip link set other up && ip route add default dev other")
+			sh(t, in(w, "app"),
+				"ip link add other type bridge && ip link set other up && ip route add default dev other")
 		}, "a route to 0.0.0.0/0 exists and is not Fairlead's"},
 		{"no such sandbox", func(_ *testing.T, _ *topology.World, s *model.State) {
 			s.Endpoints[1].Sandbox = "/run/netns/never-made"
@@ -125,13 +126,15 @@ func TestEveryStepCanFail(t *testing.T) {
 			}
 			defer host.Close()
 			k := &failingKernel{Host: host, n: never, left: never, after: c.after}
-			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+			e := engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{},
+				StartProxy: startProxy(t, w)})
 			small := dual(t, w, c.driver, "web", "app")
 			publish(&small, "web", model.ViaNAT, model.TCP, 8080, 80)
 			large := dual(t, w, c.driver, "web", "app", "new")
 			large.Networks[0].MTU = 1400
 			large.Endpoints[0].Interface = "net1"
-			large.Endpoints[1].Sandbox, large.Endpoints[2].Sandbox = large.Endpoints[2].Sandbox, large.Endpoints[1].Sandbox
+			large.Endpoints[1].Sandbox, large.Endpoints[2].Sandbox = large.Endpoints[2].Sandbox,
+				large.Endpoints[1].Sandbox
 			publish(&large, "web", model.ViaProxy, model.TCP, 8080, 80)
 			publish(&large, "new", model.ViaNAT, model.UDP, 8081, 80)
 			failAtEveryStep(t, w, e, k, small)

@@ -16,7 +16,8 @@ type SandboxConfig = driver.SandboxConfig
 func (e *Engine) SandboxConfig(n model.Network, ep model.Endpoint) (SandboxConfig, error) {
 	by, ok := paths.Driver(n.Driver)
 	if !ok {
-		return SandboxConfig{}, fmt.Errorf("network %s: there is no driver %q: `fairlead paths` lists them", n.Name, n.Driver)
+		return SandboxConfig{}, fmt.Errorf("network %s: there is no driver %q: `fairlead paths` lists them", n.Name,
+			n.Driver)
 	}
 	full, err := e.Complete(model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{ep}})
 	if err != nil {

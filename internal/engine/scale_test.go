@@ -77,7 +77,8 @@ func TestPlanTextIsValid(t *testing.T) {
 	s := dual(t, w, model.DriverBridge, "web", "app")
 	routed := dual(t, w, model.DriverRouted, "far")
 	routed.Networks[0].Name = "lone"
-	routed.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("172.31.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:31::/64")}}
+	routed.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("172.31.0.0/24")},
+		{Prefix: netip.MustParsePrefix("fd00:31::/64")}}
 	routed.Endpoints[0].Network = "lone"
 	s.Networks = append(s.Networks, routed.Networks...)
 	s.Endpoints = append(s.Endpoints, routed.Endpoints...)
@@ -173,10 +174,12 @@ func TestTextOfAChangeIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	onServer(t, w, "set -e\n"+withoutProxy(plan.Text(ops)))
-	typed := onServer(t, w, "nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	typed := onServer(t, w,
+		"nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
 	mustSet(t, w, s)
 	undrifted(t, w)
-	made := onServer(t, w, "nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	made := onServer(t, w,
+		"nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
 	if diff := cmp.Diff(strings.Split(typed, "\n"), strings.Split(made, "\n")); diff != "" {
 		t.Errorf("typed (-), made (+):\n%s", diff)
 	}
@@ -198,7 +201,8 @@ func withoutProxy(text string) string {
 func normal(listing string) string {
 	var blocks []string
 	for _, block := range strings.Split(listing, "\n\t}\n") {
-		head, elements, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(block), "table inet fairlead {"), "elements = {")
+		head, elements, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(block), "table inet fairlead {"),
+			"elements = {")
 		list := strings.FieldsFunc(elements, func(r rune) bool { return r == ',' || r == '}' || r == '\n' })
 		for i := range list {
 			list[i] = strings.TrimSpace(list[i])

@@ -68,7 +68,8 @@ func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
 			if a.Is4() {
 				all = append(all, quiet(end.of.Sandbox)...)
 			}
-			all = append(all, plan.Address{Netns: end.of.Sandbox, Link: model.Loopback, Prefix: netip.PrefixFrom(a, a.BitLen())})
+			all = append(all, plan.Address{Netns: end.of.Sandbox, Link: model.Loopback,
+				Prefix: netip.PrefixFrom(a, a.BitLen())})
 		}
 	}
 	return all
@@ -86,7 +87,8 @@ func quiet(netns string) plan.Plan {
 // buildServices returns the plans of the data planes for the virtual services.
 // Data planes are pure functions, so a plan of before is used again while the
 // service and the endpoints behind it are unchanged.
-func (e *Engine) buildServices(s model.State, attachments []plan.Attachment, before map[string]*plannedService) []plan.Part {
+func (e *Engine) buildServices(s model.State, attachments []plan.Attachment,
+	before map[string]*plannedService) []plan.Part {
 	e.planned.services = make(map[string]*plannedService, len(s.Services))
 	find := func(endpoint string) (plan.Attachment, bool) {
 		known, ok := e.planned.endpoints[endpoint]

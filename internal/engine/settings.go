@@ -24,7 +24,8 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, err)
 		}
-		record.Settings = append(record.Settings, store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
+		record.Settings = append(record.Settings,
+			store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
 	}
 	for _, op := range set {
 		if at, ok := inside(op.Object); ok && !slices.Contains(record.Inside, at) {
@@ -157,8 +158,10 @@ func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) erro
 	})
 	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
 	put := slices.DeleteFunc(slices.Clone(record.Virtual), func(v store.Virtual) bool { return removed && !virtual[v] })
-	away := slices.DeleteFunc(slices.Clone(record.Devices), func(d store.Device) bool { return removed && !devices[d.Device] })
-	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) && len(put) == len(record.Virtual) && len(away) == len(record.Devices) {
+	away := slices.DeleteFunc(slices.Clone(record.Devices),
+		func(d store.Device) bool { return removed && !devices[d.Device] })
+	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) && len(put) == len(record.Virtual) &&
+		len(away) == len(record.Devices) {
 		return nil
 	}
 	record.Settings, record.Inside, record.Virtual, record.Devices = kept, left, put, away

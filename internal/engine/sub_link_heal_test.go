@@ -32,14 +32,19 @@ func TestHealsSubLinks(t *testing.T) {
 		{"shim answers the LAN", false, "sysctl -qw net.ipv4.conf.fm-net.arp_filter=0", "arp_filter=1"},
 		{"shim listens to routers", false, "sysctl -qw net.ipv6.conf.fm-net.accept_ra=1", "accept_ra=0"},
 		{"shim's address deleted", false, "ip addr flush dev fm-net", "addr replace 198.51.100.254/32 dev fm-net"},
-		{"host's routes deleted", false, "ip route flush dev fm-net; ip -6 route flush dev fm-net proto 250", "route replace 198.51.100.128/32 dev fm-net"},
-		{"left-over shim", false, "ip link add link wire0 name fm-old type macvlan mode bridge && ip link set fm-old alias fairlead:old", "ip link del fm-old"},
-		{"masquerading deleted", false, "nft delete element inet fairlead lan '{ fm-net }'", "add element inet fairlead lan '{ fm-net }'"},
+		{"host's routes deleted", false, "ip route flush dev fm-net; ip -6 route flush dev fm-net proto 250",
+			"route replace 198.51.100.128/32 dev fm-net"},
+		{"left-over shim", false,
+			"ip link add link wire0 name fm-old type macvlan mode bridge && ip link set fm-old alias fairlead:old",
+			"ip link del fm-old"},
+		{"masquerading deleted", false, "nft delete element inet fairlead lan '{ fm-net }'",
+			"add element inet fairlead lan '{ fm-net }'"},
 		{"sub-link deleted", true, "ip link del eth0", "type macvlan mode bridge"},
 		{"sub-link down", true, "ip link set eth0 down", "type macvlan mode bridge"},
 		{"sub-link of another mode", true, "ip link set eth0 type macvlan mode private", "type macvlan mode bridge"},
 		{"sub-link renamed", true, "ip link set eth0 down && ip link set eth0 name eth9", "type macvlan mode bridge"},
-		{"sub-link's address changed", true, "ip link set eth0 address 02:00:00:00:00:01", "ip link set eth0 address 02:f1:c6:33:64:80"},
+		{"sub-link's address changed", true, "ip link set eth0 address 02:00:00:00:00:01",
+			"ip link set eth0 address 02:f1:c6:33:64:80"},
 		{"route to the host deleted", true, "ip -6 route del 2001:db8:1::2", "-6 route replace 2001:db8:1::2/128 via"},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
@@ -87,7 +92,8 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 			narrow.Name, narrow.MTU, narrow.Subnets = "narrow", 1300, nil
 			s.Networks, s.Endpoints[1].Network = append(s.Networks, narrow), "narrow"
 			full := mustSet(t, w, s)
-			for _, c := range []struct{ parent, web, app int }{{1500, 1500, 1300}, {9000, 9000, 1300}, {1400, 1400, 1300}} {
+			for _, c := range []struct{ parent, web, app int }{{1500, 1500, 1300}, {9000, 9000, 1300},
+				{1400, 1400, 1300}} {
 				for _, end := range []place.Place{w.DoClient, w.DoServer} {
 					sh(t, end, fmt.Sprintf("ip link set %s mtu %d", topology.Wire, c.parent))
 				}
@@ -96,7 +102,8 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 				}
 				undrifted(t, w)
 				for link, want := range map[string]int{"web": c.web, "app": c.app} {
-					if got := sh(t, in(w, link), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
+					if got := sh(t, in(w, link), "ip -o link show eth0"); !strings.Contains(got,
+						fmt.Sprintf(" mtu %d ", want)) {
 						t.Errorf("on a parent of %d bytes %s has %s; want %d", c.parent, link, got, want)
 					}
 				}
@@ -104,7 +111,8 @@ func TestTheMTUFollowsTheParent(t *testing.T) {
 			serve(t, in(w, "web"), "web", ":80")
 			hearsAll(t, w.DoServer, addressesOf(t, full, "web", 80), "web")
 			s.Networks[1].MTU = 1401
-			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mtu 1401: parent wire0 takes 1400 bytes") {
+			if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+				!strings.Contains(err.Error(), "mtu 1401: parent wire0 takes 1400 bytes") {
 				t.Errorf("MTU larger than the parent's: %v", err)
 			}
 		})
@@ -118,7 +126,8 @@ func TestDeletedParentReturns(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			lan := strings.Replace(mustSandbox(t, w, "lan"), "self", fmt.Sprint(os.Getpid()), 1)
-			plug := "set -e; ip link add lan0 type veth peer name lan0 netns " + lan + "; ip link set lan0 up; ip addr add 203.0.113.9/24 dev lan0"
+			plug := "set -e; ip link add lan0 type veth peer name lan0 netns " + lan +
+				"; ip link set lan0 up; ip addr add 203.0.113.9/24 dev lan0"
 			join := "ip link set lan0 up; ip addr add 203.0.113.1/24 dev lan0"
 			before := snapshot(t, w)
 			onServer(t, w, plug)
@@ -126,11 +135,13 @@ func TestDeletedParentReturns(t *testing.T) {
 			s := onLAN(t, w, d, "web")
 			s.Networks[0].Parent = "lan0"
 			s.Networks[0].Subnets = s.Networks[0].Subnets[:1]
-			s.Networks[0].Subnets[0].Prefix, s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("203.0.113.128/25")
+			s.Networks[0].Subnets[0].Prefix, s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("203.0.113.0/24"),
+				netip.MustParsePrefix("203.0.113.128/25")
 			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 			full := mustSet(t, w, s)
 			onServer(t, w, "ip link del lan0")
-			if _, err := w.Engine.Heal(context.Background()); err == nil || !strings.Contains(err.Error(), "network net: parent lan0: the host has no such link") {
+			if _, err := w.Engine.Heal(context.Background()); err == nil ||
+				!strings.Contains(err.Error(), "network net: parent lan0: the host has no such link") {
 				t.Errorf("without its parent: %v", err)
 			}
 			onServer(t, w, plug)
@@ -161,7 +172,8 @@ func TestSubLinkEndsWithItsSandbox(t *testing.T) {
 			onServer(t, w, "ip netns add "+name)
 			t.Cleanup(func() { onServer(t, w, "ip netns del "+name) })
 			s := onLAN(t, w, d, "app")
-			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/" + name})
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/" +
+				name})
 			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
 			mustSet(t, w, s)
 			onServer(t, w, "ip netns del "+name+" && ip netns add "+name)
@@ -227,7 +239,8 @@ func TestExistingInterfaceIsAnError(t *testing.T) {
 		before := snapshot(t, w)
 		s := onLAN(t, w, d, "web")
 		sh(t, in(w, "web"), "ip link add eth0 type veth peer name other")
-		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "the sandbox has an interface eth0 already: name another") {
+		if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+			!strings.Contains(err.Error(), "the sandbox has an interface eth0 already: name another") {
 			t.Errorf("%s: %v", d, err)
 		}
 		unchanged(t, w, before)
@@ -254,7 +267,8 @@ func TestDeletedSubLinkLeavesTheRecord(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if record, err := kept.Load(); err != nil || len(record.Inside) != 1 || record.Inside[0].Netns != s.Endpoints[0].Sandbox {
+			if record, err := kept.Load(); err != nil || len(record.Inside) != 1 ||
+				record.Inside[0].Netns != s.Endpoints[0].Sandbox {
 				t.Errorf("the record lists %v, %v", record.Inside, err)
 			}
 		})

@@ -40,7 +40,8 @@ func TestModesOfMacvlan(t *testing.T) {
 				}
 			}
 			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
-			if _, err := w.Engine.Set(context.Background(), s); c.host != (err == nil) || err != nil && !strings.Contains(err.Error(), "mode "+string(c.mode)) {
+			if _, err := w.Engine.Set(context.Background(), s); c.host != (err == nil) || err != nil &&
+				!strings.Contains(err.Error(), "mode "+string(c.mode)) {
 				t.Errorf("publish: %v", err)
 			}
 		})
@@ -51,7 +52,8 @@ func TestModesOfMacvlan(t *testing.T) {
 		s.Networks[0].Mode = model.ModeVEPA
 		full := mustSet(t, w, s)
 		serve(t, in(w, "web"), "web", ":80")
-		sh(t, w.DoClient, "set -e; ip link add br0 type bridge; ip link set br0 up; ip link set wire0 master br0; ip link set wire0 type bridge_slave hairpin on")
+		sh(t, w.DoClient,
+			"set -e; ip link add br0 type bridge; ip link set br0 up; ip link set wire0 master br0; ip link set wire0 type bridge_slave hairpin on")
 		hearsAll(t, in(w, "app"), addressesOf(t, full, "web", 80), "web")
 	})
 	t.Run("passthru", func(t *testing.T) {
@@ -67,7 +69,8 @@ func TestModesOfMacvlan(t *testing.T) {
 		unchanged(t, w, before)
 		// Another program's macvlan uses the parent.
 		onServer(t, w, "ip link add link wire0 name foreign type macvlan mode bridge")
-		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru allows only one macvlan") {
+		if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+			!strings.Contains(err.Error(), "mode passthru allows only one macvlan") {
 			t.Errorf("with another macvlan on the parent: %v", err)
 		}
 		onServer(t, w, "ip link del foreign")
@@ -117,7 +120,8 @@ func TestModesOfIPvlan(t *testing.T) {
 func unwanted(t *testing.T, n model.Network, want string) {
 	t.Helper()
 	w := world(t)
-	if _, err := w.Engine.Set(context.Background(), model.State{Networks: []model.Network{n}}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := w.Engine.Set(context.Background(), model.State{Networks: []model.Network{n}}); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
 }
@@ -128,18 +132,21 @@ func TestVLANOfTheParent(t *testing.T) {
 		if *whole {
 			t.Fatal(missing)
 		}
-		unwanted(t, model.Network{Name: "net", Driver: model.DriverMacvlan, Parent: topology.Wire, VLAN: 100}, "vlan 100: "+missing)
+		unwanted(t, model.Network{Name: "net", Driver: model.DriverMacvlan, Parent: topology.Wire, VLAN: 100},
+			"vlan 100: "+missing)
 		return
 	}
 	for _, d := range subLinkDrivers(t) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			before := snapshot(t, w)
-			sh(t, w.DoClient, "set -e; ip link add link wire0 name wire0.100 type vlan id 100; ip link set wire0.100 up;"+
-				" ip addr add 203.0.113.1/24 dev wire0.100; ip addr add 2001:db8:3::1/64 dev wire0.100 nodad")
+			sh(t, w.DoClient,
+				"set -e; ip link add link wire0 name wire0.100 type vlan id 100; ip link set wire0.100 up;"+
+					" ip addr add 203.0.113.1/24 dev wire0.100; ip addr add 2001:db8:3::1/64 dev wire0.100 nodad")
 			s := onLAN(t, w, d, "web", "app")
 			s.Networks[0].VLAN = 100
-			s.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}, {Prefix: netip.MustParsePrefix("2001:db8:3::/64")}}
+			s.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("203.0.113.0/24")},
+				{Prefix: netip.MustParsePrefix("2001:db8:3::/64")}}
 			second := onLAN(t, w, d).Networks[0]
 			second.Name, second.VLAN = "second", 100
 			s.Networks, s.Endpoints[1].Network = append(s.Networks, second), "second"
@@ -152,7 +159,8 @@ func TestVLANOfTheParent(t *testing.T) {
 			hearsAll(t, w.DoClient, addressesOf(t, full, "web", 80), "web")
 			hearsAll(t, w.DoServer, addressesOf(t, full, "web", 80), "web")
 			hearsAll(t, w.DoClient, server(8080), "web")
-			sh(t, w.DoClient, "ip link set wire0.100 down; ip route add 203.0.113.0/24 dev wire0; ip -6 route add 2001:db8:3::/64 dev wire0")
+			sh(t, w.DoClient,
+				"ip link set wire0.100 down; ip route add 203.0.113.0/24 dev wire0; ip -6 route add 2001:db8:3::/64 dev wire0")
 			deaf(t, w.DoClient, addressesOf(t, full, "web", 80))
 			s.Networks[1].VLAN = 0 // off the VLAN that both shared
 			mustSet(t, w, s)
@@ -163,11 +171,13 @@ func TestVLANOfTheParent(t *testing.T) {
 			unchanged(t, w, before)
 			onServer(t, w, "ip link set wire0 down")
 			s.Networks[1].VLAN = 100
-			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "parent wire0 is down") {
+			if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+				!strings.Contains(err.Error(), "parent wire0 is down") {
 				t.Errorf("on a parent that is down: %v", err)
 			}
 			onServer(t, w, "ip link add link wire0 name theirs type vlan id 100")
-			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "already has a link for VLAN 100") {
+			if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+				!strings.Contains(err.Error(), "already has a link for VLAN 100") {
 				t.Errorf("with a foreign link for the VLAN: %v", err)
 			}
 		})

@@ -108,7 +108,8 @@ func TestShimExistsWhileEndpointsExist(t *testing.T) {
 			s := onLAN(t, w, d, "web", "app")
 			for i, names := range [][]string{{"web"}, {"web", "app"}, {"app"}, nil} {
 				some := s
-				some.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e model.Endpoint) bool { return !slices.Contains(names, e.Name) })
+				some.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints),
+					func(e model.Endpoint) bool { return !slices.Contains(names, e.Name) })
 				full := mustSet(t, w, some)
 				undrifted(t, w)
 				if shim := strings.Contains(onServer(t, w, "ip -br link"), "fm-net@"); shim != (len(names) > 0) {
@@ -166,7 +167,8 @@ func TestAddressOutsideTheSubnets(t *testing.T) {
 	s := onLAN(t, w, model.DriverMacvlan, "web", "app")
 	s.Networks[0].Subnets = nil
 	for i, host := range []string{"80", "81"} {
-		s.Endpoints[i].Prefixes = []netip.Prefix{netip.MustParsePrefix("198.51.100." + host + "/24"), netip.MustParsePrefix("2001:db8:1::" + host + "/64")}
+		s.Endpoints[i].Prefixes = []netip.Prefix{netip.MustParsePrefix("198.51.100." + host + "/24"),
+			netip.MustParsePrefix("2001:db8:1::" + host + "/64")}
 	}
 	full := mustSet(t, w, s)
 	undrifted(t, w)
@@ -176,7 +178,8 @@ func TestAddressOutsideTheSubnets(t *testing.T) {
 	}
 	hearsAll(t, in(w, "web"), server(81), "host")
 	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
-	if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "the network has no subnet") {
+	if _, err := w.Engine.Set(context.Background(), s); err == nil ||
+		!strings.Contains(err.Error(), "the network has no subnet") {
 		t.Errorf("publish: %v", err)
 	}
 	mustSet(t, w, model.State{})
@@ -201,7 +204,8 @@ func TestShimIsSilentOnTheLAN(t *testing.T) {
 		}
 	}
 	hearsAll(t, in(w, "web"), server(81), "host") // the sandbox reaches the host via the shim
-	if routes := onServer(t, w, "ip -6 route show default; sysctl -n net.ipv6.conf.fm-net.accept_ra"); strings.TrimSpace(routes) != "0" {
+	if routes := onServer(t, w,
+		"ip -6 route show default; sysctl -n net.ipv6.conf.fm-net.accept_ra"); strings.TrimSpace(routes) != "0" {
 		t.Errorf("the shim accepts router advertisements: %s", routes)
 	}
 }

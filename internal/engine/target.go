@@ -87,7 +87,8 @@ func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]strin
 		p, named := paths.Plane(v.Plane)
 		return v.Forward != model.ForwardLocal && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
 	}
-	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" || !slices.ContainsFunc(services, mayNeed) {
+	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" ||
+		!slices.ContainsFunc(services, mayNeed) {
 		return missing
 	}
 	if err := e.cfg.Inspector.Balances(); err != nil {
@@ -107,9 +108,11 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	for _, n := range s.Networks {
 		d, ok := paths.Driver(n.Driver)
 		if !ok {
-			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
+			errs = append(errs, &UnsuitableError{n.Name,
+				fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
 		} else if missing := paths.Missing(facts, d.Needs()); missing != "" {
-			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("driver %s cannot work on this host: %s", n.Driver, missing)})
+			errs = append(errs, &UnsuitableError{n.Name,
+				fmt.Errorf("driver %s cannot work on this host: %s", n.Driver, missing)})
 		} else if err := d.Validate(n, facts); err != nil {
 			errs = append(errs, &UnsuitableError{n.Name, err})
 		}
@@ -120,7 +123,8 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 		}
 		w, ok := paths.Mode(p.Via)
 		if !ok {
-			errs = append(errs, fmt.Errorf("publish %s: there is no publish mode %q: `fairlead paths` lists them", p, p.Via))
+			errs = append(errs, fmt.Errorf("publish %s: there is no publish mode %q: `fairlead paths` lists them", p,
+				p.Via))
 		} else if missing := paths.Missing(facts, w.Needs()); missing != "" {
 			errs = append(errs, fmt.Errorf("publish %s: via %s cannot work on this host: %s", p, p.Via, missing))
 		} else if err := w.Validate(p); err != nil {
@@ -168,7 +172,8 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
 	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(s, attachments, services)...)
-	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts)), plan.NewPart(plan.ProxiedPorts(parts)))
+	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts)),
+		plan.NewPart(plan.ProxiedPorts(parts)))
 	return plan.Merge(parts...)
 }
 
@@ -176,7 +181,8 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 // endpoint.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, networks: map[string]model.Network{},
+		endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)

@@ -38,7 +38,8 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 				links[a] = v
 				all = append(all, plan.VirtualAddress{Link: v.Link(), Addr: a})
 			} else if first.Link() != v.Link() {
-				return nil, fmt.Errorf("service %s: address %s is already on %s, for service %s: set the same interface, or none", v.Name, a, first.Link(), first.Name)
+				return nil,
+					fmt.Errorf("service %s: address %s is already on %s, for service %s: set the same interface, or none", v.Name, a, first.Link(), first.Name)
 			}
 		}
 	}
@@ -144,7 +145,8 @@ func leased(s model.State) error {
 	for _, ep := range s.Endpoints {
 		for _, a := range ep.Addresses {
 			if name, clash := virtual[a]; clash {
-				errs = append(errs, fmt.Errorf("service %s: %s is the address of endpoint %s: choose another, outside of the networks' subnets", name, a, ep.Name))
+				errs = append(errs,
+					fmt.Errorf("service %s: %s is the address of endpoint %s: choose another, outside of the networks' subnets", name, a, ep.Name))
 			}
 		}
 	}
@@ -165,10 +167,15 @@ func (e *Engine) shadowed(before, full model.State) error {
 	var mappings []plan.EBPFMapping
 	for _, v := range full.Services {
 		for _, f := range v.Frontends() {
-			toFind := v.Forward == model.ForwardLocal || slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Local && r.At(f.At.Port()).Port() == f.At.Port() })
+			toFind := v.Forward == model.ForwardLocal ||
+				slices.ContainsFunc(v.Reals, func(r model.RealServer) bool {
+					return r.Local &&
+						r.At(f.At.Port()).Port() == f.At.Port()
+				})
 			if !toFind && !known[f] {
 				owners[f] = v.Name
-				mappings = append(mappings, plan.EBPFMapping{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
+				mappings = append(mappings, plan.EBPFMapping{Proto: f.Proto, Host: f.At.Addr(),
+					Ports: model.Port(f.At.Port())})
 			}
 		}
 	}

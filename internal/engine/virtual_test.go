@@ -27,7 +27,8 @@ func balanced(t testing.TB, w *topology.World, s *model.State, plane model.Plane
 	for i, vip := range vips {
 		real, _ := web.Address(vip.Is4())
 		for _, proto := range protos {
-			s.Services = append(s.Services, model.VirtualService{Name: fmt.Sprintf("%s-%d", proto, i), Addresses: []netip.Addr{vip}, Interface: link,
+			s.Services = append(s.Services, model.VirtualService{Name: fmt.Sprintf("%s-%d", proto, i),
+				Addresses: []netip.Addr{vip}, Interface: link,
 				Ports: []model.PortRange{model.Port(8080)}, Proto: proto, Plane: plane,
 				Reals: []model.RealServer{{Address: real, Port: 80, Weight: 1, Endpoint: "web"}}})
 		}
@@ -155,7 +156,8 @@ func TestVirtualAddressIsTaken(t *testing.T) {
 	refused("endpoint web")
 	other := s.Services[0].Clone()
 	s.Services[0].Addresses = vips[:1]
-	other.Name, other.Addresses, other.Interface, other.Ports = "other", vips[:1], "lo", []model.PortRange{model.Port(8082)}
+	other.Name, other.Addresses, other.Interface, other.Ports = "other", vips[:1], "lo",
+		[]model.PortRange{model.Port(8082)}
 	s.Services = append(s.Services, other)
 	refused("for service tcp-0")
 	if is := onServer(t, w, "ip -o addr show to 198.51.100.80"); is != "" {

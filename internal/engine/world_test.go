@@ -209,7 +209,8 @@ func (t talk) hasEnded() {
 		_, err = t.conn.Read(make([]byte, 256))
 	}
 	if !errors.Is(err, unix.ECONNABORTED) {
-		t.t.Errorf("%s %s is read: %v; want %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), err, unix.ECONNABORTED)
+		t.t.Errorf("%s %s is read: %v; want %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), err,
+			unix.ECONNABORTED)
 	}
 	if _, err := t.conn.Write([]byte("hello\n")); err == nil {
 		t.t.Errorf("%s %s still sends although it has ended", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr())

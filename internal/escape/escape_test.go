@@ -16,9 +16,12 @@ import (
 // texts are untrusted names and their escaped forms.
 var texts = []struct{ name, line string }{
 	{"", ""}, {"web", "web"}, {"größe → 3 µs", "größe → 3 µs"}, {`C:\n`, `C:\n`},
-	{"a\x1b[31mb", `a\x1b[31mb`}, {"a\nb\r\tc", `a\nb\r\tc`}, {"\x00\x7f", `\x00\x7f`}, {"\u0085\u009b", `\u0085\u009b`},
-	{"a\u202eb\u2066", `a\u202eb\u2066`}, {"a\u200bb\ufeff", `a\u200bb\ufeff`}, {"\u2028", `\u2028`}, {"\U000e0041", `\U000e0041`},
-	{"a\u3164b\u115f\ufe0f", `a\u3164b\u115f\ufe0f`}, {"a\xffb\xc3", `a\xffb\xc3`}, {"\ufffd", "\ufffd"}, {"a\u2002b", `a\u2002b`}, {"1\u00a0µs", "1\u00a0µs"},
+	{"a\x1b[31mb", `a\x1b[31mb`}, {"a\nb\r\tc", `a\nb\r\tc`}, {"\x00\x7f", `\x00\x7f`},
+	{"\u0085\u009b", `\u0085\u009b`},
+	{"a\u202eb\u2066", `a\u202eb\u2066`}, {"a\u200bb\ufeff", `a\u200bb\ufeff`}, {"\u2028", `\u2028`},
+	{"\U000e0041", `\U000e0041`},
+	{"a\u3164b\u115f\ufe0f", `a\u3164b\u115f\ufe0f`}, {"a\xffb\xc3", `a\xffb\xc3`}, {"\ufffd", "\ufffd"},
+	{"a\u2002b", `a\u2002b`}, {"1\u00a0µs", "1\u00a0µs"},
 }
 
 func TestLine(t *testing.T) {
@@ -85,7 +88,8 @@ func TestErrorLines(t *testing.T) {
 		{name, `name a\nFORGED\x1b`},
 		{fmt.Errorf("link x\ny: %w", name), `link x\ny: name a\nFORGED\x1b`},
 		{errors.Join(name, errors.New("b")), "name a\\nFORGED\\x1b\nb"},
-		{fmt.Errorf("do\n: %w", errors.Join(errors.New("a"), fmt.Errorf("b\n: %w", name))), "do\\n: a\nb\\n: name a\\nFORGED\\x1b"},
+		{fmt.Errorf("do\n: %w", errors.Join(errors.New("a"), fmt.Errorf("b\n: %w", name))),
+			"do\\n: a\nb\\n: name a\\nFORGED\\x1b"},
 		{fmt.Errorf("%w\n%w: c", name, errors.New("b")), `name a\nFORGED\x1b\nb: c`},
 		{errors.Join(errors.New("a"), errors.New("a")), "a\na"},
 	} {
@@ -106,7 +110,8 @@ func TestAll(t *testing.T) {
 		note string
 	}{"a\n", []inner{{"b\n"}}, map[string][]string{"k\n": {"c\n"}}, &inner{"d\n"}, [1]string{"e\n"}, "f\n"}
 	escape.All(&v)
-	if got, want := fmt.Sprintln(v.A, v.B, v.C, *v.D, v.E, v.note), `a\n [{b\n}] map[k\n:[c\n]] {d\n} [e\n] f`+"\n\n"; got != want {
+	if got, want := fmt.Sprintln(v.A, v.B, v.C, *v.D, v.E, v.note), `a\n [{b\n}] map[k\n:[c\n]] {d\n} [e\n] f`+
+		"\n\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -116,7 +121,8 @@ func FuzzShell(f *testing.F) {
 	for _, c := range texts {
 		f.Add(c.name)
 	}
-	for _, s := range []string{"$(id)", "`id`", "a'b", "a;reboot", "~root", "=ls", "-n", "*", "a\\", "a\nb'", "!!", "{a,b}", "#"} {
+	for _, s := range []string{"$(id)", "`id`", "a'b", "a;reboot", "~root", "=ls", "-n", "*", "a\\", "a\nb'", "!!",
+		"{a,b}", "#"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -86,7 +86,8 @@ func slowly(after time.Duration) func(ctx context.Context, n int) error {
 
 // atPort runs a test with a monitor that checks one such server via TCP, with
 // simulated time (synctest).
-func atPort(t *testing.T, c model.Check, answer func(ctx context.Context, n int) error, test func(t *testing.T, p *port)) {
+func atPort(t *testing.T, c model.Check, answer func(ctx context.Context, n int) error,
+	test func(t *testing.T, p *port)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &port{answer: answer, down: make(chan time.Time, 100)}
 		p.Monitor = NewMonitor(Options{
@@ -133,7 +134,8 @@ func TestSilentServer(t *testing.T) {
 		{model.Check{Interval: time.Second, Fall: 2}, 2350 * time.Millisecond},
 		{model.Check{}, 5200 * time.Millisecond},
 		{model.Check{Interval: time.Second, Fall: 1}, 2100 * time.Millisecond},
-		{model.Check{Interval: time.Second, Fall: 2, Timeout: 300 * time.Millisecond, Fast: 100 * time.Millisecond}, 1500 * time.Millisecond},
+		{model.Check{Interval: time.Second, Fall: 2, Timeout: 300 * time.Millisecond, Fast: 100 * time.Millisecond},
+			1500 * time.Millisecond},
 		{model.Check{Interval: time.Second, Fall: 2, Fast: time.Second, Jitter: -1}, 3 * time.Second},
 	} {
 		for began := range 20 {
@@ -141,7 +143,8 @@ func TestSilentServer(t *testing.T) {
 				time.Sleep(10*time.Second + time.Duration(began)*50*time.Millisecond + 1)
 				p.become(silent)
 				at := time.Now()
-				if took := (<-p.down).Sub(at); took > c.most || c.check.Fast == 0 && mostSilent(settle(c.check)) > c.most {
+				if took := (<-p.down).Sub(at); took > c.most || c.check.Fast == 0 &&
+					mostSilent(settle(c.check)) > c.most {
 					t.Errorf("fall %d: the server is down after %s, want at most %s", c.check.Fall, took, c.most)
 				}
 			})
@@ -193,8 +196,10 @@ func TestBeside(t *testing.T) {
 		want  []time.Duration
 	}{
 		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second}, []time.Duration{0, 1, 2, 6, 10, 14}},
-		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 3 * time.Second}, []time.Duration{0, 3, 7, 11, 15, 19}},
-		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 4 * time.Second}, []time.Duration{0, 4, 8, 12, 16, 20}},
+		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 3 * time.Second},
+			[]time.Duration{0, 3, 7, 11, 15, 19}},
+		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 4 * time.Second},
+			[]time.Duration{0, 4, 8, 12, 16, 20}},
 	} {
 		c.check.Initial, c.check.Jitter = model.InitialUp, -1
 		atPort(t, c.check, silent, func(t *testing.T, p *port) {

@@ -58,10 +58,12 @@ func BenchmarkChecks(b *testing.B) {
 func manyServices(c model.Check, port uint16) []model.VirtualService {
 	var all []model.VirtualService
 	for i := range 1000 {
-		v := model.VirtualService{Name: fmt.Sprintf("s%d", i), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})},
-			Ports: []model.PortRange{model.Port(port)}, Proto: model.TCP, Check: c}
+		v := model.VirtualService{Name: fmt.Sprintf("s%d", i),
+			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})},
+			Ports:     []model.PortRange{model.Port(port)}, Proto: model.TCP, Check: c}
 		for j := range 10 {
-			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{127, byte(1 + j), byte(i >> 8), byte(i)}), Weight: 1})
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{127, byte(1 + j), byte(i >> 8),
+				byte(i)}), Weight: 1})
 		}
 		all = append(all, v)
 	}

@@ -122,14 +122,16 @@ func TestTCP(t *testing.T) {
 		at.Dial = (&net.Dialer{}).DialContext
 		expect(t, check(t, tcp, Means{}, at), true, "connected")
 		expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, at), true, "the answer matches")
-		expect(t, check(t, model.Check{Type: model.CheckTCP, Send: "QUIT\r\n", Expect: "^220 "}, Means{}, at), true, "the answer matches")
+		expect(t, check(t, model.Check{Type: model.CheckTCP, Send: "QUIT\r\n", Expect: "^220 "}, Means{}, at), true,
+			"the answer matches")
 	}
 	closed := Target{Real: closedPort(t)}
 	expect(t, check(t, tcp, Means{}, closed), false, "connect: connection refused")
 	closed.Dial = (&net.Dialer{}).DialContext
 	expect(t, check(t, tcp, Means{}, closed), false, "connect: connection refused")
 	shut := Target{Real: listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, "554 \x1b[31mno\r\n") })}
-	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false, `the answer does not match: "554 \x1b[31mno\r\n"`)
+	expect(t, check(t, model.Check{Type: model.CheckTCP, Expect: "^220 "}, Means{}, shut), false,
+		`the answer does not match: "554 \x1b[31mno\r\n"`)
 }
 
 // TestConnectWaits checks that a check waits until its timeout for a connection that
@@ -179,11 +181,17 @@ func shorten(fd int) error { return unix.Listen(fd, 0) }
 func TestHTTP(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ok", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "host="+r.Host) })
-	mux.HandleFunc("HEAD /head", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "1000") })
+	mux.HandleFunc("HEAD /head", func(w http.ResponseWriter,
+		r *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+	})
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 	})
-	mux.HandleFunc("/broken", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	mux.HandleFunc("/broken", func(w http.ResponseWriter,
+		r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
 	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusProcessing)
@@ -205,10 +213,13 @@ func TestHTTP(t *testing.T) {
 		{"a status as wanted", model.Check{Path: "/broken", Status: "200,500-599"}, true, "status 503"},
 		{"no redirect is followed", model.Check{Path: "/moved"}, true, "status 302"},
 		{"no redirect is wanted", model.Check{Path: "/moved", Status: "200"}, false, "status 302, want 200"},
-		{"the host's name", model.Check{Path: "/ok", Host: "example.com", Body: "^host=example.com$"}, true, "the body matches"},
-		{"another host's name", model.Check{Path: "/ok", Body: "example.com"}, false, "status 200, but the body does not match"},
+		{"the host's name", model.Check{Path: "/ok", Host: "example.com", Body: "^host=example.com$"}, true,
+			"the body matches"},
+		{"another host's name", model.Check{Path: "/ok", Body: "example.com"}, false,
+			"status 200, but the body does not match"},
 		{"a method", model.Check{Method: "HEAD", Path: "/head"}, true, "status 200"},
-		{"the end of a body after interim answers", model.Check{Path: "/early", Body: "END$"}, true, "the body matches"},
+		{"the end of a body after interim answers", model.Check{Path: "/early", Body: "END$"}, true,
+			"the body matches"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			c.check.Type = model.CheckHTTP
@@ -219,7 +230,8 @@ func TestHTTP(t *testing.T) {
 	}
 	expect(t, check(t, model.Check{Type: model.CheckHTTP}, m, Target{Real: where(t, secured)}), false, "status 400")
 	expect(t, check(t, model.Check{Type: model.CheckHTTPS}, m, Target{Real: where(t, plain)}), false, "TLS: ")
-	for _, wrong := range []model.Check{{Path: "relative"}, {Path: "/%"}, {Path: "//other/x y\x00"}, {Method: "G ET"}, {Host: "a\r\nX: y"}, {Body: "("}, {Status: "9"}} {
+	for _, wrong := range []model.Check{{Path: "relative"}, {Path: "/%"}, {Path: "//other/x y\x00"}, {Method: "G ET"},
+		{Host: "a\r\nX: y"}, {Body: "("}, {Status: "9"}} {
 		wrong.Type = model.CheckHTTP
 		if _, err := New(wrong, m); err == nil {
 			t.Errorf("%+v: no error", wrong)
@@ -259,10 +271,12 @@ func TestTLS(t *testing.T) {
 		{"the certificate is not verified", model.Check{}, Means{}, true, "connected"},
 		{"the name is right", model.Check{TLSName: "example.com"}, m, true, "connected"},
 		{"the name is another", model.Check{TLSName: "example.org"}, m, false, "TLS: "},
-		{"it is signed by an unknown authority", model.Check{TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, false, "TLS: "},
+		{"it is signed by an unknown authority", model.Check{TLSName: "example.com"}, Means{Roots: x509.NewCertPool()},
+			false, "TLS: "},
 		{"it is valid for long enough", model.Check{Expiry: time.Hour}, m, true, "connected"},
 		{"it expires too soon", model.Check{Expiry: century}, m, false, "the certificate expires on 2084-01-29"},
-		{"it expires too soon, and is not verified", model.Check{Expiry: century}, Means{}, false, "the certificate expires on 2084-01-29"},
+		{"it expires too soon, and is not verified", model.Check{Expiry: century}, Means{}, false,
+			"the certificate expires on 2084-01-29"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			c.check.Type, c.check.TLS = model.CheckTCP, true
@@ -270,7 +284,8 @@ func TestTLS(t *testing.T) {
 		})
 	}
 	certificate := s.Certificate()
-	if err := expires(certificate, time.Hour, certificate.NotAfter.Add(time.Second)); err == nil || !strings.Contains(err.Error(), "expired on") {
+	if err := expires(certificate, time.Hour, certificate.NotAfter.Add(time.Second)); err == nil ||
+		!strings.Contains(err.Error(), "expired on") {
 		t.Errorf("after its end: %v", err)
 	}
 }
@@ -280,7 +295,8 @@ func TestGRPC(t *testing.T) {
 	serving := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		question, _ := io.ReadAll(r.Body)
 		switch {
-		case r.ProtoMajor != 2 || r.URL.Path != "/grpc.health.v1.Health/Check" || r.Header.Get("Content-Type") != "application/grpc" || r.Header.Get("Te") != "trailers":
+		case r.ProtoMajor != 2 || r.URL.Path != "/grpc.health.v1.Health/Check" ||
+			r.Header.Get("Content-Type") != "application/grpc" || r.Header.Get("Te") != "trailers":
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		case len(question) > 5 && string(question[7:]) == "unknown":
@@ -315,11 +331,15 @@ func TestGRPC(t *testing.T) {
 		{"unknown", false, "gRPC status 5: the server does not know the service"},
 		{"page", false, "no gRPC status: is it a gRPC server?"},
 	} {
-		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service}, Means{}, Target{Real: where(t, plain)}), c.ok, c.detail)
-		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service, TLS: true}, Means{}, Target{Real: where(t, secured)}), c.ok, c.detail)
+		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service}, Means{},
+			Target{Real: where(t, plain)}), c.ok, c.detail)
+		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service, TLS: true}, Means{},
+			Target{Real: where(t, secured)}), c.ok, c.detail)
 	}
-	expect(t, check(t, model.Check{Type: model.CheckGRPC, TLS: true, TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, Target{Real: where(t, secured)}), false, "TLS: ")
-	expect(t, check(t, model.Check{Type: model.CheckGRPC}, Means{}, Target{Real: closedPort(t)}), false, "connection refused")
+	expect(t, check(t, model.Check{Type: model.CheckGRPC, TLS: true, TLSName: "example.com"},
+		Means{Roots: x509.NewCertPool()}, Target{Real: where(t, secured)}), false, "TLS: ")
+	expect(t, check(t, model.Check{Type: model.CheckGRPC}, Means{}, Target{Real: closedPort(t)}), false,
+		"connection refused")
 }
 
 func TestDNS(t *testing.T) {
@@ -336,7 +356,8 @@ func TestDNS(t *testing.T) {
 		}
 	}
 	found := answer(func(m *dnsmessage.Message) {
-		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET}, Body: &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}}}}
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name,
+			Class: dnsmessage.ClassINET}, Body: &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}}}}
 	})
 	for _, c := range []struct {
 		name   string
@@ -347,11 +368,13 @@ func TestDNS(t *testing.T) {
 		{"found", found, true, "example.com. A is answered"},
 		{"truncated", answer(func(m *dnsmessage.Message) { m.Truncated = true }), true, "is answered"},
 		{"empty", answer(func(*dnsmessage.Message) {}), false, "no answer for example.com. A"},
-		{"refused", answer(func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeRefused }), false, "Refused for example.com. A"},
+		{"refused", answer(func(m *dnsmessage.Message) { m.RCode = dnsmessage.RCodeRefused }), false,
+			"Refused for example.com. A"},
 		{"cut", func(q []byte) []byte { return found(q)[:len(q)+3] }, false, "parse the answer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{}, Target{Real: datagrams(t, c.answer)}), c.ok, c.detail)
+			expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{},
+				Target{Real: datagrams(t, c.answer)}), c.ok, c.detail)
 		})
 	}
 	t.Run("strangers' answers are passed over", func(t *testing.T) {
@@ -371,7 +394,8 @@ func TestDNS(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, wrong := range []model.Check{{Query: "x", Record: "NONE"}, {Query: strings.Repeat("a", 300)}, {Query: "a..b"}} {
+	for _, wrong := range []model.Check{{Query: "x", Record: "NONE"}, {Query: strings.Repeat("a", 300)},
+		{Query: "a..b"}} {
 		if _, err := newDNS(wrong, Means{}); err == nil {
 			t.Errorf("%+v: no error", wrong)
 		}
@@ -396,7 +420,8 @@ func TestUDP(t *testing.T) {
 // as silent.
 func TestGarbageIsNoSilence(t *testing.T) {
 	garbage := Target{Real: datagrams(t, func([]byte) []byte { return []byte("garbage") })}
-	for _, c := range []model.Check{{Type: model.CheckDNS, Query: "example.com"}, {Type: model.CheckUDP, Send: "ping", Expect: "^pong"}} {
+	for _, c := range []model.Check{{Type: model.CheckDNS, Query: "example.com"},
+		{Type: model.CheckUDP, Send: "ping", Expect: "^pong"}} {
 		one, err := New(c, Means{})
 		if err != nil {
 			t.Fatal(err)
@@ -407,7 +432,8 @@ func TestGarbageIsNoSilence(t *testing.T) {
 			r = one.Check(ctx, garbage)
 			cancel()
 		}
-		if want := "a datagram came that does not answer the request"; r.OK || r.Failure != WrongAnswer || r.Detail != want {
+		if want := "a datagram came that does not answer the request"; r.OK || r.Failure != WrongAnswer ||
+			r.Detail != want {
 			t.Errorf("%s: %+v, want %s", c.Type, r, want)
 		}
 	}
@@ -438,7 +464,8 @@ func TestDocker(t *testing.T) {
 }
 
 func TestAgent(t *testing.T) {
-	web, agent := listen(t, "127.0.0.1:0", answering("")), listen(t, "127.0.0.1:0", answering("50% drain # backup\nup\n"))
+	web, agent := listen(t, "127.0.0.1:0", answering("")),
+		listen(t, "127.0.0.1:0", answering("50% drain # backup\nup\n"))
 	at := Target{Real: web}
 	r := check(t, model.Check{Type: model.CheckTCP, Agent: agent.Port()}, Means{}, at)
 	if want := (Advice{Weighs: true, Share: 50, Admin: "drain", Reason: "backup"}); !r.OK || r.Advice != want {

@@ -70,7 +70,8 @@ func begin(to netip.AddrPort) (socket, error) {
 		family, s.to = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
 	var err error
-	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP); err != nil {
+	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		unix.IPPROTO_TCP); err != nil {
 		return s, os.NewSyscallError("socket", err)
 	}
 	// With a linger time of 0, close sends a reset and leaves no TIME_WAIT.
@@ -103,7 +104,10 @@ func (s socket) connected() (bool, error) {
 
 // wait waits until the connection is established, or ctx ends. file is the socket.
 func (s socket) wait(ctx context.Context, file *os.File) error {
-	stop := context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(time.Unix(1, 0)) }) // cannot fail: the file is pollable
+	stop := context.AfterFunc(ctx, func() {
+		_ = file.SetWriteDeadline(time.Unix(1,
+			0))
+	}) // cannot fail: the file is pollable
 	defer stop()
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -20,8 +20,10 @@ type dnsCheck struct {
 
 // dnsRecords are the types of the library for the names in model.DNSRecords.
 var dnsRecords = map[string]dnsmessage.Type{
-	"": dnsmessage.TypeA, "A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
-	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
+	"": dnsmessage.TypeA, "A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME,
+	"MX": dnsmessage.TypeMX,
+	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV,
+	"TXT": dnsmessage.TypeTXT,
 }
 
 var dnsType = Type{Name: model.CheckDNS, Settings: []string{"query", "record"}, overlaps: always, checker: newDNS}
@@ -42,7 +44,8 @@ func newDNS(c model.Check, _ Means) (Checker, error) {
 }
 
 func (d dnsCheck) pack(id uint16) ([]byte, error) {
-	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, RecursionDesired: true}, Questions: []dnsmessage.Question{d.question}}
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, RecursionDesired: true},
+		Questions: []dnsmessage.Question{d.question}}
 	return m.Pack()
 }
 
@@ -103,5 +106,6 @@ func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 // asks reports whether q is the check's question. A server may change the case of
 // names (RFC 4343).
 func (d dnsCheck) asks(q dnsmessage.Question) bool {
-	return q.Type == d.question.Type && q.Class == d.question.Class && strings.EqualFold(q.Name.String(), d.question.Name.String())
+	return q.Type == d.question.Type && q.Class == d.question.Class &&
+		strings.EqualFold(q.Name.String(), d.question.Name.String())
 }

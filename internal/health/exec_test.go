@@ -21,7 +21,8 @@ func script(text string) model.Check {
 
 func TestExec(t *testing.T) {
 	at := Target{Service: "web", Real: netip.MustParseAddrPort("[2001:db8::1]:80")}
-	expect(t, check(t, script(`echo "$FAIRLEAD_SERVICE at $1 $2"`), Means{}, at), true, "exit status 0: web at 2001:db8::1 80")
+	expect(t, check(t, script(`echo "$FAIRLEAD_SERVICE at $1 $2"`), Means{}, at), true,
+		"exit status 0: web at 2001:db8::1 80")
 	expect(t, check(t, script(`echo broken >&2; exit 3`), Means{}, at), false, "exit status 3: broken")
 	expect(t, check(t, script(`kill -9 $$`), Means{}, at), false, "signal: killed: no output")
 	expect(t, check(t, script(`yes`+"`printf '\\033'`"+` | head -c 3000000`), Means{}, at), true, "exit status 0: ")
@@ -40,12 +41,17 @@ func TestExecGroup(t *testing.T) {
 	}{
 		{"too slow", "sleep 1000 & echo waits >&3; wait", true, false, "the command took too long"},
 		{"left behind", "sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
-		{"left behind, with another output", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind, with another output", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true,
+			"exit status 0: done"},
 		{"left behind by a failure", "sleep 1000 & echo goes >&3; exit 3", false, false, "exit status 3: no output"},
-		{"too slow, in a new session", "setsid sh -c 'echo waits >&3; sleep 1000' & wait", true, false, "the command took too long"},
-		{"left behind in a new session", "setsid sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
-		{"left behind by a parent in a new session", "setsid sh -c 'setsid sleep 1000 & echo goes >&3'; echo done", false, true, "exit status 0: done"},
-		{"left behind by a killed process", "sleep 1000 & echo goes >&3; kill -9 $$", false, false, "signal: killed: no output"},
+		{"too slow, in a new session", "setsid sh -c 'echo waits >&3; sleep 1000' & wait", true, false,
+			"the command took too long"},
+		{"left behind in a new session", "setsid sleep 1000 & echo goes >&3; echo done", false, true,
+			"exit status 0: done"},
+		{"left behind by a parent in a new session", "setsid sh -c 'setsid sleep 1000 & echo goes >&3'; echo done",
+			false, true, "exit status 0: done"},
+		{"left behind by a killed process", "sleep 1000 & echo goes >&3; kill -9 $$", false, false,
+			"signal: killed: no output"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, group := range map[string]func() (*cgroup.Group, error){

@@ -60,7 +60,8 @@ func TestFailures(t *testing.T) {
 		cancel()
 	}
 	for err, want := range map[error]Failure{
-		syscall.EHOSTUNREACH: Unreachable, syscall.ENETUNREACH: Unreachable, os.ErrDeadlineExceeded: Timeout, syscall.ETIMEDOUT: Timeout,
+		syscall.EHOSTUNREACH: Unreachable, syscall.ENETUNREACH: Unreachable, os.ErrDeadlineExceeded: Timeout,
+		syscall.ETIMEDOUT:  Timeout,
 		syscall.ECONNRESET: Closed, io.ErrUnexpectedEOF: Closed, errors.New("what?"): WrongAnswer,
 	} {
 		if got := kindOf(t.Context(), "read", fmt.Errorf("read: %w", err)); got != want {

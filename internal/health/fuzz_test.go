@@ -12,7 +12,8 @@ import (
 // FuzzParseAdvice checks that the advice from any answer is valid, and that its text
 // is parsed as the same advice.
 func FuzzParseAdvice(f *testing.F) {
-	for _, text := range []string{"75%", "drain", "maint", "down", "up ready", "stopped # disk\x00full", "fail", "up 50%,ready\n", "-1%", "99999%", "\r\n\r\n10%\ndown", "maxconn:30", "%", "#"} {
+	for _, text := range []string{"75%", "drain", "maint", "down", "up ready", "stopped # disk\x00full", "fail",
+		"up 50%,ready\n", "-1%", "99999%", "\r\n\r\n10%\ndown", "maxconn:30", "%", "#"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -30,8 +31,10 @@ func FuzzParseAdvice(f *testing.F) {
 
 // FuzzHTTPAnswer checks that the detail is printable for any answer of a server.
 func FuzzHTTPAnswer(f *testing.F) {
-	for _, text := range []string{"", "HTTP/1.1 200 OK\r\n\r\nwelcome", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwel\r\n0\r\n\r\n",
-		"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 99999 \x1b\r\n\r\n", "HTTP/9.9 200\r\n a\r\n\r\n"} {
+	for _, text := range []string{"", "HTTP/1.1 200 OK\r\n\r\nwelcome",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nwel\r\n0\r\n\r\n",
+		"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 404 No\r\n\r\n", "HTTP/1.1 99999 \x1b\r\n\r\n",
+		"HTTP/9.9 200\r\n a\r\n\r\n"} {
 		f.Add([]byte(text))
 	}
 	one, err := newHTTP(model.Check{Type: model.CheckHTTP, Body: "^welcome$"}, Means{})
@@ -96,7 +99,8 @@ func FuzzOneLine(f *testing.F) {
 	f.Add("\x1b[2J\u202egnp.exe\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		line := oneLine(text)
-		if oneLine(line) != line && len(text) <= detailLimit || strings.ContainsAny(line, "\n\r\x00\x1b") || len([]rune(line)) > detailLimit+1 {
+		if oneLine(line) != line && len(text) <= detailLimit || strings.ContainsAny(line, "\n\r\x00\x1b") ||
+			len([]rune(line)) > detailLimit+1 {
 			t.Fatalf("%q becomes %q", text, line)
 		}
 	})

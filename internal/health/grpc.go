@@ -103,7 +103,8 @@ func newStream(conn net.Conn) *stream {
 func (s *stream) ask(scheme, host string, question []byte) error {
 	var block bytes.Buffer
 	head := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", scheme}, {":path", "/grpc.health.v1.Health/Check"}, {":authority", host},
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", scheme}, {":path", "/grpc.health.v1.Health/Check"},
+		{":authority", host},
 		{"content-type", "application/grpc"}, {"te", "trailers"}, {"user-agent", "fairlead"}} {
 		if err := head.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			return err

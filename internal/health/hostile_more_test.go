@@ -62,14 +62,22 @@ func TestHostileDatagrams(t *testing.T) {
 		answer func([]byte) []byte
 		want   string
 	}{
-		"empty ones for udp":          {model.Check{Type: model.CheckUDP, Send: "ping", Expect: "pong"}, func([]byte) []byte { return nil }, "100 datagrams came, and none matches"},
-		"empty ones for dns":          {model.Check{Type: model.CheckDNS, Query: "example.com"}, func([]byte) []byte { return nil }, "100 datagrams came, and none answers example.com. A"},
-		"garbage for dns":             {model.Check{Type: model.CheckDNS, Query: "example.com"}, func([]byte) []byte { return []byte("\xff\x00\xc0\x0c") }, "none answers"},
-		"the question for dns":        {model.Check{Type: model.CheckDNS, Query: "example.com"}, func(q []byte) []byte { return q }, "none answers"},
-		"answers with another id":     {model.Check{Type: model.CheckDNS, Query: "example.com"}, func(q []byte) []byte { a := loop(q); a[0]++; return a }, "none answers"},
-		"answers to another question": {model.Check{Type: model.CheckDNS, Query: "example.com"}, elsewhere, "none answers"},
-		"answers to no question":      {model.Check{Type: model.CheckDNS, Query: "example.com"}, unasked, "none answers"},
-		"a name that is a loop":       {model.Check{Type: model.CheckDNS, Query: "example.com"}, loop, "parse the answer"},
+		"empty ones for udp": {model.Check{Type: model.CheckUDP, Send: "ping", Expect: "pong"},
+			func([]byte) []byte { return nil }, "100 datagrams came, and none matches"},
+		"empty ones for dns": {model.Check{Type: model.CheckDNS, Query: "example.com"},
+			func([]byte) []byte { return nil }, "100 datagrams came, and none answers example.com. A"},
+		"garbage for dns": {model.Check{Type: model.CheckDNS, Query: "example.com"},
+			func([]byte) []byte { return []byte("\xff\x00\xc0\x0c") }, "none answers"},
+		"the question for dns": {model.Check{Type: model.CheckDNS, Query: "example.com"},
+			func(q []byte) []byte { return q }, "none answers"},
+		"answers with another id": {model.Check{Type: model.CheckDNS, Query: "example.com"},
+			func(q []byte) []byte { a := loop(q); a[0]++; return a }, "none answers"},
+		"answers to another question": {model.Check{Type: model.CheckDNS, Query: "example.com"}, elsewhere,
+			"none answers"},
+		"answers to no question": {model.Check{Type: model.CheckDNS, Query: "example.com"}, unasked,
+			"none answers"},
+		"a name that is a loop": {model.Check{Type: model.CheckDNS, Query: "example.com"}, loop,
+			"parse the answer"},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			expect(t, check(t, c.check, Means{}, Target{Real: flood(t, c.answer)}), false, c.want)
@@ -84,7 +92,8 @@ func answered(q []byte, change func(*dnsmessage.Message)) []byte {
 		return nil
 	}
 	m.Response = true
-	m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET}, Body: &dnsmessage.AResource{}}}
+	m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name,
+		Class: dnsmessage.ClassINET}, Body: &dnsmessage.AResource{}}}
 	change(&m)
 	packed, _ := m.Pack()
 	return packed
@@ -103,13 +112,15 @@ func TestDNSCase(t *testing.T) {
 	at := datagrams(t, func(q []byte) []byte {
 		return answered(q, func(m *dnsmessage.Message) { m.Questions[0].Name = dnsmessage.MustNewName("EXAMPLE.com.") })
 	})
-	expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{}, Target{Real: at}), true, "is answered")
+	expect(t, check(t, model.Check{Type: model.CheckDNS, Query: "example.com"}, Means{}, Target{Real: at}), true,
+		"is answered")
 }
 
 // TestHostileAgent checks that a line without an end gives no advice, even if the limit
 // cuts off its last word so that it looks like another word.
 func TestHostileAgent(t *testing.T) {
-	for _, text := range []string{strings.Repeat(" ", 1020) + "downgraded", strings.Repeat("x", 1<<20), "\n\n\n" + strings.Repeat("\n", 1<<20), strings.Repeat("drain ", 1<<16)} {
+	for _, text := range []string{strings.Repeat(" ", 1020) + "downgraded", strings.Repeat("x", 1<<20), "\n\n\n" +
+		strings.Repeat("\n", 1<<20), strings.Repeat("drain ", 1<<16)} {
 		agent := listen(t, "127.0.0.1:0", func(c net.Conn) { _, _ = io.WriteString(c, text) })
 		if r := check(t, model.Check{Agent: agent.Port()}, Means{}, Target{Real: agent}); !r.Void {
 			t.Errorf("%.20q…: %+v", text, r)
@@ -125,7 +136,8 @@ func TestExpiredCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(-time.Hour)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end, DNSNames: []string{"example.com"}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end,
+		DNSNames: []string{"example.com"}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +161,8 @@ func TestExpiredCertificate(t *testing.T) {
 		detail string
 	}{
 		{model.Check{}, true, "connected"},
-		{model.Check{TLSName: "example.com"}, false, "TLS: tls: failed to verify certificate: x509: certificate has expired"},
+		{model.Check{TLSName: "example.com"}, false,
+			"TLS: tls: failed to verify certificate: x509: certificate has expired"},
 		{model.Check{Expiry: time.Second}, false, "TLS: the certificate expired on " + end.UTC().Format(time.DateOnly)},
 	} {
 		c.check.Type, c.check.TLS = model.CheckTCP, true

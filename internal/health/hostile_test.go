@@ -139,7 +139,8 @@ func TestHostile(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				r := one.Check(ctx, at)
 				cancel()
-				if r.OK || r.Detail == "" || r.Detail != oneLine(r.Detail) || utf8.RuneCountInString(r.Detail) > detailLimit+1 {
+				if r.OK || r.Detail == "" || r.Detail != oneLine(r.Detail) ||
+					utf8.RuneCountInString(r.Detail) > detailLimit+1 {
 					t.Errorf("%s: %+v", kind, r)
 				}
 				if n := read.Load(); n > readLimit {

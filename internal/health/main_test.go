@@ -48,7 +48,9 @@ func answerHTTP(c net.Conn) {
 		for line := "-"; line != "\r\n" && line != ""; {
 			line, _ = from.ReadString('\n')
 		}
-		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
+		_,
+			_ = io.WriteString(c,
+			"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n")
 	}()
 }
 

@@ -35,7 +35,8 @@ type farm struct {
 // inFarm runs a test with a monitor that asks a farm, with simulated time (synctest).
 func inFarm(t *testing.T, inFlight int, test func(t *testing.T, f *farm)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &farm{began: time.Now(), ill: map[string]bool{}, hangs: map[string]bool{}, asked: map[string][]time.Duration{}}
+		f := &farm{began: time.Now(), ill: map[string]bool{}, hangs: map[string]bool{},
+			asked: map[string][]time.Duration{}}
 		f.monitor = NewMonitor(Options{Means: Means{Container: f.ask}, Changed: f.changed, InFlight: inFlight})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -71,10 +72,12 @@ func (f *farm) changed(b Batch) {
 	defer f.mu.Unlock()
 	at := time.Since(f.began).Round(10 * time.Millisecond)
 	for _, c := range b.Changes {
-		f.reported = append(f.reported, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
+		f.reported = append(f.reported, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To,
+			c.Cause))
 	}
 	for _, p := range b.Pools {
-		f.reported = append(f.reported, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
+		f.reported = append(f.reported, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up,
+			p.To.Of))
 	}
 	if len(b.Changes)+len(b.Pools) == 0 {
 		for _, s := range b.Services {
@@ -108,13 +111,15 @@ func (f *farm) times(endpoint string) []time.Duration {
 func farmReals(n int) []model.RealServer {
 	var all []model.RealServer
 	for i := range n {
-		all = append(all, model.RealServer{Address: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i + 1)}), Weight: 1, Endpoint: fmt.Sprintf("e%d", i+1)})
+		all = append(all, model.RealServer{Address: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i + 1)}),
+			Weight: 1, Endpoint: fmt.Sprintf("e%d", i+1)})
 	}
 	return all
 }
 
 func farmService(name string, n int) model.VirtualService {
-	return model.VirtualService{Name: name, Proto: model.TCP, Ports: []model.PortRange{model.Port(80)}, Reals: farmReals(n),
+	return model.VirtualService{Name: name, Proto: model.TCP, Ports: []model.PortRange{model.Port(80)},
+		Reals: farmReals(n),
 		Check: model.Check{Type: model.CheckDocker, Interval: time.Second, Jitter: -1}}
 }
 
@@ -150,10 +155,12 @@ func TestMonitor(t *testing.T) {
 		f.wantNotified(t, `11.01s web e2 ""→"down" 3 checks failed: as set`, `11.01s web pool ""→"empty" 0/2`)
 		f.set(f.ill, "e1", false)
 		time.Sleep(5 * time.Second)
-		f.wantNotified(t, `13s web e1 "down"→"" 2 checks passed: as set`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
+		f.wantNotified(t, `13s web e1 "down"→"" 2 checks passed: as set`, `13s web pool "empty"→"" 1/2`,
+			`14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
 		s := f.monitor.StatusOf(v)
 		one := s.Servers[1]
-		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as set" || one.OK || one.Checked.IsZero() || one.Endpoint != "e2" {
+		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as set" || one.OK ||
+			one.Checked.IsZero() || one.Endpoint != "e2" {
 			t.Errorf("the status is %+v", s)
 		}
 		if c := f.monitor.Counters(); c.Checks != 34 || c.Failed != 15 || c.InFlight != 0 || c.Waiting != 0 {
@@ -319,7 +326,8 @@ func TestMonitorSignals(t *testing.T) {
 		f.monitor.Signal("web", netip.MustParseAddrPort("192.0.2.9:1"), Signal{Failed: 9})
 		f.monitor.Signal("mail", at, Signal{Failed: 9})
 		synctest.Wait()
-		f.wantNotified(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it gets clients again after 2s`, `0s web pool ""→"panic" 1/2`)
+		f.wantNotified(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it gets clients again after 2s`,
+			`0s web pool ""→"panic" 1/2`)
 		time.Sleep(3 * time.Second)
 		f.wantNotified(t, `2s web e1 "down"→"" the time after failed connections is over`, `2s web pool "panic"→"" 2/2`)
 		f.monitor.Signal("web", at, Signal{Failed: 5})
@@ -371,7 +379,8 @@ func TestLastOfAll(t *testing.T) {
 func TestMonitorUnchecked(t *testing.T) {
 	m := NewMonitor(Options{})
 	v := farmService("web", 1)
-	if err := m.Set([]model.VirtualService{v}); err == nil || !strings.Contains(err.Error(), "service web: check docker: no container engine") {
+	if err := m.Set([]model.VirtualService{v}); err == nil ||
+		!strings.Contains(err.Error(), "service web: check docker: no container engine") {
 		t.Errorf("the error is %v", err)
 	}
 	if got := inUse(m, v).Reals[0].State; got != model.RealUp {
@@ -387,7 +396,8 @@ func TestMonitorUnchecked(t *testing.T) {
 		v.Check = model.Check{}
 		f.mustSet(t, v)
 		time.Sleep(time.Minute)
-		f.wantNotified(t, `2.5s web e1 "down"→"" the time after failed connections is over`, `2.5s web pool "empty"→"" 1/1`)
+		f.wantNotified(t, `2.5s web e1 "down"→"" the time after failed connections is over`,
+			`2.5s web pool "empty"→"" 1/1`)
 		if n := len(f.times("e1")); n != 3 {
 			t.Errorf("the server was checked %d times", n)
 		}
@@ -409,7 +419,8 @@ func TestMonitorDials(t *testing.T) {
 		v := farmService("web", 1)
 		v.Check = model.Check{Type: model.CheckTCP}
 		v.Reals[0].Port = 8080
-		m.Import(Snapshot{{Service: "web", Real: v.Reals[0].At(0), Endpoint: "e1", Record: Record{Up: true, Known: true, Said: Advice{Admin: "drain"}}}}, nil)
+		m.Import(Snapshot{{Service: "web", Real: v.Reals[0].At(0), Endpoint: "e1",
+			Record: Record{Up: true, Known: true, Said: Advice{Admin: "drain"}}}}, nil)
 		for _, port := range []uint16{0, 9000} {
 			v.Check.Port = port
 			if err := m.Set([]model.VirtualService{v}); err != nil {
@@ -465,7 +476,10 @@ func TestMonitorCallsBack(t *testing.T) {
 		var m *Monitor
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		m = NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", nil }}, Changed: func(Batch) {
+		m = NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string,
+			error) {
+			return false, "", nil
+		}}, Changed: func(Batch) {
 			m.Effective(v)
 			m.Status()
 			if err := m.Set(nil); err != nil {
@@ -486,7 +500,10 @@ func TestMonitorCallsBack(t *testing.T) {
 // TestMonitorVoid checks that a check is void if the container engine returns an error.
 func TestMonitorVoid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", errors.New("gone") }}})
+		m := NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string,
+			error) {
+			return false, "", errors.New("gone")
+		}}})
 		v := farmService("web", 1)
 		if err := m.Set([]model.VirtualService{v}); err != nil {
 			t.Error(err)

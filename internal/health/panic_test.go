@@ -70,7 +70,8 @@ func (p *planes) changed(Batch) {
 	now, status := p.monitor.Effective(p.v)
 	p.up, p.mode = 0, status.Mode
 	for _, r := range now.Reals {
-		if r.State == model.RealUp && slices.ContainsFunc(p.v.Reals, func(o model.RealServer) bool { return o.Address == r.Address }) {
+		if r.State == model.RealUp && slices.ContainsFunc(p.v.Reals,
+			func(o model.RealServer) bool { return o.Address == r.Address }) {
 			p.up++
 		}
 	}

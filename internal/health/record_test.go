@@ -60,7 +60,8 @@ var stories = []struct {
 		void => up 100
 		void => up 100
 		fail => down 100: 2 checks failed: no`},
-	{"slow start after a failure, in steps", model.Check{Type: model.CheckTCP, Rise: 1, Fall: 1, SlowStart: 4 * time.Second}, true, `
+	{"slow start after a failure, in steps",
+		model.Check{Type: model.CheckTCP, Rise: 1, Fall: 1, SlowStart: 4 * time.Second}, true, `
 		start => up 100
 		ok => up 100
 		fail => down 100: 1 check failed: no
@@ -86,7 +87,8 @@ var stories = []struct {
 		ok stopped => down 100
 		ok up => up 100: agent: up
 		ok 0% => up 0`},
-	{"an agent does not bring back a server that fails its checks", model.Check{Type: model.CheckTCP, Agent: 9, Fall: 1}, true, `
+	{"an agent does not bring back a server that fails its checks",
+		model.Check{Type: model.CheckTCP, Agent: 9, Fall: 1}, true, `
 		start => up 100
 		ok => up 100
 		fail down => down 100: 1 check failed: no
@@ -97,7 +99,8 @@ var stories = []struct {
 		void => down 100
 		ok up 50% => up 16: agent: 50% up
 		+2s => up 50`},
-	{"clients' failures take a server down at once, and later checks bring it back", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"clients' failures take a server down at once, and later checks bring it back",
+		model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		ok => up 100
 		clients 4/0 => up 100
@@ -110,14 +113,16 @@ var stories = []struct {
 		+10m => down 100
 		ok => down 100
 		ok => up 100: 2 checks passed: yes`},
-	{"a check that began before the clients' failures does not count", model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
+	{"a check that began before the clients' failures does not count",
+		model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
 		start => up 100
 		ok => up 100
 		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 1 passed check
 		+1s => down 100
 		late ok => down 100
 		ok => up 100: 1 check passed: yes`},
-	{"an administrator ends only ejections by clients' failures", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"an administrator ends only ejections by clients' failures", model.Check{Type: model.CheckTCP, Passive: true},
+		true, `
 		start => up 100
 		enable => up 100
 		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back after 2 passed checks
@@ -127,7 +132,8 @@ var stories = []struct {
 		fail => up 100
 		fail => down 100: 3 checks failed: no
 		enable => down 100`},
-	{"few failures, or failures among many answers, do not count", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"few failures, or failures among many answers, do not count", model.Check{Type: model.CheckTCP, Passive: true},
+		true, `
 		start => up 100
 		clients 4/0 => up 100
 		+1001ms => up 100
@@ -235,7 +241,8 @@ func restarted(t *testing.T, rec Record) Record {
 }
 
 func TestWait(t *testing.T) {
-	s := settle(model.Check{Type: model.CheckTCP, Interval: 10 * time.Second, Fast: time.Second, Down: 30 * time.Second, Jitter: -1})
+	s := settle(model.Check{Type: model.CheckTCP, Interval: 10 * time.Second, Fast: time.Second, Down: 30 * time.Second,
+		Jitter: -1})
 	for _, c := range []struct {
 		name string
 		rec  Record
@@ -259,7 +266,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
-	for before, want := range map[int]time.Duration{0: 2 * time.Second, 1: 4 * time.Second, 3: 16 * time.Second, 8: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
+	for before, want := range map[int]time.Duration{0: 2 * time.Second, 1: 4 * time.Second, 3: 16 * time.Second,
+		8: 5 * time.Minute, 1 << 30: 5 * time.Minute} {
 		if got := hold(before); got != want {
 			t.Errorf("after %d the hold time is %s, want %s", before, got, want)
 		}
@@ -267,7 +275,8 @@ func TestHold(t *testing.T) {
 }
 
 func TestSettle(t *testing.T) {
-	want := settings{interval: 2 * time.Second, fast: 2 * time.Second, down: 2 * time.Second, timeout: 2 * time.Second, rise: 2, fall: 3, jitter: 10}
+	want := settings{interval: 2 * time.Second, fast: 2 * time.Second, down: 2 * time.Second, timeout: 2 * time.Second,
+		rise: 2, fall: 3, jitter: 10}
 	if got := settle(model.Check{}); got != want {
 		t.Errorf("defaults are %+v, want %+v", got, want)
 	}

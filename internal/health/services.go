@@ -152,7 +152,8 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 		of.servers[at] = s
 	}
 	s.endpoint = cmp.Or(r.Endpoint, s.endpoint)
-	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)), Endpoint: r.Endpoint}
+	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)),
+		Endpoint: r.Endpoint}
 	if m.o.Dial != nil {
 		s.target.Dial = m.o.Dial(of.v, r)
 	}

@@ -98,7 +98,8 @@ func (p *past) correct(installed model.VirtualService, now time.Time) {
 		key := origin{installed.Name, r.At(0)}
 		one, known := p.records[key]
 		up := r.State != model.RealDown
-		if r.At(0) == installed.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
+		if r.At(0) == installed.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up &&
+			panics {
 			continue
 		}
 		p.records[key] = Remembered{installed.Name, key.real, cmp.Or(r.Endpoint, one.Endpoint),

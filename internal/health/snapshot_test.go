@@ -26,7 +26,8 @@ func TestImport(t *testing.T) {
 		{"no snapshot", model.VirtualService{}, "- - -", "up down up"},
 		{"a server that was added after the snapshot", model.VirtualService{}, "up up -", "up up down"},
 		{"the sorry server was used", sorry, "up up up", "down down down sorry"},
-		{"the sorry server was used without a quorum", model.VirtualService{Sorry: sorry.Sorry, Quorum: 2}, "up up up", "down draining down sorry"},
+		{"the sorry server was used without a quorum", model.VirtualService{Sorry: sorry.Sorry, Quorum: 2}, "up up up",
+			"down draining down sorry"},
 		{"a panic", model.VirtualService{Panic: 50}, "down up down", "up up up"},
 		{"a panic that began after the snapshot", model.VirtualService{Panic: 50}, "up up down", "up up up"},
 		{"no checks", model.VirtualService{Check: model.Check{Passive: true}}, "up up up", "up down up"},
@@ -41,12 +42,14 @@ func TestImport(t *testing.T) {
 			var notes Snapshot
 			for i, word := range strings.Fields(c.noted) {
 				if word != "-" {
-					notes = append(notes, Remembered{"web", services.Reals[i].At(0), services.Reals[i].Endpoint, Record{Up: word == "up", Known: true}})
+					notes = append(notes, Remembered{"web", services.Reals[i].At(0), services.Reals[i].Endpoint,
+						Record{Up: word == "up", Known: true}})
 				}
 			}
 			for i, word := range strings.Fields(c.inUse) {
 				if word == "sorry" {
-					services.Reals = append(services.Reals, model.RealServer{Address: services.Sorry.Addr(), Port: services.Sorry.Port(), Weight: 1})
+					services.Reals = append(services.Reals,
+						model.RealServer{Address: services.Sorry.Addr(), Port: services.Sorry.Port(), Weight: 1})
 				} else if word != "up" {
 					services.Reals[i].State = model.RealState(word)
 				}

@@ -66,7 +66,8 @@ func (m *Monitor) StatusOf(v model.VirtualService) ServiceStatus {
 }
 
 func (of *service) status(v model.VirtualService, now time.Time) ServiceStatus {
-	all := ServiceStatus{Service: v.Name, Pool: Judge(v, of.view(now)), Servers: make([]ServerStatus, 0, len(of.servers))}
+	all := ServiceStatus{Service: v.Name, Pool: Judge(v, of.view(now)),
+		Servers: make([]ServerStatus, 0, len(of.servers))}
 	for _, s := range of.servers {
 		all.Servers = append(all.Servers, s.status(now))
 	}
@@ -80,7 +81,8 @@ func (s *server) status(now time.Time) ServerStatus {
 		until = s.rec.Until
 	}
 	return ServerStatus{Real: s.at, Endpoint: s.target.Endpoint, Condition: s.rec.condition(s.of.settings, now),
-		Since: s.rec.Since, Cause: s.rec.Cause, Until: until, Checked: s.lastAt, OK: s.last.OK, Void: s.last.Void, Detail: s.last.Detail, Latency: s.last.Latency}
+		Since: s.rec.Since, Cause: s.rec.Cause, Until: until, Checked: s.lastAt, OK: s.last.OK, Void: s.last.Void,
+		Detail: s.last.Detail, Latency: s.last.Latency}
 }
 
 // Counters returns the Monitor's counters since NewMonitor.

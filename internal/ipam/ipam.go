@@ -41,7 +41,8 @@ func Assign(s model.State, current Leases) (model.State, Leases, error) {
 			}
 			addrs, err := lease(n, e, current[e.Name], taken)
 			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return reserved[a] }); i >= 0 {
-				err = fmt.Errorf("address %s is reserved for the host or the gateway: request another address", addrs[i])
+				err = fmt.Errorf("address %s is reserved for the host or the gateway: request another address",
+					addrs[i])
 			}
 			if err != nil {
 				return s, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
@@ -82,7 +83,8 @@ func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[ne
 			a, ok = lowestFree(sub, taken)
 		}
 		if !ok {
-			return nil, fmt.Errorf("subnet %s of network %s is full: remove an endpoint or widen the range", sub.Pool(), n.Name)
+			return nil, fmt.Errorf("subnet %s of network %s is full: remove an endpoint or widen the range", sub.Pool(),
+				n.Name)
 		}
 		taken[a] = true
 		addrs = append(addrs, a)

@@ -55,18 +55,26 @@ func TestAssign(t *testing.T) {
 	}{
 		{"the lowest address is first", state([]string{v4}, "a", "b"), nil, []string{"10.0.0.2", "10.0.0.3"}},
 		{"both families", state([]string{v4, v6}, "a", "b"), nil, []string{"10.0.0.2 fd00::2", "10.0.0.3 fd00::3"}},
-		{"a requested address is not leased to another endpoint", state([]string{v4}, "a", "b=10.0.0.2"), nil, []string{"10.0.0.3", "10.0.0.2"}},
+		{"a requested address is not leased to another endpoint", state([]string{v4}, "a", "b=10.0.0.2"), nil,
+			[]string{"10.0.0.3", "10.0.0.2"}},
 		{"a lease is renewed", state([]string{v4}, "a"), leases("a=10.0.0.77"), []string{"10.0.0.77"}},
-		{"a lease is not given to an earlier endpoint", state([]string{v4}, "new", "a"), leases("a=10.0.0.2"), []string{"10.0.0.3", "10.0.0.2"}},
-		{"a lease that another endpoint requests is lost", state([]string{v4}, "a", "b=10.0.0.77"), leases("a=10.0.0.77"), []string{"10.0.0.2", "10.0.0.77"}},
+		{"a lease is not given to an earlier endpoint", state([]string{v4}, "new", "a"), leases("a=10.0.0.2"),
+			[]string{"10.0.0.3", "10.0.0.2"}},
+		{"a lease that another endpoint requests is lost", state([]string{v4}, "a", "b=10.0.0.77"),
+			leases("a=10.0.0.77"), []string{"10.0.0.2", "10.0.0.77"}},
 		{"a lease outside the subnet is lost", state([]string{v4}, "a"), leases("a=10.9.0.7"), []string{"10.0.0.2"}},
-		{"a lease of the gateway's address is lost", state([]string{v4}, "a"), leases("a=10.0.0.1"), []string{"10.0.0.2"}},
+		{"a lease of the gateway's address is lost", state([]string{v4}, "a"), leases("a=10.0.0.1"),
+			[]string{"10.0.0.2"}},
 		{"a new family is leased", state([]string{v4, v6}, "a"), leases("a=10.0.0.9"), []string{"10.0.0.9 fd00::2"}},
-		{"the lease of a removed endpoint is free", state([]string{v4}, "b"), leases("a=10.0.0.2"), []string{"10.0.0.2"}},
+		{"the lease of a removed endpoint is free", state([]string{v4}, "b"), leases("a=10.0.0.2"),
+			[]string{"10.0.0.2"}},
 		{"no subnet, no address", state(nil, "a"), nil, []string{""}},
-		{"the last address", state([]string{"10.0.0.0/29"}, "a", "b", "c", "d", "e"), nil, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
-		{"a range within the subnet", withRange(state([]string{v4}, "a", "b"), "10.0.0.128/25"), nil, []string{"10.0.0.128", "10.0.0.129"}},
-		{"a lease outside the range is lost", withRange(state([]string{v4}, "a"), "10.0.0.128/25"), leases("a=10.0.0.2"), []string{"10.0.0.128"}},
+		{"the last address", state([]string{"10.0.0.0/29"}, "a", "b", "c", "d", "e"), nil,
+			[]string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
+		{"a range within the subnet", withRange(state([]string{v4}, "a", "b"), "10.0.0.128/25"), nil,
+			[]string{"10.0.0.128", "10.0.0.129"}},
+		{"a lease outside the range is lost", withRange(state([]string{v4}, "a"), "10.0.0.128/25"),
+			leases("a=10.0.0.2"), []string{"10.0.0.128"}},
 		{"a prefix written with host bits", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -90,7 +98,8 @@ func TestAssign(t *testing.T) {
 			again, _, err := ipam.Assign(c.state, got)
 			for i := range again.Endpoints {
 				if err != nil || !slices.Equal(again.Endpoints[i].Addresses, full.Endpoints[i].Addresses) {
-					t.Errorf("a second call moves %s to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses, err)
+					t.Errorf("a second call moves %s to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses,
+						err)
 				}
 			}
 		})
@@ -113,7 +122,8 @@ func TestReservedAddressIsRefused(t *testing.T) {
 		s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.6")
 		s.Networks[0].Subnets[0].Gateway = netip.MustParseAddr("10.0.0.1")
 		_, _, err := ipam.Assign(s, nil)
-		if err == nil || !strings.Contains(err.Error(), "endpoint a: address "+requested+" is reserved for the host or the gateway") {
+		if err == nil || !strings.Contains(err.Error(), "endpoint a: address "+requested+
+			" is reserved for the host or the gateway") {
 			t.Errorf("%s: got %v", requested, err)
 		}
 		s.Endpoints[0].Addresses = nil

@@ -35,7 +35,8 @@ func TestWorkloadBindsGrantedPorts(t *testing.T) {
 		// at which they do not.
 		heard, unheard []string
 	}{
-		{"0.0.0.0:80", "0.0.0.0:80", []string{"127.0.0.1:8080", "10.9.0.1:8080"}, []string{"127.0.0.1:80", "127.0.0.1:8081", "[::1]:8080"}},
+		{"0.0.0.0:80", "0.0.0.0:80", []string{"127.0.0.1:8080", "10.9.0.1:8080"},
+			[]string{"127.0.0.1:80", "127.0.0.1:8081", "[::1]:8080"}},
 		{"0.0.0.0:81", "0.0.0.0:81", []string{"127.0.0.1:8081"}, []string{"127.0.0.1:8080"}},
 		{"127.0.0.1:80", "127.0.0.1:80", []string{"127.0.0.1:8080"}, []string{"10.9.0.1:8080"}},
 		{"10.9.0.1:81", "10.9.0.1:81", []string{"10.9.0.1:8081"}, []string{"127.0.0.1:8081"}},
@@ -94,7 +95,8 @@ func TestFamiliesBoundSeparately(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", at, err)
 				}
-				if reported := one.named(t, c.meets(t, kind, server)); netip.MustParseAddrPort(reported).Port() != port {
+				if reported := one.named(t, c.meets(t, kind,
+					server)); netip.MustParseAddrPort(reported).Port() != port {
 					t.Errorf("the accepted connection's local address is %s, want port %d", reported, port)
 				}
 			}
@@ -295,7 +297,8 @@ func TestMovedBindIsRefused(t *testing.T) {
 	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedLoopback}); err != nil {
 		t.Fatal(err)
 	}
-	for at, hook := range map[string]ebpf.AttachType{"10.9.0.1:80": ebpf.AttachCGroupInet4Bind, "[fd09::1]:80": ebpf.AttachCGroupInet6Bind} {
+	for at, hook := range map[string]ebpf.AttachType{"10.9.0.1:80": ebpf.AttachCGroupInet4Bind,
+		"[fd09::1]:80": ebpf.AttachCGroupInet6Bind} {
 		g.mustBind(t, unix.SOCK_DGRAM, at)
 		attachMover(t, parent, hook, 81)
 		if _, err := g.bind(t, unix.SOCK_STREAM, at); !errors.Is(err, unix.EPERM) {
@@ -442,7 +445,8 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 		grants := own(host, 8081, 90)
 		grants[0].Cgroup = path
 		err := h.ebpf.ApplyEBPF([]plan.Op{{Object: grants[0]}})
-		if got := err != nil && strings.Contains(err.Error(), "8081 is granted to the workload in "+one.path); got != taken {
+		if got := err != nil && strings.Contains(err.Error(), "8081 is granted to the workload in "+
+			one.path); got != taken {
 			t.Errorf("granting 8081 on %q: %v", host, err)
 		}
 	}

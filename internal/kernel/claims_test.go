@@ -33,7 +33,8 @@ func TestClaims(t *testing.T) {
 			if err := h.links.SetVirtual(at); err != nil {
 				t.Fatal(err)
 			}
-			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud", "stale")
+			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud",
+				"stale")
 			claims := func(timeout time.Duration) []inspect.Claim {
 				t.Helper()
 				all, err := h.Inspect().Claims(t.Context(),
@@ -47,12 +48,15 @@ func TestClaims(t *testing.T) {
 				t.Errorf("want no claims, got %v", all)
 			}
 			other.run(t, "ip", "addr", "add", virtual, "dev", "wire1", "nodad")
-			h.run(t, "ip", "neigh", "replace", "10.9.0.2", "lladdr", other.mac(t, "wire1"), "dev", "wire0", "nud", "stale")
+			h.run(t, "ip", "neigh", "replace", "10.9.0.2", "lladdr", other.mac(t, "wire1"), "dev", "wire0", "nud",
+				"stale")
 			all := claims(time.Minute)
-			if len(all) != 1 || all[0].VirtualAddress != at || all[0].By != other.mac(t, "wire1") || !slices.Contains(all[0].Also, netip.MustParseAddr("10.9.0.2")) {
+			if len(all) != 1 || all[0].VirtualAddress != at || all[0].By != other.mac(t, "wire1") ||
+				!slices.Contains(all[0].Also, netip.MustParseAddr("10.9.0.2")) {
 				t.Errorf("want one claim by the other host, got %v", all)
 			}
-			if known := client.run(t, "ip", "neigh", "show", "to", virtual); !strings.Contains(known, h.mac(t, "wire0")) {
+			if known := client.run(t, "ip", "neigh", "show", "to", virtual); !strings.Contains(known,
+				h.mac(t, "wire0")) {
 				t.Errorf("the client's neighbour entry has changed: %s", known)
 			}
 		})

@@ -27,7 +27,8 @@ func (m *matcher) concerns(o plan.Object) bool {
 // altered reports whether one of the link settings that the object consists of has
 // changed.
 func (m *matcher) altered(o plan.Object) bool {
-	return slices.ContainsFunc(plan.LinkSettings(o), func(s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] })
+	return slices.ContainsFunc(plan.LinkSettings(o),
+		func(s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] })
 }
 
 // newUplink reports whether the events contain a new link through which packets
@@ -83,7 +84,8 @@ func changed[T plan.Object](differs func(*matcher, T) bool) func(*matcher, T) bo
 }
 
 func (m *matcher) linkDiffers(o plan.Link) bool {
-	if o.Kind == plan.Veth && !o.Inside && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
+	if o.Kind == plan.Veth && !o.Inside &&
+		m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
 		return true
 	}
 	if o.Kind == plan.Loopback {
@@ -102,7 +104,8 @@ func (m *matcher) subLinkDiffers(o plan.SubLink) bool {
 }
 
 func (m *matcher) tunnelDiffers(o plan.Tunnel) bool {
-	return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true, master: o.Master})
+	return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true,
+		master: o.Master})
 }
 
 func (m *matcher) wireGuardDiffers(o plan.WireGuard) bool {

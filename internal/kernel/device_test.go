@@ -23,17 +23,32 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 		{"none of that PCI address", "true", "ffff:ff:1f.7", "no network device of this host has that PCI address"},
 		{"loopback", "true", "lo", "it is the loopback interface"},
 		{"Fairlead's own link", "ip link set nic alias fairlead:web", "nic", "it is Fairlead's own link"},
-		{"attached by another name", `ip link set nic alias 'fairlead-device:{"device":"0000:3b:02.1","name":"nic","mtu":1500}'`, "nic", "already attached as 0000:3b:02.1"},
-		{"a bridge's port", "ip link add br0 type bridge; ip link set nic master br0", "nic", "it is a port of br0: remove it with `ip link set nic nomaster`"},
-		{"the parent of a link", "ip link add mac0 link nic type macvlan", "nic", "mac0 (macvlan) uses it as its parent"},
-		{"the only default route", "ip addr add 192.0.2.2/24 dev nic; ip link set nic up; ip route add default via 192.0.2.1", "nic", "the host's default route uses it"},
-		{"the only default route, IPv6", "ip link set nic up; ip -6 route add default dev nic", "nic", "the host's default route uses it"},
-		{"a default route beside another", "ip link set nic up; ip link set peer up; ip route add default dev nic; ip route add default dev peer metric 9", "nic", "the host's route to anywhere uses it"},
-		{"a route", "ip link set nic up; ip route add 203.0.113.0/24 dev nic", "nic", "the host's route to 203.0.113.0/24 uses it"},
-		{"a route of another table", "ip link set nic up; ip route add 203.0.113.0/24 dev nic table 7", "nic", "the host's route to 203.0.113.0/24 uses it"},
-		{"a multipath route", "ip link set nic up; ip link set peer up; ip route add 203.0.113.0/24 nexthop dev nic nexthop dev peer", "nic", "the host's route to 203.0.113.0/24 uses it"},
-		{"many addresses", "for i in 1 2 3 4 5 6; do ip addr add 2001:db8:1111:2222:3333:4444:5555:$i/64 dev nic nodad; done", "nic", "cannot be saved"},
-		{"a kind that cannot leave", "ip link add fixed type bridge", "fixed", "a device of this kind (bridge) cannot leave its namespace"},
+		{"attached by another name",
+			`ip link set nic alias 'fairlead-device:{"device":"0000:3b:02.1","name":"nic","mtu":1500}'`, "nic",
+			"already attached as 0000:3b:02.1"},
+		{"a bridge's port", "ip link add br0 type bridge; ip link set nic master br0", "nic",
+			"it is a port of br0: remove it with `ip link set nic nomaster`"},
+		{"the parent of a link", "ip link add mac0 link nic type macvlan", "nic",
+			"mac0 (macvlan) uses it as its parent"},
+		{"the only default route",
+			"ip addr add 192.0.2.2/24 dev nic; ip link set nic up; ip route add default via 192.0.2.1", "nic",
+			"the host's default route uses it"},
+		{"the only default route, IPv6", "ip link set nic up; ip -6 route add default dev nic", "nic",
+			"the host's default route uses it"},
+		{"a default route beside another",
+			"ip link set nic up; ip link set peer up; ip route add default dev nic; ip route add default dev peer metric 9", "nic", "the host's route to anywhere uses it"},
+		{"a route", "ip link set nic up; ip route add 203.0.113.0/24 dev nic", "nic",
+			"the host's route to 203.0.113.0/24 uses it"},
+		{"a route of another table", "ip link set nic up; ip route add 203.0.113.0/24 dev nic table 7", "nic",
+			"the host's route to 203.0.113.0/24 uses it"},
+		{"a multipath route",
+			"ip link set nic up; ip link set peer up; ip route add 203.0.113.0/24 nexthop dev nic nexthop dev peer",
+			"nic", "the host's route to 203.0.113.0/24 uses it"},
+		{"many addresses",
+			"for i in 1 2 3 4 5 6; do ip addr add 2001:db8:1111:2222:3333:4444:5555:$i/64 dev nic nodad; done", "nic",
+			"cannot be saved"},
+		{"a kind that cannot leave", "ip link add fixed type bridge", "fixed",
+			"a device of this kind (bridge) cannot leave its namespace"},
 		{"the name is taken in the sandbox", "true", "nic", "the sandbox has an interface eth0 already"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,7 +56,8 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 			sandbox := testSandbox(t)
 			h.run(t, "sh", "-ec", "ip link add nic type veth peer name peer; "+c.prepare)
 			if c.name == "the name is taken in the sandbox" {
-				if err := sandbox.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}) }); err != nil {
+				taken := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
+				if err := sandbox.Do(func() error { return netlink.LinkAdd(taken) }); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -34,8 +34,10 @@ func TestPinsOfAnEarlierVersion(t *testing.T) {
 	if err != nil || len(all) < 30 {
 		t.Fatalf("pins: %q, %v", all, err)
 	}
-	earlier := map[string]string{"mappings": "leads", "icmp_rate": "news_paid", "next_hops": "hops", "wl_dialled": "own_dialled",
-		"xdp_links": "fast_links", "xdp_packets": "fast_packets", "getpeer4-root": "getpeername4-root", "getpeer6-root": "getpeername6-root"}
+	earlier := map[string]string{"mappings": "leads", "icmp_rate": "news_paid", "next_hops": "hops",
+		"wl_dialled": "own_dialled",
+		"xdp_links":  "fast_links", "xdp_packets": "fast_packets", "getpeer4-root": "getpeername4-root",
+		"getpeer6-root": "getpeername6-root"}
 	for _, pin := range all {
 		name := strings.TrimPrefix(filepath.Base(pin), "fl_")
 		if old, ok := earlier[name]; ok {

@@ -40,7 +40,8 @@ func newWiredWorld(t *testing.T) wiredWorld {
 	everywhere := netip.MustParsePrefix("0.0.0.0/0")
 	for _, o := range (plan.Plan{
 		plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"},
-		plan.Link{Name: "up0", Kind: plan.Veth, MTU: 1500, Owner: "up", IPv6: plan.IPv6Fixed, Peer: "eth0", PeerNetns: lan.Path(), PeerIPv6: plan.IPv6Fixed},
+		plan.Link{Name: "up0", Kind: plan.Veth, MTU: 1500, Owner: "up", IPv6: plan.IPv6Fixed, Peer: "eth0",
+			PeerNetns: lan.Path(), PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Link: "up0", Prefix: netip.MustParsePrefix("192.0.2.1/24")},
 		plan.Address{Netns: lan.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("192.0.2.9/24")},
 		plan.Route{Netns: lan.Path(), To: everywhere, Via: netip.MustParseAddr("192.0.2.1"), Link: "eth0"},
@@ -226,7 +227,8 @@ func TestLinkWithoutHeaders(t *testing.T) {
 	}
 	tun := w.tunnel(t)
 	w.run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-	if err := w.Set(plan.Route{Netns: w.box.Path(), To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.9.0.1"), Link: "eth0"}); err != nil {
+	if err := w.Set(plan.Route{Netns: w.box.Path(), To: netip.MustParsePrefix("0.0.0.0/0"),
+		Via: netip.MustParseAddr("10.9.0.1"), Link: "eth0"}); err != nil {
 		t.Fatal(err)
 	}
 	_, open := w.pinned(t)
@@ -261,11 +263,13 @@ func TestLinkWithoutHeaders(t *testing.T) {
 func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
-	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: []byte{192, 0, 2, 9}, DstIP: at.Addr().AsSlice()}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: []byte{192, 0, 2, 9},
+		DstIP: at.Addr().AsSlice()}
 	udp := &layers.UDP{SrcPort: 4000, DstPort: layers.UDPPort(at.Port())}
 	_ = udp.SetNetworkLayerForChecksum(ip) // fails for other layers only
 	call := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(call, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, gopacket.Payload("?")); err != nil {
+	if err := gopacket.SerializeLayers(call, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip,
+		udp, gopacket.Payload("?")); err != nil {
 		t.Fatal(err)
 	}
 	fd := int(tun.Fds[0].Fd())
@@ -274,7 +278,8 @@ func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 	}
 	var b [256]byte
 	for {
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience*1000); err != nil && err != unix.EINTR || n == 0 {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience*1000); err != nil &&
+			err != unix.EINTR || n == 0 {
 			t.Fatalf("no answer from %s: %v", to, err)
 		}
 		n, err := unix.Read(fd, b[:])

@@ -18,7 +18,8 @@ func leastLoaded(proto model.Proto) plan.EBPFService {
 	s.Frontends = []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:80")}
 	var both []plan.Backend
 	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081"} {
-		both = append(both, plan.Backend{At: netip.MustParseAddrPort(at), Weight: 1, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")})
+		both = append(both, plan.Backend{At: netip.MustParseAddrPort(at), Weight: 1, Link: "box0",
+			Gateway: netip.MustParseAddr("10.9.0.1")})
 	}
 	s.Backends, s.Ring = both, []uint16{0, 1}
 	return s

@@ -17,10 +17,13 @@ import (
 // servers are the sandbox.
 func ebpfWeb(s model.Scheduler) plan.EBPFService {
 	b := plan.Balanced{Service: "web", Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT, Persistence: 60e9,
-		Frontends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:80"), netip.MustParseAddrPort("203.0.113.80:81")},
+		Frontends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:80"),
+			netip.MustParseAddrPort("203.0.113.80:81")},
 		Backends: []plan.Backend{
-			{At: netip.MustParseAddrPort("10.9.0.2:8080"), Weight: 3, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")},
-			{At: netip.MustParseAddrPort("10.9.0.2:8081"), Weight: 1, Draining: true, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")},
+			{At: netip.MustParseAddrPort("10.9.0.2:8080"), Weight: 3, Link: "box0",
+				Gateway: netip.MustParseAddr("10.9.0.1")},
+			{At: netip.MustParseAddrPort("10.9.0.2:8081"), Weight: 1, Draining: true, Link: "box0",
+				Gateway: netip.MustParseAddr("10.9.0.1")},
 			{At: netip.MustParseAddrPort("203.0.113.9:0"), Weight: 0, Masquerade: true},
 		}}
 	b.Ring = []uint16{0}
@@ -39,7 +42,8 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	}
 	pins, open := w.pinned(t)
 	h := open()
-	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin, model.WeightedRoundRobin, model.WeightedLeastConnection} {
+	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin, model.WeightedRoundRobin,
+		model.WeightedLeastConnection} {
 		want := ebpfWeb(s)
 		if err := h.ebpf.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
 			t.Fatal(err)

@@ -65,7 +65,8 @@ const eventBuffer = 16 << 20
 
 // Watch records changes until ctx ends.
 func (h *Host) Watch(ctx context.Context) (*Watcher, error) {
-	w := &Watcher{host: h, noted: make(chan struct{}, 1), links: map[linkID]*linkState{}, settings: map[string]setting{}}
+	w := &Watcher{host: h, noted: make(chan struct{}, 1), links: map[linkID]*linkState{},
+		settings: map[string]setting{}}
 	err := w.open()
 	if err == nil {
 		err = w.learnLinks()
@@ -97,7 +98,10 @@ func (w *Watcher) open() error {
 		return err
 	}
 	rules := eventSocket{parse: w.noteRules}
-	if err := w.host.ns.Do(func() error { return rules.open(unix.NETLINK_NETFILTER, false, unix.NFNLGRP_NFTABLES) }); err != nil {
+	if err := w.host.ns.Do(func() error {
+		return rules.open(unix.NETLINK_NETFILTER, false,
+			unix.NFNLGRP_NFTABLES)
+	}); err != nil {
 		return err
 	}
 	w.sockets = append(w.sockets, &rules)

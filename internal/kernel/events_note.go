@@ -34,7 +34,8 @@ func nextMessage(b []byte) (m message, rest []byte) {
 	if length < unix.NLMSG_HDRLEN || length > len(b) {
 		return m, nil
 	}
-	m = message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]), binary.NativeEndian.Uint32(b[12:]), b[unix.NLMSG_HDRLEN:length]}
+	m = message{binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:]),
+		binary.NativeEndian.Uint32(b[12:]), b[unix.NLMSG_HDRLEN:length]}
 	return m, b[min((length+3)&^3, len(b)):]
 }
 
@@ -115,7 +116,8 @@ func (w *Watcher) noteRouteEntry(ns int, m message) {
 	if m.body[0] == unix.AF_INET6 {
 		to = netip.IPv6Unspecified()
 	}
-	r := routeState{foreign: m.body[5] != plan.RouteProtocol, gone: m.kind == unix.RTM_DELROUTE, replaces: m.flags&unix.NLM_F_REPLACE != 0}
+	r := routeState{foreign: m.body[5] != plan.RouteProtocol, gone: m.kind == unix.RTM_DELROUTE,
+		replaces: m.flags&unix.NLM_F_REPLACE != 0}
 	nlutil.Attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
 		a, _ := netip.AddrFromSlice(value)
 		switch kind {

@@ -137,7 +137,9 @@ func TestFastPathIsForCards(t *testing.T) {
 		}
 	}
 	links, _, err := h.ebpf.FastPath()
-	if at := slices.IndexFunc(links, func(f model.FastLink) bool { return f.Link == "br0" }); err != nil || len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(), "not on br0: the driver supports no XDP program") {
+	if at := slices.IndexFunc(links, func(f model.FastLink) bool { return f.Link == "br0" }); err != nil ||
+		len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(),
+		"not on br0: the driver supports no XDP program") {
 		t.Errorf("fast path links: %v, %v", links, err)
 	}
 	if !slices.Equal(refused, []string{"br0"}) {

@@ -38,7 +38,8 @@ func TestHalfOpenByTunnel(t *testing.T) {
 	}
 }
 
-func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.AddrPort, netip.Addr) error, prepare func(*testing.T, *Host)) {
+func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.AddrPort, netip.Addr) error,
+	prepare func(*testing.T, *Host)) {
 	for name, c := range map[string]struct{ host, server, virtual, bits string }{
 		"ipv4": {"10.9.0.1", "10.9.0.2", "192.0.2.80", "/24"},
 		"ipv6": {"fd00:9::1", "fd00:9::2", "2001:db8:80::80", "/64"},
@@ -54,7 +55,8 @@ func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.Addr
 			check := func(timeout time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
-				return halfOpen(h, ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
+				return halfOpen(h, ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80),
+					netip.MustParseAddr(c.server))
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.server), 80).String())
 			if err := check(200 * time.Millisecond); !errors.Is(err, rawtcp.ErrNotVirtual) {

@@ -25,17 +25,20 @@ func TestInspect(t *testing.T) {
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), box.File().Fd())
 	for _, o := range []plan.Object{
 		plan.Link{Name: "fl-br", Kind: plan.Bridge, MTU: 1500, Owner: "lan"},
-		plan.Link{Name: "fl-web", Kind: plan.Veth, MTU: 1400, Owner: "web", Master: "fl-br", Peer: "eth0", PeerNetns: path, PeerMAC: "02:f1:00:00:00:02", PeerIPv6: plan.IPv6Fixed},
+		plan.Link{Name: "fl-web", Kind: plan.Veth, MTU: 1400, Owner: "web", Master: "fl-br", Peer: "eth0",
+			PeerNetns: path, PeerMAC: "02:f1:00:00:00:02", PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Netns: path, Link: "eth0", Prefix: netip.MustParsePrefix("172.30.0.2/24")},
 		plan.Address{Netns: path, Link: "eth0", Prefix: netip.MustParsePrefix("fd00:30::2/64")},
-		plan.Route{Netns: path, To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("172.30.0.1"), Link: "eth0"},
+		plan.Route{Netns: path, To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("172.30.0.1"),
+			Link: "eth0"},
 	} {
 		if err := h.Set(o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	inside := &Host{ns: box}
-	inside.run(t, "ip", "link", "add", "far", "type", "veth", "peer", "name", "far", "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), far.File().Fd()))
+	inside.run(t, "ip", "link", "add", "far", "type", "veth", "peer", "name", "far", "netns",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), far.File().Fd()))
 
 	var open []interface{ Close() error }
 	err := box.Do(func() error {
@@ -72,9 +75,12 @@ func TestInspect(t *testing.T) {
 	us := sockdiag.Owner{PID: os.Getpid(), Command: string(comm[:len(comm)-1])}
 	want := inspect.Inside{
 		Links: []inspect.InsideLink{
-			{Name: "lo", Kind: "loopback", Up: true, MTU: 65536, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
-			{Name: "eth0", Kind: "veth", Up: true, MTU: 1400, MAC: "02:f1:00:00:00:02", Peer: "fl-web", Bridge: "fl-br", Owner: "web", LinkLocal: true,
-				Addresses: []netip.Prefix{netip.MustParsePrefix("172.30.0.2/24"), netip.MustParsePrefix("fd00:30::2/64")}},
+			{Name: "lo", Kind: "loopback", Up: true, MTU: 65536,
+				Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
+			{Name: "eth0", Kind: "veth", Up: true, MTU: 1400, MAC: "02:f1:00:00:00:02", Peer: "fl-web", Bridge: "fl-br",
+				Owner: "web", LinkLocal: true,
+				Addresses: []netip.Prefix{netip.MustParsePrefix("172.30.0.2/24"),
+					netip.MustParsePrefix("fd00:30::2/64")}},
 			{Name: "far", Kind: "veth", MTU: 1500},
 		},
 		Routes: []inspect.InsideRoute{
@@ -90,7 +96,8 @@ func TestInspect(t *testing.T) {
 	options := cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}, netip.AddrPort{}),
 		cmpopts.IgnoreFields(inspect.InsideLink{}, "RxBytes", "RxPackets", "TxBytes", "TxPackets"),
 		cmpopts.IgnoreFields(inspect.InsideRoute{}, "Src"),
-		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Links.MAC" }, cmp.Comparer(func(a, b string) bool { return a == b || a == "" || b == "" }))}
+		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Links.MAC" },
+			cmp.Comparer(func(a, b string) bool { return a == b || a == "" || b == "" }))}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("Inspect differs (-want +got):\n%s", diff)
 	}

@@ -44,8 +44,10 @@ func ipvsTableContent() plan.Plan {
 		plan.IPVSMember{Set: plan.SetIPVSHidden, Proto: model.TCP, At: netip.MustParseAddrPort("[2001:db8::80]:80")},
 		plan.IPVSMember{Set: plan.SetIPVSMasqueraded, At: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.7"), 0)},
 		plan.IPVSMember{Set: plan.SetIPVSMasqueraded, At: netip.AddrPortFrom(netip.MustParseAddr("fd00::7"), 0)},
-		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("172.30.0.0/24"), Dst: netip.MustParsePrefix("172.30.0.0/24")},
-		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("fd00:30::/64"), Dst: netip.MustParsePrefix("fd00:30::7/128")},
+		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("172.30.0.0/24"),
+			Dst: netip.MustParsePrefix("172.30.0.0/24")},
+		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("fd00:30::/64"),
+			Dst: netip.MustParsePrefix("fd00:30::7/128")},
 	}
 }
 
@@ -120,7 +122,8 @@ func TestLocalRoutes(t *testing.T) {
 	// An address on a link already has a local route.
 	h.run(t, "ip", "addr", "add", "192.0.2.81/32", "dev", "lo")
 	before := routes()
-	want := plan.Plan{plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.80")}, plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.81")},
+	want := plan.Plan{plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.80")},
+		plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.81")},
 		plan.LocalRoute{Addr: netip.MustParseAddr("2001:db8::80")}}
 	for range 2 {
 		for _, o := range want {

@@ -37,7 +37,8 @@ func TestErrorWithoutIPVS(t *testing.T) {
 }
 
 func TestIPVSReleases(t *testing.T) {
-	for release, want := range map[string]bool{"5.8.0-63-generic": false, "4.18.0": false, "5.9.0": true, "5.10.0-28-amd64": true, "6.1.0-56-cloud-amd64": true, "odd": true} {
+	for release, want := range map[string]bool{"5.8.0-63-generic": false, "4.18.0": false, "5.9.0": true,
+		"5.10.0-28-amd64": true, "6.1.0-56-cloud-amd64": true, "odd": true} {
 		if got := since(release, plan.FeatureIPVS); got != want {
 			t.Errorf("release %s supports the feature: %t", release, got)
 		}

@@ -59,12 +59,17 @@ func normalizeNft(s string) string {
 func someElements() plan.Plan {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	return plan.Plan{
-		plan.NFTMapping{Host: addr("192.0.2.1"), Proto: model.TCP, Ports: model.Port(80), To: addr("10.0.0.2"), ToPort: 8080},
-		plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.UDP, Ports: model.Port(53), To: addr("10.0.0.2"), ToPort: 53},
-		plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.PortRange{First: 8000, Last: 8999}, To: addr("10.0.0.2")},
-		plan.NFTMapping{Host: addr("2001:db8::1"), Proto: model.TCP, Ports: model.Port(80), To: addr("fd00::2"), ToPort: 8080},
+		plan.NFTMapping{Host: addr("192.0.2.1"), Proto: model.TCP, Ports: model.Port(80), To: addr("10.0.0.2"),
+			ToPort: 8080},
+		plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.UDP, Ports: model.Port(53), To: addr("10.0.0.2"),
+			ToPort: 53},
+		plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.PortRange{First: 8000, Last: 8999},
+			To: addr("10.0.0.2")},
+		plan.NFTMapping{Host: addr("2001:db8::1"), Proto: model.TCP, Ports: model.Port(80), To: addr("fd00::2"),
+			ToPort: 8080},
 		plan.NFTMapping{Host: addr("::"), Proto: model.TCP, Ports: model.Port(81), To: addr("fd00::2"), ToPort: 81},
-		plan.NFTMapping{Host: addr("2001:db8::1"), Proto: model.UDP, Ports: model.PortRange{First: 1, Last: 65535}, To: addr("fd00::2")},
+		plan.NFTMapping{Host: addr("2001:db8::1"), Proto: model.UDP, Ports: model.PortRange{First: 1, Last: 65535},
+			To: addr("fd00::2")},
 		plan.Member{Set: plan.SetLinks, Link: "fl-web"},
 		plan.Member{Set: plan.SetWithin, Link: "fl-web"},
 		plan.Member{Set: plan.SetHairpin, Src: prefix("10.0.0.0/24"), Dst: prefix("10.0.0.0/24")},

@@ -20,13 +20,16 @@ func programsKind[T plan.Object](p datapath.Programs[T], concerned func(*matcher
 // events.
 func detached[T plan.Object](m *matcher, _ T) bool { return m.bpf }
 
-var bindHooksKind = programsKind(datapath.BindHooks, detached[plan.BindHooks]).withLeftovers(reading(ebpfOf, (*datapath.Handle).LeftoverBindHooks))
+var bindHooksKind = programsKind(datapath.BindHooks,
+	detached[plan.BindHooks]).withLeftovers(reading(ebpfOf, (*datapath.Handle).LeftoverBindHooks))
 
-var fastPathKind = programsKind(datapath.FastPath, func(m *matcher, _ plan.FastPath) bool { return m.bpf || m.newUplink() })
+var fastPathKind = programsKind(datapath.FastPath,
+	func(m *matcher, _ plan.FastPath) bool { return m.bpf || m.newUplink() })
 
 var localClientsKind = programsKind(datapath.LocalClients, detached[plan.LocalClients])
 
-var uplinksKind = programsKind(datapath.Uplinks, func(m *matcher, _ plan.Uplinks) bool { return m.bpf || m.multipath || m.newUplink() })
+var uplinksKind = programsKind(datapath.Uplinks,
+	func(m *matcher, _ plan.Uplinks) bool { return m.bpf || m.multipath || m.newUplink() })
 
 var localRealEgressKind = programsKind(datapath.LocalRealEgress, detached[plan.LocalRealEgress])
 

@@ -157,7 +157,8 @@ var virtualAddressKind = kind[plan.VirtualAddress]{
 	del:  on(linksOf, (*link.Handle).DelVirtual),
 	read: reading(linksOf, (*link.Handle).ReadVirtual),
 	concerned: func(m *matcher, v plan.VirtualAddress) bool {
-		return len(m.addresses) > 0 && m.lost(plan.Address{Link: v.Link, Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
+		return len(m.addresses) > 0 && m.lost(plan.Address{Link: v.Link,
+			Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
 	},
 }
 

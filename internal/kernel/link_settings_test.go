@@ -125,7 +125,8 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 		for range 3 {
 			advertise(t, v.from, "eth0")
 		}
-		await(t, v.ns, name+" receives a router advertisement", "grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+v.link)
+		await(t, v.ns, name+" receives a router advertisement",
+			"grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+v.link)
 		if got := advertised(t, v.ns); got != "" {
 			t.Errorf("%s has accepted a router advertisement:\n%s", name, got)
 		}
@@ -164,10 +165,13 @@ func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 	sh(t, h.ns, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up")
 	for _, o := range (plan.Plan{
 		plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"},
-		plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Master: "fl-net", Peer: "eth0", PeerNetns: box.Path()},
+		plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Master: "fl-net", Peer: "eth0",
+			PeerNetns: box.Path()},
 		plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"},
-		plan.SubLink{Netns: box.Path(), Name: "eth1", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "web"},
-		plan.Tunnel{Name: "fx-net", VNI: 7, Port: 4789, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450, MAC: "02:f1:00:00:00:01", Owner: "net", Master: "fl-net"},
+		plan.SubLink{Netns: box.Path(), Name: "eth1", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500,
+			Owner: "web"},
+		plan.Tunnel{Name: "fx-net", VNI: 7, Port: 4789, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450,
+			MAC: "02:f1:00:00:00:01", Owner: "net", Master: "fl-net"},
 	}) {
 		if err := h.Set(o); err != nil {
 			t.Fatal(err)

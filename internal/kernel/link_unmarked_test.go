@@ -17,7 +17,8 @@ func TestLinkWithoutAliasIsReplaced(t *testing.T) {
 	if err := h.Set(want); err != nil {
 		t.Fatal(err)
 	}
-	if out := h.run(t, "ip", "-d", "link", "show", "fl-net"); !strings.Contains(out, "alias fairlead:net") || !strings.Contains(out, "mtu 1400") {
+	if out := h.run(t, "ip", "-d", "link", "show", "fl-net"); !strings.Contains(out, "alias fairlead:net") ||
+		!strings.Contains(out, "mtu 1400") {
 		t.Errorf("the link is\n%s", out)
 	}
 	if err := h.Del(want); err != nil {

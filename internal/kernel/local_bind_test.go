@@ -57,7 +57,8 @@ func TestProxyAndOtherNamespacesMayBind(t *testing.T) {
 	if err := proxy.setKey(bindKey(t, w.Host)); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]client{"proxy": proxy, "sandbox": dialer(t, w.box, unix.SOCK_STREAM, "0.0.0.0:80")} {
+	for name, c := range map[string]client{"proxy": proxy,
+		"sandbox": dialer(t, w.box, unix.SOCK_STREAM, "0.0.0.0:80")} {
 		if err := c.bind("0.0.0.0:80"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -166,7 +167,8 @@ func TestGrantedPortsCannotBeBoundByOthers(t *testing.T) {
 	if err := p.Table().Apply([]ebpf.Change{{New: grant}}); err != nil {
 		t.Fatal(err)
 	}
-	for at, want := range map[string]error{"127.0.0.1:80": unix.EADDRINUSE, "0.0.0.0:81": unix.EADDRINUSE, "127.0.0.1:82": nil} {
+	for at, want := range map[string]error{"127.0.0.1:80": unix.EADDRINUSE, "0.0.0.0:81": unix.EADDRINUSE,
+		"127.0.0.1:82": nil} {
 		if err := dialer(t, w.ns, unix.SOCK_STREAM, at).bind(at); !errors.Is(err, want) {
 			t.Errorf("bind %s: %v, want %v", at, err, want)
 		}

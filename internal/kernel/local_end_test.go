@@ -25,7 +25,8 @@ func TestLocalSocketsEndWithTheirMapping(t *testing.T) {
 			for _, call := range mappedCalls {
 				going = append(going, converse(t, w.ns, kind, call.dial))
 			}
-			for _, at := range []string{"127.0.0.1:94", "10.9.0.1:95", "[::1]:94", "[::ffff:127.0.0.1]:94", "10.9.0.2:8080", "[fd09::2]:8080"} {
+			for _, at := range []string{"127.0.0.1:94", "10.9.0.1:95", "[::1]:94", "[::ffff:127.0.0.1]:94",
+				"10.9.0.2:8080", "[fd09::2]:8080"} {
 				others = append(others, converse(t, w.ns, kind, at))
 			}
 			w.mapping(t, true, published...)

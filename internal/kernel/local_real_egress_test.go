@@ -22,7 +22,8 @@ func TestLocalRealEgressOutlivesItsProcess(t *testing.T) {
 	tun := w.tunnel(t)
 	w.echo(t, "192.0.2.1:5300")
 	_, open := w.pinned(t)
-	dns := plan.EBPFService{Balanced: plan.Balanced{Service: "dns", Proto: model.UDP, Scheduler: model.RoundRobin, Forward: model.ForwardNAT,
+	dns := plan.EBPFService{Balanced: plan.Balanced{Service: "dns", Proto: model.UDP, Scheduler: model.RoundRobin,
+		Forward:   model.ForwardNAT,
 		Frontends: []netip.AddrPort{netip.MustParseAddrPort("203.0.113.80:53")},
 		Backends:  []plan.Backend{{At: netip.MustParseAddrPort("192.0.2.1:5300"), Weight: 1, Local: true}},
 		Ring:      []uint16{0}}}

@@ -126,9 +126,12 @@ func TestOtherCallsAreNotTranslated(t *testing.T) {
 	}{
 		{name: "an unpublished port", dial: "127.0.0.1:79"},
 		{name: "IPv4 to an IPv6 endpoint", dial: "127.0.0.1:92"},
-		{name: "from a loopback address", dial: "127.0.0.1:80", prepare: func(c client) error { return c.bind("127.0.0.1:0") }},
-		{name: "from the IPv6 loopback address", dial: "[::1]:90", prepare: func(c client) error { return c.bind("[::1]:0") }},
-		{name: "from a device", dial: "127.0.0.1:80", prepare: func(c client) error { return unix.BindToDevice(c.fd, "lo") }},
+		{name: "from a loopback address", dial: "127.0.0.1:80",
+			prepare: func(c client) error { return c.bind("127.0.0.1:0") }},
+		{name: "from the IPv6 loopback address", dial: "[::1]:90",
+			prepare: func(c client) error { return c.bind("[::1]:0") }},
+		{name: "from a device", dial: "127.0.0.1:80",
+			prepare: func(c client) error { return unix.BindToDevice(c.fd, "lo") }},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			c := dialer(t, w.ns, unix.SOCK_STREAM, s.dial)

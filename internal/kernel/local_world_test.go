@@ -34,7 +34,8 @@ func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 	t.Cleanup(func() { box.Close() })
 	w := &localWorld{openTestHost(t), box}
 	for _, o := range (plan.Plan{
-		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", IPv6: plan.IPv6Fixed, Peer: "eth0", PeerNetns: box.Path(), PeerIPv6: plan.IPv6Fixed},
+		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", IPv6: plan.IPv6Fixed, Peer: "eth0",
+			PeerNetns: box.Path(), PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("10.9.0.1/24")},
 		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("fd09::1/64")},
 		plan.Address{Netns: box.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("10.9.0.2/24")},
@@ -83,7 +84,8 @@ func (w *localWorld) mapping(t *testing.T, del bool, mappings ...plan.EBPFMappin
 }
 
 // boxIngress is the program for packets from the sandbox.
-var boxIngress = plan.SandboxIngress("box0", []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::2")})
+var boxIngress = plan.SandboxIngress("box0",
+	[]netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::2")})
 
 // toBox returns TCP and UDP port mappings from a host address and port to port 8080
 // of the sandbox, and from the next port to 8081.
@@ -164,7 +166,8 @@ func dialer(t *testing.T, ns *netns.Namespace, kind int, at string) client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(c.fd) })
-	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience}); err != nil {
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Sec: patience}); err != nil {
 		t.Fatal(err)
 	}
 	return c

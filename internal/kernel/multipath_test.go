@@ -42,8 +42,10 @@ func TestMultipathSets(t *testing.T) {
 		sets    [][]string
 	}{
 		{"ip route add 203.0.113.0/24 nexthop dev up0 nexthop dev up1", [][]string{{"up0", "up1"}}},
-		{"ip -6 route add 2001:db8:9::/64 table 100 nexthop via 2001:db8:2::2 nexthop via 2001:db8:3::2", [][]string{{"up0", "up1"}, {"up2", "up3"}}},
-		{"ip route add 203.0.114.0/24 table 100 nexthop dev up3 nexthop dev up1", [][]string{{"up0", "up1", "up2", "up3"}}},
+		{"ip -6 route add 2001:db8:9::/64 table 100 nexthop via 2001:db8:2::2 nexthop via 2001:db8:3::2",
+			[][]string{{"up0", "up1"}, {"up2", "up3"}}},
+		{"ip route add 203.0.114.0/24 table 100 nexthop dev up3 nexthop dev up1",
+			[][]string{{"up0", "up1", "up2", "up3"}}},
 		{"ip route del 203.0.113.0/24", [][]string{{"up1", "up2", "up3"}}},
 		{"ip route del 203.0.114.0/24 table 100", [][]string{{"up2", "up3"}}},
 		{"ip -6 route del 2001:db8:9::/64 table 100", nil},

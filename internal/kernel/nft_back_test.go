@@ -28,8 +28,9 @@ func TestTablesSurviveSaveAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.run(t, "nft", "add element inet fairlead-services clients-persistent { 198.51.100.9 timeout 5m : 10.0.0.2 . 8080 }; "+
-		"add element inet fairlead-services clients-persistent-6 { 2001:db8::9 timeout 5m : fd00::2 }; add element inet fairlead links { \"0odd.1-x\" }")
+	h.run(t, "nft",
+		"add element inet fairlead-services clients-persistent { 198.51.100.9 timeout 5m : 10.0.0.2 . 8080 }; "+
+			"add element inet fairlead-services clients-persistent-6 { 2001:db8::9 timeout 5m : fd00::2 }; add element inet fairlead links { \"0odd.1-x\" }")
 	want = append(want, plan.Member{Set: plan.SetLinks, Link: "0odd.1-x"})
 	list := func() string { return h.run(t, "nft", "-s", "list", "ruleset") }
 	before := list()

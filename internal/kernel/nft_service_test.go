@@ -24,7 +24,8 @@ func served(name, vip string, s model.Scheduler, reals ...string) plan.NFTServic
 		backends = append(backends, plan.Backend{At: netip.MustParseAddrPort(r), Weight: 1, Masquerade: i%2 == 1})
 		ring = append(ring, uint16(i))
 	}
-	return plan.NFTService{Balanced: plan.Balanced{Service: name, Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT,
+	return plan.NFTService{Balanced: plan.Balanced{Service: name, Proto: model.TCP, Scheduler: s,
+		Forward:   model.ForwardNAT,
 		Frontends: []netip.AddrPort{at},
 		Backends:  backends, Ring: ring}}
 }
@@ -169,7 +170,8 @@ func TestServicesMatchTheirText(t *testing.T) {
 	}
 	changed := with(all[0], func(s *plan.NFTService) { s.Ring = []uint16{1, 1} })
 	h.run(t, "sh", "-c", plan.Text([]plan.Op{{Object: changed, Old: all[0]}}))
-	if list := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, changed.Reals()); strings.Contains(list, "10.0.0.2") {
+	if list := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, changed.Reals()); strings.Contains(list,
+		"10.0.0.2") {
 		t.Errorf("the change has left the old real server: %s", list)
 	}
 	h.run(t, "sh", "-c", plan.Text(plan.Diff(want, services(changed))))

@@ -41,7 +41,8 @@ func TestNoTrackMatchesItsText(t *testing.T) {
 // Fairlead's.
 func TestNoTrackIgnoresOtherTables(t *testing.T) {
 	h := openTestHost(t)
-	h.run(t, "nft", "add table inet fairlead-udp-mine; add table inet other; add table ip fairlead-udp-4789; add table inet fairlead-udp-7")
+	h.run(t, "nft",
+		"add table inet fairlead-udp-mine; add table inet other; add table ip fairlead-udp-4789; add table inet fairlead-udp-7")
 	found, err := h.Observe(nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,8 @@ func TestNoTrackDoesNotStartTracking(t *testing.T) {
 	if n := tracked(); n != "0" {
 		t.Errorf("%s flows are tracked", n)
 	}
-	h.run(t, "nft", "add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
+	h.run(t, "nft",
+		"add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
 	if n := tracked(); n == "0" {
 		t.Error("no flow is tracked even with a rule that needs conntrack")
 	}

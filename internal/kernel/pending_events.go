@@ -89,7 +89,8 @@ type qdiscState struct {
 
 func (s *PendingEvents) empty() bool {
 	return !s.all && len(s.links) == 0 && len(s.addresses) == 0 && len(s.routes) == 0 && len(s.qdiscs) == 0 &&
-		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall && !s.multipath && len(s.settings) == 0
+		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall &&
+		!s.multipath && len(s.settings) == 0
 }
 
 func (s *PendingEvents) noteLink(id linkID, now *linkState) {
@@ -103,7 +104,8 @@ func (s *PendingEvents) noteAddress(at addressAt, gone bool) { nlutil.Put(&s.add
 
 // noteRoute keeps the last state of the route to a destination for each link.
 func (s *PendingEvents) noteRoute(at routeAt, now routeState) {
-	kept := slices.DeleteFunc(s.routes[at], func(r routeState) bool { return r.link == now.link && r.foreign == now.foreign })
+	kept := slices.DeleteFunc(s.routes[at],
+		func(r routeState) bool { return r.link == now.link && r.foreign == now.foreign })
 	nlutil.Put(&s.routes, at, append(kept, now))
 }
 

@@ -29,7 +29,8 @@ import (
 func Probe(only ...plan.Feature) (plan.Facts, error) {
 	facts := plan.Facts{Kernel: release()}
 	if os.Geteuid() != 0 {
-		return facts, errors.New("probe kernel: root is needed to create network namespaces: run as root, e.g. with sudo")
+		return facts,
+			errors.New("probe kernel: root is needed to create network namespaces: run as root, e.g. with sudo")
 	}
 	ns, err := netns.New()
 	if err != nil {
@@ -160,7 +161,8 @@ func probeNFTServices(h *Host) error {
 	at := netip.MustParseAddrPort("192.0.2.1:1")
 	all := []plan.Op{{Object: plan.ServiceTable{}}}
 	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin} {
-		all = append(all, plan.Op{Object: plan.NFTService{Balanced: plan.Balanced{Service: string(s), Proto: model.TCP, Scheduler: s,
+		all = append(all, plan.Op{Object: plan.NFTService{Balanced: plan.Balanced{Service: string(s), Proto: model.TCP,
+			Scheduler:   s,
 			Persistence: time.Second, Backends: []plan.Backend{{At: at, Weight: 1}}, Ring: []uint16{0}}}})
 	}
 	if err := h.nft.Transact(all); err != nil {
@@ -182,7 +184,8 @@ func probeIPv6(h *Host) error {
 // namespace.
 func probeEBPF(h *Host) error {
 	if err := h.ns.Do(ebpf.TryLinks); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err, needed(plan.FeatureEBPF))
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err,
+			needed(plan.FeatureEBPF))
 	}
 	return nil
 }
@@ -192,7 +195,8 @@ func probeCgroupHooks(*Host) error {
 		return err
 	}
 	if err := ebpf.TryCgroups(); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS", err, needed(plan.FeatureCgroupHooks))
+		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS", err,
+			needed(plan.FeatureCgroupHooks))
 	}
 	return nil
 }

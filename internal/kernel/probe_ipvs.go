@@ -20,7 +20,8 @@ func probeIPVS(h *Host) error {
 		return err
 	}
 	if !since(release(), plan.FeatureIPVS) {
-		return fmt.Errorf("IPVS of this kernel keeps the flows of removed real servers: run %s", needed(plan.FeatureIPVS))
+		return fmt.Errorf("IPVS of this kernel keeps the flows of removed real servers: run %s",
+			needed(plan.FeatureIPVS))
 	}
 	if h.nft.Available() != nil {
 		return nil

@@ -62,7 +62,8 @@ func TestProgramsRest(t *testing.T) {
 		rest(hosts[0])
 	}
 	mapping(hosts[1])
-	if have, err := hosts[0].Observe(nil, nil); err != nil || !slices.ContainsFunc(have, func(o plan.Object) bool { _, is := o.(plan.EBPFMapping); return is }) {
+	if have, err := hosts[0].Observe(nil, nil); err != nil ||
+		!slices.ContainsFunc(have, func(o plan.Object) bool { _, is := o.(plan.EBPFMapping); return is }) {
 		t.Errorf("one process does not find the port mappings of another: %v, %v", have, err)
 	}
 }

@@ -68,7 +68,8 @@ func TestRulesOfIptables(t *testing.T) {
 func follow(t *testing.T, rs rules.Ruleset) {
 	t.Helper()
 	packet := func(from, to, in string) rules.Packet {
-		return rules.Packet{Proto: model.TCP, From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to), In: in, Local: true}
+		return rules.Packet{Proto: model.TCP, From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to),
+			In: in, Local: true}
 	}
 	for _, c := range []struct {
 		packet  rules.Packet
@@ -91,7 +92,8 @@ func follow(t *testing.T, rs rules.Ruleset) {
 			v = rs.Filter("input", c.packet)
 		}
 		if v.Action != c.action || v.Certain != c.certain {
-			t.Errorf("%+v: %s, certain %v; want %s, %v (by %s)", c.packet, v.Action, v.Certain, c.action, c.certain, v.By.Rule)
+			t.Errorf("%+v: %s, certain %v; want %s, %v (by %s)", c.packet, v.Action, v.Certain, c.action, c.certain,
+				v.By.Rule)
 		}
 	}
 }
@@ -145,7 +147,10 @@ func texts(rs rules.Ruleset) []string {
 	var all []string
 	for _, c := range rs {
 		for _, r := range c.Rules {
-			slices.SortFunc(r.Conditions, func(a, b rules.Condition) int { return strings.Compare(a.String(), b.String()) })
+			slices.SortFunc(r.Conditions, func(a,
+				b rules.Condition) int {
+				return strings.Compare(a.String(), b.String())
+			})
 			all = append(all, strings.TrimSpace(r.String()))
 		}
 	}

@@ -69,7 +69,8 @@ func endedNamespaces(socket *nl.NetlinkSocket) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(attrs, func(a syscall.NetlinkRouteAttr) bool { return a.Attr.Type == netlink.NETNSA_NSID })
+		i := slices.IndexFunc(attrs,
+			func(a syscall.NetlinkRouteAttr) bool { return a.Attr.Type == netlink.NETNSA_NSID })
 		if i >= 0 && len(attrs[i].Value) >= 4 {
 			ids = append(ids, int(int32(nl.NativeEndian().Uint32(attrs[i].Value))))
 		}

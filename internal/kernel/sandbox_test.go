@@ -27,7 +27,8 @@ func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := h.Inspect().DescribeSandbox(ns.Path()); err != nil || again.ID != s.ID || again.Namespace != s.Namespace {
+	if again, err := h.Inspect().DescribeSandbox(ns.Path()); err != nil || again.ID != s.ID ||
+		again.Namespace != s.Namespace {
 		t.Errorf("described again: %+v, %v; at first %+v", again, err, s)
 	}
 	if !slices.Equal(s.Links, []string{"lo"}) || s.Default4 || s.Default6 {

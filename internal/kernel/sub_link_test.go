@@ -28,8 +28,10 @@ func withParents(t *testing.T) (h *Host, sandbox string) {
 
 func TestSubLinkIsSetReadAndRemoved(t *testing.T) {
 	h, box := withParents(t)
-	inside := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400, MAC: "02:f1:0a:00:00:02", Owner: "web"}
-	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400, MAC: "02:f1:0a:00:00:01", Owner: "net", Quiet: true}
+	inside := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400,
+		MAC: "02:f1:0a:00:00:02", Owner: "web"}
+	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400,
+		MAC: "02:f1:0a:00:00:01", Owner: "net", Quiet: true}
 	other := shim
 	other.Name, other.Parent, other.Mode = "fm-other", "eth1", "private"
 	all := plan.Plan{inside, shim, other}
@@ -58,7 +60,8 @@ func TestSubLinkIsSetReadAndRemoved(t *testing.T) {
 		h.Release()
 		got, err := h.read(shim)
 		if have, ok := got.(plan.SubLink); err != nil || got == shim || ok == (want.Name == "none") ||
-			want.MTU != 0 && have.MTU != want.MTU || want.MAC != "" && have.MAC != want.MAC || want.Owner != "" && have.Owner != want.Owner {
+			want.MTU != 0 && have.MTU != want.MTU || want.MAC != "" && have.MAC != want.MAC || want.Owner != "" &&
+			have.Owner != want.Owner {
 			t.Errorf("after %q it reads %+v, %v", command, got, err)
 		}
 		if strings.Contains(command, "name old") {
@@ -84,7 +87,8 @@ func TestSubLinkIsSetReadAndRemoved(t *testing.T) {
 // TestLeftoverSubLinkIsFoundAndRemoved leaves a sub-link that no plan wants.
 func TestLeftoverSubLinkIsFoundAndRemoved(t *testing.T) {
 	h, _ := withParents(t)
-	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net", Quiet: true}
+	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net",
+		Quiet: true}
 	if err := h.Set(shim); err != nil {
 		t.Fatal(err)
 	}
@@ -105,17 +109,21 @@ func TestRefusedSubLinkSaysWhy(t *testing.T) {
 	h, box := withParents(t)
 	h.run(t, "ip", "link", "add", "br0", "type", "bridge")
 	h.run(t, "ip", "link", "set", "eth1", "master", "br0")
-	macvlan := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "web"}
+	macvlan := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500,
+		Owner: "web"}
 	with := func(change func(*plan.SubLink)) plan.SubLink { b := macvlan; change(&b); return b }
 	if err := h.Set(with(func(b *plan.SubLink) { b.Name = "first" })); err != nil {
 		t.Fatal(err)
 	}
 	for want, b := range map[string]plan.SubLink{
-		"find parent eth7":                                   with(func(b *plan.SubLink) { b.Parent = "eth7" }),
-		"does not accept a macvlan of mode passthru":         with(func(b *plan.SubLink) { b.Mode = "passthru" }),
-		"a port of a bridge":                                 with(func(b *plan.SubLink) { b.Parent = "eth1" }),
-		"the sandbox has an interface lo already":            with(func(b *plan.SubLink) { b.Name = "lo" }),
-		"a link of that name exists and is not":              with(func(b *plan.SubLink) { b.Netns, b.Name = "", "far-eth0" }),
+		"find parent eth7":                           with(func(b *plan.SubLink) { b.Parent = "eth7" }),
+		"does not accept a macvlan of mode passthru": with(func(b *plan.SubLink) { b.Mode = "passthru" }),
+		"a port of a bridge":                         with(func(b *plan.SubLink) { b.Parent = "eth1" }),
+		"the sandbox has an interface lo already":    with(func(b *plan.SubLink) { b.Name = "lo" }),
+		"a link of that name exists and is not": with(func(b *plan.SubLink) {
+			b.Netns, b.Name = "",
+				"far-eth0"
+		}),
 		"no such file or directory":                          with(func(b *plan.SubLink) { b.Netns = "/run/netns/nonesuch" }),
 		"does not accept a macvlan of mode bridge (invalid ": with(func(b *plan.SubLink) { b.Parent = "lo" }),
 	} {
@@ -132,10 +140,13 @@ func TestRefusedSubLinkSaysWhy(t *testing.T) {
 // one, which is deleted meanwhile.
 func TestSubLinkWaitsForItsAddress(t *testing.T) {
 	h, box := withParents(t)
-	h.run(t, "ip", "link", "add", "link", "eth0", "name", "old", "address", "02:f1:0a:00:00:02", "type", "macvlan", "mode", "bridge")
+	h.run(t, "ip", "link", "add", "link", "eth0", "name", "old", "address", "02:f1:0a:00:00:02", "type", "macvlan",
+		"mode", "bridge")
 	h.run(t, "ip", "link", "set", "old", "up")
-	b := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, MAC: "02:f1:0a:00:00:02", Owner: "web"}
-	if err := h.Set(b); err == nil || !strings.Contains(err.Error(), "hardware address 02:f1:0a:00:00:02 is in use on eth0") {
+	b := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500,
+		MAC: "02:f1:0a:00:00:02", Owner: "web"}
+	if err := h.Set(b); err == nil || !strings.Contains(err.Error(),
+		"hardware address 02:f1:0a:00:00:02 is in use on eth0") {
 		t.Errorf("while the address is in use: %v", err)
 	}
 	set := make(chan error)

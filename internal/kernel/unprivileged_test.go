@@ -16,7 +16,8 @@ func TestUnprivileged(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread keeps the changed user and ends
 		const unprivilegedUID = 65534
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unprivilegedUID, unprivilegedUID, unprivilegedUID); errno != 0 {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unprivilegedUID, unprivilegedUID,
+			unprivilegedUID); errno != 0 {
 			done <- errno
 			return
 		}

@@ -51,7 +51,8 @@ func (l Lease) IsZero() bool {
 
 // Equal reports whether both leases are equal.
 func (l Lease) Equal(o Lease) bool {
-	return slices.Equal(l.Prefixes, o.Prefixes) && slices.Equal(l.Gateways, o.Gateways) && slices.Equal(l.Routes, o.Routes)
+	return slices.Equal(l.Prefixes, o.Prefixes) && slices.Equal(l.Gateways, o.Gateways) &&
+		slices.Equal(l.Routes, o.Routes)
 }
 
 func (l Lease) clone() Lease {
@@ -81,14 +82,17 @@ func (a Attachment) Leased() Endpoint {
 // Equal reports whether both attachments are equal.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private && a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private &&
+		a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
 // Equal reports whether both networks are equal.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
-		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
-		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
+		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode &&
+		n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
+		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal &&
+		n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 
 // Equal reports whether both endpoints are equal.
@@ -96,13 +100,15 @@ func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Name == o.Name && e.Network == o.Network && e.Sandbox == o.Sandbox && e.Interface == o.Interface &&
 		slices.Equal(e.Addresses, o.Addresses) && e.MAC == o.MAC && slices.Equal(e.Prefixes, o.Prefixes) &&
 		slices.Equal(e.Gateways, o.Gateways) && e.NoDefault == o.NoDefault && slices.Equal(e.Routes, o.Routes) &&
-		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unpublished == o.Unpublished && e.HostInterface == o.HostInterface
+		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unpublished == o.Unpublished &&
+		e.HostInterface == o.HostInterface
 }
 
 // Equal reports whether both publishes are equal.
 func (p Publish) Equal(o Publish) bool {
 	return p.Same(o) && p.Endpoint == o.Endpoint && p.Via == o.Via && p.Ports == o.Ports &&
-		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset && p.Origin == o.Origin
+		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset &&
+		p.Origin == o.Origin
 }
 
 // Same reports whether both have the same host address, ports and protocol.

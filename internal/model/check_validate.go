@@ -66,7 +66,8 @@ func (c Check) validateTimes() error {
 		name string
 		d    time.Duration
 		min  time.Duration
-	}{{"interval", c.Interval, 10 * time.Millisecond}, {"fast", c.Fast, 10 * time.Millisecond}, {"down", c.Down, 10 * time.Millisecond},
+	}{{"interval", c.Interval, 10 * time.Millisecond}, {"fast", c.Fast, 10 * time.Millisecond},
+		{"down", c.Down, 10 * time.Millisecond},
 		{"timeout", c.Timeout, time.Millisecond}, {"slow start", c.SlowStart, 0}, {"expiry", c.Expiry, 0}} {
 		if t.d != 0 && (t.d < t.min || t.d > maxCheckTime) {
 			return fmt.Errorf("check: %s %s: want at least %s, and at most 366 days", t.name, t.d, t.min)

@@ -12,7 +12,8 @@ var DNSRecords = []string{"A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV",
 // validateWords verifies that words that a check sends to a server contain nothing
 // that would change the request around them.
 func (c Check) validateWords() error {
-	for _, w := range []struct{ name, word string }{{"method", c.Method}, {"path", c.Path}, {"host", c.Host}, {"TLS name", c.TLSName}, {"query", c.Query}} {
+	for _, w := range []struct{ name, word string }{{"method", c.Method}, {"path", c.Path}, {"host", c.Host},
+		{"TLS name", c.TLSName}, {"query", c.Query}} {
 		if strings.ContainsFunc(w.word, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			return fmt.Errorf("check: %s %q: want ASCII without spaces", w.name, w.word)
 		}

@@ -13,7 +13,8 @@ func TestCheckWords(t *testing.T) {
 		want  string // in the error; empty for none
 	}{
 		{model.Check{}, ""},
-		{model.Check{Type: model.CheckHTTP, Method: "OPTIONS", Path: "/live?deep=1&x=%20", Host: "www.example.com:8080"}, ""},
+		{model.Check{Type: model.CheckHTTP, Method: "OPTIONS", Path: "/live?deep=1&x=%20",
+			Host: "www.example.com:8080"}, ""},
 		{model.Check{Type: model.CheckDNS, Query: "example.com", Record: "aaaa"}, ""},
 		{model.Check{Type: model.CheckHTTP, Path: "live"}, `path "live"`},
 		{model.Check{Type: model.CheckHTTP, Path: "/a b"}, `path "/a b"`},

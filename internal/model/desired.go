@@ -21,9 +21,11 @@ func (w Desired) PrivateNetwork(name string) bool {
 // Clone returns a deep copy.
 func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
-	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
+	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes,
+		Services: s.Services}
 	for i := range c.Attachments {
-		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
+		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(),
+			c.Attachments[i].Lease.clone()
 	}
 	return c
 }

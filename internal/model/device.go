@@ -20,7 +20,8 @@ func (s State) validateDevice(n Network, e Endpoint) error {
 	for _, o := range s.Endpoints {
 		on, _ := s.Network(o.Network)
 		if o.Name != e.Name && on.Traits().MovesDevice && on.Parent == n.Parent && on.PKey == 0 && n.PKey == 0 {
-			return fmt.Errorf("device %s already belongs to endpoint %s: a device can be in one sandbox only", n.Parent, o.Name)
+			return fmt.Errorf("device %s already belongs to endpoint %s: a device can be in one sandbox only", n.Parent,
+				o.Name)
 		}
 	}
 	return nil

@@ -18,7 +18,8 @@ type index struct {
 }
 
 func (s State) index() index {
-	by := index{State: s, networks: map[string]int{}, endpoints: map[string]int{}, interfaces: map[string][]int{}, addrs: map[netip.Addr][]int{}}
+	by := index{State: s, networks: map[string]int{}, endpoints: map[string]int{}, interfaces: map[string][]int{},
+		addrs: map[netip.Addr][]int{}}
 	for i, n := range s.Networks {
 		if _, first := by.networks[n.Name]; !first {
 			by.networks[n.Name] = i
@@ -79,11 +80,13 @@ func (s index) other(e Endpoint, among []int) (Endpoint, bool) {
 // alone.
 func (s index) twice(e Endpoint) error {
 	if o, ok := s.other(e, s.interfaces[inside(e)]); ok && e.Sandbox != "" {
-		return fmt.Errorf("interface %s of sandbox %s already belongs to endpoint %s: choose another name", e.InterfaceName(), e.Sandbox, o.Name)
+		return fmt.Errorf("interface %s of sandbox %s already belongs to endpoint %s: choose another name",
+			e.InterfaceName(), e.Sandbox, o.Name)
 	}
 	for _, i := range s.cgroups {
 		if o := s.Endpoints[i]; e.Cgroup != "" && o.Name != e.Name && within(e.Cgroup, o.Cgroup) {
-			return fmt.Errorf("cgroup %s is the cgroup of endpoint %s or below it: two workloads need separate cgroups", e.Cgroup, o.Name)
+			return fmt.Errorf("cgroup %s is the cgroup of endpoint %s or below it: two workloads need separate cgroups",
+				e.Cgroup, o.Name)
 		}
 	}
 	for _, a := range e.Addresses {

@@ -44,7 +44,8 @@ type Overlay struct {
 
 // IsZero reports whether no overlay is configured.
 func (o Overlay) IsZero() bool {
-	return o.VNI == 0 && o.Port == 0 && len(o.Underlays) == 0 && len(o.Peers) == 0 && !o.Group.IsValid() && !o.Encrypt && o.KeyFile == ""
+	return o.VNI == 0 && o.Port == 0 && len(o.Underlays) == 0 && len(o.Peers) == 0 && !o.Group.IsValid() &&
+		!o.Encrypt && o.KeyFile == ""
 }
 
 func (o Overlay) clone() Overlay {

@@ -55,7 +55,8 @@ func ParsePortRange(s string) (PortRange, error) {
 	lo, err1 := strconv.ParseUint(first, 10, 16)
 	hi, err2 := strconv.ParseUint(last, 10, 16)
 	if err := errors.Join(err1, err2); err != nil || lo == 0 || hi < lo {
-		return PortRange{}, fmt.Errorf("parse port %q: want a port from 1 to 65535, or FIRST-LAST with FIRST no greater than LAST", s)
+		return PortRange{},
+			fmt.Errorf("parse port %q: want a port from 1 to 65535, or FIRST-LAST with FIRST no greater than LAST", s)
 	}
 	return PortRange{First: uint16(lo), Last: uint16(hi)}, nil
 }
@@ -369,7 +370,8 @@ func (s State) Endpoint(name string) (Endpoint, bool) {
 
 // Clone returns a deep copy.
 func (s State) Clone() State {
-	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints), slices.Clone(s.Publishes)
+	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints),
+		slices.Clone(s.Publishes)
 	for i := range s.Networks {
 		s.Networks[i].Subnets = slices.Clone(s.Networks[i].Subnets)
 		s.Networks[i].Overlay = s.Networks[i].Overlay.clone()

@@ -65,17 +65,20 @@ func (n Network) validatePeers() error {
 	for _, p := range n.Overlay.Peers {
 		for _, a := range p.Underlay() {
 			switch {
-			case !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
+			case !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() ||
+				a.IsLoopback() || a.IsLinkLocalUnicast():
 				errs = append(errs, fmt.Errorf("peer %s: want the address of a host, e.g. 192.0.2.1", a))
 			case seen[a]:
 				errs = append(errs, fmt.Errorf("peer %s is listed twice", a))
 			case a.Is4() != v4:
-				errs = append(errs, fmt.Errorf("peer %s: all hosts of an overlay must use the same address family, and other peers use the other one", a))
+				errs = append(errs,
+					fmt.Errorf("peer %s: all hosts of an overlay must use the same address family, and other peers use the other one", a))
 			}
 			seen[a] = true
 		}
 		if len(p.Further) > 0 && n.Overlay.Encrypt {
-			errs = append(errs, fmt.Errorf("peer %s: a host of an encrypted overlay has only one address: omit the others", p.Address))
+			errs = append(errs,
+				fmt.Errorf("peer %s: a host of an encrypted overlay has only one address: omit the others", p.Address))
 		}
 		errs = append(errs, n.validateRanges(p))
 	}
@@ -95,7 +98,8 @@ func (n Network) validateRanges(p Peer) error {
 		}
 		for _, o := range n.Overlay.Peers {
 			if o.Address != p.Address && slices.ContainsFunc(o.Ranges, r.Overlaps) {
-				return fmt.Errorf("peer %s: range %s overlaps a range of peer %s: each host needs its own range", p.Address, r, o.Address)
+				return fmt.Errorf("peer %s: range %s overlaps a range of peer %s: each host needs its own range",
+					p.Address, r, o.Address)
 			}
 		}
 	}
@@ -108,10 +112,13 @@ func (n Network) validatePeerEndpoints() error {
 	for _, p := range n.Overlay.Peers {
 		for _, e := range p.Endpoints {
 			if e.MAC != "" && !unicast(e.MAC) {
-				errs = append(errs, fmt.Errorf("peer %s: mac %q: want a unicast address of six bytes, e.g. 02:42:ac:11:00:02", p.Address, e.MAC))
+				errs = append(errs,
+					fmt.Errorf("peer %s: mac %q: want a unicast address of six bytes, e.g. 02:42:ac:11:00:02",
+						p.Address, e.MAC))
 			}
 			if len(e.Addresses) == 0 {
-				errs = append(errs, fmt.Errorf("peer %s: an endpoint has no address: set one, or omit the endpoint", p.Address))
+				errs = append(errs, fmt.Errorf("peer %s: an endpoint has no address: set one, or omit the endpoint",
+					p.Address))
 			}
 			for _, a := range e.Addresses {
 				if seen[a] {

@@ -112,7 +112,8 @@ func (s State) ownPorts() []error {
 			p, o := all[i], all[i-1]
 			if p.Ports.Overlaps(o.Ports) && !reported[p.String()] {
 				reported[p.String()] = true
-				errs = append(errs, fmt.Errorf("publish %s: port %s is already published (%s), and a workload binds a port only once: remove one of the publishes, or use another publish mode", p, p.Ports, o))
+				errs = append(errs,
+					fmt.Errorf("publish %s: port %s is already published (%s), and a workload binds a port only once: remove one of the publishes, or use another publish mode", p, p.Ports, o))
 			}
 			if o.Ports.Last > p.Ports.Last {
 				all[i] = o // it has a higher last port

@@ -133,7 +133,8 @@ func (r RealServer) String() string {
 		return r.Address.String() + port
 	}
 	var parts []string
-	for _, p := range []struct{ key, value string }{{"name", r.Select.Name}, {"label", r.Select.Label}, {"network", r.Select.Network}} {
+	for _, p := range []struct{ key, value string }{{"name", r.Select.Name}, {"label", r.Select.Label},
+		{"network", r.Select.Network}} {
 		if p.value != "" {
 			parts = append(parts, p.key+"="+p.value)
 		}
@@ -237,9 +238,12 @@ func (r RealServer) isLocal() bool { return r.Local }
 
 // Equal reports whether both services are equal.
 func (v VirtualService) Equal(o VirtualService) bool {
-	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface && slices.Equal(v.Ports, o.Ports) &&
-		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel && v.Plane == o.Plane && v.SourceNAT == o.SourceNAT &&
-		v.Persistence == o.Persistence && slices.Equal(v.Reals, o.Reals) && v.Sorry == o.Sorry && v.Quorum == o.Quorum &&
+	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface &&
+		slices.Equal(v.Ports, o.Ports) &&
+		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel &&
+		v.Plane == o.Plane && v.SourceNAT == o.SourceNAT &&
+		v.Persistence == o.Persistence && slices.Equal(v.Reals, o.Reals) && v.Sorry == o.Sorry &&
+		v.Quorum == o.Quorum &&
 		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) && v.Origin == o.Origin
 }
 

@@ -37,7 +37,9 @@ func (s State) validateServices() []error {
 		}
 		for _, f := range v.Frontends() {
 			if owner, taken := owners[f]; taken && owner != v.Name {
-				errs = append(errs, fmt.Errorf("service %s: %s already belongs to service %s: choose another address or port", v.Name, f, owner))
+				errs = append(errs,
+					fmt.Errorf("service %s: %s already belongs to service %s: choose another address or port", v.Name,
+						f, owner))
 				break
 			}
 			owners[f] = v.Name
@@ -52,7 +54,8 @@ func (s State) validateServices() []error {
 // server behind it.
 func (s State) published(v VirtualService) error {
 	for _, p := range s.Publishes {
-		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
+		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) ||
+			!slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
 			continue
 		}
 		return fmt.Errorf("service %s: publish %s already uses this address and port: choose another address or port, or give the publish another host address", v.Name, p)
@@ -63,9 +66,11 @@ func (s State) published(v VirtualService) error {
 // Validate reports all mistakes of the service that can be found without the host
 // and the other services.
 func (v VirtualService) Validate() error {
-	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
+	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(),
+		v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
 	if v.Interface != "" && (len(v.Interface) > 15 || !validLink(v.Interface)) {
-		errs = append(errs, fmt.Errorf("interface %q: want the name of a link: at most 15 letters, digits and %s", v.Interface, linkMarks))
+		errs = append(errs, fmt.Errorf("interface %q: want the name of a link: at most 15 letters, digits and %s",
+			v.Interface, linkMarks))
 	}
 	switch {
 	case v.Persistence < 0 || v.Persistence%time.Second != 0 || v.Persistence > 31*24*time.Hour:
@@ -120,7 +125,8 @@ func hostAddress(a netip.Addr) error {
 	switch {
 	case a.IsLoopback():
 		return fmt.Errorf("address %s: packets of clients cannot reach a loopback address: use another address of the host", a)
-	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(),
+		a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return fmt.Errorf("address %s: want a unicast address, IPv4 in IPv4 notation, and IPv6 without a zone", a)
 	}
 	return nil
@@ -137,7 +143,8 @@ func (v VirtualService) translates(a netip.Addr) error {
 
 func (v VirtualService) validateChoices() error {
 	switch v.Scheduler {
-	case "", RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection, SourceHashing, MaglevHashing, ShortestExpectedDelay, NeverQueue:
+	case "", RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection, SourceHashing, MaglevHashing,
+		ShortestExpectedDelay, NeverQueue:
 	default:
 		return fmt.Errorf("scheduler %q: want rr, wrr, lc, wlc, sh, mh, sed or nq", v.Scheduler)
 	}
@@ -166,7 +173,8 @@ func (v VirtualService) validateLocal() error {
 	if v.Interface != "" && v.Interface != Loopback {
 		return fmt.Errorf("interface %s: with forward local, the address is on %s, which does not announce it to neighbours: omit the interface", v.Interface, Loopback)
 	}
-	bare := VirtualService{Name: v.Name, Addresses: v.Addresses, Interface: v.Interface, Ports: v.Ports, Proto: v.Proto, Forward: v.Forward, Origin: v.Origin}
+	bare := VirtualService{Name: v.Name, Addresses: v.Addresses, Interface: v.Interface, Ports: v.Ports, Proto: v.Proto,
+		Forward: v.Forward, Origin: v.Origin}
 	if v.Plane == PlaneAuto {
 		bare.Plane = v.Plane
 	}
@@ -192,7 +200,8 @@ func (v VirtualService) validateReals() error {
 		seen[id] = true
 	}
 	if v.Sorry.IsValid() {
-		return wrap("sorry server", v.Sorry.String(), v.validateReal(RealServer{Address: v.Sorry.Addr(), Port: v.Sorry.Port()}))
+		return wrap("sorry server", v.Sorry.String(),
+			v.validateReal(RealServer{Address: v.Sorry.Addr(), Port: v.Sorry.Port()}))
 	}
 	return nil
 }

@@ -85,9 +85,11 @@ const linkMarks = "- _ . : @ + = %"
 // validLink reports whether a text may be the name of a link, or a PCI address.
 func validLink(name string) bool {
 	odd := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c != ' ' && strings.ContainsRune(linkMarks, c))
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c != ' ' &&
+			strings.ContainsRune(linkMarks, c))
 	}
-	return name != "" && name != "." && name != ".." && name[0] != '-' && len(name) <= maxLink && !strings.ContainsFunc(name, odd)
+	return name != "" && name != "." && name != ".." && name[0] != '-' && len(name) <= maxLink &&
+		!strings.ContainsFunc(name, odd)
 }
 
 // maxLink is the length of an IPv6 address with a zone, which is longer than the
@@ -98,7 +100,8 @@ const maxLink = 64
 const maxText = 4095
 
 func (n Network) validate() error {
-	if err := errors.Join(ValidName(n.Name), validText("parent", n.Parent), validText("key file", n.Overlay.KeyFile)); err != nil {
+	if err := errors.Join(ValidName(n.Name), validText("parent", n.Parent),
+		validText("key file", n.Overlay.KeyFile)); err != nil {
 		return err
 	}
 	for _, link := range append([]string{n.Parent}, n.Overlay.Underlays...) {
@@ -162,7 +165,8 @@ func (s State) overlap(i int) error {
 		for _, a := range s.Networks[i].Subnets {
 			for _, b := range o.Subnets {
 				if a.Prefix.IsValid() && b.Prefix.IsValid() && a.Prefix.Overlaps(b.Prefix) {
-					return fmt.Errorf("network %s: subnet %s overlaps %s of network %s: choose another", s.Networks[i].Name, a.Prefix, b.Prefix, o.Name)
+					return fmt.Errorf("network %s: subnet %s overlaps %s of network %s: choose another",
+						s.Networks[i].Name, a.Prefix, b.Prefix, o.Name)
 				}
 			}
 		}
@@ -187,17 +191,21 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e), s.validateSubLink(n, e)); err != nil {
+	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e),
+		s.validateSubLink(n, e)); err != nil {
 		return err
 	}
-	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") || !validLink(name) {
+	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") ||
+		!validLink(name) {
 		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
 	}
 	if e.HostInterface != "" && (n.Traits().NoLink || n.Traits().MovesDevice) {
-		return fmt.Errorf("hostInterface %s: driver %s has no link that another program can move into the sandbox", e.HostInterface, n.Driver)
+		return fmt.Errorf("hostInterface %s: driver %s has no link that another program can move into the sandbox",
+			e.HostInterface, n.Driver)
 	}
 	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
-		return fmt.Errorf("address %s: network %s has subnets: want an address in one of them, without a prefix length", e.Prefixes[0], n.Name)
+		return fmt.Errorf("address %s: network %s has subnets: want an address in one of them, without a prefix length",
+			e.Prefixes[0], n.Name)
 	}
 	for i, a := range e.Addresses {
 		if slices.ContainsFunc(e.Addresses[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
@@ -208,7 +216,8 @@ func (s index) validateEndpoint(e Endpoint) error {
 			return fmt.Errorf("address %s is in no subnet of network %s", a, n.Name)
 		}
 		if !n.Subnets[i].Usable(a) {
-			return fmt.Errorf("address %s is the first or the broadcast address of %s: choose another", a, n.Subnets[i].Prefix)
+			return fmt.Errorf("address %s is the first or the broadcast address of %s: choose another", a,
+				n.Subnets[i].Prefix)
 		}
 		// On a parent's LAN, the driver checks which addresses are in use.
 		if !n.Traits().SubLinks && (a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress()) {
@@ -227,7 +236,8 @@ func (e Endpoint) validateLink() error {
 		if !prefix.IsValid() || prefix.Addr().Is4In6() || prefix.Addr().IsUnspecified() || prefix.Addr().IsMulticast() {
 			return fmt.Errorf("address %s: want an address and a prefix length, e.g. 192.0.2.7/24", prefix)
 		}
-		if slices.ContainsFunc(e.Prefixes[:i], func(p netip.Prefix) bool { return p.Addr().Is4() == prefix.Addr().Is4() }) {
+		if slices.ContainsFunc(e.Prefixes[:i],
+			func(p netip.Prefix) bool { return p.Addr().Is4() == prefix.Addr().Is4() }) {
 			return fmt.Errorf("address %s: an endpoint has at most one address per family", prefix)
 		}
 	}
@@ -318,7 +328,8 @@ func (s index) validatePublish(p Publish) error {
 		return fmt.Errorf("ports %s to %s: want 1 to 65535, the first no greater than the last", p.HostPorts, p.Ports)
 	}
 	if p.HostPorts.Len() != p.Ports.Len() {
-		return fmt.Errorf("%d host ports for %d container ports: both ranges must have the same length", p.HostPorts.Len(), p.Ports.Len())
+		return fmt.Errorf("%d host ports for %d container ports: both ranges must have the same length",
+			p.HostPorts.Len(), p.Ports.Len())
 	}
 	if p.ProxyProtocol < 0 || p.ProxyProtocol > 2 {
 		return fmt.Errorf("PROXY protocol version %d: want 1 or 2, or 0 for none", p.ProxyProtocol)

@@ -45,8 +45,9 @@ func Targets(n model.Network, f plan.Facts) []Target {
 			if local == peer {
 				continue
 			}
-			all = append(all, Target{Local: local, Peer: peer, MTU: n.LinkMTU(), Underlay: f.Links[p.Address.String()].Name,
-				Remote: p.Address, Overlay: n.Overlay})
+			all = append(all, Target{Local: local, Peer: peer, MTU: n.LinkMTU(),
+				Underlay: f.Links[p.Address.String()].Name,
+				Remote:   p.Address, Overlay: n.Overlay})
 		}
 	}
 	return all

@@ -90,8 +90,9 @@ func sh(t *testing.T, h interface{ Do(func() error) error }, line string) {
 func hop(t *testing.T, f *fabric.Fabric, host int, rule string) {
 	t.Helper()
 	table := fmt.Sprint("netdev from", host)
-	sh(t, f.Switches[0], fmt.Sprintf("nft 'add table %[1]s; add chain %[1]s in { type filter hook ingress device %[2]s priority 0; }; add rule %[1]s in %[3]s'",
-		table, fabric.Port(host), rule))
+	sh(t, f.Switches[0],
+		fmt.Sprintf("nft 'add table %[1]s; add chain %[1]s in { type filter hook ingress device %[2]s priority 0; }; add rule %[1]s in %[3]s'",
+			table, fabric.Port(host), rule))
 }
 
 func TestHealthyPaths(t *testing.T) {
@@ -107,7 +108,8 @@ func TestHealthyPaths(t *testing.T) {
 		}
 		for _, target := range targets {
 			r, err := target.Check(t.Context())
-			if found := r.Findings(); err != nil || len(found) != 0 || r.There != r.Target.MTU || r.Back != r.Target.MTU {
+			if found := r.Findings(); err != nil || len(found) != 0 || r.There != r.Target.MTU ||
+				r.Back != r.Target.MTU {
 				t.Errorf("%+v: %v %q", r, err, found)
 			}
 		}
@@ -185,7 +187,8 @@ func TestDifferentMTUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := r.Findings()
-	if want := "the network's mtu is 1450 on this host and 1400 on "; len(found) != 1 || !strings.HasPrefix(found[0].Problem, want) || !strings.Contains(found[0].Advice, "--mtu 1400") {
+	if want := "the network's mtu is 1450 on this host and 1400 on "; len(found) != 1 ||
+		!strings.HasPrefix(found[0].Problem, want) || !strings.Contains(found[0].Advice, "--mtu 1400") {
 		t.Errorf("%+v: findings %v; want %s", r, found, want)
 	}
 }
@@ -195,7 +198,8 @@ func TestNoAnswer(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	for _, target := range build(t, f, true, false) {
 		r, err := target.Check(t.Context())
-		if found := r.Findings(); err != nil || len(found) != 1 || !strings.Contains(found[0].Problem, "does not answer") {
+		if found := r.Findings(); err != nil || len(found) != 1 ||
+			!strings.Contains(found[0].Problem, "does not answer") {
 			t.Errorf("%v %v", err, found)
 		}
 	}
@@ -213,7 +217,8 @@ func TestHopWithVLANAllowance(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := r.Findings()
-	if r.Back != 1354 || len(found) != 1 || !strings.Contains(found[0].Advice, "set the network's to 1350 on all hosts") {
+	if r.Back != 1354 || len(found) != 1 ||
+		!strings.Contains(found[0].Advice, "set the network's to 1350 on all hosts") {
 		t.Errorf("%+v: findings %v; want the advice 1350", r, found)
 	}
 }

@@ -25,18 +25,22 @@ func (r Report) Findings() []Finding {
 	case !r.Replies && r.Corrupted > 0:
 		return []Finding{r.corrupted()}
 	case !r.Replies && r.Blocked != "":
-		return []Finding{{fmt.Sprintf("%s does not answer through the overlay: on this host, %s drops UDP port %d", t.Peer, r.Blocked, t.Overlay.WirePort()),
-			fmt.Sprintf("accept UDP port %d from and to %s in this host's firewall, e.g. before that rule", t.Overlay.WirePort(), t.Remote)}}
+		return []Finding{{fmt.Sprintf("%s does not answer through the overlay: on this host, %s drops UDP port %d",
+			t.Peer, r.Blocked, t.Overlay.WirePort()),
+			fmt.Sprintf("accept UDP port %d from and to %s in this host's firewall, e.g. before that rule",
+				t.Overlay.WirePort(), t.Remote)}}
 	case !r.Replies:
 		return []Finding{{fmt.Sprintf("%s does not answer through the overlay", t.Peer),
 			fmt.Sprintf("check that the network is up on %s, with the same vni, port%s, and that firewalls between the hosts accept UDP port %d "+
-				"in both directions; `ping %s` shows whether the underlay works", t.Remote, t.secret(), t.Overlay.WirePort(), t.Remote)}}
+				"in both directions; `ping %s` shows whether the underlay works", t.Remote, t.secret(),
+				t.Overlay.WirePort(), t.Remote)}}
 	}
 	var all []Finding
 	if least := min(r.PeerMTU, t.MTU); r.PeerMTU != 0 && r.PeerMTU != t.MTU {
-		all = append(all, Finding{fmt.Sprintf("the network's mtu is %d on this host and %d on %s: packets larger than %d bytes are lost between their sandboxes",
-			t.MTU, r.PeerMTU, t.Remote, least),
-			fmt.Sprintf("set the same mtu for the network on all hosts: fairlead network create NAME --mtu %d, with the other options that it has", least)})
+		all = append(all,
+			Finding{fmt.Sprintf("the network's mtu is %d on this host and %d on %s: packets larger than %d bytes are lost between their sandboxes",
+				t.MTU, r.PeerMTU, t.Remote, least),
+				fmt.Sprintf("set the same mtu for the network on all hosts: fairlead network create NAME --mtu %d, with the other options that it has", least)})
 	}
 	if r.There < t.MTU {
 		all = append(all, t.blackHole(r.There, fmt.Sprintf("to %s", t.Peer)))
@@ -47,8 +51,9 @@ func (r Report) Findings() []Finding {
 	if r.Corrupted > 0 || errors.Is(r.Stream, errCorrupted) {
 		all = append(all, r.corrupted())
 	} else if r.Stream != nil {
-		all = append(all, Finding{fmt.Sprintf("packets of all sizes reach %s, but a TCP stream does not: %v: TCP segmentation corrupts segments", t.Peer, r.Stream),
-			t.offloads("tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")})
+		all = append(all,
+			Finding{fmt.Sprintf("packets of all sizes reach %s, but a TCP stream does not: %v: TCP segmentation corrupts segments", t.Peer, r.Stream),
+				t.offloads("tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")})
 	}
 	return all
 }
@@ -59,7 +64,8 @@ func (t Target) blackHole(fits int, direction string) Finding {
 	f := Finding{Problem: fmt.Sprintf("packets of the network's mtu, %d bytes, are lost on the path %s; the largest that passes has %d bytes", t.MTU, direction, fits)}
 	if t.allowsTag(fits) {
 		fits -= vlanTag
-		f.Problem += fmt.Sprintf(" (Linux bridges and veths accept %d bytes more than their mtu, for a VLAN tag)", vlanTag)
+		f.Problem += fmt.Sprintf(" (Linux bridges and veths accept %d bytes more than their mtu, for a VLAN tag)",
+			vlanTag)
 	}
 	f.Advice = fmt.Sprintf("a hop between the hosts carries %d bytes less than their links do: raise its mtu, or set the network's to %d on all hosts", t.MTU-fits, fits)
 	return f

@@ -40,7 +40,8 @@ func (t Target) newProber() (*prober, error) {
 		p.headers = 40 + 8
 		level, option, value = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
 	}
-	from, to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.Local, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.Peer, Port))
+	from, to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.Local, 0)),
+		net.UDPAddrFromAddrPort(netip.AddrPortFrom(t.Peer, Port))
 	if err := t.enter(func() (err error) { p.conn, err = net.DialUDP("udp", from, to); return err }); err != nil {
 		return nil, err
 	}

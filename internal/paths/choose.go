@@ -125,7 +125,8 @@ func Keeps(d model.Driver, p model.Publish) error {
 		return nil // Reaches returns the error
 	}
 	if unkept, broken := promises.Unkept(asked); broken {
-		return fmt.Errorf("%s: publish via auto to choose a mode that does, or leave the promise out", denial(promises, unkept))
+		return fmt.Errorf("%s: publish via auto to choose a mode that does, or leave the promise out",
+			denial(promises, unkept))
 	}
 	return nil
 }
@@ -159,5 +160,6 @@ func noMode(d model.Driver, candidates []Candidate) error {
 	for _, c := range candidates {
 		refused = append(refused, fmt.Sprintf("%s (%s)", c.Via, c.Reason))
 	}
-	return fmt.Errorf("no publish mode fits: %s: ask for fewer promises, or use a network with another driver", strings.Join(refused, "; "))
+	return fmt.Errorf("no publish mode fits: %s: ask for fewer promises, or use a network with another driver",
+		strings.Join(refused, "; "))
 }

@@ -48,13 +48,17 @@ func TestChoose(t *testing.T) {
 		because string // the reason of the chosen mode
 	}{
 		{"nothing asked", plain, model.DriverBridge, auto(model.TCP), model.ViaNAT, "the cheapest"},
-		{"a cheap promise", plain, model.DriverBridge, auto(model.UDP, promise.LANSource), model.ViaNAT, "the cheapest that promises lan-source"},
-		{"a promise with a limit", plain, model.DriverBridge, auto(model.TCP, promise.ForwardFirewall, promise.LAN), model.ViaNAT,
+		{"a cheap promise", plain, model.DriverBridge, auto(model.UDP, promise.LANSource), model.ViaNAT,
+			"the cheapest that promises lan-source"},
+		{"a promise with a limit", plain, model.DriverBridge, auto(model.TCP, promise.ForwardFirewall, promise.LAN),
+			model.ViaNAT,
 			"the cheapest that promises forward-firewall (except for IPv6 to an IPv4 endpoint, which the proxy serves), lan"},
 		{"a costly promise", plan.Facts{}, model.DriverBridge, auto(model.TCP, promise.InputFirewall), model.ViaProxy,
 			"the cheapest that promises input-firewall (packets end at the host's stack)"},
-		{"one costly promise of several", plain, model.DriverBridge, auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
-		{"a promise that only this driver keeps", plain, model.DriverRouted, auto(model.TCP, promise.PeerSource), model.ViaNAT, ""},
+		{"one costly promise of several", plain, model.DriverBridge,
+			auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
+		{"a promise that only this driver keeps", plain, model.DriverRouted, auto(model.TCP, promise.PeerSource),
+			model.ViaNAT, ""},
 		{"a PROXY header", plain, model.DriverBridge, withHeader, model.ViaProxy, "the cheapest"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,11 +105,14 @@ func TestCostlierAndRefusedModesHaveReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := choice.Candidates[len(choice.Candidates)-1]
-	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Costlier, Reason: "it fits, but a cheaper mode fits too"}) {
+	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Costlier,
+		Reason: "it fits, but a cheaper mode fits too"}) {
 		t.Errorf("the last candidate is %+v, want the costlier proxy", last)
 	}
-	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.InputFirewall, promise.LANSource), at)
-	for _, want := range []string{"no publish mode fits", "nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
+	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge),
+		auto(model.TCP, promise.InputFirewall, promise.LANSource), at)
+	for _, want := range []string{"no publish mode fits",
+		"nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
 		"proxy (it does not promise lan-source: ", "ask for fewer promises"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
@@ -133,12 +140,18 @@ func TestChooseRefuses(t *testing.T) {
 		at      *plan.Attachment
 		want    string
 	}{
-		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `no publish mode promises "world-peace": want one or more of lan, host-address, `},
-		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `no publish mode promises "isolated"`},
-		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no publish mode supports driver none"},
-		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP), &plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
-		{"an endpoint that no mode reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
-		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (this kernel does not support it: nftables-nat: modprobe nf_tables)"},
+		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at,
+			`no publish mode promises "world-peace": want one or more of lan, host-address, `},
+		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at,
+			`no publish mode promises "isolated"`},
+		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil,
+			"no publish mode supports driver none"},
+		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP),
+			&plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
+		{"an endpoint that no mode reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{},
+			"offers nothing to publish"},
+		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at,
+			"nat (this kernel does not support it: nftables-nat: modprobe nf_tables)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			choice, err := paths.Choose(c.facts, mustDriver(t, c.driver), c.publish, c.at)
@@ -163,7 +176,8 @@ func TestKeeps(t *testing.T) {
 		{model.DriverBridge, via(model.ViaNAT), ""},
 		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), ""},
 		{model.DriverRouted, via(model.ViaNAT, promise.PeerSource), ""},
-		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource), "it does not promise peer-source: neighbours on the bridge are masqueraded"},
+		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource),
+			"it does not promise peer-source: neighbours on the bridge are masqueraded"},
 		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), "never INPUT: publish via auto"},
 		{model.DriverBridge, via(model.ViaProxy, "world-peace"), `no publish mode promises "world-peace"`},
 	} {

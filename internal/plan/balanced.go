@@ -32,7 +32,8 @@ type Balanced struct {
 
 // equal reports whether the services are the same.
 func (b Balanced) equal(o Balanced) bool {
-	return b.settings() == o.settings() && same(b.Frontends, o.Frontends) && same(b.Backends, o.Backends) && same(b.Ring, o.Ring)
+	return b.settings() == o.settings() && same(b.Frontends, o.Frontends) && same(b.Backends, o.Backends) &&
+		same(b.Ring, o.Ring)
 }
 
 // balancedSettings are the fields of Balanced that are not lists.

@@ -194,7 +194,8 @@ func (b BindHooks) Key() string { return "bpf bind hooks " + b.Cgroup }
 
 // Add implements Object.
 func (b BindHooks) Add() []string {
-	return []string{fmt.Sprintf("# ebpf: attach bind hooks to %s, unpublished ports %s", escape.Shell(b.Cgroup), b.Unpublished)}
+	return []string{fmt.Sprintf("# ebpf: attach bind hooks to %s, unpublished ports %s", escape.Shell(b.Cgroup),
+		b.Unpublished)}
 }
 
 // Del implements Object.
@@ -224,7 +225,8 @@ func (Grant) group() Group { return GroupEBPF }
 
 // Add implements Object.
 func (g Grant) Add() []string {
-	return []string{fmt.Sprintf("# ebpf: grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, escape.Shell(g.Cgroup))}
+	return []string{fmt.Sprintf("# ebpf: grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own,
+		escape.Shell(g.Cgroup))}
 }
 
 // Del implements Object.

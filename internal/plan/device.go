@@ -77,7 +77,8 @@ func (d Device) Add() []string {
 
 // Del implements Object. Only package kernel knows the device's earlier state.
 func (d Device) Del() []string {
-	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias", escape.Shell(d.Device))
+	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias",
+		escape.Shell(d.Device))
 	if d.Netns == "" {
 		return []string{back}
 	}
@@ -134,7 +135,8 @@ func (l IPoIB) inSandbox() (netns, name string) { return l.Netns, l.Name }
 
 // Add implements Object.
 func (l IPoIB) Add() []string {
-	add := fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", escape.Shell(l.Parent), escape.Shell(l.Name), escape.Shell(netnsName(l.Netns)), l.PKey)
+	add := fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", escape.Shell(l.Parent),
+		escape.Shell(l.Name), escape.Shell(netnsName(l.Netns)), l.PKey)
 	return append([]string{add}, l.set()...)
 }
 

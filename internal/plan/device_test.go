@@ -9,7 +9,8 @@ import (
 
 func TestDiffOfDevices(t *testing.T) {
 	nic := plan.Device{Device: "eth2", Netns: "/run/netns/web", Name: "eth0"}
-	vf := plan.Device{Device: "0000:3b:02.1", Netns: "/proc/4711/ns/net", Name: "eth0", MTU: 9000, MAC: "02:f1:0a:00:00:02"}
+	vf := plan.Device{Device: "0000:3b:02.1", Netns: "/proc/4711/ns/net", Name: "eth0", MTU: 9000,
+		MAC: "02:f1:0a:00:00:02"}
 	child := plan.IPoIB{Netns: "/run/netns/web", Name: "ib0", Parent: "ib0", PKey: 0x8001, Owner: "web"}
 	jumbo, moved, other, connected := nic, nic, child, child
 	jumbo.MTU = 9000

@@ -59,7 +59,8 @@ func (s EBPFService) head() []string {
 	for _, f := range s.Frontends {
 		at = append(at, f.String())
 	}
-	line := fmt.Sprintf("# ebpf: serve %s %s at %s scheduler %s forward %s", escape.Shell(s.Service), s.Proto, strings.Join(at, ","), s.Scheduler, s.Forward)
+	line := fmt.Sprintf("# ebpf: serve %s %s at %s scheduler %s forward %s", escape.Shell(s.Service), s.Proto,
+		strings.Join(at, ","), s.Scheduler, s.Forward)
 	if s.Tunnel != (model.Tunnel{}) {
 		line += " " + s.Tunnel.String()
 	}

@@ -53,7 +53,8 @@ func (f FilterChain) Add() []string {
 func (f FilterChain) Del() []string {
 	tool := f.tool("")
 	return []string{fmt.Sprintf("%s -D %s %s", tool, f.Chain, f.jump()),
-		fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterName), fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterExits)}
+		fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterName),
+		fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterExits)}
 }
 
 // change implements changer. It replaces the chains and leaves exactly one jump.
@@ -62,7 +63,8 @@ func (f FilterChain) change(old Object) []string {
 	if !ok || o.Chain == "" {
 		return f.Add()
 	}
-	return []string{f.tool("-restore") + " --noflush <<'EOF'\n" + f.Restore([]string{"-D " + o.Chain + " " + o.jump()}) + "EOF"}
+	return []string{f.tool("-restore") + " --noflush <<'EOF'\n" +
+		f.Restore([]string{"-D " + o.Chain + " " + o.jump()}) + "EOF"}
 }
 
 func (f FilterChain) jump() string {
@@ -73,7 +75,8 @@ func (f FilterChain) jump() string {
 // jump. The commands in first delete existing jumps.
 func (f FilterChain) Restore(first []string) string {
 	lines := append([]string{"*filter", ":" + FilterName + " - [0:0]", ":" + FilterExits + " - [0:0]"}, first...)
-	lines = append(lines, strings.TrimSuffix(f.Rules, "\n"), fmt.Sprintf("-I %s %d %s", f.Chain, f.Place, f.jump()), "COMMIT", "")
+	lines = append(lines, strings.TrimSuffix(f.Rules, "\n"), fmt.Sprintf("-I %s %d %s", f.Chain, f.Place, f.jump()),
+		"COMMIT", "")
 	return strings.Join(lines, "\n")
 }
 

@@ -30,7 +30,8 @@ type IPVSService struct {
 
 func (s IPVSService) equal(o Object) bool {
 	other, ok := o.(IPVSService)
-	return ok && s.Proto == other.Proto && s.At == other.At && s.Scheduler == other.Scheduler && s.Forward == other.Forward &&
+	return ok && s.Proto == other.Proto && s.At == other.At && s.Scheduler == other.Scheduler &&
+		s.Forward == other.Forward &&
 		s.Tunnel == other.Tunnel && s.Persistence == other.Persistence && same(s.Reals, other.Reals)
 }
 
@@ -105,7 +106,8 @@ func (s IPVSService) settings() string {
 }
 
 func (s IPVSService) real(verb string, r Backend) string {
-	method := map[model.Forward]string{model.ForwardNAT: "-m", model.ForwardDirect: "-g", model.ForwardTunnel: "-i"}[s.Forward]
+	method := map[model.Forward]string{model.ForwardNAT: "-m", model.ForwardDirect: "-g",
+		model.ForwardTunnel: "-i"}[s.Forward]
 	text := fmt.Sprintf("ipvsadm %s %s -r %s %s -w %d", verb, s.name(), r.At, method, r.Weight)
 	if s.Tunnel.Type != model.TunnelIPIP {
 		text += fmt.Sprintf(" --tun-type %s --tun-port %d", s.Tunnel.Type, s.Tunnel.Port)

@@ -65,7 +65,8 @@ func end(netns, name string) string { return netns + " " + name }
 // being recreated. A loopback always exists.
 func (l Link) adjusts(old Object) bool {
 	o, ok := old.(Link)
-	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns && o.Inside == l.Inside
+	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns &&
+		o.Inside == l.Inside
 }
 
 // Alias returns the link's alias, which starts with Mark.
@@ -103,7 +104,8 @@ func (l Link) Add() []string {
 	}
 	cmds = append(cmds, set+" up")
 	if l.Master != "" {
-		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, escape.Shell(l.Name), onOff(l.Hairpin)))
+		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, escape.Shell(l.Name),
+			onOff(l.Hairpin)))
 	}
 	if l.Kind == Veth && !l.Inside {
 		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+escape.Shell(l.Peer)+" up")

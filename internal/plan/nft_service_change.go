@@ -204,7 +204,8 @@ func (s NFTService) Entries() []ServiceEntry {
 	}
 	var all []ServiceEntry
 	for _, at := range s.Frontends {
-		all = append(all, ServiceEntry{Map: MapServices, Proto: s.Proto, At: at}, ServiceEntry{Map: SetFrontends, Proto: s.Proto, At: at})
+		all = append(all, ServiceEntry{Map: MapServices, Proto: s.Proto, At: at},
+			ServiceEntry{Map: SetFrontends, Proto: s.Proto, At: at})
 		for _, b := range backends {
 			real := b.At
 			if real.Port() == 0 {
@@ -213,7 +214,8 @@ func (s NFTService) Entries() []ServiceEntry {
 			if real.Addr().Is4() != at.Addr().Is4() {
 				continue
 			}
-			all = append(all, ServiceEntry{Map: MapSourceNAT, Proto: s.Proto, At: at, Real: real, Masquerade: b.Masquerade})
+			all = append(all, ServiceEntry{Map: MapSourceNAT, Proto: s.Proto, At: at, Real: real,
+				Masquerade: b.Masquerade})
 			if targets[b.At] {
 				all = append(all, ServiceEntry{Map: MapPersistent, Proto: s.Proto, At: at, Real: real})
 			}

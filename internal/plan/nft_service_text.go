@@ -34,7 +34,8 @@ func (s NFTService) change(old Object) []string {
 	c := s.From(&was)
 	lines := s.text(c)
 	if c.Unbind {
-		lines = append(lines, fmt.Sprintf("# delete every element of %s with the value %s", s.Clients(), join(was.Leaving(s))))
+		lines = append(lines, fmt.Sprintf("# delete every element of %s with the value %s", s.Clients(),
+			join(was.Leaving(s))))
 	}
 	return s.script(lines)
 }
@@ -101,10 +102,12 @@ func (s NFTService) text(c ServiceChange) []string {
 		add("delete map", name)
 	}
 	if c.Rules && len(s.Ring) > 0 {
-		add("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), len(s.Ring), s.value("typeof"), len(s.Ring)))
+		add("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), len(s.Ring),
+			s.value("typeof"), len(s.Ring)))
 	}
 	if c.Clients {
-		add("add map", fmt.Sprintf("%s { type %s : %s; flags dynamic,timeout; }", s.Clients(), s.addrType(), s.client("type")))
+		add("add map", fmt.Sprintf("%s { type %s : %s; flags dynamic,timeout; }", s.Clients(), s.addrType(),
+			s.client("type")))
 	}
 	lines = append(lines, s.elements("delete", c.Del)...)
 	lines = append(lines, s.elements("add", c.Add)...)
@@ -236,7 +239,8 @@ func (s NFTService) Rules() []string {
 // known client extends the entry's timeout and never changes the client's real
 // server.
 func (s NFTService) KeepRule() string {
-	return fmt.Sprintf("update @%s { %s saddr timeout %ds : %s }", s.Clients(), s.ip(), s.Persistence/time.Second, s.client("typeof"))
+	return fmt.Sprintf("update @%s { %s saddr timeout %ds : %s }", s.Clients(), s.ip(), s.Persistence/time.Second,
+		s.client("typeof"))
 }
 
 // bucket returns the expression that chooses a bucket.

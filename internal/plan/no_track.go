@@ -59,7 +59,8 @@ func (u NoTrack) Add() []string {
 	}
 	return []string{fmt.Sprintf("nft 'table inet %s {"+
 		" chain in { type filter hook prerouting priority raw; %s fib daddr type != unicast notrack comment %s; };"+
-		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }'", u.Table(), ports, Mark, ports, Mark)}
+		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }'", u.Table(), ports, Mark,
+		ports, Mark)}
 }
 
 // Del implements Object.

@@ -12,7 +12,8 @@ func TestNoTrackOfFindsOnlyTablesOfFairlead(t *testing.T) {
 			t.Errorf("%s is %+v, %t; want %+v", u.Table(), got, ok, u)
 		}
 	}
-	for _, name := range []string{"fairlead", "fairlead-udp-", "fairlead-udp-mine", "fairlead-udp-04789", "fairlead-udp-65536", "fairlead-udp-4789-", "4789", "other-udp-4789"} {
+	for _, name := range []string{"fairlead", "fairlead-udp-", "fairlead-udp-mine", "fairlead-udp-04789",
+		"fairlead-udp-65536", "fairlead-udp-4789-", "4789", "other-udp-4789"} {
 		if u, ok := plan.NoTrackOf(name); ok {
 			t.Errorf("%s is %+v; want a table of another program", name, u)
 		}

@@ -16,18 +16,21 @@ import (
 var (
 	addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
 
-	bridge    = plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"}
-	veth      = plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Peer: "eth0", PeerNetns: "/run/netns/web", PeerMAC: "02:f1:0a:00:00:02"}
-	inside    = plan.Address{Netns: "/run/netns/web", Link: "eth0", Prefix: prefix("10.0.0.2/24")}
-	route     = plan.Route{Netns: "/run/netns/web", To: prefix("0.0.0.0/0"), Via: addr("10.0.0.1"), Link: "eth0"}
-	own       = plan.Address{Link: "fv-web", Prefix: prefix("10.0.0.1/32")}
-	local     = plan.Sysctl{Name: "net.ipv4.conf.fv-web.route_localnet", Value: "1"}
-	global    = plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
-	mapping   = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"), ToPort: 80}
-	elsewhere = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"), ToPort: 80}
-	slow      = plan.Shaper{Link: "fv-web", Rate: 1_000_000}
-	fast      = plan.Shaper{Netns: "/run/netns/web", Link: "eth0", Rate: 10_000_000_000}
-	host      = plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/24")}
+	bridge = plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"}
+	veth   = plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Peer: "eth0",
+		PeerNetns: "/run/netns/web", PeerMAC: "02:f1:0a:00:00:02"}
+	inside  = plan.Address{Netns: "/run/netns/web", Link: "eth0", Prefix: prefix("10.0.0.2/24")}
+	route   = plan.Route{Netns: "/run/netns/web", To: prefix("0.0.0.0/0"), Via: addr("10.0.0.1"), Link: "eth0"}
+	own     = plan.Address{Link: "fv-web", Prefix: prefix("10.0.0.1/32")}
+	local   = plan.Sysctl{Name: "net.ipv4.conf.fv-web.route_localnet", Value: "1"}
+	global  = plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
+	mapping = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"),
+		ToPort: 80}
+	elsewhere = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"),
+		ToPort: 80}
+	slow = plan.Shaper{Link: "fv-web", Rate: 1_000_000}
+	fast = plan.Shaper{Netns: "/run/netns/web", Link: "eth0", Rate: 10_000_000_000}
+	host = plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/24")}
 )
 
 var (
@@ -49,19 +52,31 @@ func TestDiff(t *testing.T) {
 		{"to nothing", all, nil},
 		{"nothing to do", all, all},
 		{"another order is no change", plan.Plan{veth, bridge}, plan.Plan{bridge, veth}},
-		{"mtu changes in place", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.MTU = 9000 }), inside, route, own, local}},
+		{"mtu changes in place", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.MTU = 9000 }),
+			inside, route, own, local}},
 		{"everything that changes in place", plan.Plan{bridge, with(veth, func(l *plan.Link) { l.Master = "fl-net" })},
 			plan.Plan{with(bridge, func(l *plan.Link) { l.Filter, l.MAC = true, "02:f1:0a:00:00:01" }),
-				with(veth, func(l *plan.Link) { l.Master, l.Hairpin, l.PeerMAC = "fl-net", true, "02:f1:0a:00:00:09" })}},
+				with(veth, func(l *plan.Link) {
+					l.Master, l.Hairpin, l.PeerMAC = "fl-net", true,
+						"02:f1:0a:00:00:09"
+				})}},
 		{"off the bridge", plan.Plan{with(veth, func(l *plan.Link) { l.Master = "fl-net" })}, plan.Plan{veth}},
 		{"a publish with a new target", plan.Plan{mapping}, plan.Plan{elsewhere}},
-		{"a recreated link recreates its dependents", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }),
-			plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
+		{"a recreated link recreates its dependents", all,
+			plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }),
+				plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
 		{"a missing link recreates its dependents", plan.Plan{global, bridge, host, inside, own}, all},
-		{"a wider prefix replaces", plan.Plan{bridge, host}, plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
-		{"a sub-link changes in place", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true }), reached}},
-		{"a sub-link with a different parent", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
-		{"limits are removed with a recreated link", plan.Plan{veth, slow, fast}, plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
+		{"a wider prefix replaces", plan.Plan{bridge, host},
+			plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
+		{"a sub-link changes in place", plan.Plan{shim, reached},
+			plan.Plan{subLink(func(b *plan.SubLink) {
+				b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan",
+					true
+			}), reached}},
+		{"a sub-link with a different parent", plan.Plan{shim, reached},
+			plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
+		{"limits are removed with a recreated link", plan.Plan{veth, slow, fast},
+			plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))
@@ -73,7 +88,8 @@ func TestTextInShell(t *testing.T) {
 	odd := with(veth, func(l *plan.Link) {
 		l.Owner, l.PeerNetns = "it's $(odd)", "/proc/4711/ns/net with blanks"
 	})
-	golden.Text(t, "odd names", plan.Text(plan.Diff(nil, plan.Plan{odd, plan.Address{Netns: odd.PeerNetns, Link: "eth0", Prefix: inside.Prefix}})))
+	golden.Text(t, "odd names", plan.Text(plan.Diff(nil,
+		plan.Plan{odd, plan.Address{Netns: odd.PeerNetns, Link: "eth0", Prefix: inside.Prefix}})))
 }
 
 func TestRemovedSettingGetsItsOldValue(t *testing.T) {
@@ -91,7 +107,8 @@ func TestInherited(t *testing.T) {
 	if got, ok := local.Inherited(); !ok || got.Name != "net.ipv4.conf.default.route_localnet" {
 		t.Errorf("%v %v", got, ok)
 	}
-	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv6.conf.default.forwarding", plan.SysctlBridgeFilter4} {
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding",
+		"net.ipv6.conf.default.forwarding", plan.SysctlBridgeFilter4} {
 		if got, ok := (plan.Sysctl{Name: name}).Inherited(); ok {
 			t.Errorf("%s is inherited from %s", name, got.Name)
 		}
@@ -99,13 +116,16 @@ func TestInherited(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	p, err := plan.Merge(plan.NewPart(plan.Plan{global, bridge}), plan.NewPart(plan.Plan{global, veth}), plan.NewPart(nil))
-	if err != nil || len(p) != 3 || p[0] != plan.Object(global) || p[1] != plan.Object(bridge) || p[2] != plan.Object(veth) {
+	p, err := plan.Merge(plan.NewPart(plan.Plan{global, bridge}), plan.NewPart(plan.Plan{global, veth}),
+		plan.NewPart(nil))
+	if err != nil || len(p) != 3 || p[0] != plan.Object(global) || p[1] != plan.Object(bridge) ||
+		p[2] != plan.Object(veth) {
 		t.Errorf("%v %v", p, err)
 	}
 	off := global
 	off.Value = "0"
-	if _, err := plan.Merge(plan.NewPart(plan.Plan{global}), plan.NewPart(plan.Plan{off})); err == nil || !strings.Contains(err.Error(), global.Name) {
+	if _, err := plan.Merge(plan.NewPart(plan.Plan{global}), plan.NewPart(plan.Plan{off})); err == nil ||
+		!strings.Contains(err.Error(), global.Name) {
 		t.Errorf("a conflict gives %v", err)
 	}
 }
@@ -143,7 +163,8 @@ func TestDiffOfAnyPlans(t *testing.T) {
 		have, want := anyPlan(random), anyPlan(random)
 		if random.IntN(2) == 0 { // neighbouring objects change
 			at := random.IntN(len(have) + 1)
-			want = slices.Concat(have[:at], plan.Plan{plan.Link{Name: "new", Kind: plan.Bridge}}, have[min(at+random.IntN(3), len(have)):])
+			want = slices.Concat(have[:at], plan.Plan{plan.Link{Name: "new", Kind: plan.Bridge}},
+				have[min(at+random.IntN(3), len(have)):])
 		}
 		if got, plain := plan.Diff(have, want), plainDiff(have, want); !slices.Equal(got, plain) {
 			t.Fatalf("from\n%+v to\n%+v: %+v; want %+v", have, want, got, plain)
@@ -157,7 +178,8 @@ func anyPlan(random *rand.Rand) plan.Plan {
 	for i := range 4 {
 		name := fmt.Sprint("link", i)
 		if random.IntN(3) > 0 {
-			p = append(p, plan.Link{Name: name, Kind: plan.Veth, MTU: 1500 + random.IntN(2), Peer: fmt.Sprint("eth", random.IntN(2)), PeerNetns: "box"})
+			p = append(p, plan.Link{Name: name, Kind: plan.Veth, MTU: 1500 + random.IntN(2),
+				Peer: fmt.Sprint("eth", random.IntN(2)), PeerNetns: "box"})
 		}
 		if random.IntN(3) > 0 {
 			p = append(p, plan.Address{Link: name, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 8+random.IntN(2))})
@@ -188,7 +210,8 @@ func plainDiff(have, want plan.Plan) []plan.Op {
 		}
 		ops = append(ops, plan.Op{Object: o, Old: old})
 		l, isLink := o.(plan.Link)
-		if was, ok := old.(plan.Link); isLink && (!ok || was.Kind != l.Kind || was.Peer != l.Peer || was.PeerNetns != l.PeerNetns) {
+		if was, ok := old.(plan.Link); isLink &&
+			(!ok || was.Kind != l.Kind || was.Peer != l.Peer || was.PeerNetns != l.PeerNetns) {
 			for _, end := range l.Ends() {
 				remade[end] = true
 			}

@@ -18,10 +18,14 @@ import (
 // objects has one object of every kind. TestPlansArePastedSafely fails if a kind
 // is missing.
 var objects = []plan.Object{
-	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{}, plan.Grant{}, plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
-	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.LocalRealEgress{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
-	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.NFTMapping{}, plan.Member{}, plan.ServiceTable{}, plan.NFTService{},
-	plan.StaleLink{}, plan.Shaper{}, plan.EBPFService{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{}, plan.NoTrack{}, plan.Listener{},
+	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{}, plan.Grant{},
+	plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
+	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.LocalRealEgress{}, plan.IPVSService{}, plan.LocalRoute{},
+	plan.IPVSTable{}, plan.IPVSMember{},
+	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.NFTMapping{}, plan.Member{},
+	plan.ServiceTable{}, plan.NFTService{},
+	plan.StaleLink{}, plan.Shaper{}, plan.EBPFService{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{},
+	plan.NoTrack{}, plan.Listener{},
 	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
 }
 
@@ -44,7 +48,8 @@ func TestPlansArePastedSafely(t *testing.T) {
 		name := v.Type().Name()
 		all = slices.DeleteFunc(all, func(kind string) bool { return kind == name })
 		for j := range v.NumField() {
-			if f := v.Type().Field(j); f.Type == reflect.TypeFor[string]() && f.IsExported() && !slices.Contains(checked, f.Name) {
+			if f := v.Type().Field(j); f.Type == reflect.TypeFor[string]() && f.IsExported() &&
+				!slices.Contains(checked, f.Name) {
 				v.Field(j).SetString(attacks[i/len(objects)])
 			}
 		}

@@ -98,7 +98,8 @@ func (b SubLink) Add() []string {
 }
 
 func (b SubLink) quiet() string {
-	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2", escape.Shell(b.Name))
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2",
+		escape.Shell(b.Name))
 }
 
 // change implements changer.

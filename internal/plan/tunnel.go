@@ -66,7 +66,8 @@ func (t Tunnel) Add() []string {
 	if t.Local.Is6() {
 		ip = "ip -6"
 	}
-	add := fmt.Sprintf("%s link add %s address %s mtu %d type vxlan id %d dstport %d", ip, escape.Shell(t.Name), t.MAC, t.MTU, t.VNI, t.Port)
+	add := fmt.Sprintf("%s link add %s address %s mtu %d type vxlan id %d dstport %d", ip, escape.Shell(t.Name), t.MAC,
+		t.MTU, t.VNI, t.Port)
 	if !t.Local.IsUnspecified() {
 		add += " local " + t.Local.String()
 	}
@@ -85,7 +86,8 @@ func (t Tunnel) Add() []string {
 // set returns the commands that both a new link and a changed one need.
 func (t Tunnel) set() []string {
 	return append(writeSettings(t.settings()),
-		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", escape.Shell(t.Name), escape.Shell(t.Alias()), t.MAC, t.MTU, escape.Shell(t.Master)),
+		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", escape.Shell(t.Name),
+			escape.Shell(t.Alias()), t.MAC, t.MTU, escape.Shell(t.Master)),
 		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", escape.Shell(t.Name)))
 }
 
@@ -169,7 +171,8 @@ func (n Neighbor) Key() string { return "neighbor " + n.Link + " " + n.Addr.Stri
 
 // Add implements Object.
 func (n Neighbor) Add() []string {
-	return []string{fmt.Sprintf("ip neigh replace %s lladdr %s dev %s nud permanent", n.Addr, n.MAC, escape.Shell(n.Link))}
+	return []string{fmt.Sprintf("ip neigh replace %s lladdr %s dev %s nud permanent", n.Addr, n.MAC,
+		escape.Shell(n.Link))}
 }
 
 // Del implements Object.

@@ -72,7 +72,8 @@ func (Guard) Key() string { return "nft table " + GuardTable }
 
 // Add implements Object.
 func (g Guard) Add() []string {
-	return []string{"nft -f - <<'EOF'\nadd table inet " + GuardTable + "\ndelete table inet " + GuardTable + "\n" + g.text() + "EOF"}
+	return []string{"nft -f - <<'EOF'\nadd table inet " + GuardTable + "\ndelete table inet " + GuardTable + "\n" +
+		g.text() + "EOF"}
 }
 
 // Del implements Object.

@@ -39,13 +39,15 @@ func (c WireGuard) Key() string { return Link{Name: c.Name}.Key() }
 
 // Add implements Object.
 func (c WireGuard) Add() []string {
-	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", escape.Shell(c.Name), c.MTU)}, c.set()...)
+	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", escape.Shell(c.Name), c.MTU)},
+		c.set()...)
 }
 
 // set returns the commands that both a new link and a changed one need.
 func (c WireGuard) set() []string {
 	return append(writeSettings(c.settings()),
-		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port, c.Local, escape.Shell(c.KeyFile)),
+		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port,
+			c.Local, escape.Shell(c.KeyFile)),
 		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
 }
 
@@ -75,14 +77,16 @@ func (p WireGuardPeer) Key() string { return "wireguard peer " + p.Link + " " + 
 
 // Add implements Object.
 func (p WireGuardPeer) Add() []string {
-	return []string{fmt.Sprintf("wg set %s endpoint %s allowed-ips %s", p.peer(), p.Endpoint, netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}
+	return []string{fmt.Sprintf("wg set %s endpoint %s allowed-ips %s", p.peer(), p.Endpoint,
+		netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}
 }
 
 // Del implements Object.
 func (p WireGuardPeer) Del() []string { return []string{"wg set " + p.peer() + " remove"} }
 
 func (p WireGuardPeer) peer() string {
-	return fmt.Sprintf("%s peer $(public key of %s by %s)", escape.Shell(p.Link), p.Endpoint.Addr(), escape.Shell(p.KeyFile))
+	return fmt.Sprintf("%s peer $(public key of %s by %s)", escape.Shell(p.Link), p.Endpoint.Addr(),
+		escape.Shell(p.KeyFile))
 }
 
 func (p WireGuardPeer) base() string { return end("", p.Link) }

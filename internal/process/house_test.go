@@ -36,7 +36,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle, lockRole: process.Main(runLock)})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle,
+		lockRole: process.Main(runLock)})
 	os.Exit(m.Run())
 }
 
@@ -66,7 +67,8 @@ func runDaemon(do order) error {
 	}
 	defer host.Close()
 	p := newProxies(opt.Run, host.Netns(), opt.Log)
-	d, err := daemon.New(daemon.Config{Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
+	d, err := daemon.New(daemon.Config{Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host,
+		Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
 		StartProxy: p.start, FindProxy: p.find, ProxyEnded: p.ended})
 	if err != nil {
 		return err
@@ -96,7 +98,8 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	dir := t.TempDir()
-	h := &house{T: t, opt: Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}}
+	h := &house{T: t, opt: Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"),
+		Socket: filepath.Join(dir, "s")}}
 	if err := MakeDirs(h.opt); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +166,8 @@ func (h *house) publish() {
 	_, err := client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
 		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}, false)
 	if err == nil {
-		_, err = client.Attach(context.Background(), api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
+		_, err = client.Attach(context.Background(),
+			api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
 	}
 	if err == nil {
 		_, err = client.Publish(context.Background(), api.PublishRequest{Target: h.pid, Publishes: []model.Publish{

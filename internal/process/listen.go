@@ -79,7 +79,8 @@ func inherited(fd int, name string) (*net.UnixListener, error) {
 
 // take returns the passed socket with that name, or a new one at the path. done
 // removes the path of a new socket; the service manager removes those that it passed.
-func (s Sockets) take(name, path string, listen func(string) (*net.UnixListener, error)) (l *net.UnixListener, done func(), err error) {
+func (s Sockets) take(name, path string, listen func(string) (*net.UnixListener, error)) (l *net.UnixListener,
+	done func(), err error) {
 	if l := s[name]; l != nil {
 		return l, func() {}, nil
 	}

@@ -241,7 +241,10 @@ func lockHolder() (unix.Ucred, error) {
 		return unix.Ucred{}, err
 	}
 	var cred *unix.Ucred
-	if failed := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); failed != nil || err != nil {
+	if failed := raw.Control(func(fd uintptr) {
+		cred,
+			err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil || err != nil {
 		return unix.Ucred{}, errors.Join(failed, err)
 	}
 	return *cred, nil

@@ -52,7 +52,8 @@ func runLock(do lockOrder) error {
 	}
 	unlock, err := lockNamespace(Options{Socket: do.Socket, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		if failed := os.WriteFile(filepath.Join(filepath.Dir(do.Socket), refusalFile), []byte(err.Error()), 0o600); failed != nil {
+		if failed := os.WriteFile(filepath.Join(filepath.Dir(do.Socket), refusalFile), []byte(err.Error()),
+			0o600); failed != nil {
 			return failed
 		}
 		process.Ready()
@@ -92,7 +93,8 @@ func (l locks) try(do lockOrder) (p *process.Process, refusal string) {
 	at := l.at
 	at.Contained = do.OwnRun
 	p = process.Start(l, lockRole, do, at)
-	why, _ := os.ReadFile(filepath.Join(filepath.Dir(do.Socket), refusalFile)) // it does not exist if the process has the lock
+	why, _ := os.ReadFile(filepath.Join(filepath.Dir(do.Socket),
+		refusalFile)) // it does not exist if the process has the lock
 	return p, string(why)
 }
 
@@ -102,7 +104,8 @@ func TestOneDaemonPerNamespace(t *testing.T) {
 	first := l.take(lockOrder{})
 	newLocks(t).take(lockOrder{}) // in another namespace
 	_, why := l.try(lockOrder{})
-	for _, want := range []string{fmt.Sprintf("process %d (", first.Cmd.Process.Pid), "is the daemon of this network namespace", "use it with --socket /"} {
+	for _, want := range []string{fmt.Sprintf("process %d (", first.Cmd.Process.Pid),
+		"is the daemon of this network namespace", "use it with --socket /"} {
 		if !strings.Contains(why, want) {
 			t.Errorf("the second daemon got %q, want %q", why, want)
 		}

@@ -99,9 +99,10 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP, LooseSources: opt.LooseSources, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
-		opt.Log.Info("XDP is not available on a link: tc forwards its packets", "link", link, "why", why)
-	}})
+	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP,
+		LooseSources: opt.LooseSources, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
+			opt.Log.Info("XDP is not available on a link: tc forwards its packets", "link", link, "why", why)
+		}})
 	if err != nil {
 		return err
 	}
@@ -117,8 +118,10 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	d, err := daemon.New(daemon.Config{
-		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
-		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host), CountReals: countReals(host),
+		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(),
+		DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
+		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host),
+		CountReals: countReals(host),
 		Containers: sandbox.New(), Lasting: files.Lasting(), Passing: files.Passing(),
 	})
 	if err != nil {

@@ -99,7 +99,8 @@ func TestKilledProxyIsReplaced(t *testing.T) {
 		}
 	}
 	// Without publishes the proxy ends with the daemon.
-	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(), api.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
+	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(),
+		api.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
 		t.Fatal(err)
 	}
 	gone, err := unix.PidfdOpen(h.pidOfProxy(), 0)

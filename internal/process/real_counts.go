@@ -34,7 +34,8 @@ func countReals(host *kernel.Host) daemon.CountReals {
 		for _, s := range stats {
 			v := known[s.Frontend]
 			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
-				Packets: counter.InOut{In: s.InPackets, Out: s.OutPackets}, Bytes: counter.InOut{In: s.InBytes, Out: s.OutBytes}})
+				Packets: counter.InOut{In: s.InPackets, Out: s.OutPackets},
+				Bytes:   counter.InOut{In: s.InBytes, Out: s.OutBytes}})
 		}
 		counts, err := host.NFT().NFTCounts()
 		if err != nil {

@@ -47,7 +47,8 @@ func contenders(b *testing.B, target netip.AddrPort) []*contender {
 	set(b, p, oneTCP("127.0.0.1", 8001, target))
 	return []*contender{
 		{name: "ours", at: netip.MustParseAddrPort("127.0.0.1:8001"), pid: p.PID()},
-		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"), pid: startDockerProxy(b, "tcp", "8002", target)},
+		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"),
+			pid: startDockerProxy(b, "tcp", "8002", target)},
 	}
 }
 
@@ -318,14 +319,16 @@ func BenchmarkSetThousand(b *testing.B) {
 			benchRange(b, Config{Reservations: []plan.Reservation{{Proto: proto, Host: every, Ports: ports}}})
 		})
 		b.Run(string(proto)+"-listeners", func(b *testing.B) {
-			benchRange(b, Config{Listeners: []plan.Listener{{Proto: proto, Host: every, Ports: ports, Target: target, TargetPorts: ports}}})
+			benchRange(b, Config{Listeners: []plan.Listener{{Proto: proto, Host: every, Ports: ports, Target: target,
+				TargetPorts: ports}}})
 		})
 	}
 	b.Run("tcp-listeners-apart", func(b *testing.B) {
 		var cfg Config
 		for i := range ports.Len() {
 			port := model.Port(ports.First + uint16(i))
-			cfg.Listeners = append(cfg.Listeners, plan.Listener{Proto: model.TCP, Host: every, Ports: port, Target: target, TargetPorts: port})
+			cfg.Listeners = append(cfg.Listeners,
+				plan.Listener{Proto: model.TCP, Host: every, Ports: port, Target: target, TargetPorts: port})
 		}
 		benchRange(b, cfg)
 	})

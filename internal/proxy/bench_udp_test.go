@@ -22,7 +22,8 @@ func BenchmarkDatagramsAgainstDocker(b *testing.B) {
 	set(b, p, Config{Listeners: []plan.Listener{published(model.UDP, "127.0.0.1", 8001, target)}})
 	cs := []*contender{
 		{name: "ours", at: netip.MustParseAddrPort("127.0.0.1:8001"), pid: p.PID()},
-		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"), pid: startDockerProxy(b, "udp", "8002", target)},
+		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"),
+			pid: startDockerProxy(b, "udp", "8002", target)},
 	}
 	work := func(at netip.AddrPort) float64 {
 		before := arrived.Load()
@@ -67,7 +68,8 @@ func datagramSink(b *testing.B, at netip.AddrPort) *atomic.Int64 {
 	go func() {
 		defer close(ended)
 		for hdrs := sameAgain(64, 2048); !over.Load(); {
-			n, _, e := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdrs[0])), uintptr(len(hdrs)), unix.MSG_WAITFORONE, 0, 0)
+			n, _, e := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdrs[0])),
+				uintptr(len(hdrs)), unix.MSG_WAITFORONE, 0, 0)
 			if e == 0 {
 				arrived.Add(int64(n))
 			}
@@ -95,6 +97,7 @@ func floodDatagrams(b *testing.B, to netip.AddrPort, stop *atomic.Bool) {
 		return
 	}
 	for hdrs := sameAgain(16, 1200); !stop.Load(); {
-		_, _, _ = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdrs[0])), uintptr(len(hdrs)), 0, 0, 0)
+		_, _, _ = unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdrs[0])), uintptr(len(hdrs)),
+			0, 0, 0)
 	}
 }

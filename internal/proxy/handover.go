@@ -187,7 +187,8 @@ func adoptSockets(want wanted, sockets map[socketKey]int) (map[socketKey]*socket
 		if !ok {
 			return nil, fmt.Errorf("the other proxy has not sent the socket of %s/%s", key.addr, key.proto)
 		}
-		opened[key] = &socket{fd: fd, group: at.group, offset: at.offset, open: at.group != nil || key.proto == model.UDP}
+		opened[key] = &socket{fd: fd, group: at.group, offset: at.offset, open: at.group != nil ||
+			key.proto == model.UDP}
 	}
 	if len(opened) < len(sockets) {
 		return nil, errors.New("the other proxy has sent sockets that are not in its configuration")

@@ -68,7 +68,8 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 // start runs a new proxy. If takeOver is set, it takes over from the running one.
 func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 	if len(k.Socket)+len(newSuffix) >= len(unix.RawSockaddrUnix{}.Path) {
-		return nil, fmt.Errorf("start proxy: %s is too long for a unix socket: use a directory with a shorter path", k.Socket)
+		return nil, fmt.Errorf("start proxy: %s is too long for a unix socket: use a directory with a shorter path",
+			k.Socket)
 	}
 	said, err := os.OpenFile(k.Errors, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -117,7 +118,8 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 	if _, err := p.CurrentConfig(ctx); errors.Is(err, errStopped) {
 		return nil, p.Part()
 	} else if err != nil {
-		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err), p.Part())
+		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err),
+			p.Part())
 	}
 	return p, nil
 }

@@ -62,7 +62,8 @@ func keeper() int {
 
 func keeping(t *testing.T) Keeping {
 	dir := t.TempDir()
-	return Keeping{Socket: filepath.Join(dir, "s"), Errors: filepath.Join(dir, "log"), Log: slog.New(slog.DiscardHandler)}
+	return Keeping{Socket: filepath.Join(dir, "s"), Errors: filepath.Join(dir, "log"),
+		Log: slog.New(slog.DiscardHandler)}
 }
 
 // keptBy runs a program that keeps a proxy. It returns the proxy's process and a
@@ -275,7 +276,8 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 			published(model.UDP, "127.0.0.1", 8003, datagrams)},
 		Reservations: []plan.Reservation{
 			{Proto: model.TCP, Host: netip.MustParseAddr("0.0.0.0"), Ports: model.PortRange{First: 9000, Last: 9499}},
-			{Proto: model.UDP, Host: netip.MustParseAddr("10.77.0.1"), Ports: model.PortRange{First: 9000, Last: 9499}}},
+			{Proto: model.UDP, Host: netip.MustParseAddr("10.77.0.1"),
+				Ports: model.PortRange{First: 9000, Last: 9499}}},
 	}
 	pid, kill := keptBy(t, anotherProgram(t), at, cfg)
 	kill()

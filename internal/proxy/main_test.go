@@ -37,10 +37,12 @@ func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
 		Role: Main,
 		briskRole: func() int {
-			return run(limits{answered: 300 * time.Millisecond, oneDirection: time.Minute, flows: 4, empty: 100 * time.Millisecond})
+			return run(limits{answered: 300 * time.Millisecond, oneDirection: time.Minute, flows: 4,
+				empty: 100 * time.Millisecond})
 		},
 		curtRole: func() int {
-			return run(limits{answered: time.Minute, oneDirection: 150 * time.Millisecond, flows: 4, empty: time.Minute})
+			return run(limits{answered: time.Minute, oneDirection: 150 * time.Millisecond, flows: 4,
+				empty: time.Minute})
 		},
 		parentRole: intermediateParent, keeperRole: keeper, strangerRole: stranger,
 	})

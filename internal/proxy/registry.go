@@ -59,7 +59,8 @@ func (r *registry) set(cfg Config) error {
 // resolve turns cfg into one entry per socket. Listeners that existed before keep their
 // group.
 func (r *registry) resolve(cfg Config) (wanted, error) {
-	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports()), bind: binder(cfg.BindKey)}
+	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports()),
+		bind: binder(cfg.BindKey)}
 	for _, l := range cfg.Listeners {
 		g, err := r.group(l)
 		if err != nil {

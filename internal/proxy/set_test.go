@@ -82,7 +82,8 @@ func TestReservationBlocksPort(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		t.Run(string(proto), func(t *testing.T) {
 			p := newProxy(t, Role)
-			set(t, p, Config{Reservations: []plan.Reservation{reserved(proto, "0.0.0.0", 8080), reserved(proto, "::", 8080)}})
+			set(t, p, Config{Reservations: []plan.Reservation{reserved(proto, "0.0.0.0", 8080),
+				reserved(proto, "::", 8080)}})
 			mustBeTaken(t, proto, "0.0.0.0:8080")
 			mustBeTaken(t, proto, "10.77.0.1:8080")
 			mustBeTaken(t, proto, "[::]:8080")
@@ -109,7 +110,8 @@ func TestReservationBesideListener(t *testing.T) {
 		t.Run(string(proto), func(t *testing.T) {
 			target, check := echoTarget(t, proto)
 			listener := Config{Listeners: []plan.Listener{published(proto, "::1", 8080, target)}}
-			reservation := Config{Reservations: []plan.Reservation{reserved(proto, "::", 8080), reserved(proto, "0.0.0.0", 8080)}}
+			reservation := Config{Reservations: []plan.Reservation{reserved(proto, "::", 8080),
+				reserved(proto, "0.0.0.0", 8080)}}
 			both := Config{Listeners: listener.Listeners, Reservations: reservation.Reservations}
 			for _, c := range []struct {
 				name  string
@@ -207,7 +209,8 @@ func TestOtherProcessUnderNewWildcard(t *testing.T) {
 func wantBindError(t *testing.T, err error, proto model.Proto, addr string, errno syscall.Errno) {
 	t.Helper()
 	var bind *BindError
-	if !errors.As(err, &bind) || bind.Proto != proto || bind.Addr != netip.MustParseAddrPort(addr) || !errors.Is(err, errno) {
+	if !errors.As(err, &bind) || bind.Proto != proto || bind.Addr != netip.MustParseAddrPort(addr) ||
+		!errors.Is(err, errno) {
 		t.Fatalf("got %v, want a BindError for %s/%s: %v", err, addr, proto, errno)
 	}
 }
@@ -226,9 +229,11 @@ func TestConflictChangesNothing(t *testing.T) {
 			}
 			l := published(proto, "127.0.0.1", 8002, target)
 			l.Ports.Last, l.TargetPorts.Last = 8004, l.TargetPorts.First+2
-			wantBindError(t, p.Set(t.Context(), Config{Listeners: []plan.Listener{l}}), proto, "127.0.0.1:8004", syscall.EADDRINUSE)
+			wantBindError(t, p.Set(t.Context(), Config{Listeners: []plan.Listener{l}}), proto, "127.0.0.1:8004",
+				syscall.EADDRINUSE)
 			r := plan.Reservation{Proto: proto, Host: l.Host, Ports: l.Ports}
-			wantBindError(t, p.Set(t.Context(), Config{Reservations: []plan.Reservation{r}}), proto, "127.0.0.1:8004", syscall.EADDRINUSE)
+			wantBindError(t, p.Set(t.Context(), Config{Reservations: []plan.Reservation{r}}), proto, "127.0.0.1:8004",
+				syscall.EADDRINUSE)
 			check(t, "127.0.0.1:8001")
 			mustBeFree(t, proto, "127.0.0.1:8002")
 			mustBeFree(t, proto, "127.0.0.1:8003")
@@ -261,7 +266,8 @@ func TestBoundNotListening(t *testing.T) {
 	}
 	cfg := Config{Reservations: []plan.Reservation{reserved(model.TCP, "0.0.0.0", 8091)}}
 	wantBindError(t, p.Set(t.Context(), cfg), model.TCP, "0.0.0.0:8091", syscall.EADDRINUSE)
-	wantBindError(t, p.Set(t.Context(), oneTCP("0.0.0.0", 8091, netip.MustParseAddrPort("127.0.0.1:9"))), model.TCP, "0.0.0.0:8091", syscall.EADDRINUSE)
+	wantBindError(t, p.Set(t.Context(), oneTCP("0.0.0.0", 8091, netip.MustParseAddrPort("127.0.0.1:9"))), model.TCP,
+		"0.0.0.0:8091", syscall.EADDRINUSE)
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +303,8 @@ func TestSameSetKeepsConnections(t *testing.T) {
 	p := newProxy(t, Role)
 	tcp, udp := serveTCP(t, "127.0.0.1", echo), serveUDP(t, "127.0.0.1:0", echoUDP)
 	cfg := Config{
-		Listeners:    []plan.Listener{published(model.TCP, "127.0.0.1", 8001, tcp), published(model.UDP, "127.0.0.1", 8001, udp)},
+		Listeners: []plan.Listener{published(model.TCP, "127.0.0.1", 8001, tcp),
+			published(model.UDP, "127.0.0.1", 8001, udp)},
 		Reservations: []plan.Reservation{reserved(model.TCP, "0.0.0.0", 8003)},
 	}
 	set(t, p, cfg)

@@ -90,7 +90,8 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	if err := errors.Join(os.Chmod(at.Socket, 0o777), os.Chmod(filepath.Dir(at.Socket), 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
+	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") &&
+		!strings.Contains(got, "broken pipe") {
 		t.Errorf("another user at an open socket: %s", got)
 	}
 	if got := currentConfig(t, found(t, at)); !reflect.DeepEqual(got, cfg) {

@@ -59,7 +59,8 @@ func TestChurn(t *testing.T) {
 	for range 20 {
 		set(t, p, Config{Listeners: []plan.Listener{stays, goes}})
 		time.Sleep(3 * time.Millisecond) // let load build up; proves nothing
-		set(t, p, Config{Listeners: []plan.Listener{stays}, Reservations: []plan.Reservation{reserved(model.TCP, "0.0.0.0", 8002)}})
+		set(t, p, Config{Listeners: []plan.Listener{stays},
+			Reservations: []plan.Reservation{reserved(model.TCP, "0.0.0.0", 8002)}})
 	}
 	stop.Store(true)
 	load.Wait()

@@ -41,13 +41,15 @@ func setOption(fd, level, name, value int) unix.Errno {
 
 // receive reads from a socket; it needs a non-empty b.
 func receive(fd int, b []byte) (int, unix.Errno) {
-	n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0,
+		0)
 	return int(n), e
 }
 
 // send writes to a socket without raising SIGPIPE; it needs a non-empty b.
 func send(fd int, b []byte) (int, unix.Errno) {
-	n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		unix.MSG_NOSIGNAL, 0, 0)
 	return int(n), e
 }
 
@@ -79,18 +81,21 @@ type mmsghdr struct {
 }
 
 func receiveBatch(fd int, m []mmsghdr) (int, unix.Errno) {
-	n, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)),
+		unix.MSG_DONTWAIT, 0, 0)
 	return int(n), e
 }
 
 func sendBatch(fd int, m []mmsghdr) (int, unix.Errno) {
-	n, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)),
+		unix.MSG_DONTWAIT, 0, 0)
 	return int(n), e
 }
 
 // localName reads the local address of a socket.
 func localName(fd int, name *sockaddr) unix.Errno {
 	name.len = uint32(len(name.raw))
-	_, _, e := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&name.raw)), uintptr(unsafe.Pointer(&name.len)))
+	_, _, e := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&name.raw)),
+		uintptr(unsafe.Pointer(&name.len)))
 	return e
 }

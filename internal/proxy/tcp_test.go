@@ -265,7 +265,8 @@ func TestPortsInTimeWaitAreReused(t *testing.T) {
 	p := newProxy(t, Role)
 	set(t, p, oneTCP("10.77.0.1", 8001, target))
 	for i := range 2 * few {
-		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 20000 + i}, Control: reuseAddress(true)}
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 20000 + i},
+			Control: reuseAddress(true)}
 		c, err := from.Dial("tcp", "10.77.0.1:8001")
 		if err != nil {
 			t.Fatal(err)

@@ -78,7 +78,8 @@ func TestUDPAnswersFromTheAddressAsked(t *testing.T) {
 	}{
 		{"every v4", "0.0.0.0", "127.0.0.1:0", []string{"127.0.0.1:8053", "127.0.0.9:8053", "10.77.0.1:8053"}},
 		{"every v6", "::", "[::1]:0", []string{"[::1]:8053", "[fd00:77::1]:8053"}},
-		{"both families", both, "127.0.0.1:0", []string{"127.0.0.1:8053", "10.77.0.1:8053", "[::1]:8053", "[fd00:77::1]:8053"}},
+		{"both families", both, "127.0.0.1:0",
+			[]string{"127.0.0.1:8053", "10.77.0.1:8053", "[::1]:8053", "[fd00:77::1]:8053"}},
 		{"one v4 to v6", "10.77.0.1", "[::1]:0", []string{"10.77.0.1:8053"}},
 		{"every v6 to v4", "::", "127.0.0.1:0", []string{"[fd00:77::1]:8053"}},
 	} {
@@ -93,7 +94,8 @@ func TestUDPAnswersFromTheAddressAsked(t *testing.T) {
 			}
 			until(t, p, "all datagrams to be counted", func(s model.ProxyStats) bool {
 				n := uint64(len(c.dial))
-				return s.Flows == 2*n && s.DatagramsIn == 3*n && s.DatagramsOut == 3*n && s.BytesIn == 19*n && s.BytesOut == 19*n
+				return s.Flows == 2*n && s.DatagramsIn == 3*n && s.DatagramsOut == 3*n && s.BytesIn == 19*n &&
+					s.BytesOut == 19*n
 			})
 		})
 	}
@@ -142,7 +144,8 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 			p := newProxy(t, Role)
 			set(t, p, oneUDP("0.0.0.0", 8053, serveUDP(t, "127.0.0.1:0", echoUDP)))
 			c := dialUDP(t, "127.0.0.1:8053")
-			sizes := []int{100, 100, 100, 100, 50, 0, 0, 1, 2, 3, 9000, 9000, 9000, 1472, 1472, 1473, 1473, 4000, 10, 10}
+			sizes := []int{100, 100, 100, 100, 50, 0, 0, 1, 2, 3, 9000, 9000, 9000, 1472, 1472, 1473, 1473, 4000, 10,
+				10}
 			stopped(t, p, func() {
 				for i, size := range sizes {
 					if _, err := c.Write(bytes.Repeat([]byte{byte(i)}, size)); err != nil {
@@ -158,7 +161,10 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 				}
 			}
 			n := uint64(len(sizes))
-			until(t, p, "all to be counted", func(s model.ProxyStats) bool { return s.DatagramsIn == n && s.DatagramsOut == n })
+			until(t, p, "all to be counted", func(s model.ProxyStats) bool {
+				return s.DatagramsIn == n &&
+					s.DatagramsOut == n
+			})
 		})
 	}
 }
@@ -184,11 +190,13 @@ func setLoopbackMTU(t *testing.T, mtu string) {
 
 func TestUDPFlowsExpire(t *testing.T) {
 	curt, p := newProxy(t, curtRole), newProxy(t, briskRole)
-	set(t, curt, oneUDP("127.0.0.1", 8053, serveUDP(t, "127.0.0.1:0", func(netip.AddrPort, []byte) []byte { return nil })))
+	set(t, curt, oneUDP("127.0.0.1", 8053,
+		serveUDP(t, "127.0.0.1:0", func(netip.AddrPort, []byte) []byte { return nil })))
 	if _, err := dialUDP(t, "127.0.0.1:8053").Write([]byte("anyone?")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, curt, "the one-way flow to begin and to expire", func(s model.ProxyStats) bool { return s.Opened == 1 && s.Flows == 0 })
+	until(t, curt, "the one-way flow to begin and to expire",
+		func(s model.ProxyStats) bool { return s.Opened == 1 && s.Flows == 0 })
 	set(t, p, oneUDP("127.0.0.1", 8054, serveUDP(t, "127.0.0.1:0", echoUDP)))
 	c := dialUDP(t, "127.0.0.1:8054")
 	ask(t, c, "hello", "hello")

@@ -49,7 +49,8 @@ type worker struct {
 func startWorkers(n int, lim limits) ([]*worker, error) {
 	workers := make([]*worker, n)
 	for i := range workers {
-		w := &worker{id: i, peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i), start: time.Now()}
+		w := &worker{id: i, peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i),
+			start: time.Now()}
 		var err error
 		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)
@@ -150,7 +151,8 @@ func (w *worker) watch(fd int, events uint32, slot slotID, side direction) unix.
 
 func (w *worker) control(op, fd int, events uint32, slot slotID, side direction) unix.Errno {
 	ev := unix.EpollEvent{Events: events, Fd: int32(slot.index), Pad: int32(slot.age<<1 | uint32(side))}
-	_, _, e := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(w.epoll), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
+	_, _, e := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(w.epoll), uintptr(op), uintptr(fd),
+		uintptr(unsafe.Pointer(&ev)), 0, 0)
 	return e
 }
 

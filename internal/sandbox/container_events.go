@@ -41,8 +41,9 @@ type ContainerEvent struct {
 
 // engineEvents is the filter of the events that the engine sends. "died" and
 // "remove" are podman's names; connect and disconnect are events of networks.
-var engineEvents = map[string][]string{"type": {"container", "network"}, "event": {"start", "kill", "die", "died", "destroy", "remove",
-	"health_status", "pause", "unpause", "rename", "connect", "disconnect"}}
+var engineEvents = map[string][]string{"type": {"container", "network"},
+	"event": {"start", "kill", "die", "died", "destroy", "remove",
+		"health_status", "pause", "unpause", "rename", "connect", "disconnect"}}
 
 // FollowContainers calls notify for each running container of all engines, and
 // then for each change, until ctx ends. The calls do not overlap. If no engine
@@ -96,7 +97,8 @@ type inspected struct {
 
 // event returns the event of a running container.
 func (c inspected) event() ContainerEvent {
-	e := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused, Started: c.State.StartedAt,
+	e := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused,
+		Started:     c.State.StartedAt,
 		StopTimeout: c.stopTimeout()}
 	if c.State.Health != nil && c.State.Health.Status != "none" {
 		e.Health = c.State.Health.Status

@@ -26,7 +26,8 @@ func TestFollowContainers(t *testing.T) {
 	var is atomic.Pointer[string]
 	shop := func(name string, run time.Time, paused bool, endpoint string) {
 		text := fmt.Sprintf(`{"Name": "/%s", "Config": {"Labels": {"app": "web"}, "StopSignal": "SIGQUIT", "StopTimeout": 20}, "State": {"Running": true, "StartedAt": %q, "Paused": %t, "Health": {"Status": "healthy"}},
-			"NetworkSettings": {"Networks": {"front": {"EndpointID": %q}}}}`, name, run.Format(time.RFC3339Nano), paused, endpoint)
+			"NetworkSettings": {"Networks": {"front": {"EndpointID": %q}}}}`, name, run.Format(time.RFC3339Nano),
+			paused, endpoint)
 		is.Store(&text)
 	}
 	runs := [2]time.Time{time.Unix(1e9, 0).UTC(), time.Unix(2e9, 0).UTC()}
@@ -48,7 +49,10 @@ func TestFollowContainers(t *testing.T) {
 			}
 		}
 	})
-	mux.HandleFunc("/containers/json", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"Id": "4711"}]`) })
+	mux.HandleFunc("/containers/json", func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, `[{"Id": "4711"}]`)
+	})
 	mux.HandleFunc("/containers/4711/json", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, *is.Load())
 	})
@@ -58,7 +62,8 @@ func TestFollowContainers(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	reported, ended := make(chan sandbox.ContainerEvent, 10), make(chan struct{})
 	go func() {
-		sandbox.Finder{NetnsDir: t.TempDir(), Engines: []string{socket}}.FollowContainers(ctx, func(n sandbox.ContainerEvent) { reported <- n })
+		sandbox.Finder{NetnsDir: t.TempDir(), Engines: []string{socket}}.FollowContainers(ctx,
+			func(n sandbox.ContainerEvent) { reported <- n })
 		close(ended)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
@@ -66,7 +71,8 @@ func TestFollowContainers(t *testing.T) {
 		t.Helper()
 		select {
 		case n := <-reported:
-			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s timeout=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.StopTimeout, n.Stopping, n.Gone); got != want {
+			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s timeout=%s stopping=%s gone=%v", n.Name, n.Refs,
+				n.Labels, n.Health, n.Paused, n.Started, n.StopTimeout, n.Stopping, n.Gone); got != want {
 				t.Errorf("%s\nwant %s", got, want)
 			}
 		case <-time.After(20 * time.Second):
@@ -76,7 +82,8 @@ func TestFollowContainers(t *testing.T) {
 	now := runs[0]
 	event := func(action, signal string) {
 		now = now.Add(time.Second)
-		events <- fmt.Sprintf(`{"Action": %q, "TimeNano": %d, "Actor": {"ID": "4711", "Attributes": {"signal": %q}}}`, action, now.UnixNano(), signal)
+		events <- fmt.Sprintf(`{"Action": %q, "TimeNano": %d, "Actor": {"ID": "4711", "Attributes": {"signal": %q}}}`,
+			action, now.UnixNano(), signal)
 	}
 	const first = " map[app:web] healthy paused=false started=2001-09-09T01:46:40Z timeout=1m20s stopping= gone=false"
 	const second = " map[app:web] healthy paused=false started=2033-05-18T03:33:20Z timeout=1m20s stopping= gone=false"

@@ -82,7 +82,8 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 	}
 	if f.noEngines == nil && missing == len(f.Engines) {
 		return []finding{{err: fmt.Errorf(
-			"%w at %s: start it, or name the sandbox in another form, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
+			"%w at %s: start it, or name the sandbox in another form, e.g. pid:4711", ErrNoEngine,
+			strings.Join(f.Engines, " or "))}}
 	}
 	return refsByID(found)
 }

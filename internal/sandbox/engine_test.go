@@ -120,7 +120,8 @@ func (e *engine) inspect(w http.ResponseWriter, text string) {
 		if name != text && !strings.HasPrefix(c.id, text) {
 			continue
 		}
-		answer := map[string]any{"Id": c.id, "Name": "/" + name, "State": map[string]any{"Status": c.status, "Pid": c.pid}}
+		answer := map[string]any{"Id": c.id, "Name": "/" + name,
+			"State": map[string]any{"Status": c.status, "Pid": c.pid}}
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			e.t.Error(err)
 		}
@@ -182,7 +183,8 @@ func TestContainer(t *testing.T) {
 	// After a restart it is another sandbox with the same name.
 	pid = workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	e.set("web", container{webID, "running", pid})
-	if again := resolves(t, f, "web", want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}); again.ID == s.ID {
+	if again := resolves(t, f, "web", want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid),
+		pid}); again.ID == s.ID {
 		t.Errorf("after a restart it has the same ID, %s", s.ID)
 	}
 }
@@ -197,7 +199,8 @@ func TestUnusableContainer(t *testing.T) {
 	e.set("hosted", container{"ba98", "running", workload(t, nil).Cmd.Process.Pid})
 	refuses(t, f, "container:hosted", sandbox.ErrHost, "publish its ports via socket")
 	refuses(t, f, "container:web", sandbox.ErrAbsent, "no such sandbox")
-	for _, text := range []string{"container:", "container:../images", "container:web/json?x=", "container:-web", "container:a b"} {
+	for _, text := range []string{"container:", "container:../images", "container:web/json?x=", "container:-web",
+		"container:a b"} {
 		refuses(t, f, text, sandbox.ErrAbsent, "no such sandbox")
 	}
 	e.broken = "internal error"
@@ -235,7 +238,8 @@ func TestAmbiguity(t *testing.T) {
 func TestNoEngine(t *testing.T) {
 	f := finder(t, "/nowhere/docker.sock")
 	refuses(t, f, "web", sandbox.ErrAbsent, "neither a container nor")
-	refuses(t, f, "container:web", nil, "no container engine answers at /nowhere/docker.sock: start it, or name the sandbox in another form, e.g. pid:4711")
+	refuses(t, f, "container:web", nil,
+		"no container engine answers at /nowhere/docker.sock: start it, or name the sandbox in another form, e.g. pid:4711")
 
 	e := newEngine(t, socketPath(t))
 	e.server.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -248,7 +252,9 @@ func TestDockerHost(t *testing.T) {
 	pid := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
 	e.set("web-of-the-test", container{webID, "running", pid})
 	t.Setenv("DOCKER_HOST", "unix://"+e.socket)
-	resolves(t, sandbox.New(), "web-of-the-test", want{"container:web-of-the-test", fmt.Sprintf("/proc/%d/ns/net", pid), pid})
+	resolves(t, sandbox.New(), "web-of-the-test",
+		want{"container:web-of-the-test", fmt.Sprintf("/proc/%d/ns/net", pid), pid})
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
-	refuses(t, sandbox.New(), "container:web", nil, "DOCKER_HOST is tcp://192.0.2.1:2376, which is not a unix socket of an engine on this host")
+	refuses(t, sandbox.New(), "container:web", nil,
+		"DOCKER_HOST is tcp://192.0.2.1:2376, which is not a unix socket of an engine on this host")
 }

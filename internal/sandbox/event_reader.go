@@ -68,7 +68,8 @@ const replayWindow = time.Minute
 const hasEnded = "it has ended"
 
 func newEventReader(socket string, notify func(ContainerEvent)) *eventReader {
-	return &eventReader{socket: socket, notify: notify, known: map[string]*containerState{}, lastEvent: time.Now().Add(-replayWindow)}
+	return &eventReader{socket: socket, notify: notify, known: map[string]*containerState{},
+		lastEvent: time.Now().Add(-replayWindow)}
 }
 
 // follow reports events until the engine or ctx ends.

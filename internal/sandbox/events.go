@@ -12,7 +12,8 @@ import (
 
 // containerEvents requests the events after which a container may be found under
 // another name or process. "died" is podman's name for "die".
-var containerEvents = "/events?filters=" + url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
+var containerEvents = "/events?filters=" +
+	url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
 
 // The pauses between attempts to reach an engine. inotify reports a socket before
 // the engine listens on it, so any error is retried for a short time. Later only

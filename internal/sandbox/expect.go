@@ -40,5 +40,6 @@ func Expect(text string) (Sandbox, error) {
 // isNetnsName reports whether the name is a single path component, so that it
 // cannot refer to a file outside the directory of `ip netns`.
 func isNetnsName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00") && len(name) <= unix.NAME_MAX
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00") &&
+		len(name) <= unix.NAME_MAX
 }

@@ -142,7 +142,8 @@ func identity(path string) (string, error) {
 	}
 	host, err := netns.Identify("")
 	if err == nil && id == host {
-		err = fmt.Errorf("%w, where nothing can be attached: publish its ports via socket, as `fairlead run` does", ErrHost)
+		err = fmt.Errorf("%w, where nothing can be attached: publish its ports via socket, as `fairlead run` does",
+			ErrHost)
 	}
 	return id, err
 }

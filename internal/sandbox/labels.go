@@ -67,7 +67,8 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 	}
 	var all []Labelled
 	for _, c := range found {
-		l := Labelled{ID: c.ID, Running: c.State == "running", Starting: c.State == "created" || c.State == "exited", HostNetwork: c.HostConfig.NetworkMode == "host", Labels: c.Labels}
+		l := Labelled{ID: c.ID, Running: c.State == "running", Starting: c.State == "created" || c.State == "exited",
+			HostNetwork: c.HostConfig.NetworkMode == "host", Labels: c.Labels}
 		if len(c.Names) > 0 {
 			l.Name = strings.TrimPrefix(c.Names[0], "/")
 		}
@@ -80,7 +81,8 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 // the engine or ctx ends, and then returns an error. It calls ready once, as soon as
 // it receives events: from then on it misses none.
 func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
-	filter := filters(map[string][]string{"type": {"container"}, "label": {label}, "event": {"create", "start", "die", "destroy"}})
+	filter := filters(map[string][]string{"type": {"container"}, "label": {label},
+		"event": {"create", "start", "die", "destroy"}})
 	answer, err := get(ctx, string(e), "/events?filters="+filter)
 	if err != nil {
 		return err

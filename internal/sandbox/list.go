@@ -103,7 +103,8 @@ func list(ctx context.Context, socket string) ([]Listed, error) {
 }
 
 func (c containerJSON) listed() Listed {
-	out := Listed{ID: c.ID[:min(shortID, len(c.ID))], Image: c.Image, Running: c.State == "running", HostNetwork: c.HostConfig.NetworkMode == "host"}
+	out := Listed{ID: c.ID[:min(shortID, len(c.ID))], Image: c.Image, Running: c.State == "running",
+		HostNetwork: c.HostConfig.NetworkMode == "host"}
 	if len(c.Names) > 0 {
 		out.Name = strings.TrimPrefix(c.Names[0], "/")
 	}

@@ -152,7 +152,9 @@ func only(found []finding, text string) (Sandbox, error) {
 		if _, _, explicit := cutKind(text); explicit || strings.HasPrefix(text, "/") {
 			return Sandbox{}, ErrAbsent
 		}
-		return Sandbox{}, fmt.Errorf("%w: neither a container nor a network namespace of `ip netns` nor a process has that name", ErrAbsent)
+		return Sandbox{},
+			fmt.Errorf("%w: neither a container nor a network namespace of `ip netns` nor a process has that name",
+				ErrAbsent)
 	}
 	forms := make([]string, len(exist))
 	for i, f := range exist {
@@ -164,7 +166,8 @@ func only(found []finding, text string) (Sandbox, error) {
 // known reports whether the finding is the same sandbox as one of the others.
 func known(others []finding, f finding) bool {
 	for _, o := range others {
-		if o.sandbox.Ref == f.sandbox.Ref || o.err == nil && f.err == nil && namespace(o.sandbox) == namespace(f.sandbox) {
+		if o.sandbox.Ref == f.sandbox.Ref || o.err == nil && f.err == nil &&
+			namespace(o.sandbox) == namespace(f.sandbox) {
 			return true
 		}
 	}

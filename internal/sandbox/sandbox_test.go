@@ -42,7 +42,8 @@ func bind(t *testing.T, f sandbox.Finder, name, path string) {
 func unname(t *testing.T, f sandbox.Finder, name string) {
 	t.Helper()
 	file := filepath.Join(f.NetnsDir, name)
-	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) &&
+		!errors.Is(err, unix.EINVAL) {
 		t.Error(err)
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -123,15 +124,18 @@ func TestProcess(t *testing.T) {
 		t.Errorf("by path the ID is %s, want %s", by.ID, s.ID)
 	}
 	other := workload(t, kerneltest.Netns(t)).Cmd.Process.Pid
-	if o := resolves(t, f, fmt.Sprint(other), want{fmt.Sprintf("pid:%d", other), fmt.Sprintf("/proc/%d/ns/net", other), other}); o.ID == s.ID {
+	if o := resolves(t, f, fmt.Sprint(other),
+		want{fmt.Sprintf("pid:%d", other), fmt.Sprintf("/proc/%d/ns/net", other), other}); o.ID == s.ID {
 		t.Errorf("two sandboxes have the ID %s", s.ID)
 	}
 }
 
 func TestUnusableProcess(t *testing.T) {
 	f := finder(t)
-	refuses(t, f, fmt.Sprint(workload(t, nil).Cmd.Process.Pid), sandbox.ErrHost, "publish its ports via socket, as `fairlead run` does")
-	refuses(t, f, "999999999", sandbox.ErrAbsent, "neither a container nor a network namespace of `ip netns` nor a process has that name")
+	refuses(t, f, fmt.Sprint(workload(t, nil).Cmd.Process.Pid), sandbox.ErrHost,
+		"publish its ports via socket, as `fairlead run` does")
+	refuses(t, f, "999999999", sandbox.ErrAbsent,
+		"neither a container nor a network namespace of `ip netns` nor a process has that name")
 	refuses(t, f, "pid:999999999", sandbox.ErrAbsent, "no such sandbox")
 	for _, text := range []string{"pid:0", "pid:-1", "pid:self", "pid:", "pid:01", "pid:4711/../1"} {
 		refuses(t, f, text, nil, "is not a PID: want a number")
@@ -183,7 +187,8 @@ func TestNetns(t *testing.T) {
 
 func TestUnusableNetns(t *testing.T) {
 	f := finder(t)
-	for _, text := range []string{"../web", "netns:..", "netns:.", "netns:", "netns:a/b", "./web", "web/../../proc/1/ns/net", "netns:web\x00"} {
+	for _, text := range []string{"../web", "netns:..", "netns:.", "netns:", "netns:a/b", "./web",
+		"web/../../proc/1/ns/net", "netns:web\x00"} {
 		refuses(t, f, text, nil, "is not a valid name of a network namespace: a path must be absolute")
 	}
 	refuses(t, f, "web", sandbox.ErrAbsent, "neither a container nor")

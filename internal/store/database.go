@@ -28,13 +28,17 @@ type reader interface{ read(*bbolt.Tx) error }
 // the process id of the owner. It returns a *InUseError if another process has
 // the database open.
 func openDatabase(path, pid string, noSync bool) (*database, error) {
-	db, err := openPresent(path, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
+	db, err := openPresent(path, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync,
+		NoFreelistSync: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &InUseError{Path: path, PID: string(holder)}
 	}
-	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
-		return nil, fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store", path, err)
+	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) ||
+		errors.Is(err, bbolterrors.ErrVersionMismatch) {
+		return nil,
+			fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store", path,
+				err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)

@@ -144,26 +144,31 @@ func (f *File) awaitSandboxes() {
 // declare creates the tables, each in its database.
 func (f *File) declare() {
 	f.networks = newTable(f.lasting, "networks", networkName, model.Network.Equal)
-	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal)
+	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name },
+		model.VirtualService.Equal)
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
 	f.passingPublishes = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
 	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
 	f.desired = recordTables{
-		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
-		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name }, model.Endpoint.Equal),
+		networks: newTable(f.boot, "desired networks", networkName, model.Network.Equal),
+		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name },
+			model.Endpoint.Equal),
 		publishes: newTable(f.boot, "desired publishes", publishKey, model.Publish.Equal),
-		services:  newTable(f.boot, "desired services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal),
+		services: newTable(f.boot, "desired services", func(v model.VirtualService) string { return v.Name },
+			model.VirtualService.Equal),
 		leases: newTable(f.boot, "leases", func(l lease) string { return l.Endpoint },
 			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),
 		settings: newTable(f.boot, "settings", func(s Setting) string { return s.Netns + " " + s.Name },
 			func(a, b Setting) bool { return a == b }),
-		inside: newTable(f.boot, "links in sandboxes", func(i Inside) string { return i.Netns + " " + i.Link + " " + i.Device },
+		inside: newTable(f.boot, "links in sandboxes",
+			func(i Inside) string { return i.Netns + " " + i.Link + " " + i.Device },
 			func(a, b Inside) bool { return a == b }),
 		virtual: newTable(f.boot, "virtual addresses", func(v Virtual) string { return v.Link + " " + v.Addr.String() },
 			func(a, b Virtual) bool { return a == b }),
-		devices: newTable(f.boot, "devices", func(d Device) string { return d.Device }, func(a, b Device) bool { return a == b }),
+		devices: newTable(f.boot, "devices", func(d Device) string { return d.Device },
+			func(a, b Device) bool { return a == b }),
 	}
 }
 
@@ -176,8 +181,9 @@ func publishKey(p model.Publish) string {
 // record returns the Record that is in the tables.
 func (f *File) record() Record {
 	r := Record{
-		Desired: model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all(),
-			Services: f.desired.services.all()},
+		Desired: model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(),
+			Publishes: f.desired.publishes.all(),
+			Services:  f.desired.services.all()},
 		Settings: f.desired.settings.all(),
 		Inside:   f.desired.inside.all(),
 		Virtual:  f.desired.virtual.all(),
@@ -194,7 +200,8 @@ func (f *File) record() Record {
 
 // stored returns the desired state that is in the tables.
 func (f *File) stored() model.Desired {
-	d := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
+	d := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(),
+		Services: f.services.all()}
 	// If the process died while it moved an attachment from one database to the
 	// other, the attachment is in both.
 	for _, a := range f.passingAttachments.all() {
@@ -224,8 +231,10 @@ func (f *File) Save(r Record) error {
 		leases = append(leases, lease{name, addrs})
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
-		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services), f.desired.leases.set(leases),
-		f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside), f.desired.virtual.set(r.Virtual), f.desired.devices.set(r.Devices))
+		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services),
+		f.desired.leases.set(leases),
+		f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside), f.desired.virtual.set(r.Virtual),
+		f.desired.devices.set(r.Devices))
 	if err == nil {
 		f.memory.setRecord(r)
 	}
@@ -259,7 +268,8 @@ func (f *File) SaveDesired(d model.Desired) error {
 			passingPublishes = append(passingPublishes, p)
 		}
 	}
-	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes), f.services.set(d.Services))
+	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes),
+		f.services.set(d.Services))
 	if err == nil {
 		err = f.boot.write(f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes))
 	}

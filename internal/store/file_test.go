@@ -116,7 +116,8 @@ func TestInvalidFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.OpenFile(at); err == nil || !strings.Contains(err.Error(), "fairlead.db: invalid database: restore a backup of the file, or move it") {
+	if _, err := store.OpenFile(at); err == nil ||
+		!strings.Contains(err.Error(), "fairlead.db: invalid database: restore a backup of the file, or move it") {
 		t.Errorf("open a file that is not a database: %v", err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != text {
@@ -131,7 +132,9 @@ func TestManyChanges(t *testing.T) {
 	for _, n := range []int{300, 10, 200, 0, 5} {
 		var w model.Desired
 		for i := range n {
-			w.Attachments = append(w.Attachments, model.Attachment{Endpoint: model.Endpoint{Name: fmt.Sprintf("box%03d", i)}, Keep: i%2 == 0, Ref: fmt.Sprint(n)})
+			w.Attachments = append(w.Attachments,
+				model.Attachment{Endpoint: model.Endpoint{Name: fmt.Sprintf("box%03d", i)}, Keep: i%2 == 0,
+					Ref: fmt.Sprint(n)})
 		}
 		if err := f.SaveDesired(w); err != nil {
 			t.Fatal(err)
@@ -169,7 +172,8 @@ func TestNothingStored(t *testing.T) {
 		return names
 	}
 	f := open(t, at)
-	if err := errors.Join(f.Save(record()), f.SaveDesired(desired()), f.Save(store.Record{}), f.SaveDesired(model.Desired{}), f.Close()); err != nil {
+	if err := errors.Join(f.Save(record()), f.SaveDesired(desired()), f.Save(store.Record{}),
+		f.SaveDesired(model.Desired{}), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if names := left(); len(names) > 0 {

@@ -17,7 +17,8 @@ const format = 2
 // keysOfFormat1 maps JSON keys of format 1 to those of format 2, in the values
 // of the buckets modelBuckets.
 var keysOfFormat1 = map[string]string{
-	"answers": "sourceNAT", "handed": "hostInterface", "late": "needsRestart", "own": "private", "unlisted": "unpublished",
+	"answers": "sourceNAT", "handed": "hostInterface", "late": "needsRestart", "own": "private",
+	"unlisted": "unpublished",
 }
 
 // modelBuckets are the buckets with values of package model. A migration does not
@@ -38,7 +39,9 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 		return 0, fmt.Errorf("read format: %w", err)
 	}
 	if stored > format {
-		return 0, fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one", stored, format)
+		return 0,
+			fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
+				stored, format)
 	}
 	return stored, nil
 }

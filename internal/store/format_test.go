@@ -26,14 +26,16 @@ func oldDatabases(t *testing.T) store.Places {
 	}
 	engine := "attachments\tdocker-1\t{\"name\":\"docker-1\",\"network\":\"web\",\"handed\":\"fv-1\"}\n" +
 		"attachments\tdocker-2\t{\"name\":\"docker-2\",\"network\":\"none\",\"cgroup\":\"/sys/fs/cgroup/web\",\"unlisted\":\"deny\",\"late\":true}\n"
-	for path, more := range map[string]string{filepath.Join(at.State, "fairlead.db"): "", filepath.Join(at.Run, "boot.db"): engine} {
+	for path, more := range map[string]string{filepath.Join(at.State, "fairlead.db"): "",
+		filepath.Join(at.Run, "boot.db"): engine} {
 		name := "format1-" + strings.TrimSuffix(filepath.Base(path), ".db") + ".txt"
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		entries := string(text) + more
-		writeEntries(t, path, strings.ReplaceAll(entries, "88bee996-3715-4191-93ea-768e38f11faa", strings.TrimSpace(string(boot))))
+		writeEntries(t, path, strings.ReplaceAll(entries, "88bee996-3715-4191-93ea-768e38f11faa",
+			strings.TrimSpace(string(boot))))
 	}
 	return at
 }

@@ -12,9 +12,12 @@ import (
 
 func record() store.Record {
 	return store.Record{
-		Desired: model.State{Networks: []model.Network{{Name: "net", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
-			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}, Publishes: []model.Publish{{Endpoint: "web"}},
-			Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Reals: []model.RealServer{{Endpoint: "web", Weight: 1}}}}},
+		Desired: model.State{Networks: []model.Network{{Name: "net",
+			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
+			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+			Publishes: []model.Publish{{Endpoint: "web"}},
+			Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")},
+				Reals: []model.RealServer{{Endpoint: "web", Weight: 1}}}}},
 		Leases:   ipam.Leases{"web": {netip.MustParseAddr("10.0.0.2")}},
 		Settings: []store.Setting{{Name: "net.ipv4.ip_forward", Value: "1", Before: "0"}},
 		Devices:  []store.Device{{Device: "eth2", Was: "{}"}},
@@ -40,13 +43,17 @@ func spoil(r store.Record) {
 
 func desired() model.Desired {
 	return model.Desired{
-		Networks: []model.Network{{Name: "lan", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
+		Networks: []model.Network{{Name: "lan",
+			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
 		Attachments: []model.Attachment{
-			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Namespace: "cookie 2", Keep: true},
+			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}},
+				Ref: "web", Namespace: "cookie 2", Keep: true},
 			{Endpoint: model.Endpoint{Name: "left"}, Ref: "/run/netns/web", Namespace: "cookie 1"}},
 		Publishes: []model.Publish{{Endpoint: "kept", Proto: model.TCP}, {Endpoint: "left", Proto: model.UDP}},
-		Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Sorry: netip.MustParseAddrPort("192.0.2.9:80"),
-			Reals: []model.RealServer{{Address: netip.MustParseAddr("10.0.0.3"), Weight: 1}, {Select: model.Select{Label: "app=web"}}}}},
+		Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")},
+			Sorry: netip.MustParseAddrPort("192.0.2.9:80"),
+			Reals: []model.RealServer{{Address: netip.MustParseAddr("10.0.0.3"), Weight: 1},
+				{Select: model.Select{Label: "app=web"}}}}},
 	}
 }
 

@@ -26,8 +26,11 @@ func set(t *testing.T, v *model.VirtualService, name, word string) error {
 // TestFieldsRefuseZero checks that fields for which 0 would mean the default refuse
 // it, and that they accept the word default.
 func TestFieldsRefuseZero(t *testing.T) {
-	for name, word := range map[string]string{"rise": "0", "fall": "0", "quorum": "0", "interval": "0s", "fast": "0s", "down": "0s", "timeout": "0s", "drain": "0s"} {
-		v := model.VirtualService{Quorum: 2, Drain: time.Second, Check: model.Check{Rise: 4, Fall: 4, Interval: time.Second, Fast: time.Second, Down: time.Second, Timeout: time.Second}}
+	for name, word := range map[string]string{"rise": "0", "fall": "0", "quorum": "0", "interval": "0s", "fast": "0s",
+		"down": "0s", "timeout": "0s", "drain": "0s"} {
+		v := model.VirtualService{Quorum: 2, Drain: time.Second,
+			Check: model.Check{Rise: 4, Fall: 4, Interval: time.Second, Fast: time.Second, Down: time.Second,
+				Timeout: time.Second}}
 		before := v.Clone()
 		err := set(t, &v, name, word)
 		if err == nil || !strings.Contains(err.Error(), "want more than 0, or the word default") {
@@ -50,7 +53,8 @@ func TestFieldsRefuseZero(t *testing.T) {
 }
 
 func TestParseTime(t *testing.T) {
-	for word, want := range map[string]time.Duration{"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "0s": 0, "0d": 0} {
+	for word, want := range map[string]time.Duration{"30d": 720 * time.Hour, "1d12h": 36 * time.Hour,
+		"500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "0s": 0, "0d": 0} {
 		if got, err := syntax.ParseTime(word); err != nil || got != want {
 			t.Errorf("%s: got %s (%v), want %s", word, got, err, want)
 		}
@@ -82,7 +86,8 @@ func TestUnusedFieldsAreRefused(t *testing.T) {
 	}
 	for _, c := range []model.Check{
 		{}, {Passive: true}, {Type: model.CheckHTTPS, TLSName: "example.org", Expiry: time.Hour, TLS: true, Path: "/"},
-		{Type: model.CheckTCP, TLS: true, TLSName: "example.org", Send: "x", Expect: "y"}, {Type: model.CheckNone, Path: "/", TLSName: "example.org"},
+		{Type: model.CheckTCP, TLS: true, TLSName: "example.org", Send: "x", Expect: "y"},
+		{Type: model.CheckNone, Path: "/", TLSName: "example.org"},
 	} {
 		if err := syntax.TypedCheck(c); err != nil {
 			t.Errorf("%+v: %v", c, err)

@@ -17,10 +17,12 @@ var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
 // Forwards, Planes, SourceNATs and Checks are the allowed values of settings of a
 // virtual service.
 var (
-	Forwards   = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
+	Forwards = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel),
+		string(model.ForwardLocal)}
 	Planes     = words(append([]model.Plane{model.PlaneAuto}, model.Planes()...))
-	SourceNATs = []string{string(model.SourceNATAuto), string(model.SourceNATRouted), string(model.SourceNATMasqueraded)}
-	Checks     = words(model.CheckTypes())
+	SourceNATs = []string{string(model.SourceNATAuto), string(model.SourceNATRouted),
+		string(model.SourceNATMasqueraded)}
+	Checks = words(model.CheckTypes())
 )
 
 // words returns names as words of commands and files.
@@ -66,7 +68,8 @@ func Frontend(v *model.VirtualService, text string) error {
 	}
 	colon := strings.LastIndexByte(at, ':')
 	if colon < 0 {
-		return fmt.Errorf("%q: want an address and a port of the service, e.g. 192.0.2.10:80 or [2001:db8::10]:53/udp", text)
+		return fmt.Errorf("%q: want an address and a port of the service, e.g. 192.0.2.10:80 or [2001:db8::10]:53/udp",
+			text)
 	}
 	a, err := Host(at[:colon])
 	if err != nil {

@@ -65,7 +65,8 @@ func zero[T any](of func(*model.VirtualService) *T) func(*model.VirtualService) 
 // chosen returns a field whose value is one of some words.
 func chosen[T ~string](name, help string, words []string, of func(*model.VirtualService) *T) ServiceField {
 	read := oneOf[T](name, words)
-	return ServiceField{Name: name, Flag: name, Value: strings.ToUpper(name), Help: help + ": " + strings.Join(words, ", "), Words: words,
+	return ServiceField{Name: name, Flag: name, Value: strings.ToUpper(name), Help: help + ": " +
+		strings.Join(words, ", "), Words: words,
 		Set: func(v *model.VirtualService, text string) (err error) { *of(v), err = read(text); return err },
 		Get: func(v model.VirtualService) string { return string(*of(&v)) }, Clear: zero(of)}
 }

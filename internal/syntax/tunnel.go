@@ -22,7 +22,8 @@ func Tunnel(text string) (t model.Tunnel, err error) {
 	if t.Port, err = port(at); err != nil {
 		return t, fmt.Errorf("tunnel %q: %w", text, err)
 	}
-	if t.Checksum = model.TunnelChecksum(sum); summed && t.Checksum != model.TunnelSummed && t.Checksum != model.TunnelRemoteSummed {
+	if t.Checksum = model.TunnelChecksum(sum); summed && t.Checksum != model.TunnelSummed &&
+		t.Checksum != model.TunnelRemoteSummed {
 		return t, fmt.Errorf("tunnel %q: want no checksum, or csum or remcsum", text)
 	}
 	return t, nil

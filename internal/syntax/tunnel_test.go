@@ -19,7 +19,8 @@ func TestTunnel(t *testing.T) {
 		}
 	}
 	for word, want := range map[string]string{
-		"gre": "want ipip, or gue", "gue": "want ipip, or gue and", "gue:0": "want 1 to 65535", "gue:6080,": "want no checksum", "gue:6080,crc": "csum or remcsum", "ipip:1": "want ipip",
+		"gre": "want ipip, or gue", "gue": "want ipip, or gue and", "gue:0": "want 1 to 65535",
+		"gue:6080,": "want no checksum", "gue:6080,crc": "csum or remcsum", "ipip:1": "want ipip",
 	} {
 		if _, err := syntax.Tunnel(word); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", word, err, want)

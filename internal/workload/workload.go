@@ -69,7 +69,8 @@ func Run(opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	e := engine.New(engine.Config{Kernel: private{h}, Flows: h, Inspector: h, Store: &store.Memory{}, StartProxy: noProxy})
+	e := engine.New(engine.Config{Kernel: private{h}, Flows: h, Inspector: h, Store: &store.Memory{},
+		StartProxy: noProxy})
 	state := desired(opt, g.Path)
 	if err := free(h, state.Publishes); err != nil {
 		return 0, err

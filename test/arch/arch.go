@@ -58,35 +58,47 @@ var Rules = []Rule{
 	},
 	{
 		Name: "plan contains values and imports only model",
-		Of:   []string{"internal/plan/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/escape"}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/plan/..."}, Ours: []string{"internal/model/...", "internal/plan/...",
+			"internal/escape"}, Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "promises are data about the model",
-		Of:   []string{"internal/promise/..."}, Ours: []string{"internal/model/...", "internal/promise/..."}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/promise/..."}, Ours: []string{"internal/model/...", "internal/promise/..."},
+		Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "threats are data about the model",
-		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/..."}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/..."}, Deny: pure,
+		StdOnly: true,
 	},
 	{
 		Name: "a driver is a pure function from model and facts to plan",
-		Of:   []string{"internal/driver/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/escape"}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/driver/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...",
+			"internal/escape"}, Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "a publish mode is a pure function from model and facts to plan",
-		Of:   []string{"internal/publish/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/publish/..."}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/publish/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/publish/..."},
+		Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "a data plane is a pure function from model and facts to plan",
-		Of:   []string{"internal/balance/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/balance/..."}, Deny: pure, StdOnly: true,
+		Of:   []string{"internal/balance/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/balance/..."},
+		Deny: pure, StdOnly: true,
 	},
 	{
 		Name: "only kernel uses netlink, nftables and BPF",
-		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it accesses the kernel", "test/unwrap": "it terminates a tunnel, for tests"}, Deny: kernelLibraries,
+		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it accesses the kernel",
+			"test/unwrap": "it terminates a tunnel, for tests"}, Deny: kernelLibraries,
 	},
 	{
 		Name: "kernel applies plans and imports no higher layer",
-		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...", "internal/escape"},
+		Of:   []string{"internal/kernel/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...",
+			"internal/escape"},
 	},
 	{
 		Name:   "no package below kernel imports it",
@@ -101,7 +113,8 @@ var Rules = []Rule{
 	{
 		Name: "a reader of sockets imports nothing that changes the kernel",
 		Of:   []string{"internal/kernel/sockdiag/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/netns", "internal/kernel/nlutil"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/netns",
+			"internal/kernel/nlutil"},
 	},
 	{
 		Name: "counters are values",
@@ -115,29 +128,35 @@ var Rules = []Rule{
 	{
 		Name: "what changes links imports no other part of the kernel's packages",
 		Of:   []string{"internal/kernel/rtnl/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil", "internal/kernel/rtnl/...", "internal/escape"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil",
+			"internal/kernel/rtnl/...", "internal/escape"},
 	},
 	{
 		Name: "what changes nftables changes nothing else",
 		Of:   []string{"internal/kernel/nft", "internal/kernel/iptables"},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/conntrack", "internal/kernel/counter",
-			"internal/kernel/netns", "internal/kernel/nft", "internal/kernel/nlutil", "internal/kernel/rtnl", "internal/kernel/rules"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/conntrack",
+			"internal/kernel/counter",
+			"internal/kernel/netns", "internal/kernel/nft", "internal/kernel/nlutil", "internal/kernel/rtnl",
+			"internal/kernel/rules"},
 	},
 	{
 		Name: "programs, maps and links of eBPF know nothing of the rest of the kernel's packages",
 		Of:   []string{"internal/kernel/ebpf", "internal/kernel/bpf"},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/bpf", "internal/kernel/nlutil"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/bpf",
+			"internal/kernel/nlutil"},
 	},
 	{
 		Name: "the eBPF data path changes neither links nor nftables",
 		Of:   []string{"internal/kernel/ebpf/datapath", "internal/kernel/ipvs"},
-		Deny: []string{"internal/kernel/rtnl/link/...", "internal/kernel/rtnl/tunnel/...", "internal/kernel/rtnl/device/...",
+		Deny: []string{"internal/kernel/rtnl/link/...", "internal/kernel/rtnl/tunnel/...",
+			"internal/kernel/rtnl/device/...",
 			"internal/kernel/nft/...", "internal/kernel/iptables/..."},
 	},
 	{
 		Name: "explanations and metrics do not change the kernel",
 		Of:   []string{"internal/explain/...", "internal/frontend/metrics/..."},
-		Deny: []string{"internal/kernel/conntrack", "internal/kernel/ipvs", "internal/kernel/iptables", "internal/kernel/rawtcp",
+		Deny: []string{"internal/kernel/conntrack", "internal/kernel/ipvs", "internal/kernel/iptables",
+			"internal/kernel/rawtcp",
 			"internal/kernel/rtnl/link", "internal/kernel/rtnl/tunnel", "internal/kernel/rtnl/device"},
 	},
 	{
@@ -152,15 +171,19 @@ var Rules = []Rule{
 	},
 	{
 		Name: "a store keeps values: desired state, leases, and the plan's settings to restore",
-		Of:   []string{"internal/store/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
+		Of:   []string{"internal/store/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
 	},
 	{
 		Name: "the table of paths is data: what drivers and publish modes declare",
-		Of:   []string{"internal/paths/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/publish/...", "internal/balance/...", "internal/paths/..."}, Deny: pure,
+		Of:   []string{"internal/paths/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...",
+			"internal/publish/...", "internal/balance/...", "internal/paths/..."}, Deny: pure,
 	},
 	{
 		Name: "a health checker connects to servers as any client does, and imports only model",
-		Of:   []string{"internal/health/..."}, Ours: []string{"internal/model/...", "internal/child/...", "internal/cgroup/...", "internal/health/..."},
+		Of:   []string{"internal/health/..."},
+		Ours: []string{"internal/model/...", "internal/child/...", "internal/cgroup/...", "internal/health/..."},
 	},
 	{
 		Name: "finding the cgroup hierarchy and reading inotify need no other package of the project",
@@ -168,11 +191,13 @@ var Rules = []Rule{
 	},
 	{
 		Name: "finding sandboxes needs only kernel and inotify",
-		Of:   []string{"internal/sandbox/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/..."},
+		Of:   []string{"internal/sandbox/..."},
+		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/..."},
 	},
 	{
 		Name: "a DHCP client needs only kernel",
-		Of:   []string{"internal/dhcp/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/dhcp/..."},
+		Of:   []string{"internal/dhcp/..."}, Ours: []string{"internal/model/...", "internal/kernel/...",
+			"internal/dhcp/..."},
 	},
 	{
 		Name: "escaping text needs no other package of the project",
@@ -184,19 +209,24 @@ var Rules = []Rule{
 	},
 	{
 		Name: "the proxy is a separate process and needs only plan's listeners",
-		Of:   []string{"internal/proxy/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
+		Of:   []string{"internal/proxy/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
 	},
 	{
 		Name: "the overlay check sends packets as any program does, and imports only model and plan",
-		Of:   []string{"internal/overlay/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/overlay/..."},
+		Of:   []string{"internal/overlay/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/overlay/..."},
 	},
 	{
 		Name: "the engine imports no higher layer",
-		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
+		Of:   []string{"internal/engine/..."},
+		Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...",
+			"internal/lab/..."},
 	},
 	{
 		Name: "the daemon imports no higher layer",
-		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
+		Of:   []string{"internal/daemon/..."},
+		Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
 	},
 	{
 		Name: "a desired state is computed from values, without the daemon, the engine or the kernel",
@@ -206,7 +236,8 @@ var Rules = []Rule{
 	{
 		Name: "the real servers of a service are computed from values, without the daemon, the engine or the kernel",
 		Of:   []string{"internal/daemon/pool/..."}, Deny: []string{"os/..."},
-		Ours: []string{"internal/model/...", "internal/api/...", "internal/health", "internal/sandbox", "internal/daemon/pool/..."},
+		Ours: []string{"internal/model/...", "internal/api/...", "internal/health", "internal/sandbox",
+			"internal/daemon/pool/..."},
 	},
 	{
 		Name: "what to repair is decided from plans, without the daemon, the engine or the kernel",
@@ -215,7 +246,8 @@ var Rules = []Rule{
 	},
 	{
 		Name: "requests, results, views and events are values that a client of the daemon can import without the daemon",
-		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...", "internal/kernel/counter", "internal/api/..."},
+		Of:   []string{"internal/api/..."}, Ours: []string{"internal/model/...", "internal/health/...",
+			"internal/kernel/counter", "internal/api/..."},
 	},
 	{
 		Name:   "clients of the daemon import its values, and not the daemon",
@@ -231,7 +263,8 @@ var Rules = []Rule{
 	},
 	{
 		Name: "a maker of paths uses neither the session that measures them nor the report",
-		Of:   []string{"internal/lab/rig/...", "internal/lab/peer/...", "internal/lab/tool/...", "internal/lab/program/..."},
+		Of: []string{"internal/lab/rig/...", "internal/lab/peer/...", "internal/lab/tool/...",
+			"internal/lab/program/..."},
 		Deny: []string{"internal/lab/runner/...", "internal/lab/report/...", "internal/lab/expr/..."},
 	},
 	{
@@ -245,21 +278,24 @@ var Rules = []Rule{
 	{
 		Name: "only the command line and the process import frontends, and only main imports the command line",
 		Of:   []string{"..."},
-		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends", "internal/frontend/...": "the package itself",
-			"internal/process": "it serves the frontends' sockets",
-			"test/daemons/...": "it runs complete daemons for tests"},
+		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends",
+			"internal/frontend/...": "the package itself",
+			"internal/process":      "it serves the frontends' sockets",
+			"test/daemons/...":      "it runs complete daemons for tests"},
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},
 	{
 		Name:   "commands of one group use what all commands share, and no other group",
 		Of:     []string{"internal/cli/..."},
 		Except: map[string]string{"internal/cli": "it assembles the groups"},
-		Deny: []string{"internal/cli", "internal/cli/balance/...", "internal/cli/connect/...", "internal/cli/declare/...",
+		Deny: []string{"internal/cli", "internal/cli/balance/...", "internal/cli/connect/...",
+			"internal/cli/declare/...",
 			"internal/cli/explain/...", "internal/cli/measure/..."},
 	},
 	{
 		Name: "main and the command line contain no kernel code",
-		Of:   []string{"cmd/...", "internal/cli/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
+		Of:   []string{"cmd/...", "internal/cli/..."},
+		Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
 	},
 }
 

@@ -61,7 +61,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"the engine may not use netlink", "internal/engine", "github.com/vishvananda/netlink", false},
 		{"the laboratory may not use nftables", "internal/lab/suite", "github.com/google/nftables/expr", false},
 		{"the command may not use BPF", "cmd/fairlead", "github.com/cilium/ebpf", false},
-		{"a name that only begins like a library's name is a different package", "internal/engine", "github.com/google/nftablesque", true},
+		{"a name that only begins like a library's name is a different package", "internal/engine",
+			"github.com/google/nftablesque", true},
 		{"kernel may not use the engine", "internal/kernel", "fairlead/internal/engine", false},
 		{"a package below kernel may use another", "internal/kernel/inspect", "fairlead/internal/kernel/netns", true},
 		{"a package below kernel may not use kernel", "internal/kernel/netns", "fairlead/internal/kernel", false},
@@ -69,14 +70,18 @@ func TestRulesCanFail(t *testing.T) {
 		{"a reader of links may not change them", "internal/kernel/rtnl", "fairlead/internal/kernel/rtnl/link", false},
 		{"what changes links may read them", "internal/kernel/rtnl/link", "fairlead/internal/kernel/rtnl", true},
 		{"what changes links may not use nft", "internal/kernel/rtnl/link", "fairlead/internal/kernel/nft", false},
-		{"what changes nftables may not change links", "internal/kernel/nft", "fairlead/internal/kernel/rtnl/link", false},
+		{"what changes nftables may not change links", "internal/kernel/nft", "fairlead/internal/kernel/rtnl/link",
+			false},
 		{"eBPF programs may not use nft", "internal/kernel/ebpf", "fairlead/internal/kernel/nft", false},
-		{"the eBPF data path may not change links", "internal/kernel/ebpf/datapath", "fairlead/internal/kernel/rtnl/link", false},
+		{"the eBPF data path may not change links", "internal/kernel/ebpf/datapath",
+			"fairlead/internal/kernel/rtnl/link", false},
 		{"the eBPF data path may read links", "internal/kernel/ebpf/datapath", "fairlead/internal/kernel/rtnl", true},
 		{"explanations may inspect", "internal/explain/facts", "fairlead/internal/kernel/inspect", true},
 		{"explanations may not change links", "internal/explain/flow", "fairlead/internal/kernel/rtnl/link", false},
-		{"what inspects a host may not reset connections", "internal/kernel/inspect", "fairlead/internal/kernel/rawtcp", false},
-		{"a reader of sockets may not use what changes the kernel", "internal/kernel/sockdiag", "fairlead/internal/kernel/rtnl", false},
+		{"what inspects a host may not reset connections", "internal/kernel/inspect", "fairlead/internal/kernel/rawtcp",
+			false},
+		{"a reader of sockets may not use what changes the kernel", "internal/kernel/sockdiag",
+			"fairlead/internal/kernel/rtnl", false},
 		{"network namespaces may not use plan", "internal/kernel/netns", "fairlead/internal/plan", false},
 		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},
 		{"leases may not use plan", "internal/ipam", "fairlead/internal/plan", false},
@@ -87,7 +92,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"finding sandboxes may use the kernel", "internal/sandbox", "fairlead/internal/kernel", true},
 		{"finding sandboxes may not use the engine", "internal/sandbox", "fairlead/internal/engine", false},
 		{"a DHCP client may not use the engine", "internal/dhcp", "fairlead/internal/engine", false},
-		{"escaping text may not use other packages of the project", "internal/escape", "fairlead/internal/model", false},
+		{"escaping text may not use other packages of the project", "internal/escape", "fairlead/internal/model",
+			false},
 		{"child may not use other packages of the project", "internal/child", "fairlead/internal/model", false},
 		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
@@ -100,8 +106,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"the daemon process may use the daemon", "internal/frontend/service", "fairlead/internal/daemon", true},
 		{"requests may not use the daemon", "internal/api", "fairlead/internal/daemon", false},
 		{"requests may not use the kernel", "internal/api", "fairlead/internal/kernel", false},
-		{"a draft of the desired state may not use the daemon", "internal/daemon/spec", "fairlead/internal/daemon", false},
-		{"a draft of the desired state may not use the kernel", "internal/daemon/spec", "fairlead/internal/kernel", false},
+		{"a draft of the desired state may not use the daemon", "internal/daemon/spec", "fairlead/internal/daemon",
+			false},
+		{"a draft of the desired state may not use the kernel", "internal/daemon/spec", "fairlead/internal/kernel",
+			false},
 		{"the pool of a service may not use the daemon", "internal/daemon/pool", "fairlead/internal/daemon", false},
 		{"the pool of a service may not use the kernel", "internal/daemon/pool", "fairlead/internal/kernel", false},
 		{"deciding what to repair may not use the engine", "internal/daemon/heal", "fairlead/internal/engine", false},
@@ -156,7 +164,8 @@ func TestSiblings(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if !entry.IsDir() || slices.Contains([]string{"internal", "maglev", "wrr"}, entry.Name()) || strings.HasSuffix(entry.Name(), "test") {
+			if !entry.IsDir() || slices.Contains([]string{"internal", "maglev", "wrr"}, entry.Name()) ||
+				strings.HasSuffix(entry.Name(), "test") {
 				continue
 			}
 			files, err := filepath.Glob(filepath.Join(dir, entry.Name(), "*.go"))

@@ -58,7 +58,8 @@ func testWith(t *testing.T, all []insertion) ([]byte, error) {
 	t.Helper()
 	overlay := overlayOf(t, map[string]string{newPeerFile: "testdata/socat.go"}, all)
 	cmd := exec.Command("go", "test", "-overlay", overlay,
-		"-count=1", "-vet=off", "-ldflags=-s -w", "-run", "^(TestEveryPathHasAMaker|TestPeersNamePackages)$", "./internal/lab/peer")
+		"-count=1", "-vet=off", "-ldflags=-s -w", "-run", "^(TestEveryPathHasAMaker|TestPeersNamePackages)$",
+		"./internal/lab/peer")
 	cmd.Dir = "../.."
 	return cmd.CombinedOutput()
 }

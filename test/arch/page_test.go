@@ -106,7 +106,8 @@ func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	}
 	wrong := checkGroups(arch.Graph{"internal/a": {"internal/b"}, "internal/b": nil, "internal/c": nil},
 		[]string{"upper", "lower"}, map[string]string{"internal/a": "lower", "internal/b": "upper"})
-	want := []string{"internal/a (lower) imports internal/b of the group above it (upper)", "internal/c is missing on the page"}
+	want := []string{"internal/a (lower) imports internal/b of the group above it (upper)",
+		"internal/c is missing on the page"}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("a wrong page gives %q", wrong)
 	}

@@ -20,10 +20,12 @@ func TestProbersSeeEffects(t *testing.T) {
 		open   string
 		flavor flavor
 	}{
-		{threat.AdvertiseHost, w.plain.Do, "sysctl -qw $(sysctl -Na net.ipv6.conf | grep -E 'conf[.]fl.*accept_ra$' | sed s/$/=1/)", flavor{}},
+		{threat.AdvertiseHost, w.plain.Do,
+			"sysctl -qw $(sysctl -Na net.ipv6.conf | grep -E 'conf[.]fl.*accept_ra$' | sed s/$/=1/)", flavor{}},
 		{threat.AdvertiseContainer, victims, "sysctl -qw net.ipv6.conf.eth0.accept_ra=1", flavor{}},
 		{threat.Redirect, victims, "sysctl -qw net.ipv4.conf.all.accept_redirects=1", flavor{v4: true}},
-		{threat.SourceRoute, w.host.Do, "nft flush chain inet fairlead forward; sysctl -qw net.ipv4.conf.all.accept_source_route=1; for i in /proc/sys/net/ipv4/conf/*/accept_source_route; do echo 1 >$i; done", flavor{v4: true, proto: model.UDP}},
+		{threat.SourceRoute, w.host.Do,
+			"nft flush chain inet fairlead forward; sysctl -qw net.ipv4.conf.all.accept_source_route=1; for i in /proc/sys/net/ipv4/conf/*/accept_source_route; do echo 1 >$i; done", flavor{v4: true, proto: model.UDP}},
 		{threat.Unpublished, w.host.Do, "nft flush chain inet fairlead forward", flavor{v4: true, proto: model.TCP}},
 		{threat.Fragment, w.host.Do, "nft flush chain inet fairlead forward", flavor{v4: true, proto: model.UDP}},
 	} {

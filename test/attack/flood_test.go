@@ -93,7 +93,8 @@ func (w *world) floodIdle(t *testing.T, c threat.Cell, f flavor) {
 		}
 	}
 	arrived := w.segments(c) - before
-	t.Logf("%d SYNs in %s, of which %d arrive, break %d of %d idle connections", syns, took.Round(time.Millisecond), arrived, broken, clients)
+	t.Logf("%d SYNs in %s, of which %d arrive, break %d of %d idle connections", syns, took.Round(time.Millisecond),
+		arrived, broken, clients)
 	if broken > 0 {
 		t.Errorf("%d of %d idle connections are broken", broken, clients)
 	}
@@ -138,7 +139,8 @@ func (w *world) floodClient(t *testing.T, c threat.Cell, f flavor) {
 		}
 		reached++
 	}
-	t.Logf("after %d forged packets in %s, %d of %d conversations succeed", localPorts, took.Round(time.Millisecond), reached, clients)
+	t.Logf("after %d forged packets in %s, %d of %d conversations succeed", localPorts, took.Round(time.Millisecond),
+		reached, clients)
 	if reached < clients {
 		t.Errorf("%d of %d conversations fail", clients-reached, clients)
 	}
@@ -163,7 +165,8 @@ func (w *world) segments(c threat.Cell) (n int) {
 
 // lanNeighbors are addresses of the LAN that no host has.
 func lanNeighbors(v4 bool) (all []netip.Addr) {
-	first := map[bool]netip.Addr{true: netip.MustParseAddr("198.51.100.64"), false: netip.MustParseAddr("2001:db8::40")}[v4]
+	first := map[bool]netip.Addr{true: netip.MustParseAddr("198.51.100.64"),
+		false: netip.MustParseAddr("2001:db8::40")}[v4]
 	for a := first; len(all) < 48; a = a.Next() {
 		all = append(all, a)
 	}

@@ -42,7 +42,8 @@ func advertise(from position) error {
 	binary.BigEndian.PutUint32(prefix[8:], 86400)
 	copy(prefix[16:], netip.MustParseAddr("2001:db8:bad::").AsSlice())
 	mtu := []byte{5, 1, 0, 0, 0, 0, 0x05, 0x14}
-	packet := icmp(netip.MustParseAddr("fe80::bad"), netip.MustParseAddr("ff02::1"), 134, 0, append(append(body, prefix...), mtu...))
+	packet := icmp(netip.MustParseAddr("fe80::bad"), netip.MustParseAddr("ff02::1"), 134, 0,
+		append(append(body, prefix...), mtu...))
 	for range 3 {
 		if err := from.sendFrame("eth0", allNodes, unix.ETH_P_IPV6, packet); err != nil {
 			return err
@@ -53,10 +54,12 @@ func advertise(from position) error {
 
 // advertised returns what a place has configured from a router advertisement.
 func (p position) advertised() (string, error) {
-	out, err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
+	out,
+		err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
 	var found []string
 	for _, line := range strings.Split(out, "\n") {
-		if strings.Contains(line, "proto ra") || strings.Contains(line, "2001:db8:bad:") || strings.Contains(line, "hop_limit") || strings.Contains(line, "mtu = ") {
+		if strings.Contains(line, "proto ra") || strings.Contains(line, "2001:db8:bad:") ||
+			strings.Contains(line, "hop_limit") || strings.Contains(line, "mtu = ") {
 			found = append(found, line)
 		}
 	}
@@ -84,7 +87,8 @@ func advertiseHost(w *world, c threat.Cell, _ flavor) result {
 // reach makes a container send a request to its neighbour. When the answer arrives, all earlier
 // packets have arrived.
 func (w *world) reach(from, to string, v4 bool) error {
-	err := position(w.host.In(from)).converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
+	err := position(w.host.In(from)).converse(model.TCP, netip.AddrPort{},
+		netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
 	if err != nil {
 		err = fmt.Errorf("%s does not reach %s: %w", from, to, err)
 	}
@@ -113,7 +117,8 @@ func redirect(w *world, c threat.Cell, f flavor) result {
 	gateway := w.gateway(victim(c.Driver), f.v4)
 	var packets [][]byte
 	if f.v4 {
-		echo := icmp(to, far, 0, 0, make([]byte, 12)) // the kernel accepts a redirect for an echo reply without a socket
+		echo := icmp(to, far, 0, 0, make([]byte,
+			12)) // the kernel accepts a redirect for an echo reply without a socket
 		packets = append(packets, icmp(gateway, to, 5, 1, append(from.AsSlice(), echo...)))
 	} else {
 		echo := icmp(to, far, 128, 0, make([]byte, 12))
@@ -157,12 +162,14 @@ func takeAddress(w *world, c threat.Cell, f flavor) result {
 	lie := func() error {
 		if f.v4 {
 			arp := append([]byte{0, 1, 8, 0, 6, 4, 0, 2}, own...)
-			arp = append(append(append(arp, target.AsSlice()...), to...), w.address(victim(c.Driver), true).AsSlice()...)
+			arp = append(append(append(arp, target.AsSlice()...), to...),
+				w.address(victim(c.Driver), true).AsSlice()...)
 			return attacker.sendFrame("eth0", to, unix.ETH_P_ARP, arp)
 		}
 		body := append([]byte{0x20, 0, 0, 0}, target.AsSlice()...)
 		body = append(append(body, 2, 1), own...)
-		return attacker.sendFrame("eth0", to, unix.ETH_P_IPV6, icmp(target, w.address(victim(c.Driver), false), 136, 0, body))
+		return attacker.sendFrame("eth0", to, unix.ETH_P_IPV6,
+			icmp(target, w.address(victim(c.Driver), false), 136, 0, body))
 	}
 	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err := lie(); err != nil {
@@ -232,11 +239,13 @@ func serveDHCP(w *world, c threat.Cell, _ flavor) result {
 	any, all := netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	discover, offer := nonce(), nonce()
 	if err := prey.sendFrame("eth0", broadcast, unix.ETH_P_IP,
-		segment{proto: model.UDP, src: netip.AddrPortFrom(any, 68), dst: netip.AddrPortFrom(all, 67), payload: discover}.packet()); err != nil {
+		segment{proto: model.UDP, src: netip.AddrPortFrom(any, 68), dst: netip.AddrPortFrom(all, 67),
+			payload: discover}.packet()); err != nil {
 		return result{err: err}
 	}
 	if err := attacker.sendFrame("eth0", broadcast, unix.ETH_P_IP,
-		segment{proto: model.UDP, src: netip.AddrPortFrom(w.address(evil(c.Driver), true), 67), dst: netip.AddrPortFrom(all, 68), payload: offer}.packet()); err != nil {
+		segment{proto: model.UDP, src: netip.AddrPortFrom(w.address(evil(c.Driver), true), 67),
+			dst: netip.AddrPortFrom(all, 68), payload: offer}.packet()); err != nil {
 		return result{err: err}
 	}
 	for _, pair := range [][2]string{{victim(c.Driver), evil(c.Driver)}, {evil(c.Driver), victim(c.Driver)}} {
@@ -245,7 +254,8 @@ func serveDHCP(w *world, c threat.Cell, _ flavor) result {
 		}
 	}
 	asked, answered := heard.received(contains(discover)), offered.received(contains(offer))
-	return result{effect: asked && answered, because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
+	return result{effect: asked && answered,
+		because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
 }
 
 // tagVLAN sends to a container of another network, via the bridge of that network
@@ -277,7 +287,8 @@ func tagVLAN(w *world, c threat.Cell, f flavor) result {
 			for _, try := range []struct {
 				kind uint16
 				body []byte
-			}{{unix.ETH_P_8021Q, tagged}, {unix.ETH_P_8021AD, tagged}, {unix.ETH_P_8021AD, double}, {unix.ETH_P_8021Q, double}} {
+			}{{unix.ETH_P_8021Q, tagged}, {unix.ETH_P_8021AD, tagged}, {unix.ETH_P_8021AD, double},
+				{unix.ETH_P_8021Q, double}} {
 				if err := attacker.sendFrame("eth0", to, try.kind, try.body); err != nil {
 					return result{err: err}
 				}
@@ -310,7 +321,8 @@ func sourceRoute(w *world, c threat.Cell, f flavor) result {
 	src := w.source(c.Attacker, c.Driver, f.v4)
 	text := nonce()
 	next := w.address(innerBox, f.v4)
-	number, datagram := segment{proto: f.proto, src: netip.AddrPortFrom(src, 4444), dst: netip.AddrPortFrom(next, workPort), payload: text}.transport()
+	number, datagram := segment{proto: f.proto, src: netip.AddrPortFrom(src, 4444),
+		dst: netip.AddrPortFrom(next, workPort), payload: text}.transport()
 	var packets [][]byte
 	if f.v4 {
 		for _, kind := range []byte{131, 137} { // loose, strict
@@ -331,7 +343,8 @@ func fragment(w *world, c threat.Cell, f flavor) result {
 	src, dst := w.source(c.Attacker, c.Driver, f.v4), w.address(victim(c.Driver), f.v4)
 	text := nonce()
 	text = text[:min(len(text), 16)]
-	number, datagram := segment{proto: f.proto, src: netip.AddrPortFrom(src, 4444), dst: netip.AddrPortFrom(dst, workPort), payload: text + strings.Repeat("x", 48)}.transport()
+	number, datagram := segment{proto: f.proto, src: netip.AddrPortFrom(src, 4444),
+		dst: netip.AddrPortFrom(dst, workPort), payload: text + strings.Repeat("x", 48)}.transport()
 	var packets [][]byte
 	for id, cuts := range [][]int{{0, 8, 32}, {0, 8, 8, 32}} {
 		for i, at := range cuts {
@@ -376,8 +389,10 @@ func unpublished(w *world, c threat.Cell, f flavor) result {
 	text := nonce()
 	dst := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
 	var packets [][]byte
-	for _, src := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), w.address(third(c.Driver), f.v4), w.client.Address(0, f.v4), w.own(f.v4), w.gateway(victim(c.Driver), f.v4)} {
-		packets = append(packets, segment{proto: f.proto, src: netip.AddrPortFrom(src, w.port()), dst: dst, flags: syn, payload: text}.packet())
+	for _, src := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), w.address(third(c.Driver), f.v4),
+		w.client.Address(0, f.v4), w.own(f.v4), w.gateway(victim(c.Driver), f.v4)} {
+		packets = append(packets, segment{proto: f.proto, src: netip.AddrPortFrom(src, w.port()), dst: dst, flags: syn,
+			payload: text}.packet())
 	}
 	return delivered(attacker, w.asksHost(attacker, w.own(f.v4)), w.host.In(victim(c.Driver)), text, packets...)
 }

@@ -34,7 +34,8 @@ func TestMultipathUplinks(t *testing.T) {
 	for _, fl := range each {
 		to := netip.AddrPortFrom(service(fl.v4), 8080)
 		for sw := range 2 {
-			if _, err := position(client.Do).sh(fmt.Sprintf("ip route replace %s via %s", to.Addr(), host.Address(sw, fl.v4))); err != nil {
+			if _, err := position(client.Do).sh(fmt.Sprintf("ip route replace %s via %s", to.Addr(),
+				host.Address(sw, fl.v4))); err != nil {
 				t.Fatal(err)
 			}
 			for n := range multipathClients {
@@ -44,7 +45,8 @@ func TestMultipathUplinks(t *testing.T) {
 				}
 			}
 		}
-		for name, attacker := range map[string]position{"a sandbox": host.In(evilBox), "a host behind a third uplink": stranger.Do} {
+		for name, attacker := range map[string]position{"a sandbox": host.In(evilBox),
+			"a host behind a third uplink": stranger.Do} {
 			tap, err := web.tap()
 			if err != nil {
 				t.Fatal(err)
@@ -73,27 +75,34 @@ func newMultipath(t *testing.T, host, client, stranger *fabric.Host) position {
 	t.Helper()
 	script := "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0\n"
 	for n := range multipathClients {
-		script += fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad\n", farClient(n, true), farClient(n, false))
+		script += fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad\n", farClient(n, true),
+			farClient(n, false))
 	}
 	routes := ""
 	for _, v4 := range []bool{true, false} {
-		routes += fmt.Sprintf("ip %s route add %s nexthop via %s nexthop via %s\n", map[bool]string{true: "-4", false: "-6"}[v4],
-			map[bool]string{true: "203.0.113.0/24", false: "2001:db8:c::/64"}[v4], client.Address(0, v4), client.Address(1, v4))
+		routes += fmt.Sprintf("ip %s route add %s nexthop via %s nexthop via %s\n",
+			map[bool]string{true: "-4", false: "-6"}[v4],
+			map[bool]string{true: "203.0.113.0/24", false: "2001:db8:c::/64"}[v4], client.Address(0, v4),
+			client.Address(1, v4))
 	}
-	addresses := fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad\n", service(true), service(false))
-	strangers := fmt.Sprintf("ip route add %s via %s; ip route add %s via %s", service(true), host.Address(2, true), service(false), host.Address(2, false))
+	addresses := fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad\n", service(true),
+		service(false))
+	strangers := fmt.Sprintf("ip route add %s via %s; ip route add %s via %s", service(true), host.Address(2, true),
+		service(false), host.Address(2, false))
 	for in, script := range map[*fabric.Host]string{client: script, host: addresses + routes, stranger: strangers} {
 		if _, err := position(in.Do).sh(script); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverBridge,
-		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:30::/64")}}}}}
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")},
+			{Prefix: netip.MustParsePrefix("fd00:30::/64")}}}}}
 	for _, name := range []string{webBox, evilBox} {
 		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: host.Sandbox(name)})
 	}
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		s.Publishes = append(s.Publishes, model.Publish{Endpoint: webBox, Via: model.ViaEBPF, Proto: proto, HostPorts: model.Port(8080), Ports: model.Port(workPort)})
+		s.Publishes = append(s.Publishes, model.Publish{Endpoint: webBox, Via: model.ViaEBPF, Proto: proto,
+			HostPorts: model.Port(8080), Ports: model.Port(workPort)})
 	}
 	if _, err := host.Engine.Set(context.Background(), s); err != nil {
 		t.Fatal(err)

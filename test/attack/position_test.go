@@ -44,7 +44,8 @@ func (p position) send(packets ...[]byte) error {
 				to = &unix.SockaddrInet6{Addr: [16]byte(b[24:40])}
 			}
 			// The attacker's own kernel may reject some of the source addresses.
-			if err := unix.Sendto(fd, b, 0, to); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENETUNREACH) {
+			if err := unix.Sendto(fd, b, 0, to); err != nil && !errors.Is(err, unix.EINVAL) &&
+				!errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENETUNREACH) {
 				return fmt.Errorf("send a packet: %w", err)
 			}
 		}
@@ -96,7 +97,8 @@ func (t tap) received(is func(frame []byte) bool) bool {
 		if err != nil {
 			return found
 		}
-		if l, ok := from.(*unix.SockaddrLinklayer); ok && (l.Pkttype == unix.PACKET_OUTGOING || l.Pkttype == unix.PACKET_OTHERHOST) {
+		if l, ok := from.(*unix.SockaddrLinklayer); ok &&
+			(l.Pkttype == unix.PACKET_OUTGOING || l.Pkttype == unix.PACKET_OTHERHOST) {
 			continue // sent by the place itself, or flooded by a switch
 		}
 		found = found || is(buf[:n])

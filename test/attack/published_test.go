@@ -20,7 +20,8 @@ func (w *world) at(c threat.Cell, f flavor) netip.AddrPort {
 
 // forged returns a first packet with a source address that may be another host's.
 func forged(f flavor, src, dst netip.AddrPort) []byte {
-	return segment{proto: f.proto, src: src, dst: dst, flags: syn, seq: 0x1234567, payload: payload(f, "forged")}.packet()
+	return segment{proto: f.proto, src: src, dst: dst, flags: syn, seq: 0x1234567,
+		payload: payload(f, "forged")}.packet()
 }
 
 // payload returns the text of a datagram; a SYN has none.
@@ -56,7 +57,8 @@ func ports(frame []byte) (src, dst uint16, ok bool) {
 // impersonate makes the attacker send first packets with another host's address and port. That host
 // then sends a request from the same port. impersonate returns whether the attacker has received an
 // answer, and the error of the other host's request.
-func (w *world) impersonate(c threat.Cell, f flavor, who position, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
+func (w *world) impersonate(c threat.Cell, f flavor, who position, as, from netip.Addr, to netip.AddrPort) (seen bool,
+	denied, err error) {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
 	if err != nil {
@@ -79,7 +81,8 @@ func hijack(w *world, c threat.Cell, f flavor) result {
 	for range tries() {
 		seen, denied, err := w.impersonate(c, f, w.client.Do, client, client, w.at(c, f))
 		if err != nil || seen {
-			return result{effect: seen, because: fmt.Sprintf("the attacker receives an answer; the client: %v", denied), err: err}
+			return result{effect: seen, because: fmt.Sprintf("the attacker receives an answer; the client: %v", denied),
+				err: err}
 		}
 	}
 	return result{because: "the attacker receives no answer"}
@@ -105,7 +108,8 @@ func block(w *world, c threat.Cell, f flavor) result {
 			return result{err: err}
 		}
 		for _, port := range used {
-			if err := position(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
+			if err := position(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f),
+				victim(c.Driver), nonce()); err != nil {
 				return result{effect: true, because: err.Error()}
 			}
 		}
@@ -121,7 +125,8 @@ func blockNeighbor(w *world, c threat.Cell, f flavor) result {
 	for range tries() {
 		seen, denied, err := w.impersonate(c, f, w.host.In(evil(c.Driver)), neighbor, neighbor, to)
 		if err != nil || seen || denied != nil {
-			return result{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
+			return result{effect: err == nil,
+				because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
 		}
 	}
 	return result{because: "the neighbour receives answers"}
@@ -136,7 +141,9 @@ func blockLoopback(w *world, c threat.Cell, f flavor) result {
 			// ebpf does not redirect sockets that are bound to the loopback address.
 			seen, denied, err := w.impersonate(c, f, w.host.Do, as, unspecified(f.v4), to)
 			if err != nil || seen || denied != nil {
-				return result{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
+				return result{effect: err == nil,
+					because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied),
+					err:     err}
 			}
 		}
 	}
@@ -181,14 +188,17 @@ func inject(w *world, c threat.Cell, f flavor) result {
 		}
 		defer t.Close()
 		client := netip.AddrPortFrom(w.client.Address(0, f.v4), port)
-		for _, src := range []netip.AddrPort{netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort), w.at(c, f)} {
-			if err := w.from(c.Attacker, c.Driver).send(segment{proto: f.proto, src: src, dst: client, payload: "injected"}.packet()); err != nil {
+		for _, src := range []netip.AddrPort{netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort),
+			w.at(c, f)} {
+			if err := w.from(c.Attacker, c.Driver).send(segment{proto: f.proto, src: src, dst: client,
+				payload: "injected"}.packet()); err != nil {
 				return result{err: err}
 			}
 		}
 		for range 3 {
 			if err := t.ask(victim(c.Driver), nonce()); err != nil {
-				return result{effect: strings.Contains(err.Error(), "injected"), because: err.Error(), err: unless(strings.Contains(err.Error(), "injected"), err)}
+				return result{effect: strings.Contains(err.Error(), "injected"), because: err.Error(),
+					err: unless(strings.Contains(err.Error(), "injected"), err)}
 			}
 		}
 	}
@@ -240,7 +250,8 @@ func forgeError(w *world, c threat.Cell, f flavor) result {
 	var errs [][]byte
 	for _, to := range []netip.AddrPort{box, w.at(c, f)} {
 		quote := append(make([]byte, 4), segment{proto: f.proto, src: client, dst: to}.packet()...)
-		for _, from := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), unusedAddress(f.v4), box.Addr(), w.own(f.v4)} {
+		for _, from := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), unusedAddress(f.v4), box.Addr(),
+			w.own(f.v4)} {
 			errs = append(errs, icmp(from, client.Addr(), kind, code, quote))
 		}
 	}

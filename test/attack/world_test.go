@@ -48,7 +48,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	f := fabric.New(t, fabric.Options{Hosts: 5, Switches: 2})
-	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3], plain: f.Hosts[4], servers: map[string]server{}}
+	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3],
+		plain: f.Hosts[4], servers: map[string]server{}}
 	w.ports.Store(1500)
 	w.state = w.desired()
 	full, err := w.host.Engine.Set(context.Background(), w.state)
@@ -104,7 +105,8 @@ func (w *world) desired() model.State {
 	var s model.State
 	add := func(network string, names ...string) {
 		for _, name := range names {
-			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: network, Sandbox: w.host.Sandbox(name)})
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: network,
+				Sandbox: w.host.Sandbox(name)})
 		}
 	}
 	for i, d := range threat.Drivers() {
@@ -117,7 +119,8 @@ func (w *world) desired() model.State {
 			}
 		}
 	}
-	s.Networks = append(s.Networks, w.network(otherBox, model.DriverBridge, 10), w.network(innerBox, model.DriverBridge, 11))
+	s.Networks = append(s.Networks, w.network(otherBox, model.DriverBridge, 10),
+		w.network(innerBox, model.DriverBridge, 11))
 	s.Networks[len(s.Networks)-1].Internal = true
 	add(otherBox, otherBox)
 	add(innerBox, innerBox)
@@ -166,7 +169,8 @@ func (w *world) plainGateway(name string) netip.Addr {
 // network returns the network with that number.
 func (w *world) network(name string, d model.Driver, number int) model.Network {
 	prefix := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, 30+number)) }
-	n := model.Network{Name: name, Driver: d, Subnets: []model.Subnet{{Prefix: prefix("172.%d.0.0/24")}, {Prefix: prefix("fd00:%d::/64")}}}
+	n := model.Network{Name: name, Driver: d,
+		Subnets: []model.Subnet{{Prefix: prefix("172.%d.0.0/24")}, {Prefix: prefix("fd00:%d::/64")}}}
 	switch d {
 	case model.DriverMacvlan:
 		n.Parent = fabric.Underlay(0)
@@ -239,8 +243,10 @@ func (w *world) route() {
 				}
 			}
 		}
-		w.sh(w.other.Do, fmt.Sprintf("ip addr flush dev %s; %s route add %s via %s", fabric.Underlay(0), ip, w.own(v4), w.host.Address(1, v4)))
-		w.sh(w.other.Do, fmt.Sprintf("%s route add %s via %s", ip, map[bool]string{true: "198.51.100.0/24", false: "2001:db8::/64"}[v4], w.host.Address(1, v4)))
+		w.sh(w.other.Do, fmt.Sprintf("ip addr flush dev %s; %s route add %s via %s", fabric.Underlay(0), ip, w.own(v4),
+			w.host.Address(1, v4)))
+		w.sh(w.other.Do, fmt.Sprintf("%s route add %s via %s", ip,
+			map[bool]string{true: "198.51.100.0/24", false: "2001:db8::/64"}[v4], w.host.Address(1, v4)))
 		w.sh(w.host.In(innerBox), fmt.Sprintf("%s route add default via %s", ip, w.gateway(innerBox, v4)))
 	}
 	boxes := []string{otherBox, innerBox}
@@ -248,7 +254,8 @@ func (w *world) route() {
 		boxes = append(boxes, evil(d))
 	}
 	for _, name := range boxes {
-		w.sh(w.host.In(name), fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad", unusedAddress(true), unusedAddress(false)))
+		w.sh(w.host.In(name), fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad",
+			unusedAddress(true), unusedAddress(false)))
 	}
 	w.sh(w.host.Do, "sysctl -qw net.ipv4.conf."+fabric.Underlay(1)+".rp_filter=1")
 }
@@ -270,7 +277,8 @@ func (w *world) from(a threat.Attacker, d model.Driver) position {
 
 // box returns the name of an attacker's sandbox; empty for a host outside.
 func box(a threat.Attacker, d model.Driver) string {
-	return map[threat.Attacker]string{threat.SameNetwork: evil(d), threat.OtherNetwork: otherBox, threat.InternalNetwork: innerBox}[a]
+	return map[threat.Attacker]string{threat.SameNetwork: evil(d), threat.OtherNetwork: otherBox,
+		threat.InternalNetwork: innerBox}[a]
 }
 
 // port returns an unused port: neither a published one nor one that Linux chooses.

@@ -22,9 +22,12 @@ var planes = flag.String("planes", "nft,ebpf", "comma-separated data planes to t
 
 // can lists the optional features of each data plane. A data plane must refuse all other features.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved", "local-server"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local", "local-server", "local-server-direct"},
-	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs", "local-server", "local-server-direct"},
+	model.PlaneNFT: {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved",
+		"local-server"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence",
+		"persistent-ports", "sandboxes", "local", "local-server", "local-server-direct"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence",
+		"sandboxes", "local", "ipvs", "local-server", "local-server-direct"},
 }
 
 // trials lists the tests by name.
@@ -75,7 +78,8 @@ func TestConformance(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		plane := model.Plane(name)
 		p, _ := paths.Plane(plane)
-		facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT)...)
+		facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge,
+			plan.FeatureNAT)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,9 +92,10 @@ func TestConformance(t *testing.T) {
 				}
 				for _, proto := range []model.Proto{model.TCP, model.UDP} {
 					for _, v4 := range []bool{true, false} {
-						t.Run(fmt.Sprintf("%s/%s/ipv%d", trial.name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {
-							trial.try(l.of(t), proto, v4)
-						})
+						t.Run(fmt.Sprintf("%s/%s/ipv%d", trial.name, proto, map[bool]int{true: 4, false: 6}[v4]),
+							func(t *testing.T) {
+								trial.try(l.of(t), proto, v4)
+							})
 					}
 				}
 			}
@@ -135,7 +140,8 @@ func (l *lan) fits(v model.VirtualService, ability string) {
 	switch able := slices.Contains(can[l.plane], ability); {
 	case able && err != nil:
 		l.Errorf("%s: %v", ability, err)
-	case !able && (err == nil || !strings.Contains(err.Error(), ability) || !strings.Contains(err.Error(), string(l.plane))):
+	case !able && (err == nil || !strings.Contains(err.Error(), ability) ||
+		!strings.Contains(err.Error(), string(l.plane))):
 		l.Errorf("%s: the error must name the feature and the data plane, got: %v", ability, err)
 	}
 	l.set(l.service(model.TCP, true, "a"))
@@ -169,7 +175,8 @@ func (l *lan) spreads(proto model.Proto, v4 bool) {
 	l.sh(l.DoServer, "nft list ruleset") // nft must be able to list Fairlead's tables
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 80 {
-		l.Errorf("the server receives the request at port %d from %s, want port 80 from %s", s.port, s.sees, clientAddr(v4))
+		l.Errorf("the server receives the request at port %d from %s, want port 80 from %s", s.port, s.sees,
+			clientAddr(v4))
 	}
 	l.set()
 	l.isGone(l.DoClient, proto, v4)
@@ -465,7 +472,8 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 func (l *lan) prepare(name string, v4 bool) {
 	l.Helper()
 	address := fmt.Sprintf("%s/%d dev lo", vip(v4), vip(v4).BitLen())
-	l.sh(l.servers[name].Do, "sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; ip addr replace "+address)
+	l.sh(l.servers[name].Do,
+		"sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; ip addr replace "+address)
 	l.Cleanup(func() { l.sh(l.servers[name].Do, "ip addr del "+address) })
 }
 
@@ -486,6 +494,7 @@ func (l *lan) toSandboxes(v model.VirtualService, proto model.Proto, v4 bool) {
 	l.set(v)
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 8080 {
-		l.Errorf("the server receives the request at port %d from %s, want port 8080 from %s", s.port, s.sees, clientAddr(v4))
+		l.Errorf("the server receives the request at port %d from %s, want port 8080 from %s", s.port, s.sees,
+			clientAddr(v4))
 	}
 }

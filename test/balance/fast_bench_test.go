@@ -17,7 +17,8 @@ import (
 // reports how many of them arrive per second at its real servers, with and without
 // the fast path. It uses veth links, whose results do not apply to network cards.
 func BenchmarkFastPath(b *testing.B) {
-	for _, choice := range []datapath.XDP{datapath.XDPNever, datapath.XDPAlways, datapath.XDPNever, datapath.XDPAlways} {
+	for _, choice := range []datapath.XDP{datapath.XDPNever, datapath.XDPAlways, datapath.XDPNever,
+		datapath.XDPAlways} {
 		b.Run(string(choice), func(b *testing.B) {
 			l := fastLAN(b, choice)
 			v := l.service(model.UDP, true, "far1", "far2")
@@ -27,7 +28,8 @@ func BenchmarkFastPath(b *testing.B) {
 			}
 			l.set(v)
 			for name := range far { // they do not answer
-				l.sh(l.servers[name].Do, "ip route add blackhole 198.51.100.0/24; ip addr add "+vip4.String()+"/32 dev lo")
+				l.sh(l.servers[name].Do, "ip route add blackhole 198.51.100.0/24; ip addr add "+vip4.String()+
+					"/32 dev lo")
 			}
 			var conn *net.UDPConn
 			if err := l.DoClient(func() (err error) {

@@ -28,7 +28,8 @@ import (
 // have used the fast path.
 func TestFastPath(t *testing.T) {
 	l := fastLAN(t, datapath.XDPAlways)
-	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels, "tunnel in UDP": (*lan).tunnelsInUDP} {
+	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels,
+		"tunnel in UDP": (*lan).tunnelsInUDP} {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, v4 := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/ipv%d", name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {
@@ -42,7 +43,8 @@ func TestFastPath(t *testing.T) {
 					if err != nil || after == before {
 						t.Errorf("no packet has used the fast path: %v", err)
 					}
-					if want := []model.FastLink{{Link: "lan0"}, {Link: topology.Wire}}; !slices.Equal(sorted(links), want) {
+					if want := []model.FastLink{{Link: "lan0"}, {Link: topology.Wire}}; !slices.Equal(sorted(links),
+						want) {
 						t.Errorf("the fast path is on %v, want %v", links, want)
 					}
 				})
@@ -65,7 +67,8 @@ func (l *lan) occupied() {
 	defer ours.Close()
 	l.direct(model.TCP, true)
 	links, _, err := l.FastPath()
-	if links = sorted(links); err != nil || len(links) != 2 || !strings.Contains(links[0].Refused, "another XDP program is attached") || links[1].Refused != "" {
+	if links = sorted(links); err != nil || len(links) != 2 ||
+		!strings.Contains(links[0].Refused, "another XDP program is attached") || links[1].Refused != "" {
 		l.Errorf("the fast path is on %v: %v", links, err)
 	}
 	if info, err := ours.Info(); err != nil || info.XDP().Ifindex == 0 {
@@ -83,7 +86,8 @@ func sorted(links []model.FastLink) []model.FastLink {
 func fastLAN(t testing.TB, choice datapath.XDP) *lan {
 	t.Helper()
 	p, _ := paths.Plane(model.PlaneEBPF)
-	facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT)...)
+	facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge,
+		plan.FeatureNAT)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +110,11 @@ func (l *lan) neighbours() {
 	l.Helper()
 	for name, at := range far {
 		var lan *net.Interface
-		if err := l.servers[name].Do(func() (err error) { lan, err = net.InterfaceByName("lan0"); return err }); err != nil {
+		if err := l.servers[name].Do(func() (err error) {
+			lan,
+				err = net.InterfaceByName("lan0")
+			return err
+		}); err != nil {
 			l.Fatal(err)
 		}
 		for _, a := range []netip.Addr{at.v4, at.v6} {
@@ -119,7 +127,8 @@ func (l *lan) neighbours() {
 func (l *lan) passes(in place.Place, name string) (on link.Link) {
 	l.Helper()
 	const pass = 2
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, pass), asm.Return()}})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, pass), asm.Return()}})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -153,7 +162,8 @@ func disableChecksumOffload(name string) error {
 		_    [16]byte
 	}{data: unsafe.Pointer(off)}
 	copy(request.name[:], name)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return fmt.Errorf("turn off checksum offload of %s: %w", name, errno)
 	}
 	return nil

@@ -43,7 +43,8 @@ func (l *lan) expiresAtHost(v model.VirtualService, v4 bool) {
 	for hops, want := range map[int][]netip.Addr{1: senders, 2: {{}}} {
 		var by netip.Addr
 		if err := l.DoClient(func() (err error) {
-			by, err = call(v.Proto, netip.AddrPortFrom(onLAN(v4), uint16(l.freshPort())), netip.AddrPortFrom(vip(v4), 8080), hops)
+			by, err = call(v.Proto, netip.AddrPortFrom(onLAN(v4), uint16(l.freshPort())),
+				netip.AddrPortFrom(vip(v4), 8080), hops)
 			return err
 		}); err != nil || !slices.Contains(want, by) {
 			l.Errorf("%s, hop limit %d: time exceeded comes from %s, want %s: %v", v.Forward, hops, by, want, err)
@@ -89,7 +90,8 @@ func open(proto model.Proto, v4 bool, hops int) (int, error) {
 		return -1, err
 	}
 	err = errors.Join(unix.SetsockoptInt(s, level, limit, hops), unix.SetsockoptInt(s, level, keep, 1),
-		unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait), unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait))
+		unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
+		unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &wait))
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(s))
 	}

@@ -28,7 +28,8 @@ func (l *lan) saved() string {
 
 // named returns a service in the form of ipvsadm's arguments.
 func named(proto model.Proto, v4 bool, port uint16) string {
-	return map[model.Proto]string{model.TCP: "-t ", model.UDP: "-u "}[proto] + netip.AddrPortFrom(vip(v4), port).String()
+	return map[model.Proto]string{model.TCP: "-t ", model.UDP: "-u "}[proto] +
+		netip.AddrPortFrom(vip(v4), port).String()
 }
 
 // typed returns the commands with which the plan creates its virtual services.
@@ -190,7 +191,8 @@ func (l *lan) notices(host *kernel.Host, harm string) {
 		l.Errorf("%s is not reported", harm)
 	}
 	ours := plan.Plan{plan.IPVSService{}, plan.Table{}}
-	if got := w.Take().Concerned(ours, func(string) int { return netns.NoID }); !slices.EqualFunc(got, ours[:1], plan.Equal) {
+	if got := w.Take().Concerned(ours, func(string) int { return netns.NoID }); !slices.EqualFunc(got, ours[:1],
+		plan.Equal) {
 		l.Errorf("%s concerns %v", harm, got)
 	}
 }

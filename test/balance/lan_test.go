@@ -95,7 +95,8 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 		// Hosts outside the LAN are reachable through the host.
 		l.sh(ns.Do, "ip route add default via 203.0.113.1 && ip -6 route add default via 2001:db8:113::1")
 	}
-	l.sh(l.DoClient, fmt.Sprintf("ip route add %s via 198.51.100.2 && ip -6 route add %s via 2001:db8:1::2", vip4, vip6))
+	l.sh(l.DoClient, fmt.Sprintf("ip route add %s via 198.51.100.2 && ip -6 route add %s via 2001:db8:1::2", vip4,
+		vip6))
 	l.state = l.network()
 	l.before = l.snapshot()
 	l.set()
@@ -116,7 +117,8 @@ func (l *lan) netns() *netns.Namespace {
 // join connects a host to the switch with a link named lan0.
 func (l *lan) join(name string, in place.Place, fd uintptr, addresses ...string) {
 	l.Helper()
-	l.sh(l.switched.Do, fmt.Sprintf("ip link add port-%s type veth peer name lan0 netns /proc/%d/fd/%d && ip link set port-%s master switch up", name, pid, fd, name))
+	l.sh(l.switched.Do,
+		fmt.Sprintf("ip link add port-%s type veth peer name lan0 netns /proc/%d/fd/%d && ip link set port-%s master switch up", name, pid, fd, name))
 	l.sh(in, "ip link set lan0 up; sysctl -qw net.ipv6.conf.lan0.accept_dad=0")
 	for _, a := range addresses {
 		nodad := ""
@@ -137,8 +139,10 @@ func (l *lan) network() model.State {
 		if err != nil {
 			l.Fatal(err)
 		}
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: box, Addresses: []netip.Addr{
-			netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}), netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 11+i))}})
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: box,
+			Addresses: []netip.Addr{
+				netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}),
+				netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 11+i))}})
 	}
 	return s
 }
@@ -170,7 +174,8 @@ func (l *lan) real(name string, v4 bool) model.RealServer {
 
 // service returns a service of one family on port 8080 of the virtual address.
 func (l *lan) service(proto model.Proto, v4 bool, reals ...string) model.VirtualService {
-	v := model.VirtualService{Name: fmt.Sprintf("%s-%s", proto, vip(v4)), Addresses: []netip.Addr{vip(v4)}, Ports: []model.PortRange{model.Port(8080)}, Proto: proto, Plane: l.plane}
+	v := model.VirtualService{Name: fmt.Sprintf("%s-%s", proto, vip(v4)), Addresses: []netip.Addr{vip(v4)},
+		Ports: []model.PortRange{model.Port(8080)}, Proto: proto, Plane: l.plane}
 	for _, name := range reals {
 		v.Reals = append(v.Reals, l.real(name, v4))
 	}

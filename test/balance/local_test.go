@@ -28,7 +28,8 @@ func (l *lan) local(proto model.Proto, v4 bool) {
 	l.set(v)
 	t, s := l.talk(l.DoClient, proto, v4)
 	if s.by != "host" || s.sees != clientAddr(v4) || s.port != 80 {
-		l.Errorf("%s receives the request at port %d from %s, want host at port 80 from %s", s.by, s.port, s.sees, clientAddr(v4))
+		l.Errorf("%s receives the request at port %d from %s, want host at port 80 from %s", s.by, s.port, s.sees,
+			clientAddr(v4))
 	}
 	t.saysMuch(map[model.Proto]int{model.TCP: 1 << 20, model.UDP: 4000}[proto])
 	for _, from := range []place.Place{l.DoServer, l.in("a")} {

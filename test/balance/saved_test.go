@@ -16,7 +16,8 @@ import (
 // no real servers, kept do not translate the port, and others are all remaining kinds.
 func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model.VirtualService) {
 	var n uint16
-	add := func(to *[]model.VirtualService, s model.Scheduler, persistent bool, change func(*model.VirtualService), reals ...string) {
+	add := func(to *[]model.VirtualService, s model.Scheduler, persistent bool, change func(*model.VirtualService),
+		reals ...string) {
 		v := l.service(proto, v4, reals...)
 		v.Name, v.Ports, v.Scheduler = fmt.Sprintf("%s-%d", v.Name, n), []model.PortRange{model.Port(8081 + n)}, s
 		if n++; persistent {
@@ -26,7 +27,8 @@ func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model
 		*to = append(*to, v)
 	}
 	asItIs := func(*model.VirtualService) {}
-	for _, s := range []model.Scheduler{model.MaglevHashing, model.SourceHashing, model.RoundRobin, model.WeightedRoundRobin} {
+	for _, s := range []model.Scheduler{model.MaglevHashing, model.SourceHashing, model.RoundRobin,
+		model.WeightedRoundRobin} {
 		for _, persistent := range []bool{false, true} {
 			add(&others, s, persistent, asItIs, "a", "b", "far1", "far2")
 			add(&others, s, persistent, func(v *model.VirtualService) {
@@ -69,7 +71,8 @@ func (l *lan) loads(proto model.Proto, v4 bool) {
 		t, s := l.talkWith(v)
 		before[v.Name], talks = s.by, append(talks, conversation{t, s.by})
 	}
-	l.sh(l.DoServer, fmt.Sprintf("nft list ruleset > %[1]s && nft flush ruleset && nft -f %[1]s", filepath.Join(l.TempDir(), "rules")))
+	l.sh(l.DoServer, fmt.Sprintf("nft list ruleset > %[1]s && nft flush ruleset && nft -f %[1]s",
+		filepath.Join(l.TempDir(), "rules")))
 	if ops, err := l.Engine.Verify(context.Background()); err != nil || len(ops) > 0 {
 		l.Errorf("the loaded rules differ from the saved ones: %v\n%s", err, plan.Text(ops))
 	}
@@ -98,7 +101,10 @@ func (l *lan) loads(proto model.Proto, v4 bool) {
 // gets reports whether a service gives new flows to the server with that name.
 func (l *lan) gets(v model.VirtualService, name string) bool {
 	at := l.real(name, v.Addresses[0].Is4()).Address
-	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Address == at && r.State == model.RealUp })
+	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool {
+		return r.Address == at &&
+			r.State == model.RealUp
+	})
 }
 
 // talkWith opens a conversation with a service and returns the first answer.

@@ -43,10 +43,13 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t, host: kerneltest.Netns(t), client: kerneltest.Netns(t), servers: kerneltest.Netns(t)}
 	at := func(ns *netns.Namespace) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, ns.File().Fd()) }
-	shell.Run(t, s.host.Do, "ip link set lo up && ip link add c0 type veth peer name eth0 netns "+at(s.client)+" && ip link add s0 type veth peer name eth0 netns "+at(s.servers)+
+	shell.Run(t, s.host.Do, "ip link set lo up && ip link add c0 type veth peer name eth0 netns "+at(s.client)+
+		" && ip link add s0 type veth peer name eth0 netns "+at(s.servers)+
 		" && ip addr add 198.51.100.2/24 dev c0 && ip addr add 10.0.0.1/24 dev s0 && ip link set c0 up && ip link set s0 up")
-	shell.Run(t, s.client.Do, "ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up && ip route add default via 198.51.100.2")
-	shell.Run(t, s.servers.Do, "ip addr add 10.0.0.2/24 dev eth0 && ip addr add 10.0.0.3/24 dev eth0 && ip link set eth0 up && ip route add default via 10.0.0.1")
+	shell.Run(t, s.client.Do,
+		"ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up && ip route add default via 198.51.100.2")
+	shell.Run(t, s.servers.Do,
+		"ip addr add 10.0.0.2/24 dev eth0 && ip addr add 10.0.0.3/24 dev eth0 && ip link set eth0 up && ip route add default via 10.0.0.1")
 	s.serve("10.0.0.2:80")
 	s.serve("10.0.0.3:80")
 	s.daemon = daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: s.host.File()})
@@ -114,7 +117,8 @@ func TestSession(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.daemon.Run("service", "add", "web", "192.0.2.80:80", "--plane", name, "--scheduler", "rr", "--real", "10.0.0.2", "--real", "10.0.0.3")
+			s.daemon.Run("service", "add", "web", "192.0.2.80:80", "--plane", name, "--scheduler", "rr", "--real",
+				"10.0.0.2", "--real", "10.0.0.3")
 			s.says("service ls", "192.0.2.80:80", name, "10.0.0.2", "10.0.0.3")
 			s.explained(model.Plane(name))
 			if model.Plane(name) == model.PlaneIPVS {
@@ -129,7 +133,8 @@ func TestSession(t *testing.T) {
 // and both servers.
 func (s *site) explained(plane model.Plane) {
 	s.Helper()
-	hop := map[model.Plane]string{model.PlaneNFT: "destination NAT from 192.0.2.80:80", model.PlaneEBPF: "eBPF: ", model.PlaneIPVS: "IPVS: "}[plane]
+	hop := map[model.Plane]string{model.PlaneNFT: "destination NAT from 192.0.2.80:80", model.PlaneEBPF: "eBPF: ",
+		model.PlaneIPVS: "IPVS: "}[plane]
 	s.says("explain 198.51.100.1 to 192.0.2.80:80", hop, "service web", "10.0.0.2:80", "10.0.0.3:80", "s0")
 }
 
@@ -147,7 +152,8 @@ func (s *site) repaired() {
 			s.Errorf("after ipvsadm %s the table was (-) and is (+):\n%s", harm, diff)
 		}
 	}
-	s.says("events", "healed", "ipvsadm -e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 1", "ipvsadm -a -t 192.0.2.80:80 -r 10.0.0.3:80 -m -w 1")
+	s.says("events", "healed", "ipvsadm -e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 1",
+		"ipvsadm -a -t 192.0.2.80:80 -r 10.0.0.3:80 -m -w 1")
 }
 
 // hasReported waits until the daemon has reported an object the given number of
@@ -194,5 +200,6 @@ func (s *site) split() {
 			s.Errorf("%s answers", by)
 		}
 	}
-	s.says("events", "service web real 10.0.0.2", fmt.Sprintf("%d connections of clients were reset", len(all["10.0.0.2:80"])))
+	s.says("events", "service web real 10.0.0.2",
+		fmt.Sprintf("%d connections of clients were reset", len(all["10.0.0.2:80"])))
 }

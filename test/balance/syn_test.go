@@ -119,7 +119,8 @@ func (l *lan) synInto(talks []conversation, n int) {
 	err := l.DoClient(func() error {
 		for range n {
 			conn := talks[rand.IntN(len(talks))].conn
-			from, to := netip.MustParseAddrPort(conn.LocalAddr().String()), netip.MustParseAddrPort(conn.RemoteAddr().String())
+			from, to := netip.MustParseAddrPort(conn.LocalAddr().String()),
+				netip.MustParseAddrPort(conn.RemoteAddr().String())
 			if err := sendSYN(from, to, rand.Uint32()); err != nil {
 				return err
 			}
@@ -133,18 +134,23 @@ func (l *lan) synInto(talks []conversation, n int) {
 
 // sendSYN sends a bare SYN through a raw socket.
 func sendSYN(from, to netip.AddrPort, seq uint32) error {
-	header := &layers.TCP{SrcPort: layers.TCPPort(from.Port()), DstPort: layers.TCPPort(to.Port()), Seq: seq, SYN: true, Window: 512}
-	family, network := unix.AF_INET6, gopacket.NetworkLayer(&layers.IPv6{NextHeader: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()})
-	var source, target unix.Sockaddr = &unix.SockaddrInet6{Addr: from.Addr().As16()}, &unix.SockaddrInet6{Addr: to.Addr().As16()}
+	header := &layers.TCP{SrcPort: layers.TCPPort(from.Port()), DstPort: layers.TCPPort(to.Port()), Seq: seq, SYN: true,
+		Window: 512}
+	family, network := unix.AF_INET6, gopacket.NetworkLayer(&layers.IPv6{NextHeader: layers.IPProtocolTCP,
+		SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()})
+	var source, target unix.Sockaddr = &unix.SockaddrInet6{Addr: from.Addr().As16()},
+		&unix.SockaddrInet6{Addr: to.Addr().As16()}
 	if from.Addr().Is4() {
-		family, network = unix.AF_INET, &layers.IPv4{Protocol: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()}
+		family, network = unix.AF_INET, &layers.IPv4{Protocol: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(),
+			DstIP: to.Addr().AsSlice()}
 		source, target = &unix.SockaddrInet4{Addr: from.Addr().As4()}, &unix.SockaddrInet4{Addr: to.Addr().As4()}
 	}
 	if err := header.SetNetworkLayerForChecksum(network); err != nil {
 		return err
 	}
 	segment := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(segment, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true}, header); err != nil {
+	if err := gopacket.SerializeLayers(segment, gopacket.SerializeOptions{ComputeChecksums: true, FixLengths: true},
+		header); err != nil {
 		return err
 	}
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
@@ -179,7 +185,10 @@ func forgetConnection(t testing.TB, conn *net.TCPConn) {
 		t.Fatal(err)
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_REPAIR, 1) }); err != nil || failed != nil {
+	if err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_REPAIR,
+			1)
+	}); err != nil || failed != nil {
 		t.Fatal(err, failed)
 	}
 	if err := conn.Close(); err != nil {

@@ -55,7 +55,8 @@ func (l *lan) dialTo(from place.Place, local netip.Addr, proto model.Proto, to n
 // dialUntil is dialTo with a deadline. Each client gets a port that no earlier client used. With a
 // used port, UDP would continue the old flow, and over TCP the real server might still have the old
 // connection.
-func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
+func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk,
+	error) {
 	t := talk{l: l, asked: new(int)}
 	ip, port := local.AsSlice(), l.freshPort()
 	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: ip, Port: port}, Control: reuse}
@@ -78,7 +79,10 @@ func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto
 // process before its exec.
 func reuse(_, _ string, conn syscall.RawConn) error {
 	var failed error
-	err := conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+	err := conn.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR,
+			1)
+	})
 	return errors.Join(err, failed)
 }
 
@@ -153,7 +157,8 @@ func (t talk) hears() said {
 	t.l.Helper()
 	s, err := t.ask()
 	if err != nil {
-		t.l.Fatalf("%s %s does not answer %s: %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), t.conn.LocalAddr(), err)
+		t.l.Fatalf("%s %s does not answer %s: %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(),
+			t.conn.LocalAddr(), err)
 	}
 	return s
 }

@@ -96,7 +96,8 @@ func TestSubjects(t *testing.T) {
 	git(t, repo, "init", "-q")
 	commit := func(subject string) {
 		t.Helper()
-		git(t, repo, "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "-q", "--allow-empty", "-m", subject)
+		git(t, repo, "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "-q", "--allow-empty", "-m",
+			subject)
 	}
 	commit("Any subject is accepted before the check was added")
 	write(t, filepath.Join(repo, "test/check/subjects"), "the check\n")
@@ -110,7 +111,8 @@ func TestSubjects(t *testing.T) {
 	commit("No area")
 	commit(long)
 	out, err := run(repo, "subjects")
-	want := "commit subject of 73 columns, want at most 72: " + long + "\ncommit subject: want \"area: change\": No area\n"
+	want := "commit subject of 73 columns, want at most 72: " + long +
+		"\ncommit subject: want \"area: change\": No area\n"
 	if err == nil || out != want {
 		t.Errorf("two wrong subjects return %v and print\n%s", err, out)
 	}
@@ -148,7 +150,8 @@ func TestPath(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(repo, "test/packages"), "no-such-command no-such-package\n")
-	if out, err := paths(); err == nil || !strings.Contains(out, "no-such-command is missing: run test/install-debian") {
+	if out, err := paths(); err == nil || !strings.Contains(out,
+		"no-such-command is missing: run test/install-debian") {
 		t.Errorf("a declared command that is not installed returns %v and prints\n%s", err, out)
 	}
 }
@@ -160,7 +163,8 @@ func TestGoVersion(t *testing.T) {
 		{"go version devel go1.27-abcdef linux/amd64", "local", ""},
 		{"go version go1.21.0 linux/amd64", "auto", ""},
 		{"go version go1.24.4 linux/amd64", "local", "older than 1.26.0 and may not download it (GOTOOLCHAIN=local)"},
-		{"go version go1.19.8 linux/amd64", "auto", "Go 1.19.8 is too old to build Fairlead. Install Go 1.26.0, or any Go from 1.21 on"},
+		{"go version go1.19.8 linux/amd64", "auto",
+			"Go 1.19.8 is too old to build Fairlead. Install Go 1.26.0, or any Go from 1.21 on"},
 		{"", "", "needs Go, and no go is in PATH. Install Go 1.26.0"},
 	} {
 		repo := t.TempDir()
@@ -170,7 +174,8 @@ func TestGoVersion(t *testing.T) {
 			link(t, command, bin)
 		}
 		if c.version != "" {
-			write(t, filepath.Join(bin, "go"), "#!/bin/sh\ncase $1 in version) echo '"+c.version+"' ;; env) echo "+c.toolchain+" ;; esac\n")
+			write(t, filepath.Join(bin, "go"), "#!/bin/sh\ncase $1 in version) echo '"+c.version+"' ;; env) echo "+
+				c.toolchain+" ;; esac\n")
 			if err := os.Chmod(filepath.Join(bin, "go"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +183,8 @@ func TestGoVersion(t *testing.T) {
 		cmd := exec.Command("bash", "-c", `PATH=$1 exec bash "$2"`, "bash", bin, absolute(t, "go"))
 		cmd.Dir = repo
 		out, err := cmd.CombinedOutput()
-		if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") > 1 {
+		if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) ||
+			strings.Count(string(out), "\n") > 1 {
 			t.Errorf("%q with GOTOOLCHAIN=%s returns %v and prints\n%s", c.version, c.toolchain, err, out)
 		}
 	}

@@ -27,14 +27,17 @@ const (
 // changes of the servers.
 func (h *host) balances() {
 	before := h.inventory()
-	h.docker("network", "create", "-d", "fairlead", "--ipv6", "--subnet", "172.30.0.0/24", "--subnet", "fd00:30::/64", "net")
+	h.docker("network", "create", "-d", "fairlead", "--ipv6", "--subnet", "172.30.0.0/24", "--subnet", "fd00:30::/64",
+		"net")
 	h.sh("mkdir /run/ends; mkfifo /run/ends/late")
 	for name, at := range web {
 		h.sh("mkfifo /run/ends/" + name)
 		h.runs(name, at, "name:"+name, "until:/ends/"+name)
 	}
-	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--timeout", "30s", "--scheduler", "rr")
-	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler", "rr")
+	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check",
+		"tcp", "--interval", "100ms", "--timeout", "30s", "--scheduler", "rr")
+	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler",
+		"rr")
 	for name := range web {
 		h.awaitReal("site", web[name], api.RealUp, "")
 	}
@@ -56,7 +59,8 @@ func (h *host) balances() {
 // runs starts a real server of the web service.
 func (h *host) runs(name, at string, words ...string) {
 	h.Helper()
-	h.docker(append([]string{"run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "-v", "/run/ends:/ends", "program", "serve", "tcp:80"}, words...)...)
+	h.docker(append([]string{"run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "-v",
+		"/run/ends:/ends", "program", "serve", "tcp:80"}, words...)...)
 }
 
 // ends makes Docker stop or restart a server of the web service. The server runs until its drain
@@ -133,11 +137,13 @@ func (h *host) moved() {
 // unhealthy checks that Docker's own health check decides the state of a real server.
 func (h *host) unhealthy() {
 	h.sh("mkdir /run/flags; touch /run/flags/well")
-	h.call("/containers/create?name=checked", `{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
+	h.call("/containers/create?name=checked",
+		`{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
 		"Healthcheck": {"Test": ["CMD", "/program", "exists", "/flags/well"], "Interval": 300000000, "Retries": 1},
 		"HostConfig": {"NetworkMode": "net", "Binds": ["/run/flags:/flags"]},
 		"NetworkingConfig": {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "172.30.0.20"}}}}}`)
-	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80", "--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
+	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80",
+		"--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
 	h.docker("start", "checked")
 	h.awaitReal("checked", "172.30.0.20", api.RealUp, "")
 	h.sh("rm /run/flags/well")
@@ -181,7 +187,8 @@ func (h *host) survivesKills() {
 // fails the test if a request has failed.
 func (h *host) load() (over func()) {
 	h.Helper()
-	cmd := h.Command(context.WithoutCancel(h.Context()), "ip", "netns", "exec", "lan", filepath.Join(h.dir, "program"), "load", "tcp", vip+":80")
+	cmd := h.Command(context.WithoutCancel(h.Context()), "ip", "netns", "exec", "lan", filepath.Join(h.dir, "program"),
+		"load", "tcp", vip+":80")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		h.Fatal(err)

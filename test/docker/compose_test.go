@@ -27,7 +27,8 @@ func (h *host) composes() {
 	h.docker("network", "connect", "--alias", "web", "shop_lan", "shop-web-1")
 	h.docker("start", "shop-web-1")
 	h.asks("", "tcp", "127.0.0.1:8080") // it would answer the LAN directly through its second network
-	inside := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "shop-web-1") + `/ns/net sh -c 'ip -o link; ip -o addr; ip route'`)
+	inside := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "shop-web-1") +
+		`/ns/net sh -c 'ip -o link; ip -o addr; ip route'`)
 	for _, want := range []string{"02:00:00:00:00:77", "mtu 1450", "172.30.0.1/24", "192.0.2.128/24"} {
 		if !strings.Contains(inside, want) {
 			h.Errorf("the container lacks %s:\n%s", want, inside)
@@ -44,10 +45,12 @@ func (h *host) composes() {
 // call posts a request to the engine, as a client of 2022 does.
 func (h *host) call(path, body string) {
 	h.Helper()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", h.Root()+dockerd.Socket)
-	}}}
-	r, err := http.NewRequestWithContext(h.Context(), http.MethodPost, "http://docker/v1.41"+path, strings.NewReader(body))
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", h.Root()+dockerd.Socket)
+		}}}
+	r, err := http.NewRequestWithContext(h.Context(), http.MethodPost, "http://docker/v1.41"+path,
+		strings.NewReader(body))
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -21,7 +21,8 @@ func (h *host) daemonless() {
 	vias := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy}
 	var pids []string
 	for i, via := range vias {
-		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via), "-p", fmt.Sprintf("%d:80", 8080+i), "program", "serve", "tcp:80")
+		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via), "-p",
+			fmt.Sprintf("%d:80", 8080+i), "program", "serve", "tcp:80")
 		pids = append(pids, h.docker("inspect", "-f", "{{.State.Pid}}", string(via)))
 	}
 	h.kill()
@@ -48,7 +49,8 @@ func (h *host) daemonless() {
 // did.
 func (h *host) servesDocker() {
 	h.Helper()
-	if out := h.sh(h.dir + "/fairlead network create lan --subnet 172.30.9.0/24"); !strings.Contains(out, "started a daemon in the background") {
+	if out := h.sh(h.dir + "/fairlead network create lan --subnet 172.30.9.0/24"); !strings.Contains(out,
+		"started a daemon in the background") {
 		h.Fatalf("a daemon already runs: %s", out)
 	}
 	h.serves("later", "-p", "8083:80")
@@ -67,8 +69,10 @@ func (h *host) refusesEmptyStore(vias []model.Via) {
 		h.asks(lan, "tcp", fmt.Sprintf("%s:%d", hostAddr, 8080+i))
 		loads = append(loads, h.asksOn(fmt.Sprintf("%s:%d", hostAddr, 8080+i), string(via)))
 	}
-	out, err := h.Command(h.Context(), h.dir+"/fairlead", "network", "create", "other", "--subnet", "172.30.8.0/24", "--socket", "/run/other/s").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "this network namespace has networks of a daemon that does not run") {
+	out, err := h.Command(h.Context(), h.dir+"/fairlead", "network", "create", "other", "--subnet", "172.30.8.0/24",
+		"--socket", "/run/other/s").CombinedOutput()
+	if err == nil || !strings.Contains(string(out),
+		"this network namespace has networks of a daemon that does not run") {
 		h.Errorf("a daemon with an empty store starts: %v\n%s", err, out)
 	}
 	for i, via := range vias {
@@ -147,7 +151,8 @@ func (h *host) ended(port int, want bool, lan string) {
 	}
 	for _, p := range ready.Ports { // one per address family if their sandbox is unknown
 		if p.Ended != want || p.Reach["lan"] != lan {
-			h.Errorf("ended: %t, want %t; reachable from the LAN: %s, want %s\n%s", p.Ended, want, p.Reach["lan"], lan, text)
+			h.Errorf("ended: %t, want %t; reachable from the LAN: %s, want %s\n%s", p.Ended, want, p.Reach["lan"], lan,
+				text)
 		}
 	}
 }

@@ -22,7 +22,8 @@ var networks = []struct {
 	{model.DriverBridge, "--subnet 172.30.0.0/24 --subnet fd00:30::/64"},
 	{model.DriverRouted, "-o driver=routed --subnet 172.30.1.0/24 --subnet fd00:31::/64"},
 	{model.DriverVXLAN, "-o vni=7 -o peers=192.0.2.10;192.0.2.1 --subnet 172.30.2.0/24 --subnet fd00:32::/64"},
-	{model.DriverMacvlan, "-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1"},
+	{model.DriverMacvlan,
+		"-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1"},
 }
 
 // TestEngines runs all tests of this package that share one host per engine.
@@ -55,16 +56,19 @@ func (h *host) attaches(driver model.Driver, options string) {
 	vias := publishing(driver)
 	for i, via := range vias {
 		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via),
-			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53", "tcp:80") // TCP is tested first: a container that answers TCP also answers UDP
+			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53",
+			"tcp:80") // TCP is tested first: a container that answers TCP also answers UDP
 	}
 	for i, via := range vias {
 		direction, _ := paths.Mode(via)
 		promises := direction.Promises(driver)
 		for _, network := range []string{"tcp", "udp"} {
-			for _, family := range []struct{ host, lan string }{{hostAddr, lanAddr}, {"[" + hostAddr6 + "]", lanAddr6}} {
+			for _, family := range []struct{ host, lan string }{{hostAddr, lanAddr},
+				{"[" + hostAddr6 + "]", lanAddr6}} {
 				from := h.asks(lan, network, fmt.Sprintf("%s:%d", family.host, 8000+i))
 				if kept := promises[promise.LANSource].Kept; from == family.lan != kept {
-					h.Errorf("%s via %s: the server sees the LAN's %s as %s, lan-source is promised: %t", network, via, family.lan, from, kept)
+					h.Errorf("%s via %s: the server sees the LAN's %s as %s, lan-source is promised: %t", network, via,
+						family.lan, from, kept)
 				}
 			}
 			h.asks("", network, fmt.Sprintf("127.0.0.1:%d", 8000+i))

@@ -35,7 +35,8 @@ func TestDefaultHost(t *testing.T) {
 	})
 	t.Run("nftables", func(t *testing.T) {
 		t.Parallel()
-		h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("1"), Programs: engines.New(t), Flags: []string{"--firewall-backend=nftables"}}))
+		h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("1"), Programs: engines.New(t),
+			Flags: []string{"--firewall-backend=nftables"}}))
 		h.start()
 		h.setUpForwarding()
 		h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
@@ -72,7 +73,8 @@ func (h *host) forwards() {
 	h.sh("iptables -D DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
 	h.passes()
 
-	for _, disturb := range []string{"iptables -F DOCKER-USER", "iptables -F FAIRLEAD", "iptables -F FAIRLEAD-OUT", "iptables -F"} {
+	for _, disturb := range []string{"iptables -F DOCKER-USER", "iptables -F FAIRLEAD", "iptables -F FAIRLEAD-OUT",
+		"iptables -F"} {
 		h.sh(disturb)
 		h.passes()
 	}
@@ -100,7 +102,8 @@ func (h *host) forwards() {
 	h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
 	h.docker("network", "rm", "net", "net2", "net3")
 	h.awaitNoRules()
-	if now := h.sh("iptables -S; ip6tables -S"); !strings.HasPrefix(rules, "-P INPUT") || strings.Contains(now, "airlead") {
+	if now := h.sh("iptables -S; ip6tables -S"); !strings.HasPrefix(rules, "-P INPUT") ||
+		strings.Contains(now, "airlead") {
 		h.Errorf("the host's rules are now\n%s", now)
 	}
 }
@@ -110,10 +113,12 @@ func (h *host) setUpForwarding() {
 	h.Helper()
 	h.sh(lan + " " + h.dir + "/program serve tcp:80 udp:53 > /dev/null 2>&1 & echo $! > /run/lan")
 	h.sh(lan + " ip route add 172.30.0.0/16 via " + hostAddr)
-	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64", "net")
+	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64",
+		"net")
 	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.1.0/24", "net2")
 	h.docker("network", "create", "-d", "fairlead", "--internal", "--subnet", "172.30.2.0/24", "net3")
-	h.docker("run", "-d", "--name", "web", "--network", "name=net,driver-opt=via=nat,ip=172.30.0.9,ip6=fd00:30::9", "-p", "8080:80", "program", "serve", "tcp:80")
+	h.docker("run", "-d", "--name", "web", "--network", "name=net,driver-opt=via=nat,ip=172.30.0.9,ip6=fd00:30::9",
+		"-p", "8080:80", "program", "serve", "tcp:80")
 	for name, network := range map[string]string{"peer": "net", "other": "net2", "shut": "net3", "docker": "bridge"} {
 		h.docker("run", "-d", "--name", name, "--network", network, "program", "serve", "tcp:80", "tcp:81")
 	}
@@ -124,13 +129,15 @@ func (h *host) setUpForwarding() {
 func (h *host) checkForwarding() {
 	h.Helper()
 	h.passes()
-	docker := h.docker("inspect", "-f", "{{.NetworkSettings.IPAddress}}{{range .NetworkSettings.Networks}} {{.IPAddress}}{{end}}", "docker")
+	docker := h.docker("inspect", "-f",
+		"{{.NetworkSettings.IPAddress}}{{range .NetworkSettings.Networks}} {{.IPAddress}}{{end}}", "docker")
 	docker = strings.Fields(docker)[0]
 	for _, blocked := range []struct{ from, to string }{
 		{"other", "172.30.0.9:80"}, {"other", docker + ":80"}, {"peer", docker + ":81"}, {"docker", "172.30.0.9:80"},
 		{"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"}, {"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
 	} {
-		h.refused("nsenter --net=/proc/"+h.docker("inspect", "-f", "{{.State.Pid}}", blocked.from)+"/ns/net", "tcp", blocked.to)
+		h.refused("nsenter --net=/proc/"+h.docker("inspect", "-f", "{{.State.Pid}}", blocked.from)+"/ns/net", "tcp",
+			blocked.to)
 	}
 	h.refused(lan, "tcp", "172.30.0.9:80")
 }
@@ -138,7 +145,8 @@ func (h *host) checkForwarding() {
 // passes checks packets of the networks that must be forwarded.
 func (h *host) passes() {
 	h.Helper()
-	for _, asked := range []struct{ network, to string }{{"tcp", lanAddr + ":80"}, {"udp", lanAddr + ":53"}, {"tcp", "[" + lanAddr6 + "]:80"}, {"tcp", "web:80"}} {
+	for _, asked := range []struct{ network, to string }{{"tcp", lanAddr + ":80"}, {"udp", lanAddr + ":53"},
+		{"tcp", "[" + lanAddr6 + "]:80"}, {"tcp", "web:80"}} {
 		if _, err := h.Run(h.Context(), "exec", "peer", "/program", "ask", asked.network, asked.to); err != nil {
 			h.Errorf("%v\n%s", err, h.sh("iptables-save -c -t filter; iptables-legacy-save; nft list ruleset || true"))
 		}
@@ -169,11 +177,13 @@ func (h *host) checkReach(port string) {
 		for place, in := range map[string]string{"lan": lan, "host": ""} {
 			timeout := map[string]string{"yes": "30", "no": "1"}[byFamily[i][place]]
 			truth := "yes"
-			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+timeout+" "+h.dir+"/program ask tcp "+addr+":"+port).Run() != nil {
+			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+timeout+" "+h.dir+"/program ask tcp "+addr+":"+
+				port).Run() != nil {
 				truth = "no"
 			}
 			if byFamily[i][place] != truth {
-				h.Errorf("%s from the %s: reported %s, but in fact %s:\n%s", addr, place, byFamily[i][place], truth, h.sh(h.dir+"/fairlead ports "+port))
+				h.Errorf("%s from the %s: reported %s, but in fact %s:\n%s", addr, place, byFamily[i][place], truth,
+					h.sh(h.dir+"/fairlead ports "+port))
 			}
 		}
 	}

@@ -127,7 +127,8 @@ func (h *host) start() {
 // startWith starts the daemon with additional flags.
 func (h *host) startWith(flags ...string) {
 	h.Helper()
-	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), append([]string{"daemon", "--state-dir", "/run/fairlead-state"}, flags...)...)
+	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"),
+		append([]string{"daemon", "--state-dir", "/run/fairlead-state"}, flags...)...)
 	ready := h.said.next("msg=ready")
 	cmd.Stdout, cmd.Stderr = h.said, h.said
 	cmd.WaitDelay = time.Second // the proxy outlives the daemon and keeps its output open
@@ -211,7 +212,8 @@ func (h *host) docker(args ...string) string {
 // the server sees. in is prepended to the command.
 func (h *host) asks(in, network, addr string) string {
 	h.Helper()
-	out, err := h.Command(h.Context(), "sh", "-ec", in+" "+filepath.Join(h.dir, "program")+" ask "+network+" "+addr).CombinedOutput()
+	out, err := h.Command(h.Context(), "sh", "-ec", in+" "+filepath.Join(h.dir, "program")+" ask "+network+" "+
+		addr).CombinedOutput()
 	if err != nil {
 		h.Errorf("%s asks %s %s: %v: %s", in, network, addr, err, out)
 	}

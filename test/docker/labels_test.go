@@ -7,7 +7,8 @@ func (h *host) labelled() {
 	before := h.inventory()
 	run := func(name, publish string, more ...string) {
 		h.Helper()
-		args := append([]string{"run", "-d", "--name", name, "--network", "host", "--label", "fairlead.publish=" + publish}, more...)
+		args := append([]string{"run", "-d", "--name", name, "--network", "host", "--label", "fairlead.publish=" +
+			publish}, more...)
 		h.docker(append(args, "program", "serve", "udp:53", "tcp:80")...)
 	}
 	both := func(first, second string) {
@@ -74,7 +75,8 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	// The ports of a container that has not bound any yet, because its cgroup is in a new location,
 	// are mapped.
 	h.sh("mkfifo /run/go")
-	h.docker("run", "-d", "--name", "apart", "--network", "host", "--label", "fairlead.publish=8082:80", "--cgroup-parent", "/apart",
+	h.docker("run", "-d", "--name", "apart", "--network", "host", "--label", "fairlead.publish=8082:80",
+		"--cgroup-parent", "/apart",
 		"-v", "/run/go:/go", "program", "serve", "after:/go", "tcp:80")
 	h.eventually(h.dir + "/fairlead ls | grep -q 'container:apart.* up$'")
 	h.sh("echo > /run/go")
@@ -120,7 +122,8 @@ func (h *host) areUp(names ...string) {
 	list := h.sh(h.dir + "/fairlead ls")
 	for _, name := range names {
 		for line := range strings.Lines(list) {
-			if strings.Contains(line, "container:"+name) && !strings.Contains(line, "restart it") && !strings.Contains(line, "failed") {
+			if strings.Contains(line, "container:"+name) && !strings.Contains(line, "restart it") &&
+				!strings.Contains(line, "failed") {
 				name = ""
 			}
 		}

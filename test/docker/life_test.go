@@ -72,7 +72,8 @@ func (h *host) live(restore bool) {
 	h.Helper()
 	h.sh(`echo '{"live-restore": ` + map[bool]string{true: "true", false: "false"}[restore] + `}' > /run/dockerd.json
 kill -HUP $(cat /run/docker.pid)
-until docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` + map[bool]string{true: "true", false: "false"}[restore] + `; do :; done`)
+until docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` +
+		map[bool]string{true: "true", false: "false"}[restore] + `; do :; done`)
 }
 
 // restart ends dockerd with a signal, runs the functions, and starts dockerd again.

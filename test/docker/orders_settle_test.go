@@ -33,7 +33,8 @@ func (o *orders) settled() {
 			return o.running(c) && o.answers(c)
 		})
 	}
-	o.until("every endpoint belongs to a running container", o.all[0], func() bool { return slices.Equal(o.endpoints(), o.containers()) })
+	o.until("every endpoint belongs to a running container", o.all[0],
+		func() bool { return slices.Equal(o.endpoints(), o.containers()) })
 }
 
 // startAgain starts a container that dockerd need not restart by its restart policy.
@@ -57,7 +58,8 @@ func (o *orders) startAgain(c *ordered) {
 //     shows it as "restarting" without a process and without endpoints, does not
 //     start it, and takes `docker start` as done (moby/moby issue 47554).
 func (o *orders) lost(c *ordered, failure error) bool {
-	fields := strings.SplitN(o.docker("inspect", "-f", "{{.State.Running}} {{.State.Restarting}} {{.State.FinishedAt}} {{.State.Error}}", c.name), " ", 4)
+	fields := strings.SplitN(o.docker("inspect", "-f",
+		"{{.State.Running}} {{.State.Restarting}} {{.State.FinishedAt}} {{.State.Error}}", c.name), " ", 4)
 	if fields[0] == "true" && fields[1] == "false" {
 		return false
 	}
@@ -70,7 +72,8 @@ func (o *orders) lost(c *ordered, failure error) bool {
 		o.Fatal(err)
 	}
 	return fields[1] == "true" && finished.Before(o.dockerBegun) ||
-		strings.Contains(why, "task ") && strings.Contains(why, "already exists") || strings.Contains(why, "id already in use")
+		strings.Contains(why, "task ") && strings.Contains(why, "already exists") ||
+		strings.Contains(why, "id already in use")
 }
 
 func (o *orders) replace(c *ordered) {
@@ -87,7 +90,8 @@ func (o *orders) until(what string, c *ordered, is func() bool) {
 		}
 		if time.Now().After(end) {
 			o.Fatalf("after %v, live-restore %t: %s: timeout while waiting until %s: %s\n%v, containers %v\n%s\nthe daemon's output:\n%s", o.taken, o.restore, c.name, what,
-				o.activity(), o.endpoints(), o.containers(), o.sh(o.dir+"/fairlead ls"), strings.Join(o.said.lines()[o.lines:], ""))
+				o.activity(), o.endpoints(), o.containers(), o.sh(o.dir+"/fairlead ls"),
+				strings.Join(o.said.lines()[o.lines:], ""))
 		}
 	}
 }
@@ -108,13 +112,15 @@ func (o *orders) running(c *ordered) bool {
 
 // answers reports whether the container answers at its published port.
 func (o *orders) answers(c *ordered) bool {
-	out, err := o.Command(o.Context(), "sh", "-ec", fmt.Sprintf("timeout 5 %s %s/program ask tcp %s:%d", lan, o.dir, hostAddr, c.port)).CombinedOutput()
+	out, err := o.Command(o.Context(), "sh", "-ec",
+		fmt.Sprintf("timeout 5 %s %s/program ask tcp %s:%d", lan, o.dir, hostAddr, c.port)).CombinedOutput()
 	return err == nil && strings.TrimSpace(string(out)) == c.name
 }
 
 // free fails the test if `fairlead ports` shows the port of a container that does not run.
 func (o *orders) free(c *ordered) {
-	if out, err := o.Command(o.Context(), o.dir+"/fairlead", "ports", strconv.Itoa(c.port)).CombinedOutput(); err == nil {
+	if out, err := o.Command(o.Context(), o.dir+"/fairlead", "ports",
+		strconv.Itoa(c.port)).CombinedOutput(); err == nil {
 		o.Errorf("after %v: %s does not run, but its port is shown:\n%s", o.taken, c.name, out)
 	}
 }

@@ -102,7 +102,8 @@ func newOrders(h *host) *orders {
 	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "-o", "via=nat", "one")
 	h.docker("network", "create", "-d", "fairlead", "-o", "via=ebpf", "two")
 	o := &orders{host: h, dockerUp: true, daemonUp: true}
-	for i, policy := range []string{"always", "unless-stopped", "always", "unless-stopped", "always", "unless-stopped"} {
+	for i, policy := range []string{"always", "unless-stopped", "always", "unless-stopped", "always",
+		"unless-stopped"} {
 		c := &ordered{name: fmt.Sprintf("c%d", i), network: []string{"one", "two"}[i%2], policy: policy, port: 8000 + i}
 		if i > 3 {
 			c.options = ",driver-opt=via=proxy"
@@ -153,7 +154,8 @@ func (o *orders) take(number int, random *rand.Rand) {
 		o.step("docker start", o.steps(o.all[0]))
 	}
 	o.settled()
-	o.Logf("order %d, live-restore %t, in %v: %s", number, o.restore, time.Since(o.begun).Round(time.Second), strings.Join(o.taken, ", "))
+	o.Logf("order %d, live-restore %t, in %v: %s", number, o.restore, time.Since(o.begun).Round(time.Second),
+		strings.Join(o.taken, ", "))
 }
 
 func (o *orders) step(name string, of []step) {

@@ -25,7 +25,8 @@ func (h *host) publishes() {
 	if p := h.published("many")[one]; p.HostPorts.First < 9100 || p.HostPorts.Last > 9110 || p.HostPorts.Len() != 1 {
 		h.Errorf("want one port of 9100-9110, got %s", p.HostPorts)
 	}
-	h.fails("port is already allocated: container many has it", "run", "--rm", "--network", "net", "-p", "20500:53/udp", "program", "serve", "tcp:80")
+	h.fails("port is already allocated: container many has it", "run", "--rm", "--network", "net", "-p", "20500:53/udp",
+		"program", "serve", "tcp:80")
 	h.serves("second", "-p", "9100-9110:80", "-p", "80")
 	h.fails("sctp", "run", "--rm", "--network", "net", "-p", "7000:7000/sctp", "program", "serve", "tcp:80")
 
@@ -39,19 +40,23 @@ func (h *host) publishes() {
 	}
 	h.sh(h.dir + "/program serve tcp:6000 > /dev/null 2>&1 & echo $! > /run/taken")
 	h.asks("", "tcp", "127.0.0.1:6000")
-	h.fails("port is already allocated: ", "run", "--rm", "--network", "net", "-p", "6000:80", "program", "serve", "tcp:80")
+	h.fails("port is already allocated: ", "run", "--rm", "--network", "net", "-p", "6000:80", "program", "serve",
+		"tcp:80")
 	h.sh("kill $(cat /run/taken)")
 
-	h.fails("cannot assign requested address", "run", "--rm", "--network", "net", "-p", "203.0.113.9:6001:80", "program", "serve", "tcp:80")
+	h.fails("cannot assign requested address", "run", "--rm", "--network", "net", "-p", "203.0.113.9:6001:80",
+		"program", "serve", "tcp:80")
 	h.sh("echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind")
 	h.serves("later", "-p", "203.0.113.9:6001:80")
 	h.sh("echo 0 > /proc/sys/net/ipv4/ip_nonlocal_bind")
 	for _, command := range []string{"ports", "stats"} {
-		if out := h.sh(h.dir + "/fairlead " + command); strings.Contains(out, "docker-") || !strings.Contains(out, "second") {
+		if out := h.sh(h.dir + "/fairlead " + command); strings.Contains(out, "docker-") ||
+			!strings.Contains(out, "second") {
 			h.Errorf("fairlead %s does not name the container:\n%s", command, out)
 		}
 	}
-	h.docker("run", "-d", "--name", "plain", "--network", "name=net,driver-opt=via=proxy", "-p", "6002:80", "program", "serve", "tcp:80")
+	h.docker("run", "-d", "--name", "plain", "--network", "name=net,driver-opt=via=proxy", "-p", "6002:80", "program",
+		"serve", "tcp:80")
 	if out := h.sh("ss -Hltnp sport = :6002"); !strings.Contains(out, `"fairlead-proxy"`) {
 		h.Errorf("ss shows another name for the proxy: %s", out)
 	}
@@ -99,7 +104,8 @@ func (h *host) fails(why string, args ...string) {
 // refused fails the test if a request is answered.
 func (h *host) refused(in, network, addr string) {
 	h.Helper()
-	out, err := h.Command(h.Context(), "sh", "-ec", in+" timeout 1 "+h.dir+"/program ask "+network+" "+addr).CombinedOutput()
+	out, err := h.Command(h.Context(), "sh", "-ec", in+" timeout 1 "+h.dir+"/program ask "+network+" "+
+		addr).CombinedOutput()
 	if err == nil {
 		h.Errorf("%s: %s %s must not answer, but answers %s", in, network, addr, out)
 	}

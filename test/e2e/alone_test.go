@@ -46,7 +46,8 @@ func TestBusyMachine(t *testing.T) {
 		hog := &process{room: r, cmd: r.command("sh", "-c", "while :; do :; done")}
 		hog.launch()
 	}
-	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4", "--duration", "100ms"}
+	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4",
+		"--duration", "100ms"}
 	o := r.run(append(run, "--shared=false")...)
 	o.expect(t, 0, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
 	if !strings.Contains(o.stdout, "warning: other processes used") || !strings.Contains(o.stdout, "most by") {
@@ -56,13 +57,16 @@ func TestBusyMachine(t *testing.T) {
 	disturbed := 0
 	for _, x := range got.Runs {
 		busy := x.Ledger.Other > 0.1*x.Ledger.Wall*float64(x.Ledger.CPUs)
-		if named := strings.Contains(fmt.Sprint(x.Invalid), "other processes used more than 10 % of the CPU time"); named != busy || busy && !x.Disturbed {
-			t.Errorf("other processes used %.2f s of %.2f on %d CPUs: %q", x.Ledger.Other, x.Ledger.Wall, x.Ledger.CPUs, x.Invalid)
+		if named := strings.Contains(fmt.Sprint(x.Invalid),
+			"other processes used more than 10 % of the CPU time"); named != busy || busy && !x.Disturbed {
+			t.Errorf("other processes used %.2f s of %.2f on %d CPUs: %q", x.Ledger.Other, x.Ledger.Wall, x.Ledger.CPUs,
+				x.Invalid)
 		}
 		if busy {
 			disturbed++
 		}
-		if busy && (len(x.Others) == 0 || x.Others[0].PID == 0 || x.Others[0].Command == "" || x.Others[0].Seconds == 0) {
+		if busy && (len(x.Others) == 0 || x.Others[0].PID == 0 || x.Others[0].Command == "" ||
+			x.Others[0].Seconds == 0) {
 			t.Errorf("no process is named: %+v", x)
 		}
 	}
@@ -72,7 +76,8 @@ func TestBusyMachine(t *testing.T) {
 	}
 	o = r.run(append(run, "--shared")...)
 	o.expect(t, 0, nil)
-	if !strings.Contains(o.stdout, "no run was discarded because of it (--shared)") || strings.Contains(o.stderr, "other processes") {
+	if !strings.Contains(o.stdout, "no run was discarded because of it (--shared)") ||
+		strings.Contains(o.stderr, "other processes") {
 		t.Errorf("output of a shared session:\n%s%s", o.stdout, o.stderr)
 	}
 	if got = r.shares("b.json"); !got.Shared || len(got.Runs) != planned {
@@ -87,13 +92,15 @@ func TestTwoLaboratories(t *testing.T) {
 	r.sh("mount -t tmpfs none /run")
 	second := append([]string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("2.json")}, short...)
 	for _, how := range []string{"--shared=false", "--shared"} {
-		first := r.start("lab", "run", "host", "nat", "--workload", "tcp-rr", "--rounds", "100", "--duration", "10s", how)
+		first := r.start("lab", "run", "host", "nat", "--workload", "tcp-rr", "--rounds", "100", "--duration", "10s",
+			how)
 		first.building()
 		pid := fmt.Sprintf("(PID %d)", first.cmd.Process.Pid)
 		r.refuse(2, []string{"another laboratory runs", pid, "--shared"}, append(second, "--shared=false")...)
 		o := r.run(append(second, "--shared")...)
 		o.expect(t, 0, nil)
-		if got := r.shares("2.json").Laboratories; len(got) != 1 || got[0] != first.cmd.Process.Pid || !strings.Contains(o.stdout, "another laboratory "+pid) {
+		if got := r.shares("2.json").Laboratories; len(got) != 1 || got[0] != first.cmd.Process.Pid ||
+			!strings.Contains(o.stdout, "another laboratory "+pid) {
 			t.Errorf("beside %s with %s the report names %v:\n%s", pid, how, got, o.stdout)
 		}
 		if err := first.cmd.Process.Kill(); err != nil {

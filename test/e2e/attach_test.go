@@ -12,7 +12,8 @@ import (
 // measured.
 func TestAttach(t *testing.T) {
 	r := newRoom(t)
-	r.undisturbed("a.json", "lab", "run", "attach", "--workload", "tcp-bulk,tcp-bulk-both-1,tcp-rr", "--rounds", "1", "--duration", "100ms").expect(t, 0, nil)
+	r.undisturbed("a.json", "lab", "run", "attach", "--workload", "tcp-bulk,tcp-bulk-both-1,tcp-rr", "--rounds", "1",
+		"--duration", "100ms").expect(t, 0, nil)
 	got := decode(t, r.read("a.json"))
 	measured := map[string]bool{}
 	for _, x := range got.Runs {
@@ -50,7 +51,8 @@ func TestAttach(t *testing.T) {
 // name that users can select.
 func TestMTUIsAFactor(t *testing.T) {
 	r := newRoom(t)
-	r.undisturbed("m.json", append([]string{"lab", "run", "attach", "routed", "hand-vxlan", "--mtu", "9000,1500", "--workload", "tcp-bulk"}, figures...)...).expect(t, 0, nil)
+	r.undisturbed("m.json", append([]string{"lab", "run", "attach", "routed", "hand-vxlan", "--mtu", "9000,1500",
+		"--workload", "tcp-bulk"}, figures...)...).expect(t, 0, nil)
 	got := decode(t, r.read("m.json"))
 	var paths []string
 	for _, x := range got.Runs {
@@ -60,7 +62,8 @@ func TestMTUIsAFactor(t *testing.T) {
 		}
 	}
 	slices.Sort(paths)
-	want := []string{"hand-vxlan", "hand-vxlan-mtu9000", "host", "host-mtu9000", "host-mtu9000", "routed", "routed-mtu9000"}
+	want := []string{"hand-vxlan", "hand-vxlan-mtu9000", "host", "host-mtu9000", "host-mtu9000", "routed",
+		"routed-mtu9000"}
 	if !slices.Equal(paths, want) {
 		t.Errorf("measured %v, want %v", paths, want)
 	}
@@ -69,7 +72,8 @@ func TestMTUIsAFactor(t *testing.T) {
 			t.Errorf("%s is compared with %s", row["path"], row["baseline"])
 		}
 	}
-	r.undisturbed("m.json", append([]string{"lab", "run", "routed-mtu65520", "--workload", "tcp-rr", "--fail-if", "routed-mtu65520.rr.value <= 0"}, figures...)...).expect(t, 0, nil)
+	r.undisturbed("m.json", append([]string{"lab", "run", "routed-mtu65520", "--workload", "tcp-rr", "--fail-if",
+		"routed-mtu65520.rr.value <= 0"}, figures...)...).expect(t, 0, nil)
 	r.refuse(2, []string{"mtu 1279: want 1280 to 65535"}, "lab", "run", "--mtu", "1279")
 	r.refuse(2, []string{"routed-mtu9000 has an MTU already"}, "lab", "run", "routed-mtu9000", "--mtu", "1500")
 	r.refuse(2, []string{`no suite or path "routed-mtu70000"`}, "lab", "run", "routed-mtu70000")
@@ -89,7 +93,8 @@ func TestMissingPeers(t *testing.T) {
 			t.Errorf("the list does not contain %q:\n%s", says, list)
 		}
 	}
-	o := r.run(append([]string{"lab", "run", "attach", "cni-bridge", "cni-ptp", "pasta", "--workload", "tcp-rr", "--json", r.file("p.json")}, short...)...)
+	o := r.run(append([]string{"lab", "run", "attach", "cni-bridge", "cni-ptp", "pasta", "--workload", "tcp-rr",
+		"--json", r.file("p.json")}, short...)...)
 	o.expect(t, 1, []string{"path cni-ptp is not measured", "path pasta is not measured"})
 	if got := decode(t, r.read("p.json")); len(got.Absent) != 2 || len(got.Runs) != 3 {
 		t.Errorf("%d runs, unavailable: %+v", len(got.Runs), got.Absent)

@@ -11,7 +11,8 @@ func TestBalancer(t *testing.T) {
 	r := newRoom(t)
 	paths := []string{"routed", "balance:ebpf", "balance:nft", "balance:haproxy"}
 	args := append([]string{"lab", "run"}, paths...)
-	r.undisturbed("b.json", append(args, "--baseline", "routed", "--workload", "tcp-rr,udp-pps", "--rounds", "1", "--duration", "100ms")...).expect(t, 0, nil)
+	r.undisturbed("b.json", append(args, "--baseline", "routed", "--workload", "tcp-rr,udp-pps", "--rounds", "1",
+		"--duration", "100ms")...).expect(t, 0, nil)
 	got := decode(t, r.read("b.json"))
 	for _, path := range paths {
 		wantSane(t, got, "fairlead", path, "tcp-rr latency_p50")

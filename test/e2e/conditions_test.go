@@ -37,7 +37,8 @@ func TestConditionsOnMeasuredFigures(t *testing.T) {
 		args = append(args, "--fail-if", figure+" < -1")
 		figures += figure + "\n"
 	}
-	for _, want := range []string{"nat.tcp-crr.remote.latency_p99", "nat.tcp-rr.remote.latency_mean", "nat.udp-pps.remote.loss"} {
+	for _, want := range []string{"nat.tcp-crr.remote.latency_p99", "nat.tcp-rr.remote.latency_mean",
+		"nat.udp-pps.remote.loss"} {
 		if !strings.Contains(figures, want) {
 			t.Errorf("%s is not measured", want)
 		}

@@ -19,9 +19,11 @@ ip link set router netns lan
 ip -n lan address add 192.0.2.1/24 dev router
 ip -n lan link set router up
 ip netns add web`)
-	server := r.command("ip", "netns", "exec", "lan", "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--no-ping",
+	server := r.command("ip", "netns", "exec", "lan", "dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0",
+		"--no-ping",
 		"--interface=router", "--bind-interfaces", "--dhcp-sequential-ip", "--dhcp-leasefile="+r.file("leases"),
-		"--dhcp-range=192.0.2.100,192.0.2.200,255.255.255.0,10m", "--dhcp-option=121,198.51.100.0/24,192.0.2.254,0.0.0.0/0,192.0.2.1")
+		"--dhcp-range=192.0.2.100,192.0.2.200,255.255.255.0,10m",
+		"--dhcp-option=121,198.51.100.0/24,192.0.2.254,0.0.0.0/0,192.0.2.1")
 	stderr, err := server.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

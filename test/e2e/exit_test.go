@@ -27,19 +27,23 @@ func TestErrorsBeforeMeasuring(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"unknown path", []string{"no-such"}, append([]string{`"no-such"`, "docker-proxy", "hand-dnat"}, everySuite...)},
+		{"unknown path", []string{"no-such"},
+			append([]string{`"no-such"`, "docker-proxy", "hand-dnat"}, everySuite...)},
 		{"unknown suite before a path", []string{"no-such", "nat"}, everySuite},
 		{"unknown client", []string{"--client", "no-such"}, append([]string{`"no-such"`}, everyClient...)},
 		{"unknown workload", []string{"--workload", "no-such"}, append([]string{`"no-such"`}, someLoads...)},
 		{"unknown tool", []string{"--with", "no-such"}, append([]string{`"no-such"`}, everyTool...)},
 		{"unknown baseline", []string{"--baseline", "no-such"}, []string{`"no-such"`, "host", "nat"}},
-		{"baseline that a client cannot reach", []string{"rules", "--client", "remote,local"}, []string{"hand-dnat cannot be used", "local", "--client of remote"}},
-		{"path that no client reaches", []string{"filter-on", "--client", "remote"}, []string{"filter-on cannot be used", "--client of local, peer"}},
+		{"baseline that a client cannot reach", []string{"rules", "--client", "remote,local"},
+			[]string{"hand-dnat cannot be used", "local", "--client of remote"}},
+		{"path that no client reaches", []string{"filter-on", "--client", "remote"},
+			[]string{"filter-on cannot be used", "--client of local, peer"}},
 		{"unknown flag", []string{"--no-such"}, []string{"--no-such", "--help"}},
 		{"unknown output", []string{"-o", "no-such"}, []string{`"no-such"`, "table", "json"}},
 		{"no rounds", []string{"--rounds", "0"}, []string{"rounds 0"}},
 		{"no duration", []string{"--duration", "0s"}, []string{"duration 0s"}},
-		{"condition cut short", []string{"--fail-if", "nat.bulk.ratio<"}, []string{"fail-if", "column 16", "nat.bulk.ratio<"}},
+		{"condition cut short", []string{"--fail-if", "nat.bulk.ratio<"},
+			[]string{"fail-if", "column 16", "nat.bulk.ratio<"}},
 		{"condition on an unknown path", []string{"--fail-if", "gnat.bulk.ratio<1"}, []string{"gnat", "nat"}},
 		{"condition on an unknown field", []string{"--fail-if", "nat.bulk.rtio<1"}, []string{"rtio", "ratio_low"}},
 		{"condition on what is not measured", []string{"nat", "--fail-if", "proxy.bulk.ratio<1"}, []string{"proxy"}},
@@ -52,7 +56,8 @@ func TestErrorsBeforeMeasuring(t *testing.T) {
 			r := *r
 			r.t = t
 			// If the error were not found first, this run would not end before the test.
-			r.refuse(2, s.says, append([]string{"lab", "run", "--duration", "10h", "--rounds", "1000000"}, s.args...)...)
+			r.refuse(2, s.says, append([]string{"lab", "run", "--duration", "10h", "--rounds", "1000000"},
+				s.args...)...)
 		})
 	}
 }
@@ -73,8 +78,9 @@ func TestWrongCommands(t *testing.T) {
 // what is missing.
 func TestNotRoot(t *testing.T) {
 	for name, as := range map[string][]string{
-		"ordinary user":             {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
-		"root without capabilities": {"setpriv", "--bounding-set", "-sys_admin,-net_admin", "--inh-caps", "-sys_admin,-net_admin"},
+		"ordinary user": {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
+		"root without capabilities": {"setpriv", "--bounding-set", "-sys_admin,-net_admin", "--inh-caps",
+			"-sys_admin,-net_admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)
@@ -88,7 +94,8 @@ func TestNotRoot(t *testing.T) {
 
 func TestHelpNeedsNoRoot(t *testing.T) {
 	r := newRoom(t)
-	for _, args := range [][]string{{"--help"}, {"lab", "run", "--help"}, {"version"}, {"lab", "list"}, {"completion", "bash"}, {"paths", "-o", "markdown"}} {
+	for _, args := range [][]string{{"--help"}, {"lab", "run", "--help"}, {"version"}, {"lab", "list"},
+		{"completion", "bash"}, {"paths", "-o", "markdown"}} {
 		as := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", binary}
 		if out, err := r.command(append(as, args...)...).CombinedOutput(); err != nil || len(out) == 0 {
 			t.Errorf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -118,7 +125,8 @@ func TestFailIf(t *testing.T) {
 	if !strings.Contains(o.stdout, "nat") {
 		t.Errorf("the table is missing: %s", o.stdout)
 	}
-	o = r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio < 0", "--fail-if", "nat.rounds < 1 || host.bulk.value == 0")...)
+	o = r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio < 0", "--fail-if",
+		"nat.rounds < 1 || host.bulk.value == 0")...)
 	o.expect(t, 0, nil)
 	if o.stderr != "" {
 		t.Errorf("no condition is true, but standard error has: %s", o.stderr)
@@ -134,7 +142,8 @@ func TestMissingPrograms(t *testing.T) {
 	o := r.run(append(run, "--json", r.file("d.json"))...)
 	o.expect(t, 1, []string{"path docker-proxy was not measured: "})
 	got := decode(t, r.read("d.json"))
-	if len(got.Absent) != 1 || got.Absent[0].Path != "docker-proxy" || !strings.Contains(got.Absent[0].Reason, "docker.io") {
+	if len(got.Absent) != 1 || got.Absent[0].Path != "docker-proxy" ||
+		!strings.Contains(got.Absent[0].Reason, "docker.io") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
 	if !strings.Contains(o.stderr, "path docker-proxy is not measured") {
@@ -149,7 +158,8 @@ func TestMissingPrograms(t *testing.T) {
 	if len(got.Runs) != 3 {
 		t.Errorf("%d runs, want the baseline's two and nat's", len(got.Runs))
 	}
-	r.refuse(2, []string{"no path but the baseline can be built on this host: docker-proxy: "}, append([]string{"lab", "run", "docker-proxy"}, short...)...)
+	r.refuse(2, []string{"no path but the baseline can be built on this host: docker-proxy: "},
+		append([]string{"lab", "run", "docker-proxy"}, short...)...)
 	r.refuse(2, []string{"qperf is not installed"}, append(run, "--with", "qperf")...)
 	r.refuse(2, []string{"baseline docker-proxy", "not installed"}, append(run, "--baseline", "docker-proxy")...)
 }
@@ -159,10 +169,12 @@ func TestMissingPrograms(t *testing.T) {
 func TestPathBuildFailure(t *testing.T) {
 	r := newRoom(t)
 	r.replace("#!/bin/sh\necho out of order >&2\nexit 3\n", "nft")
-	o := r.run(append([]string{"lab", "run", "rules", "--baseline", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
+	o := r.run(append([]string{"lab", "run", "rules", "--baseline", "nat", "--workload", "tcp-rr", "-o", "json"},
+		short...)...)
 	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although the user did not name it
 	got := decode(t, []byte(o.stdout))
-	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "out of order") {
+	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" ||
+		!strings.Contains(got.Absent[0].Reason, "out of order") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
 }
@@ -191,11 +203,14 @@ func TestKernelWithoutNftables(t *testing.T) {
 		p.launch()
 		return p.wait()
 	}
-	withoutNft(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...).expect(t, 2, []string{"no path but the baseline can be built on this host: nat: ", "nftables"})
-	o := withoutNft(append([]string{"lab", "run", "physical", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
+	withoutNft(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...).expect(t, 2,
+		[]string{"no path but the baseline can be built on this host: nat: ", "nftables"})
+	o := withoutNft(append([]string{"lab", "run", "physical", "nat", "--workload", "tcp-rr", "-o", "json"},
+		short...)...)
 	o.expect(t, 1, []string{"path nat was not measured: "})
 	got := decode(t, []byte(o.stdout))
-	if len(got.Runs) != 3 || len(got.Absent) != 1 || got.Absent[0].Path != "nat" || !strings.Contains(got.Absent[0].Reason, "nftables") {
+	if len(got.Runs) != 3 || len(got.Absent) != 1 || got.Absent[0].Path != "nat" ||
+		!strings.Contains(got.Absent[0].Reason, "nftables") {
 		t.Errorf("%d runs, unavailable: %+v", len(got.Runs), got.Absent)
 	}
 	o = withoutNft("paths")
@@ -209,7 +224,8 @@ func TestKernelWithoutNftables(t *testing.T) {
 // TestUnreachableClient checks that a path that a client cannot reach is reported.
 func TestUnreachableClient(t *testing.T) {
 	r := newRoom(t)
-	o := r.run(append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload", "tcp-rr", "--json", r.file("c.json")}, short...)...)
+	o := r.run(append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload", "tcp-rr", "--json",
+		r.file("c.json")}, short...)...)
 	o.expect(t, 0, nil)
 	got := decode(t, r.read("c.json"))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "local") {

@@ -13,7 +13,8 @@ func TestFailover(t *testing.T) {
 	before := r.snapshot()
 	balanced := []string{"balance:ebpf", "balance:nft", "balance:haproxy"}
 	args := append([]string{"lab", "run", "balancer"}, balanced...)
-	r.undisturbed("f.json", append(args, "--workload", "failover-killed,failover-drained", "--rounds", "1", "--duration", "200ms", "--html", r.file("f.html"))...).expect(t, 0, nil)
+	r.undisturbed("f.json", append(args, "--workload", "failover-killed,failover-drained", "--rounds", "1",
+		"--duration", "200ms", "--html", r.file("f.html"))...).expect(t, 0, nil)
 	r.untouched(before)
 	got := decode(t, r.read("f.json"))
 	find := func(path, workload string) run {

@@ -13,13 +13,16 @@ import (
 func TestDockerLaboratory(t *testing.T) {
 	client := map[string]string{"debian": "remote", "2026": "local"}
 	paths := map[string][]string{
-		"debian": {"docker:publish", "docker:macvlan", "docker:fairlead-ebpf", "docker:fairlead-routed", "docker:fairlead-macvlan", "docker:fairlead-ebpf-ports300"},
-		"2026":   {"docker:bridge", "docker:publish-noproxy", "docker:fairlead-nat", "docker:fairlead-proxy", "docker:fairlead-bridge", "docker:publish-noproxy-ports3"},
+		"debian": {"docker:publish", "docker:macvlan", "docker:fairlead-ebpf", "docker:fairlead-routed",
+			"docker:fairlead-macvlan", "docker:fairlead-ebpf-ports300"},
+		"2026": {"docker:bridge", "docker:publish-noproxy", "docker:fairlead-nat", "docker:fairlead-proxy",
+			"docker:fairlead-bridge", "docker:publish-noproxy-ports3"},
 	}
 	for name, programs := range engines.All(t) {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)
-			args := []string{"lab", "run", "docker", "--client", client[name], "--workload", "tcp-rr,docker-run-udp", "--rounds", "1", "--duration", "50ms"}
+			args := []string{"lab", "run", "docker", "--client", client[name], "--workload", "tcp-rr,docker-run-udp",
+				"--rounds", "1", "--duration", "50ms"}
 			args = append(args, paths[name]...)
 			if programs != "" {
 				args = append(args, "--docker-dir", programs)
@@ -60,7 +63,8 @@ func TestQuickSuiteMeasuresDockerPublish(t *testing.T) {
 func TestDockerLaboratoryLeavesNothing(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
-	p := r.start("lab", "run", "docker", "docker:publish", "--client", "remote", "--workload", "tcp-rr", "--duration", "1m")
+	p := r.start("lab", "run", "docker", "docker:publish", "--client", "remote", "--workload", "tcp-rr", "--duration",
+		"1m")
 	p.measuring()
 	p.signal(syscall.SIGKILL)
 	p.wait()

@@ -16,7 +16,8 @@ func TestReportMatchesRun(t *testing.T) {
 	r := newRoom(t)
 	r.write("kept.json", s.json)
 	out := r.succeed("lab", "report", r.file("kept.json"), "-o", "json",
-		"--json", r.file("again.json"), "--html", r.file("again.html"), "--bench", r.file("again.txt"), "--iperf3", r.file("again.iperf3"))
+		"--json", r.file("again.json"), "--html", r.file("again.html"), "--bench", r.file("again.txt"), "--iperf3",
+		r.file("again.iperf3"))
 	for name, pair := range map[string][2]string{
 		"-o json": {string(s.json), out},
 		"JSON":    {string(s.json), string(r.read("again.json"))},
@@ -29,7 +30,8 @@ func TestReportMatchesRun(t *testing.T) {
 		}
 	}
 	table := r.succeed("lab", "report", r.file("kept.json"))
-	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy", "discarded rounds"} {
+	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy",
+		"discarded rounds"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not contain %q:\n%s", want, table)
 		}
@@ -49,7 +51,8 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	var rows any
-	if err := json.Unmarshal([]byte(r.succeed("lab", "compare", r.file("before.json"), r.file("before.json"), "-o", "json")), &rows); err != nil {
+	if err := json.Unmarshal([]byte(r.succeed("lab", "compare", r.file("before.json"), r.file("before.json"), "-o",
+		"json")), &rows); err != nil {
 		t.Error(err)
 	}
 	r.write("after.json", []byte(tenfold(t, s.json, "nat", "throughput")))

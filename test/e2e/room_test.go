@@ -83,7 +83,8 @@ func newRoom(t *testing.T) *room {
 	t.Cleanup(func() {
 		// Servers that overwrite their environment have lost the mark.
 		_ = os.WriteFile(filepath.Join(groups, "cgroup.kill"), []byte("1"), 0)
-		for end := time.Now().Add(timeout); exists(groups); removeGroups(groups) { // killed processes end asynchronously
+		// Killed processes end asynchronously.
+		for end := time.Now().Add(timeout); exists(groups); removeGroups(groups) {
 			if time.Now().After(end) {
 				t.Errorf("%s cannot be removed", groups)
 				return

@@ -92,10 +92,12 @@ func TestRunSideBySide(t *testing.T) {
 	} {
 		r.hears(answer, get(peer))
 	}
-	for _, peer := range []string{"TCP:127.0.0.1:80", "TCP:[::1]:80", "TCP:127.0.0.1:9080", "TCP:[2001:db8:9::10]:9080"} {
+	for _, peer := range []string{"TCP:127.0.0.1:80", "TCP:[::1]:80", "TCP:127.0.0.1:9080",
+		"TCP:[2001:db8:9::10]:9080"} {
 		r.refused(peer)
 	}
-	if out := r.succeed(append([]string{"run", "-p", "7000:7", "--"}, get("TCP:127.0.0.1:81")...)...); !strings.Contains(out, "one at 81") {
+	if out := r.succeed(append([]string{"run", "-p", "7000:7", "--"},
+		get("TCP:127.0.0.1:81")...)...); !strings.Contains(out, "one at 81") {
 		t.Errorf("another workload that connects to port 81 receives %s", out)
 	}
 	one.end(0)
@@ -120,7 +122,8 @@ func TestRunOneFamily(t *testing.T) {
 func TestRunInPIDNamespaces(t *testing.T) {
 	r := newRoom(t)
 	for name, host := range map[string]string{"one": "8080", "two": "9080"} {
-		first := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", binary, "run", "-p", host + ":80", "--"}
+		first := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", binary, "run", "-p", host +
+			":80", "--"}
 		p := &process{room: r, cmd: r.command(append(first, r.nginx(name, "80")...)...)}
 		p.launch()
 		r.hears(name+" at 80", get("TCP:127.0.0.1:"+host))
@@ -211,7 +214,8 @@ func TestRunForwardsSignals(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			r := newRoom(t)
 			before := r.snapshot()
-			p := r.publish("-p 8080:80", []string{"sh", "-c", fmt.Sprintf(`trap "exit 42" %d; sleep 1000 & echo >ready; wait`, s)})
+			p := r.publish("-p 8080:80", []string{"sh", "-c",
+				fmt.Sprintf(`trap "exit 42" %d; sleep 1000 & echo >ready; wait`, s)})
 			r.until("the command has set its trap", func([]descendant) bool { return exists(r.file("ready")) })
 			p.signal(s)
 			p.wait().expect(t, 42, nil)
@@ -274,7 +278,8 @@ func TestRunPortTaken(t *testing.T) {
 	holder := r.publish("-p 8080:80 -p 8081:81", r.nginx("web", "80"))
 	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
 	r.refuse(1, []string{"port taken by nginx (pid ", "choose another host port"}, "run", "-p", "8080:80", "--", "true")
-	r.refuse(1, []string{"host port 8081 is granted to the workload in ", "fairlead-run-", "choose another"}, "run", "-p", "8081:80", "--", "true")
+	r.refuse(1, []string{"host port 8081 is granted to the workload in ", "fairlead-run-", "choose another"}, "run",
+		"-p", "8081:80", "--", "true")
 	holder.end(0)
 	r.untouched(before)
 }

@@ -78,7 +78,8 @@ func quickSession(t *testing.T) session {
 			"--rounds", "2", "--duration", "100ms", "--seed", "7", "-o", "json",
 			"--html", r.file("q.html"), "--bench", r.file("q.txt"), "--iperf3", r.file("q.iperf3"))
 		o.expect(t, 0, nil)
-		kept.session = session{[]byte(o.stdout), r.read("q.json"), r.read("q.html"), r.read("q.txt"), r.read("q.iperf3")}
+		kept.session = session{[]byte(o.stdout), r.read("q.json"), r.read("q.html"), r.read("q.txt"),
+			r.read("q.iperf3")}
 	})
 	if kept.json == nil {
 		t.Fatal("the session failed")
@@ -143,7 +144,8 @@ func TestEveryRunHasProofAndBalancedLedger(t *testing.T) {
 	}
 	for _, run := range r.Runs {
 		if run.Proof == nil || !run.Proof.OK || run.Proof.Got < run.Proof.Want || run.Proof.Want == 0 {
-			t.Errorf("%s %s: no proof that the traffic took the path: %+v, %v", run.Path, run.Workload, run.Proof, run.Invalid)
+			t.Errorf("%s %s: no proof that the traffic took the path: %+v, %v", run.Path, run.Workload, run.Proof,
+				run.Invalid)
 		}
 		checkLedger(t, run)
 	}
@@ -169,11 +171,13 @@ func checkLedger(t *testing.T, r run) {
 	if kinds := sum("user", "system", "irq", "softirq", "steal"); math.Abs(kinds-busy) > rounding {
 		t.Errorf("%s %s: the kinds of CPU time are %v, busy %v", r.Path, r.Workload, kinds, busy)
 	}
-	if who := sum("client", "server", "proxy", "kernel_threads", "laboratory", "other", "unattributed"); math.Abs(who-busy) > rounding {
+	if who := sum("client", "server", "proxy", "kernel_threads", "laboratory", "other",
+		"unattributed"); math.Abs(who-busy) > rounding {
 		t.Errorf("%s %s: the processes' CPU time is %v, busy %v", r.Path, r.Workload, who, busy)
 	}
 	if busy > 0 && math.Abs(l["error"]-math.Abs(l["unattributed"])/busy) > rounding {
-		t.Errorf("%s %s: the ledger's error is %v, unattributed %v of %v", r.Path, r.Workload, l["error"], l["unattributed"], busy)
+		t.Errorf("%s %s: the ledger's error is %v, unattributed %v of %v", r.Path, r.Workload, l["error"],
+			l["unattributed"], busy)
 	}
 	if proxied := r.Path == "proxy" || r.Path == "docker-proxy"; proxied && l["proxy"] == 0 {
 		t.Errorf("%s %s: no CPU time of the proxy", r.Path, r.Workload)
@@ -197,7 +201,8 @@ func TestBaselineRunsTwiceInEachRound(t *testing.T) {
 	for k, group := range groups {
 		first, last := group[0], group[len(group)-1]
 		if first.Path != "host" || first.Half != 1 || last.Path != "host" || last.Half != 2 {
-			t.Errorf("%v: from %s (half %d) to %s (half %d), want the baseline first and last", k, first.Path, first.Half, last.Path, last.Half)
+			t.Errorf("%v: from %s (half %d) to %s (half %d), want the baseline first and last", k, first.Path,
+				first.Half, last.Path, last.Half)
 		}
 		for i, r := range group {
 			if r.Order != i || (r.Path != "host" && r.Half != 0) {

@@ -9,7 +9,8 @@ import (
 // the summary with plausible figures.
 func TestRealTools(t *testing.T) {
 	r := newRoom(t)
-	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf,wrk", "--workload", "tcp-bulk,tcp-rr,udp-rr",
+	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf,wrk", "--workload",
+		"tcp-bulk,tcp-rr,udp-rr",
 		"--rounds", "1", "--duration", "100ms")
 	o.expect(t, 0, nil)
 	got := decode(t, r.read("tools.json"))
@@ -88,7 +89,8 @@ func reimport(t *testing.T, r *room, got report) {
 		}
 		r.write("theirs.json", []byte(run.Raw))
 		again := decode(t, []byte(r.succeed("lab", "report", r.file("theirs.json"), "-o", "json")))
-		if len(again.Runs) != 1 || again.Runs[0].Metrics["throughput"] != run.Metrics["throughput"] || again.Runs[0].Path != "theirs" {
+		if len(again.Runs) != 1 || again.Runs[0].Metrics["throughput"] != run.Metrics["throughput"] ||
+			again.Runs[0].Path != "theirs" {
 			t.Errorf("iperf3's own output is read as %+v, want %v bit/s", again.Runs, run.Metrics["throughput"])
 		}
 		return

@@ -14,7 +14,8 @@ import (
 
 // everyPath lists paths of every kind: Fairlead's proxy and rules, a bridge filter, other programs'
 // processes, configurations made by hand and with plugins.
-var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off", "filter-on",
+var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off",
+	"filter-on",
 	"hand-vxlan", "hand-device", "cni-bridge", "cni-macvlan", "slirp4netns", "pasta"}
 
 // short makes a run as short as possible.
@@ -32,7 +33,8 @@ func TestHostIsUntouched(t *testing.T) {
 		code int
 		says []string
 	}{
-		{name: "after a run", args: append([]string{"--client", "remote,peer", "--workload", "tcp-bulk"}, everyPath...)},
+		{name: "after a run", args: append([]string{"--client", "remote,peer", "--workload", "tcp-bulk"},
+			everyPath...)},
 		{
 			name: "after a run that fails", args: []string{"nat", "--workload", "tcp-bulk", "--with", "iperf3"},
 			prep: func(r *room) { r.replace("#!/bin/sh\necho broken; exit 3\n", "iperf3") },
@@ -43,7 +45,8 @@ func TestHostIsUntouched(t *testing.T) {
 			code: 1, says: []string{"path hand-dnat was not measured", "broken"},
 		},
 		{
-			name: "when the baseline cannot be built", args: []string{"nat", "--baseline", "hand-dnat", "--workload", "tcp-bulk"},
+			name: "when the baseline cannot be built",
+			args: []string{"nat", "--baseline", "hand-dnat", "--workload", "tcp-bulk"},
 			prep: func(r *room) { r.replace("#!/bin/sh\necho broken >&2; exit 3\n", "nft") },
 			code: 2, says: []string{"baseline hand-dnat", "broken"},
 		},
@@ -92,7 +95,8 @@ func TestSnapshotDetectsChanges(t *testing.T) {
 }
 
 // long is a command that runs until it is interrupted.
-var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off", "cni-ptp", "slirp4netns", "pasta",
+var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off", "cni-ptp",
+	"slirp4netns", "pasta",
 	"--client", "remote,peer", "--rounds", "100", "--duration", "10s"}
 
 func TestInterrupted(t *testing.T) {

@@ -65,7 +65,8 @@ func TestWaterfall(t *testing.T) {
 // TestLiveFlows checks that the flows exist while the load runs, and that they are counted.
 func TestLiveFlows(t *testing.T) {
 	r := newRoom(t)
-	r.undisturbed("f.json", append([]string{"lab", "run", "scale", "nat", "--workload", "tcp-rr-100k-flows,tcp-rr-1k-flows"}, short...)...).expect(t, 0, nil)
+	r.undisturbed("f.json", append([]string{"lab", "run", "scale", "nat", "--workload",
+		"tcp-rr-100k-flows,tcp-rr-1k-flows"}, short...)...).expect(t, 0, nil)
 	for _, x := range decode(t, r.read("f.json")).Runs {
 		if x.Proof == nil || !x.Proof.OK || strings.Contains(strings.Join(x.Invalid, " "), "live flows") {
 			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)

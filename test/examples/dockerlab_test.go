@@ -21,7 +21,8 @@ const (
 	client         = "192.168.1.50"
 )
 
-var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": "192.168.1.11", "raspberrypi2": "192.168.1.12", "raspberrypi3": "192.168.1.13"}
+var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": "192.168.1.11",
+	"raspberrypi2": "192.168.1.12", "raspberrypi3": "192.168.1.13"}
 
 // TestIPVSDirectRouting runs the example with four reverse proxies behind one address. A proxy that
 // fails is removed from the service, and so is one that answers only at its own address. Both are
@@ -43,7 +44,8 @@ func TestIPVSDirectRouting(t *testing.T) {
 		t.Errorf("a proxy's host answers ARP requests for the virtual address: %q, %v", by, err)
 	}
 	// This host uses the rule of the original set-up.
-	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
+	l.sh("raspberrypi3",
+		"nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
 	l.start(director)
 	before := l.left(director)
 	l.daemons[director].Run("apply", "-f", dockerlab)
@@ -112,6 +114,7 @@ func (l *lan) answer(want ...string) {
 // left returns the configuration that an example could leave behind on a host.
 func (l *lan) left(host string) string {
 	l.Helper()
-	return l.sh(host, "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+
-		" tc qdisc show; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.ipv4.conf.eth0")
+	return l.sh(host,
+		"ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+
+			" tc qdisc show; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.ipv4.conf.eth0")
 }

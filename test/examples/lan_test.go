@@ -48,13 +48,15 @@ type lan struct {
 
 func newLAN(t testing.TB, addresses map[string]string) *lan {
 	t.Helper()
-	l := &lan{TB: t, hosts: map[string]*netns.Namespace{}, nginx: map[string]*child.Process{}, daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
+	l := &lan{TB: t, hosts: map[string]*netns.Namespace{}, nginx: map[string]*child.Process{},
+		daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
 	middle := kerneltest.Netns(l)
 	shell.Run(t, middle.Do, "ip link add switch type bridge && ip link set switch up")
 	for name, at := range addresses {
 		ns := kerneltest.Netns(l)
 		l.hosts[name] = ns
-		shell.Run(t, middle.Do, fmt.Sprintf("ip link add %s type veth peer name eth0 netns /proc/%d/fd/%d && ip link set %[1]s master switch up", name, os.Getpid(), ns.File().Fd()))
+		shell.Run(t, middle.Do,
+			fmt.Sprintf("ip link add %s type veth peer name eth0 netns /proc/%d/fd/%d && ip link set %[1]s master switch up", name, os.Getpid(), ns.File().Fd()))
 		l.sh(name, "ip link set lo up && ip link set eth0 up && ip addr add "+at+"/24 dev eth0")
 	}
 	l.certify()
@@ -80,7 +82,8 @@ func (l *lan) certify() {
 	if err != nil {
 		l.Fatal(err)
 	}
-	of := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, NotAfter: time.Now().Add(24 * time.Hour)}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"},
+		NotAfter: time.Now().Add(24 * time.Hour)}
 	cert, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
 	if err != nil {
 		l.Fatal(err)
@@ -89,7 +92,8 @@ func (l *lan) certify() {
 	if err != nil {
 		l.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private}, "cert": {Type: "CERTIFICATE", Bytes: cert}} {
+	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private},
+		"cert": {Type: "CERTIFICATE", Bytes: cert}} {
 		if err := os.WriteFile(filepath.Join(l.certs, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			l.Fatal(err)
 		}

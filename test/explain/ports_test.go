@@ -123,7 +123,8 @@ func TestDockerPorts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			in(t, e, "web=$(docker inspect --format '{{.State.Pid}}' web); for at in $$ $web; do until nsenter --net=/proc/$at/ns/net ss -Hltn | grep -q :8080; do :; done; done")
+			in(t, e,
+				"web=$(docker inspect --format '{{.State.Pid}}' web); for at in $$ $web; do until nsenter --net=/proc/$at/ns/net ss -Hltn | grep -q :8080; do :; done; done")
 			want := withProxy
 			if slices.Contains(opt.Flags, "--userland-proxy=false") {
 				want = withoutProxy
@@ -133,7 +134,8 @@ func TestDockerPorts(t *testing.T) {
 				t.Errorf("ports (-want +got):\n%s", diff)
 			}
 			truth(t, e, fairlead)
-			checks := regexp.MustCompile(`(?m)^(?:problem|warning|note)  ([a-z0-9-]+):`).FindAllStringSubmatch(in(t, e, fairlead+" doctor"), -1)
+			checks := regexp.MustCompile(`(?m)^(?:problem|warning|note)  ([a-z0-9-]+):`).FindAllStringSubmatch(in(t, e,
+				fairlead+" doctor"), -1)
 			var found []string
 			for _, c := range checks {
 				if c[1] != "localhost-v6" { // depends on the machine's /etc/hosts
@@ -173,10 +175,12 @@ func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 			if p.Reach[place.name] == "no" {
 				wait = 0.5
 			}
-			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=%g", place.from, place.at, p.Ports.First, wait)
+			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=%g", place.from, place.at,
+				p.Ports.First, wait)
 			answers := map[bool]string{true: "yes", false: "no"}[e.Command(t.Context(), "sh", "-c", dial).Run() == nil]
 			if p.Reach[place.name] != answers {
-				t.Errorf("port %d from %s: reported %s, but in fact %s", p.Ports.First, place.name, p.Reach[place.name], answers)
+				t.Errorf("port %d from %s: reported %s, but in fact %s", p.Ports.First, place.name, p.Reach[place.name],
+					answers)
 			}
 		}
 	}

@@ -87,9 +87,10 @@ func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 		t.Fatal(err)
 	}
 	h := &Host{Host: k, t: t, number: number, path: ns.Path(), sandboxes: map[string]*netns.Namespace{}}
-	h.Engine = engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, Facts: facts, StartProxy: func(context.Context) (engine.Proxy, error) {
-		return proxy.Start(context.Background(), child.Place{Netns: k.Netns()})
-	}})
+	h.Engine = engine.New(engine.Config{Kernel: k, Flows: k, Inspector: k, Store: &store.Memory{}, Facts: facts,
+		StartProxy: func(context.Context) (engine.Proxy, error) {
+			return proxy.Start(context.Background(), child.Place{Netns: k.Netns()})
+		}})
 	t.Cleanup(func() {
 		if err := errors.Join(h.Engine.TearDown(context.Background()), k.Close()); err != nil {
 			t.Errorf("host %d: %v", number, err)
@@ -108,10 +109,12 @@ func (f *Fabric) join(t testing.TB, sw, mtu int) {
 	objects := plan.Plan{plan.Link{Name: "switch", Kind: plan.Bridge, MTU: mtu, Owner: "switch"}}
 	for _, h := range f.Hosts {
 		link := Underlay(sw)
-		objects = append(objects, plan.Link{Name: Port(h.number), Kind: plan.Veth, MTU: mtu, Owner: "port", Master: "switch", Peer: link, PeerNetns: h.path, PeerIPv6: plan.IPv6Fixed})
+		objects = append(objects, plan.Link{Name: Port(h.number), Kind: plan.Veth, MTU: mtu, Owner: "port",
+			Master: "switch", Peer: link, PeerNetns: h.path, PeerIPv6: plan.IPv6Fixed})
 		for _, v4 := range []bool{true, false} {
 			bits := map[bool]int{true: 24, false: 64}[v4]
-			objects = append(objects, plan.Address{Netns: h.path, Link: link, Prefix: netip.PrefixFrom(h.Address(sw, v4), bits)})
+			objects = append(objects, plan.Address{Netns: h.path, Link: link,
+				Prefix: netip.PrefixFrom(h.Address(sw, v4), bits)})
 		}
 	}
 	for _, o := range objects {

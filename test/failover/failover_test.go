@@ -17,7 +17,8 @@ var planes = []model.Plane{model.PlaneEBPF, model.PlaneNFT}
 // server refuses connections at once. The timeout allows slow answers on a slow machine.
 func service(plane model.Plane) model.VirtualService {
 	return model.VirtualService{Plane: plane, Drain: 10 * time.Second,
-		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, Fall: 2, Rise: 1}}
+		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, Fall: 2,
+			Rise: 1}}
 }
 
 // TestFailover kills a server, restarts it, and drains another while clients send requests. No
@@ -42,7 +43,8 @@ func TestFailover(t *testing.T) {
 			w.answers("b")
 			all := asked.over()
 			if o := failover.Judge(after(all, out), failover.Event{At: out}); o.Failed > 0 || o.Asked == 0 {
-				t.Errorf("%d of %d requests fail that began after the failed server was removed: %v", o.Failed, o.Asked, o.Errors)
+				t.Errorf("%d of %d requests fail that began after the failed server was removed: %v", o.Failed, o.Asked,
+					o.Errors)
 			}
 		})
 	}

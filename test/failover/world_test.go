@@ -70,14 +70,16 @@ func newWorld(t testing.TB, v model.VirtualService) *world {
 	w.daemon = daemons.New(t, do, top.Server())
 	t.Cleanup(w.daemon.Stop)
 	shell.Run(t, w.DoClient, "ip route add "+vip.String()+" via 198.51.100.2")
-	n := model.Network{Name: "net", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}}
+	n := model.Network{Name: "net", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}}
 	if _, err := w.daemon.Client.CreateNetwork(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range servers {
 		w.attach(name, netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}))
 		w.start(name)
-		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}), Port: 80, Weight: 1})
+		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}),
+			Port: 80, Weight: 1})
 	}
 	v.Name, v.Addresses, v.Ports, v.Proto = "web", []netip.Addr{vip}, []model.PortRange{model.Port(80)}, model.TCP
 	if _, err := w.daemon.Client.SetService(t.Context(), api.ServiceRequest{VirtualService: v}); err != nil {
@@ -167,7 +169,8 @@ func (w *world) until(name string, want api.RealStatus) {
 // change makes the daemon change the state of a server.
 func (w *world) change(name string, do api.RealAction) {
 	w.Helper()
-	if _, err := w.daemon.Client.ChangeReal(w.Context(), api.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
+	if _, err := w.daemon.Client.ChangeReal(w.Context(),
+		api.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -186,7 +189,8 @@ func (w *world) answers(name string) {
 	w.Helper()
 	by := ""
 	for tries := 0; by != name; tries++ {
-		if err := w.DoClient(func() (err error) { by, err = client.Get(question(0)); return err }); err != nil || tries > 500 {
+		if err := w.DoClient(func() (err error) { by, err = client.Get(question(0)); return err }); err != nil ||
+			tries > 500 {
 			w.Fatalf("%s does not answer: %v", name, err)
 		}
 	}

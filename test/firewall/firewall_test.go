@@ -54,8 +54,9 @@ var firewalls = []struct {
 	open string
 }{
 	{"ufw", "ufw --force reset && ufw --force enable", false, "ufw allow 81/tcp"},
-	{"firewalld", "dbus-daemon --config-file=/usr/share/dbus-1/session.conf --address=unix:path=/run/bus --fork --nopidfile; " +
-		"firewalld --nofork --nopid >/run/firewalld.log 2>&1 & until firewall-cmd --state 2>/dev/null; do sleep 0.1; done", true,
+	{"firewalld",
+		"dbus-daemon --config-file=/usr/share/dbus-1/session.conf --address=unix:path=/run/bus --fork --nopidfile; " +
+			"firewalld --nofork --nopid >/run/firewalld.log 2>&1 & until firewall-cmd --state 2>/dev/null; do sleep 0.1; done", true,
 		"firewall-cmd -q --permanent --zone=public --add-port=81/tcp; firewall-cmd -q --reload"},
 }
 
@@ -120,7 +121,8 @@ func (h *host) run(line string) string {
 func (h *host) passes(want bool, from, to string) {
 	h.Helper()
 	timeout := map[bool]string{true: "30", false: "1"}[want]
-	out, err := h.command("ip netns exec " + from + " socat -t 30 -T 30 - TCP:" + to + ",connect-timeout=" + timeout + " </dev/null").CombinedOutput()
+	out, err := h.command("ip netns exec " + from + " socat -t 30 -T 30 - TCP:" + to + ",connect-timeout=" + timeout +
+		" </dev/null").CombinedOutput()
 	if got := err == nil && strings.Contains(string(out), "hello"); got != want {
 		h.Errorf("%s reaches %s: %v, want %v: %s", from, to, got, want, out)
 	}
@@ -166,7 +168,8 @@ func (h *host) blocked(firewall string) (commands []string) {
 // that makes the packets pass.
 func TestFirewalls(t *testing.T) {
 	programs := t.TempDir()
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(programs, "fairlead"), "../../cmd/fairlead").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(programs, "fairlead"),
+		"../../cmd/fairlead").CombinedOutput(); err != nil {
 		t.Fatalf("build fairlead: %v\n%s", err, out)
 	}
 	for _, f := range firewalls {
@@ -178,7 +181,8 @@ func TestFirewalls(t *testing.T) {
 				t.Errorf("without a firewall, network create prints %q", said)
 			}
 			h.run(f.start)
-			if said := h.run(web); !strings.HasPrefix(said, "fairlead: "+f.name+" drops what the containers of network web send") || strings.Count(said, "\n") != 1 {
+			if said := h.run(web); !strings.HasPrefix(said, "fairlead: "+f.name+
+				" drops what the containers of network web send") || strings.Count(said, "\n") != 1 {
 				t.Errorf("the hint is %q", said)
 			}
 			h.run("fairlead attach web shop")
@@ -211,7 +215,9 @@ func TestFirewalls(t *testing.T) {
 			}
 
 			// The command of the hint works for another network, too.
-			_, command, _ := strings.Cut(h.run("fairlead network create two --subnet 172.30.1.0/24 --subnet fd00:31::/64"), "run: ")
+			_, command,
+				_ := strings.Cut(h.run("fairlead network create two --subnet 172.30.1.0/24 --subnet fd00:31::/64"),
+				"run: ")
 			h.run(command)
 			h.run("fairlead attach two second")
 			h.leaves(true, "second")

@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // Blanks in the name become dashes.
 func Text(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", strings.NewReplacer(" ", "-", "/", "-", ":", "_", ",", "", "'", "").Replace(name)+".txt")
+	file := filepath.Join("testdata", strings.NewReplacer(" ", "-", "/", "-", ":", "_", ",", "", "'", "").Replace(name)+
+		".txt")
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)

@@ -17,12 +17,16 @@ var addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
 // The endpoints: on a bridge with both families or one of them, on a separate link, and a workload
 // in the host's network namespace.
 var (
-	Both = plan.Attachment{Link: "fl-net", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}, Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.0/24")), plan.Within(prefix("fd00:30::/64"))},
-		Port: "fv-web", Gateways: []netip.Addr{addr("172.30.0.1"), addr("fd00:30::1")}}
-	Host   = plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}
-	V4     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[:1], Bypass: Both.Bypass[:1], Port: Both.Port, Gateways: Both.Gateways}
-	V6     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[1:], Bypass: Both.Bypass[1:], Port: Both.Port, Gateways: Both.Gateways}
-	Routed = plan.Attachment{Link: "fv-web", Port: "fv-peer", Gateways: Both.Gateways, Addresses: Both.Addresses, Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.2/32")), plan.Within(prefix("fd00:30::2/128"))}}
+	Both = plan.Attachment{Link: "fl-net", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")},
+		Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.0/24")), plan.Within(prefix("fd00:30::/64"))},
+		Port:   "fv-web", Gateways: []netip.Addr{addr("172.30.0.1"), addr("fd00:30::1")}}
+	Host = plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}
+	V4   = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[:1], Bypass: Both.Bypass[:1], Port: Both.Port,
+		Gateways: Both.Gateways}
+	V6 = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[1:], Bypass: Both.Bypass[1:], Port: Both.Port,
+		Gateways: Both.Gateways}
+	Routed = plan.Attachment{Link: "fv-web", Port: "fv-peer", Gateways: Both.Gateways, Addresses: Both.Addresses,
+		Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.2/32")), plan.Within(prefix("fd00:30::2/128"))}}
 )
 
 // Plans compares the plan of a publish mode for each scenario with its golden file.

@@ -35,7 +35,8 @@ type machine struct {
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t, filepath.Join(t.TempDir(), "root")}
-	mirror := strings.Fields(command(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Codename: bookworm"))
+	mirror := strings.Fields(command(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages",
+		"Origin: Debian", "Codename: bookworm"))
 	if len(mirror) == 0 {
 		t.Fatal("the apt sources have no mirror of Debian 12")
 	}
@@ -44,7 +45,8 @@ func newMachine(t *testing.T) machine {
 	if err := os.Mkdir(source, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command(t, "sh", "-c", `cd ../.. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, source)
+	command(t, "sh", "-c",
+		`cd ../.. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, source)
 	return m
 }
 

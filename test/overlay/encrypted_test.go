@@ -51,7 +51,8 @@ func TestEncrypted(t *testing.T) {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]
 		before := place.Snapshot(t, h.Do)
-		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, "/no/key"), "box1")); err == nil || !strings.Contains(err.Error(), "encrypt: "+missing) {
+		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, "/no/key"), "box1")); err == nil ||
+			!strings.Contains(err.Error(), "encrypt: "+missing) {
 			t.Errorf("the error is %v; want %q", err, missing)
 		}
 		unchanged(t, h, before)
@@ -92,11 +93,13 @@ func crosses(t *testing.T, v4 bool) {
 		noTrack(t, h, model.PortVXLAN)
 	}
 	want := map[bool]int{true: 1500 - 60 - 70, false: 1500 - 80 - 70}[v4]
-	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
+	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got,
+		fmt.Sprintf(" mtu %d ", want)) {
 		t.Errorf("want an MTU of %d: %s", want, got)
 	}
 	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 200 {
-		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(), seen.tunnel.Load(), seen.wireguard.Load())
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(),
+			seen.tunnel.Load(), seen.wireguard.Load())
 	}
 	undrifted(t, f)
 	for i, h := range f.Hosts {
@@ -195,11 +198,14 @@ func plainText(t *testing.T) {
 		if secured {
 			inside, _, _ := strings.Cut(strings.Fields(sh(t, h.Do, "ip -o -6 addr show dev fw-net"))[3], "/")
 			card := strings.Fields(sh(t, h.Do, "ip -o -br link show under0"))[2]
-			sh(t, intruder.Do, fmt.Sprintf("ip addr add fe80::bad/64 dev under0 nodad; ip neigh replace %s lladdr %s dev under0", inside, card))
+			sh(t, intruder.Do,
+				fmt.Sprintf("ip addr add fe80::bad/64 dev under0 nodad; ip neigh replace %s lladdr %s dev under0",
+					inside, card))
 			targets = append(targets, inside+" local fe80::bad")
 		}
 		for _, target := range targets {
-			sh(t, intruder.Do, fmt.Sprintf("ip link del evil 2>/dev/null; ip -6 link add evil type vxlan id 42 dstport 4789 remote %s dev under0 && ip addr add 10.9.0.200/24 dev evil && ip link set evil up", target))
+			sh(t, intruder.Do,
+				fmt.Sprintf("ip link del evil 2>/dev/null; ip -6 link add evil type vxlan id 42 dstport 4789 remote %s dev under0 && ip addr add 10.9.0.200/24 dev evil && ip link set evil up", target))
 			conn, err := dial(intruder.Do, to, 2*time.Second)
 			if err == nil {
 				conn.Close()
@@ -281,7 +287,8 @@ func keyFiles(t *testing.T) {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]
 		before := place.Snapshot(t, h.Do)
-		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, file), "box1")); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, file), "box1")); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v; want %q", err, want)
 		}
 		unchanged(t, h, before)
@@ -289,7 +296,8 @@ func keyFiles(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
 	take(t, h.Do, "0.0.0.0:51820")
-	if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, keyFile(t, secret)), "box1")); err == nil || !strings.Contains(err.Error(), "UDP port 51820 is in use by another program") {
+	if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, keyFile(t, secret)), "box1")); err == nil ||
+		!strings.Contains(err.Error(), "UDP port 51820 is in use by another program") {
 		t.Errorf("the error is %v", err)
 	}
 }

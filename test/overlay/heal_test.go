@@ -18,26 +18,35 @@ var (
 // TestRepair damages an overlay. Verify must report the damage, and Heal must restore the traffic.
 func TestRepair(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
-		"tunnel deleted":                  {"ip link del fx-net", "ip link add fx-net"},
-		"tunnel down":                     {"ip link set fx-net down", "ip link add fx-net"},
-		"tunnel removed from the bridge":  {"ip link set fx-net nomaster", "master fl-net"},
-		"tunnel's MTU changed":            {"ip link set fx-net mtu 1300", "mtu 1450"},
-		"bridge deleted":                  {"ip link del fl-net", "ip link add fl-net"},
-		"suppression off":                 {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
-		"forwarding entries flushed":      {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
-		"forwarding entry changed":        {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"bridge's entry deleted":          {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"neighbours flushed":              {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"neighbour changed":               {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"leftover forwarding entry":       {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"leftover host that gets copies":  {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
-		"leftover neighbour":              {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
+		"tunnel deleted":                 {"ip link del fx-net", "ip link add fx-net"},
+		"tunnel down":                    {"ip link set fx-net down", "ip link add fx-net"},
+		"tunnel removed from the bridge": {"ip link set fx-net nomaster", "master fl-net"},
+		"tunnel's MTU changed":           {"ip link set fx-net mtu 1300", "mtu 1450"},
+		"bridge deleted":                 {"ip link del fl-net", "ip link add fl-net"},
+		"suppression off": {"ip link set fx-net type bridge_slave neigh_suppress off",
+			"neigh_suppress on"},
+		"forwarding entries flushed": {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
+		"forwarding entry changed": {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static",
+			"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"bridge's entry deleted": {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master",
+			"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"neighbours flushed": {"ip neigh flush dev fl-net nud permanent",
+			"ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"neighbour changed": {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent",
+			"ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"leftover forwarding entry": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static",
+			"bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"leftover host that gets copies": {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
+		"leftover neighbour": {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent",
+			"ip neigh del 10.9.0.99 dev fl-net"},
 		"learned entry of a removed host": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
 		"datagrams tracked again":         {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
 		"table deleted":                   {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
 		"chain deleted":                   {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
-		"leftover table":                  {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
-		"leftover tunnel":                 {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
+		"leftover table": {"nft add table inet fairlead-udp-4791",
+			"nft delete table inet fairlead-udp-4791"},
+		"leftover tunnel": {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old",
+			"ip link del fx-old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2})
@@ -96,7 +105,8 @@ func TestManySandboxes(t *testing.T) {
 	n.Overlay.Peers[1].Ranges = []netip.Prefix{prefix("10.17.0.0/16"), n.Overlay.Peers[1].Ranges[1]}
 	for i := range 1000 {
 		n.Overlay.Peers[1].Endpoints = append(n.Overlay.Peers[1].Endpoints, model.PeerEndpoint{Addresses: []netip.Addr{
-			netip.AddrFrom4([4]byte{10, 17, 1 + byte(i>>8), byte(i)}), netip.AddrFrom16([16]byte{0xfd, 0, 0, 9, 8: 1, 14: byte(i >> 8), 15: byte(i)})}})
+			netip.AddrFrom4([4]byte{10, 17, 1 + byte(i>>8), byte(i)}),
+			netip.AddrFrom16([16]byte{0xfd, 0, 0, 9, 8: 1, 14: byte(i >> 8), 15: byte(i)})}})
 	}
 	set(t, h, state(h, n, "box1"))
 	if ops, err := h.Engine.Verify(t.Context()); err != nil || len(ops) != 0 {
@@ -119,13 +129,15 @@ func TestUnderlayDeleted(t *testing.T) {
 	n.Overlay.Underlays = []string{fabric.Underlay(0)}
 	set(t, h, state(h, n, "box1"))
 	sh(t, h.Do, "ip link del under0")
-	if _, err := h.Engine.Heal(t.Context()); err == nil || !strings.Contains(err.Error(), "peer 198.51.100.1: no route to it") {
+	if _, err := h.Engine.Heal(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "peer 198.51.100.1: no route to it") {
 		t.Errorf("the error is %v", err)
 	}
 	if err := h.Engine.TearDown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := sh(t, h.Do, "ip -br link; nft list ruleset; ip neigh"); strings.Contains(left, "net") || strings.Contains(left, "box1") {
+	if left := sh(t, h.Do, "ip -br link; nft list ruleset; ip neigh"); strings.Contains(left, "net") ||
+		strings.Contains(left, "box1") {
 		t.Errorf("left over:\n%s", left)
 	}
 }

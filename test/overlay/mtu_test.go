@@ -57,7 +57,8 @@ func TestMTU(t *testing.T) {
 					in   place.Place
 					link string
 				}{{h.Do, "fx-net"}, {h.Do, "fl-net"}, {h.Do, "fv-" + box(i)}, {h.In(box(i)), "eth0"}} {
-					if got := sh(t, on.in, "ip -o link show "+on.link); !strings.Contains(got, fmt.Sprintf(" mtu %d ", c.want)) {
+					if got := sh(t, on.in, "ip -o link show "+on.link); !strings.Contains(got,
+						fmt.Sprintf(" mtu %d ", c.want)) {
 						t.Errorf("want an MTU of %d: %s", c.want, got)
 					}
 				}
@@ -103,17 +104,27 @@ func TestRefuses(t *testing.T) {
 		change func(*model.Network)
 		want   string
 	}{
-		"an IPv6 subnet with a small MTU":      {mtu: 1280, v6: true, want: "subnet fd00:9::/64: the underlay carries packets of 1280 bytes, of which the overlay leaves 1210, and IPv6 needs 1280: raise the underlay's mtu to 1350, or leave the IPv6 subnet out"},
-		"an MTU that is too large":             {change: func(n *model.Network) { n.MTU = 1500 }, want: "the largest that fits is 1450; leave mtu out to get it, or raise the underlay's to 1550"},
-		"a foreign VXLAN of that VNI and port": {before: "ip link add vxlan99 type vxlan id 42 dstport 4789", want: "link vxlan99, which is not Fairlead's, already has VNI 42 on UDP port 4789: give the overlay another vni or port, on all hosts"},
-		"a foreign link of that name":          {before: "ip link add fx-net type bridge", want: "a link of that name exists and is not Fairlead's"},
-		"a port that another program has":      {taken: "0.0.0.0:4789", want: "UDP port 4789 is in use by another program: `ss -lunp sport = :4789` names it"},
-		"a peer without a route":               {change: func(n *model.Network) { n.Overlay.Peers[1].Address = addr("203.0.113.9") }, want: "peer 203.0.113.9: no route to it"},
-		"an underlay that does not exist":      {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} }, want: "underlay ib0: the host has no such link or address"},
-		"an underlay that is down":             {before: "ip link add eth9 type bridge", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link is down: ip link set eth9 up"},
-		"an underlay of the other family":      {before: "ip -4 addr flush dev lo; ip link add eth9 type bridge; ip link set eth9 up; ip addr add 2001:db8:9::1/64 dev eth9", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link has no IPv4 address"},
-		"another host's address as underlay":   {change: func(n *model.Network) { n.Overlay.Underlays = []string{"198.51.100.2"} }, want: "underlay 198.51.100.2: this host does not have the address"},
-		"hosts without a range":                {change: func(n *model.Network) { n.Overlay.Peers[0].Ranges = nil }, want: "every host of an overlay needs its own part of the subnet"},
+		"an IPv6 subnet with a small MTU": {mtu: 1280, v6: true,
+			want: "subnet fd00:9::/64: the underlay carries packets of 1280 bytes, of which the overlay leaves 1210, and IPv6 needs 1280: raise the underlay's mtu to 1350, or leave the IPv6 subnet out"},
+		"an MTU that is too large": {change: func(n *model.Network) { n.MTU = 1500 },
+			want: "the largest that fits is 1450; leave mtu out to get it, or raise the underlay's to 1550"},
+		"a foreign VXLAN of that VNI and port": {before: "ip link add vxlan99 type vxlan id 42 dstport 4789",
+			want: "link vxlan99, which is not Fairlead's, already has VNI 42 on UDP port 4789: give the overlay another vni or port, on all hosts"},
+		"a foreign link of that name": {before: "ip link add fx-net type bridge",
+			want: "a link of that name exists and is not Fairlead's"},
+		"a port that another program has": {taken: "0.0.0.0:4789",
+			want: "UDP port 4789 is in use by another program: `ss -lunp sport = :4789` names it"},
+		"a peer without a route": {change: func(n *model.Network) { n.Overlay.Peers[1].Address = addr("203.0.113.9") },
+			want: "peer 203.0.113.9: no route to it"},
+		"an underlay that does not exist": {change: func(n *model.Network) { n.Overlay.Underlays = []string{"ib0"} },
+			want: "underlay ib0: the host has no such link or address"},
+		"an underlay that is down": {before: "ip link add eth9 type bridge",
+			change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} },
+			want:   "underlay eth9: the link is down: ip link set eth9 up"},
+		"an underlay of the other family":    {before: "ip -4 addr flush dev lo; ip link add eth9 type bridge; ip link set eth9 up; ip addr add 2001:db8:9::1/64 dev eth9", change: func(n *model.Network) { n.Overlay.Underlays = []string{"eth9"} }, want: "underlay eth9: the link has no IPv4 address"},
+		"another host's address as underlay": {change: func(n *model.Network) { n.Overlay.Underlays = []string{"198.51.100.2"} }, want: "underlay 198.51.100.2: this host does not have the address"},
+		"hosts without a range": {change: func(n *model.Network) { n.Overlay.Peers[0].Ranges = nil },
+			want: "every host of an overlay needs its own part of the subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2, MTU: c.mtu})
@@ -159,7 +170,8 @@ func TestTwoNetworksWithOneVNI(t *testing.T) {
 	s := state(h, n, "box1")
 	s.Networks = append(s.Networks, other)
 	before := place.Snapshot(t, h.Do)
-	if _, err := h.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "link fx-net, of network net, already has VNI 42 on UDP port 4789") {
+	if _, err := h.Engine.Set(t.Context(), s); err == nil ||
+		!strings.Contains(err.Error(), "link fx-net, of network net, already has VNI 42 on UDP port 4789") {
 		t.Errorf("the error is %v", err)
 	}
 	s.Networks[1].Overlay.VNI = 43

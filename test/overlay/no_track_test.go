@@ -40,7 +40,8 @@ func TestTunnelDatagramsAreNotTracked(t *testing.T) {
 				own := n
 				if c.group != "" {
 					r := n.Overlay.Peers[i].Ranges
-					own.Subnets = []model.Subnet{{Prefix: subnets[0].Prefix, Range: r[0]}, {Prefix: subnets[1].Prefix, Range: r[1]}}
+					own.Subnets = []model.Subnet{{Prefix: subnets[0].Prefix, Range: r[0]},
+						{Prefix: subnets[1].Prefix, Range: r[1]}}
 					own.Overlay = model.Overlay{VNI: 42, Group: addr(c.group), Underlays: []string{fabric.Underlay(0)}}
 				}
 				addrs = append(addrs, set(t, h, state(h, own, box(i))).Endpoints[0].Addresses)
@@ -89,7 +90,11 @@ func TestForwardedTunnelsAreTracked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			to := netip.AddrPortFrom(other.Address(0, v4), model.PortVXLAN)
 			var socket *net.UDPConn
-			if err := other.Do(func() (err error) { socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(to)); return err }); err != nil {
+			if err := other.Do(func() (err error) {
+				socket,
+					err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(to))
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			defer socket.Close()

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 }
 
 // subnets lists the network's subnets, for all hosts.
-var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:9::/64")}}
+var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")},
+	{Prefix: netip.MustParsePrefix("fd00:9::/64")}}
 
 // network returns the overlay of all hosts, with their addresses at the first switch.
 func network(f *fabric.Fabric, v4 bool) model.Network {
@@ -177,7 +178,8 @@ func transfer(t testing.TB, from place.Place, to netip.Addr, bytes int) {
 	_, writing := conn.Write(data)
 	closing := conn.(*net.TCPConn).CloseWrite()
 	got, reading := answers.ReadString('\n')
-	if err := errors.Join(err, writing, closing, reading); err != nil || got != fmt.Sprintf("%x\n", sha256.Sum256(data)) {
+	if err := errors.Join(err, writing, closing, reading); err != nil ||
+		got != fmt.Sprintf("%x\n", sha256.Sum256(data)) {
 		t.Errorf("%d bytes to %s: %v, checksum %q", bytes, to, err, got)
 	}
 }

@@ -24,7 +24,8 @@ func TestPublishedPortsFromOtherHosts(t *testing.T) {
 	s := state(h, n, "box1")
 	modes := []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF}
 	for i, via := range modes {
-		s.Publishes = append(s.Publishes, model.Publish{Endpoint: "box1", Via: via, Proto: model.TCP, HostPorts: model.Port(8080 + uint16(i)), Ports: model.Port(port)})
+		s.Publishes = append(s.Publishes, model.Publish{Endpoint: "box1", Via: via, Proto: model.TCP,
+			HostPorts: model.Port(8080 + uint16(i)), Ports: model.Port(port)})
 	}
 	set(t, h, s)
 	serve(t, h.In("box1"), "box1")

@@ -62,10 +62,12 @@ func TestKnownSandboxesNeedNoResolution(t *testing.T) {
 				// After some time without traffic, the kernel verifies a neighbour with a new
 				// request.
 				for _, in := range []place.Place{h.Do, h.In(box(i))} {
-					sh(t, in, "for f in /proc/sys/net/ipv[46]/neigh/*/base_reachable_time_ms; do echo 3600000 > $f; done")
+					sh(t, in,
+						"for f in /proc/sys/net/ipv[46]/neigh/*/base_reachable_time_ms; do echo 3600000 > $f; done")
 				}
-				sh(t, h.Do, "nft 'add table netdev probe; add chain netdev probe in { type filter hook ingress device fx-net priority 0; };"+
-					" add rule netdev probe in ether type arp counter; add rule netdev probe in icmpv6 type { nd-neighbor-solicit } ip6 saddr != :: counter'")
+				sh(t, h.Do,
+					"nft 'add table netdev probe; add chain netdev probe in { type filter hook ingress device fx-net priority 0; };"+
+						" add rule netdev probe in ether type arp counter; add rule netdev probe in icmpv6 type { nd-neighbor-solicit } ip6 saddr != :: counter'")
 			}
 			reach(t, f, addrs)
 			asked := 0
@@ -97,7 +99,8 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 	for i, h := range f.Hosts[:2] {
 		set(t, h, state(h, without, box(i)))
 		gone := f.Hosts[2].Address(0, true).String()
-		if left := sh(t, h.Do, "bridge fdb show dev fx-net; ip neigh show dev fl-net"); strings.Contains(left, gone) || strings.Contains(left, addrs[2][0].String()+" ") {
+		if left := sh(t, h.Do, "bridge fdb show dev fx-net; ip neigh show dev fl-net"); strings.Contains(left, gone) ||
+			strings.Contains(left, addrs[2][0].String()+" ") {
 			t.Errorf("host %d still has entries of the removed host %s:\n%s", i+1, gone, left)
 		}
 	}
@@ -113,7 +116,8 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 // again. It returns a function that stops this.
 func silence(t *testing.T, h *fabric.Host) (again func()) {
 	t.Helper()
-	sh(t, h.Do, "nft 'add table inet silence; add chain inet silence out { type filter hook output priority 0; policy drop; }'")
+	sh(t, h.Do,
+		"nft 'add table inet silence; add chain inet silence out { type filter hook output priority 0; policy drop; }'")
 	return func() { sh(t, h.Do, "nft delete table inet silence") }
 }
 
@@ -154,7 +158,8 @@ func TestTwoUnderlays(t *testing.T) {
 			}
 			for i := range n.Overlay.Peers {
 				for _, a := range addrs[i] {
-					n.Overlay.Peers[i].Endpoints = append(n.Overlay.Peers[i].Endpoints, model.PeerEndpoint{Addresses: a})
+					n.Overlay.Peers[i].Endpoints = append(n.Overlay.Peers[i].Endpoints,
+						model.PeerEndpoint{Addresses: a})
 				}
 			}
 			for i, h := range f.Hosts {
@@ -179,7 +184,8 @@ func TestTwoUnderlays(t *testing.T) {
 func carried(t testing.TB, f *fabric.Fabric, sw int) int {
 	t.Helper()
 	var bytes int
-	if _, err := fmt.Sscan(sh(t, f.Switches[sw].Do, "ip -s -j link show "+fabric.Port(2)+` | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/'`), &bytes); err != nil {
+	if _, err := fmt.Sscan(sh(t, f.Switches[sw].Do, "ip -s -j link show "+fabric.Port(2)+
+		` | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/'`), &bytes); err != nil {
 		t.Fatal(err)
 	}
 	return bytes
@@ -194,8 +200,10 @@ func TestMulticastGroup(t *testing.T) {
 			var addrs [][]netip.Addr
 			for i, h := range f.Hosts {
 				own := n
-				own.Subnets = []model.Subnet{{Prefix: subnets[0].Prefix, Range: n.Overlay.Peers[i].Ranges[0]}, {Prefix: subnets[1].Prefix, Range: n.Overlay.Peers[i].Ranges[1]}}
-				own.Overlay = model.Overlay{VNI: 42, Group: netip.MustParseAddr(group), Underlays: []string{fabric.Underlay(0)}}
+				own.Subnets = []model.Subnet{{Prefix: subnets[0].Prefix, Range: n.Overlay.Peers[i].Ranges[0]},
+					{Prefix: subnets[1].Prefix, Range: n.Overlay.Peers[i].Ranges[1]}}
+				own.Overlay = model.Overlay{VNI: 42, Group: netip.MustParseAddr(group),
+					Underlays: []string{fabric.Underlay(0)}}
 				addrs = append(addrs, set(t, h, state(h, own, box(i))).Endpoints[0].Addresses)
 			}
 			reach(t, f, addrs)

@@ -99,7 +99,8 @@ func TestUnchanged(t *testing.T) {
 	ns := kerneltest.Netns(t)
 	before := place.Snapshot(t, ns.Do)
 	place.Unchanged(t, ns.Do, before)
-	for _, add := range []string{"ip link add fl0 type bridge", "ip route add blackhole 192.0.2.0/24", "nft add table inet fairlead",
+	for _, add := range []string{"ip link add fl0 type bridge", "ip route add blackhole 192.0.2.0/24",
+		"nft add table inet fairlead",
 		"sysctl -qw net.ipv4.ip_forward=1"} {
 		shell.Run(t, ns.Do, add)
 		now := place.Snapshot(t, ns.Do)

@@ -84,7 +84,8 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, modes []model.Via
 	}
 	at := keeping(t.TempDir(), w.Server().Netns)
 	t.Cleanup(func() { endProxy(t, at) })
-	p := process.Start(t, engineRole, order{process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, filepath.Dir(at.Socket), s}, child.Place{})
+	p := process.Start(t, engineRole, order{process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins,
+		filepath.Dir(at.Socket), s}, child.Place{})
 	workers := startWorkloads(t, w, s)
 	doom := &doomed{world: w, dead: make(chan struct{})}
 	doom.ready.Add(len(modes) * len(publishProbers[promise.Survives].flavors))

@@ -113,9 +113,10 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 		l.routeIntruders()
 	}
 	if len(modes) > 0 {
-		shell.Run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
-			" add chain inet probe forward { type filter hook forward priority 0; };"+
-			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
+		shell.Run(t, w.DoServer,
+			"nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
+				" add chain inet probe forward { type filter hook forward priority 0; };"+
+				" add chain inet probe raw { type filter hook prerouting priority -400; }'")
 		l.doomed = newDoomed(t, facts, d, modes)
 	}
 	return l

@@ -223,7 +223,8 @@ func compare(table []paths.Path, results map[cell]result) []string {
 				case got.err != nil:
 					mismatches = append(mismatches, fmt.Sprintf("%s: the prober failed: %v", c, got.err))
 				case got.kept != answer.Kept:
-					mismatches = append(mismatches, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c, yesNo(answer.Kept), yesNo(got.kept), got.because))
+					mismatches = append(mismatches, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c,
+						yesNo(answer.Kept), yesNo(got.kept), got.because))
 				}
 			}
 			if !proved {
@@ -276,11 +277,13 @@ func TestWrongAnswerIsReported(t *testing.T) {
 func TestIntruderReachesOpenLoopback(t *testing.T) {
 	l := &lab{t: t, world: newWorld(t, plan.Facts{})}
 	serve(t, l.world.DoServer, web, "127.0.0.1:80")
-	shell.Run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
-		" sysctl -qw net.ipv4.conf.all.route_localnet=1")
+	shell.Run(t, l.world.DoServer,
+		"nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
+			" sysctl -qw net.ipv4.conf.all.route_localnet=1")
 	l.routeLoopback(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	for _, f := range flavors4 {
-		got := l.intrude(cell{flavor: f}, l.world.DoClient, topology.ClientAddr4, netip.AddrPortFrom(loopbackAddr(true), workPort))
+		got := l.intrude(cell{flavor: f}, l.world.DoClient, topology.ClientAddr4,
+			netip.AddrPortFrom(loopbackAddr(true), workPort))
 		if got.kept || got.err != nil {
 			t.Errorf("%s: an open 127.0.0.1 is reported as closed: %s %v", f, got.because, got.err)
 		}

@@ -169,10 +169,12 @@ func (l *lab) intrude(c cell, from place.Place, addr netip.Addr, to netip.AddrPo
 	}
 	f := reaches(from, c.flavor.proto, to, web)
 	rules, err := shell.Try(l.world.DoServer, "nft list chain inet probe raw")
-	if err == nil && (!strings.Contains(rules, count+" counter packets") || strings.Contains(rules, count+" counter packets 0 ")) {
+	if err == nil && (!strings.Contains(rules, count+" counter packets") ||
+		strings.Contains(rules, count+" counter packets 0 ")) {
 		err = fmt.Errorf("no packet from %s to %s arrived at the server:\n%s", addr, to, rules)
 	}
-	return result{kept: !f.kept, because: fmt.Sprintf("%s to %s: %s", addr, to, f.because), err: errors.Join(err, f.err)}
+	return result{kept: !f.kept, because: fmt.Sprintf("%s to %s: %s", addr, to, f.because),
+		err: errors.Join(err, f.err)}
 }
 
 // nft changes the server's firewall, one change at a time.
@@ -193,7 +195,8 @@ func probeFirewall(chain, match string, u use) func(*lab, cell) result {
 		}
 		family := map[bool]string{true: "ipv4", false: "ipv6"}[c.flavor.v4]
 		port := fmt.Sprintf(match, c.flavor.proto, to.Port())
-		if err := l.nft(fmt.Sprintf("add rule inet probe %s iifname %s meta nfproto %s %s drop", chain, topology.Wire, family, port)); err != nil {
+		if err := l.nft(fmt.Sprintf("add rule inet probe %s iifname %s meta nfproto %s %s drop", chain, topology.Wire,
+			family, port)); err != nil {
 			return result{err: err}
 		}
 		f := reaches(l.world.DoClient, c.flavor.proto, to, web)
@@ -225,7 +228,8 @@ func probeSurvives(l *lab, c cell) result {
 	fresh := reaches(l.doomed.world.DoClient, c.flavor.proto, to, web)
 	verdict := result{kept: fresh.kept, because: fresh.because, err: errors.Join(same.err, fresh.err)}
 	if same.kept != fresh.kept {
-		verdict.err = fmt.Errorf("the results differ: the open conversation: %s; a new one: %s", same.because, fresh.because)
+		verdict.err = fmt.Errorf("the results differ: the open conversation: %s; a new one: %s", same.because,
+			fresh.because)
 	}
 	return verdict
 }

@@ -34,7 +34,8 @@ func TestCommands(t *testing.T) {
 func TestTables(t *testing.T) {
 	page := "| `fairlead no` |\n\n<!-- run -->\n| a | b |\n|---|---|\n| `ip link` | `fairlead ls`, `fairlead stats` |\n\n| `fairlead no` |\n"
 	got, err := script.Commands([]byte(page))
-	if want := []script.Command{{Line: 6, Text: "fairlead ls"}, {Line: 6, Text: "fairlead stats"}}; err != nil || !slices.Equal(got, want) {
+	if want := []script.Command{{Line: 6, Text: "fairlead ls"}, {Line: 6, Text: "fairlead stats"}}; err != nil ||
+		!slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
@@ -42,7 +43,8 @@ func TestTables(t *testing.T) {
 func TestFiles(t *testing.T) {
 	page := "<!-- file a.conf -->\n```text\nx {\n}\n```\n\n<!-- writes b.yaml -->\n```yaml\nx:\n```\n"
 	got, err := script.Files([]byte(page))
-	if want := []script.File{{Name: "a.conf", Text: "x {\n}\n"}, {Name: "b.yaml", Text: "x:\n", Written: true}}; err != nil || !slices.Equal(got, want) {
+	if want := []script.File{{Name: "a.conf", Text: "x {\n}\n"},
+		{Name: "b.yaml", Text: "x:\n", Written: true}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 	if _, err := script.Files([]byte("<!-- file a -->\n\ntext\n")); err == nil {
@@ -104,7 +106,8 @@ func TestRunnable(t *testing.T) {
 		"fairlead lab run":                                      "fairlead lab run " + script.Short,
 		"fairlead lab run quick --rounds 30 --seed 7":           "fairlead lab run quick --seed 7 " + script.Short,
 		"fairlead lab run --duration=5s nat > nat.txt":          "fairlead lab run nat " + script.Short + " > nat.txt",
-		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'":        "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",
+		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " +
+			script.Short + " || test $? -eq 1",
 	} {
 		got, err := script.Runnable(documented, "/src")
 		if err != nil {

@@ -99,7 +99,8 @@ func TestReadme(t *testing.T) {
 	const screen = 45 // lines
 	lines := strings.SplitAfterN(string(text), "\n", screen+1)
 	first := strings.Join(lines[:min(screen, len(lines))], "")
-	for _, want := range []string{"](docs/img/paths.svg)", "\n$ make lab\n", "\n$ make test\n", "\n<!-- generated:end -->\n"} {
+	for _, want := range []string{"](docs/img/paths.svg)", "\n$ make lab\n", "\n$ make test\n",
+		"\n<!-- generated:end -->\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the first %d lines of the README do not contain %q", screen, want)
 		}

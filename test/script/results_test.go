@@ -53,9 +53,12 @@ func TestSummaryRefuses(t *testing.T) {
 		"no such file":   {measured, "results missing.md quick", "no such file"},
 		"no such suite":  {measured, "results results.md publish", `no block begins with "publish · "`},
 		"no table":       {measured, "results results.md scale", "does not contain a table"},
-		"no column":      {strings.Replace(measured, "bulk", "load", 1), "results results.md quick", `no column "bulk"`},
-		"no figure":      {strings.Replace(measured, "16.6  0.50 ±0.03", "", 1), "results results.md quick", "path proxy has 4 figures"},
-		"no unit":        {strings.Replace(measured, "Gbit/s  × host", "", 1), "results results.md quick", "4 units in 5 columns"},
+		"no column": {strings.Replace(measured, "bulk", "load", 1), "results results.md quick",
+			`no column "bulk"`},
+		"no figure": {strings.Replace(measured, "16.6  0.50 ±0.03", "", 1), "results results.md quick",
+			"path proxy has 4 figures"},
+		"no unit": {strings.Replace(measured, "Gbit/s  × host", "", 1), "results results.md quick",
+			"4 units in 5 columns"},
 	} {
 		if _, err := summaryOf(t, c.page, c.marker); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.says)

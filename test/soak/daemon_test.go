@@ -63,7 +63,8 @@ func TestDaemonKilledUnderLoad(t *testing.T) {
 	loads.Wait()
 	for _, l := range translated {
 		l.report(t)
-		t.Logf("%s: %d conversations, %d short connections, %d kills, slowest connection %v", l.publish, len(l.talks), l.came.Load(), kills, time.Duration(l.slowest.Load()))
+		t.Logf("%s: %d conversations, %d short connections, %d kills, slowest connection %v", l.publish, len(l.talks),
+			l.came.Load(), kills, time.Duration(l.slowest.Load()))
 	}
 	d.Stop()
 	d.reap()
@@ -114,8 +115,10 @@ func (d *mortal) publishAll() []*translated {
 		if _, err := d.Client.Attach(d.t.Context(), api.AttachRequest{Endpoint: e}); err != nil {
 			d.t.Fatal(err)
 		}
-		p := model.Publish{Via: modes[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)), Ports: model.Port(kept)}
-		if _, err := d.Client.Publish(d.t.Context(), api.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
+		p := model.Publish{Via: modes[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)),
+			Ports: model.Port(kept)}
+		if _, err := d.Client.Publish(d.t.Context(),
+			api.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
 			d.t.Fatal(err)
 		}
 		p.Endpoint = e.Name
@@ -149,7 +152,8 @@ func newMapped(t *testing.T, w *world, p model.Publish) *translated {
 func (l *translated) come(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
-		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), place.Timeout)
+		name, err := once(l.w.DoClient, l.publish.Proto,
+			netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), place.Timeout)
 		if err != nil || name != l.want {
 			l.wrongs.note(fmt.Errorf("%s: a short connection reaches %q, want %s: %w", l.publish, name, l.want, err))
 			return

@@ -109,7 +109,8 @@ func (s *events) sample(talks []*talk, n *newcomers) map[string]int {
 		bpf.FairleadMapFlAliases:  translated + newcomersMax + recent,
 	} {
 		if counts[name] > bound {
-			s.t.Errorf("the map %s has %d entries, but the open conversations explain only %d", name, counts[name], bound)
+			s.t.Errorf("the map %s has %d entries, but the open conversations explain only %d", name, counts[name],
+				bound)
 		}
 	}
 	return counts

@@ -51,7 +51,8 @@ func newRoom(t *testing.T, w *world, cycle time.Duration) *room {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	r := &room{world: w, ledger: newLedger(), items: items(), cycle: cycle, record: filepath.Join(t.TempDir(), "record.json")}
+	r := &room{world: w, ledger: newLedger(), items: items(), cycle: cycle,
+		record: filepath.Join(t.TempDir(), "record.json")}
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,8 @@ func converse(t *testing.T, w *world) []*talk {
 		for _, host := range from.hosts {
 			for endpoint, port := range keptPorts {
 				for _, proto := range protos {
-					all = append(all, open(t, from, proto, netip.AddrPortFrom(host, port), fmt.Sprintf("%s:%d", endpoint, kept)))
+					all = append(all, open(t, from, proto, netip.AddrPortFrom(host, port),
+						fmt.Sprintf("%s:%d", endpoint, kept)))
 				}
 			}
 		}
@@ -100,7 +101,8 @@ func converse(t *testing.T, w *world) []*talk {
 
 func open(t *testing.T, from vantage, proto model.Proto, to netip.AddrPort, want string) *talk {
 	t.Helper()
-	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want, translated: from.name != serverHost}
+	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want,
+		translated: from.name != serverHost}
 	var err error
 	if talk.conn, err = place.Dial(from.place, string(proto), to.String(), place.Timeout); err != nil {
 		t.Fatalf("%s: %v", talk.name, err)

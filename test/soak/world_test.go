@@ -79,7 +79,8 @@ func (w *world) sandbox(name, network string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.base.Endpoints = append(w.base.Endpoints, model.Endpoint{Name: name, Network: network, Sandbox: process.Seen(path)})
+	w.base.Endpoints = append(w.base.Endpoints,
+		model.Endpoint{Name: name, Network: network, Sandbox: process.Seen(path)})
 	for _, port := range append(ports(serving), kept) {
 		serve(w.t, w.in(name), name, port)
 	}

@@ -88,7 +88,8 @@ func start(t *testing.T) *service {
 		t.Cleanup(func() { f.Close(); l.Close() })
 		external = append(external, f)
 	}
-	if s.messages, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
+	if s.messages, err = net.ListenUnixgram("unixgram",
+		&net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.messages.Close() })
@@ -106,7 +107,9 @@ func start(t *testing.T) *service {
 	}
 	defer ns.Close()
 	cmd := exec.Command("sh", "-c", started)
-	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "SYSCALLS=" + strings.Join(systemCalls(t, unit), " "), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"), "NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
+	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "SYSCALLS=" +
+		strings.Join(systemCalls(t, unit), " "), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"),
+		"NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
 		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
 	cmd.ExtraFiles, cmd.Stderr = external, s.log
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,7 +123,8 @@ func start(t *testing.T) *service {
 // buildFilter builds the program that restricts a command's system calls.
 func buildFilter(t *testing.T, dir string) {
 	t.Helper()
-	build := exec.Command("gcc", "-Wall", "-Werror", "-o", filepath.Join(dir, "filter"), "testdata/filter.c", "-lseccomp")
+	build := exec.Command("gcc", "-Wall", "-Werror", "-o", filepath.Join(dir, "filter"), "testdata/filter.c",
+		"-lseccomp")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the filter: %v\n%s", err, out)
 	}
@@ -175,7 +179,8 @@ func (s *service) logged() string {
 
 // run runs a command line beside the service, as root with all capabilities.
 func (s *service) run(line string) (string, error) {
-	cmd := exec.Command("nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c", line)
+	cmd := exec.Command("nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c",
+		line)
 	cmd.Env = []string{"PATH=" + s.path, "FAIRLEAD_SOCKET=" + s.socket}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -203,8 +208,10 @@ func TestUnitIsSufficient(t *testing.T) {
 	s.says("fairlead attach web $(cat /run/theirs) --name theirs", "172.30.0.4")
 	for port, via := range map[int]string{81: "proxy", 82: "nat", 83: "ebpf"} {
 		s.says(fmt.Sprintf("fairlead publish shop %d:80 --via %s", port, via), via)
-		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", request, port), "hello")
-		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", request, port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", request, port),
+			"hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", request, port),
+			"hello")
 	}
 	s.await("STATUS=3 attachments, 3 publishes")
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
@@ -236,12 +243,14 @@ func TestSystemdAcceptsUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The binary and its man pages are not installed on the test machine.
-		unit := strings.ReplaceAll(strings.ReplaceAll(string(text), "/usr/bin/fairlead", "/bin/true"), "man:", "file:///")
+		unit := strings.ReplaceAll(strings.ReplaceAll(string(text), "/usr/bin/fairlead", "/bin/true"), "man:",
+			"file:///")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	verify := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "fairlead.socket"), filepath.Join(dir, "fairlead-docker.socket"), filepath.Join(dir, "fairlead.service"))
+	verify := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "fairlead.socket"),
+		filepath.Join(dir, "fairlead-docker.socket"), filepath.Join(dir, "fairlead.service"))
 	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "fairlead") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -257,7 +266,8 @@ func TestForbiddenSystemCalls(t *testing.T) {
 	dir := t.TempDir()
 	buildFilter(t, dir)
 	calls := append(systemCalls(t, unit), "--")
-	for command, killed := range map[string]bool{"true": false, "chroot / true": true, "mount -t tmpfs none " + dir: true} {
+	for command, killed := range map[string]bool{"true": false, "chroot / true": true, "mount -t tmpfs none " +
+		dir: true} {
 		cmd := exec.Command(filepath.Join(dir, "filter"), append(slices.Clone(calls), strings.Fields(command)...)...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -276,7 +286,8 @@ const exposure = "39"
 
 // TestExposure checks the exposure that systemd-analyze security reports for the service.
 func TestExposure(t *testing.T) {
-	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold="+exposure, "../../packaging/systemd/fairlead.service").CombinedOutput()
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold="+exposure,
+		"../../packaging/systemd/fairlead.service").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: want at most %s tenths:\n%s", err, exposure, out)
 	}

@@ -29,7 +29,8 @@ func On(in func(func() error) error, name string) (end io.Closer, err error) {
 	err = in(func() error {
 		at, err := net.InterfaceByName(name)
 		if err == nil {
-			end, err = link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: prog, Attach: ebpf.AttachTCXIngress})
+			end, err = link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: prog,
+				Attach: ebpf.AttachTCXIngress})
 		}
 		return err
 	})
@@ -43,17 +44,20 @@ func program() asm.Instructions {
 	cut := func(label string, bytes int32) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Imm(asm.R2, -bytes).WithSymbol(label), asm.Mov.Reg(asm.R1, asm.R6),
-			asm.Mov.Imm(asm.R3, mac), asm.Mov.Imm(asm.R4, keepSegments), asm.FnSkbAdjustRoom.Call(), asm.Ja.Label("pass"),
+			asm.Mov.Imm(asm.R3, mac), asm.Mov.Imm(asm.R4, keepSegments), asm.FnSkbAdjustRoom.Call(),
+			asm.Ja.Label("pass"),
 		}
 	}
 	all := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadAbs(12, asm.Half), asm.Mov.Reg(asm.R7, asm.R0),
 		asm.JEq.Imm(asm.R7, unix.ETH_P_IP, "v4"), asm.JEq.Imm(asm.R7, unix.ETH_P_IPV6, "v6"), asm.Ja.Label("pass"),
-		asm.LoadAbs(14+9, asm.Byte).WithSymbol("v4"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP, "cut4"), asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
+		asm.LoadAbs(14+9, asm.Byte).WithSymbol("v4"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP, "cut4"),
+		asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
 		asm.LoadAbs(14+20+2, asm.Half), asm.JNE.Imm(asm.R0, GUE, "pass"),
 		asm.LoadAbs(14+20+8, asm.Word), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP<<16, "gue4"), asm.Ja.Label("pass"),
-		asm.LoadAbs(14+6, asm.Byte).WithSymbol("v6"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6, "cut6"), asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
+		asm.LoadAbs(14+6, asm.Byte).WithSymbol("v6"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6, "cut6"),
+		asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
 		asm.LoadAbs(14+40+2, asm.Half), asm.JNE.Imm(asm.R0, GUE, "pass"),
 		asm.LoadAbs(14+40+8, asm.Word), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6<<16, "gue6"), asm.Ja.Label("pass"),
 	}

@@ -9,7 +9,8 @@ import (
 // and those made by hand.
 func TestAttachPaths(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/internal/lab/peer", "-test.run=^TestAttachedLinksHaveTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
+	said, err := m.Test(t.Context(), "fairlead/internal/lab/peer",
+		"-test.run=^TestAttachedLinksHaveTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

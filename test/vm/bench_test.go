@@ -16,8 +16,10 @@ func BenchmarkBalancer(b *testing.B) {
 	}
 	m := Machine{Kernel: debian, Modules: balancing, Tools: []string{"ip", "nft", "sh", "sysctl"}}
 	for b.Loop() {
-		said, err := m.run(b.Context(), map[string][]byte{"/fairlead": program}, []string{"/fairlead", "lab", "run", "routed", "balance:ipvs", "balance:nft", "balance:ebpf",
-			"--baseline", "routed", "--workload", "tcp-rr,tcp-crr,udp-pps", "--rounds", "6", "--duration", "200ms", "--seed", "1"})
+		said, err := m.run(b.Context(), map[string][]byte{"/fairlead": program},
+			[]string{"/fairlead", "lab", "run", "routed", "balance:ipvs", "balance:nft", "balance:ebpf",
+				"--baseline", "routed", "--workload", "tcp-rr,tcp-crr,udp-pps", "--rounds", "6", "--duration", "200ms",
+				"--seed", "1"})
 		if err != nil {
 			b.Fatalf("%v\n%s", err, said)
 		}

@@ -6,7 +6,8 @@ import "testing"
 // first namespace, which only a virtual machine can use for tests.
 func TestCards(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: append([]string{"virtio_pci", "virtio_net"}, networking...),
-		Tools: []string{"ip", "sh", "sleep", "sysctl", "nsenter", "grep", "ls", "sed"}, Cards: []string{"virtio-net-pci"}}
+		Tools: []string{"ip", "sh", "sleep", "sysctl", "nsenter", "grep", "ls", "sed"},
+		Cards: []string{"virtio-net-pci"}}
 	said, err := m.Test(t.Context(), "fairlead/test/vm/testdata/card")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

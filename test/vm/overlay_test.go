@@ -11,7 +11,8 @@ import (
 func TestOverlay(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"wireguard"}),
 		Tools: []string{"bridge", "cat", "grep", "ip", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/test/overlay", "-test.run=^(TestEncrypted|TestKnownSandboxesNeedNoResolution)$")
+	said, err := m.Test(t.Context(), "fairlead/test/overlay",
+		"-test.run=^(TestEncrypted|TestKnownSandboxesNeedNoResolution)$")
 	if err != nil || !strings.Contains(said, "--- PASS: TestEncrypted/over_IPv4") {
 		t.Fatalf("%v\n%s", err, said)
 	}

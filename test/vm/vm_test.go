@@ -51,7 +51,8 @@ func TestOtherKernels(t *testing.T) {
 	}
 	for want, kernel := range map[string]Kernel{"6.1.": debian(t), "6.12.": backported(t)} {
 		m := Machine{Kernel: kernel, Modules: []string{"veth"}, Tools: []string{"sh", "ip"}}
-		said, err := m.Run(t.Context(), "sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
+		said, err := m.Run(t.Context(), "sh", "-ec",
+			"read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
@@ -134,7 +135,8 @@ func TestModulesFollowDependencies(t *testing.T) {
 	for _, file := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), ".ko"))
 	}
-	for _, pair := range [][2]string{{"llc", "stp"}, {"stp", "bridge"}, {"bridge", "br_netfilter"}, {"nf_tables", "nft_chain_nat"}, {"nf_nat", "nft_chain_nat"}} {
+	for _, pair := range [][2]string{{"llc", "stp"}, {"stp", "bridge"}, {"bridge", "br_netfilter"},
+		{"nf_tables", "nft_chain_nat"}, {"nf_nat", "nft_chain_nat"}} {
 		first, then := slices.Index(names, pair[0]), slices.Index(names, pair[1])
 		if first < 0 || then < first {
 			t.Errorf("%s is not before %s: %v", pair[0], pair[1], names)

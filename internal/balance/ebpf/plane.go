@@ -86,7 +86,8 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
 	case model.LeastConnection, model.WeightedLeastConnection:
 		if len(v.Reals) > maxLoaded {
-			return fmt.Errorf("ebpf compares the load of at most %d real servers, and there are %d: use mh", maxLoaded, len(v.Reals))
+			return fmt.Errorf("ebpf compares the load of at most %d real servers, and there are %d: use mh", maxLoaded,
+				len(v.Reals))
 		}
 	}
 	if v.Tunnel.Checksum != "" {
@@ -94,10 +95,12 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	}
 	for _, r := range v.Reals {
 		if f.Shaped[r.Endpoint] {
-			return fmt.Errorf("ebpf bypasses the limit on what %s receives: use the plane nft, or remove the limit", r.Endpoint)
+			return fmt.Errorf("ebpf bypasses the limit on what %s receives: use the plane nft, or remove the limit",
+				r.Endpoint)
 		}
 		if f.Internal[r.Endpoint] {
-			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft", r.Endpoint)
+			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft",
+				r.Endpoint)
 		}
 	}
 	return balance.Families(v)

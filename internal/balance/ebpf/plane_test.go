@@ -14,7 +14,8 @@ import (
 // service has three real servers: a sandbox, a server on another host, and a sandbox
 // on the LAN.
 func service() model.VirtualService {
-	return model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)},
+	return model.VirtualService{Name: "web", Proto: model.TCP,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)},
 		Reals: []model.RealServer{
 			{Address: netip.MustParseAddr("172.30.0.2"), Port: 8000, Weight: 1, Endpoint: "box"},
 			{Address: netip.MustParseAddr("203.0.113.11"), Weight: 2, State: model.RealDraining},
@@ -24,7 +25,8 @@ func service() model.VirtualService {
 }
 
 func find(name string) (plan.Attachment, bool) {
-	return plan.Attachment{Port: map[string]string{"box": "fv-box"}[name], Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}, name != ""
+	return plan.Attachment{Port: map[string]string{"box": "fv-box"}[name],
+		Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}, name != ""
 }
 
 func usesEBPF(t *testing.T, v model.VirtualService) plan.EBPFService {
@@ -76,7 +78,8 @@ func TestMasquerade(t *testing.T) {
 		want    []bool
 	}{
 		{"", "", []bool{false, true, true}}, {model.SourceNATRouted, "", []bool{false, false, false}},
-		{model.SourceNATMasqueraded, "", []bool{true, true, true}}, {"", model.ForwardDirect, []bool{false, false, false}},
+		{model.SourceNATMasqueraded, "", []bool{true, true, true}},
+		{"", model.ForwardDirect, []bool{false, false, false}},
 	} {
 		v.SourceNAT, v.Forward = c.answers, c.forward
 		for i, b := range usesEBPF(t, v).Backends {
@@ -97,7 +100,8 @@ func TestRefuses(t *testing.T) {
 		},
 		"the limit on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
 		"adds no checksum": func(v *model.VirtualService) {
-			v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
+			v.Forward, v.Tunnel = model.ForwardTunnel,
+				model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
 		},
 		"another": func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
 	} {
@@ -118,7 +122,8 @@ func TestRefuses(t *testing.T) {
 func TestLocalReal(t *testing.T) {
 	v := service()
 	v.Reals = []model.RealServer{{Address: netip.MustParseAddr("192.0.2.9"), Weight: 1, Local: true}}
-	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false, model.ForwardTunnel: false} {
+	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false,
+		model.ForwardTunnel: false} {
 		v.Forward = forward
 		p := ebpf.Plane{}.Service(v, find)
 		if slices.Contains(p, plan.Object(plan.LocalRealEgress{})) != localRealEgress {
@@ -139,7 +144,8 @@ func TestLocalReal(t *testing.T) {
 func TestTablesHaveABound(t *testing.T) {
 	v := service()
 	for i := range 1000 {
-		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), Weight: 1})
+		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}),
+			Weight: 1})
 	}
 	if n := len(usesEBPF(t, v).Ring); n != 262139 {
 		t.Errorf("a table of 1,000 has %d buckets", n)
@@ -169,7 +175,8 @@ func TestFastPathIsPlanned(t *testing.T) {
 		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.FastPath{}))
 	}
 	v := service()
-	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true, model.ForwardTunnel: true} {
+	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true,
+		model.ForwardTunnel: true} {
 		if v.Forward = forward; fast(v) != want {
 			t.Errorf("forward %s: the fast path is planned: %v", forward, !want)
 		}

@@ -71,14 +71,16 @@ func (Plane) Needs(v model.VirtualService) []plan.Feature {
 func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	errs := []error{balance.Families(v)}
 	if v.Check.Passive {
-		errs = append(errs, errors.New("ipvs does not report connections that fail: leave passive checks out, or use plane ebpf"))
+		errs = append(errs,
+			errors.New("ipvs does not report connections that fail: leave passive checks out, or use plane ebpf"))
 	}
 	if balance.Forward(v) == model.ForwardNAT {
 		return errors.Join(errs...)
 	}
 	for _, r := range v.Reals {
 		if r.Endpoint != "" || !r.Select.IsZero() {
-			errs = append(errs, fmt.Errorf("real server %s is in a sandbox of this host, which would drop its answers: they come from the virtual address, which IPVS wants to be the host's own: forward by nat, or use plane ebpf", r))
+			errs = append(errs,
+				fmt.Errorf("real server %s is in a sandbox of this host, which would drop its answers: they come from the virtual address, which IPVS wants to be the host's own: forward by nat, or use plane ebpf", r))
 			break
 		}
 	}
@@ -107,7 +109,8 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		}
 	}
 	for _, f := range v.Frontends() {
-		all = append(all, plan.IPVSService{Proto: f.Proto, At: f.At, Scheduler: balance.Scheduler(v), Forward: balance.Forward(v), Tunnel: v.Tunnel,
+		all = append(all, plan.IPVSService{Proto: f.Proto, At: f.At, Scheduler: balance.Scheduler(v),
+			Forward: balance.Forward(v), Tunnel: v.Tunnel,
 			Persistence: v.Persistence, Reals: reals(backends, f.At.Port())})
 	}
 	return all

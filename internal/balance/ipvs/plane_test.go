@@ -24,7 +24,8 @@ func sandboxes(name string) (plan.Attachment, bool) {
 }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
-	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")}, Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")},
+		Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
 		Reals: []model.RealServer{
 			{Address: addr("172.30.0.12"), Port: 80, Weight: 2, Endpoint: "b"},
 			{Address: addr("172.30.0.11"), Port: 80, Weight: 1, Endpoint: "a"}}}
@@ -45,19 +46,30 @@ var scenarios = map[string]func(*model.VirtualService){
 	"routed":            func(v *model.VirtualService) { elsewhere(v); v.SourceNAT = model.SourceNATRouted },
 	"masqueraded":       func(v *model.VirtualService) { v.SourceNAT = model.SourceNATMasqueraded },
 	"direct":            func(v *model.VirtualService) { elsewhere(v); v.Forward = model.ForwardDirect },
-	"tunnel over udp":   func(v *model.VirtualService) { elsewhere(v); v.Forward, v.Proto = model.ForwardTunnel, model.UDP },
+	"tunnel over udp": func(v *model.VirtualService) {
+		elsewhere(v)
+		v.Forward, v.Proto = model.ForwardTunnel,
+			model.UDP
+	},
 	"tunnel in UDP": func(v *model.VirtualService) {
 		elsewhere(v)
-		v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelRemoteSummed}
+		v.Forward, v.Tunnel = model.ForwardTunnel,
+			model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelRemoteSummed}
 	},
 	"persistent wlc": func(v *model.VirtualService) {
 		v.Scheduler, v.Persistence = model.WeightedLeastConnection, 5*time.Minute
 	},
-	"source hashing":      func(v *model.VirtualService) { v.Scheduler = model.SourceHashing },
-	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
-	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
-	"no real server":      func(v *model.VirtualService) { v.Reals = nil },
-	"two ports unchanged": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0 },
+	"source hashing": func(v *model.VirtualService) { v.Scheduler = model.SourceHashing },
+	"draining and down": func(v *model.VirtualService) {
+		v.Reals[0].State, v.Reals[1].State = model.RealDraining,
+			model.RealDown
+	},
+	"on an interface": func(v *model.VirtualService) { v.Interface = "eth0" },
+	"no real server":  func(v *model.VirtualService) { v.Reals = nil },
+	"two ports unchanged": func(v *model.VirtualService) {
+		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0,
+			0
+	},
 	"IPv6": func(v *model.VirtualService) {
 		v.Addresses = []netip.Addr{addr("2001:db8::80")}
 		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
@@ -88,14 +100,16 @@ func planned(t *testing.T, v model.VirtualService) plan.Plan {
 
 func text(t *testing.T, have, want plan.Plan) string {
 	t.Helper()
-	return strings.Replace(plan.Text(plan.Diff(have, want)), plan.IPVSTable{}.Add()[0], "# the table "+plan.IPVSTableName, 1)
+	return strings.Replace(plan.Text(plan.Diff(have, want)), plan.IPVSTable{}.Add()[0], "# the table "+
+		plan.IPVSTableName, 1)
 }
 
 // TestChanges changes the service from each scenario to the next, and then removes
 // it.
 func TestChanges(t *testing.T) {
 	from := service(scenarios["sandboxes"])
-	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "tunnel in UDP", "servers elsewhere"} {
+	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "tunnel in UDP",
+		"servers elsewhere"} {
 		next := service(scenarios[to])
 		golden.Text(t, "change to "+to, text(t, planned(t, from), planned(t, next)))
 		from = next
@@ -108,7 +122,8 @@ func TestRefuses(t *testing.T) {
 		change func(*model.VirtualService)
 		want   string
 	}{
-		"another family":    {func(v *model.VirtualService) { v.Reals[0].Address = addr("fd00::1") }, "another address family"},
+		"another family": {func(v *model.VirtualService) { v.Reals[0].Address = addr("fd00::1") },
+			"another address family"},
 		"passive checks":    {func(v *model.VirtualService) { v.Check.Passive = true }, "plane ebpf"},
 		"direct to sandbox": {func(v *model.VirtualService) { v.Forward = model.ForwardDirect }, "forward by nat"},
 		"tunnel to selected": {func(v *model.VirtualService) {
@@ -116,7 +131,8 @@ func TestRefuses(t *testing.T) {
 		}, "forward by nat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := (ipvs.Plane{}).Validate(service(c.change), plan.Facts{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := (ipvs.Plane{}).Validate(service(c.change), plan.Facts{}); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want one that contains %q", err, c.want)
 			}
 		})

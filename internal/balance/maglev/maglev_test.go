@@ -49,7 +49,8 @@ func TestRemovalMovesFew(t *testing.T) {
 		share := float64(moved) / float64(others)
 		worst, sum = max(worst, share), sum+share
 	}
-	t.Logf("removing one of %d from %d buckets moves %.3f%% of the others' in the mean, %.3f%% at worst", len(all), size, sum/float64(len(all))*100, worst*100)
+	t.Logf("removing one of %d from %d buckets moves %.3f%% of the others' in the mean, %.3f%% at worst", len(all),
+		size, sum/float64(len(all))*100, worst*100)
 	if worst >= 0.01 {
 		t.Errorf("%.3f%% of the others' buckets have moved, want less than 1%%", worst*100)
 	}

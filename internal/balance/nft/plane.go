@@ -84,7 +84,8 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	switch balance.Scheduler(v) {
 	case model.MaglevHashing, model.SourceHashing, model.RoundRobin, model.WeightedRoundRobin:
 	default:
-		return fmt.Errorf("scheduler %s: nftables counts no connections: choose mh, sh, rr or wrr, or another plane", v.Scheduler)
+		return fmt.Errorf("scheduler %s: nftables counts no connections: choose mh, sh, rr or wrr, or another plane",
+			v.Scheduler)
 	}
 	if f := balance.Forward(v); f != model.ForwardNAT {
 		return fmt.Errorf("forward %s: nftables forwards with nat only: choose nat, or another plane", f)

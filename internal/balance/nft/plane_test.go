@@ -26,7 +26,8 @@ func sandboxes(name string) (plan.Attachment, bool) {
 }
 
 func service(change func(*model.VirtualService)) model.VirtualService {
-	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")}, Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")},
+		Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
 		Scheduler: model.WeightedRoundRobin, Reals: []model.RealServer{
 			{Address: addr("172.30.0.12"), Port: 80, Weight: 2, Endpoint: "b"},
 			{Address: addr("172.30.0.11"), Port: 80, Weight: 1, Endpoint: "a"}}}
@@ -38,10 +39,13 @@ var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
 
 // scenarios are changes of a service, by what the service then has.
 var scenarios = map[string]func(*model.VirtualService){
-	"sandboxes":   func(*model.VirtualService) {},
-	"maglev":      func(v *model.VirtualService) { v.Scheduler = "" },
-	"both kinds":  func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
-	"routed":      func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.SourceNAT = model.SourceNATRouted },
+	"sandboxes":  func(*model.VirtualService) {},
+	"maglev":     func(v *model.VirtualService) { v.Scheduler = "" },
+	"both kinds": func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
+	"routed": func(v *model.VirtualService) {
+		v.Reals = []model.RealServer{far}
+		v.SourceNAT = model.SourceNATRouted
+	},
 	"masqueraded": func(v *model.VirtualService) { v.SourceNAT = model.SourceNATMasqueraded },
 	"persistent rr": func(v *model.VirtualService) {
 		v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute
@@ -54,10 +58,16 @@ var scenarios = map[string]func(*model.VirtualService){
 		v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute
 		v.Reals[0].State = model.RealDown
 	},
-	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
-	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
-	"no real server":      func(v *model.VirtualService) { v.Reals = nil },
-	"two ports unchanged": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0 },
+	"draining and down": func(v *model.VirtualService) {
+		v.Reals[0].State, v.Reals[1].State = model.RealDraining,
+			model.RealDown
+	},
+	"on an interface": func(v *model.VirtualService) { v.Interface = "eth0" },
+	"no real server":  func(v *model.VirtualService) { v.Reals = nil },
+	"two ports unchanged": func(v *model.VirtualService) {
+		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0,
+			0
+	},
 	"IPv6 over udp": func(v *model.VirtualService) {
 		v.Proto, v.Addresses = model.UDP, []netip.Addr{addr("2001:db8::80")}
 		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
@@ -76,8 +86,10 @@ func TestChange(t *testing.T) {
 	for _, name := range []string{"both kinds", "draining and down", "two ports unchanged"} {
 		golden.Text(t, "change to "+name, text(planned(t, scenarios["sandboxes"]), planned(t, scenarios[name])))
 	}
-	golden.Text(t, "change to persistent", text(planned(t, scenarios["sandboxes"]), planned(t, scenarios["persistent rr"])))
-	golden.Text(t, "change of persistent", text(planned(t, scenarios["persistent rr"]), planned(t, scenarios["persistent and down"])))
+	golden.Text(t, "change to persistent",
+		text(planned(t, scenarios["sandboxes"]), planned(t, scenarios["persistent rr"])))
+	golden.Text(t, "change of persistent",
+		text(planned(t, scenarios["persistent rr"]), planned(t, scenarios["persistent and down"])))
 	golden.Text(t, "removal of persistent", text(planned(t, scenarios["persistent rr"]), nil))
 	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))
 }
@@ -98,7 +110,8 @@ func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
 
 // text returns the plan without the skeletons, which are always the same.
 func text(have, want plan.Plan) string {
-	return strings.NewReplacer(plan.TableText, "(the skeleton)\n", plan.ServiceTableText, "(the skeleton of services)\n").Replace(plan.Text(plan.Diff(have, want)))
+	return strings.NewReplacer(plan.TableText, "(the skeleton)\n", plan.ServiceTableText,
+		"(the skeleton of services)\n").Replace(plan.Text(plan.Diff(have, want)))
 }
 
 func TestRefuses(t *testing.T) {
@@ -109,7 +122,8 @@ func TestRefuses(t *testing.T) {
 		"address family": func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
 		"have the ports [80 81]": func(v *model.VirtualService) {
 			v.Persistence, v.Addresses = time.Minute, []netip.Addr{addr("2001:db8::80")}
-			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1}, {Address: addr("fd00::2"), Port: 81, Weight: 1}}
+			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1},
+				{Address: addr("fd00::2"), Port: 81, Weight: 1}}
 		},
 		"passive":          func(v *model.VirtualService) { v.Check.Passive = true },
 		"172.30.0.12 keep": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port = 8081, 0 },
@@ -117,11 +131,13 @@ func TestRefuses(t *testing.T) {
 		"fewer ports": func(v *model.VirtualService) {
 			v.Ports[0].Last = 9000
 			for i := range 100 {
-				v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Port: 80})
+				v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}),
+					Port: 80})
 			}
 		},
 	} {
-		if err := (nft.Plane{}).Validate(service(change), plan.Facts{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := (nft.Plane{}).Validate(service(change), plan.Facts{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -132,7 +148,8 @@ func pool(n int) model.VirtualService {
 	return service(func(v *model.VirtualService) {
 		v.Scheduler, v.Reals = model.MaglevHashing, nil
 		for i := range n {
-			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Port: 80, Weight: 1})
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}),
+				Port: 80, Weight: 1})
 		}
 	})
 }
@@ -207,7 +224,8 @@ func TestWeightsAreMet(t *testing.T) {
 		v.Scheduler = model.WeightedRoundRobin
 		turns := owners(v)
 		for i, w := range weights {
-			n := len(slices.DeleteFunc(slices.Clone(turns), func(a netip.AddrPort) bool { return a.Addr() != v.Reals[i].Address }))
+			n := len(slices.DeleteFunc(slices.Clone(turns),
+				func(a netip.AddrPort) bool { return a.Addr() != v.Reals[i].Address }))
 			if want := float64(w) * float64(len(turns)) / float64(sum); float64(n) < want-1 || float64(n) > want+1 {
 				t.Errorf("%v: %d of %d turns for weight %d", weights, n, len(turns), w)
 			}

@@ -73,8 +73,10 @@ func (s *subject) join(names ...string) {
 	_, err := s.CreateNetwork(bridge("lan", "172.30.0.0/16"), false)
 	s.must(err)
 	for i, name := range names {
-		a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + name, Endpoint: model.Endpoint{Name: name, Network: "lan",
-			HostInterface: "fd-" + name, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{172, 30, 0, byte(2 + i)})}}}
+		a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + name,
+			Endpoint: model.Endpoint{Name: name, Network: "lan",
+				HostInterface: "fd-" + name, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{172, 30, 0,
+					byte(2 + i)})}}}
 		for range 2 {
 			_, err = s.Reserve(a)
 			s.must(err)
@@ -154,7 +156,8 @@ func (s *subject) unknown() {
 
 // tcp publishes port 80 at a host port.
 func tcp(port uint16) model.Publish {
-	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, Origin: model.FromDocker, HostPorts: model.Port(port), Ports: model.Port(80)}
+	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, Origin: model.FromDocker, HostPorts: model.Port(port),
+		Ports: model.Port(80)}
 }
 
 // has fails the test unless the endpoint is published at exactly these host ports.

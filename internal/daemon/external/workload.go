@@ -49,7 +49,8 @@ func RestartProblem(a model.Attachment) string {
 // Workload returns the attachment and the publishes of a workload, or why they are not
 // possible.
 func Workload(w api.Workload) (a model.Attachment, publishes []model.Publish, err error) {
-	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: api.HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
+	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker,
+		Endpoint: model.Endpoint{Name: w.Name, Network: api.HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
 	if w.Wrong != nil {
 		return a, nil, w.Wrong
 	}
@@ -76,5 +77,6 @@ func hostNetworks(all []model.Network) []model.Network {
 	if slices.ContainsFunc(all, func(n model.Network) bool { return n.Name == api.HostNetwork }) {
 		return all
 	}
-	return append(slices.Clone(all), model.Network{Name: api.HostNetwork, Driver: model.DriverHost, Origin: model.FromDocker})
+	return append(slices.Clone(all), model.Network{Name: api.HostNetwork, Driver: model.DriverHost,
+		Origin: model.FromDocker})
 }

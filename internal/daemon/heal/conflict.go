@@ -168,6 +168,7 @@ func (c Conflicts) Repaired(key, by string) (e api.Event, conflict bool) {
 		return e, false
 	}
 	return api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
-		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"), key, at.times,
+		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"), key,
+		at.times,
 		at.last.Sub(at.since).Round(time.Millisecond), at.wait)}, true
 }

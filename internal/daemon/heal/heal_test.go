@@ -23,7 +23,8 @@ func TestConflict(t *testing.T) {
 		if !conflict {
 			continue
 		}
-		if i != 20 || e.Kind != api.Conflicting || !strings.HasPrefix(e.Detail, "another program keeps changing "+key+": repaired 20 times") {
+		if i != 20 || e.Kind != api.Conflicting ||
+			!strings.HasPrefix(e.Detail, "another program keeps changing "+key+": repaired 20 times") {
 			t.Errorf("repair %d: %+v", i, e)
 		}
 		break

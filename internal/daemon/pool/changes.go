@@ -45,7 +45,8 @@ func (c *changeEvents) Member(old, m *Member) {
 // checked adds the event of a member whose state the checks have changed.
 func (c *changeEvents) checked(old, m *Member) {
 	now := m.Shown
-	if now.State == old.Shown.State && (now.Doubted == old.Shown.Doubted || !now.Doubted) || m.Status != "" && now.State != api.RealDown {
+	if now.State == old.Shown.State && (now.Doubted == old.Shown.Doubted || !now.Doubted) || m.Status != "" &&
+		now.State != api.RealDown {
 		return
 	}
 	switch {

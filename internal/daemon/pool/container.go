@@ -32,8 +32,10 @@ type Container struct {
 
 // Equal reports whether both states are equal.
 func (c Container) Equal(o Container) bool {
-	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.StoppedAt.Equal(o.StoppedAt) && c.Ended == o.Ended &&
-		c.StopTimeout == o.StopTimeout && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.StoppedAt.Equal(o.StoppedAt) &&
+		c.Ended == o.Ended &&
+		c.StopTimeout == o.StopTimeout && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health &&
+		maps.Equal(c.Labels, o.Labels)
 }
 
 // Leaves returns why the container must get no new flows, or empty if it may.
@@ -52,7 +54,8 @@ func (c Container) After(n sandbox.ContainerEvent, now time.Time) Container {
 	if n.Stopping != "" {
 		return c.stopped(n, now)
 	}
-	next := Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started, StopTimeout: n.StopTimeout}
+	next := Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started,
+		StopTimeout: n.StopTimeout}
 	if c.Started == n.Started {
 		next.Stopping, next.StoppedAt, next.Ended, next.RunsOn = c.Stopping, c.StoppedAt, c.Ended, c.RunsOn
 	}

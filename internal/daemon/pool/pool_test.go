@@ -21,7 +21,8 @@ func inputs(containers ...pool.Container) pool.Inputs {
 	var endpoints []model.Endpoint
 	byRef := map[string]pool.Container{}
 	for i, c := range containers {
-		e := model.Endpoint{Name: fmt.Sprint("web-", i), Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
+		e := model.Endpoint{Name: fmt.Sprint("web-", i),
+			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}}
 		a := model.Attachment{Ref: "container:" + e.Name, Endpoint: e}
 		attachments, endpoints, byRef[a.Ref] = append(attachments, a), append(endpoints, e), c
 	}
@@ -34,7 +35,8 @@ func inputs(containers ...pool.Container) pool.Inputs {
 // label, while they start, stop and are no longer selected.
 func TestPoolFollowsContainers(t *testing.T) {
 	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Proto: model.TCP,
-		Ports: []model.PortRange{model.Port(80)}, Reals: []model.RealServer{{Select: model.Select{Label: "app=web"}, Port: 80, Weight: 1}}}
+		Ports: []model.PortRange{model.Port(80)},
+		Reals: []model.RealServer{{Select: model.Select{Label: "app=web"}, Port: 80, Weight: 1}}}
 	runs := pool.Container{Labels: map[string]string{"app": "web"}, Started: "1", StopTimeout: time.Minute}
 	stops := runs.After(sandbox.ContainerEvent{Stopping: "SIGTERM"}, time.Now())
 	var before *pool.Pool

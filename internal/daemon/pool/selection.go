@@ -31,7 +31,8 @@ type attachedSandbox struct {
 // NewSandboxes returns the attachments whose endpoints exist, sorted by name. known are
 // the endpoints with their leased addresses, as far as these are known, and containers
 // the containers by the attachments' references.
-func NewSandboxes(attachments []model.Attachment, endpoints, known []model.Endpoint, containers map[string]Container) Sandboxes {
+func NewSandboxes(attachments []model.Attachment, endpoints, known []model.Endpoint,
+	containers map[string]Container) Sandboxes {
 	s := Sandboxes{byAddr: map[netip.Addr]int{}, byName: map[string]bool{}}
 	leased := make(map[string][]netip.Addr, len(endpoints))
 	for _, e := range known {

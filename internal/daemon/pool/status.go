@@ -57,7 +57,8 @@ func (p *Pool) show(m Member, check health.ServerStatus, planned model.RealState
 	case planned == model.RealDraining:
 		s.State, s.Cause, s.Since = api.RealDraining, "the sorry server is used: "+p.QuorumText(), later
 	case check.State == model.RealDown:
-		s.State, s.Cause, s.Since, s.Share, s.Doubted = api.RealUp, "used in a panic although down: "+check.Cause, later, 100, true
+		s.State, s.Cause, s.Since, s.Share, s.Doubted = api.RealUp, "used in a panic although down: "+check.Cause,
+			later, 100, true
 	default:
 		s.State, s.Since = api.RealUp, check.Since
 		if check.Cause != added {
@@ -71,15 +72,18 @@ func (p *Pool) show(m Member, check health.ServerStatus, planned model.RealState
 // result of its last check, which they may not have yet. drain is its drain or nil, and
 // flows its number of open flows or nil.
 func (p *Pool) View(m Member, check health.ServerStatus, drain *Drain, flows *uint64) api.RealView {
-	r := api.RealView{Address: m.At.Addr(), Port: m.At.Port(), Weight: m.Weight, Share: m.Shown.Share, Endpoint: m.Endpoint,
-		State: m.Shown.State, Cause: m.Shown.Cause, Since: m.Shown.Since, Until: m.Shown.Until, Leaving: m.Leaving, Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: flows}
+	r := api.RealView{Address: m.At.Addr(), Port: m.At.Port(), Weight: m.Weight, Share: m.Shown.Share,
+		Endpoint: m.Endpoint,
+		State:    m.Shown.State, Cause: m.Shown.Cause, Since: m.Shown.Since, Until: m.Shown.Until, Leaving: m.Leaving,
+		Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: flows}
 	if !m.Spec.Select.IsZero() {
 		r.Selected = m.Spec.String()
 	}
 	if drain != nil && r.State == api.RealDraining {
 		r.Deadline = drain.Deadline
 	}
-	if r.State == api.RealDown && check.State == model.RealDown && check.Checked.After(r.Since) && !check.Void && !strings.Contains(r.Cause, check.Detail) {
+	if r.State == api.RealDown && check.State == model.RealDown && check.Checked.After(r.Since) && !check.Void &&
+		!strings.Contains(r.Cause, check.Detail) {
 		r.Cause += "; last check: " + check.Detail // the cause may be an earlier failure
 	}
 	if check.Void && p.Spec.Check.Checks() && r.State == api.RealUp && r.Cause == "" {

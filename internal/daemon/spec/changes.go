@@ -12,10 +12,13 @@ import (
 // publishes, services.
 func Changes(before, next model.Desired) []api.Change {
 	return slices.Concat(
-		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
-		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),
+		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name },
+			model.Network.Equal),
+		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name },
+			model.Attachment.Equal),
 		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal),
-		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal))
+		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name },
+			model.VirtualService.Equal))
 }
 
 // publishName returns the endpoint and the host side of a publish.

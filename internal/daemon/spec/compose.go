@@ -43,7 +43,8 @@ func Compose(w model.Desired, req api.AttachRequest, at Sandbox) (Composed, erro
 		c.Networks = append(slices.Clip(w.Networks), n)
 	}
 	c.Attachment = model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: at.Namespace,
-		Keep: req.Keep || n.Traits().MovesDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
+		Keep: req.Keep || n.Traits().MovesDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private,
+		Origin: req.Origin}
 	a := &c.Attachment
 	if req.Keep && at.Kind == sandbox.Process {
 		return c, api.Faultf(api.Invalid,
@@ -133,7 +134,8 @@ func networkOf(w model.Desired, req api.AttachRequest) (n model.Network, private
 			return n, false, api.Faultf(api.NotFound,
 				"there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
-		private := slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
+		private := slices.ContainsFunc(w.Attachments,
+			func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
 		return n, private, nil
 	}
 	name := deviceNetwork(req.Device, req.PKey)
@@ -176,7 +178,8 @@ func existing(w model.Desired, a model.Attachment) (model.Attachment, bool, erro
 			return have, true, nil
 		case a.Name == have.Name:
 			return have, false, api.Faultf(api.Conflict,
-				"attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
+				"attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name,
+				have.Ref, have.Network)
 		}
 	}
 	return model.Attachment{}, false, nil
@@ -233,7 +236,8 @@ func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix)
 
 // defaultRoute keeps an existing default route of the sandbox, unless the request sets
 // a gateway, which is a conflict.
-func defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, at Sandbox, notes *[]string) error {
+func defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, at Sandbox,
+	notes *[]string) error {
 	if a.NoDefault || n.Internal || known && !have.NoDefault {
 		return nil // no default route is wanted, or the existing one is Fairlead's
 	}
@@ -260,7 +264,8 @@ func defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, k
 // mayHave reports whether the attachment may get an address of the family.
 func mayHave(a model.Attachment, n model.Network, v4 bool) bool {
 	_, has := a.Address(v4)
-	return has || a.DHCP || len(a.Addresses) == 0 && slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is4() == v4 })
+	return has || a.DHCP || len(a.Addresses) == 0 &&
+		slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is4() == v4 })
 }
 
 // leaseMAC generates a MAC address by which DHCP servers recognise an attachment. An

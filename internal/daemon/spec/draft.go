@@ -171,7 +171,8 @@ func (t *Draft) noteUnchanged(kind, name string, by model.Origin) {
 func (t *Draft) pruneNetworks() {
 	w := &t.desired
 	left := func(n model.Network) bool {
-		return n.Origin == t.origin && !slices.ContainsFunc(t.spec.Networks, func(o model.Network) bool { return o.Name == n.Name })
+		return n.Origin == t.origin && !slices.ContainsFunc(t.spec.Networks,
+			func(o model.Network) bool { return o.Name == n.Name })
 	}
 	for _, n := range w.Networks {
 		var users []string

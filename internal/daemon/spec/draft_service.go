@@ -12,7 +12,8 @@ import (
 func (t *Draft) pruneServices() {
 	w := &t.desired
 	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v model.VirtualService) bool {
-		return v.Origin == t.origin && !slices.ContainsFunc(t.spec.Services, func(o model.VirtualService) bool { return o.Name == v.Name })
+		return v.Origin == t.origin && !slices.ContainsFunc(t.spec.Services,
+			func(o model.VirtualService) bool { return o.Name == v.Name })
 	})
 }
 

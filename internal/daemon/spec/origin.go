@@ -28,7 +28,8 @@ func differsFromFile(what string, by model.Origin, undo string) error {
 		todo = "remove it with " + undo
 	}
 	return api.Faultf(api.Conflict,
-		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
+		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what,
+		createdBy(by), todo)
 }
 
 // OtherOrigin refuses a command's request to change an object of another origin.

@@ -15,7 +15,8 @@ var (
 	addr   = netip.MustParseAddr
 	subnet = func(s string) model.Subnet { return model.Subnet{Prefix: netip.MustParsePrefix(s)} }
 	dual   = []model.Subnet{subnet("172.30.0.0/24"), subnet("fd00:30::/64")}
-	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
+	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web",
+		Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
 )
 
 func TestPlan(t *testing.T) {
@@ -30,14 +31,17 @@ func TestPlan(t *testing.T) {
 		{"v6 only", model.Network{Subnets: dual[1:]}, []model.Endpoint{only(web, 1)}},
 		{"v4 endpoint in a dual network", model.Network{Subnets: dual}, []model.Endpoint{only(web, 0)}},
 		{"own address and another gateway", model.Network{Subnets: []model.Subnet{
-			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Address: addr("172.30.0.254"), Gateway: addr("172.30.0.253")}}}, []model.Endpoint{only(web, 0)}},
+			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Address: addr("172.30.0.254"),
+				Gateway: addr("172.30.0.253")}}}, []model.Endpoint{only(web, 0)}},
 		{"mtu", model.Network{Subnets: dual[:1], MTU: 9000}, []model.Endpoint{only(web, 0)}},
 		{"filter on", model.Network{Subnets: dual[:1], Filter: model.FilterOn}, []model.Endpoint{only(web, 0)}},
 		{"filter off", model.Network{Subnets: dual[:1], Filter: model.FilterOff}, []model.Endpoint{only(web, 0)}},
-		{"filter off with hairpin", model.Network{Subnets: dual[:1], Filter: model.FilterOff, Hairpin: true}, []model.Endpoint{only(web, 0)}},
+		{"filter off with hairpin", model.Network{Subnets: dual[:1], Filter: model.FilterOff, Hairpin: true},
+			[]model.Endpoint{only(web, 0)}},
 		{"internal", model.Network{Subnets: dual, Internal: true}, []model.Endpoint{web}},
 		{"a process's sandbox", model.Network{Subnets: dual[:1]}, []model.Endpoint{
-			{Name: "a name too long for a link", Network: "net", Sandbox: "/proc/4711/ns/net", Interface: "net1", Addresses: web.Addresses[:1]}}},
+			{Name: "a name too long for a link", Network: "net", Sandbox: "/proc/4711/ns/net", Interface: "net1",
+				Addresses: web.Addresses[:1]}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.network.Name, c.network.Driver = "net", model.DriverBridge
@@ -63,7 +67,8 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
-	if p := (bridge.Driver{}).Network(model.Network{Subnets: dual, Filter: model.FilterOff}, without); slices.Contains(p, plan.Object(plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"})) {
+	if p := (bridge.Driver{}).Network(model.Network{Subnets: dual, Filter: model.FilterOff},
+		without); slices.Contains(p, plan.Object(plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"})) {
 		t.Error("the plan has a sysctl that this kernel does not have")
 	}
 }

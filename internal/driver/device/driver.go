@@ -77,7 +77,8 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 // nameable reports whether parent is a valid PCI address or name of a link.
 func nameable(parent string) bool {
 	if plan.PCIAddress(parent) {
-		return !strings.ContainsFunc(parent, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF:.", c) })
+		return !strings.ContainsFunc(parent,
+			func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF:.", c) })
 	}
 	return len(parent) <= 15 && parent != "." && parent != ".." && !strings.ContainsAny(parent, "/:") &&
 		!strings.ContainsFunc(parent, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) })
@@ -89,7 +90,8 @@ func validateChild(n model.Network, f plan.Facts) error {
 	case n.PKey == fullMember:
 		return errors.New("pkey 0x8000 names no partition: the default one is 0xffff")
 	case n.PKey&fullMember == 0:
-		return fmt.Errorf("pkey %#04x: the kernel joins a partition only as a full member: write %#04x", n.PKey, n.PKey|fullMember)
+		return fmt.Errorf("pkey %#04x: the kernel joins a partition only as a full member: write %#04x", n.PKey,
+			n.PKey|fullMember)
 	case !there:
 		return fmt.Errorf("parent %s: the host has no such link: a child needs its parent on the host", n.Parent)
 	case parent.Encap != "infiniband":
@@ -114,9 +116,11 @@ func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p, ipv6 := driver.Sandbox(n, e), driver.EndpointIPv6(n, e)
 	if n.PKey != 0 {
-		p = append(p, plan.IPoIB{Netns: e.Sandbox, Name: e.InterfaceName(), Parent: n.Parent, PKey: n.PKey, MTU: n.MTU, Owner: e.Name, IPv6: ipv6})
+		p = append(p, plan.IPoIB{Netns: e.Sandbox, Name: e.InterfaceName(), Parent: n.Parent, PKey: n.PKey, MTU: n.MTU,
+			Owner: e.Name, IPv6: ipv6})
 	} else {
-		p = append(p, plan.Device{Device: n.Parent, Netns: e.Sandbox, Name: e.InterfaceName(), MTU: n.MTU, MAC: e.MAC, IPv6: ipv6})
+		p = append(p, plan.Device{Device: n.Parent, Netns: e.Sandbox, Name: e.InterfaceName(), MTU: n.MTU, MAC: e.MAC,
+			IPv6: ipv6})
 	}
 	return slices.Concat(p, driver.Addressing(n, e))
 }

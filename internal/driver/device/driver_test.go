@@ -36,7 +36,8 @@ func TestPlan(t *testing.T) {
 		endpoint model.Endpoint
 	}{
 		{"nic with prefixes", model.Network{Parent: "eth2"}, static},
-		{"nic with a subnet", model.Network{Parent: "eth2", Subnets: []model.Subnet{{Prefix: prefix("192.0.2.0/24")}}}, leased},
+		{"nic with a subnet", model.Network{Parent: "eth2", Subnets: []model.Subnet{{Prefix: prefix("192.0.2.0/24")}}},
+			leased},
 		{"nic without an address", model.Network{Parent: "eth2"}, web},
 		{"virtual function", model.Network{Parent: "0000:3b:02.1", MTU: 9000}, renamed},
 		{"infiniband child", model.Network{Parent: "ib0", PKey: 0x8001}, static},
@@ -48,7 +49,8 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := device.Driver{}.Complete(c.network, facts)
-			golden.Text(t, c.name, golden.Session(append(device.Driver{}.Network(n, facts), device.Driver{}.Endpoint(n, c.endpoint)...)))
+			golden.Text(t, c.name, golden.Session(append(device.Driver{}.Network(n, facts),
+				device.Driver{}.Endpoint(n, c.endpoint)...)))
 		})
 	}
 }

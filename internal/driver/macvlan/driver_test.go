@@ -14,10 +14,14 @@ import (
 
 var (
 	addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
-	lan          = []model.Subnet{{Prefix: prefix("192.0.2.0/24"), Range: prefix("192.0.2.128/25")}, {Prefix: prefix("2001:db8:2::/64")}}
-	web          = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: []netip.Addr{addr("192.0.2.128"), addr("2001:db8:2::80")}}
-	app          = model.Endpoint{Name: "app", Network: "net", Sandbox: "/run/netns/app", Addresses: []netip.Addr{addr("192.0.2.129"), addr("2001:db8:2::81")}}
-	facts        = plan.Facts{Links: map[string]plan.HostLink{"eth0": {Name: "eth0", Encap: "ether", Up: true, MTU: 1400,
+	lan          = []model.Subnet{{Prefix: prefix("192.0.2.0/24"), Range: prefix("192.0.2.128/25")},
+		{Prefix: prefix("2001:db8:2::/64")}}
+	web = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web",
+		Addresses: []netip.Addr{addr("192.0.2.128"), addr("2001:db8:2::80")}}
+	app = model.Endpoint{Name: "app", Network: "net", Sandbox: "/run/netns/app",
+		Addresses: []netip.Addr{addr("192.0.2.129"), addr("2001:db8:2::81")}}
+	facts = plan.Facts{Links: map[string]plan.HostLink{"eth0": {Name: "eth0", Encap: "ether", Up: true,
+		MTU:       1400,
 		Addresses: []netip.Prefix{prefix("192.0.2.7/24"), prefix("2001:db8:2::7/64"), prefix("fe80::7/64")}}}}
 )
 
@@ -38,17 +42,22 @@ func TestPlan(t *testing.T) {
 		endpoints []model.Endpoint
 	}{
 		{"dual stack", network(func(*model.Network) {}), []model.Endpoint{web}},
-		{"two endpoints share a shim", network(func(n *model.Network) { n.Subnets = lan[:1] }), []model.Endpoint{only(web, 0), only(app, 0)}},
+		{"two endpoints share a shim", network(func(n *model.Network) { n.Subnets = lan[:1] }),
+			[]model.Endpoint{only(web, 0), only(app, 0)}},
 		{"v4 only", network(func(n *model.Network) { n.Subnets = lan[:1] }), []model.Endpoint{only(web, 0)}},
 		{"v6 only", network(func(n *model.Network) { n.Subnets = lan[1:] }), []model.Endpoint{only(web, 1)}},
 		{"v4 endpoint in a dual network", network(func(*model.Network) {}), []model.Endpoint{only(web, 0)}},
 		{"own address and another gateway", network(func(n *model.Network) {
-			n.Subnets = []model.Subnet{{Prefix: prefix("192.0.2.0/24"), Address: addr("192.0.2.6"), Gateway: addr("192.0.2.254")}}
+			n.Subnets = []model.Subnet{{Prefix: prefix("192.0.2.0/24"), Address: addr("192.0.2.6"),
+				Gateway: addr("192.0.2.254")}}
 		}), []model.Endpoint{only(web, 0)}},
 		{"mtu", network(func(n *model.Network) { n.Subnets, n.MTU = lan[:1], 1300 }), []model.Endpoint{only(web, 0)}},
-		{"private", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModePrivate }), []model.Endpoint{only(web, 0)}},
-		{"vepa", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModeVEPA }), []model.Endpoint{only(web, 0)}},
-		{"passthru", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModePassthru }), []model.Endpoint{only(web, 0)}},
+		{"private", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModePrivate }),
+			[]model.Endpoint{only(web, 0)}},
+		{"vepa", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModeVEPA }),
+			[]model.Endpoint{only(web, 0)}},
+		{"passthru", network(func(n *model.Network) { n.Subnets, n.Mode = lan[:1], model.ModePassthru }),
+			[]model.Endpoint{only(web, 0)}},
 		{"vlan", network(func(n *model.Network) { n.Subnets, n.VLAN = lan[:1], 100 }), []model.Endpoint{only(web, 0)}},
 		{"no subnet and no address yet", network(func(n *model.Network) { n.Subnets = nil }), []model.Endpoint{bare}},
 		{"no subnet but an address", network(func(n *model.Network) { n.Subnets = nil }), []model.Endpoint{static}},
@@ -86,23 +95,33 @@ func TestRefuses(t *testing.T) {
 		want    []string
 	}{
 		{"no parent", network(func(n *model.Network) { n.Parent = "" }), facts, []string{"needs a parent"}},
-		{"a parent that does not exist", network(func(n *model.Network) { n.Parent = "eth7" }), facts, []string{"no such link", "ip link"}},
-		{"an InfiniBand parent", whole, link(func(l *plan.HostLink) { l.Encap = "infiniband" }), []string{"invalid argument", "driver device", "pkey"}},
-		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }), []string{"reaches no other host", "driver bridge"}},
+		{"a parent that does not exist", network(func(n *model.Network) { n.Parent = "eth7" }), facts,
+			[]string{"no such link", "ip link"}},
+		{"an InfiniBand parent", whole, link(func(l *plan.HostLink) { l.Encap = "infiniband" }),
+			[]string{"invalid argument", "driver device", "pkey"}},
+		{"loopback", whole, link(func(l *plan.HostLink) { l.Encap = "loopback" }),
+			[]string{"reaches no other host", "driver bridge"}},
 		{"a tunnel", whole, link(func(l *plan.HostLink) { l.Encap = "none" }), []string{"link/none", "driver routed"}},
-		{"a wireless parent", whole, link(func(l *plan.HostLink) { l.Wireless = true }), []string{"wireless", "ipvlan in mode l2"}},
-		{"a port of a bridge", whole, link(func(l *plan.HostLink) { l.Master = "br0" }), []string{"port of br0", "name br0 as the parent"}},
-		{"a macvlan as parent", whole, link(func(l *plan.HostLink) { l.Kind = "macvlan" }), []string{"of kind macvlan itself"}},
-		{"too large an MTU", network(func(n *model.Network) { n.MTU = 9000 }), facts, []string{"mtu 9000", "eth0 takes 1400"}},
+		{"a wireless parent", whole, link(func(l *plan.HostLink) { l.Wireless = true }),
+			[]string{"wireless", "ipvlan in mode l2"}},
+		{"a port of a bridge", whole, link(func(l *plan.HostLink) { l.Master = "br0" }),
+			[]string{"port of br0", "name br0 as the parent"}},
+		{"a macvlan as parent", whole, link(func(l *plan.HostLink) { l.Kind = "macvlan" }),
+			[]string{"of kind macvlan itself"}},
+		{"too large an MTU", network(func(n *model.Network) { n.MTU = 9000 }), facts,
+			[]string{"mtu 9000", "eth0 takes 1400"}},
 		{"IPv6 on a narrow parent", whole, link(func(l *plan.HostLink) { l.MTU = 1000 }), []string{"1280"}},
 		{"the parent's own address", network(func(n *model.Network) {
 			n.Subnets = []model.Subnet{{Prefix: prefix("192.0.2.0/24"), Address: addr("192.0.2.7")}}
 		}), facts, []string{"192.0.2.7", "on eth0 already"}},
 		{"a VLAN without its module", network(func(n *model.Network) { n.VLAN = 5 }),
-			plan.Facts{Links: facts.Links, Missing: map[plan.Feature]string{plan.FeatureVLAN: "load 8021q"}}, []string{"load 8021q"}},
-		{"an unknown mode", network(func(n *model.Network) { n.Mode = model.ModeL2 }), facts, []string{"want bridge, private, vepa or passthru"}},
+			plan.Facts{Links: facts.Links, Missing: map[plan.Feature]string{plan.FeatureVLAN: "load 8021q"}},
+			[]string{"load 8021q"}},
+		{"an unknown mode", network(func(n *model.Network) { n.Mode = model.ModeL2 }), facts,
+			[]string{"want bridge, private, vepa or passthru"}},
 		{"internal", network(func(n *model.Network) { n.Internal = true }), facts, []string{"driver bridge"}},
-		{"a bridge's filter", network(func(n *model.Network) { n.Filter = model.FilterOn }), facts, []string{"filter on", "leave it out"}},
+		{"a bridge's filter", network(func(n *model.Network) { n.Filter = model.FilterOn }), facts,
+			[]string{"filter on", "leave it out"}},
 		{"a bridge's mode", network(func(n *model.Network) { n.Hairpin = true }), facts, []string{"leave it out"}},
 		{"a pkey", network(func(n *model.Network) { n.PKey = 0x8001 }), facts, []string{"driver device"}},
 	} {
@@ -135,15 +154,22 @@ func TestComplete(t *testing.T) {
 		host, gateway string
 	}{
 		{"the last address is the host's", host(), subnet("192.0.2.0/24"), "192.0.2.254", "192.0.2.1"},
-		{"the last address of the range", host(), of(subnet("192.0.2.0/24"), "192.0.2.16/28"), "192.0.2.31", "192.0.2.1"},
-		{"the gateway has the last address", host(), gateway(subnet("192.0.2.0/24"), "192.0.2.254"), "192.0.2.253", "192.0.2.254"},
+		{"the last address of the range", host(), of(subnet("192.0.2.0/24"), "192.0.2.16/28"), "192.0.2.31",
+			"192.0.2.1"},
+		{"the gateway has the last address", host(), gateway(subnet("192.0.2.0/24"), "192.0.2.254"), "192.0.2.253",
+			"192.0.2.254"},
 		{"the parent has the last address", host("192.0.2.254/24"), subnet("192.0.2.0/24"), "192.0.2.253", "192.0.2.1"},
-		{"if the host is the router, its address is the gateway", host("192.0.2.1/24"), subnet("192.0.2.0/24"), "192.0.2.254", "192.0.2.254"},
-		{"anycast addresses are not used", host(), subnet("2001:db8:2::/64"), "2001:db8:2::ffff:ffff:ffff:ff7f", "2001:db8:2::1"},
-		{"anycast addresses in a small range", host(), of(subnet("2001:db8:2::/64"), "2001:db8:2::80/121"), "2001:db8:2::ff", "2001:db8:2::1"},
+		{"if the host is the router, its address is the gateway", host("192.0.2.1/24"), subnet("192.0.2.0/24"),
+			"192.0.2.254", "192.0.2.254"},
+		{"anycast addresses are not used", host(), subnet("2001:db8:2::/64"), "2001:db8:2::ffff:ffff:ffff:ff7f",
+			"2001:db8:2::1"},
+		{"anycast addresses in a small range", host(), of(subnet("2001:db8:2::/64"), "2001:db8:2::80/121"),
+			"2001:db8:2::ff", "2001:db8:2::1"},
 	} {
-		n := macvlan.Driver{}.Complete(network(func(n *model.Network) { n.Subnets = []model.Subnet{c.subnet} }), c.facts)
-		if s := n.Subnets[0]; s.HostAddress() != addr(c.host) || s.GatewayAddress() != addr(c.gateway) || n.MTU != 1500 {
+		n := macvlan.Driver{}.Complete(network(func(n *model.Network) { n.Subnets = []model.Subnet{c.subnet} }),
+			c.facts)
+		if s := n.Subnets[0]; s.HostAddress() != addr(c.host) || s.GatewayAddress() != addr(c.gateway) ||
+			n.MTU != 1500 {
 			t.Errorf("%s: %s, gateway %s, mtu %d", c.what, s.HostAddress(), s.GatewayAddress(), n.MTU)
 		}
 	}
@@ -154,7 +180,8 @@ func TestAttachment(t *testing.T) {
 	at := macvlan.Driver{}.Attachment(full, web)
 	if at.Link != "fm-net" || at.Port != "" || !slices.Equal(at.Addresses, web.Addresses) ||
 		!slices.Equal(at.Gateways, []netip.Addr{addr("192.0.2.254"), addr("2001:db8:2::ffff:ffff:ffff:ff7f")}) ||
-		!slices.Equal(at.Bypass, []plan.Bypass{{From: prefix("0.0.0.0/0"), To: prefix("192.0.2.128/32")}, {From: prefix("::/0"), To: prefix("2001:db8:2::80/128")}}) {
+		!slices.Equal(at.Bypass, []plan.Bypass{{From: prefix("0.0.0.0/0"), To: prefix("192.0.2.128/32")},
+			{From: prefix("::/0"), To: prefix("2001:db8:2::80/128")}}) {
 		t.Errorf("wrong attachment: %+v", at)
 	}
 	for what, n := range map[string]model.Network{

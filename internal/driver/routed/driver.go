@@ -86,7 +86,8 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 // Attachment implements driver.Driver. Only answers of the endpoint to itself
 // bypass the host.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name),
+		Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {
 		a.Gateways = append(a.Gateways, s.GatewayAddress())
 	}

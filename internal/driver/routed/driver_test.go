@@ -15,7 +15,8 @@ var (
 	addr   = netip.MustParseAddr
 	subnet = func(s string) model.Subnet { return model.Subnet{Prefix: netip.MustParsePrefix(s)} }
 	dual   = []model.Subnet{subnet("172.30.0.0/24"), subnet("fd00:30::/64")}
-	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
+	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web",
+		Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}}
 )
 
 func TestPlan(t *testing.T) {
@@ -29,7 +30,8 @@ func TestPlan(t *testing.T) {
 		{"v4 only", model.Network{Subnets: dual[:1]}, []model.Endpoint{only(web, 0)}},
 		{"v6 only", model.Network{Subnets: dual[1:]}, []model.Endpoint{only(web, 1)}},
 		{"another gateway", model.Network{Subnets: []model.Subnet{
-			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Gateway: addr("172.30.0.254")}}}, []model.Endpoint{only(web, 0)}},
+			{Prefix: netip.MustParsePrefix("172.30.0.0/24"), Gateway: addr("172.30.0.254")}}},
+			[]model.Endpoint{only(web, 0)}},
 		{"mtu", model.Network{Subnets: dual[:1], MTU: 9000}, []model.Endpoint{only(web, 0)}},
 		{"internal", model.Network{Subnets: dual, Internal: true}, []model.Endpoint{web}},
 	} {
@@ -62,7 +64,8 @@ func TestRefuses(t *testing.T) {
 func TestAttachment(t *testing.T) {
 	at := routed.Driver{}.Attachment(model.Network{Name: "net", Subnets: dual}, web)
 	if at.Link != "fv-web" || !slices.Equal(at.Addresses, web.Addresses) ||
-		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(netip.MustParsePrefix("172.30.0.2/32")), plan.Within(netip.MustParsePrefix("fd00:30::2/128"))}) {
+		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(netip.MustParsePrefix("172.30.0.2/32")),
+			plan.Within(netip.MustParsePrefix("fd00:30::2/128"))}) {
 		t.Errorf("wrong attachment: %+v", at)
 	}
 }

@@ -103,7 +103,8 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	}
 	p := driver.Switch(n, f, underlay.LinkLocal(n))
 	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: n.Overlay.WirePort(), Local: u.Local,
-		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(), MAC: driver.MAC(n.Subnets[0].HostAddress()), Owner: n.Name,
+		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(),
+		MAC: driver.MAC(n.Subnets[0].HostAddress()), Owner: n.Name,
 		Master: driver.BridgeLink(n.Name)}
 	remote := func(a netip.Addr) netip.Addr { return a }
 	via := ""
@@ -132,7 +133,8 @@ func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
 	link, port := driver.WireGuardLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
 		plan.NoTrack{Port: port, Both: true},
-		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
+		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() +
+			underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
 		p = append(p, plan.WireGuardPeer{Link: link, KeyFile: n.Overlay.KeyFile,

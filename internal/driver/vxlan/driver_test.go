@@ -16,12 +16,16 @@ var (
 	addr   = netip.MustParseAddr
 	prefix = netip.MustParsePrefix
 	dual   = []model.Subnet{{Prefix: prefix("10.9.0.0/24")}, {Prefix: prefix("fd00:9::/64")}}
-	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web", Addresses: []netip.Addr{addr("10.9.0.2"), addr("fd00:9::102")}}
+	web    = model.Endpoint{Name: "web", Network: "net", Sandbox: "/run/netns/web",
+		Addresses: []netip.Addr{addr("10.9.0.2"), addr("fd00:9::102")}}
 
 	// self is this host and other its peer, over IPv4 and over IPv6.
-	self  = model.Peer{Address: addr("192.0.2.1"), Ranges: []netip.Prefix{prefix("10.9.0.0/25"), prefix("fd00:9::100/120")}}
-	other = model.Peer{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("10.9.0.128/25"), prefix("fd00:9::200/120")},
-		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{addr("10.9.0.130"), addr("fd00:9::202")}}, {Addresses: []netip.Addr{addr("10.9.0.131")}, MAC: "02:00:00:00:00:07"}}}
+	self = model.Peer{Address: addr("192.0.2.1"),
+		Ranges: []netip.Prefix{prefix("10.9.0.0/25"), prefix("fd00:9::100/120")}}
+	other = model.Peer{Address: addr("192.0.2.2"),
+		Ranges: []netip.Prefix{prefix("10.9.0.128/25"), prefix("fd00:9::200/120")},
+		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{addr("10.9.0.130"), addr("fd00:9::202")}},
+			{Addresses: []netip.Addr{addr("10.9.0.131")}, MAC: "02:00:00:00:00:07"}}}
 	peers = []model.Peer{self, other}
 )
 
@@ -29,12 +33,14 @@ var (
 func facts() plan.Facts {
 	eth0 := plan.HostLink{Name: "eth0", Encap: "ether", Up: true, MTU: 1500,
 		Addresses: []netip.Prefix{prefix("192.0.2.1/24"), prefix("2001:db8::1/64"), prefix("fe80::9/64")}}
-	eth1 := plan.HostLink{Name: "eth1", Encap: "ether", Up: true, MTU: 9000, Addresses: []netip.Prefix{prefix("198.51.100.1/24")}}
+	eth1 := plan.HostLink{Name: "eth1", Encap: "ether", Up: true, MTU: 9000,
+		Addresses: []netip.Prefix{prefix("198.51.100.1/24")}}
 	to := func(l plan.HostLink, source string) plan.HostLink { l.Source = addr(source); return l }
 	return plan.Facts{Links: map[string]plan.HostLink{
 		"eth0": eth0, "eth1": eth1, "192.0.2.1": eth0, "2001:db8::1": eth0, "198.51.100.1": eth1,
-		"192.0.2.2": to(eth0, "192.0.2.1"), "2001:db8::2": to(eth0, "2001:db8::1"), "198.51.100.2": to(eth1, "198.51.100.1"),
-		"239.0.0.99": eth0,
+		"192.0.2.2": to(eth0, "192.0.2.1"), "2001:db8::2": to(eth0, "2001:db8::1"),
+		"198.51.100.2": to(eth1, "198.51.100.1"),
+		"239.0.0.99":   eth0,
 	}}
 }
 
@@ -60,12 +66,20 @@ func TestPlan(t *testing.T) {
 		"over IPv6":    {overlay(v6), dual},
 		"another port": {overlay(func(o *model.Overlay) { o.Port, o.Underlays = 8472, []string{"eth0"} }), dual},
 		"two underlays": {overlay(func(o *model.Overlay) {
-			o.Peers[0].Further, o.Peers[1].Further = []netip.Addr{addr("198.51.100.1")}, []netip.Addr{addr("198.51.100.2")}
+			o.Peers[0].Further, o.Peers[1].Further = []netip.Addr{addr("198.51.100.1")},
+				[]netip.Addr{addr("198.51.100.2")}
 		}), dual},
-		"an address":     {overlay(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.1"} }), dual},
-		"a group":        {model.Overlay{VNI: 42, Group: addr("239.0.0.99"), Underlays: []string{"eth0"}}, []model.Subnet{{Prefix: dual[0].Prefix, Range: self.Ranges[0]}, {Prefix: dual[1].Prefix, Range: self.Ranges[1]}}},
-		"encrypted":      {overlay(func(o *model.Overlay) { o.Encrypt, o.KeyFile = true, "/etc/fairlead/net.key" }), dual},
-		"encrypted IPv6": {overlay(func(o *model.Overlay) { v6(o); o.Encrypt, o.KeyFile = true, "/etc/fairlead/net.key" }), dual},
+		"an address": {overlay(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.1"} }), dual},
+		"a group": {model.Overlay{VNI: 42, Group: addr("239.0.0.99"), Underlays: []string{"eth0"}},
+			[]model.Subnet{{Prefix: dual[0].Prefix, Range: self.Ranges[0]},
+				{Prefix: dual[1].Prefix, Range: self.Ranges[1]}}},
+		"encrypted": {overlay(func(o *model.Overlay) { o.Encrypt, o.KeyFile = true, "/etc/fairlead/net.key" }),
+			dual},
+		"encrypted IPv6": {overlay(func(o *model.Overlay) {
+			v6(o)
+			o.Encrypt, o.KeyFile = true,
+				"/etc/fairlead/net.key"
+		}), dual},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: c.subnets, Overlay: c.overlay}
@@ -125,19 +139,34 @@ func TestRefuses(t *testing.T) {
 		change func(*model.Network)
 		want   string
 	}{
-		"no subnet":          {func(n *model.Network) { n.Subnets = nil }, "a vxlan network needs a subnet"},
-		"no kernel support":  {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: modprobe wireguard"},
-		"no IPv6":            {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: boot without ipv6.disable=1"},
-		"no route":           {set(func(o *model.Overlay) { o.Peers[1].Address = addr("203.0.113.9") }), "peer 203.0.113.9: no route to it"},
-		"a foreign address":  {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }), "this host does not have the address"},
-		"the other family":   {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }), "the hosts of this overlay use IPv4"},
-		"no such address":    {set(func(o *model.Overlay) { v6(o); o.Underlays = []string{"eth1"} }), "the link has no IPv6 address"},
-		"no such underlay":   {set(func(o *model.Overlay) { o.Underlays = []string{"ib0"} }), "no such link or address"},
-		"two for a group":    {set(func(o *model.Overlay) { o.Group, o.Underlays = addr("239.0.0.99"), []string{"eth0", "eth1"} }), "a multicast group needs exactly one"},
-		"no route to group":  {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }), "no route to it: name the link"},
-		"a range twice":      {func(n *model.Network) { n.Subnets = []model.Subnet{{Prefix: dual[0].Prefix, Range: self.Ranges[0]}} }, "leave range and address out"},
-		"no range":           {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }), "needs its own part of the subnet"},
-		"an MTU for IPv6":    {set(func(o *model.Overlay) { o.Peers[1].Address = addr("192.0.2.3") }), "raise the underlay's mtu to 1330"},
+		"no subnet":         {func(n *model.Network) { n.Subnets = nil }, "a vxlan network needs a subnet"},
+		"no kernel support": {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: modprobe wireguard"},
+		"no IPv6": {set(func(o *model.Overlay) { o.Encrypt = true }),
+			"encrypt: boot without ipv6.disable=1"},
+		"no route": {set(func(o *model.Overlay) { o.Peers[1].Address = addr("203.0.113.9") }),
+			"peer 203.0.113.9: no route to it"},
+		"a foreign address": {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }),
+			"this host does not have the address"},
+		"the other family": {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }),
+			"the hosts of this overlay use IPv4"},
+		"no such address": {set(func(o *model.Overlay) { v6(o); o.Underlays = []string{"eth1"} }),
+			"the link has no IPv6 address"},
+		"no such underlay": {set(func(o *model.Overlay) { o.Underlays = []string{"ib0"} }),
+			"no such link or address"},
+		"two for a group": {set(func(o *model.Overlay) {
+			o.Group, o.Underlays = addr("239.0.0.99"),
+				[]string{"eth0", "eth1"}
+		}), "a multicast group needs exactly one"},
+		"no route to group": {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }),
+			"no route to it: name the link"},
+		"a range twice": {func(n *model.Network) {
+			n.Subnets = []model.Subnet{{Prefix: dual[0].Prefix,
+				Range: self.Ranges[0]}}
+		}, "leave range and address out"},
+		"no range": {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }),
+			"needs its own part of the subnet"},
+		"an MTU for IPv6": {set(func(o *model.Overlay) { o.Peers[1].Address = addr("192.0.2.3") }),
+			"raise the underlay's mtu to 1330"},
 		"filter without one": {func(n *model.Network) { n.Filter = model.FilterOn }, "modprobe br_netfilter"},
 	} {
 		f := facts()
@@ -163,7 +192,8 @@ func TestLocalIsTheListedAddress(t *testing.T) {
 	eth0 := f.Links["eth0"]
 	eth0.Addresses = append([]netip.Prefix{prefix("192.0.2.77/24")}, eth0.Addresses...)
 	f.Links["eth0"], f.Links["192.0.2.1"] = eth0, eth0
-	n := model.Network{Name: "net", Subnets: dual, Overlay: overlay(func(o *model.Overlay) { o.Underlays = []string{"eth0"} })}
+	n := model.Network{Name: "net", Subnets: dual,
+		Overlay: overlay(func(o *model.Overlay) { o.Underlays = []string{"eth0"} })}
 	p := vxlan.Driver{}.Network(vxlan.Driver{}.Complete(n, f), f)
 	i := slices.IndexFunc(p, func(o plan.Object) bool { _, is := o.(plan.Tunnel); return is })
 	if got := p[i].(plan.Tunnel).Local; got != self.Address {
@@ -180,7 +210,8 @@ func TestOneListServesAllHosts(t *testing.T) {
 	other.Links["192.0.2.1"], other.Links["192.0.2.2"] = eth0, eth0
 	first, second := vxlan.Driver{}.Complete(n, facts()), vxlan.Driver{}.Complete(n, other)
 	for i, want := range [][2]string{{"10.9.0.1", "10.9.0.128"}, {"fd00:9::100", "fd00:9::200"}} {
-		if got := [2]string{first.Subnets[i].HostAddress().String(), second.Subnets[i].HostAddress().String()}; got != want {
+		if got := [2]string{first.Subnets[i].HostAddress().String(),
+			second.Subnets[i].HostAddress().String()}; got != want {
 			t.Errorf("the hosts' addresses are %v, want %v", got, want)
 		}
 	}

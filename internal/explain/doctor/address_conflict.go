@@ -43,8 +43,9 @@ func addressConflict(h Host) []Finding {
 			continue
 		}
 		all = append(all, Finding{Severity: Problem,
-			Seen: fmt.Sprintf("on %s, %s answers for %s, which is an address of this host", c.Link, claimant(c), c.Addr),
-			Why:  "each neighbour sends to the host that answered it last, so connections to this host hang or break at random",
+			Seen: fmt.Sprintf("on %s, %s answers for %s, which is an address of this host", c.Link, claimant(c),
+				c.Addr),
+			Why: "each neighbour sends to the host that answered it last, so connections to this host hang or break at random",
 			Fix: fmt.Sprintf("give one of the two hosts another address; to remove it from this host: ip address del %s dev %s",
 				c.Addr, escape.Shell(c.Link))})
 	}

@@ -21,7 +21,8 @@ func conntrack(h Host) []Finding {
 		return nil
 	}
 	f := Finding{Severity: Warning,
-		Seen: fmt.Sprintf("the connection tracking table has %d of at most %d entries (%d %%)", count, most, count*100/most),
+		Seen: fmt.Sprintf("the connection tracking table has %d of at most %d entries (%d %%)", count, most,
+			count*100/most),
 		Why:  "when the table is full, the kernel drops the first packet of every new connection that it should track: connections time out for no visible reason",
 		Cost: &conntrackCost,
 		Fix:  fmt.Sprintf("sysctl -w %s=%d", facts.ConntrackMax, max(2*most, 2*count)),

@@ -20,14 +20,17 @@ import (
 // TestFailedAttachments: an attachment or publish that the daemon could not apply
 // is a problem.
 func TestFailedAttachments(t *testing.T) {
-	v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"}, Ref: "container:web"},
+	v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"},
+		Ref: "container:web"},
 		Status: api.Broken, Problem: "no such parent"}
 	v.Publishes = []api.PublishedView{
-		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}, Problem: "port is taken"},
+		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)},
+			Problem: "port is taken"},
 		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(81), Ports: model.Port(81)}},
 	}
 	found := doctor.Examine(doctor.Host{Attachments: []api.View{v}, Daemon: true})
-	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Fix, "fairlead unpublish web 80/tcp") {
+	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") ||
+		!strings.Contains(found[1].Fix, "fairlead unpublish web 80/tcp") {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -44,8 +47,10 @@ func TestServices(t *testing.T) {
 	}
 	failed := view("failed", api.ServiceFailed)
 	failed.Problem = "no such link"
-	all := []api.ServiceView{failed, view("well", api.ServiceUp, api.RealUp), view("sorry", api.ServiceSorry, api.RealDown, api.RealSorry),
-		view("down", api.ServiceDown, api.RealDown), view("empty", api.ServiceDown), view("drained", api.ServiceDown, api.RealDrained), view("panics", api.ServicePanics, api.RealDown, api.RealUp)}
+	all := []api.ServiceView{failed, view("well", api.ServiceUp, api.RealUp),
+		view("sorry", api.ServiceSorry, api.RealDown, api.RealSorry),
+		view("down", api.ServiceDown, api.RealDown), view("empty", api.ServiceDown),
+		view("drained", api.ServiceDown, api.RealDrained), view("panics", api.ServicePanics, api.RealDown, api.RealUp)}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Balanced: all, Daemon: true}) {
 		got = append(got, string(f.Severity)+": "+f.Seen)
@@ -68,7 +73,8 @@ func TestDrift(t *testing.T) {
 	}
 	events := []api.Event{
 		at(1, api.Unhealed, "nft table"), at(2, api.Healed, "nft table"),
-		at(3, api.Conflicting, "route"), at(4, api.Unhealed, "link"), at(5, api.NetworkUnavailable, "net"), at(6, api.NetworkAvailable, "net"),
+		at(3, api.Conflicting, "route"), at(4, api.Unhealed, "link"), at(5, api.NetworkUnavailable, "net"),
+		at(6, api.NetworkAvailable, "net"),
 	}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {
@@ -84,7 +90,8 @@ func TestDrift(t *testing.T) {
 func TestProxyMemory(t *testing.T) {
 	proxies := func(n int) (all []facts.Listener) {
 		for i := range n {
-			l := facts.Listener{Memory: 2 << 20, Args: strings.Fields(fmt.Sprintf("docker-proxy -proto tcp -host-ip 0.0.0.0 -host-port %d -container-ip 172.17.0.2 -container-port 80", 8000+i))}
+			l := facts.Listener{Memory: 2 << 20,
+				Args: strings.Fields(fmt.Sprintf("docker-proxy -proto tcp -host-ip 0.0.0.0 -host-port %d -container-ip 172.17.0.2 -container-port 80", 8000+i))}
 			l.Process = sockdiag.Owner{PID: 100 + i, Command: "docker-proxy"}
 			all = append(all, l)
 		}
@@ -104,9 +111,11 @@ func TestProxyMemory(t *testing.T) {
 // TestWorstFirst: problems come before warnings, and warnings before notes.
 func TestWorstFirst(t *testing.T) {
 	h := doctor.Host{Facts: facts.Facts{
-		Links:    []inspect.InsideLink{{Name: "eth0", Up: true, MTU: 1400}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
+		Links: []inspect.InsideLink{{Name: "eth0", Up: true, MTU: 1400},
+			{Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
 		Routes:   []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
-		Settings: map[string]string{facts.BridgeFilter4: "1", facts.ConntrackCount: "99", facts.ConntrackMax: "100"}}, Daemon: true}
+		Settings: map[string]string{facts.BridgeFilter4: "1", facts.ConntrackCount: "99", facts.ConntrackMax: "100"}},
+		Daemon: true}
 	var got []string
 	for _, f := range doctor.Examine(h) {
 		got = append(got, string(f.Severity)+" "+f.Check)
@@ -119,7 +128,8 @@ func TestWorstFirst(t *testing.T) {
 // TestEveryCheckIsTested: a test makes each check report something, and the guide
 // lists each check.
 func TestEveryCheckIsTested(t *testing.T) {
-	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "service-address": true, "address-conflict": true}
+	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
+		"service-address": true, "address-conflict": true}
 	for _, c := range faults {
 		tested[c.check] = true
 	}
@@ -141,8 +151,10 @@ func TestEveryCheckIsTested(t *testing.T) {
 // fix changes the network and not the link.
 func TestMTUOfNetworkBridge(t *testing.T) {
 	h := doctor.Host{}
-	h.Links = []inspect.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400}, {Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
-		{Name: "fl-odd", Kind: "bridge", Up: true, MTU: 1500, Owner: "$(reboot)"}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}}
+	h.Links = []inspect.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400},
+		{Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
+		{Name: "fl-odd", Kind: "bridge", Up: true, MTU: 1500, Owner: "$(reboot)"},
+		{Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}}
 	h.Routes = []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}}
 	var got []string
 	for _, f := range doctor.Examine(h) {
@@ -151,7 +163,8 @@ func TestMTUOfNetworkBridge(t *testing.T) {
 			got = append(got, command)
 		}
 	}
-	want := []string{"fairlead network create web --mtu 1400", "fairlead network create NAME --mtu 1400", "ip link set dev docker0 mtu 1400"}
+	want := []string{"fairlead network create web --mtu 1400", "fairlead network create NAME --mtu 1400",
+		"ip link set dev docker0 mtu 1400"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the fixes are %q, want %q", got, want)
 	}

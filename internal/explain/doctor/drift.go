@@ -30,7 +30,8 @@ func drift(h Host) []Finding {
 		f := Finding{Fix: findProgram}
 		switch e.Kind {
 		case api.Unhealed:
-			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object, by, e.Detail)
+			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object,
+				by, e.Detail)
 			f.Why = "the host is not in the desired state; the daemon keeps trying"
 		case api.Conflicting:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s keeps changing %s", by, e.Object)
@@ -46,9 +47,10 @@ func drift(h Host) []Finding {
 	}
 	if len(healed) > 0 {
 		all = append(all, Finding{Severity: Note,
-			Seen: fmt.Sprintf("the daemon repaired %s that differed from the desired state: %s", count(len(healed), "object"), list(healed)),
-			Why:  "another program changes Fairlead's objects, e.g. a firewall that flushes all rules when it reloads",
-			Fix:  findProgram})
+			Seen: fmt.Sprintf("the daemon repaired %s that differed from the desired state: %s",
+				count(len(healed), "object"), list(healed)),
+			Why: "another program changes Fairlead's objects, e.g. a firewall that flushes all rules when it reloads",
+			Fix: findProgram})
 	}
 	return all
 }

@@ -12,7 +12,8 @@ import (
 // private are the ports of services that are meant for the host or its
 // containers, and often require no password.
 var private = map[uint16]string{
-	2375: "the Docker API without TLS", 2379: "etcd", 3306: "MySQL", 5432: "PostgreSQL", 5984: "CouchDB", 6379: "Redis", 8500: "Consul",
+	2375: "the Docker API without TLS", 2379: "etcd", 3306: "MySQL", 5432: "PostgreSQL", 5984: "CouchDB", 6379: "Redis",
+	8500: "Consul",
 	9042: "Cassandra", 9200: "Elasticsearch", 10250: "the kubelet", 11211: "memcached", 27017: "MongoDB",
 }
 
@@ -23,7 +24,10 @@ const docker = 2375
 func exposed(h Host) []Finding {
 	var all []Finding
 	for _, p := range h.Ports {
-		if !slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool { return r.LAN == rules.Yes && r.Firewall != ports.Lets }) {
+		if !slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool {
+			return r.LAN == rules.Yes &&
+				r.Firewall != ports.Lets
+		}) {
 			continue
 		}
 		for _, port := range slices.Sorted(maps.Keys(private)) {
@@ -31,9 +35,10 @@ func exposed(h Host) []Finding {
 				continue
 			}
 			f := Finding{Severity: Warning,
-				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall protects it", name(p), private[port]),
-				Why:  "such services are meant for the host and its containers only; any machine of the LAN can try to use them",
-				Fix:  bind(p)}
+				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall protects it", name(p),
+					private[port]),
+				Why: "such services are meant for the host and its containers only; any machine of the LAN can try to use them",
+				Fix: bind(p)}
 			if port == docker {
 				f.Severity, f.Why = Problem, "any client that reaches this port can become root on this host"
 			}

@@ -30,7 +30,8 @@ func forwarding(h Host) []Finding {
 // needsForwarding returns what needs forwarding, as a clause; "" if nothing does.
 func (h Host) needsForwarding(v4 bool) string {
 	for _, p := range h.Ports {
-		translated := slices.Contains(p.Modes, ports.NAT) || slices.Contains(p.Modes, ports.DockerNAT) || slices.Contains(p.Modes, ports.OtherNAT)
+		translated := slices.Contains(p.Modes, ports.NAT) || slices.Contains(p.Modes, ports.DockerNAT) ||
+			slices.Contains(p.Modes, ports.OtherNAT)
 		if translated && p.To.IsValid() && p.To.Is4() == v4 && !h.hasAddress(p.To) {
 			return "NAT sends port " + name(p) + " to " + p.To.String()
 		}

@@ -16,7 +16,8 @@ func (h Host) gateways() []plan.VirtualAddress {
 	for _, r := range h.Routes {
 		g := plan.VirtualAddress{Link: r.Link, Addr: r.Via}
 		i := slices.IndexFunc(h.Links, func(l inspect.InsideLink) bool { return l.Name == r.Link })
-		if r.To.Bits() == 0 && r.Via.IsValid() && i >= 0 && (r.Via.Is4() || h.Links[i].LinkLocal) && !slices.Contains(all, g) {
+		if r.To.Bits() == 0 && r.Via.IsValid() && i >= 0 && (r.Via.Is4() || h.Links[i].LinkLocal) &&
+			!slices.Contains(all, g) {
 			all = append(all, g)
 		}
 	}
@@ -36,8 +37,9 @@ func gatewayConflict(h Host) []Finding {
 		}
 		if len(by) > 1 {
 			all = append(all, Finding{Severity: Problem,
-				Seen: fmt.Sprintf("on %s, %d hosts answer for the default gateway %s: %s", g.Link, len(by), g.Addr, list(by)),
-				Why:  "this host and its containers send to the one that answered last; if that is not the router, it drops or reads their packets",
+				Seen: fmt.Sprintf("on %s, %d hosts answer for the default gateway %s: %s", g.Link, len(by), g.Addr,
+					list(by)),
+				Why: "this host and its containers send to the one that answered last; if that is not the router, it drops or reads their packets",
 				Fix: fmt.Sprintf("find out which one is the router, and remove the address from the others; until then: ip neigh replace %s lladdr MAC-OF-THE-ROUTER dev %s nud permanent",
 					g.Addr, escape.Shell(g.Link))})
 		}

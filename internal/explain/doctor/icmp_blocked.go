@@ -40,14 +40,16 @@ func (h Host) tooBig(up inspect.InsideLink, router netip.Addr) (rules.Verdict, b
 			if a.Addr().Is4() != router.Is4() || !l.Up || l.Name == model.Loopback {
 				continue
 			}
-			p := rules.Packet{Proto: model.TCP, From: netip.AddrPortFrom(router, 0), To: netip.AddrPortFrom(a.Addr(), 0),
+			p := rules.Packet{Proto: model.TCP, From: netip.AddrPortFrom(router, 0),
+				To: netip.AddrPortFrom(a.Addr(), 0),
 				In: up.Name, Local: true, TooBig: true}
 			for _, hook := range []string{"prerouting", "input"} {
 				if v, is := lost(hook, p); l.Name == up.Name && is {
 					return v, true
 				}
 			}
-			if out, known := h.leaving(l, up, netip.AddrPortFrom(router, 443)); l.Owner == "" || !known || out.Action != rules.Accept {
+			if out, known := h.leaving(l, up, netip.AddrPortFrom(router, 443)); l.Owner == "" || !known ||
+				out.Action != rules.Accept {
 				continue
 			}
 			p.To, p.Out, p.Local = netip.AddrPortFrom(a.Addr().Next(), 0), l.Name, false
@@ -63,10 +65,12 @@ func (h Host) tooBig(up inspect.InsideLink, router netip.Addr) (rules.Verdict, b
 // IPv6, the fix also accepts Neighbor Discovery, without which no host is
 // reachable.
 func blocked(v rules.Verdict, v4 bool) Finding {
-	message, kinds, tool, option := "ICMP \"fragmentation needed\"", []string{"destination-unreachable"}, "iptables", "-p icmp --icmp-type"
+	message, kinds, tool, option := "ICMP \"fragmentation needed\"", []string{"destination-unreachable"}, "iptables",
+		"-p icmp --icmp-type"
 	match := "icmp type"
 	if !v4 {
-		message, kinds = "ICMPv6 \"packet too big\"", []string{"packet-too-big", "nd-neighbor-solicit", "nd-neighbor-advert"}
+		message, kinds = "ICMPv6 \"packet too big\"",
+			[]string{"packet-too-big", "nd-neighbor-solicit", "nd-neighbor-advert"}
 		tool, option, match = "ip6tables", "-p ipv6-icmp --icmpv6-type", "icmpv6 type"
 	}
 	table, legacy := strings.CutSuffix(v.By.Table, rules.LegacyMark)
@@ -77,13 +81,16 @@ func blocked(v rules.Verdict, v4 bool) Finding {
 	f := Finding{Severity: Warning,
 		Seen: fmt.Sprintf("%s drops %s", v.Cause(), message),
 		Why:  "path MTU discovery fails: connections over a path with a smaller MTU open, and then hang",
-		Fix: fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name), escape.Shell(v.By.Chain),
+		Fix: fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name),
+			escape.Shell(v.By.Chain),
 			match, strings.Join(kinds, ", "))}
 	if legacy || name == "filter" && family != "inet" {
 		var lines []string
 		for _, k := range kinds {
-			k = strings.NewReplacer("nd-neighbor-solicit", "neighbour-solicitation", "nd-neighbor-advert", "neighbour-advertisement").Replace(k)
-			lines = append(lines, fmt.Sprintf("%s -t %s -I %s %s %s -j ACCEPT", tool, escape.Shell(name), escape.Shell(v.By.Chain), option, k))
+			k = strings.NewReplacer("nd-neighbor-solicit", "neighbour-solicitation", "nd-neighbor-advert",
+				"neighbour-advertisement").Replace(k)
+			lines = append(lines, fmt.Sprintf("%s -t %s -I %s %s %s -j ACCEPT", tool, escape.Shell(name),
+				escape.Shell(v.By.Chain), option, k))
 		}
 		f.Fix = strings.Join(lines, " && ")
 	}

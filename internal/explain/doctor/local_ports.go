@@ -22,7 +22,8 @@ func localPorts(h Host) []Finding {
 	var add []string
 	for _, p := range h.Ports {
 		inside := model.PortRange{First: max(p.Ports.First, local.First), Last: min(p.Ports.Last, local.Last)}
-		safe := slices.ContainsFunc(reserved, func(r model.PortRange) bool { return r.First <= inside.First && inside.Last <= r.Last })
+		safe := slices.ContainsFunc(reserved,
+			func(r model.PortRange) bool { return r.First <= inside.First && inside.Last <= r.Last })
 		if slices.Contains(p.Modes, ports.Host) || p.Service != nil || inside.First > inside.Last || safe {
 			continue
 		}

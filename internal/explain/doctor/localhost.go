@@ -37,6 +37,9 @@ func localhost(h Host) []Finding {
 func (h Host) answersV6(p ports.Port) bool {
 	return slices.ContainsFunc(h.Ports, func(o ports.Port) bool {
 		return o.Proto == p.Proto && o.Ports.First <= p.Ports.First && p.Ports.Last <= o.Ports.Last &&
-			slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool { return a.Is6() && (a.IsUnspecified() || a.IsLoopback()) })
+			slices.ContainsFunc(o.Addresses, func(a netip.Addr) bool {
+				return a.Is6() &&
+					(a.IsUnspecified() || a.IsLoopback())
+			})
 	})
 }

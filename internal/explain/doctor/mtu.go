@@ -26,7 +26,8 @@ func mtu(h Host) []Finding {
 			continue
 		}
 		f := Finding{Severity: Warning,
-			Seen: fmt.Sprintf("the MTU of %s %s is %d, but that of the uplink %s is %d", l.Kind, l.Name, l.MTU, up.Name, up.MTU),
+			Seen: fmt.Sprintf("the MTU of %s %s is %d, but that of the uplink %s is %d", l.Kind, l.Name, l.MTU, up.Name,
+				up.MTU),
 			Why: "large packets of containers are fragmented. If a firewall drops the ICMP messages about it, they are lost: " +
 				"connections open, and then hang",
 			Fix: fmt.Sprintf("ip link set dev %s mtu %d", escape.Shell(l.Name), up.MTU-least)}

@@ -39,7 +39,8 @@ func TestNeighbours(t *testing.T) {
 			}
 			shell.Run(t, other.Do, "ip address add "+c.address+" dev "+c.link+" nodad\n"+c.set)
 			v := site
-			v.Addresses, v.Interface, v.Forward = []netip.Addr{netip.MustParseAddr(c.address)}, "uplink", model.ForwardDirect
+			v.Addresses, v.Interface, v.Forward = []netip.Addr{netip.MustParseAddr(c.address)}, "uplink",
+				model.ForwardDirect
 			timeout := 200 * time.Millisecond
 			if c.answers {
 				timeout = time.Minute // the first answer ends the wait
@@ -86,17 +87,21 @@ func TestConflicts(t *testing.T) {
 			if err := kernel.Wire(r.Host, other.Host, "uplink", 1500); err != nil {
 				t.Fatal(err)
 			}
-			shell.Run(t, r.Do, "ip address add 192.0.2.10/24 dev uplink; ip address add 2001:db8:9::10/64 dev uplink nodad\n"+
-				"ip route add default via 192.0.2.1; ip route add default via 2001:db8:9::1")
-			shell.Run(t, other.Do, "ip address add "+c.address+" dev uplink nodad\n"+strings.ReplaceAll(c.set, "%s", c.address))
+			shell.Run(t, r.Do,
+				"ip address add 192.0.2.10/24 dev uplink; ip address add 2001:db8:9::10/64 dev uplink nodad\n"+
+					"ip route add default via 192.0.2.1; ip route add default via 2001:db8:9::1")
+			shell.Run(t, other.Do, "ip address add "+c.address+" dev uplink nodad\n"+
+				strings.ReplaceAll(c.set, "%s", c.address))
 			r.adjust = func(h *doctor.Host) {
-				of := slices.DeleteFunc(h.Asked(), func(a plan.VirtualAddress) bool { return a.Addr.String() != strings.Split(c.address, "/")[0] })
+				of := slices.DeleteFunc(h.Asked(),
+					func(a plan.VirtualAddress) bool { return a.Addr.String() != strings.Split(c.address, "/")[0] })
 				timeout := 200 * time.Millisecond
 				if c.answers {
 					timeout = time.Minute // the first answer ends the wait
 				}
 				var err error
-				if h.Claims, err = r.Inspect().Claims(t.Context(), of, timeout); err != nil || len(of) == 0 && c.answers {
+				if h.Claims, err = r.Inspect().Claims(t.Context(), of, timeout); err != nil || len(of) == 0 &&
+					c.answers {
 					t.Fatal(of, err)
 				}
 			}
@@ -104,7 +109,8 @@ func TestConflicts(t *testing.T) {
 			if (len(found) == 1) != c.answers {
 				t.Fatalf("found %+v", found)
 			}
-			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, strings.Split(c.address, "/")[0])) {
+			if c.answers && (found[0].Severity != doctor.Problem ||
+				!strings.Contains(found[0].Seen, strings.Split(c.address, "/")[0])) {
 				t.Errorf("found %+v", found[0])
 			}
 		})

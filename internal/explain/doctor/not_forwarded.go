@@ -16,7 +16,8 @@ import (
 
 // distant are addresses beyond the uplink, from the ranges for documentation
 // (RFC 5737, RFC 3849).
-var distant = []netip.AddrPort{netip.MustParseAddrPort("203.0.113.1:443"), netip.MustParseAddrPort("[2001:db8:ffff::1]:443")}
+var distant = []netip.AddrPort{netip.MustParseAddrPort("203.0.113.1:443"),
+	netip.MustParseAddrPort("[2001:db8:ffff::1]:443")}
 
 // notForwarded reports Fairlead's networks whose sandboxes the host's firewall
 // does not let out. Docker causes this if it has turned forwarding on: it sets
@@ -33,7 +34,8 @@ func notForwarded(h Host) []Finding {
 		}
 		for _, to := range distant {
 			v, known := h.leaving(l, up, to)
-			if known && v.Certain && (v.Action == rules.Drop || v.Action == rules.Reject) && !strings.HasSuffix(v.By.Table, " "+plan.Mark) {
+			if known && v.Certain && (v.Action == rules.Drop || v.Action == rules.Reject) &&
+				!strings.HasSuffix(v.By.Table, " "+plan.Mark) {
 				all = append(all, h.egressDropped(l, v, to.Addr().Is4()))
 			}
 		}
@@ -46,11 +48,13 @@ func notForwarded(h Host) []Finding {
 // address of the family, or the host does not forward it.
 func (h Host) leaving(l, up inspect.InsideLink, to netip.AddrPort) (rules.Verdict, bool) {
 	for _, p := range l.Addresses {
-		if p.Addr().Is4() != to.Addr().Is4() || h.Settings[map[bool]string{true: facts.Forward4, false: facts.Forward6}[p.Addr().Is4()]] == "0" {
+		if p.Addr().Is4() != to.Addr().Is4() ||
+			h.Settings[map[bool]string{true: facts.Forward4, false: facts.Forward6}[p.Addr().Is4()]] == "0" {
 			continue
 		}
 		from := netip.AddrPortFrom(p.Addr().Next(), 40000)
-		return h.Rules.Filter("forward", rules.Packet{Proto: model.TCP, From: from, To: to, In: l.Name, Out: up.Name}), true
+		return h.Rules.Filter("forward", rules.Packet{Proto: model.TCP, From: from, To: to, In: l.Name, Out: up.Name}),
+			true
 	}
 	return rules.Verdict{}, false
 }
@@ -92,9 +96,10 @@ func (h Host) manager(link string, v rules.Verdict, table string) (name, command
 		return "ufw", fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", link)
 	case v.By.Table == "inet firewalld":
 		// A second network finds the zone and the policy, hence the semicolons.
-		return "firewalld", fmt.Sprintf("firewall-cmd -q --permanent --new-zone=fairlead; firewall-cmd -q --permanent --new-policy=fairlead-out; "+
-			"firewall-cmd -q --permanent --zone=fairlead --add-interface=%s; firewall-cmd -q --permanent --policy=fairlead-out --add-ingress-zone=fairlead; "+
-			"firewall-cmd -q --permanent --policy=fairlead-out --add-egress-zone=ANY; firewall-cmd -q --permanent --policy=fairlead-out --set-target=ACCEPT; firewall-cmd -q --reload", link)
+		return "firewalld",
+			fmt.Sprintf("firewall-cmd -q --permanent --new-zone=fairlead; firewall-cmd -q --permanent --new-policy=fairlead-out; "+
+				"firewall-cmd -q --permanent --zone=fairlead --add-interface=%s; firewall-cmd -q --permanent --policy=fairlead-out --add-ingress-zone=fairlead; "+
+				"firewall-cmd -q --permanent --policy=fairlead-out --add-egress-zone=ANY; firewall-cmd -q --permanent --policy=fairlead-out --set-target=ACCEPT; firewall-cmd -q --reload", link)
 	}
 	return "", ""
 }

@@ -33,7 +33,8 @@ func returnPath(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Warning,
-		Seen: fmt.Sprintf("the host has default routes via %s, and rp_filter is strict (1) on %s", list(out), list(strict)),
+		Seen: fmt.Sprintf("the host has default routes via %s, and rp_filter is strict (1) on %s", list(out),
+			list(strict)),
 		Why: "the kernel drops a packet that arrives on one of these links if the route back to its source uses another link. " +
 			"No firewall counter shows it; nstat TcpExtIPReversePathFilter does",
 		Fix: "sysctl -w " + strings.Join(fix, " ")}}

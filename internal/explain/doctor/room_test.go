@@ -90,7 +90,8 @@ func (r *room) dockerProxy() {
 		r.t.Fatal(err)
 	}
 	defer ready.Close()
-	cmd := exec.Command("docker-proxy", "-proto", "tcp", "-host-ip", "127.0.0.1", "-host-port", "8080", "-container-ip", "172.17.0.9", "-container-port", "80")
+	cmd := exec.Command("docker-proxy", "-proto", "tcp", "-host-ip", "127.0.0.1", "-host-port", "8080", "-container-ip",
+		"172.17.0.9", "-container-port", "80")
 	cmd.ExtraFiles = []*os.File{report}
 	err = r.Do(cmd.Start)
 	report.Close()
@@ -121,7 +122,8 @@ var faults = []struct {
 	severity    doctor.Severity
 	fix         func(*room, doctor.Finding)
 }{
-	{name: "a host that does not forward", check: "ip-forward", set: translated + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
+	{name: "a host that does not forward", check: "ip-forward", set: translated + "sysctl -qw net.ipv4.ip_forward=0",
+		severity: doctor.Problem},
 	{name: "a host that does not forward IPv6", check: "ip-forward", severity: doctor.Problem,
 		set: "nft 'add table ip6 o; add chain ip6 o pre { type nat hook prerouting priority dstnat; }; add rule ip6 o pre tcp dport 80 dnat to fd00::2'; sysctl -qw net.ipv6.conf.all.forwarding=0"},
 	{name: "Docker's firewall drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
@@ -139,14 +141,18 @@ var faults = []struct {
 	{name: "firewalld drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
-		fix: substitute("firewall-cmd -q --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
-	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, fix: run("ip route add default via 192.0.2.1")},
-	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
+		fix: substitute("firewall-cmd -q --permanent --zone=fairlead --add-interface=fl-web",
+			"nft add rule inet firewalld policies iifname fl-web accept")},
+	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning,
+		fix: run("ip route add default via 192.0.2.1")},
+	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default",
+		severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
 	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,
 		set: "ip link add br9 type bridge; ip link set br9 up; ip address add 192.0.2.1/28 dev br9"},
 	{name: "a firewall that drops all ICMP", check: "icmp-blocked", severity: doctor.Warning,
 		set: "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; }; add rule inet fw in ct state established accept; add rule inet fw in ip protocol icmp drop'"},
-	{name: "a firewall that drops all ICMPv6", check: "icmp-blocked", set: "ip6tables -A INPUT -p ipv6-icmp -j DROP", severity: doctor.Warning},
+	{name: "a firewall that drops all ICMPv6", check: "icmp-blocked", set: "ip6tables -A INPUT -p ipv6-icmp -j DROP",
+		severity: doctor.Warning},
 	{name: "a firewall that forwards no ICMP", check: "icmp-blocked", severity: doctor.Warning,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"iptables-legacy -A FORWARD -p icmp -j DROP"},
@@ -160,21 +166,30 @@ var faults = []struct {
 			_, most, _ := strings.Cut(f.Fix, "=")
 			r.conntrackMax(most)
 		}},
-	{name: "127.0.0.1 open to the LAN", check: "route-localnet", set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
+	{name: "127.0.0.1 open to the LAN", check: "route-localnet",
+		set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
 	{name: "127.0.0.1 open to containers", check: "route-localnet", severity: doctor.Warning,
 		set: "ip link add docker0 type bridge; ip link set docker0 up; sysctl -qw net.ipv4.conf.docker0.route_localnet=1"},
-	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, fix: runInterimFix},
-	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, fix: runInterimFix},
+	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") },
+		severity: doctor.Warning, fix: runInterimFix},
+	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") },
+		severity: doctor.Problem, fix: runInterimFix},
 	{name: "a firewall that is bypassed", check: "firewall-bypassed", severity: doctor.Warning,
-		set: translated + "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
+		set: translated +
+			"nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
 		fix: run("nft 'add chain inet fw forward { type filter hook forward priority 0; policy drop; }'")},
 	{name: "two kinds of iptables", check: "two-firewalls", severity: doctor.Warning,
 		set: translated + "iptables-legacy -A INPUT -p tcp --dport 25 -j DROP; iptables-legacy -P INPUT DROP"},
-	{name: "a bridge whose MTU is too large", check: "mtu", set: "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up", severity: doctor.Warning},
-	{name: "a tunnel whose MTU is too large", check: "mtu", set: "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500", severity: doctor.Warning},
+	{name: "a bridge whose MTU is too large", check: "mtu",
+		set:      "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up",
+		severity: doctor.Warning},
+	{name: "a tunnel whose MTU is too large", check: "mtu",
+		set:      "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500",
+		severity: doctor.Warning},
 	{name: "strict return paths", check: "rp-filter", severity: doctor.Warning,
 		set: "ip route add default dev box metric 9; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.uplink.rp_filter=1 net.ipv4.conf.box.rp_filter=1"},
-	{name: "no answer on ::1", check: "localhost-v6", severity: doctor.Note, set: translated + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
+	{name: "no answer on ::1", check: "localhost-v6", severity: doctor.Note, set: translated +
+		"sysctl -qw net.ipv4.conf.box.route_localnet=1",
 		also: func(r *room) { r.adjust = func(h *doctor.Host) { h.LocalhostV6 = true } },
 		fix:  func(r *room, _ doctor.Finding) { r.listen("[::1]:8080") }},
 	{name: "a port that clients may use as source port", check: "local-ports", severity: doctor.Warning,
@@ -186,13 +201,16 @@ var faults = []struct {
 		fix: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
 	{name: "bridges that filter", check: "bridge-filter", severity: doctor.Note,
 		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
-	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
-		set: "sysctl -qw net.ipv4.ip_forward=0"},
-	{name: "a real server without a route", check: "service-no-route", severity: doctor.Problem, also: balancedTo("203.0.113.9:80"),
-		set: "ip route del default", fix: run("ip route add 203.0.113.0/24 dev box")},
-	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
-		set: "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
-		fix: run("nft add rule inet fw forward ct status dnat accept")},
+	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem,
+		also: balancedTo("10.0.0.2:80"),
+		set:  "sysctl -qw net.ipv4.ip_forward=0"},
+	{name: "a real server without a route", check: "service-no-route", severity: doctor.Problem,
+		also: balancedTo("203.0.113.9:80"),
+		set:  "ip route del default", fix: run("ip route add 203.0.113.0/24 dev box")},
+	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem,
+		also: balancedTo("10.0.0.2:80"),
+		set:  "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
+		fix:  run("nft add rule inet fw forward ct status dnat accept")},
 	{name: "a data plane that costs more", check: "service-plane", severity: doctor.Note,
 		also: func(r *room) {
 			facts, err := kernel.Probe(plan.FeatureEBPF, plan.FeatureCgroupHooks)
@@ -210,7 +228,8 @@ var faults = []struct {
 		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
 	{name: "a port of a sandbox that has ended", check: "ended-sandbox", set: translated, severity: doctor.Problem,
 		also: func(r *room) {
-			v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+			v := api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web",
+				Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
 				Status: api.Ended, Publishes: []api.PublishedView{{}}}
 			r.adjust = func(h *doctor.Host) { h.Ports = ports.List(h.Facts, []api.View{v}, nil) }
 		},
@@ -235,7 +254,8 @@ func balancedTo(real string) func(*room) {
 		at := netip.MustParseAddrPort(real)
 		v := site
 		v.Reals = []model.RealServer{{Address: at.Addr(), Port: at.Port(), Weight: 1}}
-		all := append(nft.Plane{}.Shared(nil), nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })...)
+		all := append(nft.Plane{}.Shared(nil),
+			nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })...)
 		var ops []plan.Op
 		for _, o := range all {
 			if plan.GroupOf(o) == plan.GroupServices {

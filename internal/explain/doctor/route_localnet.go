@@ -32,8 +32,9 @@ func routeLocalnet(h Host) []Finding {
 			f.Severity = Warning
 			f.Why = "containers on that bridge, and machines with a route to it, reach services that listen on 127.0.0.1 only; " +
 				"without the setting, ports that are published by NAT do not answer on 127.0.0.1"
-			f.Fix = "nft " + escape.Shell(fmt.Sprintf("add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; "+
-				"add rule inet localnet in iifname \"%s\" ip daddr 127.0.0.0/8 ct state new drop", l.Name))
+			f.Fix = "nft " +
+				escape.Shell(fmt.Sprintf("add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; "+
+					"add rule inet localnet in iifname \"%s\" ip daddr 127.0.0.0/8 ct state new drop", l.Name))
 			if strings.ContainsAny(l.Name, "\"*\\") || escape.Line(l.Name) != l.Name {
 				f.Fix = "rename the link: nftables cannot express its name"
 			}

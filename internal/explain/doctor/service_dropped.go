@@ -19,8 +19,10 @@ func serviceDropped(h Host) []Finding {
 			hook = "INPUT"
 		}
 		all = append(all, Finding{Severity: Problem,
-			Seen: fmt.Sprintf("a firewall drops packets from the LAN to port %s at %s: %s", name(p), p.Addresses[0], p.Reach.Decided),
-			Why:  fmt.Sprintf("with the data plane %s, packets pass the rules of %s; clients wait until they time out", p.Service.Plane, hook),
+			Seen: fmt.Sprintf("a firewall drops packets from the LAN to port %s at %s: %s", name(p), p.Addresses[0],
+				p.Reach.Decided),
+			Why: fmt.Sprintf("with the data plane %s, packets pass the rules of %s; clients wait until they time out",
+				p.Service.Plane, hook),
 			Fix: "accept translated connections there (nft: ct status dnat accept; iptables: -m conntrack --ctstate DNAT -j ACCEPT), " +
 				"or use the data plane ebpf, which bypasses these rules"})
 	}

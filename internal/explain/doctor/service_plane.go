@@ -46,7 +46,8 @@ func servicePlane(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Note,
-		Seen: fmt.Sprintf("the data plane ebpf could run %s for which another one was chosen: %s", count(len(names), "service"), list(names)),
+		Seen: fmt.Sprintf("the data plane ebpf could run %s for which another one was chosen: %s",
+			count(len(names), "service"), list(names)),
 		Why: "with ebpf, packets bypass the host's bridge, netfilter and connection tracking, so each packet costs less; " +
 			"they also bypass the host's firewall",
 		Cost: &nftServiceCost,

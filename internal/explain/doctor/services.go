@@ -24,16 +24,19 @@ func services(h Host) []Finding {
 		case s.Status == api.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, isDown):
 			f.Severity, f.Seen = Warning, fmt.Sprintf("every real server of service %s drains or has weight 0", s.Name)
 			f.Why = "no real server is down, but new clients are refused"
-			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or fairlead service set with a weight", escape.Shell(s.Name))
+			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or fairlead service set with a weight",
+				escape.Shell(s.Name))
 		case s.Status == api.ServiceDown && len(s.Servers) == 0:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s has no real server", s.Name)
 			f.Why = "its clients are refused"
 			f.Fix = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start containers that its selectors match", escape.Shell(s.Name))
 		case s.Status == api.ServiceDown:
-			f.Seen = fmt.Sprintf("service %s has %s real servers up, fewer than its quorum of %d", s.Name, upCount(s), max(s.Quorum, 1))
+			f.Seen = fmt.Sprintf("service %s has %s real servers up, fewer than its quorum of %d", s.Name, upCount(s),
+				max(s.Quorum, 1))
 			f.Why = "without a sorry server, its clients are refused when no real server is left"
 		case s.Status == api.ServicePanics:
-			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s ignores its checks, because only %s real servers are up", s.Name, upCount(s))
+			f.Severity, f.Seen = Warning,
+				fmt.Sprintf("service %s ignores its checks, because only %s real servers are up", s.Name, upCount(s))
 			f.Why = "all real servers get clients, also those that fail their checks; if the checks are right, part of the clients fail"
 		default:
 			continue

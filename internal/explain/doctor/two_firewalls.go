@@ -36,7 +36,8 @@ func moves(legacy []string) []string {
 	var all []string
 	for family, program := range map[string]string{"ip": "iptables", "ip6": "ip6tables"} {
 		if slices.ContainsFunc(legacy, func(table string) bool { return strings.HasPrefix(table, family+" ") }) {
-			all = append(all, strings.NewReplacer("PROGRAM", program, "FAMILY", family).Replace("PROGRAM-legacy-save | PROGRAM-nft-restore -n"+
+			all = append(all, strings.NewReplacer("PROGRAM", program, "FAMILY",
+				family).Replace("PROGRAM-legacy-save | PROGRAM-nft-restore -n"+
 				" && for c in INPUT FORWARD OUTPUT; do PROGRAM-legacy -P $c ACCEPT; done"+
 				" && for t in $(cat /proc/net/FAMILY_tables_names); do PROGRAM-legacy -t $t -F; PROGRAM-legacy -t $t -X; done"))
 		}

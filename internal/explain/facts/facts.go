@@ -76,7 +76,8 @@ const engineTimeout = 3 * time.Second
 func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, error) {
 	var f Facts
 	if os.Geteuid() != 0 {
-		f.Unseen = append(f.Unseen, "the processes of other users, firewall rules and eBPF programs: run as root, e.g. with sudo")
+		f.Unseen = append(f.Unseen,
+			"the processes of other users, firewall rules and eBPF programs: run as root, e.g. with sudo")
 	}
 	inside, err := h.Inspect().Inside("")
 	if err != nil {
@@ -154,7 +155,8 @@ func localhostV6() bool {
 	text, _ := os.ReadFile("/etc/hosts") // without the file, the answer is no
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
-		if names := strings.Fields(line); len(names) > 1 && names[0] == "::1" && slices.Contains(names[1:], "localhost") {
+		if names := strings.Fields(line); len(names) > 1 && names[0] == "::1" &&
+			slices.Contains(names[1:], "localhost") {
 			return true
 		}
 	}

@@ -29,7 +29,8 @@ func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_fi
 // settings reads the sysctls. It skips those that the kernel lacks, or whose link
 // no longer exists.
 func settings(h *kernel.Host, links []inspect.InsideLink) map[string]string {
-	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ReservedPorts, ConntrackCount, ConntrackMax,
+	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ReservedPorts, ConntrackCount,
+		ConntrackMax,
 		RouteLocalnet("all"), StrictRoutes("all")}
 	for _, l := range links {
 		names = append(names, RouteLocalnet(l.Name), StrictRoutes(l.Name))

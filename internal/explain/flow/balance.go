@@ -90,7 +90,8 @@ func (k *walker) serves(link string, prog datapath.Program, p packet) bool {
 	case c.Masquerade, p.src.Addr() == p.dst.Addr():
 		p.src = netip.AddrPortFrom(c.Gateway, 0)
 	}
-	h.What += fmt.Sprintf("%s sends it from %s to %s (%s)%s, bypassing netfilter and conntrack", s, was, c.at, c.among(), forwarded(c))
+	h.What += fmt.Sprintf("%s sends it from %s to %s (%s)%s, bypassing netfilter and conntrack", s, was, c.at,
+		c.among(), forwarded(c))
 	h.Why = sees(c, p.src.Addr())
 	k.hop(p, h)
 	if c.Link != "" && c.Forward != model.ForwardTunnel {
@@ -127,7 +128,8 @@ func (k *walker) intoSandbox(link string, was netip.AddrPort, c choice, p packet
 		k.end(Unknown, "link %s, behind which %s was, no longer exists", c.Link, c.at)
 		return
 	}
-	k.answer("", c.Link, fmt.Sprintf("eBPF: the program at %s sends the answer, from %s, out via %s", c.Link, was, link))
+	k.answer("", c.Link, fmt.Sprintf("eBPF: the program at %s sends the answer, from %s, out via %s", c.Link, was,
+		link))
 	end, ok := k.world.Links.Peer("", port)
 	if !ok {
 		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", c.Link)
@@ -145,8 +147,10 @@ func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p pack
 	}
 	k.balancer.answered(r.Link, was, c)
 	if c.Forward == model.ForwardTunnel {
-		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: r.Link, What: fmt.Sprintf("leaves encapsulated in a packet to %s", c.at.Addr())})
-		k.end(Leaves, "it leaves via %s, encapsulated in a packet to %s, which must have the virtual address", r.Link, c.at.Addr())
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: r.Link,
+			What: fmt.Sprintf("leaves encapsulated in a packet to %s", c.at.Addr())})
+		k.end(Leaves, "it leaves via %s, encapsulated in a packet to %s, which must have the virtual address", r.Link,
+			c.at.Addr())
 		return
 	}
 	k.router.routed(netns, in, "", r, packet{src: p.src, dst: c.at})
@@ -166,9 +170,11 @@ func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p pack
 func (b *balancer) answered(link string, was netip.AddrPort, c choice) {
 	switch {
 	case c.Forward != model.ForwardNAT:
-		b.answer("", "", fmt.Sprintf("the real server answers the client directly, from %s, not through this host", was))
+		b.answer("", "", fmt.Sprintf("the real server answers the client directly, from %s, not through this host",
+			was))
 	case c.Plane == model.PlaneEBPF:
-		b.answer("", link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it to the client", link, was))
+		b.answer("", link,
+			fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it to the client", link, was))
 	default:
 		b.answer("", link, fmt.Sprintf("the answer returns through this host, which sets its source to %s", was))
 	}
@@ -197,7 +203,8 @@ func (b *balancer) servesLocal(name string, prog datapath.Program, p packet) (pa
 	if p.src.IsValid() && p.src.Addr().Is4() != p.dst.Addr().Is4() {
 		p.src = netip.AddrPort{}
 	}
-	h.What = fmt.Sprintf("the hook %s redirects the socket: %s sends it from %s to %s (%s)", name, s, was, c.at, c.among())
+	h.What = fmt.Sprintf("the hook %s redirects the socket: %s sends it from %s to %s (%s)", name, s, was, c.at,
+		c.among())
 	h.Clue = Clue{Redirected: true, Mapping: datapath.ServiceMapping(s.Service, c.At)}
 	b.hop(p, h)
 	b.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
@@ -243,8 +250,10 @@ func (n *netfilter) hides(r rtnl.RouteFound, p packet) (packet, bool) {
 	}
 	was := p.src.Addr()
 	p.src = netip.AddrPortFrom(n.sourceAddress("", r, p), 0)
-	n.hop(p, Hop{Kind: NAT, Where: n.name(""), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, p.src.Addr()),
-		By: "inet " + table + " postrouting: masquerade", Why: sees(*c, p.src.Addr()), Clue: Clue{Hook: "postrouting", Link: r.Link}})
+	n.hop(p, Hop{Kind: NAT, Where: n.name(""), Link: r.Link,
+		What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, p.src.Addr()),
+		By:   "inet " + table + " postrouting: masquerade", Why: sees(*c, p.src.Addr()),
+		Clue: Clue{Hook: "postrouting", Link: r.Link}})
 	return p, true
 }
 
@@ -291,7 +300,8 @@ func (k *walker) servesIPVS(in string, p packet) bool {
 func (b *balancer) failed(at netip.AddrPort) {
 	for _, s := range b.services.Failed() {
 		if slices.Contains(s.Frontends, model.Frontend{Proto: b.proto, At: at}) {
-			b.out.Notes = append(b.out.Notes, fmt.Sprintf("service %s at %s, which could not be installed in the kernel: %s", s.Name, at, s.Problem))
+			b.out.Notes = append(b.out.Notes,
+				fmt.Sprintf("service %s at %s, which could not be installed in the kernel: %s", s.Name, at, s.Problem))
 		}
 	}
 }

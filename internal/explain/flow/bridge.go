@@ -22,7 +22,8 @@ func (k *walker) bridge(netns string, b rtnl.NetLink, from string, c crossing, p
 		}
 		c = c.with(stage{netns: netns, bridge: b.Name, hook: "prerouting", in: from})
 		if k.wire.isBridges(netns, b, links, c.to) {
-			c = c.with(stage{netns: netns, bridge: b.Name, hook: "input", in: from}, stage{netns: netns, hook: "ingress", link: b.Name})
+			c = c.with(stage{netns: netns, bridge: b.Name, hook: "input", in: from},
+				stage{netns: netns, hook: "ingress", link: b.Name})
 			if k.wire.isDown(End{netns, b}, p) || !k.wire.land(c, End{netns, b}, &p) {
 				return
 			}
@@ -95,7 +96,8 @@ func (w *wire) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
 		w.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
 	}
 	if state := port.Port.State; state != "" && state != "forwarding" {
-		w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: port.Name, What: "bridge: port " + port.Name + " is in the state " + state})
+		w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: port.Name, What: "bridge: port " + port.Name +
+			" is in the state " + state})
 		w.end(Dropped, "port %s of %s is in the state %s and forwards nothing", port.Name, port.Bridge, state)
 		return false
 	}
@@ -104,8 +106,9 @@ func (w *wire) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
 
 // isolated ends the walk between two isolated ports.
 func (w *wire) isolated(netns string, b rtnl.NetLink, from, to string, p packet) {
-	w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: b.Name, What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
-		By: "bridge link set dev " + to + " isolated off"})
+	w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: b.Name,
+		What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
+		By:   "bridge link set dev " + to + " isolated off"})
 	w.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
 }
 
@@ -117,7 +120,8 @@ func (k *walker) switched(netns string, b, in, port rtnl.NetLink, c crossing, p 
 		return
 	}
 	first := stage{netns: netns, bridge: b.Name, hook: "output", out: port.Name}
-	h := Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out via port %s, where %s is", port.Name, c.to.addr)}
+	h := Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
+		What: fmt.Sprintf("bridge: out via port %s, where %s is", port.Name, c.to.addr)}
 	if in.Name != "" {
 		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
 		h.What = fmt.Sprintf("bridge: from port %s out via port %s, where %s is", in.Name, port.Name, c.to.addr)
@@ -147,8 +151,10 @@ func (w *wire) misdirected(netns string, b, port rtnl.NetLink, end End, p packet
 			w.hop(p, Hop{Kind: Bridge, Where: w.name(netns), Link: b.Name,
 				What: fmt.Sprintf("bridge: out via port %s, although %s is at port %s", e.Link, end.MAC, port.Name),
 				By:   fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
-			w.doubt("the next frame from %s on port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
-			w.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, but that address is at port %s", b.Name, end.MAC, e.Link, port.Name)
+			w.doubt("the next frame from %s on port %s may move the forwarding entry there, unless the entry is sticky",
+				end.MAC, port.Name)
+			w.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, but that address is at port %s",
+				b.Name, end.MAC, e.Link, port.Name)
 			return true
 		}
 	}
@@ -162,7 +168,8 @@ func (n *netfilter) bridgeFilter(netns string, b rtnl.NetLink, p *packet) bool {
 		return false
 	}
 	for _, hook := range []string{"prerouting", "postrouting"} {
-		if v := rs.Translate(hook, n.packetAt(netns, b.Name, b.Name, *p)); !n.reply && (v.Action != rules.Accept || !v.Certain) {
+		if v := rs.Translate(hook, n.packetAt(netns, b.Name, b.Name, *p)); !n.reply &&
+			(v.Action != rules.Accept || !v.Certain) {
 			n.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
 		}
 	}
@@ -190,7 +197,8 @@ func (k *walker) beyond(netns string, b rtnl.NetLink, open []rtnl.NetLink, c cro
 		return
 	}
 	if len(open) == 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: "bridge: no interface at its ports has " + next.String()})
+		k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name, What: "bridge: no interface at its ports has " +
+			next.String()})
 		k.end(NoRoute, "no interface on %s has %s", b.Name, next)
 		return
 	}

@@ -63,7 +63,8 @@ func (k *walker) answerLost(netns string, p packet) bool {
 	if back.out.Outcome == Delivered {
 		return false
 	}
-	h := Hop{Kind: Answer, Where: k.name(netns), What: "the answer is lost: " + back.out.Verdict, Uncertain: back.out.Uncertain}
+	h := Hop{Kind: Answer, Where: k.name(netns), What: "the answer is lost: " + back.out.Verdict,
+		Uncertain: back.out.Uncertain}
 	if n := len(back.out.Hops); n > 0 {
 		last := back.out.Hops[n-1]
 		h.Where, h.Link, h.By = last.Where, last.Link, last.By

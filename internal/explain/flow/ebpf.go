@@ -87,11 +87,14 @@ func (d *dataPath) connectHook(p packet) packet {
 		}
 		was := p.dst
 		p.dst = mapsTo(m, was.Port())
-		if p.src.IsValid() && (p.src.Addr().IsLoopback() || p.src.Addr().Is4() != p.dst.Addr().Is4()) || !p.src.IsValid() {
+		if p.src.IsValid() && (p.src.Addr().IsLoopback() || p.src.Addr().Is4() != p.dst.Addr().Is4()) ||
+			!p.src.IsValid() {
 			p.src = netip.AddrPort{}
 		}
-		d.hop(p, Hop{Kind: Connect, Where: d.name(""), What: fmt.Sprintf("the hook %s redirects the socket from %s to %s", name, was, p.dst),
-			By: m.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: d.promises.promised(was),
+		d.hop(p, Hop{Kind: Connect, Where: d.name(""),
+			What: fmt.Sprintf("the hook %s redirects the socket from %s to %s", name, was, p.dst),
+			By:   m.Add()[0], Program: programText(prog, "the cgroup of the host's processes"),
+			Why:  d.promises.promised(was),
 			Clue: Clue{Redirected: true, Mapping: m.Key()}})
 		d.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername returns %s to the process", p.dst, was))
 		return p
@@ -122,7 +125,8 @@ func (d *dataPath) granted(h *Hop, at netip.AddrPort) {
 	for _, g := range s.Grants {
 		if g.Proto == d.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() &&
 			(g.Host.IsUnspecified() || g.Host == at.Addr()) {
-			h.What += fmt.Sprintf("; the hook at bind assigned this port when the workload asked for %d", g.Own.First+(at.Port()-g.Ports.First))
+			h.What += fmt.Sprintf("; the hook at bind assigned this port when the workload asked for %d", g.Own.First+
+				(at.Port()-g.Ports.First))
 			h.By = g.Add()[0]
 			h.Why = d.promises.quotes(model.ViaSocket, model.DriverHost, at)
 			return
@@ -167,7 +171,8 @@ func (k *walker) usesEBPF(link string, p packet) bool {
 		k.end(Unknown, "link %s no longer exists, but the port mapping still names it", m.Link)
 		return true
 	}
-	k.answer("", m.Link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it out via %s", m.Link, was, link))
+	k.answer("", m.Link, fmt.Sprintf("eBPF: the program at %s sets the answer's source to %s and sends it out via %s",
+		m.Link, was, link))
 	end, ok := k.world.Links.Peer("", port)
 	if !ok {
 		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", m.Link)

@@ -39,7 +39,8 @@ func resolve(w World, f Flow) (ends, error) {
 		return e, fmt.Errorf("explain %s: %w", f, err)
 	}
 	if e.src.IsValid() && e.src.Is4() != e.dst.Addr().Is4() {
-		return e, fmt.Errorf("explain %s: %s and %s are of different families: give two addresses of one family", f, e.src, e.dst.Addr())
+		return e, fmt.Errorf("explain %s: %s and %s are of different families: give two addresses of one family", f,
+			e.src, e.dst.Addr())
 	}
 	return e, nil
 }
@@ -78,7 +79,8 @@ func (e *ends) begin(w World, from string) error {
 // looksLikeAddress reports whether a text that is not an address was meant to be
 // one: it has only digits and dots, or several colons.
 func looksLikeAddress(text string) bool {
-	if strings.Count(text, ":") > 1 && !strings.Contains(text, "/") && strings.Trim(text, "0123456789abcdefABCDEFgGxXyYzZ:.%") == "" {
+	if strings.Count(text, ":") > 1 && !strings.Contains(text, "/") &&
+		strings.Trim(text, "0123456789abcdefABCDEFgGxXyYzZ:.%") == "" {
 		return true
 	}
 	return strings.Contains(text, ".") && strings.Trim(text, "0123456789./") == ""
@@ -100,7 +102,8 @@ func outside(w World, addr netip.Addr) bool {
 func (e *ends) arrives(w World, addr netip.Addr) error {
 	r, err := w.Routes.Route("", rtnl.RouteQuery{To: addr})
 	if err != nil {
-		return fmt.Errorf("%s is not an address of this host or of a sandbox, and the host has no route to it: %w", addr, err)
+		return fmt.Errorf("%s is not an address of this host or of a sandbox, and the host has no route to it: %w",
+			addr, err)
 	}
 	e.in = r.Link
 	return nil
@@ -194,7 +197,8 @@ func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
 		}
 	}
 	if !first.IsValid() {
-		return first, fmt.Errorf("%s has no address of the family to dial: see `fairlead inspect %s`", name, escape.Shell(name))
+		return first, fmt.Errorf("%s has no address of the family to dial: see `fairlead inspect %s`", name,
+			escape.Shell(name))
 	}
 	return first, nil
 }

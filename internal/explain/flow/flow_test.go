@@ -44,7 +44,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v, %v", want, again, err)
 		}
 	}
-	for _, text := range []string{"", "web", "web to", "web to db", "web to db:0", "web to db:65536", "web to db:80/icmp",
+	for _, text := range []string{"", "web", "web to", "web to db", "web to db:0", "web to db:65536",
+		"web to db:80/icmp",
 		"web to 2001:db8::1:80", "web to db:80 now", ":80"} {
 		if got, err := flow.Parse(strings.Fields(text)); err == nil {
 			t.Errorf("%q is parsed as %+v, want an error", text, got)
@@ -68,16 +69,20 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{
-		listeners: map[string][]sockdiag.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"), Process: sockdiag.Owner{PID: 7, Command: "nginx"}}}},
+		listeners: map[string][]sockdiag.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"),
+			Process: sockdiag.Owner{PID: 7, Command: "nginx"}}}},
 		routes: map[string]rtnl.RouteFound{
-			" 192.0.2.2":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
-			" 127.0.0.1":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
-			" 192.0.2.7":     {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("192.0.2.2"), To: netip.MustParsePrefix("192.0.2.0/24")},
-			" 10.9.0.1":      {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("10.9.0.1")},
-			" 10.9.0.2":      {Type: unix.RTN_UNICAST, Link: "br0", Src: ip("10.9.0.1"), To: netip.MustParsePrefix("10.9.0.0/24")},
-			"/web 10.9.0.2":  {Type: unix.RTN_LOCAL, Link: "lo"},
-			"/web 10.9.0.1":  {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2")},
-			"/web 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2"), Via: ip("10.9.0.1"), To: netip.MustParsePrefix("0.0.0.0/0")},
+			" 192.0.2.2": {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
+			" 127.0.0.1": {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
+			" 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("192.0.2.2"),
+				To: netip.MustParsePrefix("192.0.2.0/24")},
+			" 10.9.0.1": {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("10.9.0.1")},
+			" 10.9.0.2": {Type: unix.RTN_UNICAST, Link: "br0", Src: ip("10.9.0.1"),
+				To: netip.MustParsePrefix("10.9.0.0/24")},
+			"/web 10.9.0.2": {Type: unix.RTN_LOCAL, Link: "lo"},
+			"/web 10.9.0.1": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2")},
+			"/web 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2"), Via: ip("10.9.0.1"),
+				To: netip.MustParsePrefix("0.0.0.0/0")},
 		},
 		settings: map[string]string{},
 	}
@@ -101,7 +106,8 @@ func (f *fake) Links(netns string) ([]rtnl.NetLink, error) {
 	prefix := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
 	lo := rtnl.NetLink{Name: "lo", Index: 1, Kind: "loopback", Up: true, Addresses: prefix("127.0.0.1/8")}
 	if netns == "/web" {
-		return []rtnl.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"), Parent: 4, ParentNetns: 0}}, nil
+		return []rtnl.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"),
+			Parent: 4, ParentNetns: 0}}, nil
 	}
 	return []rtnl.NetLink{lo,
 		{Name: "eth0", Index: 2, Kind: "device", Up: true, Addresses: prefix("192.0.2.2/24")},
@@ -110,7 +116,8 @@ func (f *fake) Links(netns string) ([]rtnl.NetLink, error) {
 }
 
 func (f *fake) Peer(netns string, l rtnl.NetLink) (flow.End, bool) {
-	other := map[string]struct{ netns, link string }{" port": {"/web", "eth0"}, "/web eth0": {"", "port"}}[netns+" "+l.Name]
+	other := map[string]struct{ netns, link string }{" port": {"/web", "eth0"}, "/web eth0": {"", "port"}}[netns+" "+
+		l.Name]
 	links, _ := f.Links(other.netns)
 	for _, o := range links {
 		if o.Name == other.link {
@@ -162,7 +169,8 @@ func (f *fake) Find(name string) (string, error) {
 
 // chain returns a ruleset of one base chain with one rule.
 func chain(table, hook, kind string, r rules.Rule) rules.Ruleset {
-	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept, Rules: []rules.Rule{r}}}
+	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept,
+		Rules: []rules.Rule{r}}}
 }
 
 // port returns the condition that a packet is for a port.
@@ -183,14 +191,19 @@ func TestExplain(t *testing.T) {
 		"straight to a sandbox": {"host to web:80", nil,
 			"route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
 		"DNAT of another program": {"192.0.2.7 to :88", func(f *fake) {
-			f.rules = chain("ip nat", "prerouting", "nat", rules.Rule{Action: rules.DNAT, To: ip("10.9.0.2"), ToPorts: model.Port(80), Conditions: port(88)})
-		}, "begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
+			f.rules = chain("ip nat", "prerouting", "nat",
+				rules.Rule{Action: rules.DNAT, To: ip("10.9.0.2"), ToPorts: model.Port(80), Conditions: port(88)})
+		},
+			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
 		"a rule that drops": {"192.0.2.7 to :88", func(f *fake) {
 			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88)})
-		}, "begin host eth0, route host eth0, filter host eth0 = dropped: dropped by a rule at input of host: inet fw input: th dport 88 drop"},
+		},
+			"begin host eth0, route host eth0, filter host eth0 = dropped: dropped by a rule at input of host: inet fw input: th dport 88 drop"},
 		"a rule that cannot be evaluated": {"192.0.2.7 to :88", func(f *fake) {
-			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88), Partial: true})
-		}, "begin host eth0, route host eth0, filter? host eth0, socket host eth0 = refused: no socket listens on 192.0.2.2:88/tcp in host"},
+			f.rules = chain("inet fw", "input", "filter",
+				rules.Rule{Action: rules.Drop, Conditions: port(88), Partial: true})
+		},
+			"begin host eth0, route host eth0, filter? host eth0, socket host eth0 = refused: no socket listens on 192.0.2.2:88/tcp in host"},
 		"no route": {"web to 198.51.100.1:80", nil,
 			"route web = no-route: web cannot route packets to 198.51.100.1: no route to the destination"},
 		"an answer without a route": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { delete(f.routes, "/web 192.0.2.7") },
@@ -198,18 +211,27 @@ func TestExplain(t *testing.T) {
 		"out of the host": {"host to 192.0.2.7:443", nil,
 			"route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7"},
 		"redirected by eBPF": {"192.0.2.7 to :88", func(f *fake) {
-			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_uplink", Link: "eth0"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
-				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
-		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
+			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_uplink", Link: "eth0"}},
+				Mappings: []plan.EBPFMapping{{Proto: model.TCP,
+					Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80),
+					Link: "port"}}}
+		},
+			"begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
 		"redirected at connect": {"localhost to :88", func(f *fake) {
-			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_connect4"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
-				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
-		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
+			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_connect4"}},
+				Mappings: []plan.EBPFMapping{{Proto: model.TCP,
+					Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80),
+					Link: "port"}}}
+		},
+			"connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"docker-proxy": {"localhost to :88", func(f *fake) {
 			f.proxy = at("10.9.0.2:80")
-			f.listeners[""] = []sockdiag.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"), Process: sockdiag.Owner{PID: 9, Command: "docker-proxy"}}}
-		}, "route host lo, proxy host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
-		"a host that does not forward": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
+			f.listeners[""] = []sockdiag.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"),
+				Process: sockdiag.Owner{PID: 9, Command: "docker-proxy"}}}
+		},
+			"route host lo, proxy host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
+		"a host that does not forward": {"192.0.2.7 to 10.9.0.2:80",
+			func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
 			"begin host eth0, route host eth0 = no-route: host does not forward packets (net.ipv4.conf.eth0.forwarding = 0)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +269,8 @@ func summary(e flow.Explanation) string {
 }
 
 func TestMistakes(t *testing.T) {
-	for _, text := range []string{"unknown to :80", "web to unknown:80", "203.0.113.1 to :80", "2001:db8::1 to web:80", "web to [2001:db8::1]:80x"} {
+	for _, text := range []string{"unknown to :80", "web to unknown:80", "203.0.113.1 to :80", "2001:db8::1 to web:80",
+		"web to [2001:db8::1]:80x"} {
 		f, err := flow.Parse([]string{text})
 		if err == nil {
 			_, err = flow.Explain(newFake().world(), f)
@@ -261,7 +284,8 @@ func TestMistakes(t *testing.T) {
 // TestBadAddresses: the error for a mistyped address says that the address is not
 // valid, and does not take it for a sandbox's name.
 func TestBadAddresses(t *testing.T) {
-	for _, text := range []string{"192.0.2.300 to :80", "web to 10.9.0:80", "web to [2001:db8::1::2]:80", "2001:db8::zz to :80"} {
+	for _, text := range []string{"192.0.2.300 to :80", "web to 10.9.0:80", "web to [2001:db8::1::2]:80",
+		"2001:db8::zz to :80"} {
 		f, err := flow.Parse([]string{text})
 		if err == nil {
 			_, err = flow.Explain(newFake().world(), f)

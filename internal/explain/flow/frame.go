@@ -39,7 +39,8 @@ type crossing struct {
 // begin begins a crossing. If the sender has a permanent neighbour entry for the
 // next hop, the frame is for that hardware address.
 func (w *wire) begin(netns string, l rtnl.NetLink, next netip.Addr) crossing {
-	c := crossing{netns: netns, from: l, to: target{addr: next}, stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
+	c := crossing{netns: netns, from: l, to: target{addr: next},
+		stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
 	if e, ok := w.entry(netns, l.Name, next); ok && e.Permanent {
 		c.to.mac = e.MAC
 	}
@@ -111,8 +112,10 @@ func (w *wire) resolved(c crossing, end End, p packet) bool {
 	for _, e := range []End{{c.netns, c.from}, end} {
 		if e.NoARP {
 			w.hop(p, Hop{Kind: Link, Where: w.name(e.Netns), Link: e.Name,
-				What: "does not resolve addresses: " + name + " is off on this link", By: "ip link set dev " + e.Name + " arp on"})
-			w.end(NoRoute, "%s of %s does not use %s (arp off), so %s cannot be resolved", e.Name, w.name(e.Netns), name, c.to.addr)
+				What: "does not resolve addresses: " + name + " is off on this link", By: "ip link set dev " + e.Name +
+					" arp on"})
+			w.end(NoRoute, "%s of %s does not use %s (arp off), so %s cannot be resolved", e.Name, w.name(e.Netns),
+				name, c.to.addr)
 			return false
 		}
 	}
@@ -139,7 +142,8 @@ func (w *wire) resolved(c crossing, end End, p packet) bool {
 func (w *wire) solicitation(c crossing, end End, p packet) rules.Packet {
 	from, _ := net.ParseMAC(c.from.MAC)
 	to, _ := net.ParseMAC(end.MAC)
-	ask := rules.Packet{Proto: w.proto, To: netip.AddrPortFrom(c.to.addr, 0), Neighbour: rules.Solicitation, HardFrom: from, HardTo: to}
+	ask := rules.Packet{Proto: w.proto, To: netip.AddrPortFrom(c.to.addr, 0), Neighbour: rules.Solicitation,
+		HardFrom: from, HardTo: to}
 	local, _ := addresses(w.links, c.netns)
 	if c.to.addr.Is6() {
 		local = c.from.Addresses
@@ -193,7 +197,8 @@ func (w *wire) asks(from, to End, ask rules.Packet, stages []stage, p packet) bo
 // acceptsARP reports whether the receiver accepts an ARP request on the link: the
 // kernel looks up the route, as for a packet.
 func (w *wire) acceptsARP(to End, ask rules.Packet, p packet) bool {
-	if w.settings.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" || w.settings.Setting(to.Netns, "net.ipv4.conf."+to.Name+".arp_filter") == "1" {
+	if w.settings.Setting(to.Netns, "net.ipv4.conf.all.arp_filter") == "1" ||
+		w.settings.Setting(to.Netns, "net.ipv4.conf."+to.Name+".arp_filter") == "1" {
 		w.doubt("%s of %s answers ARP only if its routes match (arp_filter)", to.Name, w.name(to.Netns))
 	}
 	q := packet{src: netip.AddrPortFrom(ask.From.Addr(), 0), dst: netip.AddrPortFrom(ask.To.Addr(), 0)}

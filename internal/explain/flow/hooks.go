@@ -36,7 +36,8 @@ type netfilter struct {
 // packetAt returns the packet as rules see it.
 func (n *netfilter) packetAt(netns, in, out string, p packet) rules.Packet {
 	local, _ := addresses(n.links, netns)
-	isLocal := p.dst.Addr().IsLoopback() || slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
+	isLocal := p.dst.Addr().IsLoopback() ||
+		slices.ContainsFunc(local, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
 	src := p.src
 	if !src.IsValid() {
 		src = netip.AddrPort{}
@@ -196,7 +197,8 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	v := rs.Translate(hook, n.packetAt(netns, in, out, p))
 	n.marked(netns, hook, firstOf(in, out), v, &p)
 	if !v.Certain {
-		n.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns), doubtful(v))
+		n.doubt("NAT rules at %s of %s have conditions that Fairlead cannot evaluate: %s", hook, n.name(netns),
+			doubtful(v))
 	}
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
@@ -216,8 +218,9 @@ func (n *netfilter) translate(netns, hook, in, out string, p packet) packet {
 	p.dst, p.dnat = netip.AddrPortFrom(addr, port), true
 	c := n.conn(netns)
 	c.dst, c.newDst = was, p.dst
-	h := Hop{Kind: NAT, Where: n.name(netns), Link: firstOf(in, out), What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
-		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: hook, Link: in}}
+	h := Hop{Kind: NAT, Where: n.name(netns), Link: firstOf(in, out),
+		What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
+		By:   ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: hook, Link: in}}
 	if v.By.Table == ourTable {
 		h.By, h.Why = element(v.By, n.proto, was), n.promises.promised(was)
 	}
@@ -281,7 +284,8 @@ func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) pa
 	v := rs.Translate("postrouting", n.packetAt(netns, in, r.Link, p))
 	n.marked(netns, "postrouting", r.Link, v, &p)
 	if !v.Certain {
-		n.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", n.name(netns), doubtful(v))
+		n.doubt("NAT rules at postrouting of %s have conditions that Fairlead cannot evaluate: %s", n.name(netns),
+			doubtful(v))
 	}
 	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
 		return p
@@ -294,8 +298,9 @@ func (n *netfilter) masquerade(netns, in string, r rtnl.RouteFound, p packet) pa
 	c := n.conn(netns)
 	c.src, c.newSrc = p.src, netip.AddrPortFrom(to, 0)
 	p.src = netip.AddrPortFrom(to, 0)
-	h := Hop{Kind: NAT, Where: n.name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to),
-		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
+	h := Hop{Kind: NAT, Where: n.name(netns), Link: r.Link,
+		What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to),
+		By:   ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
 	if v.By.Table == ourTable {
 		h.By, h.Why = masqueradeText(v.By), "without it, the answer would bypass the host or have no route back"
 	}

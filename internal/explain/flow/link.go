@@ -56,7 +56,8 @@ func (k *walker) across(netns string, l rtnl.NetLink, next netip.Addr, p packet)
 		return
 	}
 	if c.to.mac == nil && k.wire.notAnswered(l, peer, next) {
-		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: fmt.Sprintf("%s of %s does not answer for %s", peer.Name, k.name(peer.Netns), next),
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
+			What: fmt.Sprintf("%s of %s does not answer for %s", peer.Name, k.name(peer.Netns), next),
 			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 		k.end(NoRoute, "no interface behind %s of %s has %s", l.Name, k.name(netns), next)
 		return
@@ -69,7 +70,8 @@ func (w *wire) isDown(e End, p packet) bool {
 	if e.Up {
 		return false
 	}
-	w.hop(p, Hop{Kind: Link, Where: w.name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + escape.Shell(e.Name) + " up"})
+	w.hop(p, Hop{Kind: Link, Where: w.name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " +
+		escape.Shell(e.Name) + " up"})
 	w.end(NoRoute, "%s of %s is down", e.Name, w.name(e.Netns))
 	return true
 }
@@ -79,8 +81,10 @@ func (w *wire) isDown(e End, p packet) bool {
 func (w *wire) notAssigned(c crossing, p packet) {
 	entry := fmt.Sprintf("ip neighbour: %s dev %s lladdr %s permanent", c.to.addr, c.from.Name, c.to.mac)
 	w.hop(p, Hop{Kind: Link, Where: w.name(c.netns), Link: c.from.Name,
-		What: fmt.Sprintf("sends it to %s, a hardware address that no interface behind the link has", c.to.mac), By: entry})
-	w.end(NoRoute, "%s has a wrong neighbour entry: no interface behind %s has %s", w.name(c.netns), c.from.Name, c.to.mac)
+		What: fmt.Sprintf("sends it to %s, a hardware address that no interface behind the link has", c.to.mac),
+		By:   entry})
+	w.end(NoRoute, "%s has a wrong neighbour entry: no interface behind %s has %s", w.name(c.netns), c.from.Name,
+		c.to.mac)
 }
 
 // notAnswered reports whether the other end of a link does not answer for the
@@ -110,7 +114,8 @@ func (k *walker) enter(c crossing, l rtnl.NetLink, into End, p packet) {
 
 // come follows a packet into a namespace through the other end of a link.
 func (k *walker) come(netns string, l rtnl.NetLink, into End, p packet) {
-	k.hop(p, Hop{Kind: Link, Where: k.name(into.Netns), Link: into.Name, What: fmt.Sprintf("arrives from %s of %s", l.Name, k.name(netns)),
+	k.hop(p, Hop{Kind: Link, Where: k.name(into.Netns), Link: into.Name,
+		What: fmt.Sprintf("arrives from %s of %s", l.Name, k.name(netns)),
 		Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}})
 	k.arrive(into.Netns, into.Name, p)
 }
@@ -161,7 +166,8 @@ func (k *walker) subLink(netns string, l rtnl.NetLink, next netip.Addr, p packet
 	for _, sibling := range k.world.Links.SubLinks(parent.Netns, parent.NetLink) {
 		if k.wire.isFor(sibling, c.to) && !sibling.Private && !l.Private {
 			k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
-				What: fmt.Sprintf("%s: via its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.name(parent.Netns), next)})
+				What: fmt.Sprintf("%s: via its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name,
+					k.name(parent.Netns), next)})
 			if !k.wire.isDown(sibling, p) {
 				k.enter(c.with(stage{netns: sibling.Netns, hook: "ingress", link: sibling.Name}), l, sibling, p)
 			}
@@ -169,11 +175,13 @@ func (k *walker) subLink(netns string, l rtnl.NetLink, next netip.Addr, p packet
 		}
 	}
 	if parent.Has(next) {
-		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name, What: fmt.Sprintf("%s: a sub-link cannot reach the host of its parent", l.Kind)})
+		k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
+			What: fmt.Sprintf("%s: a sub-link cannot reach the host of its parent", l.Kind)})
 		k.end(NoRoute, "a %s cannot reach the host of its parent at %s", l.Kind, next)
 		return
 	}
 	k.hop(p, Hop{Kind: Link, Where: k.name(netns), Link: l.Name,
-		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name, k.name(parent.Netns))})
+		What: fmt.Sprintf("%s: out via its parent, %s of %s, bypassing the host's rules", l.Kind, parent.Name,
+			k.name(parent.Netns))})
 	k.transmit(parent.Netns, parent.NetLink, next, p)
 }

@@ -45,7 +45,8 @@ func (rt *router) selects(netns string, p packet) {
 		rt.doubt("the policy routing of %s compares the packet's mark, which is unknown: %s", rt.name(netns), p.mark)
 	}
 	for _, o := range s.Others {
-		rt.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed", rt.name(netns), o)
+		rt.doubt("the policy routing of %s compares more than addresses and marks (ip %s), which is not followed",
+			rt.name(netns), o)
 	}
 }
 
@@ -68,7 +69,8 @@ func (rt *router) whyNot(netns, why string, q rtnl.RouteQuery) (reason, by strin
 		}
 	}
 	if len(down) > 0 && q.In == "" {
-		return fmt.Sprintf("%s; links that are down: %s", why, strings.Join(down, ", ")), "ip link set " + down[0] + " up"
+		return fmt.Sprintf("%s; links that are down: %s", why, strings.Join(down, ", ")), "ip link set " + down[0] +
+			" up"
 	}
 	return why, queryText(q)
 }
@@ -92,7 +94,8 @@ func (rt *router) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 		return fmt.Sprintf("%s is an address of %s itself, so it cannot be the source of a packet from %s (a martian)",
 			q.From, rt.name(netns), q.In), name("accept_local") + " = 0"
 	}
-	strict := max(rt.settings.Setting(netns, name("rp_filter")), rt.settings.Setting(netns, "net.ipv4.conf.all.rp_filter"))
+	strict := max(rt.settings.Setting(netns, name("rp_filter")),
+		rt.settings.Setting(netns, "net.ipv4.conf.all.rp_filter"))
 	if strict != "1" && strict != "2" {
 		return "", ""
 	}
@@ -101,7 +104,8 @@ func (rt *router) refused(netns string, q rtnl.RouteQuery) (reason, by string) {
 	case err != nil:
 		return fmt.Sprintf("rp_filter: there is no route back to %s", q.From), name("rp_filter") + " = " + strict
 	case back.Link != q.In && strict == "1":
-		return fmt.Sprintf("rp_filter: answers to %s would leave via %s, not via %s", q.From, back.Link, q.In), name("rp_filter") + " = 1"
+		return fmt.Sprintf("rp_filter: answers to %s would leave via %s, not via %s", q.From, back.Link, q.In),
+			name("rp_filter") + " = 1"
 	}
 	return "", ""
 }
@@ -113,7 +117,8 @@ func (rt *router) forwards(netns, link string, p packet) bool {
 	if p.dst.Addr().Is4() {
 		name = "net.ipv4.conf." + link + ".forwarding"
 	}
-	if rt.settings.Setting(netns, name) != "0" || p.dst.Addr().Is6() && rt.settings.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
+	if rt.settings.Setting(netns, name) != "0" || p.dst.Addr().Is6() &&
+		rt.settings.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
 		return true
 	}
 	rt.hop(p, Hop{Kind: Route, Where: rt.name(netns), Link: link, What: "does not forward packets", By: name + " = 0"})

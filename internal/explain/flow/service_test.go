@@ -18,8 +18,9 @@ import (
 
 // site returns a service at 198.51.100.10:80 in a data plane.
 func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) inspect.InstalledService {
-	s := inspect.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
-		Frontends: []netip.AddrPort{at("198.51.100.10:80")}, Backends: reals}}
+	s := inspect.InstalledService{Plane: plane,
+		Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
+			Frontends: []netip.AddrPort{at("198.51.100.10:80")}, Backends: reals}}
 	if plane == model.PlaneIPVS {
 		s.Service = "" // IPVS has no names
 	}
@@ -32,7 +33,8 @@ func TestServices(t *testing.T) {
 	box := plan.Backend{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}
 	remote := plan.Backend{At: at("192.0.2.7:8080"), Weight: 1, Masquerade: true}
 	known := flow.Known{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}},
-		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"}, {At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
+		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"},
+			{At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
 	gue := site(model.PlaneEBPF, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})
 	gue.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
 	const local, uplink = "fl_connect4", "fl_uplink"
@@ -45,18 +47,23 @@ func TestServices(t *testing.T) {
 		"ipvs with nat": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host br0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
-		"ipvs to another machine, which sees the host": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, remote)},
+		"ipvs to another machine, which sees the host": {[]inspect.InstalledService{site(model.PlaneIPVS,
+			model.ForwardNAT, remote)},
 			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: remote.At}}}},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
-		"ipvs of another program": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs of another program": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardDirect,
+			plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", " "},
-		"ipvs with a tunnel": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs with a tunnel": {[]inspect.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel,
+			plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", " "},
 		"ebpf with a GUE tunnel": {[]inspect.InstalledService{gue}, nil,
 			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves via eth0, encapsulated in a packet to 192.0.2.7, which must have the virtual address", "site "},
-		"ebpf with direct": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
+		"ebpf with direct": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardDirect,
+			plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
 			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host via eth0, to 192.0.2.7", "site "},
-		"ebpf, no server accepts new flows": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
+		"ebpf, no server accepts new flows": {[]inspect.InstalledService{site(model.PlaneEBPF, model.ForwardNAT,
+			plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
 			"begin host eth0, ebpf host eth0 = refused: service site has no real server that accepts new flows: the client's connection is reset", "site up, down"},
 		"nft": {[]inspect.InstalledService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host eth0 = delivered: delivered to nginx (pid 7) in web",
@@ -109,25 +116,31 @@ func choice(e flow.Explanation) string {
 // TestFailedService: a note names a service that the daemon could not install.
 func TestFailedService(t *testing.T) {
 	w := newFake()
-	w.failed = []flow.Known{{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("192.0.2.2:80")}}, Problem: "no such link"}}
+	w.failed = []flow.Known{{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("192.0.2.2:80")}},
+		Problem: "no such link"}}
 	e := explained(t, w, "192.0.2.7 to :80")
-	if len(e.Notes) != 1 || e.Notes[0] != "service site at 192.0.2.2:80, which could not be installed in the kernel: no such link" {
+	if len(e.Notes) != 1 ||
+		e.Notes[0] != "service site at 192.0.2.2:80, which could not be installed in the kernel: no such link" {
 		t.Errorf("the notes are %q", e.Notes)
 	}
 }
 
 // TestUncertain: a choice that depends on more than the flow is uncertain.
 func TestUncertain(t *testing.T) {
-	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}, {At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
+	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"},
+		{At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
 	for name, c := range map[string]struct {
 		from    string
 		change  func(*inspect.InstalledService)
 		certain bool
 	}{
-		"Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
-		"Maglev, and it is not known":            {"192.0.2.7", func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
-		"source hashing":                         {"192.0.2.7", func(s *inspect.InstalledService) { s.Scheduler = model.SourceHashing }, true},
-		"round robin":                            {"192.0.2.7:4000", func(*inspect.InstalledService) {}, false},
+		"Maglev, and the client's port is known": {"192.0.2.7:4000",
+			func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
+		"Maglev, and it is not known": {"192.0.2.7",
+			func(s *inspect.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
+		"source hashing": {"192.0.2.7",
+			func(s *inspect.InstalledService) { s.Scheduler = model.SourceHashing }, true},
+		"round robin": {"192.0.2.7:4000", func(*inspect.InstalledService) {}, false},
 		"source hashing with persistence": {"192.0.2.7", func(s *inspect.InstalledService) {
 			s.Scheduler, s.Persistence = model.SourceHashing, time.Minute
 		}, false},

@@ -32,7 +32,8 @@ func (k *walker) receive(netns, in string, p packet) {
 	}
 	l, ok := takes(all, k.proto, p.dst)
 	if !ok {
-		k.hop(p, Hop{Kind: Delivery, Where: k.name(netns), Link: in, What: fmt.Sprintf("no socket listens on %s/%s", p.dst, k.proto),
+		k.hop(p, Hop{Kind: Delivery, Where: k.name(netns), Link: in,
+			What: fmt.Sprintf("no socket listens on %s/%s", p.dst, k.proto),
 			Clue: Clue{Netns: netns, Hook: "input", Link: in}})
 		if !k.returnPath(netns, in, p) {
 			return
@@ -43,7 +44,8 @@ func (k *walker) receive(netns, in string, p packet) {
 	if netns == "" && k.proxied(in, l, p) {
 		return
 	}
-	h := Hop{Kind: Delivery, Where: k.name(netns), Link: in, What: "the socket of " + l.Process.String(), By: socketText(l),
+	h := Hop{Kind: Delivery, Where: k.name(netns), Link: in, What: "the socket of " + l.Process.String(),
+		By:   socketText(l),
 		Clue: Clue{Netns: netns, Hook: "input", Link: in, Connected: k.proto == model.TCP}}
 	if netns == "" {
 		k.dataPath.granted(&h, p.dst)
@@ -52,7 +54,8 @@ func (k *walker) receive(netns, in string, p packet) {
 	if !k.returnPath(netns, in, p) {
 		return
 	}
-	k.out.Process = &Process{PID: l.Process.PID, Command: l.Process.Command, Container: l.Process.Container, Where: k.name(netns)}
+	k.out.Process = &Process{PID: l.Process.PID, Command: l.Process.Command, Container: l.Process.Container,
+		Where: k.name(netns)}
 	k.end(Delivered, "delivered to %s in %s", l.Process, k.name(netns))
 }
 
@@ -135,7 +138,8 @@ func (k *walker) proxied(in string, l sockdiag.Listener, p packet) bool {
 	if !docker && !ours {
 		return false
 	}
-	h := Hop{Kind: Proxy, Where: k.name(""), What: fmt.Sprintf("%s accepts it, and dials %s", l.Process, to), By: socketText(l),
+	h := Hop{Kind: Proxy, Where: k.name(""), What: fmt.Sprintf("%s accepts it, and dials %s", l.Process, to),
+		By:   socketText(l),
 		Clue: Clue{Hook: "input", Connected: k.proto == model.TCP}}
 	switch {
 	case ours:

@@ -41,7 +41,8 @@ func (n *netfilter) judged(v rules.Verdict, netns, link, hook string, frame rule
 		n.end(Dropped, "%s: %s", verdict, by)
 		return false
 	case !v.Certain:
-		n.doubt("rules at %s of %s in %s have conditions that Fairlead cannot evaluate: %s", hook, link, n.name(netns), doubtful(v))
+		n.doubt("rules at %s of %s in %s have conditions that Fairlead cannot evaluate: %s", hook, link, n.name(netns),
+			doubtful(v))
 	}
 	return true
 }
@@ -64,7 +65,8 @@ func (n *netfilter) stagePasses(s stage, frame rules.Packet, p packet) (rules.Pa
 	}
 	for _, f := range all {
 		if f.Link == s.link && f.Egress == (s.hook == "egress") {
-			n.doubt("%s at %s of %s is not followed: it may drop, change or redirect packets", f.What, s.link, n.name(s.netns))
+			n.doubt("%s at %s of %s is not followed: it may drop, change or redirect packets", f.What, s.link,
+				n.name(s.netns))
 		}
 	}
 	frame.In = map[bool]string{true: s.link}[s.hook == "ingress"]

@@ -29,7 +29,8 @@ func Explain(w World, f Flow) (Explanation, error) {
 	p := packet{src: netip.AddrPortFrom(e.src, f.FromPort), dst: e.dst}
 	if e.in != "" {
 		k.out.Origin = e.origin
-		k.hop(p, Hop{Kind: Begin, Where: k.name(""), Link: e.in, What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
+		k.hop(p, Hop{Kind: Begin, Where: k.name(""), Link: e.in,
+			What: fmt.Sprintf("arrives from %s, on the link of the route back to it", e.src),
 			Clue: Clue{Hook: "prerouting", Link: e.in}})
 		k.arrive("", e.in, p)
 	} else {
@@ -89,7 +90,8 @@ func newWalker(w World, proto model.Proto, from client) *walker {
 	k.promises = &promises{ports: w.Ports, proto: proto, client: from}
 	k.netfilter = &netfilter{report: r, filters: w.Filters, links: w.Links, routes: w.Routes,
 		balancer: k.balancer, promises: k.promises, proto: proto, conns: map[string]*conn{}}
-	k.wire = &wire{report: r, links: w.Links, settings: w.Settings, router: k.router, netfilter: k.netfilter, proto: proto}
+	k.wire = &wire{report: r, links: w.Links, settings: w.Settings, router: k.router, netfilter: k.netfilter,
+		proto: proto}
 	k.dataPath = &dataPath{report: r, programs: w.Programs, links: w.Links,
 		balancer: k.balancer, promises: k.promises, proto: proto}
 	return k

@@ -218,7 +218,8 @@ func (p Port) otherFamily(o Port) bool {
 	case p.Sandbox != "" || o.Sandbox != "":
 		return p.Sandbox == o.Sandbox
 	}
-	return p.Rule == "" && o.Rule == "" && p.Process != nil && o.Process != nil && *p.Process == *o.Process && p.Container == nil && o.Container == nil
+	return p.Rule == "" && o.Rule == "" && p.Process != nil && o.Process != nil && *p.Process == *o.Process &&
+		p.Container == nil && o.Container == nil
 }
 
 // corresponding reports whether a and b are the unspecified addresses, or the

@@ -27,12 +27,15 @@ func host(saved string, listeners ...facts.Listener) facts.Facts {
 		Rules:     rules.Saved("ip", saved),
 		Links: []inspect.InsideLink{
 			{Name: "lo", Kind: "loopback", Up: true},
-			{Name: "eth0", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")}},
-			{Name: "docker0", Kind: "bridge", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}},
+			{Name: "eth0", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"),
+				netip.MustParsePrefix("2001:db8::10/64")}},
+			{Name: "docker0", Kind: "bridge", Up: true,
+				Addresses: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}},
 		},
 		Routes: []inspect.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
 		Containers: []sandbox.Listed{{ID: "0123456789ab", Name: "web",
-			Networks: []sandbox.OnNetwork{{Name: "bridge", Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}}}},
+			Networks: []sandbox.OnNetwork{{Name: "bridge",
+				Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}}}},
 	}
 }
 
@@ -70,13 +73,17 @@ func lines(all []ports.Port) []string {
 // ended, or are unknown.
 func TestListWithoutDaemon(t *testing.T) {
 	f := host("", listener("0.0.0.0:8082", "fairlead-proxy", 1))
-	f.EBPFMappings = []plan.EBPFMapping{{Proto: model.TCP, Host: netip.IPv4Unspecified(), Ports: model.Port(8081), To: netip.MustParseAddr("172.30.0.2"), ToPorts: model.Port(80)}}
+	f.EBPFMappings = []plan.EBPFMapping{{Proto: model.TCP, Host: netip.IPv4Unspecified(), Ports: model.Port(8081),
+		To: netip.MustParseAddr("172.30.0.2"), ToPorts: model.Port(80)}}
 	published := func(name, addr string, via model.Via, port uint16, status api.Status) api.View {
-		return api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}, Status: status,
-			Publishes: []api.PublishedView{{Publish: model.Publish{Via: via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}}}}
+		return api.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: name,
+			Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}, Status: status,
+			Publishes: []api.PublishedView{{Publish: model.Publish{Via: via, Proto: model.TCP,
+				HostPorts: model.Port(port), Ports: model.Port(80)}}}}
 	}
 	views := func(status api.Status) []api.View {
-		return []api.View{published("a", "172.30.0.2", model.ViaEBPF, 8081, status), published("b", "172.30.0.3", model.ViaProxy, 8082, status)}
+		return []api.View{published("a", "172.30.0.2", model.ViaEBPF, 8081, status),
+			published("b", "172.30.0.3", model.ViaProxy, 8082, status)}
 	}
 	for _, c := range []struct {
 		what, answer string
@@ -92,21 +99,25 @@ func TestListWithoutDaemon(t *testing.T) {
 		}
 		for _, p := range all {
 			r := p.Reach
-			if got := fmt.Sprint(r.Loopback, r.Host, r.Containers, r.LAN); got != strings.TrimSpace(strings.Repeat(c.answer+" ", 4)) || p.Ended != (c.answer == "no") {
-				t.Errorf("%s: port %s is reached from loopback, host, containers, LAN: %s; ended: %t", c.what, p.Ports, got, p.Ended)
+			if got := fmt.Sprint(r.Loopback, r.Host, r.Containers,
+				r.LAN); got != strings.TrimSpace(strings.Repeat(c.answer+" ", 4)) || p.Ended != (c.answer == "no") {
+				t.Errorf("%s: port %s is reached from loopback, host, containers, LAN: %s; ended: %t", c.what, p.Ports,
+					got, p.Ended)
 			}
 		}
 	}
 }
 
 func TestList(t *testing.T) {
-	proxy := []string{"-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", "8080", "-container-ip", "172.17.0.2", "-container-port", "80"}
+	proxy := []string{"-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", "8080", "-container-ip", "172.17.0.2",
+		"-container-port", "80"}
 	for name, c := range map[string]struct {
 		facts facts.Facts
 		want  []string
 	}{
 		"two sockets of one program are one port, sockets of two programs are two": {
-			host("", listener("0.0.0.0:80", "nginx", 1), listener("[::]:80", "nginx", 1), listener("127.0.0.1:81", "a", 2), listener("[::1]:81", "b", 3)),
+			host("", listener("0.0.0.0:80", "nginx", 1), listener("[::]:80", "nginx", 1),
+				listener("127.0.0.1:81", "a", 2), listener("[::1]:81", "b", 3)),
 			[]string{
 				"0.0.0.0,:: 80/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
 				"127.0.0.1 81/tcp a via host: loopback yes, host no, containers no, LAN no, firewall ",
@@ -114,7 +125,8 @@ func TestList(t *testing.T) {
 			},
 		},
 		"adjacent ports are a range": {
-			host("", listener("0.0.0.0:80", "nginx", 1), listener("0.0.0.0:81", "nginx", 1), listener("0.0.0.0:83", "nginx", 1)),
+			host("", listener("0.0.0.0:80", "nginx", 1), listener("0.0.0.0:81", "nginx", 1),
+				listener("0.0.0.0:83", "nginx", 1)),
 			[]string{
 				"0.0.0.0 80-81/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
 				"0.0.0.0 83/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
@@ -122,7 +134,8 @@ func TestList(t *testing.T) {
 		},
 		"a firewall that depends on the client": {
 			host("*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -s 198.51.100.0/24 -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 80 -j ACCEPT\nCOMMIT\n",
-				listener("192.0.2.10:22", "sshd", 1), listener("0.0.0.0:80", "nginx", 2), listener("0.0.0.0:81", "other", 3)),
+				listener("192.0.2.10:22", "sshd", 1), listener("0.0.0.0:80", "nginx", 2),
+				listener("0.0.0.0:81", "other", 3)),
 			[]string{
 				"192.0.2.10 22/tcp sshd via host: loopback no, host yes, containers no, LAN maybe, firewall depends",
 				"0.0.0.0 80/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall lets in",

@@ -153,7 +153,8 @@ func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answe
 	packet.In = link
 	f := b.filter("input", packet)
 	switch {
-	case f.Action == rules.Accept && f.Certain && (f.By.Table == "" || f.Policy || f.By.Table == "inet "+plan.GuardTable):
+	case f.Action == rules.Accept && f.Certain &&
+		(f.By.Table == "" || f.Policy || f.By.Table == "inet "+plan.GuardTable):
 		return Open
 	case f.Action == rules.Accept && f.Certain:
 		return Lets

@@ -42,7 +42,8 @@ func (b *builder) services(names map[model.Frontend]string) {
 			if of.Name == "" {
 				of.Name = names[model.Frontend{Proto: h.Proto, At: at}]
 			}
-			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()),
+			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()},
+				Ports: model.Port(at.Port()),
 				Modes: []Mode{ServiceMode(h.Plane)}, Service: &of})
 		}
 	}

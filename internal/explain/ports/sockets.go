@@ -32,7 +32,8 @@ func addresses(l facts.Listener) []netip.Addr {
 }
 
 func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
-	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Modes: []Mode{Host}, bound: true}
+	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Modes: []Mode{Host},
+		bound: true}
 	if l.Process.PID != 0 {
 		p.Process = &Process{l.Process.PID, l.Process.Command}
 	}
@@ -68,7 +69,8 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
 // twin reports whether o is another socket of the same program for the same port
 // (SO_REUSEPORT).
 func (p Port) twin(o Port) bool {
-	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Process != nil && o.Process != nil &&
+	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Process != nil &&
+		o.Process != nil &&
 		p.Process.Command == o.Process.Command && (p.Container == nil) == (o.Container == nil) &&
 		(p.Container == nil || *p.Container == *o.Container)
 }
@@ -76,7 +78,8 @@ func (p Port) twin(o Port) bool {
 // covers reports whether packets to the port of the socket o reach p first.
 func (p Port) covers(o Port) bool {
 	at := p.Addresses[0]
-	return p.Proto == o.Proto && p.Ports.Overlaps(o.Ports) && at.Is4() == o.Addresses[0].Is4() && (at.IsUnspecified() || at == o.Addresses[0])
+	return p.Proto == o.Proto && p.Ports.Overlaps(o.Ports) && at.Is4() == o.Addresses[0].Is4() &&
+		(at.IsUnspecified() || at == o.Addresses[0])
 }
 
 // granted sets the mode socket and the requested port if a grant has assigned the

@@ -38,7 +38,8 @@ func (f *fake) Attach(_ context.Context, r api.AttachRequest) (api.Result, error
 	f.asked++
 	return api.Result{Changed: true, Notes: []string{"a note"}, Attachments: []api.View{{
 		Attachment: model.Attachment{Endpoint: r.Endpoint, Ref: "netns:web"}, Status: api.Up,
-		Publishes: []api.PublishedView{{Publish: model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}}}}}}, f.err
+		Publishes: []api.PublishedView{{Publish: model.Publish{Via: model.ViaNAT, Proto: model.TCP,
+			HostPorts: model.Port(80), Ports: model.Port(80)}}}}}}, f.err
 }
 
 func (f *fake) Attachments() []api.View {
@@ -71,8 +72,10 @@ func serve(t *testing.T, d admin.Daemon) (socket string) {
 func TestClientAndServer(t *testing.T) {
 	f := &fake{}
 	client := admin.NewClient(serve(t, f.daemon()))
-	request := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
-		Routes: []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true, DryRun: true}
+	request := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web",
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+		Routes:    []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true,
+		DryRun: true}
 	got, err := client.Attach(context.Background(), request)
 	if err != nil || !reflect.DeepEqual(f.attach, request) {
 		t.Errorf("the daemon got %+v, %v; want %+v", f.attach, err, request)
@@ -88,10 +91,13 @@ func TestClientAndServer(t *testing.T) {
 func TestErrorsAreTyped(t *testing.T) {
 	taken := &model.PortTakenError{Publish: model.Publish{Proto: model.TCP}, Owner: "nginx"}
 	for code, cause := range map[api.Code]error{
-		api.Invalid: &api.Fault{Code: api.Invalid, Err: errors.New("no")}, api.NotFound: &api.Fault{Code: api.NotFound, Err: errors.New("no")},
-		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken, api.Failed: errors.New("no"),
+		api.Invalid:  &api.Fault{Code: api.Invalid, Err: errors.New("no")},
+		api.NotFound: &api.Fault{Code: api.NotFound, Err: errors.New("no")},
+		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken,
+		api.Failed: errors.New("no"),
 	} {
-		_, err := admin.NewClient(serve(t, (&fake{err: fmt.Errorf("attach: %w", cause)}).daemon())).Attach(context.Background(), api.AttachRequest{})
+		_, err := admin.NewClient(serve(t, (&fake{err: fmt.Errorf("attach: %w",
+			cause)}).daemon())).Attach(context.Background(), api.AttachRequest{})
 		if api.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
 			t.Errorf("%s: %v (%s)", code, err, api.CodeOf(err))
 		}
@@ -105,7 +111,8 @@ func TestErrorsAreTyped(t *testing.T) {
 // ask sends a request with this body, and returns the status and the error.
 func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
 		return net.Dial("unix", socket)
 	}}}
 	r, err := http.NewRequest(method, "http://x"+path, strings.NewReader(body))
@@ -163,7 +170,8 @@ func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"); err != nil {
+	if _,
+		err := io.WriteString(conn, "POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.NewClient(socket).Attachments(context.Background()); err != nil {
@@ -180,7 +188,8 @@ func TestOnlyRootIsAllowed(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
-	if err := errors.Join(os.Chmod(socket, 0o666), os.Chmod(filepath.Dir(socket), 0o755), os.Chmod(filepath.Dir(filepath.Dir(socket)), 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(socket, 0o666), os.Chmod(filepath.Dir(socket), 0o755),
+		os.Chmod(filepath.Dir(filepath.Dir(socket)), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", socket)
@@ -206,7 +215,9 @@ func TestMain(m *testing.M) {
 func askAsOther(socket string) int {
 	conn, err := net.DialTimeout("unix", socket, time.Minute)
 	if err == nil {
-		_, err = io.WriteString(conn, "POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+		_,
+			err = io.WriteString(conn,
+			"POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
 	}
 	line := ""
 	if err == nil {

@@ -57,7 +57,8 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	defer close(events)
 	following, refused := 0, 0
 	for range admin.MaxConns {
-		switch line := status(t, begin(t, socket, "GET /v1/events?follow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); {
+		switch line := status(t, begin(t, socket,
+			"GET /v1/events?follow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); {
 		case strings.Contains(line, "200 OK"):
 			following++
 		case strings.Contains(line, "409 Conflict"), strings.Contains(line, "503 Service Unavailable"):

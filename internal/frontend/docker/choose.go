@@ -75,7 +75,8 @@ func (c *chooser) avoid(taken model.Publish) bool {
 func (c *chooser) owners(p model.Publish) []string {
 	var names []string
 	for _, a := range c.all {
-		if a.Name != c.me.Name && slices.ContainsFunc(a.Publishes, func(o api.PublishedView) bool { return p.Collides(o.Publish) }) {
+		if a.Name != c.me.Name && slices.ContainsFunc(a.Publishes,
+			func(o api.PublishedView) bool { return p.Collides(o.Publish) }) {
 			names = append(names, a.Name)
 		}
 	}
@@ -107,7 +108,8 @@ func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 			return p, nil
 		}
 	}
-	return model.Publish{}, fmt.Errorf("publish ports %s/%s of %s: %w in %s", s.publish(1).Ports, s.proto, c.me.Name, errNoPort, from)
+	return model.Publish{}, fmt.Errorf("publish ports %s/%s of %s: %w in %s", s.publish(1).Ports, s.proto, c.me.Name,
+		errNoPort, from)
 }
 
 // free reports whether no known publish has the host ports.

@@ -45,14 +45,22 @@ func TestNetworks(t *testing.T) {
 		want    model.Network
 	}{
 		{"bridge is the default", nil, model.Network{Driver: model.DriverBridge}},
-		{"Docker's option for the MTU", map[string]string{"com.docker.network.driver.mtu": "1400"}, model.Network{Driver: model.DriverBridge, MTU: 1400}},
-		{"Docker's options for macvlan", map[string]string{"parent": "eth0", "macvlan_mode": "private"}, model.Network{Driver: model.DriverMacvlan, Parent: "eth0", Mode: model.ModePrivate}},
-		{"a VLAN as Docker writes it", map[string]string{"parent": "eth0.100"}, model.Network{Driver: model.DriverMacvlan, Parent: "eth0", VLAN: 100}},
-		{"a link whose name looks like a VLAN", map[string]string{"parent": "eth0.7", "driver": "ipvlan"}, model.Network{Driver: model.DriverIPvlan, Parent: "eth0.7"}},
-		{"a device", map[string]string{"driver": "device", "parent": "0000:3b:02.1"}, model.Network{Driver: model.DriverDevice, Parent: "0000:3b:02.1"}},
-		{"an overlay", map[string]string{"vni": "7", "peers": "192.0.2.2=192.0.2.0/25 192.0.2.3", "underlay": "eth0,eth1", "encrypt": "true", "key-file": "/key"},
-			model.Network{Driver: model.DriverVXLAN, Overlay: model.Overlay{VNI: 7, Encrypt: true, KeyFile: "/key", Underlays: []string{"eth0", "eth1"},
-				Peers: []model.Peer{{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("192.0.2.0/25")}}, {Address: addr("192.0.2.3")}}}}},
+		{"Docker's option for the MTU", map[string]string{"com.docker.network.driver.mtu": "1400"},
+			model.Network{Driver: model.DriverBridge, MTU: 1400}},
+		{"Docker's options for macvlan", map[string]string{"parent": "eth0", "macvlan_mode": "private"},
+			model.Network{Driver: model.DriverMacvlan, Parent: "eth0", Mode: model.ModePrivate}},
+		{"a VLAN as Docker writes it", map[string]string{"parent": "eth0.100"},
+			model.Network{Driver: model.DriverMacvlan, Parent: "eth0", VLAN: 100}},
+		{"a link whose name looks like a VLAN", map[string]string{"parent": "eth0.7", "driver": "ipvlan"},
+			model.Network{Driver: model.DriverIPvlan, Parent: "eth0.7"}},
+		{"a device", map[string]string{"driver": "device", "parent": "0000:3b:02.1"},
+			model.Network{Driver: model.DriverDevice, Parent: "0000:3b:02.1"}},
+		{"an overlay", map[string]string{"vni": "7", "peers": "192.0.2.2=192.0.2.0/25 192.0.2.3",
+			"underlay": "eth0,eth1", "encrypt": "true", "key-file": "/key"},
+			model.Network{Driver: model.DriverVXLAN,
+				Overlay: model.Overlay{VNI: 7, Encrypt: true, KeyFile: "/key", Underlays: []string{"eth0", "eth1"},
+					Peers: []model.Peer{{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("192.0.2.0/25")}},
+						{Address: addr("192.0.2.3")}}}}},
 	} {
 		p := newPlugin(t)
 		p.calls("NetworkDriver.CreateNetwork", generic(c.options), `{}`)
@@ -74,7 +82,8 @@ func TestHostIsTheGateway(t *testing.T) {
 	p.calls("NetworkDriver.CreateNetwork", `{`+network+`, "Options": {"com.docker.network.internal": true},
 		"IPv4Data": [{"Pool": "172.30.0.0/24", "Gateway": "172.30.0.254/24"}], "IPv6Data": [{"Pool": "fd00:30::/64", "Gateway": "fd00:30::1/64"}]}`, `{}`)
 	n := p.Networks()[0]
-	if !n.Internal || n.Subnets[0].HostAddress().String() != "172.30.0.254" || n.Subnets[1].GatewayAddress().String() != "fd00:30::1" {
+	if !n.Internal || n.Subnets[0].HostAddress().String() != "172.30.0.254" ||
+		n.Subnets[1].GatewayAddress().String() != "fd00:30::1" {
 		t.Errorf("%+v", n)
 	}
 }
@@ -82,19 +91,25 @@ func TestHostIsTheGateway(t *testing.T) {
 func TestInvalidNetworksAreRefused(t *testing.T) {
 	p := newPlugin(t)
 	for option, why := range map[string]string{
-		"colour=red": "want one of driver, via,", "driver=host": "--network host", "driver=none": "--network none", "driver=macvtap": "want one of",
-		"via=socket": "containers on the host's network", "via=pigeon": "publish mode does not exist", "mtu=many": "want a number", "hairpin=maybe": "true or false",
+		"colour=red": "want one of driver, via,", "driver=host": "--network host", "driver=none": "--network none",
+		"driver=macvtap": "want one of",
+		"via=socket":     "containers on the host's network", "via=pigeon": "publish mode does not exist",
+		"mtu=many": "want a number", "hairpin=maybe": "true or false",
 		"peers=everybody": "want an address", "vni=x": "want a number", "promises=fidelity": "no publish mode promises",
-		"com.docker.network.bridge.enable_icc=false": "separate networks", "com.docker.network.bridge.gateway_mode_ipv4=routed": "driver=routed",
+		"com.docker.network.bridge.enable_icc=false":         "separate networks",
+		"com.docker.network.bridge.gateway_mode_ipv4=routed": "driver=routed",
 	} {
 		name, value, _ := strings.Cut(option, "=")
 		p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{name: value}), why)
 	}
-	p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{"driver": "bridge", "macvlan_mode": "vepa"}), "has the driver bridge")
+	p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{"driver": "bridge", "macvlan_mode": "vepa"}),
+		"has the driver bridge")
 	p.refuses("NetworkDriver.CreateNetwork", `{"NetworkID": "../../etc"}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{}`, "want letters")
-	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`, "want an address range")
-	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "10.0.0.0/24"}, {"Pool": "10.0.1.0/24"}]}`, "at most one subnet per address family")
+	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`,
+		"want an address range")
+	p.refuses("NetworkDriver.CreateNetwork", `{`+network+
+		`, "IPv4Data": [{"Pool": "10.0.0.0/24"}, {"Pool": "10.0.1.0/24"}]}`, "at most one subnet per address family")
 	if len(p.Networks()) != 0 || len(p.lasting) != 0 {
 		t.Errorf("left: %+v, %s", p.Networks(), p.lasting)
 	}
@@ -103,17 +118,20 @@ func TestInvalidNetworksAreRefused(t *testing.T) {
 func TestGateways(t *testing.T) {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.GwAllocCheck", generic(nil), `{"SkipIPv4":false,"SkipIPv6":false}`)
-	p.calls("NetworkDriver.GwAllocCheck", generic(map[string]string{"ipvlan_mode": "l3"}), `{"SkipIPv4":true,"SkipIPv6":true}`)
+	p.calls("NetworkDriver.GwAllocCheck", generic(map[string]string{"ipvlan_mode": "l3"}),
+		`{"SkipIPv4":true,"SkipIPv6":true}`)
 }
 
 // TestEndpointCallsCanBeRepeated makes every call twice, as Docker does after a
 // failure.
 func TestEndpointCallsCanBeRepeated(t *testing.T) {
 	p := newPlugin(t)
-	p.Config.Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.1")}, {To: netip.MustParsePrefix("172.30.0.1/32")}}
+	p.Config.Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.1")},
+		{To: netip.MustParsePrefix("172.30.0.1/32")}}
 	p.calls("NetworkDriver.CreateNetwork", created, `{}`)
 	for range 2 {
-		p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"Address": "172.30.0.2/24"}, "Options": {"com.docker.network.endpoint.ifname": "web0"}}`,
+		p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+
+			`, "Interface": {"Address": "172.30.0.2/24"}, "Options": {"com.docker.network.endpoint.ifname": "web0"}}`,
 			`{"Interface":{"MacAddress":"02:f1:ac:1e:00:02"}}`)
 	}
 	for range 2 {
@@ -122,7 +140,8 @@ func TestEndpointCallsCanBeRepeated(t *testing.T) {
 				`"StaticRoutes":[{"Destination":"172.30.0.1/32","RouteType":1},{"Destination":"10.0.0.0/8","RouteType":0,"NextHop":"172.30.0.1"}],"DisableGatewayService":false}`)
 	}
 	a := p.Attachments()[0]
-	if len(p.Attachments()) != 1 || a.Network != "docker-0123456789ab" || a.HostInterface != "fd-fedcba987654" || a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
+	if len(p.Attachments()) != 1 || a.Network != "docker-0123456789ab" || a.HostInterface != "fd-fedcba987654" ||
+		a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
 		t.Errorf("%+v", p.Attachments())
 	}
 	for _, method := range []string{"RevokeExternalConnectivity", "Leave", "DeleteEndpoint"} {
@@ -138,7 +157,8 @@ func TestEndpointCallsCanBeRepeated(t *testing.T) {
 
 func TestResponseOmitsWhatDockerHasSet(t *testing.T) {
 	p := newPlugin(t)
-	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+
+		`, "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 	if mac := p.Attachments()[0].MAC; mac != "02:00:00:00:00:01" {
 		t.Errorf("got the MAC address %s", mac)
 	}
@@ -149,7 +169,8 @@ func TestResponseOmitsWhatDockerHasSet(t *testing.T) {
 func TestStaleEndpointIsRemoved(t *testing.T) {
 	p := newPlugin(t)
 	for _, id := range []string{"1111", "2222"} {
-		p.calls("NetworkDriver.CreateEndpoint", `{`+network+`, "EndpointID": "`+id+`", "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+		p.calls("NetworkDriver.CreateEndpoint", `{`+network+`, "EndpointID": "`+id+
+			`", "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 	}
 	if len(p.Attachments()) != 1 || p.Attachments()[0].Name != "docker-2222" {
 		t.Errorf("%+v", p.Attachments())
@@ -159,7 +180,8 @@ func TestStaleEndpointIsRemoved(t *testing.T) {
 // TestNoDefaultGateway checks that Docker does not connect its own bridge to a
 // container without a default route, and that an internal network publishes nothing.
 func TestNoDefaultGateway(t *testing.T) {
-	for options, want := range map[string][]string{`{}`: {"8080/tcp -> :80 via auto"}, `{"com.docker.network.internal": true}`: nil} {
+	for options, want := range map[string][]string{`{}`: {"8080/tcp -> :80 via auto"},
+		`{"com.docker.network.internal": true}`: nil} {
 		t.Run(options, func(t *testing.T) { noGateway(t, options, want) })
 	}
 }
@@ -169,7 +191,8 @@ func noGateway(t *testing.T, options string, want []string) {
 	p.Config = engine.SandboxConfig{}
 	p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": `+options+`, `, 1), `{}`)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`}`, `{"Interface":{}}`)
-	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,
+	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+
+		ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,
 		`{"InterfaceName":{"SrcName":"fd-fedcba987654","DstPrefix":"eth"},"DisableGatewayService":true}`)
 	if got := p.published(); !slices.Equal(got, want) {
 		t.Errorf("published: got %q, want %q", got, want)
@@ -190,7 +213,8 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 		{http.MethodPost, "NetworkDriver.Join", `[]`, http.StatusBadRequest},
 		{http.MethodPost, "NetworkDriver.Join", `{"Options": 7}`, http.StatusBadRequest},
 		{http.MethodPost, "NetworkDriver.Join", strings.Repeat("[", 1<<20), http.StatusBadRequest},
-		{http.MethodPost, "NetworkDriver.Join", `"` + strings.Repeat("x", 33<<20) + `"`, http.StatusRequestEntityTooLarge},
+		{http.MethodPost, "NetworkDriver.Join", `"` + strings.Repeat("x", 33<<20) + `"`,
+			http.StatusRequestEntityTooLarge},
 	} {
 		w := p.post(c.method, c.path, strings.NewReader(c.body))
 		if w.Code != c.want || !json.Valid(w.Body.Bytes()) {
@@ -201,13 +225,17 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 
 // FuzzCalls checks that no request makes a method crash or return invalid JSON.
 func FuzzCalls(f *testing.F) {
-	methods := []string{"Plugin.Activate", "NetworkDriver.GwAllocCheck", "NetworkDriver.CreateNetwork", "NetworkDriver.DeleteNetwork",
-		"NetworkDriver.CreateEndpoint", "NetworkDriver.EndpointOperInfo", "NetworkDriver.DeleteEndpoint", "NetworkDriver.Join", "NetworkDriver.Leave",
+	methods := []string{"Plugin.Activate", "NetworkDriver.GwAllocCheck", "NetworkDriver.CreateNetwork",
+		"NetworkDriver.DeleteNetwork",
+		"NetworkDriver.CreateEndpoint", "NetworkDriver.EndpointOperInfo", "NetworkDriver.DeleteEndpoint",
+		"NetworkDriver.Join", "NetworkDriver.Leave",
 		"NetworkDriver.ProgramExternalConnectivity", "NetworkDriver.RevokeExternalConnectivity",
 		"IpamDriver.RequestPool", "IpamDriver.ReleasePool", "IpamDriver.RequestAddress", "IpamDriver.ReleaseAddress"}
 	for i := range methods {
-		for _, body := range []string{"", `{}`, created, generic(map[string]string{"vni": "7"}), `{` + endpoint + `, ` + ports(`{"Proto": 17, "Port": 1, "HostPort": 1, "HostPortEnd": 9}`) + `}`,
-			`{"Pool": "10.0.0.0/30", "V6": true}`, `{"PoolID": "10.0.0.0/30", "Address": "10.0.0.2"}`, `{"PoolID": "::/0 ::/0"}`} {
+		for _, body := range []string{"", `{}`, created, generic(map[string]string{"vni": "7"}), `{` + endpoint + `, ` +
+			ports(`{"Proto": 17, "Port": 1, "HostPort": 1, "HostPortEnd": 9}`) + `}`,
+			`{"Pool": "10.0.0.0/30", "V6": true}`, `{"PoolID": "10.0.0.0/30", "Address": "10.0.0.2"}`,
+			`{"PoolID": "::/0 ::/0"}`} {
 			f.Add(uint8(i), body)
 		}
 	}

@@ -101,7 +101,10 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 	for _, old := range d.cfg.Daemon.Attachments() {
 		if old.Origin != model.FromDocker || old.Network != a.Network || old.Name == a.Name ||
-			!slices.ContainsFunc(a.Addresses, func(addr netip.Addr) bool { return slices.Contains(old.Addresses, addr) }) {
+			!slices.ContainsFunc(a.Addresses, func(addr netip.Addr) bool {
+				return slices.Contains(old.Addresses,
+					addr)
+			}) {
 			continue
 		}
 		d.cfg.Log.Warn("remove an endpoint that Docker has forgotten", "attachment", old.Name)

@@ -57,7 +57,8 @@ func populated(path string) bool {
 // refused, e.g. in a cgroup v1 without real-time budget, it sets the highest nice
 // level. Children do not inherit the real-time priority.
 func raisePriority() {
-	realtime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	realtime := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if unix.SchedSetAttr(0, &realtime, 0) != nil {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // optional: needed on a busy host only
 	}

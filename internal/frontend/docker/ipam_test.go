@@ -12,8 +12,10 @@ const gatewayType = `"Options": {"RequestAddressType": "com.docker.network.gatew
 
 func TestPools(t *testing.T) {
 	p := newPlugin(t)
-	p.calls("IpamDriver.GetDefaultAddressSpaces", "", `{"LocalDefaultAddressSpace":"fairlead","GlobalDefaultAddressSpace":"fairlead-global"}`)
-	p.calls("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/24", "SubPool": "172.30.0.128/25"}`, `{"PoolID":"172.30.0.0/24 172.30.0.128/25","Pool":"172.30.0.0/24"}`)
+	p.calls("IpamDriver.GetDefaultAddressSpaces", "",
+		`{"LocalDefaultAddressSpace":"fairlead","GlobalDefaultAddressSpace":"fairlead-global"}`)
+	p.calls("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/24", "SubPool": "172.30.0.128/25"}`,
+		`{"PoolID":"172.30.0.0/24 172.30.0.128/25","Pool":"172.30.0.0/24"}`)
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/25"}`, "overlaps with 172.30.0.0/24")
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/24", "SubPool": "172.31.0.0/25"}`, "want a part of")
 	p.refuses("IpamDriver.RequestPool", `{"SubPool": "172.31.0.0/25"}`, "its subnet is missing")
@@ -38,7 +40,8 @@ func TestPools(t *testing.T) {
 		p, _ := netip.ParsePrefix(pool)
 		return netip.PrefixFrom(p.Addr(), 48).Masked()
 	}
-	if first.Pool[:2] != "fd" || of(first.Pool) != of(second.Pool) || first == second || !strings.HasSuffix(first.Pool, "/64") {
+	if first.Pool[:2] != "fd" || of(first.Pool) != of(second.Pool) || first == second ||
+		!strings.HasSuffix(first.Pool, "/64") {
 		t.Errorf("got the IPv6 pools %s and %s", first.Pool, second.Pool)
 	}
 }
@@ -70,17 +73,21 @@ func TestDockerRestarts(t *testing.T) {
 	const pool, web = `{"Pool": "172.30.0.0/24"}`, `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.9"}`
 	leased := func() {
 		p.calls("IpamDriver.RequestPool", pool, `{"PoolID":"172.30.0.0/24","Pool":"172.30.0.0/24"}`)
-		p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.1", `+gatewayType+`}`, `{"Address":"172.30.0.1/24"}`)
+		p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.1", `+gatewayType+`}`,
+			`{"Address":"172.30.0.1/24"}`)
 		p.calls("IpamDriver.RequestAddress", web, `{"Address":"172.30.0.9/24"}`)
 	}
 	leased()
 	for _, addr := range []string{"2", "3"} {
 		p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.`+addr+`/24"}`)
-		p.calls("NetworkDriver.CreateEndpoint", `{"NetworkID": "n", "EndpointID": "`+addr+`", "Interface": {"Address": "172.30.0.`+addr+`/24", "MacAddress": "02:00:00:00:00:0`+addr+`"}}`, `{"Interface":{}}`)
+		p.calls("NetworkDriver.CreateEndpoint", `{"NetworkID": "n", "EndpointID": "`+addr+
+			`", "Interface": {"Address": "172.30.0.`+addr+`/24", "MacAddress": "02:00:00:00:00:0`+addr+`"}}`,
+			`{"Interface":{}}`)
 	}
 	p.Dead = map[string]bool{"docker-3": true}
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
-	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // the container with address 2 may still run
+	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`,
+		`{"Address":"172.30.0.3/24"}`) // the container with address 2 may still run
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/16"}`, "of another network")
 	leased()
 	p.refuses("IpamDriver.RequestAddress", web, "already in use")
@@ -90,7 +97,8 @@ func TestDockerRestarts(t *testing.T) {
 	clear(p.passing)
 	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.2/24"}`)
 	clear(p.lasting)
-	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.9"}`, `{"Address":"172.30.0.9/24"}`)
+	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.9"}`,
+		`{"Address":"172.30.0.9/24"}`)
 
 	for _, addr := range []string{"1", "2", "9"} {
 		p.calls("IpamDriver.ReleaseAddress", `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.`+addr+`"}`, `{}`)

@@ -124,8 +124,9 @@ func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 }
 
 func shop() shopEngine {
-	return shopEngine{events: make(chan sandbox.Happened), group: "/docker/" + shopID, shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
-		Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnpublished: "deny"}}}
+	return shopEngine{events: make(chan sandbox.Happened), group: "/docker/" + shopID,
+		shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
+			Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnpublished: "deny"}}}
 }
 
 func makeGroup(t *testing.T, root string) (path string) {
@@ -151,10 +152,12 @@ func TestCgroupIsFrozenUntilAdmitted(t *testing.T) {
 	root, w := labels(t)
 	end := run(t, e, root, w)
 	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
-	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}} // when this is read, the first event has been handled
+	e.events <- sandbox.Happened{Action: "create",
+		Actor: sandbox.Actor{ID: shopID}} // when this is read, the first event has been handled
 	path := makeGroup(t, root)
 	a := <-w.admitted
-	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 || a.Unpublished != "deny" || a.Wrong != nil {
+	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 ||
+		a.Unpublished != "deny" || a.Wrong != nil {
 		t.Errorf("got the admission %+v", a)
 	}
 	end()

@@ -170,7 +170,8 @@ func (l *leases) releasePool(id string) {
 
 // within returns the leased addresses of a pool.
 func (l *leases) within(p pool) []netip.Addr {
-	return slices.DeleteFunc(slices.Collect(maps.Keys(l.leases)), func(a netip.Addr) bool { return !p.Prefix.Contains(a) })
+	return slices.DeleteFunc(slices.Collect(maps.Keys(l.leases)),
+		func(a netip.Addr) bool { return !p.Prefix.Contains(a) })
 }
 
 // claim leases the requested address, or a free one of the pool's range if none is
@@ -189,7 +190,8 @@ func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, erro
 		return asked, fmt.Errorf("address %s is not in %s: choose another address", asked, p.Prefix)
 	}
 	if inUse, ok := l.leases[asked]; ok && inUse.Claimed {
-		return asked, fmt.Errorf("address %s is already in use: choose another, or remove the container that has it", asked)
+		return asked, fmt.Errorf("address %s is already in use: choose another, or remove the container that has it",
+			asked)
 	}
 	l.dropLease(asked)
 	l.setLease(lease{asked, true, true})

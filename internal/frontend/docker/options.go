@@ -57,7 +57,8 @@ func Options() []Option {
 				err = number(v)
 			return err
 		}},
-		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = syntax.PKey(v); return err }},
+		{"pkey", "KEY", "partition key of an InfiniBand child",
+			func(n *network, v string) (err error) { n.PKey, err = syntax.PKey(v); return err }},
 		{"filter", "on|off", "whether frames on the bridge pass iptables (default: the host's setting)",
 			func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
 		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from",

@@ -67,7 +67,8 @@ type plugin struct {
 
 func newPlugin(t testing.TB) *plugin {
 	p := &plugin{TB: t, Daemon: &daemontest.Daemon{}, lasting: memory{}, passing: memory{}}
-	p.Config = engine.SandboxConfig{MAC: "02:f1:ac:1e:00:02", Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}}
+	p.Config = engine.SandboxConfig{MAC: "02:f1:ac:1e:00:02",
+		Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}}
 	p.start()
 	return p
 }
@@ -80,7 +81,8 @@ func (p *plugin) start() {
 		}
 		return p.containerOf(ctx, endpoint)
 	}
-	p.handler = docker.New(docker.Config{Daemon: p.Daemon, Lasting: p.lasting, Passing: p.passing, Host: host{}, Caller: func(context.Context) int { return 0 },
+	p.handler = docker.New(docker.Config{Daemon: p.Daemon, Lasting: p.lasting, Passing: p.passing, Host: host{},
+		Caller:      func(context.Context) int { return 0 },
 		ContainerOf: containerOf, Log: slog.New(slog.DiscardHandler)}).Handler()
 }
 
@@ -106,7 +108,8 @@ func (p *plugin) refuses(method, request, why string) {
 	p.Helper()
 	w := p.post(http.MethodPost, method, strings.NewReader(request))
 	var failure struct{ Err, Error string }
-	if err := json.Unmarshal(w.Body.Bytes(), &failure); err != nil || !strings.Contains(failure.Err, why) || failure.Error != failure.Err {
+	if err := json.Unmarshal(w.Body.Bytes(), &failure); err != nil || !strings.Contains(failure.Err, why) ||
+		failure.Error != failure.Err {
 		p.Errorf("%s %s: %s, want an error with %q", method, request, w.Body, why)
 	}
 }

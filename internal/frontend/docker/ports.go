@@ -189,7 +189,8 @@ func (d *Driver) bindable(ports []port) error {
 		checked[p.addr] = true
 		if can, err := d.cfg.Host.CanBind(p.addr); err != nil || !can {
 			//lint:ignore ST1005 it is Docker's
-			return errors.Join(err, fmt.Errorf("Bind for %s failed: cannot assign requested address: the host does not have %s: publish at an address of the host, or set net.ipv4.ip_nonlocal_bind=1 if it gets the address later", netip.AddrPortFrom(p.addr, p.host.First), p.addr))
+			refused := fmt.Errorf("Bind for %s failed: cannot assign requested address: the host does not have %s: publish at an address of the host, or set net.ipv4.ip_nonlocal_bind=1 if it gets the address later", netip.AddrPortFrom(p.addr, p.host.First), p.addr)
+			return errors.Join(err, refused)
 		}
 	}
 	return nil
@@ -241,7 +242,8 @@ func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenErr
 	ctx, cancel := context.WithTimeout(ctx, nameLimit)
 	defer cancel()
 	for _, v := range d.cfg.Daemon.Attachments() {
-		if v.Name == name || !slices.ContainsFunc(v.Publishes, func(p api.PublishedView) bool { return p.Collides(t.Publish) }) {
+		if v.Name == name || !slices.ContainsFunc(v.Publishes,
+			func(p api.PublishedView) bool { return p.Collides(t.Publish) }) {
 			continue
 		}
 		if kind, container, _ := strings.Cut(v.Ref, ":"); kind == string(sandbox.Container) {

@@ -30,7 +30,8 @@ func (p *plugin) published() []string {
 func joined(t *testing.T) *plugin {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateNetwork", created, `{}`)
-	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`,
+		`{"Interface":{}}`)
 	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+endpoint+`, "SandboxKey": "/a"}`))
 	return p
 }
@@ -43,7 +44,9 @@ func (p *plugin) programs(bindings ...string) {
 func TestPorts(t *testing.T) {
 	var thousand []string
 	for i := range 1000 {
-		thousand = append(thousand, fmt.Sprintf(`{"Proto": 17, "IP": "", "Port": %d, "HostIP": "", "HostPort": %d, "HostPortEnd": %d}`, 5000+i, 20000+i, 20000+i))
+		thousand = append(thousand,
+			fmt.Sprintf(`{"Proto": 17, "IP": "", "Port": %d, "HostIP": "", "HostPort": %d, "HostPortEnd": %d}`, 5000+i,
+				20000+i, 20000+i))
 	}
 	slices.Reverse(thousand)
 	for _, c := range []struct {
@@ -53,13 +56,21 @@ func TestPorts(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"a thousand consecutive ports are one range", thousand, []string{"20000-20999/udp -> :5000-5999 via auto"}},
-		{"a gap makes two ranges", slices.Concat(thousand[:499], thousand[500:]), []string{"20000-20499/udp -> :5000-5499 via auto", "20501-20999/udp -> :5501-5999 via auto"}},
-		{"different addresses make different publishes", []string{`{"Proto": 6, "Port": 80, "HostIP": "127.0.0.1", "HostPort": 80, "HostPortEnd": 80}`,
-			`{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81, "HostPortEnd": 81}`, `{"Proto": 6, "Port": 82, "HostIP": "::ffff:10.0.0.1", "HostPort": 82}`},
-			[]string{"10.0.0.1:82/tcp -> :82 via auto", "127.0.0.1:80/tcp -> :80 via auto", "[::]:81/tcp -> :81 via auto"}},
-		{"the same container port twice", []string{`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 80, "HostPort": 81}`}, []string{"80/tcp -> :80 via auto", "81/tcp -> :80 via auto"}},
-		{"any port of a range", []string{`{"Proto": 6, "Port": 80, "HostPort": 8000, "HostPortEnd": 8009}`}, []string{"8002/tcp -> :80 via auto"}},
-		{"any port, for consecutive container ports", []string{`{"Proto": 6, "Port": 80}`, `{"Proto": 6, "Port": 81}`, `{"Proto": 17, "Port": 82}`}, []string{"32771-32772/tcp -> :80-81 via auto", "32773/udp -> :82 via auto"}},
+		{"a gap makes two ranges", slices.Concat(thousand[:499], thousand[500:]),
+			[]string{"20000-20499/udp -> :5000-5499 via auto", "20501-20999/udp -> :5501-5999 via auto"}},
+		{"different addresses make different publishes",
+			[]string{`{"Proto": 6, "Port": 80, "HostIP": "127.0.0.1", "HostPort": 80, "HostPortEnd": 80}`,
+				`{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81, "HostPortEnd": 81}`,
+				`{"Proto": 6, "Port": 82, "HostIP": "::ffff:10.0.0.1", "HostPort": 82}`},
+			[]string{"10.0.0.1:82/tcp -> :82 via auto", "127.0.0.1:80/tcp -> :80 via auto",
+				"[::]:81/tcp -> :81 via auto"}},
+		{"the same container port twice", []string{`{"Proto": 6, "Port": 80, "HostPort": 80}`,
+			`{"Proto": 6, "Port": 80, "HostPort": 81}`}, []string{"80/tcp -> :80 via auto", "81/tcp -> :80 via auto"}},
+		{"any port of a range", []string{`{"Proto": 6, "Port": 80, "HostPort": 8000, "HostPortEnd": 8009}`},
+			[]string{"8002/tcp -> :80 via auto"}},
+		{"any port, for consecutive container ports",
+			[]string{`{"Proto": 6, "Port": 80}`, `{"Proto": 6, "Port": 81}`, `{"Proto": 17, "Port": 82}`},
+			[]string{"32771-32772/tcp -> :80-81 via auto", "32773/udp -> :82 via auto"}},
 	} {
 		p := joined(t)
 		p.Taken = []model.PortRange{{First: 8000, Last: 8001}, model.Port(32769)}
@@ -90,7 +101,9 @@ func TestInvalidPortsAreRefused(t *testing.T) {
 		p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(binding)+`}`, why)
 	}
 	p.Taken = []model.PortRange{{First: 9000, Last: 9009}}
-	p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(`{"Proto": 6, "Port": 80, "HostPort": 9000, "HostPortEnd": 9009}`)+`}`, "no host port is free in 9000-9009")
+	p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+
+		ports(`{"Proto": 6, "Port": 80, "HostPort": 9000, "HostPortEnd": 9009}`)+`}`,
+		"no host port is free in 9000-9009")
 }
 
 // TestOwnerOfPort names the container that has a port: as Docker does, or by its
@@ -99,7 +112,8 @@ func TestOwnerOfPort(t *testing.T) {
 	p := joined(t)
 	binding := ports(`{"Proto": 6, "Port": 80, "HostPort": 80}`)
 	second := strings.Replace(endpoint, "fedc", "0000", 1)
-	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`,
+		`{"Interface":{}}`)
 	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+second+`, "SandboxKey": "/b"}`))
 	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+second+`, `+binding+`}`, `{}`)
 	owner := p.Find("docker-0000ba987654")
@@ -111,22 +125,25 @@ func TestOwnerOfPort(t *testing.T) {
 			return map[string]string{"0000ba9876543210fedc": "web"}[endpoint]
 		}},
 		{"Docker does not know it", owner.Ref, "the container of endpoint 0000ba987654 has it", nil},
-		{"Docker does not answer", owner.Ref, "the container of endpoint 0000ba987654 has it", func(ctx context.Context, _ string) string {
-			<-ctx.Done()
-			return ""
-		}},
+		{"Docker does not answer", owner.Ref, "the container of endpoint 0000ba987654 has it",
+			func(ctx context.Context, _ string) string {
+				<-ctx.Done()
+				return ""
+			}},
 		{"it is not Docker's endpoint", "container:shop", "container shop has it", nil},
 		{"it is not a container", "netns:shop", "endpoint docker-0000ba987654 has it", nil},
 	} {
 		owner.Ref, p.containerOf = c.ref, c.containerOf
-		p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+binding+`}`, "port is already allocated: "+c.want)
+		p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+binding+`}`,
+			"port is already allocated: "+c.want)
 	}
 }
 
 // TestPortsOfACallArePublishedInOneStep checks that the daemon gets one request.
 func TestPortsOfACallArePublishedInOneStep(t *testing.T) {
 	p := joined(t)
-	p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 443, "HostPort": 443}`, `{"Proto": 17, "Port": 53, "HostPort": 53}`)
+	p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 443, "HostPort": 443}`,
+		`{"Proto": 17, "Port": 53, "HostPort": 53}`)
 	if p.Exposed != 1 {
 		t.Errorf("got %d requests, want 1", p.Exposed)
 	}
@@ -137,9 +154,12 @@ func TestPortsOfACallArePublishedInOneStep(t *testing.T) {
 func TestTwoGateways(t *testing.T) {
 	p := joined(t)
 	binding := ports(`{"Proto": 6, "Port": 80, "HostPort": 80}`)
-	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+strings.Replace(binding, `{"com`, `{"com.docker.network.driver.private.no_proxy_6to4": true, "com`, 1)+`}`, `{}`)
+	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+
+		strings.Replace(binding, `{"com`, `{"com.docker.network.driver.private.no_proxy_6to4": true, "com`, 1)+`}`,
+		`{}`)
 	second := strings.Replace(endpoint, "fedc", "0000", 1)
-	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`,
+		`{"Interface":{}}`)
 	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+second+`, "SandboxKey": "/a"}`))
 	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+second+`, `+binding+`}`, `{}`)
 	for i, want := range []string{"0.0.0.0:80/tcp", "[::]:80/tcp"} {
@@ -156,13 +176,17 @@ func TestNetworkSettingsApplyToEndpoints(t *testing.T) {
 	for own, via := range map[string]model.Via{`{}`: model.ViaNAT, `{"via": "proxy"}`: model.ViaProxy} {
 		p := newPlugin(t)
 		p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": {"com.docker.network.generic":
-			{"via": "nat", "promises": "lan,survives", "com.docker.network.bridge.host_binding_ipv4": "127.0.0.1"}}, `, 1), `{}`)
-		p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Options": `+own+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+			{"via": "nat", "promises": "lan,survives", "com.docker.network.bridge.host_binding_ipv4": "127.0.0.1"}}, `,
+			1), `{}`)
+		p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Options": `+own+
+			`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 		p.start()
 		p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+endpoint+`, "SandboxKey": "/a"}`))
-		p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81}`)
+		p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`,
+			`{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81}`)
 		all := p.Attachments()[0].Publishes
-		if len(all) != 2 || all[0].Via != via || !slices.Equal(all[0].Promises, []string{"lan", "survives"}) || all[0].HostAddr.String() != "127.0.0.1" || all[1].HostAddr.String() != "::" {
+		if len(all) != 2 || all[0].Via != via || !slices.Equal(all[0].Promises, []string{"lan", "survives"}) ||
+			all[0].HostAddr.String() != "127.0.0.1" || all[1].HostAddr.String() != "::" {
 			t.Errorf("%s: %+v", own, all)
 		}
 	}

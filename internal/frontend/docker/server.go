@@ -46,11 +46,12 @@ func same(answer any) method {
 // methods returns the methods by the paths of their calls.
 func (d *Driver) methods() map[string]method {
 	all := map[string]method{
-		"Plugin.Activate":               d.activate,
-		"NetworkDriver.GetCapabilities": same(networkCapabilities{Scope: "local", ConnectivityScope: "local", GwAllocChecker: true}),
-		"NetworkDriver.GwAllocCheck":    call(d.gwAllocCheck),
-		"NetworkDriver.CreateNetwork":   call(d.createNetwork),
-		"NetworkDriver.DeleteNetwork":   call(d.deleteNetwork),
+		"Plugin.Activate": d.activate,
+		"NetworkDriver.GetCapabilities": same(networkCapabilities{Scope: "local", ConnectivityScope: "local",
+			GwAllocChecker: true}),
+		"NetworkDriver.GwAllocCheck":  call(d.gwAllocCheck),
+		"NetworkDriver.CreateNetwork": call(d.createNetwork),
+		"NetworkDriver.DeleteNetwork": call(d.deleteNetwork),
 		// The next four are for networks of global scope only.
 		"NetworkDriver.AllocateNetwork":             same(nothing{}),
 		"NetworkDriver.FreeNetwork":                 same(nothing{}),

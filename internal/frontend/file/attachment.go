@@ -84,7 +84,12 @@ func (r *reader) publishes(a *api.Declared, spec string) func(*yaml.Node, string
 			if n.Kind == yaml.MappingNode {
 				r.publish(n, path, &p)
 			} else {
-				r.word(n, path, func(word string) (err error) { p, err = syntax.Publish(word); p.Via = model.ViaAuto; return err })
+				r.word(n, path, func(word string) (err error) {
+					p,
+						err = syntax.Publish(word)
+					p.Via = model.ViaAuto
+					return err
+				})
 			}
 			r.spots[fmt.Sprintf("%s.publishes[%d]", spec, len(a.Publishes))] = spot{r.file, n, path}
 			a.Publishes = append(a.Publishes, p)

@@ -117,7 +117,8 @@ func TestWriteAndReadRoundTrip(t *testing.T) {
 		}
 		for _, again := range []string{yaml.String(), json.String()} {
 			got := read(t, again).Spec
-			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) || got.Set != spec.Set || !sameServices(got, spec) {
+			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) ||
+				got.Set != spec.Set || !sameServices(got, spec) {
 				t.Errorf("written:\n%s\nreads as %+v\nwant %+v", again, got, spec)
 			}
 		}
@@ -165,7 +166,8 @@ func TestReadServices(t *testing.T) {
 	if got := v.String() + "\n" + strings.Join(reals, "|"); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if c := v.Check; c.Send != "a\r\n" || c.Expect != "null" || c.Jitter != -1 || c.Interval != time.Second || len(c.Command) != 2 || !c.Passive {
+	if c := v.Check; c.Send != "a\r\n" || c.Expect != "null" || c.Jitter != -1 || c.Interval != time.Second ||
+		len(c.Command) != 2 || !c.Passive {
 		t.Errorf("%+v", c)
 	}
 }
@@ -256,15 +258,20 @@ f.yaml:12: services.d.check.type: type "icmp": want one of tcp, http
 f.yaml:13: services.d: it is declared twice, first in line 12
 f.yaml:15: services.b: service b is declared in f.yaml:4 already
 f.yaml:17: services: want services by their names`},
-		"no YAML":                   {"a: [b\nc: d\n", "f.yaml:"},
-		"tabs":                      {"networks:\n\tweb: {}\n", "f.yaml:2: found character that cannot start any token"},
-		"a list":                    {"- a\n", "f.yaml:1: want fields"},
-		"unknown top":               {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
-		"two names":                 {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
-		"a network more":            {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
+		"no YAML": {"a: [b\nc: d\n", "f.yaml:"},
+		"tabs": {"networks:\n\tweb: {}\n",
+			"f.yaml:2: found character that cannot start any token"},
+		"a list": {"- a\n", "f.yaml:1: want fields"},
+		"unknown top": {"network: {}\n",
+			"f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
+		"two names": {"name: a\n---\nname: b\n",
+			`f.yaml:3: name: "b": another file or document names the set "a"`},
+		"a network more": {"networks: {a: }\n---\nnetworks: {a: }\n",
+			"f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
 		"a bad alias":               {"name: *x\n", "f.yaml:1: unknown anchor 'x' referenced"},
 		"alias in a later document": {"# *x\nx-a: |\n  *x\n---\nnetworks: {web: {\n  driver: *x,\n  subnet: '*x'}}\nservices: *x\n", "f.yaml:6: unknown anchor 'x' referenced"},
-		"merge key":                 {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n", "f.yaml:2: networks.a.<<: there is no such field"},
+		"merge key": {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n",
+			"f.yaml:2: networks.a.<<: there is no such field"},
 	} {
 		_, err := file.Read([]file.Input{{Name: "f.yaml", Text: []byte(c.text)}})
 		if err == nil {
@@ -285,8 +292,10 @@ f.yaml:17: services: want services by their names`},
 // their declaration.
 func TestSeveralFilesAreOneSet(t *testing.T) {
 	s, err := file.Read([]file.Input{
-		{Name: "a.yaml", Text: []byte("name: shop\nnetworks:\n  web: {subnet: 10.0.0.0/24}\nattachments: {sandbox: netns:a, network: web}\n")},
-		{Name: "b.yaml", Text: []byte("attachments:\n  - sandbox: netns:b\n    network: web\n    address: [fd00::1, 10.9.9.9]\n    publish: 80:80\n")}})
+		{Name: "a.yaml",
+			Text: []byte("name: shop\nnetworks:\n  web: {subnet: 10.0.0.0/24}\nattachments: {sandbox: netns:a, network: web}\n")},
+		{Name: "b.yaml",
+			Text: []byte("attachments:\n  - sandbox: netns:b\n    network: web\n    address: [fd00::1, 10.9.9.9]\n    publish: 80:80\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,11 @@ func (r *reader) network(key, value *yaml.Node, path string) {
 		{"filter", r.parsed(func(word string) error { n.Filter = filter(word); return nil })},
 		{"vni", number(r, 32, &n.Overlay.VNI)},
 		{"port", number(r, 16, &n.Overlay.Port)},
-		{"underlay", r.words(func(word string) error { n.Overlay.Underlays = append(n.Overlay.Underlays, word); return nil })},
+		{"underlay", r.words(func(word string) error {
+			n.Overlay.Underlays = append(n.Overlay.Underlays,
+				word)
+			return nil
+		})},
 		{"peer", r.peers(&n.Overlay)},
 		{"group", r.parsed(func(word string) (err error) { n.Overlay.Group, err = syntax.Group(word); return err })},
 		{"encrypt", r.flag(&n.Overlay.Encrypt)},
@@ -137,7 +141,8 @@ func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
 					{"endpoint", func(n *yaml.Node, path string) {
 						r.each(n, path, func(n *yaml.Node, path string) {
 							var e model.PeerEndpoint
-							r.object(n, path, []field{{"address", r.words(addresses(&e.Addresses))}, {"mac", r.text(&e.MAC)}})
+							r.object(n, path, []field{{"address", r.words(addresses(&e.Addresses))},
+								{"mac", r.text(&e.MAC)}})
 							p.Endpoints = append(p.Endpoints, e)
 						})
 					}},

@@ -16,7 +16,8 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 	for i, o := range r.Spec.Services {
 		if o.Name == key.Value {
 			first := r.spots[fmt.Sprintf("services[%d]", i)]
-			r.mistake(key, path, "service %s is declared in %s:%d already: leave one out", o.Name, first.file, first.node.Line)
+			r.mistake(key, path, "service %s is declared in %s:%d already: leave one out", o.Name, first.file,
+				first.node.Line)
 			return
 		}
 	}

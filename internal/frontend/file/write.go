@@ -137,8 +137,10 @@ func written(spec api.Spec) fileText {
 
 func writtenNetwork(n model.Network) networkText {
 	o := n.Overlay
-	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU, Internal: n.Internal, Overlap: n.AllowOverlap,
-		Hairpin: n.Hairpin, Filter: n.Filter, VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt, KeyFile: o.KeyFile}
+	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU,
+		Internal: n.Internal, Overlap: n.AllowOverlap,
+		Hairpin: n.Hairpin, Filter: n.Filter, VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt,
+		KeyFile: o.KeyFile}
 	for _, s := range n.Subnets {
 		t.Subnet = append(t.Subnet, s.Prefix.String())
 		if s.Gateway.IsValid() {
@@ -180,8 +182,9 @@ func writtenPeer(p model.Peer) any {
 }
 
 func writtenAttachment(a api.Declared) attachmentText {
-	t := attachmentText{Sandbox: a.Sandbox, Network: a.Network, Device: a.Device, PKey: pkey(a.PKey), Name: a.Name, Interface: a.Interface,
-		Address: append(strs(a.Addresses), strs(a.Prefixes)...), Gateway: strs(a.Gateways), MAC: a.MAC,
+	t := attachmentText{Sandbox: a.Sandbox, Network: a.Network, Device: a.Device, PKey: pkey(a.PKey), Name: a.Name,
+		Interface: a.Interface,
+		Address:   append(strs(a.Addresses), strs(a.Prefixes)...), Gateway: strs(a.Gateways), MAC: a.MAC,
 		RateOut: syntax.FormatRate(a.Limit.Out), RateIn: syntax.FormatRate(a.Limit.In), DHCP: a.DHCP}
 	if a.NoDefault {
 		t.Gateway = []string{syntax.NoGateway}
@@ -201,7 +204,8 @@ func writtenPublish(p model.Publish) any {
 	if p.Via == model.ViaAuto && len(p.Promises) == 0 && p.ProxyProtocol == 0 && !p.Reset {
 		return syntax.FormatPublish(p)
 	}
-	t := publishText{Published: p.HostPorts.String(), Target: p.Ports.String(), Protocol: p.Proto, Via: p.Via, Promise: p.Promises, ProxyProtocol: p.ProxyProtocol, Reset: p.Reset}
+	t := publishText{Published: p.HostPorts.String(), Target: p.Ports.String(), Protocol: p.Proto, Via: p.Via,
+		Promise: p.Promises, ProxyProtocol: p.ProxyProtocol, Reset: p.Reset}
 	if p.HostAddr.IsValid() {
 		t.HostIP = p.HostAddr.String()
 	}

@@ -33,7 +33,8 @@ func TestEveryLineIsImportedOrReported(t *testing.T) {
 			reported := slices.ContainsFunc(append(slices.Clone(around), i+1), func(n int) bool {
 				return slices.ContainsFunc(imported.Reports, func(l importer.Report) bool { return l.Line == n })
 			})
-			if statement != "" && !strings.Contains(statement, "}") && len(around) > 0 && strings.HasPrefix(strings.TrimSpace(lines[around[0]-1]), "virtual_server ") && !reported {
+			if statement != "" && !strings.Contains(statement, "}") && len(around) > 0 &&
+				strings.HasPrefix(strings.TrimSpace(lines[around[0]-1]), "virtual_server ") && !reported {
 				changed := slices.Clone(lines)
 				changed[i] = strings.Replace(line, statement, statement+"7", 1)
 				if text(t, importer.Keepalived([]byte(strings.Join(changed, "\n")))) == before {

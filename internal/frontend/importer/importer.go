@@ -85,13 +85,15 @@ func named(proto model.Proto, at netip.AddrPort) string {
 
 // virtual returns a service with one address and port.
 func virtual(proto model.Proto, at netip.AddrPort) model.VirtualService {
-	return model.VirtualService{Name: named(proto, at), Addresses: []netip.Addr{at.Addr()}, Ports: []model.PortRange{model.Port(at.Port())}, Proto: proto}
+	return model.VirtualService{Name: named(proto, at), Addresses: []netip.Addr{at.Addr()},
+		Ports: []model.PortRange{model.Port(at.Port())}, Proto: proto}
 }
 
 // schedule parses the name of a scheduler. It returns mh for an unsupported one.
 func (i *Imported) schedule(line int, name string) model.Scheduler {
 	s := model.Scheduler(name)
-	if (model.VirtualService{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})}, Ports: []model.PortRange{model.Port(1)}, Name: "x", Proto: model.TCP, Scheduler: s}).Validate() != nil {
+	if (model.VirtualService{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})},
+		Ports: []model.PortRange{model.Port(1)}, Name: "x", Proto: model.TCP, Scheduler: s}).Validate() != nil {
 		i.report(line, "scheduler %s: not supported: mh is used instead", name)
 		return model.MaglevHashing
 	}

@@ -33,7 +33,8 @@ func TestImport(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		read     func([]byte) importer.Imported
-	}{{"testdata/rules.txt", "testdata/rules.yaml", importer.IPVSAdm}, {"testdata/keepalived.conf", "testdata/keepalived.yaml", importer.Keepalived}} {
+	}{{"testdata/rules.txt", "testdata/rules.yaml", importer.IPVSAdm},
+		{"testdata/keepalived.conf", "testdata/keepalived.yaml", importer.Keepalived}} {
 		from, err := os.ReadFile(c.from)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +99,8 @@ func TestQuorum(t *testing.T) {
 // defaults.
 func TestEmptyCheckBlock(t *testing.T) {
 	got := importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\nreal_server 10.0.0.1 80 {\nTCP_CHECK { }\n}\nreal_server 10.0.0.2 80 {\nTCP_CHECK {\n}\n}\n}\n"))
-	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 || len(got.Reports) > 0 {
+	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 ||
+		len(got.Reports) > 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -127,7 +129,8 @@ func TestReportsOfWhatIsNotImported(t *testing.T) {
 		"real_server nowhere 80 {\n}":                                                        "{1 tcp-192-0-2-1-80 is not imported: none of its real servers could be imported} {2 real_server nowhere 80 is not imported: want an address and a port}",
 		"real_server 10.0.0.1 80 {\nTCP_CHECK {\nconnect_timeout soon\n}\n}":                 "{4 connect_timeout soon: want seconds}",
 	} {
-		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+"\n}\n")).Reports), "[]"); got != want {
+		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+
+			"\n}\n")).Reports), "[]"); got != want {
 			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
 		}
 	}
@@ -141,7 +144,8 @@ func TestCommandsAsTyped(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	v := got.Services[0]
-	if v.Scheduler != model.WeightedLeastConnection || v.Forward != model.ForwardDirect || len(v.Reals) != 2 || v.Reals[0].Weight != 3 || v.Reals[1].At(443).Port() != 443 {
+	if v.Scheduler != model.WeightedLeastConnection || v.Forward != model.ForwardDirect || len(v.Reals) != 2 ||
+		v.Reals[0].Weight != 3 || v.Reals[1].At(443).Port() != 443 {
 		t.Errorf("%+v", v)
 	}
 }

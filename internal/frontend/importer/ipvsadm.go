@@ -22,12 +22,15 @@ type rule struct {
 // long maps the long forms of options of ipvsadm(8) to their short forms.
 var long = map[string]string{
 	"--add-service": "-A", "--add-server": "-a", "--tcp-service": "-t", "--udp-service": "-u", "--fwmark-service": "-f",
-	"--scheduler": "-s", "--persistent": "-p", "--netmask": "-M", "--real-server": "-r", "--masquerading": "-m", "--gatewaying": "-g",
-	"--ipip": "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-o", "-O": "-o", "--sched-flags": "-b", "--ipv6": "-6",
+	"--scheduler": "-s", "--persistent": "-p", "--netmask": "-M", "--real-server": "-r", "--masquerading": "-m",
+	"--gatewaying": "-g",
+	"--ipip":       "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-o", "-O": "-o",
+	"--sched-flags": "-b", "--ipv6": "-6",
 }
 
 // valued are the options with a value. The value of -p is optional.
-var valued = []string{"-t", "-u", "-f", "-s", "-M", "-r", "-w", "-x", "-y", "-b", "--pe", "--sctp-service", "--tun-type", "--tun-port"}
+var valued = []string{"-t", "-u", "-f", "-s", "-M", "-r", "-w", "-x", "-y", "-b", "--pe", "--sctp-service",
+	"--tun-type", "--tun-port"}
 
 // plain are the options without a value, or with an optional one.
 var plain = []string{"-A", "-a", "-p", "-m", "-g", "-i", "-o", "-6", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
@@ -36,8 +39,9 @@ var plain = []string{"-A", "-a", "-p", "-m", "-g", "-i", "-o", "-6", "--tun-csum
 // options for the service's address, which are ofBoth.
 var (
 	ofService = []string{"-A", "-s", "-p", "-M", "-o", "-b", "--pe", "-6"}
-	ofServer  = []string{"-a", "-r", "-w", "-m", "-g", "-i", "-x", "-y", "--tun-type", "--tun-port", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
-	ofBoth    = []string{"-t", "-u", "-f", "--sctp-service"}
+	ofServer  = []string{"-a", "-r", "-w", "-m", "-g", "-i", "-x", "-y", "--tun-type", "--tun-port", "--tun-csum",
+		"--tun-remcsum", "--tun-nocsum"}
+	ofBoth = []string{"-t", "-u", "-f", "--sctp-service"}
 )
 
 // IPVSAdm imports the output of `ipvsadm -S -n` (ipvsadm-save(8)). It also accepts
@@ -198,7 +202,8 @@ func (i *Imported) options(r rule, v *model.VirtualService) {
 			i.report(r.line, "-p %s: want seconds: %s is used", text, v.Persistence)
 		}
 	}
-	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-o": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
+	for option, what := range map[string]string{"-M": "persistence by networks of clients",
+		"-o": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
 		if value, is := r.options[option]; is {
 			i.report(r.line, "%s: not imported: Fairlead does not support %s", strings.TrimSpace(option+" "+value),
 				what)

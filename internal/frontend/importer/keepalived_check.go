@@ -27,7 +27,8 @@ func defaultCheck() checkSettings {
 // option.
 func (s *server) timing(f block, c *checkSettings) bool {
 	into := map[string]*time.Duration{
-		"delay_loop": &c.Interval, "delay_before_retry": &c.Fast, "connect_timeout": &c.Timeout, "misc_timeout": &c.Timeout,
+		"delay_loop": &c.Interval, "delay_before_retry": &c.Fast, "connect_timeout": &c.Timeout,
+		"misc_timeout": &c.Timeout,
 	}
 	switch key := f.keyword(); key {
 	case "delay_loop", "delay_before_retry", "connect_timeout", "misc_timeout":

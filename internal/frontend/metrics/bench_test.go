@@ -19,8 +19,11 @@ func BenchmarkScrape(b *testing.B) {
 				name := fmt.Sprint("web", i)
 				t := counter.Traffic{Bytes: counter.InOut{In: uint64(i), Out: 2}}
 				s.Endpoints = append(s.Endpoints, api.EndpointStats{Endpoint: name, Network: "shop", Traffic: &t})
-				s.Publishes = append(s.Publishes, api.PublishStats{Network: "shop", Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
-					Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i))}, Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(1), Live: some(1)})
+				s.Publishes = append(s.Publishes, api.PublishStats{Network: "shop",
+					Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
+						Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i))}, Bytes: &t.Bytes,
+					Packets: &t.Packets,
+					Drops:   &t.Drops, Flows: some(1), Live: some(1)})
 			}
 			h, _ := handler(b, s)
 			b.ReportAllocs()

@@ -34,7 +34,8 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 	}
 	for _, e := range s.Endpoints {
 		if e.Traffic != nil {
-			f.traffic(endpointBytes, endpointPackets, endpointDrops, *e.Traffic, f.bothDirections(ofEndpoint, e.Network, e.Endpoint))
+			f.traffic(endpointBytes, endpointPackets, endpointDrops, *e.Traffic,
+				f.bothDirections(ofEndpoint, e.Network, e.Endpoint))
 		}
 	}
 	for _, p := range s.Publishes {

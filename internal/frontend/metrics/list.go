@@ -40,13 +40,15 @@ var (
 		"links of the network's endpoints."}
 	networkPackets = Metric{"fairlead_network_packets_total", "counter", directed(ofNetwork), "Packets on the links " +
 		"of the network's endpoints."}
-	networkDrops = Metric{"fairlead_network_drops_total", "counter", directed(ofNetwork), "Packets dropped by the links of the network's endpoints."}
+	networkDrops = Metric{"fairlead_network_drops_total", "counter", directed(ofNetwork),
+		"Packets dropped by the links of the network's endpoints."}
 
 	endpointBytes = Metric{"fairlead_endpoint_bytes_total", "counter", directed(ofEndpoint), "Bytes of frames on " +
 		"the endpoint's link."}
 	endpointPackets = Metric{"fairlead_endpoint_packets_total", "counter", directed(ofEndpoint),
 		"Packets on the endpoint's link."}
-	endpointDrops = Metric{"fairlead_endpoint_drops_total", "counter", directed(ofEndpoint), "Packets dropped by the endpoint's link."}
+	endpointDrops = Metric{"fairlead_endpoint_drops_total", "counter", directed(ofEndpoint),
+		"Packets dropped by the endpoint's link."}
 
 	publishBytes = Metric{"fairlead_publish_bytes_total", "counter", directed(ofPublish), "Bytes of the publish: " +
 		"of payload via proxy, of frames via ebpf."}
@@ -63,12 +65,15 @@ var (
 		"proxy forwarded."}
 	proxyDatagrams = Metric{"fairlead_proxy_datagrams_total", "counter", directed(nil), "UDP datagrams that the " +
 		"proxy forwarded."}
-	proxyConnections = Metric{"fairlead_proxy_connections_total", "counter", nil, "TCP connections that the proxy has accepted."}
-	proxyFlows       = Metric{"fairlead_proxy_flows_total", "counter", nil, "UDP flows that the proxy has opened."}
-	proxyLive        = Metric{"fairlead_proxy_live_sessions", "gauge", []string{"proto"}, "TCP connections and UDP flows that the proxy has open."}
+	proxyConnections = Metric{"fairlead_proxy_connections_total", "counter", nil,
+		"TCP connections that the proxy has accepted."}
+	proxyFlows = Metric{"fairlead_proxy_flows_total", "counter", nil, "UDP flows that the proxy has opened."}
+	proxyLive  = Metric{"fairlead_proxy_live_sessions", "gauge", []string{"proto"},
+		"TCP connections and UDP flows that the proxy has open."}
 
-	ebpfEntries = Metric{"fairlead_ebpf_table_entries", "gauge", nil, "Entries of the table of eBPF publishes and grants."}
-	ebpfMax     = Metric{"fairlead_ebpf_table_max_entries", "gauge", nil, "Maximum entries of the table of " +
+	ebpfEntries = Metric{"fairlead_ebpf_table_entries", "gauge", nil,
+		"Entries of the table of eBPF publishes and grants."}
+	ebpfMax = Metric{"fairlead_ebpf_table_max_entries", "gauge", nil, "Maximum entries of the table of " +
 		"eBPF publishes and grants."}
 	conntrackEntries = Metric{"fairlead_conntrack_entries", "gauge", nil, "Entries in the host's conntrack table."}
 	conntrackMax     = Metric{"fairlead_conntrack_max_entries", "gauge", nil, "Maximum entries of the host's " +
@@ -84,7 +89,8 @@ var (
 		"failed."}
 	healed = Metric{"fairlead_healed_objects_total", "counter", []string{"kind"}, "Kernel objects that " +
 		"differed from the desired state and were repaired."}
-	buildInfo = Metric{"fairlead_build_info", "gauge", []string{"version", "goversion"}, "1, with the version as a label."}
+	buildInfo = Metric{"fairlead_build_info", "gauge", []string{"version", "goversion"},
+		"1, with the version as a label."}
 )
 
 // collected are the metrics that are read at each scrape. The others are counted when

@@ -137,7 +137,8 @@ func loopbackOnly(h http.Handler) http.Handler {
 			host = name
 		}
 		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if loopback := err == nil && a.Unmap().IsLoopback(); host != "" && !loopback && !strings.EqualFold(host, "localhost") {
+		if loopback := err == nil && a.Unmap().IsLoopback(); host != "" && !loopback &&
+			!strings.EqualFold(host, "localhost") {
 			http.Error(w, "metrics are served only to requests for localhost or a loopback address",
 				http.StatusMisdirectedRequest)
 			return
@@ -159,7 +160,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp {
 		h = loopbackOnly(h)
 	}
-	err := admin.ServeUntil(ctx, l, &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
+	err := admin.ServeUntil(ctx, l, &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit,
+		ReadTimeout:  headerLimit,
 		WriteTimeout: scrapeLimit + headerLimit, IdleTimeout: idleLimit})
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)

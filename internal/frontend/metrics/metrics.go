@@ -42,7 +42,8 @@ var applyBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		apply:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: applySeconds.Name, Help: applySeconds.Help, Buckets: applyBuckets}),
+		apply: prometheus.NewHistogram(prometheus.HistogramOpts{Name: applySeconds.Name, Help: applySeconds.Help,
+			Buckets: applyBuckets}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: applyFailures.Name, Help: applyFailures.Help}),
 		healed:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: healed.Name, Help: healed.Help}, healed.Labels),
 	}

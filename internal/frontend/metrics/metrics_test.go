@@ -34,26 +34,34 @@ func some(n uint64) *uint64 { return &n }
 
 // everything returns counters that give each metric at least once.
 func everything() fixed {
-	t := counter.Traffic{Bytes: counter.InOut{In: 1000, Out: 2000}, Packets: counter.InOut{In: 10, Out: 20}, Drops: counter.InOut{In: 1, Out: 2}}
+	t := counter.Traffic{Bytes: counter.InOut{In: 1000, Out: 2000}, Packets: counter.InOut{In: 10, Out: 20},
+		Drops: counter.InOut{In: 1, Out: 2}}
 	return fixed{
 		Networks: []api.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
 		Endpoints: []api.EndpointStats{
 			{Endpoint: "web", Network: "shop", Driver: model.DriverBridge, Traffic: &t},
 			{Endpoint: "metal", Network: "host", Driver: model.DriverHost}},
 		Publishes: []api.PublishStats{
-			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: model.TCP, HostPorts: model.PortRange{First: 8000, Last: 8999}},
+			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: model.TCP,
+				HostPorts: model.PortRange{First: 8000, Last: 8999}},
 				Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(7), Live: some(3)},
-			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP, HostAddr: netip.MustParseAddr("192.0.2.1"), HostPorts: model.Port(53)},
+			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP,
+				HostAddr: netip.MustParseAddr("192.0.2.1"), HostPorts: model.Port(53)},
 				Flows: some(5)},
-			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(443)}}},
+			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP,
+				HostPorts: model.Port(443)}}},
 		Services: []api.ServiceStats{{Service: "site", Status: api.ServiceUp, Reals: []api.RealStats{
-			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: api.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
-				Checks: &health.Counts{Passed: 7, Void: 1, Failed: map[health.Failure]uint64{health.Refused: 2, health.Timeout: 1}, Ejected: 1, Busy: 2 * time.Second, Last: time.Second / 4, OK: true}},
+			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: api.RealUp, Weight: 3, Transitions: 2, Live: some(4),
+				Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
+				Checks: &health.Counts{Passed: 7, Void: 1,
+					Failed: map[health.Failure]uint64{health.Refused: 2, health.Timeout: 1}, Ejected: 1,
+					Busy: 2 * time.Second, Last: time.Second / 4, OK: true}},
 			{Real: netip.MustParseAddrPort("[fd00::3]:0"), State: api.RealDown, Weight: 1}}}},
 		Checks:      health.Counters{Checks: 10, Failed: 3, Void: 1},
 		Attachments: map[api.Status]int{api.Up: 2, api.Waiting: 1, api.Broken: 0},
-		Proxy:       &model.ProxyStats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
-		EBPF:        &counter.Fill{Entries: 9, Max: 65535}, Conntrack: &counter.Fill{Entries: 10, Max: 262144},
+		Proxy: &model.ProxyStats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6,
+			Connections: 7, Flows: 8},
+		EBPF: &counter.Fill{Entries: 9, Max: 65535}, Conntrack: &counter.Fill{Entries: 10, Max: 262144},
 	}
 }
 
@@ -132,7 +140,8 @@ func TestMetricsText(t *testing.T) {
 func TestMetricsPassTheLinter(t *testing.T) {
 	_, m := handler(t, everything())
 	m.Healed("link", 1)
-	problems, err := testutil.GatherAndLint(prometheus.Gatherers{m.registry, collector{everything(), slog.New(slog.DiscardHandler)}})
+	problems, err := testutil.GatherAndLint(prometheus.Gatherers{m.registry,
+		collector{everything(), slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +219,8 @@ func TestMetricsOnAUnixSocket(t *testing.T) {
 // get makes a request on a unix socket.
 func get(t *testing.T, socket, path string) string {
 	t.Helper()
-	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
 		return net.Dial("unix", socket)
 	}}}
 	defer client.CloseIdleConnections()

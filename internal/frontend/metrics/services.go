@@ -17,7 +17,8 @@ var ofReal = []string{"service", "real"}
 // The metrics of virtual services. The label real is the real server's address and
 // port, so there is one series per real server.
 var (
-	serviceUp    = Metric{"fairlead_service_up", "gauge", []string{"service"}, "1 if enough real servers of the virtual service are up, 0 if not."}
+	serviceUp = Metric{"fairlead_service_up", "gauge", []string{"service"},
+		"1 if enough real servers of the virtual service are up, 0 if not."}
 	serviceReals = Metric{"fairlead_service_real_servers", "gauge", []string{"service", "state"},
 		"Real servers of the virtual service by state."}
 
@@ -52,7 +53,8 @@ var (
 )
 
 // ofServices are the metrics of virtual services, which are read at each scrape.
-var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks, realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
+var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks,
+	realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
 
 // standings are the values of the label state.
 var standings = []api.RealStatus{api.RealUp, api.RealDown, api.RealDraining, api.RealDrained,

@@ -58,7 +58,8 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlConnsUdp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlYoungConns} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlConnsTcp,
+		bpf.FairleadMapFlConnsUdp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
 	}
 	keep(spec, wanted)
@@ -75,7 +76,8 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 		tb.Fatal(err)
 	}
 	b.do(tb, func() error { return errors.Join(b.Sources().setUplink(b.up), b.Sources().setUplink(b.up2)) })
-	err = errors.Join(b.Sources().SetEndpoint(b.web, []netip.Addr{webV4, webV6}), b.Sources().SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
+	err = errors.Join(b.Sources().SetEndpoint(b.web, []netip.Addr{webV4, webV6}),
+		b.Sources().SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
 	if err != nil {
 		tb.Fatal(err)
 	}

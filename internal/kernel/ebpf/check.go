@@ -63,7 +63,8 @@ func (r *infoRequest) living(l link.Link) bool {
 	r.info.target = 0
 	r.attr.fd, r.attr.length = uint32(raw.FD()), uint32(unsafe.Sizeof(r.info))
 	r.attr.info = uint64(uintptr(unsafe.Pointer(&r.info)))
-	_, _, errno := unix.RawSyscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&r.attr)), unsafe.Sizeof(r.attr))
+	_, _, errno := unix.RawSyscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&r.attr)),
+		unsafe.Sizeof(r.attr))
 	runtime.KeepAlive(l)
 	switch {
 	case errno != 0:

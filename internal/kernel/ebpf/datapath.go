@@ -65,7 +65,8 @@ type Datapath struct {
 // Load opens the data path around the pinned maps, or new ones. The calling thread must
 // be in the host's network namespace.
 func Load(opt Options) (*Datapath, error) {
-	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
+	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{},
+		attached: map[string]link.Link{}}
 	if opt.Pins != "" {
 		if err := makePins(opt.Pins); err != nil {
 			return nil, fmt.Errorf("create the directory of pins: %w", err)
@@ -99,7 +100,8 @@ func Load(opt Options) (*Datapath, error) {
 // the directory in it, and makePins tries again.
 func makePins(dir string) error {
 	for tries := 1; ; tries++ {
-		err := errors.Join(os.MkdirAll(filepath.Join(dir, "maps"), 0o700), os.MkdirAll(filepath.Join(dir, "links"), 0o700))
+		err := errors.Join(os.MkdirAll(filepath.Join(dir, "maps"), 0o700),
+			os.MkdirAll(filepath.Join(dir, "links"), 0o700))
 		if !errors.Is(err, os.ErrNotExist) || tries == 10 {
 			return err
 		}

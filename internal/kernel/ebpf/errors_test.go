@@ -91,7 +91,8 @@ func TestErrorsLeftAlone(t *testing.T) {
 		b.mustLeave(t, "about another client", Uplink, b.up, icmpError(router(p), otherClient.frame(), 100))
 		b.mustLeave(t, "about another port", Uplink, b.up, icmpError(router(p), otherPort.frame(), 100))
 		b.mustLeave(t, "about a client's packet", Uplink, b.up, icmpError(router(p), p.frame(), 100))
-		b.mustLeave(t, "about a packet without a flow", Sandbox, b.web, icmpError(seen.dst.Addr(), otherClient.frame(), 100))
+		b.mustLeave(t, "about a packet without a flow", Sandbox, b.web,
+			icmpError(seen.dst.Addr(), otherClient.frame(), 100))
 		whole := icmpError(router(p), p.answer().frame(), 100)
 		for at := packetView(whole).l4; at < packetView(whole).quote.l4+4; at++ {
 			b.mustLeave(t, "cut off", Uplink, b.up, whole[:at])

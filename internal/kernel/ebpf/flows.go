@@ -61,7 +61,8 @@ func (m FlowMaps) eachEntry(fn func(udp, stale bool, key bpf.FairleadFlowKey, f 
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	for name, udp := range map[string]bool{bpf.FairleadMapFlFlowsTcp: false, bpf.FairleadMapFlYoungFlows: false, bpf.FairleadMapFlFlowsUdp: true} {
+	for name, udp := range map[string]bool{bpf.FairleadMapFlFlowsTcp: false, bpf.FairleadMapFlYoungFlows: false,
+		bpf.FairleadMapFlFlowsUdp: true} {
 		if m[name] == nil {
 			continue // a read-only view may lack the map
 		}

@@ -46,7 +46,8 @@ func seeds() (inward, outward [][]byte) {
 		options.options, silent.noSum, other.dst = true, p.udp, netip.AddrPortFrom(p.dst.Addr(), 8088)
 		inward = append(inward, p.frame(), options.frame(), silent.frame(), other.frame(), tagged(p.frame()),
 			icmpError(router(p), p.answer().frame(), 100))
-		outward = append(outward, seen.answer().frame(), tagged(seen.answer().frame()), icmpError(seen.dst.Addr(), seen.frame(), 100))
+		outward = append(outward, seen.answer().frame(), tagged(seen.answer().frame()),
+			icmpError(seen.dst.Addr(), seen.frame(), 100))
 		p.payload, seen.payload = make([]byte, 80), make([]byte, 80)
 		inward = append(inward, p.fragments(64)...)
 		outward = append(outward, seen.answer().fragments(64)...)

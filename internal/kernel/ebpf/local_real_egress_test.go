@@ -39,7 +39,8 @@ func (b *bench) pass(t *testing.T, what, program string, frame []byte, ctx skb) 
 func TestLocalRealEgress(t *testing.T) {
 	b := newBenchWith(t, func(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forEgress(prog) })
 	b.routers(t)
-	in, out, through := skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up), Ingress: uint32(b.web)}
+	in, out, through := skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up)},
+		skb{Ifindex: uint32(b.up), Ingress: uint32(b.web)}
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		s := b.ownService(udp, v4, ForwardNAT)
 		b.hold(t, s)
@@ -50,14 +51,16 @@ func TestLocalRealEgress(t *testing.T) {
 			t.Errorf("the packet goes from %s to %s, want from %s to %s", src, dst, client, own)
 		}
 		answer := packet{src: own, dst: client, udp: udp, flags: syn | ack, payload: make([]byte, 40)}
-		if src, dst := ends(b.pass(t, "an answer", LocalRealEgress, answer.frame(), out)); src != s.Frontends[0] || dst != client {
+		if src, dst := ends(b.pass(t, "an answer", LocalRealEgress, answer.frame(), out)); src != s.Frontends[0] ||
+			dst != client {
 			t.Errorf("the answer goes from %s to %s, want from %s to %s", src, dst, s.Frontends[0], client)
 		}
 		forwarded := b.pass(t, "a forwarded packet", LocalRealEgress, answer.frame(), through)
 		if !bytes.Equal(forwarded, answer.frame()) {
 			t.Errorf("a forwarded packet becomes\n%x", forwarded)
 		}
-		other := packet{src: own, dst: netip.AddrPortFrom(client.Addr(), client.Port()+1), udp: udp, payload: make([]byte, 40)}
+		other := packet{src: own, dst: netip.AddrPortFrom(client.Addr(), client.Port()+1), udp: udp,
+			payload: make([]byte, 40)}
 		left := b.pass(t, "a packet to another client", LocalRealEgress, other.frame(), out)
 		if !bytes.Equal(left, other.frame()) {
 			t.Errorf("a packet without a flow becomes\n%x", left)

@@ -63,7 +63,8 @@ func TestRoundTrips(t *testing.T) {
 		a := from.Addr().AsSlice()
 		a[len(a)-1], a[1] = byte(3+r.IntN(250)), a[1]+byte(r.IntN(8)) // none is the host or the broadcast address
 		addr, _ := netip.AddrFromSlice(a)
-		p := first(r.IntN(2) == 0, netip.AddrPortFrom(addr, uint16(r.IntN(65536))), netip.AddrPortFrom(to, uint16(10+r.IntN(65525))))
+		p := first(r.IntN(2) == 0, netip.AddrPortFrom(addr, uint16(r.IntN(65536))),
+			netip.AddrPortFrom(to, uint16(10+r.IntN(65525))))
 		b.turn(t, p)
 		b.forget(t)
 	}
@@ -76,7 +77,8 @@ func TestOutwardLeavesOtherPackets(t *testing.T) {
 	answer := seen.answer()
 	otherClient, otherPort, otherProto := answer, answer, answer
 	otherClient.dst, otherPort.src, otherProto.udp = ap("192.0.2.78:40000"), ap("10.9.0.2:81"), true
-	for name, p := range map[string]packet{"another client": otherClient, "another port": otherPort, "another protocol": otherProto} {
+	for name, p := range map[string]packet{"another client": otherClient, "another port": otherPort,
+		"another protocol": otherProto} {
 		b.mustLeave(t, name, Sandbox, b.web, p.frame())
 	}
 	b.mustLeave(t, "with a VLAN tag", Sandbox, b.web, tagged(answer.frame()))
@@ -213,7 +215,8 @@ func TestMappingDeleted(t *testing.T) {
 func TestFragments(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
-	for _, p := range []packet{first(true, client4, ap("192.0.2.1:5353")), first(true, client6, ap("[2001:db8:1::1]:5353"))} {
+	for _, p := range []packet{first(true, client4, ap("192.0.2.1:5353")),
+		first(true, client6, ap("[2001:db8:1::1]:5353"))} {
 		p.payload = bytes.Repeat([]byte("fragment"), 20)
 		var in []byte
 		for _, f := range p.fragments(64) {

@@ -55,7 +55,8 @@ func (p packet) proto() layers.IPProtocol {
 
 // v4 and v6 return the network header in front of a protocol.
 func (p packet) v4(next layers.IPProtocol) *layers.IPv4 {
-	h := &layers.IPv4{Version: 4, TTL: 64, Id: 4711, Protocol: next, SrcIP: p.src.Addr().AsSlice(), DstIP: p.dst.Addr().AsSlice()}
+	h := &layers.IPv4{Version: 4, TTL: 64, Id: 4711, Protocol: next, SrcIP: p.src.Addr().AsSlice(),
+		DstIP: p.dst.Addr().AsSlice()}
 	if p.options {
 		h.Options = []layers.IPv4Option{{OptionType: 148, OptionLength: 4, OptionData: []byte{0, 0}}}
 	}
@@ -63,7 +64,8 @@ func (p packet) v4(next layers.IPProtocol) *layers.IPv4 {
 }
 
 func (p packet) v6(next layers.IPProtocol) *layers.IPv6 {
-	return &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: next, SrcIP: p.src.Addr().AsSlice(), DstIP: p.dst.Addr().AsSlice()}
+	return &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: next, SrcIP: p.src.Addr().AsSlice(),
+		DstIP: p.dst.Addr().AsSlice()}
 }
 
 // network returns the network header as bytes, in front of a body.
@@ -85,8 +87,10 @@ func (p packet) transport() []byte {
 		}
 		return b
 	}
-	h := &layers.TCP{SrcPort: layers.TCPPort(p.src.Port()), DstPort: layers.TCPPort(p.dst.Port()), Seq: p.seq, Ack: p.ack,
-		FIN: p.flags&fin != 0, SYN: p.flags&syn != 0, RST: p.flags&rst != 0, PSH: p.flags&psh != 0, ACK: p.flags&ack != 0, Window: 512}
+	h := &layers.TCP{SrcPort: layers.TCPPort(p.src.Port()), DstPort: layers.TCPPort(p.dst.Port()), Seq: p.seq,
+		Ack: p.ack,
+		FIN: p.flags&fin != 0, SYN: p.flags&syn != 0, RST: p.flags&rst != 0, PSH: p.flags&psh != 0,
+		ACK: p.flags&ack != 0, Window: 512}
 	p.sumOver(h.SetNetworkLayerForChecksum)
 	return serialize(h, gopacket.Payload(p.payload))
 }
@@ -147,7 +151,8 @@ func icmpError(from netip.Addr, about []byte, quoted int) []byte {
 	p := packet{src: netip.AddrPortFrom(from, 0), dst: src}
 	body := gopacket.Payload(about[ethernet:min(len(about), ethernet+quoted)])
 	if from.Is4() {
-		h := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeFragmentationNeeded), Seq: 1400}
+		h := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable,
+			layers.ICMPv4CodeFragmentationNeeded), Seq: 1400}
 		return p.network(layers.IPProtocolICMPv4, serialize(h, body))
 	}
 	h := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypePacketTooBig, 0)}
@@ -162,7 +167,8 @@ func tagged(frame []byte) []byte {
 
 func serialize(all ...gopacket.SerializableLayer) []byte {
 	buf := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
+	if err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		all...); err != nil {
 		panic(err) // a mistake in the test
 	}
 	return buf.Bytes()

@@ -159,7 +159,8 @@ func TestInwardLeavesOtherPackets(t *testing.T) {
 	b.publishUsual(t)
 	usual := first(false, client4, ap("192.0.2.1:8080"))
 	other, group, everyone, spoiled := usual, usual, usual, usual
-	other.mac, group.mac, everyone.mac = []byte{2, 0, 0, 0, 0, 8}, []byte{1, 0, 0x5e, 0, 0, 1}, []byte{255, 255, 255, 255, 255, 255}
+	other.mac, group.mac, everyone.mac = []byte{2, 0, 0, 0, 0, 8}, []byte{1, 0, 0x5e, 0, 0, 1},
+		[]byte{255, 255, 255, 255, 255, 255}
 	spoiled.flags = rst
 	closing := spoiled
 	closing.flags = fin | ack
@@ -176,18 +177,21 @@ func TestInwardLeavesOtherPackets(t *testing.T) {
 		"of another protocol":    edit(usual.frame(), ethernet+9, 132),
 		"a later fragment":       first(true, client4, ap("192.0.2.1:5353")).fragments(8)[1],
 		"hop-by-hop options": first(true, client6, ap("[2001:db8:1::1]:5353")).
-			network(0, append([]byte{protoUDP, 0, 1, 4, 0, 0, 0, 0}, first(true, client6, ap("[2001:db8:1::1]:5353")).transport()...)),
+			network(0, append([]byte{protoUDP, 0, 1, 4, 0, 0, 0, 0},
+				first(true, client6, ap("[2001:db8:1::1]:5353")).transport()...)),
 	} {
 		b.mustLeave(t, name, Uplink, b.up, frame)
 	}
 	for _, dst := range []string{
-		"192.0.2.1:8079", "192.0.2.1:8999", "192.0.2.1:9011", "192.0.2.1:5353", "10.9.0.1:8443", "192.0.2.1:8081", "192.0.2.1:8082",
+		"192.0.2.1:8079", "192.0.2.1:8999", "192.0.2.1:9011", "192.0.2.1:5353", "10.9.0.1:8443", "192.0.2.1:8081",
+		"192.0.2.1:8082",
 		"192.0.2.78:8080", "10.9.0.2:8080", "127.0.0.1:8080", "224.0.0.251:8080", "255.255.255.255:8080",
 	} {
 		b.mustLeave(t, dst, Uplink, b.up, first(false, client4, ap(dst)).frame())
 	}
 	for _, dst := range []string{
-		"[2001:db8:1::1]:8079", "[2001:db8:1::3]:8080", "[fd00:9::2]:8080", "[::1]:8080", "[ff02::fb]:8080", "[::ffff:192.0.2.1]:8080",
+		"[2001:db8:1::1]:8079", "[2001:db8:1::3]:8080", "[fd00:9::2]:8080", "[::1]:8080", "[ff02::fb]:8080",
+		"[::ffff:192.0.2.1]:8080",
 	} {
 		b.mustLeave(t, dst, Uplink, b.up, first(false, client6, ap(dst)).frame())
 	}
@@ -232,7 +236,8 @@ func TestShapesOfPackets(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
 	question := first(true, client4, ap("192.0.2.1:5353"))
-	options, silent, silent6, big := question, question, first(true, client6, ap("[2001:db8:1::1]:5353")), first(false, client4, ap("192.0.2.1:8080"))
+	options, silent, silent6, big := question, question, first(true, client6, ap("[2001:db8:1::1]:5353")),
+		first(false, client4, ap("192.0.2.1:8080"))
 	options.options, silent.noSum, silent6.noSum = true, true, true
 	big.payload = bytes.Repeat([]byte("x"), 2800)
 	b.mustMap(t, "IP options", Uplink, b.up, options.frame())

@@ -33,8 +33,10 @@ func OpenReadOnly(pins string) (*ReadOnly, error) {
 		return nil, err
 	}
 	s := &ReadOnly{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
-	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlPorts, bpf.FairleadMapFlMappings, bpf.FairleadMapFlTotals,
-		bpf.FairleadMapFlRings, bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals, bpf.FairleadMapFlLoads, bpf.FairleadMapFlRealTotals} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlFlowsUdp,
+		bpf.FairleadMapFlPorts, bpf.FairleadMapFlMappings, bpf.FairleadMapFlTotals,
+		bpf.FairleadMapFlRings, bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals,
+		bpf.FairleadMapFlLoads, bpf.FairleadMapFlRealTotals} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()

@@ -13,7 +13,8 @@ import (
 func (b *bench) know(tb testing.TB, addr netip.Addr, mac net.HardwareAddr) {
 	tb.Helper()
 	b.do(tb, func() error {
-		return netlink.NeighSet(&netlink.Neigh{LinkIndex: b.up, IP: addr.AsSlice(), HardwareAddr: mac, State: netlink.NUD_PERMANENT})
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: b.up, IP: addr.AsSlice(), HardwareAddr: mac,
+			State: netlink.NUD_PERMANENT})
 	})
 }
 
@@ -53,7 +54,8 @@ func TestAnswersAreAddressedAsTheNeighbourIsKnown(t *testing.T) {
 		b.forgetPaths(t)
 		b.macs(t, seen)
 		if got, want := b.macs(t, seen), append(bytes.Clone(moved), hostMAC...); !bytes.Equal(got, want) {
-			t.Errorf("%s: after the neighbour's address changed, answers have the addresses %x, want %x", c.from, got, want)
+			t.Errorf("%s: after the neighbour's address changed, answers have the addresses %x, want %x", c.from, got,
+				want)
 		}
 	}
 }

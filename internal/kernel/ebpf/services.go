@@ -145,7 +145,8 @@ func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
 	for _, m := range []struct {
 		name string
 		to   **ebpf.Memory
-	}{{bpf.FairleadMapFlReals, &b.reals}, {bpf.FairleadMapFlServices, &b.services}, {bpf.FairleadMapFlLoads, &b.loads}} {
+	}{{bpf.FairleadMapFlReals, &b.reals}, {bpf.FairleadMapFlServices, &b.services},
+		{bpf.FairleadMapFlLoads, &b.loads}} {
 		var err error
 		if *m.to, err = maps[m.name].Memory(); err != nil {
 			return nil, fmt.Errorf("map the table of %s: %w", m.name, err)
@@ -350,7 +351,8 @@ func (b *Balancer) mapping(next, old *inUse, gone *Gone) error {
 
 // frontend returns the i-th frontend in the programs' form.
 func (h *inUse) frontend(i int, at netip.AddrPort) (bpf.FairleadFrontendKey, bpf.FairleadFrontend) {
-	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()), Class: uint16(ClassOf(at.Addr().Is4(), h.UDP))},
+	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()),
+			Class: uint16(ClassOf(at.Addr().Is4(), h.UDP))},
 		bpf.FairleadFrontend{Service: h.id, Chunk: h.ring.chunk, First: h.ring.first, Buckets: uint32(len(h.Ring)),
 			Persistence: h.Persistence, Nth: uint16(i), Scheduling: h.Scheduling, Direct: h.Forward}
 }

@@ -28,7 +28,8 @@ func (b *bench) mustReport(tb testing.TB, name string, in []byte, kinds map[bool
 	}
 	was, v := packetView(in), packetView(out)
 	src, dst := was.addresses(in)
-	if from, to := v.addresses(out); from != dst || to != src || !bytes.Equal(out[:6], in[6:12]) || !bytes.Equal(out[6:12], in[:6]) {
+	if from, to := v.addresses(out); from != dst || to != src || !bytes.Equal(out[:6], in[6:12]) ||
+		!bytes.Equal(out[6:12], in[:6]) {
 		tb.Errorf("%s: %s gets an error from %s, want %s from %s\n%x", name, to, from, src, dst, out)
 	}
 	if header, message := v.sums(out); !header || !message {
@@ -101,7 +102,8 @@ func TestNoError(t *testing.T) {
 			"an error":         icmpError(router(call), call.answer().frame(), 100),
 			"a later fragment": call.fragments(32)[1],
 		}
-		for _, a := range map[bool][]string{true: {"224.0.0.1", "255.255.255.255", "0.0.0.0"}, false: {"ff02::1", "::"}}[v4] {
+		for _, a := range map[bool][]string{true: {"224.0.0.1", "255.255.255.255", "0.0.0.0"},
+			false: {"ff02::1", "::"}}[v4] {
 			call.src = netip.AddrPortFrom(netip.MustParseAddr(a), call.src.Port())
 			frames["a packet from "+a] = call.frame()
 		}

@@ -96,7 +96,8 @@ func eachOneDirection(t *testing.T, fn func(o *oneDirection, client netip.AddrPo
 	for name, c := range map[string]struct {
 		v4      bool
 		forward uint8
-	}{"direct over IPv4": {true, ForwardDirect}, "direct over IPv6": {false, ForwardDirect}, "tunnel over IPv4": {true, ForwardTunnel}} {
+	}{"direct over IPv4": {true, ForwardDirect}, "direct over IPv6": {false, ForwardDirect},
+		"tunnel over IPv4": {true, ForwardTunnel}} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := ofFamily(c.v4)
 			fn(newOneDirection(t, c.v4, c.forward), client)
@@ -167,7 +168,8 @@ func TestOneWayEndsPushNothingOut(t *testing.T) {
 	flood := netip.MustParseAddr("192.0.2.200")
 	for i := range uint16(4 * testFlows) {
 		from := netip.AddrPortFrom(flood, 1024+i)
-		for _, p := range []packet{{flags: syn, seq: 1}, {flags: ack, seq: 2, ack: 1}, {flags: fin | ack, seq: 2, ack: 1}} {
+		for _, p := range []packet{{flags: syn, seq: 1}, {flags: ack, seq: 2, ack: 1},
+			{flags: fin | ack, seq: 2, ack: 1}} {
 			p.src, p.dst = from, netip.AddrPortFrom(vipV4, 80)
 			o.uplink(t, p.frame())
 		}

@@ -46,7 +46,8 @@ func (b *Balancer) readFrontends() (map[uint32][]readFrontend, error) {
 	var value bpf.FairleadFrontend
 	it := b.maps[bpf.FairleadMapFlFrontends].Iterate()
 	for it.Next(&key, &value) {
-		found[value.Service] = append(found[value.Service], readFrontend{value, frontendOf{key.Class&1 != 0, at(key.Host, key.Port)}})
+		found[value.Service] = append(found[value.Service],
+			readFrontend{value, frontendOf{key.Class&1 != 0, at(key.Host, key.Port)}})
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("read the frontends of services: %w", err)
@@ -81,8 +82,9 @@ func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *i
 	s := b.noted(id)
 	name, _, _ := bytes.Cut(s.Name[:], []byte{0})
 	f := all[0]
-	h := &inUse{id: id, slots: slots, Service: Service{Name: string(name), UDP: f.udp, Scheduler: s.Scheduler, Scheduling: f.Scheduling,
-		Forward: f.Direct, GUE: swap(s.Gue), Persistence: f.Persistence}}
+	h := &inUse{id: id, slots: slots, Service: Service{Name: string(name), UDP: f.udp, Scheduler: s.Scheduler,
+		Scheduling: f.Scheduling,
+		Forward:    f.Direct, GUE: swap(s.Gue), Persistence: f.Persistence}}
 	for _, f := range all {
 		h.Frontends = append(h.Frontends, f.at)
 	}
@@ -245,7 +247,8 @@ func (b *Balancer) beginCounts(slot uint32) error {
 	if slot >= maxRealsCounted || b.readReal(slot).LastGeneration == 0 {
 		return nil // it has none, or was never used
 	}
-	if err := b.maps[bpf.FairleadMapFlRealTotals].Put(slot, make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
+	if err := b.maps[bpf.FairleadMapFlRealTotals].Put(slot,
+		make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("set the counters of real server %d: %w", slot, err)
 	}
 	return nil

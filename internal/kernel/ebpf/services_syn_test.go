@@ -68,7 +68,8 @@ func (s *session) staysWith(real netip.AddrPort) {
 	s.t.Helper()
 	for _, seq := range []uint32{0, 1, 1000, 1101, 1 << 20, 1 << 31, 1<<32 - 1} {
 		if s.from(syn, seq, 0, 0); s.real != real {
-			s.t.Fatalf("%s: a SYN with the sequence number %d moves the connection from %s to %s", s.name, seq, real, s.real)
+			s.t.Fatalf("%s: a SYN with the sequence number %d moves the connection from %s to %s", s.name, seq, real,
+				s.real)
 		}
 	}
 }

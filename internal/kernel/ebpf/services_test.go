@@ -26,7 +26,8 @@ func (b *bench) served(udp, v4 bool) Service {
 	}
 	s.Frontends = []netip.AddrPort{netip.AddrPortFrom(vip, 80)}
 	for i, a := range []netip.Addr{web, app} {
-		s.Reals = append(s.Reals, Real{At: netip.AddrPortFrom(a, 8000), Weight: 1, Seen: gate, Ifindex: uint32([]int{b.web, b.app}[i])})
+		s.Reals = append(s.Reals, Real{At: netip.AddrPortFrom(a, 8000), Weight: 1, Seen: gate,
+			Ifindex: uint32([]int{b.web, b.app}[i])})
 	}
 	return s
 }
@@ -134,7 +135,8 @@ func TestServedElsewhere(t *testing.T) {
 		if v4 {
 			far, seen = farV4, hostV4
 		}
-		s.Ring, s.Reals = []uint16{0}, []Real{{At: netip.AddrPortFrom(far, 8000), Weight: 1, Seen: seen, Ifindex: uint32(b.up), Flags: RealRemote | RealMasquerade}}
+		s.Ring, s.Reals = []uint16{0}, []Real{{At: netip.AddrPortFrom(far, 8000), Weight: 1, Seen: seen,
+			Ifindex: uint32(b.up), Flags: RealRemote | RealMasquerade}}
 		b.hold(t, s)
 		src, dst := ends(b.mustSendOn(t, "a call", first(udp, client, s.Frontends[0]).frame()))
 		if src.Addr() != seen || src.Port() < 1024 || src.Port() >= 32768 || dst != s.Reals[0].At {
@@ -240,7 +242,8 @@ func TestNoRealServer(t *testing.T) {
 		v := packetView(out)
 		header, transport := v.sums(out)
 		src, dst := ends(out)
-		if !header || !transport || src != s.Frontends[0] || dst != client || out[v.l4+13] != rst|ack || be(out[v.l4+10:]) != 1001 {
+		if !header || !transport || src != s.Frontends[0] || dst != client || out[v.l4+13] != rst|ack ||
+			be(out[v.l4+10:]) != 1001 {
 			t.Errorf("the reset goes from %s to %s, its checksums are valid: %v, %v\n%x",
 				src, dst, header, transport, out)
 		}
@@ -260,8 +263,10 @@ func TestSignals(t *testing.T) {
 		t.Errorf("a refusal is counted as %+v", c)
 	}
 	b.mustMap(t, "another call", Uplink, b.up, call.frame())
-	b.mustMap(t, "an answer", Sandbox, b.web, packet{src: s.Reals[0].At, dst: client4, flags: syn | ack, seq: 7, ack: 1001}.frame())
-	b.mustMap(t, "an acknowledgement", Uplink, b.up, packet{src: client4, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
+	b.mustMap(t, "an answer", Sandbox, b.web,
+		packet{src: s.Reals[0].At, dst: client4, flags: syn | ack, seq: 7, ack: 1001}.frame())
+	b.mustMap(t, "an acknowledgement", Uplink, b.up,
+		packet{src: client4, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
 	b.mustMap(t, "a reset", Sandbox, b.web, packet{src: s.Reals[0].At, dst: client4, flags: rst, seq: 8}.frame())
 	if c := b.counted(t, "web")[s.Reals[0].At]; c.Refusals != 1 || c.Resets != 1 || c.Active != 0 {
 		t.Errorf("a reset is counted as %+v", c)
@@ -277,8 +282,10 @@ func TestFlood(t *testing.T) {
 	for i := range uint16(32) {
 		from := netip.AddrPortFrom(client4.Addr(), 40000+i)
 		_, dst := ends(b.mustMap(t, "a call", Uplink, b.up, first(false, from, s.Frontends[0]).frame()))
-		b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()), packet{src: dst, dst: from, flags: syn | ack, seq: 7, ack: 1001}.frame())
-		b.mustMap(t, "an acknowledgement", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
+		b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()),
+			packet{src: dst, dst: from, flags: syn | ack, seq: 7, ack: 1001}.frame())
+		b.mustMap(t, "an acknowledgement", Uplink, b.up,
+			packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
 		open[from] = dst
 	}
 	for i := range uint16(4 * testFlows) {
@@ -286,11 +293,13 @@ func TestFlood(t *testing.T) {
 		b.uplink(t, first(false, flood, s.Frontends[0]).frame())
 	}
 	for from, dst := range open {
-		_, now := ends(b.mustMap(t, "data", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8, payload: []byte("x")}.frame()))
+		_, now := ends(b.mustMap(t, "data", Uplink, b.up,
+			packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8, payload: []byte("x")}.frame()))
 		if now != dst {
 			t.Errorf("the connection of %s moved from %s to %s", from, dst, now)
 		}
-		src, _ := ends(b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()), packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
+		src, _ := ends(b.mustMap(t, "an answer", Sandbox, b.behind(dst.Addr()),
+			packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
 		if src != s.Frontends[0] {
 			t.Errorf("an answer to %s comes from %s, want from %s", from, src, s.Frontends[0])
 		}
@@ -314,7 +323,8 @@ func TestAdoptServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { next.Close() })
-	if diff := cmp.Diff([]Service{s}, next.Services(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff([]Service{s}, next.Services(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("the next process reads other services (-want +got):\n%s", diff)
 	}
 	var gone Gone

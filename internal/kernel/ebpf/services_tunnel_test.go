@@ -194,7 +194,8 @@ func TestTooBig(t *testing.T) {
 			forward uint8
 			gue     uint16
 			room    int
-		}{{ForwardNAT, 0, 1500}, {ForwardDirect, 0, 1500}, {ForwardTunnel, 0, 1500 - outerSize(v4)}, {ForwardTunnel, gue, 1500 - outerSize(v4) - 12}} {
+		}{{ForwardNAT, 0, 1500}, {ForwardDirect, 0, 1500}, {ForwardTunnel, 0, 1500 - outerSize(v4)},
+			{ForwardTunnel, gue, 1500 - outerSize(v4) - 12}} {
 			room := c.room
 			s := b.remote(udp, v4, c.forward)
 			s.GUE = c.gue
@@ -222,7 +223,8 @@ func TestTooBigFragment(t *testing.T) {
 	b.hold(t, s)
 	call := first(true, client6, s.Frontends[0])
 	call.payload = make([]byte, 1600)
-	b.mustReport(t, "a fragment that is too large", call.fragments(1416)[0], tooBig, 1460) // it has 1464 bytes with its headers
+	b.mustReport(t, "a fragment that is too large", call.fragments(1416)[0], tooBig,
+		1460) // it has 1464 bytes with its headers
 	if act, _ := b.uplink(t, call.fragments(1408)[0]); act != redirect {
 		t.Errorf("a fragment that fits: the program returns %d, want %d", act, redirect)
 	}

@@ -59,7 +59,8 @@ type forged struct {
 // that link.
 func (b *bench) forgeries() []forged {
 	anywhere := []string{
-		"192.0.2.1", "192.0.2.2", "10.9.0.1", "198.18.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"192.0.2.1", "192.0.2.2", "10.9.0.1", "198.18.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "240.0.0.1",
+		"255.255.255.255",
 		"2001:db8:1::1", "2001:db8:1::2", "fd00:9::1", "2001:db8:5::1", "::", "ff02::1",
 	}
 	lan, side := []string{"192.0.2.77", "2001:db8:1::77"}, []string{"198.18.0.77", "2001:db8:5::77"}
@@ -95,7 +96,8 @@ func TestForgedSourcesBeginNothing(t *testing.T) {
 						continue
 					}
 					for _, to := range []netip.AddrPort{ap(host), s.Frontends[0]} {
-						if act, _ := b.run(t, f.program, first(udp, from, to).frame(), skb{Ifindex: uint32(f.link)}, 0); act != dropped && act != untouched {
+						if act, _ := b.run(t, f.program, first(udp, from, to).frame(), skb{Ifindex: uint32(f.link)},
+							0); act != dropped && act != untouched {
 							t.Errorf("%s via the %s: %s returns %d for %s", source, f.name, f.program, act, to)
 						}
 					}
@@ -153,7 +155,8 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 	for _, p := range oneOfEach {
 		b.begin(t, p)
 		bits := p.src.Addr().BitLen()
-		route := &netlink.Route{LinkIndex: b.up2, Dst: &net.IPNet{IP: p.src.Addr().AsSlice(), Mask: net.CIDRMask(bits, bits)}}
+		route := &netlink.Route{LinkIndex: b.up2,
+			Dst: &net.IPNet{IP: p.src.Addr().AsSlice(), Mask: net.CIDRMask(bits, bits)}}
 		b.do(t, func() error { return netlink.RouteAdd(route) })
 		b.mustMap(t, "from the other uplink", Uplink, b.up2, p.frame())
 		for _, ifindex := range b.ifindexes(t) {
@@ -278,7 +281,8 @@ func TestForgedErrors(t *testing.T) {
 		b.mustLeave(t, "from the endpoint", Sandbox, b.web, icmpError(b.addressOf(p, b.web), about, 100))
 		b.mustLeave(t, "with the host's address", Uplink, b.up, icmpError(own, about, 100))
 		b.mustLeave(t, "with an endpoint's address", Uplink, b.up, icmpError(seen.dst.Addr(), about, 100))
-		b.mustLeave(t, "about a request, from another sandbox", Sandbox, b.app, icmpError(seen.dst.Addr(), request, 100))
+		b.mustLeave(t, "about a request, from another sandbox", Sandbox, b.app,
+			icmpError(seen.dst.Addr(), request, 100))
 		b.mustLeave(t, "about a request, from an uplink", Uplink, b.up, icmpError(seen.dst.Addr(), request, 100))
 		b.mustMap(t, "via the client's link", Uplink, b.up, icmpError(router(p), about, 100))
 		b.mustMap(t, "about a request, from the endpoint", Sandbox, b.web, icmpError(seen.dst.Addr(), request, 100))
@@ -334,7 +338,8 @@ func TestFloodOfPublishes(t *testing.T) {
 	b.publishUsual(t)
 	p := oneOfEach[0]
 	seen := b.begin(t, p)
-	b.mustMap(t, "SYN and ACK", Sandbox, b.web, packet{src: seen.dst, dst: seen.src, flags: syn | ack, seq: 7, ack: 1001}.frame())
+	b.mustMap(t, "SYN and ACK", Sandbox, b.web,
+		packet{src: seen.dst, dst: seen.src, flags: syn | ack, seq: 7, ack: 1001}.frame())
 	b.mustMap(t, "ACK", Uplink, b.up, packet{src: p.src, dst: p.dst, flags: ack, seq: 1001, ack: 8}.frame())
 	for _, flags := range []uint8{syn, ack} {
 		for i := range uint16(4 * testFlows) {

@@ -73,7 +73,8 @@ func (p *Datapath) Table() *Table { return p.table }
 
 // openTable reads the table from the maps.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
-	t := &Table{totals: maps[bpf.FairleadMapFlTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{}, occupied: map[uint32]int{}}
+	t := &Table{totals: maps[bpf.FairleadMapFlTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{},
+		occupied: map[uint32]int{}}
 	var err error
 	if t.ports, err = maps[bpf.FairleadMapFlPorts].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of ports: %w", err)
@@ -298,7 +299,8 @@ func (t *Table) redirect(slot, to uint32) {
 func (t *Table) find(l *Mapping) (uint32, bool) {
 	for slot := t.heads[index(l, int(l.First))]; slot != 0; slot = t.slots[slot].Next {
 		o := t.slots[slot]
-		if o.Class == l.Class && o.First == l.First && o.Last == l.Last && o.Host == l.Host && (o.Flags^l.Flags)&MappingAny == 0 {
+		if o.Class == l.Class && o.First == l.First && o.Last == l.Last && o.Host == l.Host &&
+			(o.Flags^l.Flags)&MappingAny == 0 {
 			return slot, true
 		}
 	}
@@ -314,7 +316,8 @@ func (t *Table) TranslatesTo(udp bool, host, endpoint netip.AddrPort) bool {
 		if port < l.First || port > l.Last || l.Flags&MappingAny == 0 && l.Host != h {
 			continue
 		}
-		return l.Flags&MappingGrant == 0 && l.To == Address(endpoint.Addr()) && l.ToFirst+(port-l.First) == endpoint.Port()
+		return l.Flags&MappingGrant == 0 && l.To == Address(endpoint.Addr()) && l.ToFirst+
+			(port-l.First) == endpoint.Port()
 	}
 	return false
 }

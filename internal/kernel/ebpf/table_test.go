@@ -56,7 +56,8 @@ func lookUp(t *testing.T, table *Table, plane uint8, host bpf.FairleadAddress, p
 			break
 		}
 		var l Mapping
-		if _, err := table.mappings.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(&l)), mappingSize), int64(slot)*int64(mappingSize)); err != nil {
+		if _, err := table.mappings.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(&l)), mappingSize),
+			int64(slot)*int64(mappingSize)); err != nil {
 			t.Fatal(err)
 		}
 		if slot = l.Next; holds(l, plane, host, port) {
@@ -100,7 +101,8 @@ var modelHosts = []netip.Addr{hostV4, otherV4, gateV4, webV4, appV4, anyV4}
 // randomMapping returns an entry that may already be in the model.
 func randomMapping(r *rand.Rand) Mapping {
 	host := modelHosts[r.IntN(len(modelHosts))]
-	l := Mapping{Host: Address(host), To: Address(webV4), Ifindex: r.Uint32(), First: uint16(1 + r.IntN(modelPorts)), Class: uint8(r.IntN(4))}
+	l := Mapping{Host: Address(host), To: Address(webV4), Ifindex: r.Uint32(), First: uint16(1 + r.IntN(modelPorts)),
+		Class: uint8(r.IntN(4))}
 	l.Last = min(modelPorts, l.First+uint16(r.IntN(12)*r.IntN(2)))
 	if host.IsUnspecified() {
 		l.Flags = MappingAny
@@ -208,7 +210,8 @@ func TestEmptiedTable(t *testing.T) {
 	}
 	again, err := openTable(maps)
 	if err != nil || !table.empty() || !again.empty() || len(table.heads) != 0 {
-		t.Errorf("left: %d entries, %d heads, and read again %d entries (%v)", len(table.slots), len(table.heads), len(again.slots), err)
+		t.Errorf("left: %d entries, %d heads, and read again %d entries (%v)", len(table.slots), len(table.heads),
+			len(again.slots), err)
 	}
 }
 
@@ -234,7 +237,8 @@ func TestLongestChain(t *testing.T) {
 		}
 	}
 	one := Mapping{Host: hostAddress(maxChain), First: 79, Last: 80}
-	if err := table.Apply([]Change{{New: &one}}); err == nil || !strings.Contains(err.Error(), "port 80 is published on more than 64 host addresses") {
+	if err := table.Apply([]Change{{New: &one}}); err == nil ||
+		!strings.Contains(err.Error(), "port 80 is published on more than 64 host addresses") {
 		t.Errorf("add one more address: %v", err)
 	}
 	if _, ok := lookUp(t, table, 0, one.Host, 79); ok {
@@ -247,12 +251,14 @@ func TestFullTable(t *testing.T) {
 	table, _ := newTable(t)
 	var changes []Change
 	for port := range maxMappings - 1 {
-		changes = append(changes, Change{New: &Mapping{Flags: MappingAny, First: uint16(port + 1), Last: uint16(port + 1)}})
+		changes = append(changes, Change{New: &Mapping{Flags: MappingAny, First: uint16(port + 1),
+			Last: uint16(port + 1)}})
 	}
 	if err := table.Apply(changes); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Apply([]Change{{New: &Mapping{Flags: MappingAny, Class: 1, First: 1, Last: 1}}}); !errors.Is(err, ErrFull) {
+	if err := table.Apply([]Change{{New: &Mapping{Flags: MappingAny, Class: 1, First: 1, Last: 1}}}); !errors.Is(err,
+		ErrFull) {
 		t.Errorf("add one more entry: %v, want %v", err, ErrFull)
 	}
 	if _, ok := lookUp(t, table, 0, hostAddress(0), 65535); !ok {

@@ -86,7 +86,8 @@ func (w WorkloadMap) Set(t *Table, cgroup uint64, unpublished uint32) error {
 			continue
 		}
 		if int(entry.Count) == maxGrants {
-			return fmt.Errorf("a workload can have %d grants, one for each publish and family: publish ranges instead", maxGrants)
+			return fmt.Errorf("a workload can have %d grants, one for each publish and family: publish ranges instead",
+				maxGrants)
 		}
 		entry.Grants[entry.Count] = grant(l)
 		entry.Count++

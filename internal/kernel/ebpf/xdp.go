@@ -45,7 +45,8 @@ func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 		return nil
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		err = ErrOccupied
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE),
+		errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
 		err = fmt.Errorf("%w: %w", ErrNoXDP, err)
 	}
 	return errors.Join(err, p.forgetXDPLink(ifindex))

@@ -36,7 +36,8 @@ func measureDirect(b *testing.B, program string, udp, v4 bool) {
 	}
 	r.fastOn(b, r.up)
 	r.do(b, func() error {
-		return netlink.NeighSet(&netlink.Neigh{LinkIndex: r.up, State: netlink.NUD_PERMANENT, IP: s.Reals[0].At.Addr().AsSlice(), HardwareAddr: hostMAC})
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: r.up, State: netlink.NUD_PERMANENT,
+			IP: s.Reals[0].At.Addr().AsSlice(), HardwareAddr: hostMAC})
 	})
 	r.hold(b, s)
 	call := first(udp, client, s.Frontends[0])

@@ -55,7 +55,8 @@ func fastBench(t *testing.T) *bench {
 	b.do(t, func() error {
 		var errs []error
 		for _, a := range []netip.Addr{farV4, farV6} {
-			errs = append(errs, netlink.NeighSet(&netlink.Neigh{LinkIndex: b.up, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: farMAC}))
+			errs = append(errs, netlink.NeighSet(&netlink.Neigh{LinkIndex: b.up, State: netlink.NUD_PERMANENT,
+				IP: a.AsSlice(), HardwareAddr: farMAC}))
 		}
 		return errors.Join(errs...)
 	})
@@ -64,7 +65,8 @@ func fastBench(t *testing.T) *bench {
 
 func (b *bench) fastOn(tb testing.TB, ifindex int) {
 	tb.Helper()
-	if err := b.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), bpf.FairleadXdpLink{Mac: [6]uint8(hostMAC)}); err != nil {
+	if err := b.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex),
+		bpf.FairleadXdpLink{Mac: [6]uint8(hostMAC)}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -108,7 +110,8 @@ func TestFast(t *testing.T) {
 			if !bytes.Equal(out, fast) {
 				t.Errorf("tc sends\n%x, the fast path\n%x", out, fast)
 			}
-			if c := b.counted(t, "web")[s.Reals[0].At]; c.Packets[0] != 3 || c.Bytes[0] != 3*uint64(len(frame)) || c.Flows != 1 || c.Active != 1 {
+			if c := b.counted(t, "web")[s.Reals[0].At]; c.Packets[0] != 3 || c.Bytes[0] != 3*uint64(len(frame)) ||
+				c.Flows != 1 || c.Active != 1 {
 				t.Errorf("the counters are %+v, want 3 packets of one active flow", c)
 			}
 			b.unserve(t, "web")
@@ -173,12 +176,15 @@ func TestFastPassesOn(t *testing.T) {
 	other.mac, options.options, large.payload = net.HardwareAddr{2, 0, 0, 0, 0, 8}, true, make([]byte, 1500)
 	loop.src, else80.dst = ap("127.0.0.1:40000"), netip.AddrPortFrom(vipV4, 81)
 	unsummed := call.frame()
-	pseudo := ^sumOf(append(append(append([]byte{}, unsummed[ethernet+12:ethernet+20]...), 0, protoUDP), unsummed[ethernet+24], unsummed[ethernet+25]))
+	pseudo := ^sumOf(append(append(append([]byte{}, unsummed[ethernet+12:ethernet+20]...), 0, protoUDP),
+		unsummed[ethernet+24], unsummed[ethernet+25]))
 	unsummed[ethernet+26], unsummed[ethernet+27] = byte(pseudo>>8), byte(pseudo)
 	for name, frame := range map[string][]byte{
-		"with an expired TTL": atItsEnd(call.frame()), "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
-		"from loopback": loop.frame(), "of no service": else80.frame(), "a first fragment": call.fragments(8)[0], "a later fragment": call.fragments(8)[1],
-		"cut off": call.frame()[:ethernet+24], "with a checksum to come": unsummed,
+		"with an expired TTL": atItsEnd(call.frame()), "for another host": other.frame(),
+		"with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
+		"from loopback": loop.frame(), "of no service": else80.frame(), "a first fragment": call.fragments(8)[0],
+		"a later fragment": call.fragments(8)[1],
+		"cut off":          call.frame()[:ethernet+24], "with a checksum to come": unsummed,
 	} {
 		if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
 			t.Errorf("%s: the program returns %d, want %d and the frame unchanged", name, act, xdpPass)
@@ -216,7 +222,8 @@ func TestFastGoesByAnother(t *testing.T) {
 	s := b.remote(true, true, ForwardDirect)
 	s.Reals[0].At, s.Reals[0].Ifindex = netip.AddrPortFrom(netip.MustParseAddr("10.9.0.77"), 0), uint32(b.web)
 	b.do(t, func() error {
-		return netlink.NeighSet(&netlink.Neigh{LinkIndex: b.web, State: netlink.NUD_PERMANENT, IP: s.Reals[0].At.Addr().AsSlice(), HardwareAddr: farMAC})
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: b.web, State: netlink.NUD_PERMANENT,
+			IP: s.Reals[0].At.Addr().AsSlice(), HardwareAddr: farMAC})
 	})
 	b.hold(t, s)
 	frame := first(true, client4, s.Frontends[0]).frame()

@@ -105,7 +105,8 @@ func (h *Reader) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr
 	var all []Claim
 	for _, c := range heard {
 		if !c.Probing {
-			all = append(all, Claim{VirtualAddress: plan.VirtualAddress{Link: on.link, Addr: c.Address}, By: c.By.String()})
+			all = append(all, Claim{VirtualAddress: plan.VirtualAddress{Link: on.link, Addr: c.Address},
+				By: c.By.String()})
 		}
 	}
 	return all, errors.Join(errs...)
@@ -122,7 +123,10 @@ func (h *Reader) neighbour(link, hardware string) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find link %s: %w", link, err)
 	}
-	list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, unix.AF_UNSPEC) })
+	list, err := nlutil.Retry(func() ([]netlink.Neigh,
+		error) {
+		return handle.NeighList(on.Attrs().Index, unix.AF_UNSPEC)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 	}

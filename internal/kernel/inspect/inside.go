@@ -87,16 +87,20 @@ func (h *Reader) insideLinks(path string) ([]InsideLink, error) {
 	links := make([]InsideLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
-		links[i] = InsideLink{Name: a.Name, Kind: l.Kind(), Up: rtnl.IsUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: rtnl.Owner(l)}
+		links[i] = InsideLink{Name: a.Name, Kind: l.Kind(), Up: rtnl.IsUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
+			Owner: rtnl.Owner(l)}
 		if links[i].Kind == string(plan.Loopback) {
 			links[i].MAC = "" // it is all zeros
 		}
 		if a.Statistics != nil {
 			s := a.Statistics
-			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets, s.TxBytes, s.TxPackets
+			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets,
+				s.TxBytes, s.TxPackets
 		}
-		links[i].LinkLocal = slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() })
-		links[i].Addresses = slices.DeleteFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
+		links[i].LinkLocal = slices.ContainsFunc(l.Addresses,
+			func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() })
+		links[i].Addresses = slices.DeleteFunc(l.Addresses,
+			func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 		h.otherEnd(path, l, &links[i])
 	}
 	return links, nil
@@ -111,7 +115,8 @@ func (h *Reader) otherEnd(path string, l netlink.Link, in *InsideLink) {
 	}
 	// The index may be that of a link in a third namespace.
 	end, err := handle.LinkByIndex(l.Attrs().ParentIndex)
-	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index || !h.rtnl.KnownAs(path, end.Attrs().NetNsID) {
+	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index ||
+		!h.rtnl.KnownAs(path, end.Attrs().NetNsID) {
 		return
 	}
 	in.Peer = end.Attrs().Name
@@ -125,7 +130,8 @@ func (h *Reader) insideRoutes(path string) ([]InsideRoute, error) {
 		return nil, err
 	}
 	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)

@@ -18,7 +18,8 @@ import (
 func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known bool) {
 	whole := s.Scheduler == model.MaglevHashing
 	buckets := len(s.Ring)
-	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 || !whole && s.Scheduler != model.SourceHashing {
+	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 || !whole &&
+		s.Scheduler != model.SourceHashing {
 		return 0, false
 	}
 	switch s.Plane {

@@ -75,13 +75,17 @@ type linkEnd struct {
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
 // names of their endpoints.
 func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
-	list, err := nlutil.Retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID}) })
+	list, err := nlutil.Retry(func() ([]linkEnd,
+		error) {
+		return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID})
+	})
 	if err != nil {
 		return nil, err
 	}
 	ends := map[string]linkEnd{}
 	for _, l := range list {
-		if endpoint, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 && l.peerNSID != netns.NoID {
+		if endpoint, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 &&
+			l.peerNSID != netns.NoID {
 			ends[endpoint] = linkEnd{index: l.peer, nsid: l.peerNSID}
 		}
 	}
@@ -108,7 +112,10 @@ func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, e
 	if err != nil {
 		return linkEnd{}, false, err
 	}
-	list, err := nlutil.Retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)}) })
+	list, err := nlutil.Retry(func() ([]linkEnd,
+		error) {
+		return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)})
+	})
 	for _, end := range list {
 		marked := strings.HasPrefix(end.alias, plan.Mark)
 		if end.alias == plan.Mark+":"+l.Endpoint || marked && end.name == l.Name {

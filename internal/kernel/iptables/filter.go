@@ -46,7 +46,8 @@ func (h *Handle) Firewalls() ([]plan.Firewall, error) {
 			return nil // `fairlead doctor` explains it in its finding not-forwarded
 		}
 		f.Chain, f.Place = chainForward, place(forward)
-		if slices.ContainsFunc(forward.Rules, func(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == chainDockerUser }) {
+		if slices.ContainsFunc(forward.Rules,
+			func(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == chainDockerUser }) {
 			f.Chain, f.Place = chainDockerUser, place(user)
 		}
 		found = append(found, f)

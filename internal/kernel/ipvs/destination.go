@@ -83,7 +83,8 @@ func decodeDestination(ad *netlink.AttributeDecoder, af uint16) (Destination, er
 	var d Destination
 	var addr []byte
 	var port uint16
-	numbers := map[uint16]*uint32{destWeight: &d.Weight, destUpper: &d.Upper, destLower: &d.Lower, destActive: &d.Active,
+	numbers := map[uint16]*uint32{destWeight: &d.Weight, destUpper: &d.Upper, destLower: &d.Lower,
+		destActive:   &d.Active,
 		destInactive: &d.Inactive, destPersistent: &d.Persistent, destForward: &d.Forward}
 	for ad.Next() {
 		switch kind := ad.Type(); kind {

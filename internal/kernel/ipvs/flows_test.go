@@ -23,10 +23,13 @@ TCP C6336401 C5AA C0000250 1F90 fd00:0030:0000:0000:0000:0000:0000:0011 0050 FIN
 `
 	at := netip.MustParseAddrPort
 	want := []conntrack.Flow{
-		{Proto: model.TCP, Client: at("198.51.100.1:50600"), Host: at("192.0.2.80:8080"), Target: at("172.30.0.11:80"), Open: true},
+		{Proto: model.TCP, Client: at("198.51.100.1:50600"), Host: at("192.0.2.80:8080"), Target: at("172.30.0.11:80"),
+			Open: true},
 		{Proto: model.TCP, Client: at("198.51.100.1:50601"), Host: at("192.0.2.80:8080"), Target: at("172.30.0.11:80")},
-		{Proto: model.UDP, Client: at("[2001:db8:1::1]:36379"), Host: at("[2001:db8:80::80]:53"), Target: at("[fd00:30::11]:80")},
-		{Proto: model.TCP, Client: at("198.51.100.1:50602"), Host: at("192.0.2.80:8080"), Target: at("[fd00:30::11]:80"), Open: true},
+		{Proto: model.UDP, Client: at("[2001:db8:1::1]:36379"), Host: at("[2001:db8:80::80]:53"),
+			Target: at("[fd00:30::11]:80")},
+		{Proto: model.TCP, Client: at("198.51.100.1:50602"), Host: at("192.0.2.80:8080"),
+			Target: at("[fd00:30::11]:80"), Open: true},
 	}
 	got, err := readIPVSFlows(strings.NewReader(table), func(conntrack.Flow) bool { return true })
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{})); err != nil || diff != "" {

@@ -129,7 +129,8 @@ func toIPVS(s plan.IPVSService) Service {
 // fromIPVS converts a service of IPVS. It leaves the scheduler empty if the service
 // has settings that a plan cannot express.
 func fromIPVS(s Service, all []Destination) plan.IPVSService {
-	found := plan.IPVSService{Proto: model.TCP, At: s.At, Scheduler: model.Scheduler(s.Scheduler), Forward: model.ForwardNAT}
+	found := plan.IPVSService{Proto: model.TCP, At: s.At, Scheduler: model.Scheduler(s.Scheduler),
+		Forward: model.ForwardNAT}
 	if s.Protocol == unix.IPPROTO_UDP {
 		found.Proto = model.UDP
 	}
@@ -156,7 +157,8 @@ func fromIPVS(s Service, all []Destination) plan.IPVSService {
 }
 
 // tunnelSums maps the checksum settings of tunnels to their flags in IPVS.
-var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: TunnelSummed, model.TunnelRemoteSummed: TunnelRemoteSummed}
+var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: TunnelSummed,
+	model.TunnelRemoteSummed: TunnelRemoteSummed}
 
 // toDestination converts a real server to the form of IPVS.
 func toDestination(s plan.IPVSService, r plan.Backend) Destination {
@@ -258,7 +260,8 @@ func (b *balancer) find(id ID) (Service, error) {
 
 // differs reports whether the settings of a real server differ.
 func differs(now, want Destination) bool {
-	return now.Forward != want.Forward || now.Weight != want.Weight || now.Upper != want.Upper || now.Lower != want.Lower ||
+	return now.Forward != want.Forward || now.Weight != want.Weight || now.Upper != want.Upper ||
+		now.Lower != want.Lower ||
 		now.TunnelType != want.TunnelType || now.TunnelPort != want.TunnelPort || now.TunnelFlags != want.TunnelFlags
 }
 

@@ -18,7 +18,8 @@ func everyService() []plan.IPVSService {
 			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s,
 				Forward: f.forward, Tunnel: f.tunnel,
 				Persistence: time.Duration(i) * time.Minute, Reals: []plan.Backend{
-					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}}}
+					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1},
+					{At: netip.MustParseAddrPort("10.0.0.2:81")}}}
 			if i%2 == 0 {
 				v.Proto, v.At = model.UDP, netip.MustParseAddrPort("[2001:db8::80]:53")
 			}
@@ -37,7 +38,8 @@ type forwarding struct {
 // forwardings returns all forwarding methods, NAT first. The index selects the kind
 // of tunnel.
 func forwardings(i int) []forwarding {
-	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080}, {Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
+	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080},
+		{Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
 		{Type: model.TunnelGUE, Port: ipvsRealMark, Checksum: model.TunnelRemoteSummed}}
 	return []forwarding{{forward: model.ForwardNAT}, {forward: model.ForwardDirect},
 		{model.ForwardTunnel, tunnels[i%len(tunnels)]}}

@@ -136,5 +136,6 @@ func (s Service) explain(err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	return fmt.Errorf("the kernel has no scheduler %[1]s: load the module ip_vs_%[1]s (modprobe ip_vs_%[1]s): %[2]w", s.Scheduler, err)
+	return fmt.Errorf("the kernel has no scheduler %[1]s: load the module ip_vs_%[1]s (modprobe ip_vs_%[1]s): %[2]w",
+		s.Scheduler, err)
 }

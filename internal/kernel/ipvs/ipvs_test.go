@@ -76,7 +76,8 @@ const goldenDestination = `
 0600 0f00 0100 0000      # TUN_FLAGS: checksum
 `
 
-var destination = Destination{At: netip.MustParseAddrPort("10.0.0.7:80"), Forward: Tunnel, Weight: 13, Upper: 100, Lower: 50,
+var destination = Destination{At: netip.MustParseAddrPort("10.0.0.7:80"), Forward: Tunnel, Weight: 13, Upper: 100,
+	Lower:      50,
 	TunnelType: 1, TunnelPort: 5555, TunnelFlags: 1}
 
 func TestEncodeMatchesTheHeader(t *testing.T) {
@@ -84,11 +85,13 @@ func TestEncodeMatchesTheHeader(t *testing.T) {
 		part part
 		want string
 	}{
-		"an IPv4 service":    {service4.full(), golden4},
-		"an IPv6 service":    {service6.full(), golden6},
-		"a firewall mark":    {ID{Mark: 7, At: netip.MustParseAddrPort("0.0.0.0:0")}.only(), "1400 0180 0600 0100 0200 0000 0800 0500 07000000"},
-		"a destination":      {destination.full(), goldenDestination},
-		"a destination's ID": {destination.only(), "2800 0280 0600 0b00 0200 0000 1400 0100 0a000007 000000000000000000000000 0600 0200 0050 0000"},
+		"an IPv4 service": {service4.full(), golden4},
+		"an IPv6 service": {service6.full(), golden6},
+		"a firewall mark": {ID{Mark: 7, At: netip.MustParseAddrPort("0.0.0.0:0")}.only(),
+			"1400 0180 0600 0100 0200 0000 0800 0500 07000000"},
+		"a destination": {destination.full(), goldenDestination},
+		"a destination's ID": {destination.only(),
+			"2800 0280 0600 0b00 0200 0000 1400 0100 0a000007 000000000000000000000000 0600 0200 0050 0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := encode(c.part)
@@ -157,7 +160,8 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				continue // a name that is too long for an attribute
 			}
-			if got, err := decodeServices([]genetlink.Message{{Data: again}}); err != nil || len(got) != 1 || got[0] != s {
+			if got, err := decodeServices([]genetlink.Message{{Data: again}}); err != nil || len(got) != 1 ||
+				got[0] != s {
 				t.Errorf("%+v is read again as %+v, %v", s, got, err)
 			}
 		}
@@ -171,7 +175,8 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := decodeDestinations([]genetlink.Message{{Data: again}}, service4.ID); err != nil || len(got) != 1 || got[0] != d {
+			if got, err := decodeDestinations([]genetlink.Message{{Data: again}}, service4.ID); err != nil ||
+				len(got) != 1 || got[0] != d {
 				t.Errorf("%+v is read again as %+v, %v", d, got, err)
 			}
 		}

@@ -159,8 +159,10 @@ func (h *Handle) Stats() ([]RealStats, error) {
 			return nil, err
 		}
 		for _, d := range reals {
-			all = append(all, RealStats{Frontend: model.Frontend{Proto: s.Proto, At: s.At}, At: d.At, Active: d.Active, Inactive: d.Inactive,
-				Flows: d.Stats.Conns, InPackets: d.Stats.InPackets, OutPackets: d.Stats.OutPackets, InBytes: d.Stats.InBytes, OutBytes: d.Stats.OutBytes})
+			all = append(all, RealStats{Frontend: model.Frontend{Proto: s.Proto, At: s.At}, At: d.At, Active: d.Active,
+				Inactive: d.Inactive,
+				Flows:    d.Stats.Conns, InPackets: d.Stats.InPackets, OutPackets: d.Stats.OutPackets,
+				InBytes: d.Stats.InBytes, OutBytes: d.Stats.OutBytes})
 		}
 	}
 	return all, nil

@@ -54,7 +54,8 @@ func linkLocalAddress(link *net.Interface) (netip.Addr, error) {
 			return p.Addr(), nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("link %s has no IPv6 address to ask from: ip -6 address add fe80::1/64 dev %s", link.Name, link.Name)
+	return netip.Addr{}, fmt.Errorf("link %s has no IPv6 address to ask from: ip -6 address add fe80::1/64 dev %s",
+		link.Name, link.Name)
 }
 
 // solicitation returns a solicitation for an address, and the hardware address of

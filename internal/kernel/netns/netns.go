@@ -41,7 +41,8 @@ func Open(path string) (*Namespace, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
 		f.Close()
-		return nil, fmt.Errorf("open network namespace %s: the file is not a network namespace: %w", path, os.ErrNotExist)
+		return nil, fmt.Errorf("open network namespace %s: the file is not a network namespace: %w", path,
+			os.ErrNotExist)
 	}
 	return &Namespace{f, unprivileged}, nil
 }

@@ -30,12 +30,14 @@ var cutShort = []byte{0, 200, 'x'}
 // as root of a sandbox may do in a table there, and reads the ruleset.
 func TestMalformedUserData(t *testing.T) {
 	h := openTest(t)
-	kerneltest.Run(t, h.ns, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
-		"add set ip o s { type inet_service; }; add rule ip o in tcp dport @s accept; add rule ip o in tcp dport 22 accept")
+	kerneltest.Run(t, h.ns, "nft",
+		"add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
+			"add set ip o s { type inet_service; }; add rule ip o in tcp dport @s accept; add rule ip o in tcp dport 22 accept")
 	o := &nftables.Table{Name: "o", Family: nftables.TableFamilyIPv4}
 	b := h.begin()
 	b.step(unix.NFT_MSG_NEWRULE, toAdd, o, "in", func() { b.attr(unix.NFTA_RULE_USERDATA, cutShort) })
-	b.step(unix.NFT_MSG_NEWSETELEM, toMake, o, "s", func() { b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, []byte{0, 80}) })
+	b.step(unix.NFT_MSG_NEWSETELEM, toMake, o, "s",
+		func() { b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, []byte{0, 80}) })
 	if err := b.commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,8 @@ func TestMalformedUserData(t *testing.T) {
 		t.Fatal(unread, err)
 	}
 	c, found := rs.Find("ip o", "in")
-	if !found || c.Policy != rules.Drop || len(c.Rules) != 3 || !c.Rules[0].Partial || c.Rules[1].Partial || c.Rules[2].Comment != "" {
+	if !found || c.Policy != rules.Drop || len(c.Rules) != 3 || !c.Rules[0].Partial || c.Rules[1].Partial ||
+		c.Rules[2].Comment != "" {
 		t.Errorf("the chain is read as %+v", c)
 	}
 }
@@ -75,8 +78,11 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 		},
 		"another set with the same name": func(t *testing.T, h *Handle) {
 			name := plan.SetHairpin + "4"
-			kerneltest.Run(t, h.ns, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+` / { skip = 1; print "set `+name+` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
-				sed -i 's/^.*@`+name+`.*$/accept comment "`+plan.Mark+`"/' $0/rules; nft delete table inet `+plan.Mark+`; nft -f $0/rules`, t.TempDir())
+			kerneltest.Run(t, h.ns, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+
+				` / { skip = 1; print "set `+name+
+				` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
+				sed -i 's/^.*@`+name+`.*$/accept comment "`+plan.Mark+`"/' $0/rules; nft delete table inet `+plan.Mark+
+				`; nft -f $0/rules`, t.TempDir())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

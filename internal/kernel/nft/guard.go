@@ -25,14 +25,16 @@ type guardSet struct {
 func guardSets(g plan.Guard) []guardSet {
 	var sets []guardSet
 	for _, f := range families {
-		addresses := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuarded + f.suffix, KeyType: f.addrType}}
+		addresses := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuarded + f.suffix,
+			KeyType: f.addrType}}
 		for _, a := range g.Addresses {
 			if key := a.Addr().AsSlice(); len(key) == int(f.addrLen) {
 				addresses.elements = append(addresses.elements, nftables.SetElement{Key: key})
 			}
 		}
-		ports := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuardedPorts + f.suffix, Concatenation: true,
-			KeyType: nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)}}
+		ports := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuardedPorts + f.suffix,
+			Concatenation: true,
+			KeyType:       nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)}}
 		for _, o := range g.Open() {
 			if addr := o.At.Addr().AsSlice(); len(addr) == int(f.addrLen) {
 				ports.elements = append(ports.elements, nftables.SetElement{
@@ -50,9 +52,12 @@ func guardRules() []chain {
 	accept := verdict(expr.VerdictAccept, "")
 	var input, to, from [][]expr.Any
 	for _, f := range families {
-		input = append(input, rule(f.is(), f.load(f.dst, reg1), lookup(plan.SetGuarded+f.suffix), verdict(expr.VerdictJump, "closed")))
-		to = append(to, rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetGuardedPorts+f.suffix), accept))
-		source := rule(meta(expr.MetaKeyL4PROTO, f.afterAddr), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterProto))
+		input = append(input, rule(f.is(), f.load(f.dst, reg1), lookup(plan.SetGuarded+f.suffix),
+			verdict(expr.VerdictJump, "closed")))
+		to = append(to, rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto),
+			lookup(plan.SetGuardedPorts+f.suffix), accept))
+		source := rule(meta(expr.MetaKeyL4PROTO, f.afterAddr),
+			payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterProto))
 		from = append(from, rule(f.is(), f.load(f.src, reg1), source, lookup(plan.SetGuardedPorts+f.suffix), accept))
 	}
 	closed := slices.Concat([][]expr.Any{

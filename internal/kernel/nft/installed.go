@@ -154,7 +154,8 @@ func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, masqueraded ma
 	slices.SortFunc(backends, func(a, b plan.Backend) int { return a.At.Compare(b.At) })
 	indexes := make([]uint16, len(ring))
 	for i, at := range ring {
-		n, _ := slices.BinarySearchFunc(backends, at, func(b plan.Backend, at netip.AddrPort) int { return b.At.Compare(at) })
+		n, _ := slices.BinarySearchFunc(backends, at,
+			func(b plan.Backend, at netip.AddrPort) int { return b.At.Compare(at) })
 		indexes[i] = uint16(n)
 	}
 	s.Backends, s.Ring = backends, indexes

@@ -24,9 +24,11 @@ func ipvsSets() []*nftables.Set {
 	for _, f := range families {
 		frontend := nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)
 		for _, name := range []string{plan.SetIPVSKept, plan.SetIPVSMixed, plan.SetIPVSHidden} {
-			sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: name + f.suffix, KeyType: frontend, Concatenation: true})
+			sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: name + f.suffix, KeyType: frontend,
+				Concatenation: true})
 		}
-		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSMasqueraded + f.suffix, KeyType: f.addrType},
+		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSMasqueraded + f.suffix,
+			KeyType: f.addrType},
 			&nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSHairpin + f.suffix, Interval: true, Concatenation: true,
 				KeyType: nftables.MustConcatSetType(f.addrType, f.addrType)})
 	}
@@ -50,15 +52,19 @@ func ipvsChains() []chain {
 		for _, s := range []struct {
 			set   string
 			label int
-		}{{plan.SetIPVSKept, plan.LabelIPVSKept}, {plan.SetIPVSMixed, plan.LabelIPVSMixed}, {plan.SetIPVSHidden, plan.LabelIPVSHidden}} {
+		}{{plan.SetIPVSKept, plan.LabelIPVSKept}, {plan.SetIPVSMixed, plan.LabelIPVSMixed},
+			{plan.SetIPVSHidden, plan.LabelIPVSHidden}} {
 			opened = append(opened, rule(frontend, lookup(s.set+f.suffix), setLabel(s.label)))
 		}
-		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1), lookup(plan.SetIPVSMasqueraded+f.suffix), masquerade))
+		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1),
+			lookup(plan.SetIPVSMasqueraded+f.suffix), masquerade))
 		hairpins = append(hairpins, rule(f.pair(plan.SetIPVSHairpin), masquerade))
 	}
 	return []chain{
-		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityMangle, nftables.ChainTypeFilter, [][]expr.Any{isNew}},
-		{"output", nftables.ChainHookOutput, nftables.ChainPriorityMangle, nftables.ChainTypeFilter, [][]expr.Any{isNew}},
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityMangle, nftables.ChainTypeFilter,
+			[][]expr.Any{isNew}},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityMangle, nftables.ChainTypeFilter,
+			[][]expr.Any{isNew}},
 		{name: "opened", rules: opened},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, returns},
 		{name: "past", rules: hairpins},
@@ -147,7 +153,8 @@ func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {
 	case plan.SetIPVSMasqueraded:
 		return nftables.SetElement{Key: m.At.Addr().AsSlice()}
 	}
-	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{nlutil.Protocols[m.Proto], 0, 0, 0}, port(m.At.Port()))}
+	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{nlutil.Protocols[m.Proto], 0, 0, 0},
+		port(m.At.Port()))}
 }
 
 func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
@@ -185,7 +192,10 @@ func (h *Handle) ipvsTableWhole() (bool, error) {
 		if len(rules) != len(ch.rules) {
 			return false, nil
 		}
-		if slices.ContainsFunc(rules, func(r *nftables.Rule) bool { return !bytes.Contains(r.UserData, []byte(plan.Mark)) }) {
+		if slices.ContainsFunc(rules, func(r *nftables.Rule) bool {
+			return !bytes.Contains(r.UserData,
+				[]byte(plan.Mark))
+		}) {
 			return false, nil
 		}
 	}

@@ -41,8 +41,10 @@ type leftExpression struct {
 
 // libraryExpressions are the expressions that the library knows (exprFromName of
 // google/nftables 0.3.0).
-var libraryExpressions = []string{"ct", "range", "meta", "cmp", "counter", "objref", "payload", "lookup", "immediate", "bitwise", "redir", "nat",
-	"limit", "quota", "dynset", "log", "exthdr", "match", "target", "connlimit", "queue", "flow_offload", "reject", "masq", "hash", "cthelper",
+var libraryExpressions = []string{"ct", "range", "meta", "cmp", "counter", "objref", "payload", "lookup", "immediate",
+	"bitwise", "redir", "nat",
+	"limit", "quota", "dynset", "log", "exthdr", "match", "target", "connlimit", "queue", "flow_offload", "reject",
+	"masq", "hash", "cthelper",
 	"synproxy", "ctexpect", "secmark", "cttimeout", "fib", "numgen", "notrack"}
 
 // readLeftOut reads the missing parts from the kernel's messages.
@@ -57,8 +59,9 @@ func (h *Handle) readLeftOut() (leftOut, error) {
 		unix.NFT_MSG_GETCHAIN: found.readChain, unix.NFT_MSG_GETRULE: found.readRule,
 	} {
 		list, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
-			Data:   []byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+			Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
+				Flags: netlink.Request | netlink.Dump},
+			Data: []byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0},
 		})
 		if err != nil {
 			return found, fmt.Errorf("list nftables: %w", err)
@@ -173,9 +176,11 @@ func readLeftOutExpression(d *netlink.AttributeDecoder) (left expr.Any, wrong bo
 	}
 	switch {
 	case name == "byteorder":
-		return &expr.Byteorder{SourceRegister: numbers[unix.NFTA_BYTEORDER_SREG], DestRegister: numbers[unix.NFTA_BYTEORDER_DREG], Size: numbers[unix.NFTA_BYTEORDER_SIZE]}, false
+		return &expr.Byteorder{SourceRegister: numbers[unix.NFTA_BYTEORDER_SREG],
+			DestRegister: numbers[unix.NFTA_BYTEORDER_DREG], Size: numbers[unix.NFTA_BYTEORDER_SIZE]}, false
 	case name == "ct" && numbers[unix.NFTA_CT_SREG] != 0:
-		return &expr.Ct{Key: expr.CtKey(numbers[unix.NFTA_CT_KEY]), Register: numbers[unix.NFTA_CT_SREG], SourceRegister: true}, true
+		return &expr.Ct{Key: expr.CtKey(numbers[unix.NFTA_CT_KEY]), Register: numbers[unix.NFTA_CT_SREG],
+			SourceRegister: true}, true
 	case slices.Contains(libraryExpressions, name):
 		return nil, false
 	}

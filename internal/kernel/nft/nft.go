@@ -75,7 +75,8 @@ func (h *Handle) Transact(ops []plan.Op) error {
 			return errors.Join(err, bindAgain())
 		}
 		if err := b.commit(); err != nil {
-			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made && !first), bindAgain())
+			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made && !first),
+				bindAgain())
 		}
 	}
 	return nil
@@ -156,7 +157,8 @@ func encodeMapping(m plan.NFTMapping) nftables.SetElement {
 	to := m.To.AsSlice()
 	if m.ToPort == 0 {
 		lo, hi := prefixEnds(m.HostRange())
-		return nftables.SetElement{Key: slices.Concat(lo, proto, first), KeyEnd: slices.Concat(hi, proto, last), Val: to}
+		return nftables.SetElement{Key: slices.Concat(lo, proto, first), KeyEnd: slices.Concat(hi, proto, last),
+			Val: to}
 	}
 	to = append(to, port(m.ToPort)...)
 	if m.Host.IsUnspecified() {

@@ -33,8 +33,10 @@ func noTrackChains(u plan.NoTrack) []chain {
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
 	notrack := []expr.Any{&expr.Notrack{}}
 	return []chain{
-		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, forHost, notrack)}},
-		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, notrack)}},
+		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
+			[][]expr.Any{rule(ports, forHost, notrack)}},
+		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
+			[][]expr.Any{rule(ports, notrack)}},
 	}
 }
 

@@ -26,14 +26,16 @@ func (h *Handle) ruleData(t *nftables.Table) (map[string][][]byte, error) {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
 	defer conn.Close()
-	filter, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: append([]byte(t.Name), 0)}})
+	filter, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_RULE_TABLE,
+		Data: append([]byte(t.Name), 0)}})
 	if err != nil {
 		return nil, fmt.Errorf("list rules of %s: %w", t.Name, err)
 	}
 	list, err := nlutil.Retry(func() ([]netlink.Message, error) {
 		return conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE, Flags: netlink.Request | netlink.Dump},
-			Data:   append([]byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0}, filter...),
+			Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE,
+				Flags: netlink.Request | netlink.Dump},
+			Data: append([]byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0}, filter...),
 		})
 	})
 	if err != nil {

@@ -70,7 +70,8 @@ var nftFamilies = map[nftables.TableFamily]string{
 // in use for a transaction. It starts again, at most ten times, if the rules
 // change meanwhile.
 func (h *Handle) nftRules() (rules.Ruleset, error) {
-	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(),
+		nftables.WithSockOptions(largeBuffers))
 	if err != nil {
 		return nil, err
 	}

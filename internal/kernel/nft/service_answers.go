@@ -45,9 +45,11 @@ func openedTo(only []expr.Any, in string) (rules [][]expr.Any) {
 			if f.nfproto == unix.NFPROTO_IPV6 {
 				dst.key = ctDstIP6
 			}
-			rules = append(rules, rule(only, f.is(), isProto(proto), []expr.Any{dst}, meta(expr.MetaKeyL4PROTO, at+words),
+			rules = append(rules, rule(only, f.is(), isProto(proto), []expr.Any{dst},
+				meta(expr.MetaKeyL4PROTO, at+words),
 				f.load(f.dst, at+words+1), payload(expr.PayloadBaseTransportHeader, 2, 2, at+2*words+1),
-				[]expr.Any{original{key: uint32(expr.CtKeyPROTODST), register: at + 2*words + 2}}, verdictIn(in+f.suffix)))
+				[]expr.Any{original{key: uint32(expr.CtKeyPROTODST), register: at + 2*words + 2}},
+				verdictIn(in+f.suffix)))
 		}
 	}
 	return rules

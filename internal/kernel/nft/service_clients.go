@@ -67,7 +67,8 @@ func (h *Handle) unbind(ops []plan.Op) (clients unbound, bindAgain func() error,
 }
 
 // onShared adds or deletes elements of the shared maps in one transaction.
-func (h *Handle) onShared(elements map[string][]nftables.SetElement, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
+func (h *Handle) onShared(elements map[string][]nftables.SetElement,
+	do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	b := h.begin()
 	for _, set := range sharedSets() {
 		do(b, set, elements[set.Name])

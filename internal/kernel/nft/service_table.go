@@ -51,7 +51,8 @@ func sharedSets() []*nftables.Set {
 // the line at the same place of plan.ServiceTableText.
 func serviceChains() []chain {
 	var mapping [][]expr.Any
-	translated := [][]expr.Any{rule(ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
+	translated := [][]expr.Any{rule(ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED),
+		verdict(expr.VerdictAccept, ""))}
 	opened := rule(ctKey(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, "opened"))
 	for _, f := range families {
 		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
@@ -63,9 +64,11 @@ func serviceChains() []chain {
 	return []chain{
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
-		{"translated", nftables.ChainHookPrerouting, afterMapping, nftables.ChainTypeFilter, append(translated, opened)},
+		{"translated", nftables.ChainHookPrerouting, afterMapping, nftables.ChainTypeFilter,
+			append(translated, opened)},
 		{"translated-local", nftables.ChainHookOutput, afterMapping, nftables.ChainTypeFilter, [][]expr.Any{opened}},
-		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, openedTo(dnatted(), plan.MapSourceNAT)},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT,
+			openedTo(dnatted(), plan.MapSourceNAT)},
 		{name: "opened", rules: openedTo(nil, plan.MapPersistent)},
 		{name: "masqueraded", rules: [][]expr.Any{{&expr.Masq{}}}},
 	}
@@ -77,7 +80,8 @@ func isProto(number byte) []expr.Any {
 
 // verdictIn looks up the loaded key in the map and applies the verdict found.
 func verdictIn(name string) []expr.Any {
-	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: name}}
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true,
+		SetName: name}}
 }
 
 func resetTCP() []expr.Any { return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}} }
@@ -89,16 +93,19 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 		if s.Proto == model.TCP {
 			return [][]expr.Any{rule(isProto(unix.IPPROTO_TCP), resetTCP())}
 		}
-		return [][]expr.Any{{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}}
+		return [][]expr.Any{{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH,
+			Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}}
 	}
 	var rules [][]expr.Any
 	if s.Proto == model.TCP && !s.Hashes() {
-		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpRst|tcpAck, tcpSyn), resetTCP()))
+		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpRst|tcpAck, tcpSyn),
+			resetTCP()))
 	}
 	f := familyOf(s)
 	proto := isProto(nlutil.Protocols[s.Proto])
 	if s.Remembers() {
-		client := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true, SetName: s.Clients()}}
+		client := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true,
+			SetName: s.Clients()}}
 		rules = append(rules, rule(proto, f.is(), f.load(f.src, reg1), client, f.toClients(s)))
 	}
 	return append(rules, rule(proto, f.choose(s), f.toReal(s)))
@@ -110,10 +117,12 @@ func keepRule(s plan.NFTService) []expr.Any {
 	data := f.load(f.dst, reg2)
 	if f.nfproto == unix.NFPROTO_IPV4 && !s.KeepsPort() {
 		// The second register begins at the fifth of 4 bytes.
-		data = rule(isProto(nlutil.Protocols[s.Proto]), data, payload(expr.PayloadBaseTransportHeader, 2, 2, unix.NFT_REG32_04+f.addrLen/4))
+		data = rule(isProto(nlutil.Protocols[s.Proto]), data,
+			payload(expr.PayloadBaseTransportHeader, 2, 2, unix.NFT_REG32_04+f.addrLen/4))
 	}
-	return rule(f.is(), data, f.load(f.src, reg1), []expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: reg2, SetName: s.Clients(),
-		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Persistence}})
+	return rule(f.is(), data, f.load(f.src, reg1),
+		[]expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: reg2, SetName: s.Clients(),
+			Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Persistence}})
 }
 
 // The registers for the choice of a real server: the third has the real server,
@@ -130,17 +139,20 @@ func (f family) choose(s plan.NFTService) []expr.Any {
 	switch s.Scheduler {
 	case model.MaglevHashing:
 		// Every field of a concatenation is padded to 4 bytes.
-		bucket = rule(f.is(), f.load(f.src, reg1), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterAddr), hash(f.addrLen+4, mod))
+		bucket = rule(f.is(), f.load(f.src, reg1), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterAddr),
+			hash(f.addrLen+4, mod))
 	case model.SourceHashing:
 		bucket = rule(f.is(), f.load(f.src, reg1), hash(f.addrLen, mod))
 	default:
 		bucket = []expr.Any{&expr.Numgen{Register: regBucket, Modulus: mod, Type: unix.NFT_NG_INCREMENTAL}}
 	}
-	return rule(bucket, []expr.Any{&expr.Lookup{SourceRegister: regBucket, DestRegister: regReal, IsDestRegSet: true, SetName: s.Reals()}})
+	return rule(bucket, []expr.Any{&expr.Lookup{SourceRegister: regBucket, DestRegister: regReal, IsDestRegSet: true,
+		SetName: s.Reals()}})
 }
 
 func hash(length, mod uint32) []expr.Any {
-	return []expr.Any{&expr.Hash{SourceRegister: reg1, DestRegister: regBucket, Length: length, Modulus: mod, Seed: plan.HashSeed}}
+	return []expr.Any{&expr.Hash{SourceRegister: reg1, DestRegister: regBucket, Length: length, Modulus: mod,
+		Seed: plan.HashSeed}}
 }
 
 // toReal rewrites the destination to the real server that was found.
@@ -157,7 +169,8 @@ func (f family) toReal(s plan.NFTService) []expr.Any {
 // to then has room for 65,535 elements. For a stated size the kernel would
 // allocate the memory at once.
 func clientsSet(s plan.NFTService) *nftables.Set {
-	set := &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType, DataType: realType(s), Dynamic: true, HasTimeout: true}
+	set := &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType,
+		DataType: realType(s), Dynamic: true, HasTimeout: true}
 	if s.ClientsPort() != 0 {
 		set.DataType = familyOf(s).addrType
 	}
@@ -172,13 +185,15 @@ func (f family) toClients(s plan.NFTService) []expr.Any {
 		return f.toReal(s)
 	}
 	return []expr.Any{&expr.Immediate{Register: reg1, Data: port(p)[:2]},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: regReal, RegProtoMin: reg1, Specified: true}}
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: regReal, RegProtoMin: reg1,
+			Specified: true}}
 }
 
 // realsSet returns the service's map of buckets to real servers.
 func realsSet(s plan.NFTService) *nftables.Set {
-	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
-		DataType: realType(s), Size: uint32(len(s.Ring))}
+	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger,
+		KeyByteOrder: binaryutil.NativeEndian,
+		DataType:     realType(s), Size: uint32(len(s.Ring))}
 }
 
 func familyOf(s plan.NFTService) family {

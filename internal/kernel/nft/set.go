@@ -56,8 +56,9 @@ func (b *batch) addTypeOf(s *nftables.Set, typeOf []byte) {
 }
 
 func setFlags(s *nftables.Set) (flags uint32) {
-	for flag, has := range map[uint32]bool{unix.NFT_SET_INTERVAL: s.Interval, unix.NFT_SET_MAP: s.IsMap, unix.NFT_SET_TIMEOUT: s.HasTimeout,
-		unix.NFT_SET_EVAL: s.Dynamic, nftSetConcat: s.Concatenation} {
+	for flag, has := range map[uint32]bool{unix.NFT_SET_INTERVAL: s.Interval, unix.NFT_SET_MAP: s.IsMap,
+		unix.NFT_SET_TIMEOUT: s.HasTimeout,
+		unix.NFT_SET_EVAL:    s.Dynamic, nftSetConcat: s.Concatenation} {
 		if has {
 			flags |= flag
 		}

@@ -65,7 +65,8 @@ func tableSets() []*nftables.Set {
 	}
 	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated, plan.SetInternal} {
 		// Without the byte order nft(8) shows the names as empty.
-		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian})
+		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName,
+			KeyByteOrder: binaryutil.NativeEndian})
 	}
 	add(plan.SetWithin, false, concat(nftables.TypeIFName, nftables.TypeIFName), nil)
 	for _, f := range families {
@@ -106,7 +107,8 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), ctKey(expr.CtKeySTATE, notEstablished), drop),
+			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks),
+				ctKey(expr.CtKeySTATE, notEstablished), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
 			v4.dropInternalToProxy(notEstablished), v6.dropInternalToProxy(notEstablished),
 		}},
@@ -130,12 +132,13 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetInternal), drop),
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
 		}},
-		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, [][]expr.Any{
-			rule(dnatted(), verdict(expr.VerdictJump, "returns")),
-			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.SetLAN), accept),
-			rule(v4.pair(plan.SetOutbound), masquerade),
-			rule(v6.pair(plan.SetOutbound), masquerade),
-		}},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT,
+			[][]expr.Any{
+				rule(dnatted(), verdict(expr.VerdictJump, "returns")),
+				rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.SetLAN), accept),
+				rule(v4.pair(plan.SetOutbound), masquerade),
+				rule(v6.pair(plan.SetOutbound), masquerade),
+			}},
 		{name: "returns", rules: [][]expr.Any{
 			rule(v4.pair(plan.SetHairpin), masquerade),
 			rule(v6.pair(plan.SetHairpin), masquerade),
@@ -195,7 +198,8 @@ func localSource() []expr.Any {
 // through the link that they came in on. In prerouting every kernel with fib
 // accepts this expression.
 func notBehindLink() []expr.Any {
-	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}},
+	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true,
+		FlagPRESENT: true}},
 		equal(make([]byte, 4)))
 }
 
@@ -224,7 +228,8 @@ func (f family) linkLocalNet(offset uint32) []expr.Any {
 	copy(mask, []byte{0xff, 0xc0})
 	copy(network, []byte{0xfe, 0x80})
 	return rule(f.load(offset, reg1),
-		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: f.addrLen, Mask: mask, Xor: make([]byte, f.addrLen)}},
+		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: f.addrLen, Mask: mask,
+			Xor: make([]byte, f.addrLen)}},
 		equal(network))
 }
 
@@ -259,5 +264,6 @@ func (f family) dnat(name string, port bool) []expr.Any {
 	if port {
 		nat.RegProtoMin = f.afterAddr
 	}
-	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: name + f.suffix}, nat}
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: name +
+		f.suffix}, nat}
 }

@@ -117,7 +117,8 @@ func (t *Tracer) make(matches []TraceMatch) error {
 		b.add(unix.NFT_MSG_NEWCHAIN, []netlink.Attribute{
 			{Type: unix.NFTA_CHAIN_TABLE, Data: cstring(t.name)}, {Type: unix.NFTA_CHAIN_NAME, Data: cstring(hook)},
 			{Type: unix.NLA_F_NESTED | unix.NFTA_CHAIN_HOOK, Data: b.attrs([]netlink.Attribute{
-				{Type: unix.NFTA_HOOK_HOOKNUM, Data: be32(uint32(number))}, {Type: unix.NFTA_HOOK_PRIORITY, Data: be32(uint32(priority))}})},
+				{Type: unix.NFTA_HOOK_HOOKNUM, Data: be32(uint32(number))},
+				{Type: unix.NFTA_HOOK_PRIORITY, Data: be32(uint32(priority))}})},
 			{Type: unix.NFTA_CHAIN_TYPE, Data: cstring("filter")},
 		})
 	}
@@ -153,10 +154,12 @@ func (m TraceMatch) expressions() []expr.Any {
 				f = families[1]
 			}
 			all = append(all, &expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, equal([]byte{f.nfproto}),
-				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: []uint32{f.src, f.dst}[i], Len: f.addrLen}, equal(a.AsSlice()))
+				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: []uint32{f.src, f.dst}[i],
+					Len: f.addrLen}, equal(a.AsSlice()))
 		}
 		if end.Port() != 0 {
-			all = append(all, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: uint32(2 * i), Len: 2},
+			all = append(all, &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader,
+				Offset: uint32(2 * i), Len: 2},
 				equal(binary.BigEndian.AppendUint16(nil, end.Port())))
 		}
 	}
@@ -179,8 +182,9 @@ func (b *nftMessages) attrs(list []netlink.Attribute) []byte {
 
 func (b *nftMessages) add(kind int, list []netlink.Attribute) {
 	b.list = append(b.list, netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Create},
-		Data:   append([]byte{unix.NFPROTO_INET, 0, 0, 0}, b.attrs(list)...)})
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind),
+			Flags: netlink.Request | netlink.Create},
+		Data: append([]byte{unix.NFPROTO_INET, 0, 0, 0}, b.attrs(list)...)})
 }
 
 func (b *nftMessages) rule(chain string, exprs []expr.Any) {
@@ -203,7 +207,8 @@ func (b *nftMessages) batch() []netlink.Message {
 		return netlink.Message{Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request},
 			Data: []byte{unix.AF_UNSPEC, 0, 0, unix.NFNL_SUBSYS_NFTABLES}}
 	}
-	return append(append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, b.list...), frame(unix.NFNL_MSG_BATCH_END))
+	return append(append([]netlink.Message{frame(unix.NFNL_MSG_BATCH_BEGIN)}, b.list...),
+		frame(unix.NFNL_MSG_BATCH_END))
 }
 
 func cstring(s string) []byte { return append([]byte(s), 0) }

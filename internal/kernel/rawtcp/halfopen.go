@@ -103,7 +103,8 @@ func (h *Handle) hardware(ctx context.Context, link string, of netip.Addr) (net.
 			return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 		}
 		for _, n := range list {
-			if a := nlutil.Addr(n.IP); a.IsValid() && a == of && len(n.HardwareAddr) > 0 && n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
+			if a := nlutil.Addr(n.IP); a.IsValid() && a == of && len(n.HardwareAddr) > 0 &&
+				n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
 				return n.HardwareAddr, nil
 			}
 		}

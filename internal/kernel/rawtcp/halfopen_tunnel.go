@@ -17,7 +17,8 @@ import (
 // Routers may be between the host and the real server. The reply must arrive on the
 // link that the host's route to the server uses. Returns ErrNotVirtual in the same
 // cases as HalfOpen.
-func (h *Handle) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr, by model.Tunnel) error {
+func (h *Handle) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr,
+	by model.Tunnel) error {
 	route, err := h.rtnl.RouteTo(rtnl.RouteQuery{To: server})
 	if err != nil {
 		return fmt.Errorf("find the route to %s: %w", server, err)

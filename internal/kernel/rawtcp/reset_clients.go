@@ -109,7 +109,8 @@ func (r *resets) hear(at netip.Addr) error {
 	r.at, r.sockets = append(r.at, at), append(r.sockets, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	// An IPv6 address that the host has only through a local route cannot be bound
 	// without the option FREEBIND.
-	return errors.Join(unix.SetsockoptInt(fd, level, free, 1), unix.Bind(fd, nlutil.Sockaddr(netip.AddrPortFrom(at, 0))))
+	return errors.Join(unix.SetsockoptInt(fd, level, free, 1),
+		unix.Bind(fd, nlutil.Sockaddr(netip.AddrPortFrom(at, 0))))
 }
 
 // ask sends a segment outside the window to each client that has not answered yet.

@@ -104,7 +104,8 @@ func (h *Reader) linkWith(handle *netlink.Handle, addr netip.Addr) (plan.HostLin
 // describe returns the properties of a link that plans need.
 func (h *Reader) describe(link netlink.Link) (plan.HostLink, error) {
 	a := link.Attrs()
-	l := plan.HostLink{Name: a.Name, Kind: link.Type(), Encap: a.EncapType, Up: IsUp(link), MTU: a.MTU, MAC: a.HardwareAddr.String()}
+	l := plan.HostLink{Name: a.Name, Kind: link.Type(), Encap: a.EncapType, Up: IsUp(link), MTU: a.MTU,
+		MAC: a.HardwareAddr.String()}
 	if l.Kind == "device" {
 		l.Kind = ""
 	}
@@ -146,7 +147,8 @@ func PCILink(address string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("PCI address %s has the network devices %s: name one of them", address, strings.Join(names, ", "))
+	return "", fmt.Errorf("PCI address %s has the network devices %s: name one of them", address,
+		strings.Join(names, ", "))
 }
 
 // pciParent returns the last PCI address in a sysfs path, or "" if there is none.

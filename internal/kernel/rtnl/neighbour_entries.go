@@ -48,8 +48,10 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 			return nil, nil, fmt.Errorf("list neighbours: %w", err)
 		}
 		for _, n := range list {
-			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr, Permanent: n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0,
-				Valid: n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|unix.NUD_PERMANENT|unix.NUD_NOARP) != 0}
+			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr,
+				Permanent: n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0,
+				Valid: n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|
+					unix.NUD_PERMANENT|unix.NUD_NOARP) != 0}
 			if family == unix.AF_BRIDGE {
 				forwarding = append(forwarding, e)
 				continue

@@ -67,7 +67,8 @@ func (h *Reader) NetLinks() ([]NetLink, error) {
 	links := make([]NetLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
-		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.Kind(), Up: IsUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
+		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.Kind(), Up: IsUp(l), MTU: a.MTU,
+			MAC:       a.HardwareAddr.String(),
 			Addresses: l.Addresses, Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: Owner(l),
 			NoARP: a.RawFlags&unix.IFF_NOARP != 0, Port: ports[a.Index]}
 		if b, ok := l.Link.(*netlink.Bridge); ok && b.VlanFiltering != nil {

@@ -80,7 +80,8 @@ func (h *Reader) portFlags() (map[int]PortFlags, error) {
 }
 
 func (f *PortFlags) read(kind uint16, value byte) {
-	off := map[uint16]string{portLearning: "learning off", portFlood: "flood off", portMulticast: "mcast_flood off", portBroadcast: "bcast_flood off"}
+	off := map[uint16]string{portLearning: "learning off", portFlood: "flood off", portMulticast: "mcast_flood off",
+		portBroadcast: "bcast_flood off"}
 	on := map[uint16]string{portSuppress: "neigh_suppress on", portLocked: "locked on"}
 	switch {
 	case kind == portState && int(value) < len(portStates):

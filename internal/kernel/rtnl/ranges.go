@@ -65,7 +65,8 @@ func (h *Reader) Reached() ([]Reached, error) {
 		for _, r := range routes {
 			l, known := byIndex[r.LinkIndex]
 			to, ok := routeTo(r)
-			if !ok || to.Bits() <= 1 || to.Addr().IsLinkLocalUnicast() || r.Type != unix.RTN_UNICAST || r.Protocol == plan.RouteProtocol || known && !isForeign(l) {
+			if !ok || to.Bits() <= 1 || to.Addr().IsLinkLocalUnicast() || r.Type != unix.RTN_UNICAST ||
+				r.Protocol == plan.RouteProtocol || known && !isForeign(l) {
 				continue
 			}
 			reached := Reached{Prefix: to}

@@ -90,7 +90,8 @@ func (h *Reader) RouteTo(q RouteQuery) (RouteFound, error) {
 	// type, without an error.
 	switch list[0].Type {
 	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_BLACKHOLE:
-		return found, &ErrNoRoute{map[int]string{unix.RTN_UNREACHABLE: "no route to the destination", unix.RTN_PROHIBIT: "a prohibit route", unix.RTN_BLACKHOLE: "a blackhole route"}[list[0].Type], nil}
+		return found, &ErrNoRoute{map[int]string{unix.RTN_UNREACHABLE: "no route to the destination",
+			unix.RTN_PROHIBIT: "a prohibit route", unix.RTN_BLACKHOLE: "a blackhole route"}[list[0].Type], nil}
 	}
 	opt.FIBMatch = true
 	if entry, err := handle.RouteGetWithOptions(q.To.AsSlice(), opt); err == nil && len(entry) > 0 {

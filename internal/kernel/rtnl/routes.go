@@ -35,7 +35,8 @@ func (h *Reader) ListLocalRoutes() (map[netip.Addr]bool, error) {
 	}
 	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}
 	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+		return handle.RouteListFiltered(unix.AF_UNSPEC, filter,
+			netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list local routes: %w", err)

@@ -302,7 +302,8 @@ func (d *decoder) payload(e *expr.Payload) {
 	if !found && d.family != nftables.TableFamilyIPv4 {
 		// In the bridge family, 4 bytes at this offset are an address in an ARP
 		// message.
-		if r = v6[at]; r.width == 16 && e.Len == 4 && d.family != nftables.TableFamilyIPv6 && d.family != nftables.TableFamilyINet {
+		if r = v6[at]; r.width == 16 && e.Len == 4 && d.family != nftables.TableFamilyIPv6 &&
+			d.family != nftables.TableFamilyINet {
 			r.field = ""
 		}
 	}
@@ -317,7 +318,8 @@ func (d *decoder) compare(e *expr.Cmp) {
 	r := d.registers[slot(e.Register)]
 	equal := e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq
 	switch {
-	case r.field != Flags && (r.field == State || r.field == Status || r.mask != nil && zero(e.Data) && e.Op == expr.CmpOpNeq):
+	case r.field != Flags && (r.field == State || r.field == Status || r.mask != nil && zero(e.Data) &&
+		e.Op == expr.CmpOpNeq):
 		if r.field == "" || r.mask == nil || !zero(e.Data) || !equal {
 			d.rule.Partial = true
 			return
@@ -325,7 +327,8 @@ func (d *decoder) compare(e *expr.Cmp) {
 		d.add(Condition{Fields: []Field{r.field}, Any: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpEq})
 	case equal && r.field != "" && r.mask != nil && (r.field == Flags || !prefix(r.mask) || r.isMark()):
 		data := d.canonical(r, e.Data)
-		d.add(Condition{Fields: []Field{r.field}, Mask: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpNeq, In: [][]Range{{{data, data}}}})
+		d.add(Condition{Fields: []Field{r.field}, Mask: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpNeq,
+			In: [][]Range{{{data, data}}}})
 	case equal:
 		last := slices.Clone(e.Data)
 		for i := range last {
@@ -384,8 +387,10 @@ func prefix(mask []byte) bool {
 // atMost sets the end of the range that the previous condition has begun, or adds a
 // range that begins at 0.
 func (d *decoder) atMost(r register, last []byte) {
-	if n := len(d.rule.Conditions); n > 0 && r.field != "" && slices.Equal(d.rule.Conditions[n-1].Fields, []Field{r.field}) &&
-		!d.rule.Conditions[n-1].Not && len(d.rule.Conditions[n-1].In) == 1 && !slices.ContainsFunc(d.rule.Conditions[n-1].In[0][0].Last, func(b byte) bool { return b != 0xff }) {
+	if n := len(d.rule.Conditions); n > 0 && r.field != "" &&
+		slices.Equal(d.rule.Conditions[n-1].Fields, []Field{r.field}) &&
+		!d.rule.Conditions[n-1].Not && len(d.rule.Conditions[n-1].In) == 1 &&
+		!slices.ContainsFunc(d.rule.Conditions[n-1].In[0][0].Last, func(b byte) bool { return b != 0xff }) {
 		d.rule.Conditions[n-1].In[0][0].Last = d.whole(r, Range{last, last}).Last
 		return
 	}

@@ -43,27 +43,33 @@ func (in *input) expression() expr.Any {
 	case 0:
 		return &expr.Meta{Key: expr.MetaKey(in.word()), Register: in.word()}
 	case 1:
-		return &expr.Payload{DestRegister: in.word(), Base: expr.PayloadBase(in.word()), Offset: in.word(), Len: in.word()}
+		return &expr.Payload{DestRegister: in.word(), Base: expr.PayloadBase(in.word()), Offset: in.word(),
+			Len: in.word()}
 	case 2:
 		return &expr.Ct{Key: expr.CtKey(in.word()), Register: in.word()}
 	case 3:
 		return &expr.Fib{Register: in.word(), ResultADDRTYPE: in.byte() > 9, FlagDADDR: in.byte() > 9}
 	case 4:
-		return &expr.Bitwise{SourceRegister: in.word(), DestRegister: in.word(), Len: in.word(), Mask: in.bytes(20), Xor: in.bytes(20)}
+		return &expr.Bitwise{SourceRegister: in.word(), DestRegister: in.word(), Len: in.word(), Mask: in.bytes(20),
+			Xor: in.bytes(20)}
 	case 5:
 		return &expr.Cmp{Op: expr.CmpOp(in.word() % 7), Register: in.word(), Data: in.bytes(20)}
 	case 6:
-		return &expr.Range{Op: expr.CmpOp(in.word() % 2), Register: in.word(), FromData: in.bytes(20), ToData: in.bytes(20)}
+		return &expr.Range{Op: expr.CmpOp(in.word() % 2), Register: in.word(), FromData: in.bytes(20),
+			ToData: in.bytes(20)}
 	case 7:
-		return &expr.Lookup{SourceRegister: in.word(), DestRegister: in.word(), IsDestRegSet: in.byte() > 99, SetName: fmt.Sprint(in.byte() % 3), Invert: in.byte() > 99}
+		return &expr.Lookup{SourceRegister: in.word(), DestRegister: in.word(), IsDestRegSet: in.byte() > 99,
+			SetName: fmt.Sprint(in.byte() % 3), Invert: in.byte() > 99}
 	case 8:
 		return &expr.Immediate{Register: in.word(), Data: in.bytes(20)}
 	case 9:
 		return &expr.Match{Name: "multiport", Info: &unknown}
 	case 10:
-		return &expr.Target{Name: "DNAT", Info: &xt.NatRange2{NatRange: xt.NatRange{Flags: uint(in.word()), MinIP: in.bytes(20), MinPort: uint16(in.word())}}}
+		return &expr.Target{Name: "DNAT", Info: &xt.NatRange2{NatRange: xt.NatRange{Flags: uint(in.word()),
+			MinIP: in.bytes(20), MinPort: uint16(in.word())}}}
 	case 11:
-		return &expr.NAT{Type: expr.NATType(in.word() % 2), Family: in.word(), RegAddrMin: in.word(), RegAddrMax: in.word(), RegProtoMin: in.word(), RegProtoMax: in.word()}
+		return &expr.NAT{Type: expr.NATType(in.word() % 2), Family: in.word(), RegAddrMin: in.word(),
+			RegAddrMax: in.word(), RegProtoMin: in.word(), RegProtoMax: in.word()}
 	case 12:
 		return &expr.Verdict{Kind: expr.VerdictKind(int64(in.byte()) - 8), Chain: "c"}
 	}
@@ -81,7 +87,8 @@ func FuzzDecode(f *testing.F) {
 		sets := func(name string) ([]nftables.SetElement, error) {
 			var all []nftables.SetElement
 			for range in.byte() % 4 {
-				all = append(all, nftables.SetElement{Key: in.bytes(20), KeyEnd: in.bytes(20), Val: in.bytes(20), IntervalEnd: in.byte() > 99})
+				all = append(all, nftables.SetElement{Key: in.bytes(20), KeyEnd: in.bytes(20), Val: in.bytes(20),
+					IntervalEnd: in.byte() > 99})
 			}
 			if name == "0" {
 				return nil, errors.New("unreadable")
@@ -97,7 +104,8 @@ func FuzzDecode(f *testing.F) {
 		for _, r := range c.Rules {
 			_ = r.String()
 		}
-		rules.Ruleset{c}.Filter("input", rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"), Local: true})
+		rules.Ruleset{c}.Filter("input", rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"),
+			Local: true})
 	})
 }
 
@@ -112,7 +120,8 @@ func FuzzSaved(f *testing.F) {
 					_ = r.String()
 				}
 			}
-			rules.Saved(family, text).Filter("input", rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"), Local: true})
+			rules.Saved(family, text).Filter("input",
+				rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"), Local: true})
 		}
 	})
 }
@@ -132,7 +141,8 @@ func TestJumpsEnd(t *testing.T) {
 		}
 	}
 	text.WriteString("-A INPUT -j DROP\n")
-	v := rules.Saved("ip", text.String()).Filter("input", rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"), Local: true})
+	v := rules.Saved("ip", text.String()).Filter("input",
+		rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("192.0.2.1:80"), Local: true})
 	if v.Certain {
 		t.Errorf("the verdict is certain: %s", v.Action)
 	}

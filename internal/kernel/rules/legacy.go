@@ -18,7 +18,8 @@ import (
 const LegacyMark = " (legacy)"
 
 // hooks maps the names of iptables' chains to those of nftables' hooks.
-var hooks = map[string]string{"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
+var hooks = map[string]string{"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output",
+	"POSTROUTING": "postrouting"}
 
 // Saved parses the output of `iptables-legacy-save` or, for the family ip6, of
 // `ip6tables-legacy-save`. Rules that it does not support become Partial.
@@ -237,7 +238,8 @@ func flagBits(text string) (byte, error) {
 func (s *saved) protocol(name string) bool {
 	number, ok := protocols[model.Proto(name)]
 	if !ok {
-		number, ok = map[string]byte{"icmp": unix.IPPROTO_ICMP, "ipv6-icmp": unix.IPPROTO_ICMPV6, "sctp": unix.IPPROTO_SCTP}[name]
+		number, ok = map[string]byte{"icmp": unix.IPPROTO_ICMP, "ipv6-icmp": unix.IPPROTO_ICMPV6,
+			"sctp": unix.IPPROTO_SCTP}[name]
 	}
 	if ok {
 		s.add(Protocol, Range{[]byte{number}, []byte{number}})
@@ -298,7 +300,8 @@ func (s *saved) states(text string) {
 	if state == 0 && status != 0 {
 		f, mask = Status, status
 	}
-	s.rule.Conditions = append(s.rule.Conditions, Condition{Fields: []Field{f}, Not: s.not, Any: native.AppendUint32(nil, mask)})
+	s.rule.Conditions = append(s.rule.Conditions,
+		Condition{Fields: []Field{f}, Not: s.not, Any: native.AppendUint32(nil, mask)})
 }
 
 // action parses -j, -g and the targets of NAT, and returns false if it does not
@@ -324,7 +327,8 @@ func (s *saved) action(word string) bool {
 // jump parses a target. If the target is not a known action, it is taken as a
 // chain; whether that exists is checked when the chain is followed.
 func (s *saved) jump(target string) bool {
-	known := map[string]Action{"ACCEPT": Accept, "DROP": Drop, "REJECT": Reject, "RETURN": Return, "DNAT": DNAT, "SNAT": SNAT,
+	known := map[string]Action{"ACCEPT": Accept, "DROP": Drop, "REJECT": Reject, "RETURN": Return, "DNAT": DNAT,
+		"SNAT":       SNAT,
 		"MASQUERADE": Masquerade, "REDIRECT": Redirect, "NOTRACK": NoTrack}
 	action, ok := known[target]
 	s.target = target

@@ -171,7 +171,8 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 		if p.TooBig {
 			return []byte{p.icmp(unreachable, packetTooBig)}, true
 		}
-		return []byte{map[Neighbour]byte{Solicitation: neighbourSolicitation, Advertisement: neighbourAdvertisement}[p.Neighbour]},
+		return []byte{map[Neighbour]byte{Solicitation: neighbourSolicitation,
+				Advertisement: neighbourAdvertisement}[p.Neighbour]},
 			p.Neighbour != NoNeighbour && !p.isARP()
 	}
 	return nil, false
@@ -303,7 +304,8 @@ func masked(value, mask []byte) []byte {
 // is never in a range.
 func within(values [][]byte, tuple []Range) bool {
 	for i, r := range tuple {
-		if len(values[i]) != len(r.First) || bytes.Compare(values[i], r.First) < 0 || bytes.Compare(values[i], r.Last) > 0 {
+		if len(values[i]) != len(r.First) || bytes.Compare(values[i], r.First) < 0 ||
+			bytes.Compare(values[i], r.Last) > 0 {
 			return false
 		}
 	}

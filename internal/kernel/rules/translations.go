@@ -82,7 +82,8 @@ func (ts *translations) add(t Translation, hook string) {
 func splitByPorts(conditions []Condition) []Translation {
 	all := []Translation{{Ports: model.PortRange{First: 1, Last: 65535}}}
 	for _, c := range conditions {
-		if c.Not || c.In == nil || !slices.ContainsFunc(c.Fields, func(f Field) bool { return f == Protocol || f == Port || f == Destination }) {
+		if c.Not || c.In == nil || !slices.ContainsFunc(c.Fields,
+			func(f Field) bool { return f == Protocol || f == Port || f == Destination }) {
 			continue
 		}
 		var next []Translation

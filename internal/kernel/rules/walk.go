@@ -174,7 +174,8 @@ func (rs Ruleset) Frame(hook string, p Packet) Verdict {
 func (rs Ruleset) Device(hook, link string, p Packet) Verdict {
 	var chains []Chain
 	for _, c := range rs {
-		if c.Hook == hook && (c.Family() == "netdev" || c.Family() == "inet" && !p.isARP()) && (len(c.Links) == 0 || slices.Contains(c.Links, link)) {
+		if c.Hook == hook && (c.Family() == "netdev" || c.Family() == "inet" && !p.isARP()) &&
+			(len(c.Links) == 0 || slices.Contains(c.Links, link)) {
 			chains = append(chains, c)
 		}
 	}

@@ -69,7 +69,8 @@ func (d *decoder) unknownMatch(name string, b []byte) bool {
 
 // flagsCondition matches if the masked TCP flags have these values.
 func flagsCondition(mask, flags byte, not bool) Condition {
-	return Condition{Fields: []Field{Flags}, Mask: []byte{mask}, Not: not, In: [][]Range{{{[]byte{flags}, []byte{flags}}}}}
+	return Condition{Fields: []Field{Flags}, Mask: []byte{mask}, Not: not,
+		In: [][]Range{{{[]byte{flags}, []byte{flags}}}}}
 }
 
 // markCondition matches if the masked mark has the value.
@@ -107,7 +108,8 @@ func (d *decoder) addressType(f Field, mask uint16, not bool) {
 
 func (d *decoder) portRange(f Field, ports [2]uint16, not bool) {
 	if ports != [2]uint16{0, 65535} {
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{f}, Not: not, In: [][]Range{{portsOf(ports[0], ports[1])}}})
+		d.rule.Conditions = append(d.rule.Conditions,
+			Condition{Fields: []Field{f}, Not: not, In: [][]Range{{portsOf(ports[0], ports[1])}}})
 	}
 }
 
@@ -125,16 +127,19 @@ func (d *decoder) tracked(info xt.ConntrackMtinfo2) {
 	if info.MatchFlags&uint16(xt.ConntrackState) != 0 {
 		const dnat = 1 << 7
 		if info.StateMask&dnat != 0 {
-			d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, statusNAT),
-				Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
+			d.rule.Conditions = append(d.rule.Conditions,
+				Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, statusNAT),
+					Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
 			return
 		}
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{State}, Any: native.AppendUint32(nil, uint32(info.StateMask)),
-			Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
+		d.rule.Conditions = append(d.rule.Conditions,
+			Condition{Fields: []Field{State}, Any: native.AppendUint32(nil, uint32(info.StateMask)),
+				Not: info.InvertFlags&uint16(xt.ConntrackState) != 0})
 	}
 	if info.MatchFlags&uint16(xt.ConntrackStatus) != 0 {
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, uint32(info.StatusMask)),
-			Not: info.InvertFlags&uint16(xt.ConntrackStatus) != 0})
+		d.rule.Conditions = append(d.rule.Conditions,
+			Condition{Fields: []Field{Status}, Any: native.AppendUint32(nil, uint32(info.StatusMask)),
+				Not: info.InvertFlags&uint16(xt.ConntrackStatus) != 0})
 	}
 }
 
@@ -162,7 +167,8 @@ func (d *decoder) multiport(b []byte) bool {
 
 // target decodes an action of iptables.
 func (d *decoder) target(e *expr.Target) {
-	actions := map[string]Action{"DNAT": DNAT, "SNAT": SNAT, "REDIRECT": Redirect, "MASQUERADE": Masquerade, "REJECT": Reject, "NOTRACK": NoTrack}
+	actions := map[string]Action{"DNAT": DNAT, "SNAT": SNAT, "REDIRECT": Redirect, "MASQUERADE": Masquerade,
+		"REJECT": Reject, "NOTRACK": NoTrack}
 	action, known := actions[e.Name]
 	switch {
 	case known:
@@ -187,7 +193,8 @@ func (d *decoder) target(e *expr.Target) {
 
 // harmless are the targets that neither decide nor change a property that rules
 // check.
-var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY", "CONNSECMARK", "DSCP", "IDLETIMER", "LED", "RATEEST", "SECMARK", "SET", "TOS", "TRACE"}
+var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY", "CONNSECMARK", "DSCP", "IDLETIMER",
+	"LED", "RATEEST", "SECMARK", "SET", "TOS", "TRACE"}
 
 // marks decodes a target that sets a mark (struct xt_mark_tginfo2 and
 // xt_connmark_tginfo1) or controls connection tracking (xt_ct_target_info).

@@ -62,7 +62,8 @@ func TestBoundBy(t *testing.T) {
 	}
 	all, err := h.BoundBy(path)
 	byPort := cmpopts.SortSlices(func(a, b Bound) bool { return a.At.Port() < b.At.Port() })
-	if diff := cmp.Diff(want, all, byPort, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || err != nil {
+	if diff := cmp.Diff(want, all, byPort,
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || err != nil {
 		t.Errorf("wrong bound sockets (-want +got): %s%v", diff, err)
 	}
 }

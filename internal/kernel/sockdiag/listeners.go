@@ -44,7 +44,8 @@ func (h *Reader) Listeners() ([]Listener, error) {
 		found[i].Process = processes[inode]
 	}
 	slices.SortStableFunc(found, func(a, b Listener) int {
-		return cmp.Or(cmp.Compare(a.At.Port(), b.At.Port()), cmp.Compare(a.Proto, b.Proto), a.At.Addr().Compare(b.At.Addr()))
+		return cmp.Or(cmp.Compare(a.At.Port(), b.At.Port()), cmp.Compare(a.Proto, b.Proto),
+			a.At.Addr().Compare(b.At.Addr()))
 	})
 	return found, nil
 }

@@ -83,7 +83,8 @@ func (h *Reader) CheckPorts(mappings []plan.EBPFMapping) error {
 		for _, s := range sockets {
 			for _, l := range mappings {
 				if !s.connected && l.Ports.Overlaps(model.Port(s.port)) && s.covers(l.Host) {
-					return &PortInUseError{Proto: proto, Addr: netip.AddrPortFrom(s.addr, s.port), Owner: processOfSocket(s.inode)}
+					return &PortInUseError{Proto: proto, Addr: netip.AddrPortFrom(s.addr, s.port),
+						Owner: processOfSocket(s.inode)}
 				}
 			}
 		}

@@ -106,7 +106,8 @@ func (e *Engine) Root() string { return fmt.Sprintf("/proc/%d/root", e.PID()) }
 // programs, or is in PATH. PR_SET_PDEATHSIG is not set, so the command may be
 // started from any thread.
 func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	enter := []string{"--target", fmt.Sprint(e.PID()), "--mount", "--net", "--pid", "--ipc", "--uts", "--cgroup", "--", name}
+	enter := []string{"--target", fmt.Sprint(e.PID()), "--mount", "--net", "--pid", "--ipc", "--uts", "--cgroup", "--",
+		name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = e.environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(e.group.Fd())}
@@ -203,7 +204,8 @@ exit
 // startHost starts the holder and waits until the host is ready. The host lives as
 // long as ctx; limited bounds the start.
 func (e *Engine) startHost(ctx, limited context.Context) error {
-	args := append(e.opt.Enter[:len(e.opt.Enter):len(e.opt.Enter)], "unshare", "--mount", "--cgroup", "sh", "-ec", setUpHost)
+	args := append(e.opt.Enter[:len(e.opt.Enter):len(e.opt.Enter)], "unshare", "--mount", "--cgroup", "sh", "-ec",
+		setUpHost)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = e.environ()
 	cmd.Stderr = &e.log
@@ -215,7 +217,8 @@ func (e *Engine) startHost(ctx, limited context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.holder, err = child.Start(ctx, cmd, child.Place{Netns: e.opt.Netns, Cgroup: e.opt.Cgroup, Contained: true}); err != nil {
+	if e.holder, err = child.Start(ctx, cmd,
+		child.Place{Netns: e.opt.Netns, Cgroup: e.opt.Cgroup, Contained: true}); err != nil {
 		return err
 	}
 	e.in = in

@@ -44,7 +44,8 @@ func TestEngine(t *testing.T) {
 // and links. The files are not on the real host.
 func TestCommandSharesTheHost(t *testing.T) {
 	e := engines.Start(t, dockerd.Options{Enter: host})
-	out, err := e.Command(t.Context(), "sh", "-ec", "touch "+dockerd.Plugins+"/x.sock; cat /run/docker.pid; ls /sys/class/net /sys/fs/cgroup").Output()
+	out, err := e.Command(t.Context(), "sh", "-ec", "touch "+dockerd.Plugins+
+		"/x.sock; cat /run/docker.pid; ls /sys/class/net /sys/fs/cgroup").Output()
 	if err != nil || !strings.Contains(string(out), "docker0") || !strings.Contains(string(out), "engine") {
 		t.Errorf("got %q, %v", out, err)
 	}

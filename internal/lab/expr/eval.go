@@ -23,7 +23,8 @@ func (e *Expr) Check(cases []result.Case) error {
 	return e.forClients(c, func(figures map[*figure]chosen) error {
 		for f, want := range figures {
 			if result.Absolute(want.metric) && slices.Contains(relative, f.field) {
-				return c.fault(f.column, "%s: %s is not compared with a baseline; want value, worst, low or high", f.text, want.metric)
+				return c.fault(f.column, "%s: %s is not compared with a baseline; want value, worst, low or high",
+					f.text, want.metric)
 			}
 		}
 		return nil
@@ -117,7 +118,8 @@ func (e *Expr) unavailable(r *result.Report) error {
 	for _, f := range e.root.operands() {
 		for _, u := range r.Unavailable {
 			if u.Path == f.path {
-				return &Error{e.source, f.column, fmt.Sprintf("path %q is not available on this host: %s", f.path, u.Reason)}
+				return &Error{e.source, f.column, fmt.Sprintf("path %q is not available on this host: %s", f.path,
+					u.Reason)}
 			}
 		}
 	}
@@ -189,7 +191,8 @@ func expected(k result.Case, m result.Metric) bool {
 		return kind == "udp-bulk" || kind == "udp-pps"
 	case result.StartTime, result.RunTime, result.Memory, result.PublishMemory:
 		return kind == result.DockerRun
-	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:
+	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
+		result.SlowestRequest:
 		return kind == result.Failover
 	case result.CPUPerOp:
 		return (oneByOne || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"

@@ -147,5 +147,6 @@ func (o operand) explain(values map[*figure]reading) string {
 		return fmt.Sprintf("%g", o.number)
 	}
 	r := values[o.figure]
-	return fmt.Sprintf("%s.%s.%s.%s.%s = %.4g", r.row.Path, r.row.Workload, r.row.Client, r.row.Metric, o.figure.field, r.value)
+	return fmt.Sprintf("%s.%s.%s.%s.%s = %.4g", r.row.Path, r.row.Workload, r.row.Client, r.row.Metric, o.figure.field,
+		r.value)
 }

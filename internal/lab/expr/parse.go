@@ -126,7 +126,8 @@ func (p *parser) number() (operand, error) {
 }
 
 // fields are the names that may end a figure.
-var fields = []string{"value", "low", "high", "worst", "ratio", "ratio_low", "ratio_high", "p", "noise", "rounds", "invalid"}
+var fields = []string{"value", "low", "high", "worst", "ratio", "ratio_low", "ratio_high", "p", "noise", "rounds",
+	"invalid"}
 
 // figure reads path.selector….field.
 func (p *parser) figure() (*figure, error) {

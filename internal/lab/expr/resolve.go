@@ -49,7 +49,8 @@ func (c catalog) understand(f *figure) (w wanted, err error) {
 		case slices.ContainsFunc(c.cases, func(k result.Case) bool { return string(k.Client) == s.text }):
 			err = c.once(s, w.client == "")
 			w.client = result.Client(s.text)
-		case ownTool(s.text) != s.text && slices.ContainsFunc(c.cases, func(k result.Case) bool { return k.Tool == s.text }):
+		case ownTool(s.text) != s.text && slices.ContainsFunc(c.cases,
+			func(k result.Case) bool { return k.Tool == s.text }):
 			err = c.once(s, w.tool == "")
 			w.tool = s.text
 		case len(workloads) > 0:
@@ -74,7 +75,8 @@ func (c catalog) understand(f *figure) (w wanted, err error) {
 func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, found bool, err error) {
 	var all []result.Case
 	for _, k := range c.cases {
-		if k.Path == f.path && k.Client == w.client && (w.tool == "" && ownTool(k.Tool) == k.Tool || k.Tool == w.tool) &&
+		if k.Path == f.path && k.Client == w.client &&
+			(w.tool == "" && ownTool(k.Tool) == k.Tool || k.Tool == w.tool) &&
 			(w.workloads == nil || slices.Contains(w.workloads, k.Workload)) {
 			all = append(all, k)
 		}
@@ -157,12 +159,14 @@ func (c catalog) once(s word, first bool) error {
 	if first {
 		return nil
 	}
-	return c.fault(s.column, "%q is the second selector of its kind: want at most one workload, one client, one metric and one tool",
+	return c.fault(s.column,
+		"%q is the second selector of its kind: want at most one workload, one client, one metric and one tool",
 		s.text)
 }
 
 func (c catalog) unknown(s word) error {
-	return c.fault(s.column, "unknown selector or field %q; there are the workloads %s, the clients %s, the metrics %s and the fields %s",
+	return c.fault(s.column,
+		"unknown selector or field %q; there are the workloads %s, the clients %s, the metrics %s and the fields %s",
 		s.text, list(c.cases, workloadOf), list(c.cases, clientOf), join(metricsNamed("")), strings.Join(fields, ", "))
 }
 

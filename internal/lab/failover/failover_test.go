@@ -124,7 +124,8 @@ func TestSilentServerNeitherAnswersNorRefuses(t *testing.T) {
 func TestJudge(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(ms, took int, by, err string) failover.Request {
-		return failover.Request{Start: began.Add(time.Duration(ms) * time.Millisecond).UnixNano(), Took: int64(took) * 1e6, By: by, Err: err}
+		return failover.Request{Start: began.Add(time.Duration(ms) * time.Millisecond).UnixNano(),
+			Took: int64(took) * 1e6, By: by, Err: err}
 	}
 	e := failover.Event{Server: "a", At: began.Add(100 * time.Millisecond), Back: began.Add(500 * time.Millisecond)}
 	got := failover.Judge([]failover.Request{

@@ -45,7 +45,8 @@ func becomeDaemon() error {
 	if err := os.Setenv(child.Role, CommandRole); err != nil {
 		return err
 	}
-	err := unix.Exec("/proc/self/exe", []string{"fairlead", "daemon", "--run-dir", runDir, "--state-dir", stateDir, "--socket", Socket,
+	err := unix.Exec("/proc/self/exe", []string{"fairlead", "daemon", "--run-dir", runDir, "--state-dir", stateDir,
+		"--socket", Socket,
 		"--teardown", "--ready-fd", fmt.Sprint(readyFD)}, os.Environ())
 	return fmt.Errorf("run the daemon: %w", err)
 }

@@ -163,9 +163,10 @@ func checkBurnt(t *testing.T, l result.Ledger, got float64) {
 func checkClosed(t *testing.T, l result.Ledger) {
 	t.Helper()
 	for what, pair := range map[string][2]float64{
-		"columns":      {l.User + l.System + l.IRQ + l.Soft + l.Steal, l.Busy},
-		"wall":         {l.Busy + l.Idle, l.Wall * float64(l.CPUs)},
-		"attributions": {l.Client + l.Server + l.Proxy + l.KernelThread + l.Laboratory + l.Other + l.Unattributed, l.Busy},
+		"columns": {l.User + l.System + l.IRQ + l.Soft + l.Steal, l.Busy},
+		"wall":    {l.Busy + l.Idle, l.Wall * float64(l.CPUs)},
+		"attributions": {l.Client + l.Server + l.Proxy + l.KernelThread + l.Laboratory + l.Other + l.Unattributed,
+			l.Busy},
 	} {
 		if math.Abs(pair[0]-pair[1]) > 1e-6 {
 			t.Errorf("%s sum to %g, want %g: %+v", what, pair[0], pair[1], l)
@@ -304,9 +305,10 @@ func TestRest(t *testing.T) {
 			other:  0.5,
 		},
 		"the time before the window of ended processes is subtracted": {
-			before: tasks{1: {start: 1}, 2: {start: 2, parent: 1, cpu: 10, reaped: 5}, 3: {start: 3, parent: 2, cpu: 1}},
-			after:  tasks{1: {start: 1, reaped: 16.25}},
-			other:  0.25, ended: 2,
+			before: tasks{1: {start: 1}, 2: {start: 2, parent: 1, cpu: 10, reaped: 5},
+				3: {start: 3, parent: 2, cpu: 1}},
+			after: tasks{1: {start: 1, reaped: 16.25}},
+			other: 0.25, ended: 2,
 		},
 		"a process that ended was not reaped": {
 			before: tasks{1: {start: 1, cpu: 1}, 2: {start: 2, parent: 1, cpu: 10}},

@@ -15,7 +15,8 @@ import (
 // laboratory. Its parent ends, so that it is not a descendant of this process.
 func TestOthersAreNamed(t *testing.T) {
 	g := newGroups(t)
-	loop := exec.Command("sh", "-c", `sh -c 'printf "h\033g" > /proc/self/comm; echo $$; read go; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read end' <&3 &`)
+	loop := exec.Command("sh", "-c",
+		`sh -c 'printf "h\033g" > /proc/self/comm; echo $$; read go; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read end' <&3 &`)
 	in, go_, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +68,11 @@ func TestOthersAreNamed(t *testing.T) {
 
 // TestBusiestAreNamed: processes of the laboratory are not named.
 func TestBusiestAreNamed(t *testing.T) {
-	after := tasks{1: {name: "make", reaped: 3}, 2: {name: "sh", cpu: 1}, 3: {name: "cc", cpu: 5}, 4: {name: "ld", cpu: 2}, 5: {name: "ours", cpu: 9}}
+	after := tasks{1: {name: "make", reaped: 3}, 2: {name: "sh", cpu: 1}, 3: {name: "cc", cpu: 5},
+		4: {name: "ld", cpu: 2}, 5: {name: "ours", cpu: 9}}
 	got := rest(tasks{1: {}}, after, nil, func(pid int) bool { return pid == 5 })
-	want := []result.Consumer{{PID: 3, Command: "cc", Seconds: 5}, {PID: 1, Command: "make", Seconds: 3}, {PID: 4, Command: "ld", Seconds: 2}}
+	want := []result.Consumer{{PID: 3, Command: "cc", Seconds: 5}, {PID: 1, Command: "make", Seconds: 3},
+		{PID: 4, Command: "ld", Seconds: 2}}
 	if !slices.Equal(got.top, want) || got.other != 11 || got.children != 9 {
 		t.Errorf("got %+v", got)
 	}

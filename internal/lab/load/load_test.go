@@ -203,7 +203,8 @@ func checkConsistent(t *testing.T, m load.Measurement) {
 	if m.PacketsReceived > m.PacketsSent {
 		t.Errorf("%d of %d packets arrived", m.PacketsReceived, m.PacketsSent)
 	}
-	if strings.HasPrefix(string(m.Spec.Workload), "tcp") && (s.ReceivedBytes != c.SentBytes || c.ReceivedBytes != s.SentBytes) {
+	if strings.HasPrefix(string(m.Spec.Workload), "tcp") &&
+		(s.ReceivedBytes != c.SentBytes || c.ReceivedBytes != s.SentBytes) {
 		t.Errorf("TCP lost bytes: client %+v, server %+v", c, s)
 	}
 	if m.Latency != nil && (m.Latency.Count != m.Transactions || m.Histogram.TotalCount() != int64(m.Transactions)) {
@@ -254,7 +255,8 @@ func TestHooksRunAtTheEdges(t *testing.T) {
 		return func() error { calls = append(calls, name); return nil }
 	}
 	spec := short(load.Spec{Workload: load.TCPRR})
-	_, err := load.Run(t.Context(), p.client, p.server, target, spec, load.Hooks{Begin: hook("begin"), End: hook("end")})
+	_, err := load.Run(t.Context(), p.client, p.server, target, spec,
+		load.Hooks{Begin: hook("begin"), End: hook("end")})
 	if err != nil || fmt.Sprint(calls) != "[begin end]" {
 		t.Fatalf("hooks %v, error %v", calls, err)
 	}

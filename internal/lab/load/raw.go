@@ -21,7 +21,8 @@ func rawRead(fd int, b []byte) (int, unix.Errno) {
 // rawSend writes to a socket. With MSG_MORE the kernel delays a partial segment
 // until more data or the close follows.
 func rawSend(fd int, b []byte, flags int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		uintptr(flags), 0, 0)
 	return int(n), errno
 }
 
@@ -44,7 +45,8 @@ func rawSetOption[T any](fd, level, opt int, v T) unix.Errno {
 
 // rawConnect connects to an address in the kernel's format (rawAddress).
 func rawConnect(fd int, address []byte) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)))
+	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address[0])),
+		uintptr(len(address)))
 	return errno
 }
 

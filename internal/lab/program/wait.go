@@ -81,7 +81,8 @@ func Listens(pid, port int) bool {
 		}
 		for line := range bytes.Lines(table) {
 			fields := bytes.Fields(line)
-			if len(fields) > 3 && string(fields[3]) == "0A" && bytes.HasSuffix(fields[1], fmt.Appendf(nil, ":%04X", port)) {
+			if len(fields) > 3 && string(fields[3]) == "0A" &&
+				bytes.HasSuffix(fields[1], fmt.Appendf(nil, ":%04X", port)) {
 				return true
 			}
 		}

@@ -114,12 +114,14 @@ func pathSentences(r *result.Report, client result.Client, columns []column) []s
 		for _, p := range []struct {
 			k    finding
 			text string
-		}{{isWorse, "worse in "}, {isBetter, "better in "}, {similar, "not distinguishable in "}, {noisy, "too noisy to decide in "}, {invalid, "no valid round of "}} {
+		}{{isWorse, "worse in "}, {isBetter, "better in "}, {similar, "not distinguishable in "},
+			{noisy, "too noisy to decide in "}, {invalid, "no valid round of "}} {
 			if len(found[p.k]) > 0 {
 				parts = append(parts, p.text+and(found[p.k]))
 			}
 		}
-		all = append(all, fmt.Sprintf("For a %s, %s compared with %s: %s.", clientTitle(client), path, base, strings.Join(parts, "; ")))
+		all = append(all, fmt.Sprintf("For a %s, %s compared with %s: %s.", clientTitle(client), path, base,
+			strings.Join(parts, "; ")))
 	}
 	return all
 }
@@ -159,7 +161,8 @@ func worstSentence(r *result.Report) []string {
 	for _, client := range clientsOf(r) {
 		for _, c := range comparedColumns(r, client) {
 			for _, p := range pathsOf(r, client) {
-				if s := c.at(r, p); c.metric != result.IdleShare && findingOf(s) == isWorse && (worst == nil || leastDifference(s) > leastDifference(worst)) {
+				if s := c.at(r, p); c.metric != result.IdleShare && findingOf(s) == isWorse &&
+					(worst == nil || leastDifference(s) > leastDifference(worst)) {
 					worst, where = s, c
 				}
 			}
@@ -169,7 +172,8 @@ func worstSentence(r *result.Report) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("The greatest cost is %s on %s for a %s: %s\u00a0×\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s).", where.title, worst.Path,
-		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(worst.RatioLow), formatRatio(worst.RatioHigh))}
+		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(worst.RatioLow),
+		formatRatio(worst.RatioHigh))}
 }
 
 // leastDifference is the least difference from the baseline within the interval,

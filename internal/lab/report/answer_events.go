@@ -22,7 +22,8 @@ func stepSentences(r *result.Report, client result.Client) []string {
 			name := s.Name + over(r, i)
 			switch {
 			case f.Distinguishable:
-				adds = append(adds, fmt.Sprintf("%s %s\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s)", name, c.signed(f.Added), unitOf(c.scale), c.signed(f.Low), c.signed(f.High)))
+				adds = append(adds, fmt.Sprintf("%s %s\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s)", name,
+					c.signed(f.Added), unitOf(c.scale), c.signed(f.Low), c.signed(f.High)))
 			case f.Rounds < 2 || math.Max(f.Noise, (f.High-f.Low)/2) > tooNoisy*f.Value:
 				noise = append(noise, name)
 			default:
@@ -40,7 +41,8 @@ func stepSentences(r *result.Report, client result.Client) []string {
 			parts = append(parts, "too noisy to decide for "+and(noise))
 		}
 		if len(parts) > 0 {
-			all = append(all, fmt.Sprintf("For a %s, %s, %s: %s.", clientTitle(client), c.title, metricTitle(c.metric), strings.Join(parts, "; ")))
+			all = append(all, fmt.Sprintf("For a %s, %s, %s: %s.", clientTitle(client), c.title, metricTitle(c.metric),
+				strings.Join(parts, "; ")))
 		}
 	}
 	return all
@@ -61,11 +63,13 @@ func failoverSentences(r *result.Report, client result.Client) []string {
 			case s.Rounds == 0:
 				parts = append(parts, "no valid round on "+path)
 			default:
-				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.scale.format(s.Value), path, c.scale.format(s.Worst)))
+				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.scale.format(s.Value), path,
+					c.scale.format(s.Worst)))
 			}
 		}
 		if len(parts) > 0 {
-			all = append(all, fmt.Sprintf("For a %s, failed requests in the median round of %s: %s.", clientTitle(client), c.title, and(parts)))
+			all = append(all, fmt.Sprintf("For a %s, failed requests in the median round of %s: %s.",
+				clientTitle(client), c.title, and(parts)))
 		}
 	}
 	return all

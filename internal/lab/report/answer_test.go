@@ -43,7 +43,8 @@ func TestNoiseIsNotEquality(t *testing.T) {
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", r.Seed)
 	text := strings.Join(answer(r), " ")
-	if strings.Contains(text, "distinguishable") || !strings.Contains(text, "too noisy to decide") && !strings.Contains(text, "the noise is too great") {
+	if strings.Contains(text, "distinguishable") || !strings.Contains(text, "too noisy to decide") &&
+		!strings.Contains(text, "the noise is too great") {
 		t.Errorf("got %s", text)
 	}
 }
@@ -57,7 +58,8 @@ func TestAnswerOfNoisySession(t *testing.T) {
 	for i := range r.Summary {
 		r.Summary[i].Distinguishable, r.Summary[i].Noise = false, 1.13
 	}
-	if got := answer(r); len(got) != 1 || !strings.Contains(got[0], "the noise is too great to find out what the paths cost: two measurements of host itself differ by up to 113.0 %") {
+	if got := answer(r); len(got) != 1 || !strings.Contains(got[0],
+		"the noise is too great to find out what the paths cost: two measurements of host itself differ by up to 113.0 %") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -66,10 +68,13 @@ func TestAnswerOfNoisySession(t *testing.T) {
 // one.
 func TestGreatestCostIsNotTheNoisiest(t *testing.T) {
 	row := func(path string, ratio, low, high float64) result.Summary {
-		return result.Summary{Case: result.Case{Path: path, Client: result.Remote, Workload: "tcp-crr", Tool: result.OwnTool}, Metric: result.ConnectionRate,
-			Better: result.Higher, Value: 1, Baseline: "host", Ratio: ratio, RatioLow: low, RatioHigh: high, Rounds: 6, Distinguishable: path != "host"}
+		return result.Summary{Case: result.Case{Path: path, Client: result.Remote, Workload: "tcp-crr",
+			Tool: result.OwnTool}, Metric: result.ConnectionRate,
+			Better: result.Higher, Value: 1, Baseline: "host", Ratio: ratio, RatioLow: low, RatioHigh: high, Rounds: 6,
+			Distinguishable: path != "host"}
 	}
-	r := &result.Report{Paths: []string{"host", "sure", "noisy"}, Summary: []result.Summary{row("host", 1, 1, 1), row("sure", 0.4, 0.38, 0.42), row("noisy", 0.3, 0.1, 0.9)}}
+	r := &result.Report{Paths: []string{"host", "sure", "noisy"},
+		Summary: []result.Summary{row("host", 1, 1, 1), row("sure", 0.4, 0.38, 0.42), row("noisy", 0.3, 0.1, 0.9)}}
 	if got := worstSentence(r); len(got) != 1 || !strings.Contains(got[0], "connect on sure") {
 		t.Errorf("got %q", got)
 	}
@@ -79,7 +84,8 @@ func TestGreatestCostIsNotTheNoisiest(t *testing.T) {
 // throughput at a fixed rate, which is the same on every path.
 func TestWaterfallAnswersWithSteps(t *testing.T) {
 	text := strings.Join(answer(synthWaterfall.report()), "\n")
-	for _, want := range []string{"round trip, median latency: a difference for", "+ proxy +10.", "bulk 2g, CPU per GB:"} {
+	for _, want := range []string{"round trip, median latency: a difference for", "+ proxy +10.",
+		"bulk 2g, CPU per GB:"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)
 		}

@@ -34,7 +34,8 @@ func TestBenchIsReadByBenchstat(t *testing.T) {
 	if n := seen["Path/path=nat/client=remote/wl=tcp-rr-block"]; n != 12 {
 		t.Errorf("%d rounds of nat in %v", n, seen)
 	}
-	if unit := reader.Units()[benchfmt.UnitMetadataKey{Unit: "bit/s", Key: "better"}]; unit == nil || unit.Value != "higher" {
+	if unit := reader.Units()[benchfmt.UnitMetadataKey{Unit: "bit/s", Key: "better"}]; unit == nil ||
+		unit.Value != "higher" {
 		t.Errorf("benchstat treats less throughput as better: %v", unit)
 	}
 }

@@ -98,7 +98,8 @@ func (a axis) at(v float64) float64 {
 
 // ticks returns round values within the axis, about three to seven.
 func (a axis) ticks() []float64 {
-	for _, steps := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}, {1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}} {
+	for _, steps := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7},
+		{1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}} {
 		if all := a.ticksOf(steps); len(all) >= 3 {
 			return all
 		}

@@ -70,7 +70,8 @@ func ofBulk(c column) bool {
 
 // additional are the metrics that are shown in addition to a workload's main
 // metric.
-var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest}
+var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime,
+	result.ReturnTime, result.SlowestRequest}
 
 // allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -96,7 +97,8 @@ var metricOrder = []result.Metric{
 	result.Throughput, result.LatencyP50, result.LatencyMean, result.LatencyP99, result.ConnectionRate,
 	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
-	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest, result.Requests,
+	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
+	result.Requests,
 	result.CPUPerOp, result.IdleShare, result.Efficiency,
 }
 

@@ -54,7 +54,8 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 			continue
 		}
 		change := Change{Case: now.Case, Metric: now.Metric, Old: before.Value, New: now.Value}
-		switch at := slices.IndexFunc(changes, func(s stats.Change) bool { return s.Case == now.Case && s.Metric == now.Metric }); {
+		switch at := slices.IndexFunc(changes,
+			func(s stats.Change) bool { return s.Case == now.Case && s.Metric == now.Metric }); {
 		case at >= 0:
 			change.compared(changes[at])
 		case base == "" && baselineOf(old) == "" && !result.Absolute(now.Metric):
@@ -190,7 +191,8 @@ func (c Change) row(color bool) []string {
 		mark = paint(map[string]verdict{"≈": same, "faster": better, "slower": worse}[c.Verdict], mark)
 	}
 	what := workloadTitle(c.Workload) + byTool(c.Tool) + ", " + metricTitle(c.Metric)
-	return []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s), ratioTo(c.NewRatio), ratio, interval, mark}
+	return []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s),
+		ratioTo(c.NewRatio), ratio, interval, mark}
 }
 
 // ratioTo formats a ratio to the baseline, "" if there is none.

@@ -64,7 +64,8 @@ func TestCompareWithBusierSession(t *testing.T) {
 			switch {
 			case c.Path == "host" || c.Metric == result.Loss || c.Metric == result.IdleShare: // the shares have bounds
 			case c.Verdict != "≈":
-				t.Errorf("seed %d: %s %s: %s, %.3f [%.3f %.3f]", seed, c.Path, c.Metric, c.Verdict, c.Ratio, c.Low, c.High)
+				t.Errorf("seed %d: %s %s: %s, %.3f [%.3f %.3f]", seed, c.Path, c.Metric, c.Verdict, c.Ratio, c.Low,
+					c.High)
 			default:
 				compared++
 			}
@@ -95,14 +96,16 @@ func TestCompareWithoutBaseline(t *testing.T) {
 	for i := range sessions {
 		r := &result.Report{Suite: "iperf3"}
 		for round := range 6 {
-			r.Runs = append(r.Runs, result.Run{Case: result.Case{Path: "x", Client: result.Remote, Workload: "tcp-bulk", Tool: "iperf3"}, Round: round + 1,
+			r.Runs = append(r.Runs, result.Run{Case: result.Case{Path: "x", Client: result.Remote, Workload: "tcp-bulk",
+				Tool: "iperf3"}, Round: round + 1,
 				Metrics: map[result.Metric]float64{result.Throughput: float64(10-5*i) + 0.01*float64(round)}})
 		}
 		r.Summary = stats.Summarize(r.Runs, "", 0)
 		sessions[i] = r
 	}
 	c := Compare(sessions[0], sessions[1], 1)
-	if len(c.Changes) != 1 || c.Changes[0].Verdict != "slower" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "no baseline") {
+	if len(c.Changes) != 1 || c.Changes[0].Verdict != "slower" || len(c.Warnings) != 1 ||
+		!strings.Contains(c.Warnings[0], "no baseline") {
 		t.Errorf("%+v", c)
 	}
 }

@@ -25,16 +25,20 @@ func crossChecks(r *result.Report) []string {
 		if ours == nil || !compared(ours) || theirs.RatioLow <= ours.RatioHigh && ours.RatioLow <= theirs.RatioHigh {
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s disagrees on %s, %s, %s: %s\u00a0%s with %s, %s\u00a0%s with Fairlead's generator; %s",
-			theirs.Tool, theirs.Path, clientTitle(theirs.Client), workloadTitle(theirs.Workload),
-			formatRatio(theirs.Ratio), formatMargin(theirs), theirs.Tool, formatRatio(ours.Ratio), formatMargin(ours), disagreement(r, ours, theirs)))
+		all = append(all,
+			fmt.Sprintf("%s disagrees on %s, %s, %s: %s\u00a0%s with %s, %s\u00a0%s with Fairlead's generator; %s",
+				theirs.Tool, theirs.Path, clientTitle(theirs.Client), workloadTitle(theirs.Workload),
+				formatRatio(theirs.Ratio), formatMargin(theirs), theirs.Tool, formatRatio(ours.Ratio),
+				formatMargin(ours),
+				disagreement(r, ours, theirs)))
 	}
 	return all
 }
 
 // checked are the metrics on which two generators must agree. CPU time is not one
 // of them, because it includes that of the generator.
-var checked = []result.Metric{result.Throughput, result.LatencyP50, result.LatencyMean, result.ConnectionRate, result.TransactionRate, result.PacketRate}
+var checked = []result.Metric{result.Throughput, result.LatencyP50, result.LatencyMean, result.ConnectionRate,
+	result.TransactionRate, result.PacketRate}
 
 // compared reports whether a row has a ratio with an interval.
 func compared(s *result.Summary) bool {
@@ -57,7 +61,8 @@ func disagreement(r *result.Report, ours, theirs *result.Summary) string {
 	sc := scaleFor(ours.Metric, []float64{our.Value, their.Value})
 	figures := func(slow, fast *result.Summary) string {
 		return fmt.Sprintf("%s is the bottleneck on %s (%s compared with %s %s%s), which hides part of the path's cost",
-			generatorName(slow.Tool), slow.Path, sc.format(slow.Value), sc.format(fast.Value), unitOf(sc), saturation(r, slow.Case))
+			generatorName(slow.Tool), slow.Path, sc.format(slow.Value), sc.format(fast.Value), unitOf(sc),
+			saturation(r, slow.Case))
 	}
 	switch {
 	case slower(their, our):
@@ -65,7 +70,8 @@ func disagreement(r *result.Report, ours, theirs *result.Summary) string {
 	case slower(our, their):
 		return figures(our, their)
 	}
-	return "both have the same result on " + our.Path + ", so they load the path differently: compare the number of streams and the size of writes"
+	return "both have the same result on " + our.Path +
+		", so they load the path differently: compare the number of streams and the size of writes"
 }
 
 func generatorName(tool string) string {
@@ -102,7 +108,8 @@ func saturation(r *result.Report, c result.Case) string {
 		shares []float64
 	}{{"client", client}, {"server", server}} {
 		if share := stats.Median(side.shares); share >= saturated {
-			busy = append(busy, fmt.Sprintf("its %s uses %.0f\u00a0%% of a CPU", side.name, 100*math.Round(100*share)/100))
+			busy = append(busy, fmt.Sprintf("its %s uses %.0f\u00a0%% of a CPU", side.name,
+				100*math.Round(100*share)/100))
 		}
 	}
 	if len(busy) == 0 {

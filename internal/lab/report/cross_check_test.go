@@ -19,12 +19,15 @@ func generated(ourLimit, theirLimit float64) *result.Report {
 	for _, tool := range []string{result.OwnTool, "iperf3"} {
 		limit := map[string]float64{result.OwnTool: ourLimit, "iperf3": theirLimit}[tool]
 		for round := range r.Rounds {
-			for _, turn := range []stats.Turn{{Path: "host", Half: 1}, {Path: "docker-proxy"}, {Path: "host", Half: 2}} {
+			for _, turn := range []stats.Turn{{Path: "host", Half: 1}, {Path: "docker-proxy"},
+				{Path: "host", Half: 2}} {
 				rate := min(limit, map[string]float64{"host": 40e9, "docker-proxy": 13e9}[turn.Path])
 				r.Runs = append(r.Runs, result.Run{
 					Case:  result.Case{Path: turn.Path, Client: result.Local, Workload: "tcp-bulk", Tool: tool},
-					Round: round + 1, Half: turn.Half, Metrics: map[result.Metric]float64{result.Throughput: rate * math.Exp(0.02*rng.NormFloat64())},
-					Ledger: &result.Ledger{Wall: 1, CPUs: 2, Busy: 1.5, Idle: 0.5, Client: 0.5, Server: min(1, rate/limit)},
+					Round: round + 1, Half: turn.Half,
+					Metrics: map[result.Metric]float64{result.Throughput: rate * math.Exp(0.02*rng.NormFloat64())},
+					Ledger: &result.Ledger{Wall: 1, CPUs: 2, Busy: 1.5, Idle: 0.5, Client: 0.5,
+						Server: min(1, rate/limit)},
 				})
 			}
 		}
@@ -40,8 +43,10 @@ func TestCrossChecks(t *testing.T) {
 		ours, theirs float64
 		want         []string
 	}{
-		"they agree":         {100e9, 100e9, nil},
-		"the tool is slower": {100e9, 22e9, []string{"iperf3 disagrees on docker-proxy, client on the same host, bulk: 0.59", "with iperf3, 0.33", "iperf3 is the bottleneck on host (22.", "its server uses 100\u00a0% of a CPU"}},
+		"they agree": {100e9, 100e9, nil},
+		"the tool is slower": {100e9, 22e9,
+			[]string{"iperf3 disagrees on docker-proxy, client on the same host, bulk: 0.59", "with iperf3, 0.33",
+				"iperf3 is the bottleneck on host (22.", "its server uses 100\u00a0% of a CPU"}},
 		"Fairlead is slower": {22e9, 100e9, []string{"Fairlead's generator is the bottleneck on host"}},
 	} {
 		t.Run(name, func(t *testing.T) {

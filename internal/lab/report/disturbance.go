@@ -18,7 +18,8 @@ const notable = 0.05
 func disturbances(r *result.Report) []string {
 	var all []string
 	for _, pid := range r.Laboratories {
-		all = append(all, fmt.Sprintf("another laboratory (PID %d) ran at the same time; each measured the load of the other", pid))
+		all = append(all,
+			fmt.Sprintf("another laboratory (PID %d) ran at the same time; each measured the load of the other", pid))
 	}
 	if share := otherShare(r); share >= notable || disturbed(r) > 0 && share > 0 {
 		s := fmt.Sprintf("other processes used %.0f %% of the CPU time in the median run%s", 100*share, busiest(r))
@@ -29,7 +30,8 @@ func disturbances(r *result.Report) []string {
 		all = append(all, s)
 	}
 	if n := disturbed(r); n > 0 {
-		all = append(all, fmt.Sprintf("%s disturbed by other load or by a slower machine and discarded; where possible, such runs were repeated", plural(n, "run")+was(n)))
+		all = append(all,
+			fmt.Sprintf("%s disturbed by other load or by a slower machine and discarded; where possible, such runs were repeated", plural(n, "run")+was(n)))
 	}
 	return all
 }

@@ -12,10 +12,13 @@ import (
 // failovers returns a session in which one round in three was worse than the rest,
 // and no request failed on balance:ebpf.
 func failovers() *result.Report {
-	r := &result.Report{Suite: "balancer", Question: "What do clients notice?", Rounds: 3, Paths: []string{"routed", "balance:ebpf", "balance:nft"}}
+	r := &result.Report{Suite: "balancer", Question: "What do clients notice?", Rounds: 3,
+		Paths: []string{"routed", "balance:ebpf", "balance:nft"}}
 	add := func(round int, path string, failed, notice float64) {
-		run := result.Run{Case: result.Case{Path: path, Client: result.Remote, Workload: "failover-killed", Tool: result.OwnTool}, Round: round, Seconds: 5,
-			Metrics: map[result.Metric]float64{result.Requests: 5000, result.FailedRequests: failed, result.RecoveryTime: failed / 300}}
+		run := result.Run{Case: result.Case{Path: path, Client: result.Remote, Workload: "failover-killed",
+			Tool: result.OwnTool}, Round: round, Seconds: 5,
+			Metrics: map[result.Metric]float64{result.Requests: 5000, result.FailedRequests: failed,
+				result.RecoveryTime: failed / 300}}
 		if path == "routed" {
 			run.Half = 1
 		}
@@ -63,7 +66,8 @@ func TestFailoversOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := page.String()
-	if !strings.Contains(text, ">worst<") || !strings.Contains(text, "702") || strings.Contains(text, "no valid round") {
+	if !strings.Contains(text, ">worst<") || !strings.Contains(text, "702") ||
+		strings.Contains(text, "no valid round") {
 		t.Errorf("the page lacks the worst rounds:\n%.3000s", text)
 	}
 }

@@ -21,7 +21,8 @@ const (
 // table only, because near zero their ratios would stretch the common axis.
 // Metrics without ratios are omitted too.
 func forests(r *result.Report, client result.Client, columns []column) []chart {
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.metric == result.IdleShare || result.Absolute(c.metric) })
+	columns = slices.DeleteFunc(slices.Clone(columns),
+		func(c column) bool { return c.metric == result.IdleShare || result.Absolute(c.metric) })
 	ratios := logAxis(ratioEnds(r, client, columns), 0.8, 1.25, forestLeft, forestRight)
 	var all []chart
 	for _, c := range columns {
@@ -52,7 +53,8 @@ func forest(r *result.Report, c column, x axis) chart {
 	}
 	if base := c.at(r, baselineOf(r)); base != nil && base.Noise > 0 {
 		from, to := x.at(1/(1+base.Noise)), x.at(1+base.Noise)
-		ch.Back = append(ch.Back, rectMark{from, forestTop, to - from, bottom - forestTop, "noise", "noise floor ±" + percent(base.Noise)})
+		ch.Back = append(ch.Back, rectMark{from, forestTop, to - from, bottom - forestTop, "noise", "noise floor ±" +
+			percent(base.Noise)})
 	}
 	for _, v := range x.ticks() {
 		ch.line(x.at(v), forestTop, x.at(v), bottom, "grid")

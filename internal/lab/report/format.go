@@ -35,7 +35,8 @@ func prefixes(m result.Metric) []prefix {
 		return labelled("mean ", seconds())
 	case result.LatencyP99:
 		return labelled("p99 ", seconds())
-	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:
+	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
+		result.SlowestRequest:
 		return seconds()
 	case result.Memory, result.PublishMemory:
 		return []prefix{{0, "MB", 1e6}}

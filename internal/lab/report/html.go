@@ -112,7 +112,8 @@ func pageOf(r *result.Report, raw []byte) page {
 
 // name gives every chart an id for references to its title.
 func (s *section) name() {
-	for kind, charts := range map[string][]chart{"step": s.Cascades, "ratio": s.Forests, "latency": s.Tails, "cpu": s.Ledgers, "rounds": s.Rounds} {
+	for kind, charts := range map[string][]chart{"step": s.Cascades, "ratio": s.Forests, "latency": s.Tails,
+		"cpu": s.Ledgers, "rounds": s.Rounds} {
 		for i := range charts {
 			charts[i].ID = fmt.Sprintf("%s-%s-%d", s.ID, kind, i)
 		}

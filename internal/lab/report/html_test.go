@@ -71,7 +71,8 @@ func TestPageDescribesItsFigures(t *testing.T) {
 		}
 	}
 	for _, svg := range regexp.MustCompile(`(?s)<svg[^>]*>.*?</svg>`).FindAllString(text, -1) {
-		if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") || !strings.Contains(svg, "<desc id=") {
+		if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") ||
+			!strings.Contains(svg, "<desc id=") {
 			t.Errorf("a drawing without a description: %.120s", svg)
 		}
 	}
@@ -79,7 +80,8 @@ func TestPageDescribesItsFigures(t *testing.T) {
 
 func TestPageShowsWhatEachHopAdds(t *testing.T) {
 	text := htmlOf(t, synthWaterfall.report())
-	for _, want := range []string{"What each hop adds", `<th scope="row">&#43; NAT</th>`, "short-cut over host", "round trip, median latency, step by step.", `class="step worse"`, `class="step same"`} {
+	for _, want := range []string{"What each hop adds", `<th scope="row">&#43; NAT</th>`, "short-cut over host",
+		"round trip, median latency, step by step.", `class="step worse"`, `class="step same"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing on the page: %q", want)
 		}
@@ -148,7 +150,8 @@ func TestPageOnNarrowScreen(t *testing.T) {
 }
 
 func TestFormatTick(t *testing.T) {
-	for v, want := range map[float64]string{0.5: "0.5", 1000: "1 000", -1000: "-1 000", 150_000: "150 000", -100: "-100", 2.25: "2.25"} {
+	for v, want := range map[float64]string{0.5: "0.5", 1000: "1 000", -1000: "-1 000", 150_000: "150 000",
+		-100: "-100", 2.25: "2.25"} {
 		if got := formatTick(v); got != want {
 			t.Errorf("a tick at %v is written %q, want %q", v, got, want)
 		}
@@ -164,7 +167,8 @@ func chromium(t *testing.T, file string, args ...string) []byte {
 		t.Fatal("chromium is not installed, but the test must render the page: install it (make test does)")
 	}
 	args = slices.Concat([]string{
-		"--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", `chromium "$@"; exit $?`, "sh", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+		"--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", `chromium "$@"; exit $?`, "sh", "--headless",
+		"--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
 		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--user-data-dir=" + t.TempDir(), "--window-size=1200,3000",
 	}, args, []string{"file://" + file})

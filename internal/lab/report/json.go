@@ -80,7 +80,8 @@ func recognize(text []byte) error {
 		return fmt.Errorf("the file has format %d, but this fairlead reads only up to %d: use a newer fairlead",
 			*head.Format, result.Format)
 	case *head.Format < 1:
-		return fmt.Errorf("the file has the unknown format %d; this fairlead reads format %d", *head.Format, result.Format)
+		return fmt.Errorf("the file has the unknown format %d; this fairlead reads format %d", *head.Format,
+			result.Format)
 	}
 	return nil
 }

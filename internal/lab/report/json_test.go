@@ -73,7 +73,8 @@ func TestWriteJSONReturnsError(t *testing.T) {
 // programs of users read this layout.
 func TestJSONKeepsItsLayout(t *testing.T) {
 	small := synthQuick
-	small.suite, small.rounds, small.workloads, small.paths = "synthetic", 2, []string{"tcp-bulk", "udp-pps"}, []string{"host", "nat"}
+	small.suite, small.rounds, small.workloads, small.paths = "synthetic", 2, []string{"tcp-bulk", "udp-pps"},
+		[]string{"host", "nat"}
 	var out bytes.Buffer
 	if err := WriteJSON(&out, small.report()); err != nil {
 		t.Fatal(err)

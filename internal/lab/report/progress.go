@@ -24,7 +24,8 @@ type Progress struct {
 // NewProgress shows the progress of total runs on f, which should be the standard
 // error.
 func NewProgress(f *os.File, total int) *Progress {
-	p := &Progress{write: func(string) {}, columns: func() int { return 0 }, now: time.Now, started: time.Now(), total: total}
+	p := &Progress{write: func(string) {}, columns: func() int { return 0 }, now: time.Now, started: time.Now(),
+		total: total}
 	fd := int(f.Fd())
 	if term.IsTerminal(fd) {
 		p.write = func(s string) { fmt.Fprint(f, s) }
@@ -41,7 +42,8 @@ func NewProgress(f *os.File, total int) *Progress {
 
 // Start shows which case is measured now.
 func (p *Progress) Start(round, rounds int, c result.Case) {
-	line := fmt.Sprintf("round %d/%d  %s  %s, %s", round, rounds, c.Path, workloadTitle(c.Workload)+byTool(c.Tool), clientTitle(c.Client))
+	line := fmt.Sprintf("round %d/%d  %s  %s, %s", round, rounds, c.Path, workloadTitle(c.Workload)+byTool(c.Tool),
+		clientTitle(c.Client))
 	if left, known := p.left(); known {
 		line += "  about " + left.String() + " left"
 	}

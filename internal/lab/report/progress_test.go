@@ -31,7 +31,8 @@ func TestProgressOnATerminal(t *testing.T) {
 
 func TestProgressFitsTheTerminal(t *testing.T) {
 	var out strings.Builder
-	p := &Progress{total: 1, columns: func() int { return 20 }, write: func(s string) { out.WriteString(s) }, now: time.Now}
+	p := &Progress{total: 1, columns: func() int { return 20 }, write: func(s string) { out.WriteString(s) },
+		now: time.Now}
 	p.Start(1, 5, progressCase)
 	if got := strings.TrimPrefix(out.String(), "\r\x1b[K"); width(got) != 19 {
 		t.Errorf("%d columns: %q", width(got), got)

@@ -49,7 +49,8 @@ func tailOf(r *result.Report, client result.Client, workload, path string) tail 
 	t := tail{path: path, class: pathClass(r, path)}
 	byLevel := map[float64][]float64{}
 	for _, run := range r.Runs {
-		if run.Path != path || run.Client != client || run.Workload != workload || len(run.Invalid) > 0 || run.Latency == nil {
+		if run.Path != path || run.Client != client || run.Workload != workload || len(run.Invalid) > 0 ||
+			run.Latency == nil {
 			continue
 		}
 		l := run.Latency

@@ -55,7 +55,8 @@ func sheetOf(r *result.Report, client result.Client, columns []column) sheet {
 		for _, c := range columns {
 			s := c.at(r, p)
 			plain := makeCell(s, c.scale)
-			cell := sheetCell{Value: plain.value, Ratio: plain.ratio, Margin: plain.margin, Class: verdictClass(judge(s))}
+			cell := sheetCell{Value: plain.value, Ratio: plain.ratio, Margin: plain.margin,
+				Class: verdictClass(judge(s))}
 			if s != nil {
 				cell.Lost = s.Invalid
 			}
@@ -98,7 +99,8 @@ var detailHeads = []string{"figure", "median", "unit", "95 %", "ratio", "95 %", 
 // rounds.
 func detailRow(c column, s *result.Summary) sheetRow {
 	row := sheetRow{Path: s.Path}
-	cells := []string{metricTitle(c.metric), none, c.scale.label, "", "", "", "", "", fmt.Sprint(s.Rounds), fmt.Sprint(s.Invalid)}
+	cells := []string{metricTitle(c.metric), none, c.scale.label, "", "", "", "", "", fmt.Sprint(s.Rounds),
+		fmt.Sprint(s.Invalid)}
 	if s.Rounds > 0 {
 		cells[1] = c.scale.format(s.Value)
 		cells[3] = span(c.scale.format(s.Low), c.scale.format(s.High))

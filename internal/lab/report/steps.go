@@ -156,7 +156,8 @@ func cascades(r *result.Report, client result.Client) []chart {
 
 func cascade(r *result.Report, c stepColumn) chart {
 	bottom := forestTop + rowHeight*float64(len(r.Steps))
-	ch := chart{Title: c.title + ", " + metricTitle(c.metric), Unit: c.scale.label, Caption: "what each hop adds", W: forestWidth, H: bottom + 24}
+	ch := chart{Title: c.title + ", " + metricTitle(c.metric), Unit: c.scale.label, Caption: "what each hop adds",
+		W: forestWidth, H: bottom + 24}
 	most := 0.0
 	for _, s := range r.Steps {
 		most = max(most, c.at(s).Value, c.at(s).Value-c.at(s).Added)
@@ -185,7 +186,8 @@ func (c stepColumn) bar(ch *chart, s result.Step, x func(float64) float64, y flo
 		from, text = f.Value-f.Added, added
 	}
 	ch.label(forestLeft-12, y+rowHeight/2+4, "end", "name", s.Name)
-	ch.rect(x(min(from, f.Value)), y+5, x(max(from, f.Value))-x(min(from, f.Value)), rowHeight-10, "step "+c.class(s), s.Name+": "+text+" "+interval)
+	ch.rect(x(min(from, f.Value)), y+5, x(max(from, f.Value))-x(min(from, f.Value)), rowHeight-10, "step "+c.class(s),
+		s.Name+": "+text+" "+interval)
 	ch.label(forestWidth, y+rowHeight/2+4, "end", "figure "+c.class(s), text)
 	ch.Text += " " + s.Name + ": " + value + ", " + added + " (" + interval + ")."
 }

@@ -32,18 +32,24 @@ var synthQuick = synth{
 }
 
 var synthPublish = synth{
-	suite:     "publish",
-	question:  "How much does each publish mode cost, and how does it use the CPU?",
-	paths:     []string{"host", "nat", "proxy", "docker-proxy"},
-	clients:   []result.Client{result.Remote, result.Local},
-	workloads: []string{"tcp-bulk-down", "tcp-bulk-up", "tcp-rr-block", "tcp-rr-spin", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps"},
-	rounds:    5,
+	suite:    "publish",
+	question: "How much does each publish mode cost, and how does it use the CPU?",
+	paths:    []string{"host", "nat", "proxy", "docker-proxy"},
+	clients:  []result.Client{result.Remote, result.Local},
+	workloads: []string{"tcp-bulk-down", "tcp-bulk-up", "tcp-rr-block", "tcp-rr-spin", "tcp-crr", "udp-bulk", "udp-rr",
+		"udp-pps"},
+	rounds: 5,
 	published: []result.Published{
-		{Source: "docker-networking-on-linux", Path: "docker-proxy", Client: result.Local, Workload: "tcp-bulk-up", Metric: result.Throughput, Value: 42e9, Note: "10 connections, 60 s"},
-		{Source: "docker-networking-on-linux", Path: "nat", Client: result.Local, Workload: "tcp-bulk-up", Metric: result.Throughput, Value: 54e9},
-		{Source: "docker-networking-on-linux", Path: "host", Client: result.Local, Workload: "tcp-bulk-up", Metric: result.Throughput, Value: 70e9},
-		{Source: "docker-networking-on-linux", Path: "docker-proxy", Client: result.Local, Workload: "tcp-bulk-up", Metric: result.IdleShare, Value: 0.14},
-		{Source: "docker-networking-on-linux", Path: "host", Client: result.Local, Workload: "tcp-bulk-up", Metric: result.IdleShare, Value: 0.49},
+		{Source: "docker-networking-on-linux", Path: "docker-proxy", Client: result.Local, Workload: "tcp-bulk-up",
+			Metric: result.Throughput, Value: 42e9, Note: "10 connections, 60 s"},
+		{Source: "docker-networking-on-linux", Path: "nat", Client: result.Local, Workload: "tcp-bulk-up",
+			Metric: result.Throughput, Value: 54e9},
+		{Source: "docker-networking-on-linux", Path: "host", Client: result.Local, Workload: "tcp-bulk-up",
+			Metric: result.Throughput, Value: 70e9},
+		{Source: "docker-networking-on-linux", Path: "docker-proxy", Client: result.Local, Workload: "tcp-bulk-up",
+			Metric: result.IdleShare, Value: 0.14},
+		{Source: "docker-networking-on-linux", Path: "host", Client: result.Local, Workload: "tcp-bulk-up",
+			Metric: result.IdleShare, Value: 0.49},
 	},
 }
 
@@ -55,7 +61,8 @@ var synthWaterfall = synth{
 	workloads: []string{"tcp-rr", "tcp-bulk-2g"},
 	rounds:    8,
 	steps: []result.Step{
-		{Name: "host", Path: "host"}, {Name: "+ veth", Path: "routed", Over: "host"}, {Name: "+ NAT", Path: "nat", Over: "routed"},
+		{Name: "host", Path: "host"}, {Name: "+ veth", Path: "routed", Over: "host"},
+		{Name: "+ NAT", Path: "nat", Over: "routed"},
 		{Name: "+ proxy", Path: "proxy", Over: "nat"}, {Name: "short-cut", Path: "routed", Over: "host"},
 	},
 }
@@ -71,8 +78,9 @@ func (s synth) report() *result.Report {
 		Host: result.Host{
 			Kernel: "6.18.0", CPUs: 2, CPUModel: "Synthetic CPU", Memory: 8 << 30, Fairlead: "test",
 			Features: map[string]bool{"br_netfilter": true, "nft_fib": true, "bpf": false},
-			Settings: map[string]string{"net.ipv4.tcp_congestion_control": "cubic", "net.core.default_qdisc": "fq_codel"},
-			Tools:    map[string]string{"iperf3": "3.12"},
+			Settings: map[string]string{"net.ipv4.tcp_congestion_control": "cubic",
+				"net.core.default_qdisc": "fq_codel"},
+			Tools: map[string]string{"iperf3": "3.12"},
 		},
 		Unavailable: []result.Unavailable{{Path: "ebpf", Reason: "the kernel lacks CONFIG_BPF_SYSCALL"}},
 	}

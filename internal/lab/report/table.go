@@ -183,7 +183,8 @@ func (t table) legend() {
 	for _, s := range t.r.Summary {
 		if drifted(&s) {
 			t.line(fmt.Sprintf("  warning: %s drifted within the rounds (%s, %s, %s: the second half is %.2f to %.2f × the first)",
-				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow, s.RatioHigh))
+				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow,
+				s.RatioHigh))
 		}
 	}
 	for _, s := range crossChecks(t.r) {

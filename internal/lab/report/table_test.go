@@ -94,7 +94,8 @@ func TestTableOfPathWithoutValidRound(t *testing.T) {
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", r.Seed)
 	text := string(tableOf(t, r, Options{}))
-	if !strings.Contains(text, "—") || !strings.Contains(text, "discarded rounds: 49") || !strings.Contains(text, "wrong path") {
+	if !strings.Contains(text, "—") || !strings.Contains(text, "discarded rounds: 49") ||
+		!strings.Contains(text, "wrong path") {
 		t.Errorf("the path is missing:\n%s", text)
 	}
 }

@@ -65,8 +65,9 @@ func drawTracks(ch *chart, tracks []track, x func(int) float64, y axis) {
 		var xs, ys []float64
 		for _, p := range t.points {
 			if !p.Valid {
-				ch.Dots = append(ch.Dots, dotMark{X: x(p.Round), Y: plotBottom - 5, R: 4, Class: "lost " + t.class, Cross: true,
-					Hint: fmt.Sprintf("%s: round %d does not count", t.path, p.Round)})
+				ch.Dots = append(ch.Dots, dotMark{X: x(p.Round), Y: plotBottom - 5, R: 4, Class: "lost " + t.class,
+					Cross: true,
+					Hint:  fmt.Sprintf("%s: round %d does not count", t.path, p.Round)})
 				ch.Text += fmt.Sprintf(" %s: round %d does not count.", t.path, p.Round)
 				continue
 			}

@@ -95,7 +95,8 @@ func (b *daemonBalancer) sandboxes() (map[string]any, error) {
 	}
 	p := b.Rig.Path
 	return map[string]any{
-		"networks":    map[string]any{Network: map[string]any{"driver": p.Driver, "subnet": Subnet.String(), "mtu": p.MTU}},
+		"networks": map[string]any{Network: map[string]any{"driver": p.Driver, "subnet": Subnet.String(),
+			"mtu": p.MTU}},
 		"attachments": attachments,
 	}, nil
 }

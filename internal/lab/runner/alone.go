@@ -44,7 +44,8 @@ func Alone(shared bool) (release io.Closer, met []int, err error) {
 	case err == nil, shared && refused(err):
 		return f, met, nil
 	case refused(err):
-		err = fmt.Errorf("%w (PID %d): wait until it ends, or measure at the same time with --shared", ErrAnother, other)
+		err = fmt.Errorf("%w (PID %d): wait until it ends, or measure at the same time with --shared", ErrAnother,
+			other)
 	default:
 		err = fmt.Errorf("lock the machine for one laboratory: %w", err)
 	}

@@ -33,7 +33,8 @@ func (s *session) busy(run result.Run) string {
 // otherLoad returns a text with the share of CPU time of other processes, the
 // busiest of them, and the limit.
 func otherLoad(g ledger.Gates) string {
-	why := fmt.Sprintf("other processes used %.0f %% of the CPU time, more than %.0f %%", 100*g.OtherShare, 100*maxOther)
+	why := fmt.Sprintf("other processes used %.0f %% of the CPU time, more than %.0f %%", 100*g.OtherShare,
+		100*maxOther)
 	var top []string
 	for _, c := range g.Others {
 		top = append(top, fmt.Sprintf("%s (PID %d)", c.Command, c.PID))

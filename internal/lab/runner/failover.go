@@ -201,7 +201,8 @@ func (w *failingWorld) answers(ctx context.Context, server string) error {
 	var failed error
 	for deadline := time.Now().Add(rig.Patience); by != server; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed, w.balancer.Log())
+			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed,
+				w.balancer.Log())
 		}
 		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.Target()); return nil }); err != nil {
 			return err

@@ -67,7 +67,8 @@ func (w *failingWorld) balance(ctx context.Context, names []string) (err error) 
 }
 
 func (w *failingWorld) startServer(ctx context.Context, name string) (err error) {
-	w.servers[name], err = failover.StartServer(ctx, name, rig.LoadPort, w.rig.Place(w.InSandbox(name), rig.ServerGroup))
+	w.servers[name], err = failover.StartServer(ctx, name, rig.LoadPort,
+		w.rig.Place(w.InSandbox(name), rig.ServerGroup))
 	return err
 }
 

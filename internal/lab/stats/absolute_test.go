@@ -10,7 +10,8 @@ import (
 // reported.
 func TestZeroFailuresIsTheBestFigure(t *testing.T) {
 	run := func(round int, path string, half int, failed float64, invalid ...string) result.Run {
-		return result.Run{Case: result.Case{Path: path, Client: result.Remote, Workload: "failover-killed"}, Round: round, Half: half,
+		return result.Run{Case: result.Case{Path: path, Client: result.Remote, Workload: "failover-killed"},
+			Round: round, Half: half,
 			Metrics: map[result.Metric]float64{result.FailedRequests: failed}, Invalid: invalid}
 	}
 	rows := Summarize([]result.Run{

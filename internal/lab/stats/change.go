@@ -84,8 +84,9 @@ func (f family) change(before, after series, floors [2]AA, seed uint64) Change {
 	d := b - a
 	return Change{
 		Case: f.kase(after.path), Metric: f.metric, Before: math.Exp(a), After: math.Exp(b),
-		Ratio: math.Exp(d), Low: math.Exp(d - math.Hypot(b-lowB, highA-a)), High: math.Exp(d + math.Hypot(highB-b, a-lowA)),
-		P: welchP(before.logs, after.logs), Noise: max(floors[0].Noise, floors[1].Noise),
+		Ratio: math.Exp(d), Low: math.Exp(d - math.Hypot(b-lowB, highA-a)),
+		High: math.Exp(d + math.Hypot(highB-b, a-lowA)),
+		P:    welchP(before.logs, after.logs), Noise: max(floors[0].Noise, floors[1].Noise),
 		Rounds: min(len(before.logs), len(after.logs)),
 	}
 }

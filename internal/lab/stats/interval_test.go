@@ -9,7 +9,8 @@ import (
 // order-statistic intervals for the median at 95 %.
 func TestMedianIntervalRanks(t *testing.T) {
 	// Number of values: the ranks of the interval's ends, counted from 1.
-	table := map[int][2]int{6: {1, 6}, 8: {1, 8}, 9: {2, 8}, 12: {3, 10}, 15: {4, 12}, 17: {5, 13}, 20: {6, 15}, 25: {8, 18}, 40: {14, 27}}
+	table := map[int][2]int{6: {1, 6}, 8: {1, 8}, 9: {2, 8}, 12: {3, 10}, 15: {4, 12}, 17: {5, 13}, 20: {6, 15},
+		25: {8, 18}, 40: {14, 27}}
 	for n, want := range table {
 		xs := make([]float64, n)
 		for i := range xs {

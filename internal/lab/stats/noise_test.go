@@ -34,7 +34,8 @@ var trends = map[string]func(at float64) float64{
 }
 
 // twins returns a session of paths that differ only in noise and trend.
-func twins(rounds int, paths []string, seed uint64, noise func(*rand.Rand) float64, trend func(float64) float64) []result.Run {
+func twins(rounds int, paths []string, seed uint64, noise func(*rand.Rand) float64,
+	trend func(float64) float64) []result.Run {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var runs []result.Run
 	for i, turns := range Schedule("host", paths, rounds, seed) {

@@ -10,7 +10,8 @@ import (
 // the signed-rank statistic at the two-sided 5 % level: the test rejects at the
 // critical sum, and does not reject at the next greater sum.
 func TestSignedRankTable(t *testing.T) {
-	critical := map[int]int{6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 13: 17, 14: 21, 15: 25, 16: 29, 20: 52, 25: 89}
+	critical := map[int]int{6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 13: 17, 14: 21, 15: 25, 16: 29, 20: 52,
+		25: 89}
 	for n, w := range critical {
 		ranks := make([]int, n)
 		for i := range ranks {

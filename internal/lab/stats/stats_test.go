@@ -96,7 +96,8 @@ func TestCoverage(t *testing.T) {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
 			covered, values := 0, 0
 			for i := range sessions {
-				runs := session{rounds: rounds, sigma: 0.03, ratios: map[string]float64{"nat": 0.8}}.runs(uint64(1000 + i))
+				runs := session{rounds: rounds, sigma: 0.03,
+					ratios: map[string]float64{"nat": 0.8}}.runs(uint64(1000 + i))
 				row := find(t, Summarize(runs, "host", 1), "nat")
 				if row.RatioLow <= 0.8 && 0.8 <= row.RatioHigh {
 					covered++
@@ -229,7 +230,8 @@ func TestLossIsComparedAsPacketsSentPerArrival(t *testing.T) {
 	}
 	var runs []result.Run
 	for i := 1; i <= 6; i++ {
-		runs = append(runs, lossy("host", i, 1, 0), lossy("nat", i, 0, 0), lossy("proxy", i, 0, 0.5), lossy("host", i, 2, 0))
+		runs = append(runs, lossy("host", i, 1, 0), lossy("nat", i, 0, 0), lossy("proxy", i, 0, 0.5),
+			lossy("host", i, 2, 0))
 	}
 	rows := Summarize(runs, "host", 1)
 	if row := find(t, rows, "nat"); row.Ratio != 1 || row.Distinguishable || row.Value != 0 {

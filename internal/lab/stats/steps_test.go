@@ -29,7 +29,8 @@ func stepped(rounds int, added map[string]float64) []result.Run {
 	return runs
 }
 
-var ladder = []result.Step{{Name: "host", Path: "host"}, {Name: "+ veth", Path: "veth", Over: "host"}, {Name: "+ twin", Path: "twin", Over: "veth"}}
+var ladder = []result.Step{{Name: "host", Path: "host"}, {Name: "+ veth", Path: "veth", Over: "host"},
+	{Name: "+ twin", Path: "twin", Over: "veth"}}
 
 func TestStepsAddUpWithinRounds(t *testing.T) {
 	runs := stepped(12, map[string]float64{"host": 0, "veth": 2e-6, "twin": 2e-6})

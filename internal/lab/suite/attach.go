@@ -12,20 +12,35 @@ import (
 // same made by other programs. These are named after the program.
 func attachPaths() []Path {
 	return []Path{
-		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Direct: true},
-		{Name: "ipvlan", About: "a sandbox on an ipvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverIPvlan, Direct: true},
-		{Name: "vxlan", About: "a sandbox on a VXLAN overlay, br_netfilter off, the client in one on the other host", Driver: model.DriverVXLAN, Filter: model.FilterOff, Direct: true},
-		{Name: "vxlan-2", About: "vxlan over two wires, one for each direction", Driver: model.DriverVXLAN, Filter: model.FilterOff, Wires: 2, Direct: true},
-		{Name: "device", About: "a sandbox that has one end of a second wire", Driver: model.DriverDevice, Direct: true},
-		{Name: "hand-macvlan", About: "macvlan, made with ip by hand", Driver: model.DriverMacvlan, Peer: HandMade, Direct: true},
-		{Name: "hand-ipvlan", About: "ipvlan, made with ip by hand", Driver: model.DriverIPvlan, Peer: HandMade, Direct: true},
-		{Name: "hand-vxlan", About: "vxlan, made with ip on both hosts by hand", Driver: model.DriverVXLAN, Filter: model.FilterOff, Peer: HandMade, Direct: true},
-		{Name: "hand-device", About: "device, made with ip by hand", Driver: model.DriverDevice, Peer: HandMade, Direct: true},
-		{Name: "cni-bridge", About: "a sandbox attached by the CNI plugin bridge, its port published by portmap", Driver: model.DriverBridge, Peer: CNI},
-		{Name: "cni-ptp", About: "a sandbox attached by the CNI plugin ptp, at its own address", Driver: model.DriverRouted, Peer: CNI, Direct: true},
-		{Name: "cni-macvlan", About: "a sandbox attached by the CNI plugin macvlan, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Peer: CNI, Direct: true},
-		{Name: "slirp4netns", About: "a sandbox on a tap device served by slirp4netns, its port forwarded", Driver: model.DriverNone, Peer: Slirp4netns},
-		{Name: "pasta", About: "a sandbox on a tap device served by pasta, its port forwarded", Driver: model.DriverNone, Peer: Pasta},
+		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet",
+			Driver: model.DriverMacvlan, Direct: true},
+		{Name: "ipvlan", About: "a sandbox on an ipvlan link of the wire, at an address of the wire's own subnet",
+			Driver: model.DriverIPvlan, Direct: true},
+		{Name: "vxlan", About: "a sandbox on a VXLAN overlay, br_netfilter off, the client in one on the other host",
+			Driver: model.DriverVXLAN, Filter: model.FilterOff, Direct: true},
+		{Name: "vxlan-2", About: "vxlan over two wires, one for each direction", Driver: model.DriverVXLAN,
+			Filter: model.FilterOff, Wires: 2, Direct: true},
+		{Name: "device", About: "a sandbox that has one end of a second wire", Driver: model.DriverDevice,
+			Direct: true},
+		{Name: "hand-macvlan", About: "macvlan, made with ip by hand", Driver: model.DriverMacvlan, Peer: HandMade,
+			Direct: true},
+		{Name: "hand-ipvlan", About: "ipvlan, made with ip by hand", Driver: model.DriverIPvlan, Peer: HandMade,
+			Direct: true},
+		{Name: "hand-vxlan", About: "vxlan, made with ip on both hosts by hand", Driver: model.DriverVXLAN,
+			Filter: model.FilterOff, Peer: HandMade, Direct: true},
+		{Name: "hand-device", About: "device, made with ip by hand", Driver: model.DriverDevice, Peer: HandMade,
+			Direct: true},
+		{Name: "cni-bridge", About: "a sandbox attached by the CNI plugin bridge, its port published by portmap",
+			Driver: model.DriverBridge, Peer: CNI},
+		{Name: "cni-ptp", About: "a sandbox attached by the CNI plugin ptp, at its own address",
+			Driver: model.DriverRouted, Peer: CNI, Direct: true},
+		{Name: "cni-macvlan",
+			About:  "a sandbox attached by the CNI plugin macvlan, at an address of the wire's own subnet",
+			Driver: model.DriverMacvlan, Peer: CNI, Direct: true},
+		{Name: "slirp4netns", About: "a sandbox on a tap device served by slirp4netns, its port forwarded",
+			Driver: model.DriverNone, Peer: Slirp4netns},
+		{Name: "pasta", About: "a sandbox on a tap device served by pasta, its port forwarded",
+			Driver: model.DriverNone, Peer: Pasta},
 	}
 }
 
@@ -33,8 +48,9 @@ func attach() Suite {
 	const source = "fosdem-ipoib"
 	// iperf -d reports one figure per direction; the lab reports their sum.
 	figure := func(source, path string, there, back float64) result.Published {
-		return result.Published{Source: source, Path: path, Client: result.Remote, Workload: bulkBothOne.Name, Metric: result.Throughput,
-			Value: (there + back) * 1e9, Note: "iperf -d, 120 s, sum of both directions"}
+		return result.Published{Source: source, Path: path, Client: result.Remote, Workload: bulkBothOne.Name,
+			Metric: result.Throughput,
+			Value:  (there + back) * 1e9, Note: "iperf -d, 120 s, sum of both directions"}
 	}
 	return Suite{
 		Name:     "attach",
@@ -50,7 +66,8 @@ func attach() Suite {
 		Workloads: []Workload{bulkOne, bulkTwo, bulkBothOne, rr},
 		Rounds:    12, Duration: time.Second, Warmup: 200 * time.Millisecond,
 		Published: []result.Published{
-			figure(source, "host", 6.37, 5.69), figure(source, "device", 7.93, 5.54), figure(source, "vxlan", 0.969, 0.983),
+			figure(source, "host", 6.37, 5.69), figure(source, "device", 7.93, 5.54),
+			figure(source, "vxlan", 0.969, 0.983),
 			figure(source+" on Ethernet", "vxlan", 0.625, 0.747),
 		},
 	}

@@ -23,8 +23,11 @@ func balancerPaths() []Path {
 		plane("nft-10", "balance:nft with 10 other services of 10 real servers each", model.PlaneNFT, 10),
 		plane("ebpf-1k", "balance:ebpf with 1,000 other services of 10 real servers each", model.PlaneEBPF, 1000),
 		plane("nft-1k", "balance:nft with 1,000 other services of 10 real servers each", model.PlaneNFT, 1000),
-		{Name: "balance:ebpf-passive", About: "balance:ebpf with passive checks: failures of clients' connections count too", Driver: model.DriverRouted, Plane: model.PlaneEBPF, Passive: true},
-		{Name: "balance:haproxy", About: "a real server behind HAProxy in TCP mode", Driver: model.DriverRouted, Peer: HAProxy},
+		{Name: "balance:ebpf-passive",
+			About:  "balance:ebpf with passive checks: failures of clients' connections count too",
+			Driver: model.DriverRouted, Plane: model.PlaneEBPF, Passive: true},
+		{Name: "balance:haproxy", About: "a real server behind HAProxy in TCP mode", Driver: model.DriverRouted,
+			Peer: HAProxy},
 	}
 }
 

@@ -13,21 +13,34 @@ import (
 // engine: on Docker's networks, and on those of Fairlead's plugin.
 func dockerPaths() []Path {
 	through := func(name, about string, d model.Driver, via model.Via) Path {
-		return Path{Name: "docker:fairlead-" + name, About: about, Driver: d, Via: via, Direct: via == "", Tracked: via == model.ViaNAT, Peer: DockerFairlead}
+		return Path{Name: "docker:fairlead-" + name, About: about, Driver: d, Via: via, Direct: via == "",
+			Tracked: via == model.ViaNAT, Peer: DockerFairlead}
 	}
 	return []Path{
-		{Name: "docker:host", About: "a container on Docker's host network: the baseline of the suite docker", Driver: model.DriverHost, Peer: Docker},
-		{Name: "docker:bridge", About: "a container on a Docker bridge at its own address", Driver: model.DriverBridge, Peer: Docker, Direct: true},
-		{Name: "docker:publish", About: "a container's port published by Docker: NAT and docker-proxy", Driver: model.DriverBridge, Tracked: true, Peer: Docker},
-		{Name: "docker:publish-network", About: "docker:publish on a network created with `docker network create`", Driver: model.DriverBridge, Tracked: true, Peer: Docker, OwnNetwork: true},
-		{Name: "docker:publish-noproxy", About: "docker:publish with --userland-proxy=false: NAT alone", Driver: model.DriverBridge, Tracked: true, Peer: Docker, NoProxy: true},
-		{Name: "docker:macvlan", About: "a container on a Docker macvlan network, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Peer: Docker, Direct: true},
-		through("ebpf", "a container's port published via ebpf on a bridge network of Fairlead's Docker plugin", model.DriverBridge, model.ViaEBPF),
+		{Name: "docker:host", About: "a container on Docker's host network: the baseline of the suite docker",
+			Driver: model.DriverHost, Peer: Docker},
+		{Name: "docker:bridge", About: "a container on a Docker bridge at its own address", Driver: model.DriverBridge,
+			Peer: Docker, Direct: true},
+		{Name: "docker:publish", About: "a container's port published by Docker: NAT and docker-proxy",
+			Driver: model.DriverBridge, Tracked: true, Peer: Docker},
+		{Name: "docker:publish-network", About: "docker:publish on a network created with `docker network create`",
+			Driver: model.DriverBridge, Tracked: true, Peer: Docker, OwnNetwork: true},
+		{Name: "docker:publish-noproxy", About: "docker:publish with --userland-proxy=false: NAT alone",
+			Driver: model.DriverBridge, Tracked: true, Peer: Docker, NoProxy: true},
+		{Name: "docker:macvlan",
+			About:  "a container on a Docker macvlan network, at an address of the wire's own subnet",
+			Driver: model.DriverMacvlan, Peer: Docker, Direct: true},
+		through("ebpf", "a container's port published via ebpf on a bridge network of Fairlead's Docker plugin",
+			model.DriverBridge, model.ViaEBPF),
 		through("nat", "docker:fairlead-ebpf with --via nat", model.DriverBridge, model.ViaNAT),
 		through("proxy", "docker:fairlead-ebpf with --via proxy", model.DriverBridge, model.ViaProxy),
-		through("bridge", "a container on a bridge network of Fairlead's Docker plugin, at its own address", model.DriverBridge, ""),
-		through("routed", "a container on a routed network of Fairlead's Docker plugin, at its own address", model.DriverRouted, ""),
-		through("macvlan", "a container on a macvlan network of Fairlead's Docker plugin, at an address of the wire's own subnet", model.DriverMacvlan, ""),
+		through("bridge", "a container on a bridge network of Fairlead's Docker plugin, at its own address",
+			model.DriverBridge, ""),
+		through("routed", "a container on a routed network of Fairlead's Docker plugin, at its own address",
+			model.DriverRouted, ""),
+		through("macvlan",
+			"a container on a macvlan network of Fairlead's Docker plugin, at an address of the wire's own subnet",
+			model.DriverMacvlan, ""),
 	}
 }
 
@@ -59,7 +72,8 @@ func dockerStart() Suite {
 		Workloads: []Workload{runTCP, runUDP},
 		Rounds:    5, Duration: time.Second,
 	}
-	for _, name := range []string{"docker:publish", "docker:publish-network", "docker:publish-noproxy", "docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
+	for _, name := range []string{"docker:publish", "docker:publish-network", "docker:publish-noproxy",
+		"docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
 		for _, ports := range []int{1, 50, 200, 1000} {
 			s.Paths = append(s.Paths, withPorts(name, ports))
 		}

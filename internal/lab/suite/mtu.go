@@ -34,12 +34,15 @@ func (s Suite) AtMTUs(mtus []int) (Suite, error) {
 		}
 		for _, name := range paths {
 			if p, _ := FindPath(name); p.MTU != defaultMTU {
-				return s, fmt.Errorf("path %s has an MTU already: give the MTU in the path's name or as a flag, not both", name)
+				return s,
+					fmt.Errorf("path %s has an MTU already: give the MTU in the path's name or as a flag, not both",
+						name)
 			}
 			s.Paths = append(s.Paths, atMTU(name, mtu))
 		}
 		for _, step := range steps {
-			s.Steps = append(s.Steps, Step{Name: atMTU(step.Name, mtu), Path: atMTU(step.Path, mtu), Over: atMTU(step.Over, mtu)})
+			s.Steps = append(s.Steps, Step{Name: atMTU(step.Name, mtu), Path: atMTU(step.Path, mtu),
+				Over: atMTU(step.Over, mtu)})
 		}
 		if i == 0 {
 			s.Baseline = atMTU(s.Baseline, mtu)

@@ -148,25 +148,45 @@ type Step struct{ Name, Path, Over string }
 func Paths() []Path {
 	return append([]Path{
 		{Name: "host", About: "the workload in the host's network namespace: the baseline", Driver: model.DriverHost},
-		{Name: "physical", About: "a plain process of the host, without container namespaces", Driver: model.DriverHost, Bare: true},
-		{Name: "bridge", About: "a sandbox on a bridge at its own address; for clients in the LAN its port is published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
-		{Name: "routed", About: "a sandbox on a veth pair without a bridge, at its own address", Driver: model.DriverRouted, Direct: true},
-		{Name: "nat", About: "a port published by nftables NAT to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaNAT},
-		{Name: "ebpf", About: "a port published by eBPF programs to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaEBPF},
-		{Name: "socket", About: "a port published by eBPF hooks to a workload in the host's network namespace", Driver: model.DriverHost, Via: model.ViaSocket},
-		{Name: "proxy", About: "a port published by Fairlead's user-space proxy to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaProxy},
-		{Name: "docker-proxy", About: "a port published by Docker's own docker-proxy to a sandbox on a bridge", Driver: model.DriverBridge, Peer: DockerProxy},
-		{Name: "hand-dnat", About: "a bridge made with ip and one DNAT rule made with nft, by hand", Driver: model.DriverBridge, Peer: HandDNAT},
-		{Name: "hop-veth", About: "a sandbox on a veth pair, reached by forwarding, without any rule", Driver: model.DriverRouted, Peer: HandHops, Direct: true},
-		{Name: "hop-bridge", About: "hop-veth with a bridge on the path", Driver: model.DriverBridge, Filter: model.FilterOff, Peer: HandHops, Direct: true},
-		{Name: "hop-br-netfilter", About: "hop-bridge with br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Peer: HandHops, Direct: true},
-		{Name: "hop-conntrack", About: "hop-br-netfilter with connection tracking of forwarded packets", Driver: model.DriverBridge, Filter: model.FilterOn, Tracked: true, Peer: HandHops, Direct: true},
-		{Name: "nat-100", About: "nat with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 100},
-		{Name: "nat-10k", About: "nat with 10,000 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 10_000},
-		{Name: "ebpf-100", About: "ebpf with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 100},
-		{Name: "ebpf-10k", About: "ebpf with 10,000 other published ports", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
-		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
-		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
+		{Name: "physical", About: "a plain process of the host, without container namespaces", Driver: model.DriverHost,
+			Bare: true},
+		{Name: "bridge",
+			About:  "a sandbox on a bridge at its own address; for clients in the LAN its port is published via nat",
+			Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
+		{Name: "routed", About: "a sandbox on a veth pair without a bridge, at its own address",
+			Driver: model.DriverRouted, Direct: true},
+		{Name: "nat", About: "a port published by nftables NAT to a sandbox on a bridge", Driver: model.DriverBridge,
+			Via: model.ViaNAT},
+		{Name: "ebpf", About: "a port published by eBPF programs to a sandbox on a bridge", Driver: model.DriverBridge,
+			Via: model.ViaEBPF},
+		{Name: "socket", About: "a port published by eBPF hooks to a workload in the host's network namespace",
+			Driver: model.DriverHost, Via: model.ViaSocket},
+		{Name: "proxy", About: "a port published by Fairlead's user-space proxy to a sandbox on a bridge",
+			Driver: model.DriverBridge, Via: model.ViaProxy},
+		{Name: "docker-proxy", About: "a port published by Docker's own docker-proxy to a sandbox on a bridge",
+			Driver: model.DriverBridge, Peer: DockerProxy},
+		{Name: "hand-dnat", About: "a bridge made with ip and one DNAT rule made with nft, by hand",
+			Driver: model.DriverBridge, Peer: HandDNAT},
+		{Name: "hop-veth", About: "a sandbox on a veth pair, reached by forwarding, without any rule",
+			Driver: model.DriverRouted, Peer: HandHops, Direct: true},
+		{Name: "hop-bridge", About: "hop-veth with a bridge on the path", Driver: model.DriverBridge,
+			Filter: model.FilterOff, Peer: HandHops, Direct: true},
+		{Name: "hop-br-netfilter", About: "hop-bridge with br_netfilter on", Driver: model.DriverBridge,
+			Filter: model.FilterOn, Peer: HandHops, Direct: true},
+		{Name: "hop-conntrack", About: "hop-br-netfilter with connection tracking of forwarded packets",
+			Driver: model.DriverBridge, Filter: model.FilterOn, Tracked: true, Peer: HandHops, Direct: true},
+		{Name: "nat-100", About: "nat with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT,
+			Others: 100},
+		{Name: "nat-10k", About: "nat with 10,000 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT,
+			Others: 10_000},
+		{Name: "ebpf-100", About: "ebpf with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaEBPF,
+			Others: 100},
+		{Name: "ebpf-10k", About: "ebpf with 10,000 other published ports", Driver: model.DriverBridge,
+			Via: model.ViaEBPF, Others: 10_000},
+		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge,
+			Filter: model.FilterOff, Direct: true},
+		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
+			Filter: model.FilterOn, Direct: true},
 	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths())...)
 }
 
@@ -218,7 +238,8 @@ func (p Path) ByOthers() bool { return p.Peer.Name != "" && !p.Peer.Extends }
 // OnWire reports whether the sandbox is on the wire itself, or on an overlay that
 // the client's host is on too. The client then dials it there.
 func (p Path) OnWire() bool {
-	return slices.Contains([]model.Driver{model.DriverMacvlan, model.DriverIPvlan, model.DriverVXLAN, model.DriverDevice}, p.Driver)
+	return slices.Contains([]model.Driver{model.DriverMacvlan, model.DriverIPvlan, model.DriverVXLAN,
+		model.DriverDevice}, p.Driver)
 }
 
 // The workloads. Round trips wait in the kernel unless the name says spin. Bulk
@@ -234,20 +255,23 @@ var (
 	udpBulk  = Workload{Name: "udp-bulk", Spec: load.Spec{Workload: load.UDPBulk}}
 	udpRR    = Workload{Name: "udp-rr", Spec: load.Spec{Workload: load.UDPRR}}
 	bulkUp10 = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 10}}
-	bulkDn10 = Workload{Name: "tcp-bulk-down", Spec: load.Spec{Workload: load.TCPBulk, Streams: 10, Direction: load.Down}}
-	bulkBoth = Workload{Name: "tcp-bulk-both", Spec: load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
-	bulkFix  = Workload{Name: "tcp-bulk-2g", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
-	bulkOne  = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 1}}
-	crr8     = Workload{Name: "tcp-crr-8", Spec: load.Spec{Workload: load.TCPCRR, Streams: 8}}
-	crr30k   = Workload{Name: "tcp-crr-30k", Spec: load.Spec{Workload: load.TCPCRR, Count: 30_000}}
-	pps1k    = Workload{Name: "udp-pps-1k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
-	pps100k  = Workload{Name: "udp-pps-100k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
-	rr1k     = Workload{Name: "tcp-rr-1k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 1_000}}
-	rr100k   = Workload{Name: "tcp-rr-100k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 100_000}}
+	bulkDn10 = Workload{Name: "tcp-bulk-down",
+		Spec: load.Spec{Workload: load.TCPBulk, Streams: 10, Direction: load.Down}}
+	bulkBoth = Workload{Name: "tcp-bulk-both",
+		Spec: load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
+	bulkFix = Workload{Name: "tcp-bulk-2g", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
+	bulkOne = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 1}}
+	crr8    = Workload{Name: "tcp-crr-8", Spec: load.Spec{Workload: load.TCPCRR, Streams: 8}}
+	crr30k  = Workload{Name: "tcp-crr-30k", Spec: load.Spec{Workload: load.TCPCRR, Count: 30_000}}
+	pps1k   = Workload{Name: "udp-pps-1k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
+	pps100k = Workload{Name: "udp-pps-100k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
+	rr1k    = Workload{Name: "tcp-rr-1k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 1_000}}
+	rr100k  = Workload{Name: "tcp-rr-100k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 100_000}}
 )
 
 // Workloads returns every workload, for a selection by name. Where suites differ
 // in the number of streams, the suite's own workload is used.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8,
+		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
 }

@@ -69,7 +69,8 @@ func TestEachStepAddsOneHop(t *testing.T) {
 			continue
 		}
 		differ := 0
-		for _, d := range []bool{p.Driver != before.Driver, p.Driver == before.Driver && p.Filter != before.Filter, p.Tracked != before.Tracked} {
+		for _, d := range []bool{p.Driver != before.Driver, p.Driver == before.Driver && p.Filter != before.Filter,
+			p.Tracked != before.Tracked} {
 			if d {
 				differ++
 			}
@@ -82,7 +83,8 @@ func TestEachStepAddsOneHop(t *testing.T) {
 
 func TestPathsOfOthersServeRemoteClientsOnly(t *testing.T) {
 	for _, p := range Paths() {
-		if p.ByOthers() && !p.Peer.InDocker && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
+		if p.ByOthers() && !p.Peer.InDocker &&
+			(p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
 			t.Errorf("%s serves other clients than remote ones", p.Name)
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {
@@ -92,12 +94,14 @@ func TestPathsOfOthersServeRemoteClientsOnly(t *testing.T) {
 }
 
 func TestFindPathWithMTU(t *testing.T) {
-	for name, want := range map[string]int{"macvlan": 1500, "macvlan-mtu9000": 9000, "host-mtu65520": 65520, "host-mtu1280": 1280} {
+	for name, want := range map[string]int{"macvlan": 1500, "macvlan-mtu9000": 9000, "host-mtu65520": 65520,
+		"host-mtu1280": 1280} {
 		if p, ok := FindPath(name); !ok || p.MTU != want || p.Name != name {
 			t.Errorf("%s: %+v, %v", name, p, ok)
 		}
 	}
-	for _, name := range []string{"", "macvlan-mtu", "macvlan-mtu1500", "macvlan-mtu1279", "macvlan-mtu65536", "macvlan-mtu+9000", "macvlan-mtu9000-mtu9000", "-mtu9000"} {
+	for _, name := range []string{"", "macvlan-mtu", "macvlan-mtu1500", "macvlan-mtu1279", "macvlan-mtu65536",
+		"macvlan-mtu+9000", "macvlan-mtu9000-mtu9000", "-mtu9000"} {
 		if p, ok := FindPath(name); ok {
 			t.Errorf("FindPath accepts %q: %+v", name, p)
 		}
@@ -105,11 +109,13 @@ func TestFindPathWithMTU(t *testing.T) {
 }
 
 func TestAtMTUs(t *testing.T) {
-	s := Suite{Baseline: "host", Paths: []string{"host", "nat"}, Steps: []Step{{"host", "host", ""}, {"+ NAT", "nat", "host"}}}
+	s := Suite{Baseline: "host", Paths: []string{"host", "nat"},
+		Steps: []Step{{"host", "host", ""}, {"+ NAT", "nat", "host"}}}
 	got, err := s.AtMTUs([]int{9000, 1500})
 	want := Suite{
 		Baseline: "host-mtu9000", Paths: []string{"host-mtu9000", "nat-mtu9000", "host", "nat"},
-		Steps: []Step{{"host-mtu9000", "host-mtu9000", ""}, {"+ NAT-mtu9000", "nat-mtu9000", "host-mtu9000"}, {"host", "host", ""}, {"+ NAT", "nat", "host"}},
+		Steps: []Step{{"host-mtu9000", "host-mtu9000", ""}, {"+ NAT-mtu9000", "nat-mtu9000", "host-mtu9000"},
+			{"host", "host", ""}, {"+ NAT", "nat", "host"}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -126,12 +132,14 @@ func TestAtMTUs(t *testing.T) {
 }
 
 func TestFindPathWithPorts(t *testing.T) {
-	for name, want := range map[string]int{"docker:publish": 1, "docker:publish-ports200": 200, "docker:fairlead-nat-ports2-mtu9000": 2, "docker:host": 1} {
+	for name, want := range map[string]int{"docker:publish": 1, "docker:publish-ports200": 200,
+		"docker:fairlead-nat-ports2-mtu9000": 2, "docker:host": 1} {
 		if p, ok := FindPath(name); !ok || p.Ports != want || p.Name != name {
 			t.Errorf("%s: %+v, %v", name, p, ok)
 		}
 	}
-	for _, name := range []string{"docker:publish-ports", "docker:publish-ports1", "docker:publish-ports+2", "docker:publish-ports10001",
+	for _, name := range []string{"docker:publish-ports", "docker:publish-ports1", "docker:publish-ports+2",
+		"docker:publish-ports10001",
 		"docker:publish-mtu9000-ports2", "docker:host-ports2", "docker:bridge-ports2", "nat-ports2"} {
 		if p, ok := FindPath(name); ok {
 			t.Errorf("FindPath accepts %q: %+v", name, p)

@@ -8,7 +8,8 @@ import (
 
 // Suites returns every suite, the default first.
 func Suites() []Suite {
-	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(), dockerStart(), balancer()}
+	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(),
+		dockerStart(), balancer()}
 }
 
 func quick() Suite {
@@ -26,8 +27,9 @@ func quick() Suite {
 func publish() Suite {
 	const source = "docker-networking-on-linux"
 	figure := func(path string, m result.Metric, v float64) result.Published {
-		return result.Published{Source: source, Path: path, Client: result.Local, Workload: "tcp-bulk", Metric: m, Value: v,
-			Note: "a laptop, 4 CPUs, iperf3, 10 connections, 60 s"}
+		return result.Published{Source: source, Path: path, Client: result.Local, Workload: "tcp-bulk", Metric: m,
+			Value: v,
+			Note:  "a laptop, 4 CPUs, iperf3, 10 connections, 60 s"}
 	}
 	return Suite{
 		Name:     "publish",

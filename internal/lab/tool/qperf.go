@@ -15,7 +15,8 @@ func qperfServer(suite.Workload) []string {
 }
 
 func qperfClient(w suite.Workload, target string, seconds int) []string {
-	test := map[load.Workload]string{load.TCPBulk: "tcp_bw", load.TCPRR: "tcp_lat", load.UDPRR: "udp_lat"}[w.Spec.Workload]
+	test := map[load.Workload]string{load.TCPBulk: "tcp_bw", load.TCPRR: "tcp_lat",
+		load.UDPRR: "udp_lat"}[w.Spec.Workload]
 	if test == "" || w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Streams > 1 ||
 		w.Spec.Direction == load.Both || w.Spec.Direction == load.Down {
 		return nil

@@ -39,7 +39,8 @@ func wrkClient(w suite.Workload, target string, seconds int) []string {
 	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s",
 		"--connections", strconv.Itoa(max(1, w.Spec.Streams))}
 	switch {
-	case w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Flows > 0 || w.Spec.Count > 0 || w.Spec.Close == load.RST:
+	case w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Flows > 0 || w.Spec.Count > 0 ||
+		w.Spec.Close == load.RST:
 		return nil
 	case w.Spec.Workload == load.TCPRR:
 	case w.Spec.Workload == load.TCPCRR:

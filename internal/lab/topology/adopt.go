@@ -24,6 +24,7 @@ func (w *World) Adopt(name, path string) error {
 // CountEBPFOf makes EBPFBytes and EBPFFlows read the eBPF programs of a daemon
 // that runs on the server host, with its files below root.
 func (w *World) CountEBPFOf(root string) (err error) {
-	w.usesEBPF, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()), kernel.Options{Pins: filepath.Join(root, datapath.BPFDir)})
+	w.usesEBPF, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()),
+		kernel.Options{Pins: filepath.Join(root, datapath.BPFDir)})
 	return err
 }

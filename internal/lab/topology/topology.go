@@ -93,7 +93,8 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 		return nil, errors.Join(fmt.Errorf("make topology: %w", err), w.Close())
 	}
 	w.place.Netns = w.server.Netns()
-	w.Engine = engine.New(engine.Config{Kernel: w.server, Flows: w.server, Inspector: w.server, Store: &store.Memory{}, Facts: facts, StartProxy: w.startProxy})
+	w.Engine = engine.New(engine.Config{Kernel: w.server, Flows: w.server, Inspector: w.server, Store: &store.Memory{},
+		Facts: facts, StartProxy: w.startProxy})
 	return w, nil
 }
 

@@ -24,7 +24,8 @@ func TestEnginesLeaveWiresAlone(t *testing.T) {
 	if _, err := w.ClientEngine().Set(t.Context(), model.State{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, server := range []netip.Addr{topology.ServerAddr4, topology.ServerAddr6, topology.ServerSecond4, topology.ServerSecond6} {
+	for _, server := range []netip.Addr{topology.ServerAddr4, topology.ServerAddr6, topology.ServerSecond4,
+		topology.ServerSecond6} {
 		if err := dial(t.Context(), w, server); err != nil {
 			t.Errorf("dial %s: %v", server, err)
 		}

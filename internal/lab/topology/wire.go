@@ -71,7 +71,8 @@ func (w *World) AddDevice() error { return w.wire(SecondWire, ends{client: secon
 // ClientEngine returns the engine of the client host, for paths that need both.
 func (w *World) ClientEngine() *engine.Engine {
 	if w.clientEngine == nil {
-		w.clientEngine = engine.New(engine.Config{Kernel: w.client, Flows: w.client, Inspector: w.client, Store: &store.Memory{}, Facts: w.facts})
+		w.clientEngine = engine.New(engine.Config{Kernel: w.client, Flows: w.client, Inspector: w.client,
+			Store: &store.Memory{}, Facts: w.facts})
 	}
 	return w.clientEngine
 }

@@ -20,7 +20,8 @@ func TestRefuses(t *testing.T) {
 	}
 	portless, shaped := modes.Both, modes.Both
 	portless.Port, shaped.Shaped = "", true
-	for what, a := range map[string]plan.Attachment{"without a link end on the host": portless, "with a receive limit": shaped} {
+	for what, a := range map[string]plan.Attachment{"without a link end on the host": portless,
+		"with a receive limit": shaped} {
 		if err := (ebpf.Mode{}).Reaches(a); err == nil {
 			t.Errorf("an endpoint %s is accepted", what)
 		}
@@ -38,7 +39,9 @@ func TestRangeIsOneEntryPerFamily(t *testing.T) {
 func TestSharedHasEverySandbox(t *testing.T) {
 	p := ebpf.Mode{}.Shared([]plan.Attachment{modes.Both, modes.Routed, {}, {Link: "fm-net"}})
 	want := map[plan.Object]bool{plan.Uplinks{}: true, plan.LocalClients{}: true,
-		plan.SandboxIngress(modes.Both.Port, modes.Both.Addresses): true, plan.SandboxIngress(modes.Routed.Port, modes.Routed.Addresses): true, plan.Ingress{Link: "fm-net", Shared: true}: true}
+		plan.SandboxIngress(modes.Both.Port, modes.Both.Addresses):     true,
+		plan.SandboxIngress(modes.Routed.Port, modes.Routed.Addresses): true,
+		plan.Ingress{Link: "fm-net", Shared: true}:                     true}
 	if len(p) != len(want) {
 		t.Errorf("Shared plans %v", p)
 	}

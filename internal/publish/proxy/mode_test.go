@@ -12,7 +12,8 @@ import (
 func TestPlan(t *testing.T) { modes.Plans(t, proxy.Mode{}) }
 
 func TestHeader(t *testing.T) {
-	p := model.Publish{Endpoint: "web", Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80), ProxyProtocol: 2}
+	p := model.Publish{Endpoint: "web", Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080),
+		Ports: model.Port(80), ProxyProtocol: 2}
 	if err := (proxy.Mode{}).Validate(p); err != nil {
 		t.Error(err)
 	}

@@ -28,7 +28,8 @@ func TestRefuses(t *testing.T) {
 func TestRangeIsOneGrantPerFamily(t *testing.T) {
 	ports := model.PortRange{First: 1, Last: 65535}
 	grants := 0
-	for _, o := range (socket.Mode{}).Publish(model.Publish{Proto: model.UDP, HostPorts: ports, Ports: ports}, plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}) {
+	for _, o := range (socket.Mode{}).Publish(model.Publish{Proto: model.UDP, HostPorts: ports, Ports: ports},
+		plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}) {
 		if _, ok := o.(plan.Grant); ok {
 			grants++
 		}

@@ -76,7 +76,8 @@ func (u Underlay) checkRanges(n model.Network) error {
 	for _, s := range n.Subnets {
 		switch {
 		case len(u.Self.Ranges) > 0 && (s.Range.IsValid() || s.Address.IsValid()):
-			return fmt.Errorf("subnet %s: the list of peers gives this host's range: leave range and address out", s.Prefix)
+			return fmt.Errorf("subnet %s: the list of peers gives this host's range: leave range and address out",
+				s.Prefix)
 		case len(u.Self.Ranges) == 0 && !s.Range.IsValid() && !s.Address.IsValid():
 			return fmt.Errorf("subnet %s: every host of an overlay needs its own part of the subnet: list all hosts with ranges as peers, this host too, or set the range of the subnet on this host", s.Prefix)
 		}

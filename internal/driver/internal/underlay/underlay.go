@@ -43,7 +43,8 @@ func Find(n model.Network, f plan.Facts) (Underlay, error) {
 		for _, a := range p.Underlay() {
 			l, ok := f.Links[a.String()]
 			if !ok {
-				return u, fmt.Errorf("peer %s: no route to it: `ip route get %s` should show one; add it, or correct the address", a, a)
+				return u,
+					fmt.Errorf("peer %s: no route to it: `ip route get %s` should show one; add it, or correct the address", a, a)
 			}
 			sources[l.Source] = true
 			u.mtu = min(u.mtu, l.MTU)
@@ -131,9 +132,12 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(name); err == nil {
 		switch {
 		case !holds(l, a):
-			return a, fmt.Errorf("underlay %s: this host does not have the address: `ip -brief address` lists its addresses", a)
+			return a,
+				fmt.Errorf("underlay %s: this host does not have the address: `ip -brief address` lists its addresses",
+					a)
 		case a.Is4() != v4:
-			return a, fmt.Errorf("underlay %s: the hosts of this overlay use %s: name an address of that family", a, family)
+			return a, fmt.Errorf("underlay %s: the hosts of this overlay use %s: name an address of that family", a,
+				family)
 		}
 		return a, nil
 	}
@@ -142,7 +146,8 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("underlay %s: the link has no %s address, which the hosts of this overlay use: add one to the link, or name another underlay", name, family)
+	return netip.Addr{},
+		fmt.Errorf("underlay %s: the link has no %s address, which the hosts of this overlay use: add one to the link, or name another underlay", name, family)
 }
 
 func holds(l plan.HostLink, a netip.Addr) bool {

@@ -71,5 +71,6 @@ func (w *World) known(path string) (string, error) {
 // IsLocal reports whether the host has an address.
 func (w *World) IsLocal(a netip.Addr) bool {
 	links, err := w.Links("")
-	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l rtnl.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
+	return a.IsLoopback() || err == nil &&
+		slices.ContainsFunc(links, func(l rtnl.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
 }

@@ -72,10 +72,12 @@ c() { nsenter --net="$c" "$@"; }
 `
 
 // places are the ends of flows, with their addresses of both families.
-var places = map[string][2]string{"host": {"", ""}, "a": {"10.77.0.2", "fd77::2"}, "b": {"10.77.0.3", "fd77::3"}, "c": {"10.78.0.2", "fd78::2"}, "lan": {"198.18.0.7", "fd18::7"}}
+var places = map[string][2]string{"host": {"", ""}, "a": {"10.77.0.2", "fd77::2"}, "b": {"10.77.0.3", "fd77::3"},
+	"c": {"10.78.0.2", "fd78::2"}, "lan": {"198.18.0.7", "fd18::7"}}
 
 // hosts are the host's addresses that the clients of each place dial.
-var hosts = map[string][2]string{"a": {"10.77.0.1", "fd77::1"}, "b": {"10.77.0.1", "fd77::1"}, "c": {"10.78.0.1", "fd78::1"}, "lan": {"198.18.0.1", "fd18::1"}}
+var hosts = map[string][2]string{"a": {"10.77.0.1", "fd77::1"}, "b": {"10.77.0.1", "fd77::1"},
+	"c": {"10.78.0.1", "fd78::1"}, "lan": {"198.18.0.1", "fd18::1"}}
 
 // How long to wait for an answer: for an expected one on a busy machine, and for
 // one that should not come.
@@ -180,7 +182,8 @@ func dropAt(t *testing.T, links []string) error {
 			return err
 		}
 		const drop = 2 // TC_ACT_SHOT
-		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, drop), asm.Return()}})
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, drop), asm.Return()}})
 		if err != nil {
 			return err
 		}
@@ -230,10 +233,12 @@ func (e explanation) compare(t *testing.T, spaces map[string]*netns.Namespace) {
 		t.Error(err)
 		return
 	}
-	right := map[flow.Outcome][]string{flow.Delivered: {"answered"}, flow.Refused: {"refused"}, flow.Dropped: {"lost", "refused"},
+	right := map[flow.Outcome][]string{flow.Delivered: {"answered"}, flow.Refused: {"refused"},
+		flow.Dropped: {"lost", "refused"},
 		flow.NoRoute: {"lost"}}
 	if e.certain() && !slices.Contains(right[e.Outcome], result) {
-		t.Errorf("%s: it is %s, but the explanation is certain that it is %s: %s\n%s", e.text, result, e.Outcome, e.Verdict, hops(e.Explanation))
+		t.Errorf("%s: it is %s, but the explanation is certain that it is %s: %s\n%s", e.text, result, e.Outcome,
+			e.Verdict, hops(e.Explanation))
 	}
 	t.Logf("%-28s %-9s %-9s certain=%v %s %v", e.text, result, e.Outcome, e.certain(), e.Verdict, e.Caveats)
 }
@@ -295,7 +300,8 @@ func listen(t *testing.T, ns *netns.Namespace) {
 		datagram, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
-	if err = errors.Join(err, unix.Bind(stream, any6), unix.Listen(stream, 128), unix.Bind(datagram, any6)); err != nil {
+	if err = errors.Join(err, unix.Bind(stream, any6), unix.Listen(stream, 128),
+		unix.Bind(datagram, any6)); err != nil {
 		t.Fatal(err)
 	}
 	// A datagram is answered from the address that it was sent to.

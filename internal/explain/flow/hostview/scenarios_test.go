@@ -38,7 +38,8 @@ func both(flows ...string) []string {
 // scenarios change the host of topology in hosts_test.go. Each has flows that are
 // delivered and flows that are not.
 var scenarios = []scenario{
-	{name: "nothing changed", script: "", flows: both("a to b:80", "lan to a:80", "host to a:80", "a to host:80", "c to a:80", "a6 to b6:80", "lan6 to a6:80", "host6 to c6:80")},
+	{name: "nothing changed", script: "", flows: both("a to b:80", "lan to a:80", "host to a:80", "a to host:80",
+		"c to a:80", "a6 to b6:80", "lan6 to a6:80", "host6 to c6:80")},
 	{name: "no listener", script: "", flows: []string{"a to b:81", "lan to host:81", "a6 to b6:81/udp"}},
 
 	// Marks.
@@ -66,16 +67,19 @@ E`, flows: []string{"a to c:80", "b to c:80"}},
 table inet t { chain pre { type filter hook prerouting priority -150; ip saddr 10.77.0.2 meta mark set 0xff; meta mark set meta mark ^ 0x0f; }
 chain in { type filter hook input priority 0; meta mark 0xf0 drop; } }
 E`, flows: []string{"a to host:80", "b to host:80"}},
-	{name: "MARK of iptables-nft", script: `iptables-nft -t mangle -A PREROUTING -s 10.77.0.2 -j MARK --set-xmark 0x20/0xf0
+	{name: "MARK of iptables-nft",
+		script: `iptables-nft -t mangle -A PREROUTING -s 10.77.0.2 -j MARK --set-xmark 0x20/0xf0
 iptables-nft -A FORWARD -m mark --mark 0x20/0x20 -j DROP`, flows: both("a to c:80", "b to c:80")},
-	{name: "MARK of legacy iptables", script: `iptables-legacy -t mangle -A PREROUTING -s 10.77.0.2 -j MARK --set-mark 0x20
+	{name: "MARK of legacy iptables",
+		script: `iptables-legacy -t mangle -A PREROUTING -s 10.77.0.2 -j MARK --set-mark 0x20
 iptables-legacy -A FORWARD -m mark --mark 0x20/0x20 -j DROP`, flows: both("a to c:80", "b to c:80")},
 	{name: "CONNMARK of iptables-nft", script: `iptables-nft -t mangle -A PREROUTING -s 10.77.0.2 -j MARK --set-mark 3
 iptables-nft -t mangle -A PREROUTING -j CONNMARK --save-mark
 iptables-nft -t mangle -A FORWARD -j MARK --set-mark 0
 iptables-nft -t mangle -A POSTROUTING -j CONNMARK --restore-mark
 iptables-nft -t mangle -A POSTROUTING -m mark --mark 3 -j DROP`, flows: []string{"a to c:80", "b to c:80"}},
-	{name: "CONNMARK of legacy iptables", script: `iptables-legacy -t mangle -A PREROUTING -s 10.77.0.2 -j CONNMARK --set-mark 3
+	{name: "CONNMARK of legacy iptables",
+		script: `iptables-legacy -t mangle -A PREROUTING -s 10.77.0.2 -j CONNMARK --set-mark 3
 iptables-legacy -A FORWARD -m connmark --mark 3 -j DROP`, flows: []string{"a to c:80", "b to c:80"}},
 	{name: "policy routing by a mark", script: `ip rule add fwmark 5 table 100
 ip route add blackhole default table 100
@@ -142,26 +146,34 @@ iptables-legacy -A FORWARD -s 10.77.0.2 -j ACCEPT`, flows: both("a to c:80")},
 	{name: "iptables-nft", script: `iptables-nft -P INPUT DROP
 iptables-nft -A INPUT -i lo -j ACCEPT
 iptables-nft -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT
-iptables-nft -A INPUT -p tcp -m multiport --dports 22,80 -s 10.77.0.0/24 -j ACCEPT`, flows: both("a to host:80", "c to host:80")},
+iptables-nft -A INPUT -p tcp -m multiport --dports 22,80 -s 10.77.0.0/24 -j ACCEPT`,
+		flows: both("a to host:80", "c to host:80")},
 	{name: "rejected", script: `iptables-nft -A INPUT -p tcp --dport 80 -s 10.77.0.2 -j REJECT --reject-with tcp-reset
-iptables-legacy -A INPUT -p tcp --dport 80 -s 10.77.0.3 -j REJECT`, flows: []string{"a to host:80", "b to host:80", "c to host:80"}},
+iptables-legacy -A INPUT -p tcp --dport 80 -s 10.77.0.3 -j REJECT`,
+		flows: []string{"a to host:80", "b to host:80", "c to host:80"}},
 	{name: "flags of TCP", script: `iptables-nft -A INPUT -i br0 -p tcp --syn -j DROP
 iptables-legacy -A INPUT -i vc -p tcp --tcp-flags SYN,ACK SYN -j DROP`, flows: both("a to host:80", "c to host:80")},
-	{name: "a random drop", script: `iptables-nft -A FORWARD -m statistic --mode random --probability 0.5 -j DROP`, flows: []string{"a to c:80"}},
+	{name: "a random drop", script: `iptables-nft -A FORWARD -m statistic --mode random --probability 0.5 -j DROP`,
+		flows: []string{"a to c:80"}},
 
 	// Bridges.
 	{name: "isolated ports", script: `bridge link set dev pa isolated on
 bridge link set dev pb isolated on`, flows: append(both("a to b:80", "a to host:80", "lan to b:80"), "a6 to b6:80")},
-	{name: "one isolated port", script: `bridge link set dev pa isolated on`, flows: []string{"a to b:80", "b to a:80"}},
-	{name: "a port that blocks", script: `bridge link set dev pa state 0`, flows: []string{"a to b:80", "host to a:80", "host to b:80"}},
+	{name: "one isolated port", script: `bridge link set dev pa isolated on`,
+		flows: []string{"a to b:80", "b to a:80"}},
+	{name: "a port that blocks", script: `bridge link set dev pa state 0`,
+		flows: []string{"a to b:80", "host to a:80", "host to b:80"}},
 	{name: "rules of a bridge", script: `nft -f - <<E
 table bridge t { chain forw { type filter hook forward priority 0; ip saddr 10.77.0.2 tcp dport 80 drop; } chain in { type filter hook input priority 0; iifname "pb" ip protocol udp drop; } }
 E`, flows: both("a to b:80", "b to a:80", "a to host:80", "b to host:80")},
 	{name: "ARP that a bridge drops", script: `nft -f - <<E
 table bridge t { chain forw { type filter hook forward priority 0; ether type arp drop; } }
 E`, flows: []string{"a to b:80", "a to host:80", "a6 to b6:80"}},
-	{name: "ebtables", script: `ebtables-nft -A FORWARD -p IPv4 --ip-src 10.77.0.2 -j DROP`, flows: []string{"a to b:80", "b to a:80", "a to c:80"}},
-	{name: "a wrong entry in the forwarding table", script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static`, flows: []string{"b to a:80", "host to a:80", "host to b:80"}},
+	{name: "ebtables", script: `ebtables-nft -A FORWARD -p IPv4 --ip-src 10.77.0.2 -j DROP`,
+		flows: []string{"a to b:80", "b to a:80", "a to c:80"}},
+	{name: "a wrong entry in the forwarding table",
+		script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static`,
+		flows:  []string{"b to a:80", "host to a:80", "host to b:80"}},
 	{name: "rules of a link", script: `nft -f - <<E
 table netdev t { chain i { type filter hook ingress device "pa" priority 0; tcp dport 80 drop; } chain o { type filter hook egress device "vc" priority 0; ip saddr 10.77.0.3 drop; } }
 E`, flows: []string{"a to b:80", "a to b:80/udp", "a to c:80/udp", "b to c:80", "host to a:80", "host to c:80"}},
@@ -169,16 +181,23 @@ E`, flows: []string{"a to b:80", "a to b:80/udp", "a to c:80/udp", "b to c:80", 
 table netdev t { chain i { type filter hook ingress device "vc" priority 0; tcp dport 80 meta mark set 4; } }
 table inet t { chain in { type filter hook input priority 0; meta mark 4 drop; } }
 E`, flows: both("c to host:80")},
-	{name: "another program's eBPF program", drop: []string{"pa"}, flows: []string{"a to b:80", "b to a:80", "b to host:80"}},
+	{name: "another program's eBPF program", drop: []string{"pa"},
+		flows: []string{"a to b:80", "b to a:80", "b to host:80"}},
 
 	// Neighbours.
-	{name: "a wrong permanent neighbour", script: `a ip neigh replace 10.77.0.3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
-ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev vc nud permanent`, flows: []string{"a to b:80", "a to host:80", "b to a:80", "host to c:80", "b to host:80"}},
-	{name: "a right permanent neighbour", script: `a ip neigh replace 10.77.0.3 lladdr "$(mac b ip -o link show eth0)" dev eth0 nud permanent
-a ip neigh replace fd77::3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`, flows: []string{"a to b:80", "a6 to b6:80", "a6 to host6:80"}},
-	{name: "a permanent neighbour with the router's hardware address", script: `a ip neigh replace 10.77.0.3 lladdr "$(mac ip -o link show br0)" dev eth0 nud permanent
+	{name: "a wrong permanent neighbour",
+		script: `a ip neigh replace 10.77.0.3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev vc nud permanent`,
+		flows: []string{"a to b:80", "a to host:80", "b to a:80", "host to c:80", "b to host:80"}},
+	{name: "a right permanent neighbour",
+		script: `a ip neigh replace 10.77.0.3 lladdr "$(mac b ip -o link show eth0)" dev eth0 nud permanent
+a ip neigh replace fd77::3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent`,
+		flows: []string{"a to b:80", "a6 to b6:80", "a6 to host6:80"}},
+	{name: "a permanent neighbour with the router's hardware address",
+		script: `a ip neigh replace 10.77.0.3 lladdr "$(mac ip -o link show br0)" dev eth0 nud permanent
 sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.br0.send_redirects=0`, flows: []string{"a to b:80"}},
-	{name: "no ARP", script: `c ip link set eth0 arp off`, flows: []string{"host to c:80", "c to host:80", "a to c:80"}},
+	{name: "no ARP", script: `c ip link set eth0 arp off`,
+		flows: []string{"host to c:80", "c to host:80", "a to c:80"}},
 	{name: "ARP that is filtered", script: `b nft -f - <<E
 table arp t { chain in { type filter hook input priority 0; policy drop; } }
 E`, flows: []string{"a to b:80", "a6 to b6:80", "a to host:80"}},
@@ -192,14 +211,16 @@ E`, flows: []string{"a6 to b6:80", "host6 to c6:80", "a to b:80"}},
 	// Routes, and links.
 	{name: "no route back", script: `a ip route add blackhole 10.77.0.3/32
 c ip route add unreachable 10.77.0.2/32
-b ip route add prohibit 198.18.0.7/32`, flows: []string{"b to a:80", "a to c:80", "lan to b:80", "b to c:80", "lan to a:80", "b to a:80/udp"}},
+b ip route add prohibit 198.18.0.7/32`, flows: []string{"b to a:80", "a to c:80", "lan to b:80", "b to c:80",
+		"lan to a:80", "b to a:80/udp"}},
 	{name: "strict reverse path", script: `ip link add vd type veth peer name eth1 netns "$a"
 ip addr add 10.79.0.1/24 dev vd
 ip link set vd up
 a ip addr add 10.79.0.2/24 dev eth1
 a ip link set eth1 up
 a ip route add 10.78.0.0/24 via 10.79.0.1
-a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`, flows: []string{"c to 10.77.0.2:80", "c to 10.79.0.2:80", "lan to a:80", "a to c:80"},
+a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`,
+		flows:   []string{"c to 10.77.0.2:80", "c to 10.79.0.2:80", "lan to a:80", "a to c:80"},
 		reasons: map[string]string{"c to 10.77.0.2:80": "rp_filter: answers to 10.78.0.2 would leave via eth1, not via eth0"}},
 	{name: "loose reverse path", script: `a ip route del default
 a sysctl -qw net.ipv4.conf.eth0.rp_filter=2`, flows: []string{"c to a:80", "b to a:80"},
@@ -211,15 +232,22 @@ a ip addr add 10.79.0.2/24 dev eth1
 a ip link set eth1 up
 a ip route add 10.78.0.2/32 via 10.77.0.1
 ip route add 10.77.0.2/32 dev vd
-a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`, flows: []string{"a to c:80", "b to c:80"},
+a sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth0.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1`,
+		flows:   []string{"a to c:80", "b to c:80"},
 		reasons: map[string]string{"a to c:80": "the answer is lost: a cannot route packets to 10.77.0.2: rp_filter: answers to 10.78.0.2 would leave via eth0, not via eth1"}},
-	{name: "a link that is down", script: `b ip link set eth0 down`, flows: []string{"a to b:80", "b to a:80", "host to b:80", "a to host:80"},
-		reasons: map[string]string{"a to b:80": "eth0 of b is down", "host to b:80": "eth0 of b is down", "b to a:80": "links that are down: eth0"}},
+	{name: "a link that is down", script: `b ip link set eth0 down`,
+		flows: []string{"a to b:80", "b to a:80", "host to b:80", "a to host:80"},
+		reasons: map[string]string{"a to b:80": "eth0 of b is down", "host to b:80": "eth0 of b is down",
+			"b to a:80": "links that are down: eth0"}},
 	{name: "loopback that is down", script: `a ip link set lo down`, flows: []string{"a to 10.77.0.2:80", "b to a:80"}},
-	{name: "an unused address", script: "", flows: []string{"a to 10.77.0.99:80", "host to 10.77.0.99:80", "lan to 10.77.0.99:80", "a6 to fd77::99:80"},
-		reasons: map[string]string{"a to 10.77.0.99:80": "no interface on br0 has 10.77.0.99", "host to 10.77.0.99:80": "no interface on br0 has 10.77.0.99",
-			"lan to 10.77.0.99:80": "no interface on br0 has 10.77.0.99", "a6 to fd77::99:80": "no interface on br0 has fd77::99"}},
-	{name: "no forwarding", script: `sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0`, flows: []string{"lan to a:80", "a to host:80", "lan6 to a6:80", "a to b:80"}},
+	{name: "an unused address", script: "",
+		flows: []string{"a to 10.77.0.99:80", "host to 10.77.0.99:80", "lan to 10.77.0.99:80", "a6 to fd77::99:80"},
+		reasons: map[string]string{"a to 10.77.0.99:80": "no interface on br0 has 10.77.0.99",
+			"host to 10.77.0.99:80": "no interface on br0 has 10.77.0.99",
+			"lan to 10.77.0.99:80":  "no interface on br0 has 10.77.0.99",
+			"a6 to fd77::99:80":     "no interface on br0 has fd77::99"}},
+	{name: "no forwarding", script: `sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0`,
+		flows: []string{"lan to a:80", "a to host:80", "lan6 to a6:80", "a to b:80"}},
 	{name: "rules of the sandbox", script: `a nft -f - <<E
 table inet t { chain in { type filter hook input priority 0; ip saddr 10.77.0.3 drop; } chain out { type filter hook output priority 0; ip daddr 10.78.0.2 drop; } }
 E`, flows: []string{"b to a:80", "host to a:80", "a to c:80", "c to a:80", "a to b:80"}},
@@ -228,9 +256,12 @@ ip route add blackhole default table 100`, flows: []string{"a to c:80"}},
 	{name: "bridged packets pass the firewall", script: `sysctl -qw net.bridge.bridge-nf-call-iptables=1
 iptables-nft -P FORWARD DROP
 iptables-nft -A FORWARD -s 10.77.0.3 -j ACCEPT
-iptables-nft -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT`, flows: []string{"a to b:80", "b to a:80", "b to c:80"}},
+iptables-nft -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT`,
+		flows: []string{"a to b:80", "b to a:80", "b to c:80"}},
 	{name: "proxy ARP", script: `sysctl -qw net.ipv4.conf.vc.proxy_arp=1
 c ip route add 10.77.0.0/24 dev eth0`, flows: []string{"c to a:80"}},
-	{name: "loopback addresses from outside", script: `c ip route add 127.0.0.5/32 via 10.78.0.1 table local`, flows: []string{"c to 127.0.0.5:80"}},
-	{name: "the client's address on the host", script: `ip addr add 10.77.0.2/32 dev lo`, flows: []string{"a to host:80", "b to host:80"}},
+	{name: "loopback addresses from outside", script: `c ip route add 127.0.0.5/32 via 10.78.0.1 table local`,
+		flows: []string{"c to 127.0.0.5:80"}},
+	{name: "the client's address on the host", script: `ip addr add 10.77.0.2/32 dev lo`,
+		flows: []string{"a to host:80", "b to host:80"}},
 }

@@ -43,7 +43,8 @@ func TestDocker(t *testing.T) {
 }
 
 // explainNow explains a flow in the current state of the host.
-func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World, flow.Explanation) {
+func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World,
+	flow.Explanation) {
 	t.Helper()
 	w, err := hostview.New(host, opt)
 	if err != nil {
@@ -65,7 +66,8 @@ func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text stri
 func explained(t *testing.T, host *kernel.Host, opt hostview.Options, text string, want []string) {
 	t.Helper()
 	w, e := explainNow(t, host, opt, text)
-	for begun := time.Now(); e.Outcome == flow.Refused && time.Since(begun) < timeout; { // the container has just started
+	for begun := time.Now(); e.Outcome == flow.Refused &&
+		time.Since(begun) < timeout; { // the container has just started
 		w, e = explainNow(t, host, opt, text)
 	}
 	if err := probe.Send(t.Context(), w, &e, probe.Options{Timeout: timeout}); err != nil {

@@ -45,7 +45,8 @@ func (r *run) sent() string {
 	if r.e.Proto == model.UDP {
 		what = "an empty UDP datagram"
 	}
-	return fmt.Sprintf("%s to %s from %s, source port %d", what, r.e.Destination, r.world.Name(r.e.Origin), r.knock.Local.Port())
+	return fmt.Sprintf("%s to %s from %s, source port %d", what, r.e.Destination, r.world.Name(r.e.Origin),
+		r.knock.Local.Port())
 }
 
 // sees reports whether the packet was seen at a hop, and whether it could have
@@ -102,7 +103,8 @@ func (r *run) translated(to netip.AddrPort) (bool, error) {
 	}
 	flows, err := h.EBPF().EBPFFlows()
 	for _, f := range flows {
-		if f.Host == r.e.Destination && f.Endpoint == to && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
+		if f.Host == r.e.Destination && f.Endpoint == to && f.UDP == (r.e.Proto == model.UDP) &&
+			f.Client.Addr() == r.e.Source &&
 			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
 			return true, err
 		}
@@ -114,7 +116,10 @@ func (r *run) translated(to netip.AddrPort) (bool, error) {
 // not to the address that it dialled.
 func (r *run) redirected(to netip.AddrPort) (bool, error) {
 	pairs, err := r.pairs(r.e.Origin, r.knock.Local.Port())
-	return slices.ContainsFunc(pairs, func(p sockdiag.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
+	return slices.ContainsFunc(pairs, func(p sockdiag.Pair) bool {
+		return p.Local.Port() == r.knock.Local.Port() &&
+			p.Remote == to
+	}), err
 }
 
 // connected reports whether the namespace of the hop has a socket for the
@@ -129,7 +134,8 @@ func (r *run) dropped() string {
 	for netns, all := range r.seen {
 		for _, s := range all {
 			if s.Dropped {
-				return fmt.Sprintf("%s, %s %s %s: %s", r.world.Name(netns), s.Family, s.Table, s.Chain, r.rule(netns, s))
+				return fmt.Sprintf("%s, %s %s %s: %s", r.world.Name(netns), s.Family, s.Table, s.Chain,
+					r.rule(netns, s))
 			}
 		}
 	}

@@ -43,7 +43,8 @@ var tryServices = sync.OnceValue(ebpf.TryServices)
 // It is safe for concurrent use.
 func (*Handle) Balances() error {
 	if err := tryServices(); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err, needed(plan.FeatureServices))
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err,
+			needed(plan.FeatureServices))
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func (h *Handle) Uplinks() ([]netlink.Link, error) {
 	var found []netlink.Link
 	for _, l := range links {
 		a := l.Attrs()
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && routing[a.MasterIndex] && (isBare(l) || a.EncapType == "ether") {
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && routing[a.MasterIndex] &&
+			(isBare(l) || a.EncapType == "ether") {
 			found = append(found, l)
 		}
 	}

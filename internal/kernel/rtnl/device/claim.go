@@ -104,7 +104,8 @@ func checkNoUpperLink(host *netlink.Handle, link netlink.Link) error {
 
 // Protocols of the routes that the kernel creates itself, from addresses and router
 // advertisements (rtnetlink(7)).
-var managedRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDIRECT, unix.RTPROT_KERNEL, unix.RTPROT_RA}
+var managedRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDIRECT, unix.RTPROT_KERNEL,
+	unix.RTPROT_RA}
 
 // checkNoRoute returns an error if a route of the host uses the link and would be
 // lost with it.

@@ -17,7 +17,8 @@ import (
 // TestDeviceMark writes a device's mark and parses it.
 func TestDeviceMark(t *testing.T) {
 	full := savedDevice{Device: "0000:3b:02.1", Name: "enp59s0f1v1", MTU: 9000, MAC: "52:54:00:12:34:56", Up: true,
-		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("2001:db8::7/64")}, Alias: `uplink "7", rack <3>`}
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("2001:db8::7/64")},
+		Alias:     `uplink "7", rack <3>`}
 	for _, w := range []savedDevice{{Device: "eth2", Name: "eth2", MTU: 1500}, full} {
 		mark, err := w.mark()
 		if err != nil {
@@ -28,7 +29,8 @@ func TestDeviceMark(t *testing.T) {
 			t.Errorf("%s is parsed as %+v, want %+v", mark, got, w)
 		}
 	}
-	for _, alias := range []string{"", "uplink", plan.Mark + ":web", plan.DeviceMark, plan.DeviceMark + "{}", plan.DeviceMark + `{"device":"eth2"}`} {
+	for _, alias := range []string{"", "uplink", plan.Mark + ":web", plan.DeviceMark, plan.DeviceMark + "{}",
+		plan.DeviceMark + `{"device":"eth2"}`} {
 		if w, ok := parseMark(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: alias}}); ok {
 			t.Errorf("%q is parsed as a mark of %+v", alias, w)
 		}
@@ -75,7 +77,8 @@ func TestIPoIBErrors(t *testing.T) {
 		{unix.EINVAL, "infiniband", 0, "ib0 must not be a child itself"},
 		{unix.ENOMEM, "infiniband", 0, "create a child of ib0"},
 	} {
-		err := ipoibError(c.err, c.encap, plan.IPoIB{Netns: "/run/netns/web", Name: "eth0", Parent: "ib0", PKey: 0x8001, MTU: c.mtu})
+		err := ipoibError(c.err, c.encap, plan.IPoIB{Netns: "/run/netns/web", Name: "eth0", Parent: "ib0", PKey: 0x8001,
+			MTU: c.mtu})
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v on %s gives %v", c.err, c.encap, err)
 		}

@@ -39,8 +39,9 @@ func (h *Handle) onLocalRoute(r plan.LocalRoute, do func(*netlink.Handle, *netli
 	if err != nil {
 		return err
 	}
-	route := &netlink.Route{Dst: nlutil.IPNet(netip.PrefixFrom(r.Addr, r.Addr.BitLen())), LinkIndex: lo.Attrs().Index, Protocol: plan.RouteProtocol,
-		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL}
+	route := &netlink.Route{Dst: nlutil.IPNet(netip.PrefixFrom(r.Addr, r.Addr.BitLen())), LinkIndex: lo.Attrs().Index,
+		Protocol: plan.RouteProtocol,
+		Type:     unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL}
 	if r.Addr.Is4() {
 		route.Scope = netlink.SCOPE_HOST
 	}

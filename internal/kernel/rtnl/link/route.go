@@ -24,7 +24,8 @@ func (h *Handle) SetRoute(r plan.Route) error {
 		return err
 	}
 	if !slices.ContainsFunc(own, func(o plan.Route) bool { return o.To == r.To }) {
-		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, so that Fairlead can add its own", r.To)
+		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, so that Fairlead can add its own",
+			r.To)
 	}
 	return h.onRoute(r, (*netlink.Handle).RouteReplace)
 }

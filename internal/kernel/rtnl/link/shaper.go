@@ -25,14 +25,16 @@ func (h *Handle) SetShaper(s plan.Shaper) error {
 		return err
 	}
 	if root != nil && root.Attrs().Handle != 0 && root.Attrs().Handle != ShaperHandle {
-		return fmt.Errorf("link %s already has a queueing discipline (%s): remove it, or do not set a limit", s.Link, root.Type())
+		return fmt.Errorf("link %s already has a queueing discipline (%s): remove it, or do not set a limit", s.Link,
+			root.Type())
 	}
 	bytes := s.Rate / 8
 	return handle.QdiscReplace(&netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: ShaperHandle, Parent: netlink.HANDLE_ROOT},
-		Rate:       bytes,
-		Buffer:     netlink.Xmittime(bytes, uint32(s.Burst())),
-		Limit:      uint32(bytes*plan.ShaperLatency/1000 + s.Burst()),
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: ShaperHandle,
+			Parent: netlink.HANDLE_ROOT},
+		Rate:   bytes,
+		Buffer: netlink.Xmittime(bytes, uint32(s.Burst())),
+		Limit:  uint32(bytes*plan.ShaperLatency/1000 + s.Burst()),
 	})
 }
 

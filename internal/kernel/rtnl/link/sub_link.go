@@ -17,9 +17,11 @@ import (
 
 // The modes of macvlan and ipvlan, by name.
 var (
-	macvlanModes = map[string]netlink.MacvlanMode{"bridge": netlink.MACVLAN_MODE_BRIDGE, "private": netlink.MACVLAN_MODE_PRIVATE,
-		"vepa": netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU}
-	ipvlanModes = map[string]netlink.IPVlanMode{"l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3, "l3s": netlink.IPVLAN_MODE_L3S}
+	macvlanModes = map[string]netlink.MacvlanMode{"bridge": netlink.MACVLAN_MODE_BRIDGE,
+		"private": netlink.MACVLAN_MODE_PRIVATE,
+		"vepa":    netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU}
+	ipvlanModes = map[string]netlink.IPVlanMode{"l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3,
+		"l3s": netlink.IPVLAN_MODE_L3S}
 )
 
 // SetSubLink creates the link or changes Fairlead's existing one. If a link of

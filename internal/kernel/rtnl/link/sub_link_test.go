@@ -32,7 +32,8 @@ func TestLinkIsRenamedInPlace(t *testing.T) {
 	if err != nil || link.Attrs().Name != "eth0" || !rtnl.Ours(link) {
 		t.Fatalf("%+v, %v", link, err)
 	}
-	if links := kerneltest.Run(t, ns, "ip", "-o", "link"); !strings.Contains(links, " eth0:") || strings.Contains(links, "fl~") {
+	if links := kerneltest.Run(t, ns, "ip", "-o", "link"); !strings.Contains(links, " eth0:") ||
+		strings.Contains(links, "fl~") {
 		t.Errorf("the host has %s", links)
 	}
 }

@@ -63,7 +63,8 @@ func (h *Handle) SetVirtual(v plan.VirtualAddress) error {
 // neighbours with an entry for the address update it. It does nothing on a link
 // that is down or does not use ARP.
 func (h *Handle) announce(addr netip.Addr, link *netlink.LinkAttrs) error {
-	if link.EncapType != "ether" || len(link.HardwareAddr) != 6 || link.RawFlags&unix.IFF_UP == 0 || link.RawFlags&unix.IFF_NOARP != 0 {
+	if link.EncapType != "ether" || len(link.HardwareAddr) != 6 || link.RawFlags&unix.IFF_UP == 0 ||
+		link.RawFlags&unix.IFF_NOARP != 0 {
 		return nil
 	}
 	frame := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}

@@ -20,7 +20,8 @@ func (h *Handle) SetForwarding(f plan.Forwarding) error {
 	if f.Floods() {
 		return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, f, netlink.NTF_SELF, netlink.NUD_PERMANENT)
 	}
-	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER, static)
+	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER,
+		static)
 }
 
 // static is the state of an entry that does not age, as in bridge(8).
@@ -60,7 +61,8 @@ func (h *Handle) fdb(kind, flags int, f plan.Forwarding, tables, state int) erro
 		return err
 	}
 	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
-	req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), State: uint16(state), Flags: uint8(tables)})
+	req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), State: uint16(state),
+		Flags: uint8(tables)})
 	req.AddData(nl.NewRtAttr(netlink.NDA_LLADDR, mac))
 	if f.Remote.IsValid() && tables&netlink.NTF_SELF != 0 {
 		req.AddData(nl.NewRtAttr(netlink.NDA_DST, f.Remote.AsSlice()))
@@ -94,7 +96,10 @@ func (h *Handle) forwardings(name string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
+	list, err := nlutil.Retry(func() ([]netlink.Neigh,
+		error) {
+		return handle.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
+	})
 	var found []entry
 	for _, n := range list {
 		e := entry{self: n.MasterIndex == 0, fixed: n.State&(netlink.NUD_NOARP|netlink.NUD_PERMANENT) != 0}
@@ -128,14 +133,16 @@ func (h *Handle) ReadForwarding(want plan.Forwarding) (plan.Object, error) {
 		return nil, err
 	}
 	ask := func(table int) (*netlink.Neigh, error) {
-		return h.neighbor(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), Flags: uint8(table)}, netlink.NDA_LLADDR, mac)
+		return h.neighbor(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), Flags: uint8(table)},
+			netlink.NDA_LLADDR, mac)
 	}
 	above, err := ask(netlink.NTF_MASTER)
 	if err != nil {
 		return nil, err
 	}
 	own, err := ask(netlink.NTF_SELF)
-	if err != nil || above.LinkIndex != link.Attrs().Index || above.State&netlink.NUD_NOARP == 0 || own.State&netlink.NUD_NOARP == 0 {
+	if err != nil || above.LinkIndex != link.Attrs().Index || above.State&netlink.NUD_NOARP == 0 ||
+		own.State&netlink.NUD_NOARP == 0 {
 		return nil, err
 	}
 	remote, _ := netip.AddrFromSlice(own.IP)
@@ -180,7 +187,8 @@ func (h *Handle) onNeighbor(n plan.Neighbor, do func(*netlink.Handle, *netlink.N
 	if err != nil {
 		return err
 	}
-	return do(handle, &netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: n.Addr.AsSlice(), HardwareAddr: mac})
+	return do(handle, &netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: n.Addr.AsSlice(),
+		HardwareAddr: mac})
 }
 
 // neighbors returns the permanent neighbour entries of a link.
@@ -191,7 +199,10 @@ func (h *Handle) neighbors(name string) ([]plan.Neighbor, error) {
 	}
 	var found []plan.Neighbor
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, family) })
+		list, err := nlutil.Retry(func() ([]netlink.Neigh,
+			error) {
+			return handle.NeighList(link.Attrs().Index, family)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +225,8 @@ func (h *Handle) ReadNeighbor(want plan.Neighbor) (plan.Object, error) {
 	if want.Addr.Is4() {
 		family = unix.AF_INET
 	}
-	found, err := h.neighbor(netlink.Ndmsg{Family: uint8(family), Index: uint32(link.Attrs().Index)}, netlink.NDA_DST, want.Addr.AsSlice())
+	found, err := h.neighbor(netlink.Ndmsg{Family: uint8(family), Index: uint32(link.Attrs().Index)}, netlink.NDA_DST,
+		want.Addr.AsSlice())
 	if err != nil || found.State != netlink.NUD_PERMANENT {
 		return nil, err
 	}

@@ -59,7 +59,8 @@ func readSecret(file string) ([]byte, error) {
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(secret) != secretLen {
-		return nil, fmt.Errorf("the secret is not %d bytes long, neither raw nor in base64: create it with `wg genkey`", secretLen)
+		return nil, fmt.Errorf("the secret is not %d bytes long, neither raw nor in base64: create it with `wg genkey`",
+			secretLen)
 	}
 	return secret, nil
 }

@@ -27,7 +27,8 @@ func secretFile(t *testing.T, text string, mode os.FileMode) string {
 // versions could not communicate.
 func TestHostKeys(t *testing.T) {
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	raw, encoded := secretFile(t, secret, 0o600), secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret))+"\n", 0o400)
+	raw, encoded := secretFile(t, secret, 0o600),
+		secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret))+"\n", 0o400)
 	first, err := hostKey(raw, a)
 	if err != nil {
 		t.Fatal(err)
@@ -51,12 +52,14 @@ func TestHostKeys(t *testing.T) {
 
 func TestSecretFiles(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
-		"none":           {"/no/such.key", "create it with `wg genkey`"},
-		"group-readable": {secretFile(t, secret, 0o640), "mode 0640 allows access for users other than the owner: chmod 600"},
-		"short":          {secretFile(t, "x", 0o600), "is not 32 bytes long"},
-		"long":           {secretFile(t, strings.Repeat("x", 5000), 0o600), "is not 32 bytes long"},
-		"a folder":       {t.TempDir(), "allows access for users other than the owner"},
-		"not a key":      {secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret+"!")), 0o600), "is not 32 bytes long"},
+		"none": {"/no/such.key", "create it with `wg genkey`"},
+		"group-readable": {secretFile(t, secret, 0o640),
+			"mode 0640 allows access for users other than the owner: chmod 600"},
+		"short":    {secretFile(t, "x", 0o600), "is not 32 bytes long"},
+		"long":     {secretFile(t, strings.Repeat("x", 5000), 0o600), "is not 32 bytes long"},
+		"a folder": {t.TempDir(), "allows access for users other than the owner"},
+		"not a key": {secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret+"!")), 0o600),
+			"is not 32 bytes long"},
 	} {
 		_, err := hostKey(c.file, netip.MustParseAddr("192.0.2.1"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -44,7 +44,8 @@ func (h *Handle) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Li
 	if attrs.HardwareAddr, err = rtnl.ParseMAC(want.MAC); err != nil {
 		return nil, err
 	}
-	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(want.VNI), Port: int(want.Port), Learning: want.Learning, UDPCSum: true}
+	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(want.VNI), Port: int(want.Port), Learning: want.Learning,
+		UDPCSum: true}
 	switch {
 	case !want.Local.IsUnspecified():
 		v.SrcAddr = want.Local.AsSlice()
@@ -136,7 +137,8 @@ func (h *Handle) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.T
 	if !is {
 		return plan.Tunnel{}
 	}
-	t := plan.Tunnel{Name: v.Name, VNI: uint32(v.VxlanId), Port: uint16(v.Port), Learning: v.Learning, MTU: v.MTU, MAC: v.HardwareAddr.String(),
+	t := plan.Tunnel{Name: v.Name, VNI: uint32(v.VxlanId), Port: uint16(v.Port), Learning: v.Learning, MTU: v.MTU,
+		MAC:   v.HardwareAddr.String(),
 		Owner: strings.TrimPrefix(v.Alias, plan.Mark+":"), Local: netip.IPv4Unspecified()}
 	if want.Local.Is6() {
 		t.Local = netip.IPv6Unspecified()

@@ -122,7 +122,8 @@ func (h *Handle) DelWireGuardPeer(p plan.WireGuardPeer) error {
 	}
 	for _, peer := range device.Peers {
 		if innerOf(peer) == p.Inner {
-			return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: peer.PublicKey, Remove: true, UpdateOnly: true}}})
+			return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: peer.PublicKey,
+				Remove: true, UpdateOnly: true}}})
 		}
 	}
 	return nil

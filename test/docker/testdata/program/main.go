@@ -189,7 +189,8 @@ func ask(network, addr string) (string, error) {
 
 // notYet reports whether the error means that the server cannot be reached yet.
 func notYet(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENETUNREACH) ||
+		errors.Is(err, syscall.EHOSTUNREACH)
 }
 
 // askOnce does the same as ask, without retries.

@@ -50,7 +50,8 @@ func name(t *testing.T) string {
 // and duplicate address detection.
 func describe(t *testing.T) string {
 	t.Helper()
-	return sh(t, "ip -o link | sed 's/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//'; ip -o addr | grep -v fe80; true")
+	return sh(t,
+		"ip -o link | sed 's/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//'; ip -o addr | grep -v fe80; true")
 }
 
 // container starts a process that is the only one in its sandbox.
@@ -84,7 +85,8 @@ func daemon(t *testing.T, kept engine.Store) (e *engine.Engine, stop func()) {
 func withDevice(sandbox, device string) model.State {
 	return model.State{Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: device}},
 		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "lan0",
-			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}}}
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"),
+				netip.MustParsePrefix("2001:db8:2::2/64")}}}}
 }
 
 // cameBack waits until the kernel has returned the card to the host.
@@ -109,13 +111,16 @@ func TestCardReturns(t *testing.T) {
 		t.Fatalf("the guest has no card at %s:\n%s", address, sh(t, "ip link; ls -l /sys/class/net"))
 	}
 	configure := func() {
-		sh(t, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf."+own+".accept_dad=0;"+
-			" ip link set "+own+" mtu 1400 alias uplink up; ip addr add 192.0.2.9/24 brd + dev "+own+"; ip addr add 2001:db8:9::9/64 dev "+own)
+		sh(t, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf."+own+
+			".accept_dad=0;"+
+			" ip link set "+own+" mtu 1400 alias uplink up; ip addr add 192.0.2.9/24 brd + dev "+own+
+			"; ip addr add 2001:db8:9::9/64 dev "+own)
 	}
 	configure()
 	before := describe(t)
 	for _, device := range []string{address, own} {
-		for _, how := range []string{"the same engine", "a new engine", "an engine without a record", "its name taken"} {
+		for _, how := range []string{"the same engine", "a new engine", "an engine without a record",
+			"its name taken"} {
 			t.Run(device+" "+how, func(t *testing.T) {
 				sandbox, kill := container(t)
 				defer kill()
@@ -141,7 +146,8 @@ func TestCardReturns(t *testing.T) {
 				} else {
 					stop()
 					kill()
-					if now, want := cameBack(t), map[bool]string{true: "dev", false: "lan0"}[how == "its name taken"]; !strings.HasPrefix(now, want) {
+					if now, want := cameBack(t), map[bool]string{true: "dev",
+						false: "lan0"}[how == "its name taken"]; !strings.HasPrefix(now, want) {
 						t.Errorf("it came back as %s, want %s", now, want)
 					}
 					if how == "an engine without a record" {
@@ -178,7 +184,8 @@ func TestUnknownCardIsRefused(t *testing.T) {
 		"0000:00:1f.7": "no network device of this host has that PCI address",
 		"0000:00:00.0": "no network device of this host has that PCI address",
 	} {
-		if _, err := e.Set(t.Context(), withDevice(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), device)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := e.Set(t.Context(), withDevice(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), device)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", device, err)
 		}
 	}

@@ -1,0 +1,71 @@
+package arch_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/test/arch"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tooLarge lists what still exceeds the limits. The numbers may shrink, never grow.
+var tooLarge = []string{
+	"internal/daemon.Daemon has 171 methods, want at most 60",
+}
+
+// TestSizes holds packages, types and interfaces to sizes that a reader can survey.
+func TestSizes(t *testing.T) {
+	limits := arch.Limits{Lines: 4000, Methods: 60, Interface: 12}
+	found, err := arch.TooLarge("../..", []string{"internal", "cmd"}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(tooLarge, found); diff != "" {
+		t.Errorf("what is too large differs (-listed +found):\n%s", diff)
+	}
+}
+
+func TestSizesAreFound(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("in/a/a.go", `package a
+
+import "fairlead/in/b" // a comment
+
+type T[K any] struct{}
+
+func (T[K]) One()  {}
+func (*T[K]) Two() {}
+
+type Small interface{ b.Two }
+
+type Large interface {
+	b.Two
+	error
+	Own()
+}
+`)
+	write("in/b/b.go", "package b\n\ntype Two interface {\n\tOne()\n\tTwo()\n}\n")
+	write("in/b/b_test.go", "package b\n"+strings.Repeat("\n", 50))
+	found, err := arch.TooLarge(root, []string{"in"}, arch.Limits{Lines: 10, Methods: 1, Interface: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"in/a has 11 lines, want at most 10", "in/a.T has 2 methods, want at most 1",
+		"interface in/a.Large has 4 methods, want at most 3"}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

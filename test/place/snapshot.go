@@ -19,7 +19,7 @@ var state = strings.Join([]string{
 	"ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort",
 	"(ip route; ip route show table local; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort",
 	"ip rule; ip -6 rule",
-	"bridge fdb | sed '/^33:33:/d' | sort",
+	"bridge fdb | sed '/^33:33:/d; / dev fv-.* permanent/d' | sort",
 	"ip neigh show nud permanent | sort",
 	"ip neigh show proxy | sort",
 	"nft -s list ruleset",

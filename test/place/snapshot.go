@@ -11,8 +11,9 @@ import (
 
 // state lists everything on a host that Fairlead could leave behind. It leaves out what the kernel
 // changes by itself: carrier states, the end of duplicate address detection, link-local addresses,
-// multicast groups of IPv6, and the hardware address of a veth that is created again. ip cannot name
-// a namespace that is just ending, and then it prints an error.
+// multicast groups of IPv6, the hardware address of a veth that is created again, and send_redirects,
+// which a WireGuard link turns off for the host. ip cannot name a namespace that is just ending, and
+// then it prints an error.
 var state = strings.Join([]string{
 	"ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//;" +
 		" s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort",
@@ -23,7 +24,7 @@ var state = strings.Join([]string{
 	"ip neigh show nud permanent | sort",
 	"ip neigh show proxy | sort",
 	"nft -s list ruleset",
-	"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all",
+	"sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all | grep -v send_redirects",
 	"sysctl net.bridge 2>/dev/null",
 	"sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate",
 	"cat /proc/net/ip_vs 2>/dev/null",

@@ -16,11 +16,11 @@ import (
 // then it prints an error.
 var state = strings.Join([]string{
 	"ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//;" +
-		" s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort",
+		" s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv[-_]/s/link.ether [0-9a-f:]*//' | sort",
 	"ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort",
 	"(ip route; ip route show table local; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort",
 	"ip rule; ip -6 rule",
-	"bridge fdb | sed '/^33:33:/d; / dev fv-.* permanent/d' | sort",
+	"bridge fdb | sed '/^33:33:/d; / dev fv[-_].* permanent/d' | sort",
 	"ip neigh show nud permanent | sort",
 	"ip neigh show proxy | sort",
 	"nft -s list ruleset",

@@ -22,7 +22,7 @@ type insertion struct{ file, after, line string }
 var newPeer = []insertion{
 	{"internal/lab/suite/suite.go", `	DockerProxy = Peer{`,
 		`	Socat = Peer{Name: "socat", Extends: true, TCPOnly: true}`},
-	{"internal/lab/suite/suite.go", `		{Name: "docker-proxy", `,
+	{"internal/lab/suite/suite.go", `			Driver: model.DriverBridge, Peer: DockerProxy},`,
 		`		{Name: "socat", About: "a port forwarded by socat", Driver: model.DriverBridge, Peer: Socat},`},
 	{"internal/lab/peer/peers.go", `	{suite.DockerProxy, `, `	{suite.Socat, newSocat},`},
 }

@@ -242,8 +242,7 @@ func lockHolder() (unix.Ucred, error) {
 	}
 	var cred *unix.Ucred
 	if failed := raw.Control(func(fd uintptr) {
-		cred,
-			err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); failed != nil || err != nil {
 		return unix.Ucred{}, errors.Join(failed, err)
 	}

@@ -54,8 +54,7 @@ func advertise(from position) error {
 
 // advertised returns what a place has configured from a router advertisement.
 func (p position) advertised() (string, error) {
-	out,
-		err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
+	out, err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
 	var found []string
 	for _, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, "proto ra") || strings.Contains(line, "2001:db8:bad:") ||

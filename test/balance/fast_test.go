@@ -111,14 +111,13 @@ func (l *lan) neighbours() {
 	for name, at := range far {
 		var lan *net.Interface
 		if err := l.servers[name].Do(func() (err error) {
-			lan,
-				err = net.InterfaceByName("lan0")
+			lan, err = net.InterfaceByName("lan0")
 			return err
 		}); err != nil {
 			l.Fatal(err)
 		}
 		for _, a := range []netip.Addr{at.v4, at.v6} {
-			l.sh(l.DoServer, fmt.Sprintf("ip neigh replace %s lladdr %s nud permanent dev lan0", a, lan.HardwareAddr))
+			l.sh(l.DoServer, fmt.Sprintf("ip neigh replace %s lladdr %s nud noarp dev lan0", a, lan.HardwareAddr))
 		}
 	}
 }

@@ -91,8 +91,7 @@ func TestForwardedTunnelsAreTracked(t *testing.T) {
 			to := netip.AddrPortFrom(other.Address(0, v4), model.PortVXLAN)
 			var socket *net.UDPConn
 			if err := other.Do(func() (err error) {
-				socket,
-					err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(to))
+				socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(to))
 				return err
 			}); err != nil {
 				t.Fatal(err)

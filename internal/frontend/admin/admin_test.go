@@ -215,8 +215,7 @@ func TestMain(m *testing.M) {
 func askAsOther(socket string) int {
 	conn, err := net.DialTimeout("unix", socket, time.Minute)
 	if err == nil {
-		_,
-			err = io.WriteString(conn,
+		_, err = io.WriteString(conn,
 			"POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
 	}
 	line := ""

@@ -85,8 +85,7 @@ func (r *reader) publishes(a *api.Declared, spec string) func(*yaml.Node, string
 				r.publish(n, path, &p)
 			} else {
 				r.word(n, path, func(word string) (err error) {
-					p,
-						err = syntax.Publish(word)
+					p, err = syntax.Publish(word)
 					p.Via = model.ViaAuto
 					return err
 				})

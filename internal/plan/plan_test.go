@@ -57,8 +57,7 @@ func TestDiff(t *testing.T) {
 		{"everything that changes in place", plan.Plan{bridge, with(veth, func(l *plan.Link) { l.Master = "fl-net" })},
 			plan.Plan{with(bridge, func(l *plan.Link) { l.Filter, l.MAC = true, "02:f1:0a:00:00:01" }),
 				with(veth, func(l *plan.Link) {
-					l.Master, l.Hairpin, l.PeerMAC = "fl-net", true,
-						"02:f1:0a:00:00:09"
+					l.Master, l.Hairpin, l.PeerMAC = "fl-net", true, "02:f1:0a:00:00:09"
 				})}},
 		{"off the bridge", plan.Plan{with(veth, func(l *plan.Link) { l.Master = "fl-net" })}, plan.Plan{veth}},
 		{"a publish with a new target", plan.Plan{mapping}, plan.Plan{elsewhere}},
@@ -70,8 +69,7 @@ func TestDiff(t *testing.T) {
 			plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
 		{"a sub-link changes in place", plan.Plan{shim, reached},
 			plan.Plan{subLink(func(b *plan.SubLink) {
-				b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan",
-					true
+				b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true
 			}), reached}},
 		{"a sub-link with a different parent", plan.Plan{shim, reached},
 			plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
@@ -81,6 +79,17 @@ func TestDiff(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))
 		})
+	}
+}
+
+// TestShaperDependsOnItsLink recreates a link whose name a shell must quote.
+func TestShaperDependsOnItsLink(t *testing.T) {
+	link := with(veth, func(l *plan.Link) { l.Name = "it's" })
+	shaper := plan.Shaper{Link: link.Name, Rate: 1e6}
+	moved := with(link, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" })
+	ops := plan.Diff(plan.Plan{link, shaper}, plan.Plan{moved, shaper})
+	if len(ops) != 2 || !plan.Equal(ops[1].Object, shaper) {
+		t.Errorf("a recreated link recreates its shaper: %+v", ops)
 	}
 }
 

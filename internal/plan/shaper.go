@@ -48,4 +48,4 @@ func (s Shaper) Del() []string {
 	return []string{fmt.Sprintf("%s qdisc del dev %s root", in(s.Netns, "tc"), escape.Shell(s.Link))}
 }
 
-func (s Shaper) base() string { return end(s.Netns, escape.Shell(s.Link)) }
+func (s Shaper) base() string { return end(s.Netns, s.Link) }

@@ -38,8 +38,8 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 				links[a] = v
 				all = append(all, plan.VirtualAddress{Link: v.Link(), Addr: a})
 			} else if first.Link() != v.Link() {
-				return nil,
-					fmt.Errorf("service %s: address %s is already on %s, for service %s: set the same interface, or none", v.Name, a, first.Link(), first.Name)
+				return nil, fmt.Errorf("service %s: address %s is already on %s, for service %s: set the same interface, or none",
+					v.Name, a, first.Link(), first.Name)
 			}
 		}
 	}

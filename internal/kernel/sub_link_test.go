@@ -121,8 +121,7 @@ func TestRefusedSubLinkSaysWhy(t *testing.T) {
 		"a port of a bridge":                         with(func(b *plan.SubLink) { b.Parent = "eth1" }),
 		"the sandbox has an interface lo already":    with(func(b *plan.SubLink) { b.Name = "lo" }),
 		"a link of that name exists and is not": with(func(b *plan.SubLink) {
-			b.Netns, b.Name = "",
-				"far-eth0"
+			b.Netns, b.Name = "", "far-eth0"
 		}),
 		"no such file or directory":                          with(func(b *plan.SubLink) { b.Netns = "/run/netns/nonesuch" }),
 		"does not accept a macvlan of mode bridge (invalid ": with(func(b *plan.SubLink) { b.Parent = "lo" }),

@@ -55,8 +55,8 @@ func ParsePortRange(s string) (PortRange, error) {
 	lo, err1 := strconv.ParseUint(first, 10, 16)
 	hi, err2 := strconv.ParseUint(last, 10, 16)
 	if err := errors.Join(err1, err2); err != nil || lo == 0 || hi < lo {
-		return PortRange{},
-			fmt.Errorf("parse port %q: want a port from 1 to 65535, or FIRST-LAST with FIRST no greater than LAST", s)
+		return PortRange{}, fmt.Errorf("parse port %q: want a port from 1 to 65535, or FIRST-LAST with FIRST no greater than LAST",
+			s)
 	}
 	return PortRange{First: uint16(lo), Last: uint16(hi)}, nil
 }

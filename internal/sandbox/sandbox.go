@@ -152,9 +152,8 @@ func only(found []finding, text string) (Sandbox, error) {
 		if _, _, explicit := cutKind(text); explicit || strings.HasPrefix(text, "/") {
 			return Sandbox{}, ErrAbsent
 		}
-		return Sandbox{},
-			fmt.Errorf("%w: neither a container nor a network namespace of `ip netns` nor a process has that name",
-				ErrAbsent)
+		return Sandbox{}, fmt.Errorf("%w: neither a container nor a network namespace of `ip netns` nor a process has that name",
+			ErrAbsent)
 	}
 	forms := make([]string, len(exist))
 	for i, f := range exist {

@@ -36,9 +36,8 @@ func openDatabase(path, pid string, noSync bool) (*database, error) {
 	}
 	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) ||
 		errors.Is(err, bbolterrors.ErrVersionMismatch) {
-		return nil,
-			fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store", path,
-				err)
+		return nil, fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store",
+			path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)

@@ -39,9 +39,8 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 		return 0, fmt.Errorf("read format: %w", err)
 	}
 	if stored > format {
-		return 0,
-			fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
-				stored, format)
+		return 0, fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
+			stored, format)
 	}
 	return stored, nil
 }

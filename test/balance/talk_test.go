@@ -55,8 +55,8 @@ func (l *lan) dialTo(from place.Place, local netip.Addr, proto model.Proto, to n
 // dialUntil is dialTo with a deadline. Each client gets a port that no earlier client used. With a
 // used port, UDP would continue the old flow, and over TCP the real server might still have the old
 // connection.
-func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk,
-	error) {
+func (l *lan) dialUntil(end time.Time, from place.Place, local netip.Addr, proto model.Proto, to netip.AddrPort,
+) (talk, error) {
 	t := talk{l: l, asked: new(int)}
 	ip, port := local.AsSlice(), l.freshPort()
 	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: ip, Port: port}, Control: reuse}

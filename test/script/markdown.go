@@ -51,9 +51,8 @@ func Commands(page []byte) ([]Command, error) {
 			shell = slices.Contains([]string{"console", "sh", "shell", "bash"}, language)
 		case trimmed == fence:
 			if shell && len(found) == before {
-				return nil,
-					fmt.Errorf("line %d: the block holds no command: begin one with \"$ \", or mark the block text",
-						opened)
+				return nil, fmt.Errorf("line %d: the block holds no command: begin one with \"$ \", or mark the block text",
+					opened)
 			}
 			fence, joins = "", false
 		case !shell:

@@ -22,9 +22,8 @@ type Kernel struct {
 func OpenKernel(dir string) (Kernel, error) {
 	images, _ := filepath.Glob(filepath.Join(dir, "boot/vmlinuz-*"))
 	if len(images) != 1 {
-		return Kernel{},
-			fmt.Errorf("open kernel: %s contains %d kernels, not one: remove it and run test/install-debian", dir,
-				len(images))
+		return Kernel{}, fmt.Errorf("open kernel: %s contains %d kernels, not one: remove it and run test/install-debian",
+			dir, len(images))
 	}
 	k := Kernel{Image: images[0], modules: map[string]string{}}
 	err := filepath.WalkDir(filepath.Join(dir, "lib/modules"), func(path string, d fs.DirEntry, err error) error {

@@ -48,8 +48,7 @@ var scenarios = map[string]func(*model.VirtualService){
 	"direct":            func(v *model.VirtualService) { elsewhere(v); v.Forward = model.ForwardDirect },
 	"tunnel over udp": func(v *model.VirtualService) {
 		elsewhere(v)
-		v.Forward, v.Proto = model.ForwardTunnel,
-			model.UDP
+		v.Forward, v.Proto = model.ForwardTunnel, model.UDP
 	},
 	"tunnel in UDP": func(v *model.VirtualService) {
 		elsewhere(v)
@@ -61,14 +60,12 @@ var scenarios = map[string]func(*model.VirtualService){
 	},
 	"source hashing": func(v *model.VirtualService) { v.Scheduler = model.SourceHashing },
 	"draining and down": func(v *model.VirtualService) {
-		v.Reals[0].State, v.Reals[1].State = model.RealDraining,
-			model.RealDown
+		v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown
 	},
 	"on an interface": func(v *model.VirtualService) { v.Interface = "eth0" },
 	"no real server":  func(v *model.VirtualService) { v.Reals = nil },
 	"two ports unchanged": func(v *model.VirtualService) {
-		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0,
-			0
+		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0
 	},
 	"IPv6": func(v *model.VirtualService) {
 		v.Addresses = []netip.Addr{addr("2001:db8::80")}

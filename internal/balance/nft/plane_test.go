@@ -59,14 +59,12 @@ var scenarios = map[string]func(*model.VirtualService){
 		v.Reals[0].State = model.RealDown
 	},
 	"draining and down": func(v *model.VirtualService) {
-		v.Reals[0].State, v.Reals[1].State = model.RealDraining,
-			model.RealDown
+		v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown
 	},
 	"on an interface": func(v *model.VirtualService) { v.Interface = "eth0" },
 	"no real server":  func(v *model.VirtualService) { v.Reals = nil },
 	"two ports unchanged": func(v *model.VirtualService) {
-		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0,
-			0
+		v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0
 	},
 	"IPv6 over udp": func(v *model.VirtualService) {
 		v.Proto, v.Addresses = model.UDP, []netip.Addr{addr("2001:db8::80")}

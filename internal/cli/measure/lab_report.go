@@ -161,9 +161,8 @@ func readReport(file string) (*result.Report, error) {
 	}
 	runs, notIperf3 := tool.FromIperf3(bytes.NewReader(text))
 	if notIperf3 != nil {
-		return nil,
-			command.Usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 "+
-				"--json: %w", file, err))
+		return nil, command.Usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 "+
+			"--json: %w", file, err))
 	}
 	return imported(file, runs), nil
 }

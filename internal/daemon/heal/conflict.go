@@ -169,6 +169,5 @@ func (c Conflicts) Repaired(key, by string) (e api.Event, conflict bool) {
 	}
 	return api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
 		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"), key,
-		at.times,
-		at.last.Sub(at.since).Round(time.Millisecond), at.wait)}, true
+		at.times, at.last.Sub(at.since).Round(time.Millisecond), at.wait)}, true
 }

@@ -77,8 +77,7 @@ func TestPlan(t *testing.T) {
 			dual},
 		"encrypted IPv6": {overlay(func(o *model.Overlay) {
 			v6(o)
-			o.Encrypt, o.KeyFile = true,
-				"/etc/fairlead/net.key"
+			o.Encrypt, o.KeyFile = true, "/etc/fairlead/net.key"
 		}), dual},
 	} {
 		t.Run(name, func(t *testing.T) {

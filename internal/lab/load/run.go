@@ -26,8 +26,8 @@ type Hooks struct {
 // Both children are ready for the next run afterwards, even if this one failed. Only
 // a child that owes an answer when ctx ends, or whose control channel breaks, is
 // killed.
-func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec Spec, hooks Hooks) (Measurement,
-	error) {
+func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec Spec, hooks Hooks,
+) (Measurement, error) {
 	spec, err := spec.Normal()
 	if err != nil {
 		return Measurement{}, fmt.Errorf("run load: %w", err)

@@ -28,9 +28,8 @@ const (
 func Admit(s suite.Suite) (swept []string, err error) {
 	need := minMemory + engineMemory*uint64(engines(s))
 	if free, err := availableMemory(); err == nil && free < need {
-		return nil,
-			fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or "+
-				"measure fewer paths", free>>20, need>>20)
+		return nil, fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or "+
+			"measure fewer paths", free>>20, need>>20)
 	}
 	return ledger.Sweep()
 }

@@ -146,8 +146,8 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{},
-		fmt.Errorf("underlay %s: the link has no %s address, which the hosts of this overlay use: add one to the link, or name another underlay", name, family)
+	return netip.Addr{}, fmt.Errorf("underlay %s: the link has no %s address, which the hosts of this overlay use: add one to the link, or name another underlay",
+		name, family)
 }
 
 func holds(l plan.HostLink, a netip.Addr) bool {

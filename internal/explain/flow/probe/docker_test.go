@@ -43,8 +43,8 @@ func TestDocker(t *testing.T) {
 }
 
 // explainNow explains a flow in the current state of the host.
-func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World,
-	flow.Explanation) {
+func explainNow(t *testing.T, host *kernel.Host, opt hostview.Options, text string,
+) (*hostview.World, flow.Explanation) {
 	t.Helper()
 	w, err := hostview.New(host, opt)
 	if err != nil {

@@ -1,0 +1,92 @@
+package gateway
+
+import "time"
+
+// TLS has certificates and the options of connections.
+type TLS struct {
+	Certificates []Certificate
+	// Options are by qualified name; "default" applies where a router names none.
+	Options map[string]*TLSOptions
+	// Stores has one store, "default".
+	Stores map[string]*Store
+}
+
+// Certificate is a certificate with its key. The values are file names or PEM texts.
+type Certificate struct {
+	CertFile, KeyFile string
+	Stores            []string
+}
+
+// Store has the certificate for names that no other has.
+type Store struct {
+	DefaultCertificate   *Certificate
+	DefaultGeneratedCert *GeneratedCert
+}
+
+// GeneratedCert is a default certificate from a resolver.
+type GeneratedCert struct {
+	Resolver string
+	Domain   *Domain
+}
+
+// TLSOptions are the parameters of connections.
+type TLSOptions struct {
+	// MinVersion is by default VersionTLS12.
+	MinVersion, MaxVersion   string
+	CipherSuites             []string
+	CurvePreferences         []string
+	ClientAuth               ClientAuth
+	SNIStrict                bool
+	PreferServerCipherSuites bool
+	// ALPNProtocols are by default h2, http/1.1 and acme-tls/1.
+	ALPNProtocols         []string
+	DisableSessionTickets bool
+}
+
+// ClientAuth says which certificates of clients are asked for and accepted.
+type ClientAuth struct {
+	CAFiles        []string
+	ClientAuthType string
+}
+
+// ServersTransport says how the gateway connects to HTTP servers.
+type ServersTransport struct {
+	ServerName          string
+	InsecureSkipVerify  bool
+	RootCAs             []string
+	Certificates        []Certificate
+	MaxIdleConnsPerHost int
+	ForwardingTimeouts  ForwardingTimeouts
+	DisableHTTP2        bool
+	PeerCertURI         string
+	MinVersion          string
+	MaxVersion          string
+	CipherSuites        []string
+}
+
+// ForwardingTimeouts are those of connections to servers. DialTimeout is by default
+// 30 s, IdleConnTimeout 90 s; the others have no limit.
+type ForwardingTimeouts struct {
+	DialTimeout, ResponseHeaderTimeout, IdleConnTimeout time.Duration
+	ReadIdleTimeout, PingTimeout                        time.Duration
+}
+
+// TCPServersTransport says how the gateway connects to TCP servers.
+type TCPServersTransport struct {
+	// DialTimeout is by default 30 s, DialKeepAlive 15 s.
+	DialTimeout, DialKeepAlive time.Duration
+	// TerminationDelay is how long one direction stays open after the other has ended,
+	// by default 100 ms.
+	TerminationDelay time.Duration
+	ProxyProtocol    *ProxyProtocol
+	TLS              *ServerTLS
+}
+
+// ServerTLS is TLS to a TCP server.
+type ServerTLS struct {
+	ServerName         string
+	InsecureSkipVerify bool
+	RootCAs            []string
+	Certificates       []Certificate
+	PeerCertURI        string
+}

@@ -40,8 +40,8 @@ import (
 	"fairlead/internal/daemon/stats"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
-	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
@@ -51,7 +51,7 @@ import (
 // Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
 	WatchSandboxes(context.Context) (<-chan int, error)
-	Watch(context.Context) (*kernel.Watcher, error)
+	Watch(context.Context) (*watch.Watcher, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }

@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -34,7 +35,7 @@ const (
 
 // healer is the state of the repair.
 type healer struct {
-	watcher *kernel.Watcher
+	watcher *watch.Watcher
 	// wakeup receives a value when the applied objects may have changed.
 	wakeup    chan struct{}
 	conflicts heal.Conflicts
@@ -160,7 +161,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 
 // healPart repairs the objects. It skips an object that cannot be created, e.g.
 // because another program's object is in its place, and tries that one again later.
-func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.PendingEvents) error {
+func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen watch.PendingEvents) error {
 	for {
 		differing, err := d.engine.HealPart(ctx, part)
 		var step *plan.StepError
@@ -184,10 +185,10 @@ func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) 
 func (d *Daemon) healAll(ctx context.Context) time.Duration {
 	differing, err := d.engine.Heal(ctx)
 	if err == nil {
-		d.report(differing, kernel.PendingEvents{})
+		d.report(differing, watch.PendingEvents{})
 	} else if err = d.settle(d.desired); err != nil { // settle omits sandboxes that have ended
 		if assumed := d.engine.Assume(); assumed == nil {
-			err = d.healPart(ctx, d.engine.Account(), kernel.PendingEvents{})
+			err = d.healPart(ctx, d.engine.Account(), watch.PendingEvents{})
 		}
 	}
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/heal"
-	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -50,7 +50,7 @@ func (d *Daemon) note(e api.Event) {
 }
 
 // report reports a repair.
-func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
+func (d *Daemon) report(differing []plan.Op, seen watch.PendingEvents) {
 	r := heal.ReportOf(differing, seen.Author(), seen.Detached())
 	for _, e := range r.Events {
 		d.note(e)

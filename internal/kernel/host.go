@@ -1,8 +1,8 @@
 // Package kernel is a host as the engine sees it: the table of object kinds, whose
-// work the packages below carry out, the watcher, and the probe of the kernel's
-// features. Only these packages access the kernel's network state. They make no
-// decisions: drivers and publish modes decide which objects exist, and the engine
-// decides the order of the steps.
+// work the packages below carry out, and the probe of the kernel's features. Only
+// these packages access the kernel's network state. They make no decisions: drivers
+// and publish modes decide which objects exist, and the engine decides the order of
+// the steps.
 package kernel
 
 import (

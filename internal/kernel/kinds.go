@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -38,7 +39,7 @@ type kind[T plan.Object] struct {
 	// is nil if leftovers of another kind lists them.
 	leftovers func(h *Host, known map[string]bool) (plan.Plan, error)
 	// concerned reports whether pending events show that the object differs.
-	concerned func(*matcher, T) bool
+	concerned func(*watch.Matcher, T) bool
 	// polled is true if the kernel sends no events for changes, so that the watcher
 	// must check the object itself.
 	polled bool
@@ -75,7 +76,7 @@ func (k kind[T]) behaviour() (reflect.Type, behaviour) {
 		b.read = func(h *Host, o plan.Object) (plan.Object, error) { return k.read(h, o.(T)) }
 	}
 	if k.concerned != nil {
-		b.concerned = func(m *matcher, o plan.Object) bool { return k.concerned(m, o.(T)) }
+		b.concerned = func(m *watch.Matcher, o plan.Object) bool { return k.concerned(m, o.(T)) }
 	}
 	return reflect.TypeFor[T](), b
 }
@@ -196,7 +197,13 @@ func (h *Host) Del(o plan.Object) error {
 }
 
 // Polled reports whether a plan has objects whose changes the kernel does not
-// report, so that Watcher.Check must be called.
+// report, so that watch.Watcher.Check must be called.
 func Polled(p plan.Plan) bool {
 	return slices.ContainsFunc(p, func(o plan.Object) bool { return kinds.of(o).polled })
+}
+
+// concerns reports whether the events show that the object differs.
+func concerns(m *watch.Matcher, o plan.Object) bool {
+	concerned := kinds.of(o).concerned
+	return concerned != nil && concerned(m, o)
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/nft"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -15,7 +16,7 @@ var filterKind = kind[plan.FilterChain]{
 	del:       on(iptablesOf, (*iptables.Handle).DelFilter),
 	read:      reading(iptablesOf, (*iptables.Handle).ReadFilter),
 	leftovers: reading(iptablesOf, (*iptables.Handle).LeftoverFilters),
-	concerned: func(m *matcher, _ plan.FilterChain) bool { return m.firewall },
+	concerned: func(m *watch.Matcher, _ plan.FilterChain) bool { return m.FilterDiffers() },
 	polled:    true,
 }
 
@@ -24,7 +25,7 @@ var guardKind = kind[plan.Guard]{
 	del:       on(nftOf, (*nft.Handle).DelGuard),
 	read:      reading(nftOf, (*nft.Handle).ReadGuard),
 	leftovers: reading(nftOf, (*nft.Handle).LeftoverGuard),
-	concerned: func(m *matcher, _ plan.Guard) bool { return m.tables[plan.GuardTable] },
+	concerned: func(m *watch.Matcher, _ plan.Guard) bool { return m.TableChanged(plan.GuardTable) },
 }
 
 var ipvsTableKind = kind[plan.IPVSTable]{
@@ -32,14 +33,14 @@ var ipvsTableKind = kind[plan.IPVSTable]{
 	del:       on(nftOf, (*nft.Handle).DelIPVSTable),
 	read:      func(h *Host, t plan.IPVSTable) (plan.Object, error) { return h.nft.ReadOfIPVSTable(t) },
 	leftovers: reading(nftOf, (*nft.Handle).LeftoverOfIPVSTable),
-	concerned: func(m *matcher, _ plan.IPVSTable) bool { return m.tables[plan.IPVSTableName] },
+	concerned: func(m *watch.Matcher, _ plan.IPVSTable) bool { return m.TableChanged(plan.IPVSTableName) },
 }
 
 var ipvsMemberKind = kind[plan.IPVSMember]{
 	set:       on(nftOf, (*nft.Handle).SetIPVSMember),
 	del:       on(nftOf, (*nft.Handle).DelIPVSMember),
 	read:      func(h *Host, o plan.IPVSMember) (plan.Object, error) { return h.nft.ReadOfIPVSTable(o) },
-	concerned: func(m *matcher, _ plan.IPVSMember) bool { return m.tables[plan.IPVSTableName] },
+	concerned: func(m *watch.Matcher, _ plan.IPVSMember) bool { return m.TableChanged(plan.IPVSTableName) },
 }
 
 // Objects of the nft tables differ if another program changed the table.
@@ -53,14 +54,14 @@ var (
 	nftServiceKind   = kind[plan.NFTService]{concerned: inServices[plan.NFTService]}
 )
 
-func inTable[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.Mark] }
+func inTable[T plan.Object](m *watch.Matcher, _ T) bool { return m.TableChanged(plan.Mark) }
 
-func inServices[T plan.Object](m *matcher, _ T) bool { return m.tables[plan.ServicesTable] }
+func inServices[T plan.Object](m *watch.Matcher, _ T) bool { return m.TableChanged(plan.ServicesTable) }
 
 var noTrackKind = kind[plan.NoTrack]{
 	set:       on(nftOf, (*nft.Handle).SetNoTrack),
 	del:       on(nftOf, (*nft.Handle).DelNoTrack),
 	read:      reading(nftOf, (*nft.Handle).ReadNoTrack),
 	leftovers: reading(nftOf, (*nft.Handle).LeftoverNoTrack),
-	concerned: func(m *matcher, o plan.NoTrack) bool { return m.tables[o.Table()] },
+	concerned: func(m *watch.Matcher, o plan.NoTrack) bool { return m.TableChanged(o.Table()) },
 }

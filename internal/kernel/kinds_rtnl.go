@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
+	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
 
@@ -23,35 +24,35 @@ var addressKind = kind[plan.Address]{
 	set:       on(linksOf, (*link.Handle).SetAddress),
 	del:       on(linksOf, (*link.Handle).DelAddress),
 	read:      reading(linksOf, (*link.Handle).ReadAddress),
-	concerned: func(m *matcher, a plan.Address) bool { return len(m.addresses) > 0 && m.lost(a) },
+	concerned: (*watch.Matcher).AddressDiffers,
 }
 
 var deviceKind = kind[plan.Device]{
 	set:       on(devicesOf, (*device.Handle).SetDevice),
 	del:       on(devicesOf, (*device.Handle).DelDevice),
 	read:      reading(devicesOf, (*device.Handle).ReadDevice),
-	concerned: changed((*matcher).deviceDiffers),
+	concerned: watch.OfLink((*watch.Matcher).DeviceDiffers),
 }
 
 var forwardingKind = kind[plan.Forwarding]{
 	set:       on(tunnelsOf, (*tunnel.Handle).SetForwarding),
 	del:       on(tunnelsOf, (*tunnel.Handle).DelForwarding),
 	read:      reading(tunnelsOf, (*tunnel.Handle).ReadForwarding),
-	concerned: func(m *matcher, f plan.Forwarding) bool { return len(m.neighbors) > 0 && m.unforwarded(f) },
+	concerned: (*watch.Matcher).ForwardingDiffers,
 }
 
 var neighborKind = kind[plan.Neighbor]{
 	set:       on(tunnelsOf, (*tunnel.Handle).SetNeighbor),
 	del:       on(tunnelsOf, (*tunnel.Handle).DelNeighbor),
 	read:      reading(tunnelsOf, (*tunnel.Handle).ReadNeighbor),
-	concerned: (*matcher).neighborDiffers,
+	concerned: (*watch.Matcher).NeighborDiffers,
 }
 
 var ipoibKind = kind[plan.IPoIB]{
 	set:       on(devicesOf, (*device.Handle).SetIPoIB),
 	del:       on(devicesOf, (*device.Handle).DelIPoIB),
 	read:      reading(devicesOf, (*device.Handle).ReadIPoIB),
-	concerned: changed((*matcher).ipoibDiffers),
+	concerned: watch.OfLink((*watch.Matcher).IPoIBDiffers),
 }
 
 var linkKind = kind[plan.Link]{
@@ -59,7 +60,7 @@ var linkKind = kind[plan.Link]{
 	del:       on(linksOf, (*link.Handle).DelLink),
 	read:      reading(linksOf, (*link.Handle).ReadLink),
 	leftovers: (*Host).leftovers,
-	concerned: changed((*matcher).linkDiffers),
+	concerned: watch.OfLink((*watch.Matcher).LinkDiffers),
 }
 
 var staleLinkKind = kind[plan.StaleLink]{
@@ -112,28 +113,28 @@ var localRouteKind = kind[plan.LocalRoute]{
 	del:       on(linksOf, (*link.Handle).DelLocalRoute),
 	read:      reading(linksOf, (*link.Handle).ReadLocalRoute),
 	leftovers: reading(linksOf, (*link.Handle).LeftoverLocalRoutes),
-	concerned: func(m *matcher, _ plan.LocalRoute) bool { return m.ipvs },
+	concerned: func(m *watch.Matcher, _ plan.LocalRoute) bool { return m.IPVSDiffers() },
 }
 
 var routeKind = kind[plan.Route]{
 	set:       on(linksOf, (*link.Handle).SetRoute),
 	del:       on(linksOf, (*link.Handle).DelRoute),
 	read:      reading(linksOf, (*link.Handle).ReadRoute),
-	concerned: func(m *matcher, r plan.Route) bool { return len(m.routes) > 0 && m.replaced(r) },
+	concerned: (*watch.Matcher).RouteDiffers,
 }
 
 var shaperKind = kind[plan.Shaper]{
 	set:       on(linksOf, (*link.Handle).SetShaper),
 	del:       on(linksOf, (*link.Handle).DelShaper),
 	read:      reading(linksOf, (*link.Handle).ReadShaper),
-	concerned: func(m *matcher, s plan.Shaper) bool { return len(m.qdiscs) > 0 && m.unshaped(s) },
+	concerned: (*watch.Matcher).ShaperDiffers,
 }
 
 var subLinkKind = kind[plan.SubLink]{
 	set:       on(linksOf, (*link.Handle).SetSubLink),
 	del:       on(linksOf, (*link.Handle).DelSubLink),
 	read:      reading(linksOf, (*link.Handle).ReadSubLink),
-	concerned: changed((*matcher).subLinkDiffers),
+	concerned: watch.OfLink((*watch.Matcher).SubLinkDiffers),
 }
 
 var sysctlKind = kind[plan.Sysctl]{
@@ -142,23 +143,22 @@ var sysctlKind = kind[plan.Sysctl]{
 		s.Value, err = h.rtnl.ReadSysctl(s)
 		return s, err
 	},
-	concerned: func(m *matcher, s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] },
+	concerned: (*watch.Matcher).SettingDiffers,
 }
 
 var tunnelKind = kind[plan.Tunnel]{
 	set:       on(tunnelsOf, (*tunnel.Handle).SetTunnel),
 	del:       func(h *Host, t plan.Tunnel) error { return h.links.DelLink(plan.Link{Name: t.Name}) },
 	read:      reading(tunnelsOf, (*tunnel.Handle).ReadTunnel),
-	concerned: changed((*matcher).tunnelDiffers),
+	concerned: watch.OfLink((*watch.Matcher).TunnelDiffers),
 }
 
 var virtualAddressKind = kind[plan.VirtualAddress]{
 	set:  on(linksOf, (*link.Handle).SetVirtual),
 	del:  on(linksOf, (*link.Handle).DelVirtual),
 	read: reading(linksOf, (*link.Handle).ReadVirtual),
-	concerned: func(m *matcher, v plan.VirtualAddress) bool {
-		return len(m.addresses) > 0 && m.lost(plan.Address{Link: v.Link,
-			Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
+	concerned: func(m *watch.Matcher, v plan.VirtualAddress) bool {
+		return m.AddressDiffers(plan.Address{Link: v.Link, Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
 	},
 }
 
@@ -166,7 +166,7 @@ var wireGuardKind = kind[plan.WireGuard]{
 	set:       on(tunnelsOf, (*tunnel.Handle).SetWireGuard),
 	del:       func(h *Host, c plan.WireGuard) error { return h.links.DelLink(plan.Link{Name: c.Name}) },
 	read:      reading(tunnelsOf, (*tunnel.Handle).ReadWireGuard),
-	concerned: changed((*matcher).wireGuardDiffers),
+	concerned: watch.OfLink((*watch.Matcher).WireGuardDiffers),
 }
 
 var wireGuardPeerKind = kind[plan.WireGuardPeer]{

@@ -186,34 +186,3 @@ func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 		}
 	}
 }
-
-// TestCheckReportsAlteredSettings changes settings of a link, for which the kernel
-// sends no events.
-func TestCheckReportsAlteredSettings(t *testing.T) {
-	h := openTestHost(t)
-	link := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
-	if err := h.Set(link); err != nil {
-		t.Fatal(err)
-	}
-	w := &Watcher{host: h, settings: map[string]setting{}}
-	if err := w.Settings(plan.LinkSettings(link)); err != nil {
-		t.Fatal(err)
-	}
-	if w.Check() {
-		t.Error("unchanged settings are reported")
-	}
-	for _, s := range plan.LinkSettings(link) {
-		sh(t, h.ns, "sysctl -qw "+s.Name+"="+map[string]string{"0": "1", "1": "0"}[s.Value])
-		w.linksChecked = time.Time{}
-		if !w.Check() || !w.seen.settings[s.Name] {
-			t.Errorf("the change of %s is not reported", s.Name)
-		}
-		if m := (&matcher{PendingEvents: w.seen}); !m.concerns(link) {
-			t.Errorf("%s is not attributed to its link", s.Name)
-		}
-		if err := h.Set(link); err != nil {
-			t.Fatal(err)
-		}
-		w.seen = PendingEvents{}
-	}
-}

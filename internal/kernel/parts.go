@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"context"
+
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
@@ -11,6 +13,7 @@ import (
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/sockdiag"
+	"fairlead/internal/kernel/watch"
 )
 
 // Sockets returns the reader of the sockets in the host's namespace.
@@ -46,3 +49,16 @@ func (h *Host) Balances() error { return h.ebpf.Balances() }
 
 // Inspect returns the reader of the host's state.
 func (h *Host) Inspect() *inspect.Reader { return h.inspect }
+
+// Watch records changes of the host's network until ctx ends.
+func (h *Host) Watch(ctx context.Context) (*watch.Watcher, error) {
+	return watch.New(ctx, watch.Config{Net: h.rtnl, NFT: h.nft, EBPF: h.ebpf.Check,
+		IPVS: []func() (bool, error){h.links.LocalRoutesDiffer, h.ipvs.Differs}, Legacy: h.iptables.LegacyHash,
+		Concerns: concerns})
+}
+
+// WatchSandboxes returns a channel that gets the id of each namespace that ends;
+// see watch.Namespaces.
+func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
+	return watch.Namespaces(ctx, h.ns)
+}

@@ -126,6 +126,12 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil"},
 	},
 	{
+		Name: "what watches for changes imports nothing that changes the kernel",
+		Of:   []string{"internal/kernel/watch/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil",
+			"internal/kernel/rtnl"},
+	},
+	{
 		Name: "what changes links imports no other part of the kernel's packages",
 		Of:   []string{"internal/kernel/rtnl/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil",

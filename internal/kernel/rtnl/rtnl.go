@@ -102,15 +102,24 @@ func Owner(l netlink.Link) string {
 	return strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")
 }
 
-// Indices maps the names of the host's links to their indices.
-func (h *Reader) Indices() (map[string]uint32, error) {
-	handle, err := h.At("")
+// ListLinks returns the links in the namespace at path; "" means the host's.
+func (h *Reader) ListLinks(path string) ([]netlink.Link, error) {
+	handle, err := h.At(path)
 	if err != nil {
 		return nil, err
 	}
 	list, err := nlutil.Retry(handle.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return list, nil
+}
+
+// Indices maps the names of the host's links to their indices.
+func (h *Reader) Indices() (map[string]uint32, error) {
+	list, err := h.ListLinks("")
+	if err != nil {
+		return nil, err
 	}
 	links := map[string]uint32{}
 	for _, l := range list {
@@ -189,6 +198,9 @@ func (h *Reader) LinkBytes(path, name string) (uint64, error) {
 // an alias only in a later one. If Fairlead is killed in between, the next process
 // recognises the link by its group.
 const NewLinkGroup = 0x66616972
+
+// ShaperHandle is plan.ShaperHandle as a number.
+const ShaperHandle = 0xfa1e << 16
 
 // Ours reports whether Fairlead has created the link.
 func Ours(l netlink.Link) bool {

@@ -10,15 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The attributes of a bridge that send its frames through the IP rules regardless
-// of the host's sysctls (linux/if_link.h, since Linux 3.18). The netlink library
-// does not set them.
-const (
-	BridgeCallIptables  = unix.IFLA_BR_NF_CALL_IPTABLES
-	BridgeCallIp6tables = unix.IFLA_BR_NF_CALL_IP6TABLES
-)
-
-// setBridgeFilter sets the bridge's br_netfilter flags. A kernel without
+// setBridgeFilter sets the bridge's br_netfilter flags, which send its frames
+// through the IP rules regardless of the host's sysctls (linux/if_link.h, since
+// Linux 3.18). The netlink library does not set them. A kernel without
 // br_netfilter rejects the attributes; the error is ignored if on is false.
 func (h *Handle) setBridgeFilter(bridge netlink.Link, on bool) error {
 	err := h.ns.Do(func() error {
@@ -33,8 +27,8 @@ func (h *Handle) setBridgeFilter(bridge netlink.Link, on bool) error {
 		if on {
 			flag = 1
 		}
-		data.AddRtAttr(BridgeCallIptables, []byte{flag})
-		data.AddRtAttr(BridgeCallIp6tables, []byte{flag})
+		data.AddRtAttr(unix.IFLA_BR_NF_CALL_IPTABLES, []byte{flag})
+		data.AddRtAttr(unix.IFLA_BR_NF_CALL_IP6TABLES, []byte{flag})
 		req.AddData(info)
 		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
 		return err
@@ -61,7 +55,7 @@ func (h *Handle) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
 			attrs = nlutil.Attribute(attrs, nested)
 		}
-		v4, v6 := nlutil.Attribute(attrs, BridgeCallIptables), nlutil.Attribute(attrs, BridgeCallIp6tables)
+		v4, v6 := nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IPTABLES), nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IP6TABLES)
 		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
 		return nil
 	})

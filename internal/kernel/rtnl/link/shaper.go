@@ -4,13 +4,11 @@ import (
 	"fmt"
 
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 )
-
-// ShaperHandle is plan.ShaperHandle as a number.
-const ShaperHandle = 0xfa1e << 16
 
 // SetShaper sets a token bucket as the root queueing discipline of a link, or
 // changes Fairlead's. It returns an error if the link has one of another program.
@@ -24,13 +22,13 @@ func (h *Handle) SetShaper(s plan.Shaper) error {
 	if err != nil {
 		return err
 	}
-	if root != nil && root.Attrs().Handle != 0 && root.Attrs().Handle != ShaperHandle {
+	if root != nil && root.Attrs().Handle != 0 && root.Attrs().Handle != rtnl.ShaperHandle {
 		return fmt.Errorf("link %s already has a queueing discipline (%s): remove it, or do not set a limit", s.Link,
 			root.Type())
 	}
 	bytes := s.Rate / 8
 	return handle.QdiscReplace(&netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: ShaperHandle,
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: rtnl.ShaperHandle,
 			Parent: netlink.HANDLE_ROOT},
 		Rate:   bytes,
 		Buffer: netlink.Xmittime(bytes, uint32(s.Burst())),
@@ -57,7 +55,7 @@ func (h *Handle) DelShaper(s plan.Shaper) error {
 		return err
 	}
 	root, err := rootQdisc(handle, link)
-	if err != nil || root == nil || root.Attrs().Handle != ShaperHandle {
+	if err != nil || root == nil || root.Attrs().Handle != rtnl.ShaperHandle {
 		return err
 	}
 	return handle.QdiscDel(root)
@@ -71,7 +69,7 @@ func (h *Handle) ReadShaper(want plan.Shaper) (plan.Object, error) {
 	}
 	root, err := rootQdisc(handle, link)
 	tbf, is := root.(*netlink.Tbf)
-	if err != nil || !is || tbf.Attrs().Handle != ShaperHandle {
+	if err != nil || !is || tbf.Attrs().Handle != rtnl.ShaperHandle {
 		return nil, err
 	}
 	if tbf.Rate != want.Rate/8 {

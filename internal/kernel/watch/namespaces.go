@@ -1,4 +1,4 @@
-package kernel
+package watch
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchSandboxes returns a channel that gets the id of each namespace that ends.
-// It gets netns.NoID when messages of the kernel were lost. The channel is closed
-// after ctx is done.
-func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
+// Namespaces returns a channel that gets the id of each namespace that ends, as the
+// namespace in knows it. It gets netns.NoID when messages of the kernel were lost.
+// The channel is closed after ctx is done.
+func Namespaces(ctx context.Context, in *netns.Namespace) (<-chan int, error) {
 	var socket *nl.NetlinkSocket
-	err := h.ns.Do(func() (err error) {
+	err := in.Do(func() (err error) {
 		socket, err = nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_NSID)
 		return err
 	})

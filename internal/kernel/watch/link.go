@@ -1,4 +1,4 @@
-package kernel
+package watch
 
 import (
 	"encoding/binary"
@@ -7,7 +7,6 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
-	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -142,7 +141,7 @@ func (s *linkState) takeData(value []byte) {
 	}
 	flags := 0
 	nlutil.Attributes(value, func(kind uint16, value []byte) {
-		if (kind == link.BridgeCallIptables || kind == link.BridgeCallIp6tables) && len(value) > 0 && value[0] != 0 {
+		if (kind == unix.IFLA_BR_NF_CALL_IPTABLES || kind == unix.IFLA_BR_NF_CALL_IP6TABLES) && len(value) > 0 && value[0] != 0 {
 			flags++
 		}
 	})

@@ -1,4 +1,4 @@
-package kernel
+package watch
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 			delete(left, s.Name)
 			continue
 		}
-		err := w.host.rtnl.InSysctlNetns(s, func(path string) error {
+		err := w.cfg.Net.InSysctlNetns(s, func(path string) error {
 			f, err := os.Open(path)
 			if err == nil {
 				w.settings[s.Name] = setting{f, s.Value}
@@ -77,7 +77,7 @@ func (w *Watcher) checkLinks() bool {
 		return true
 	}
 	w.linksChecked = time.Now()
-	confs, err := w.host.rtnl.ReadConfs("")
+	confs, err := w.cfg.Net.ReadConfs("")
 	if err != nil {
 		return true // the next check tries again
 	}
@@ -107,7 +107,7 @@ func (w *Watcher) Check() bool {
 			bad = true
 		}
 	}
-	attached, intact := w.host.ebpf.Check()
+	attached, intact := w.cfg.EBPF()
 	w.seen.bpf, w.seen.mappings = w.seen.bpf || !attached, w.seen.mappings || !intact
 	bad = !w.checkLinks() || bad
 	balanced := w.checkIPVS()
@@ -128,11 +128,13 @@ func (w *Watcher) checkIPVS() bool {
 		return true
 	}
 	w.ipvsChecked = time.Now()
-	differing, err := w.host.links.LocalRoutesDiffer()
-	if err == nil && !differing {
-		differing, err = w.host.ipvs.Differs()
+	for _, differs := range w.cfg.IPVS {
+		// On an error, the repair reads IPVS again and reports why that fails.
+		if differing, err := differs(); differing || err != nil {
+			return false
+		}
 	}
-	return !differing && err == nil // on an error, the repair reads IPVS again and reports why that fails
+	return true
 }
 
 // checkLegacy reports whether the filter tables of iptables-legacy are unchanged
@@ -140,7 +142,7 @@ func (w *Watcher) checkIPVS() bool {
 func (w *Watcher) checkLegacy() bool {
 	same := true
 	for i, v4 := range []bool{true, false} {
-		hash, err := w.host.iptables.LegacyHash(v4)
+		hash, err := w.cfg.Legacy(v4)
 		if err != nil {
 			continue // the repair reads the table again and reports why that fails
 		}

@@ -1,4 +1,4 @@
-package kernel
+package watch
 
 import (
 	"bytes"
@@ -193,7 +193,7 @@ func isFilterTable(family byte, name string) bool {
 // noteRules records changes that other programs make to Fairlead's tables. The
 // kernel ends each transaction with a message that names the process.
 func (w *Watcher) noteRules(_ int, m message) {
-	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.body) < nfgen || m.port == w.host.nft.Port() {
+	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.body) < nfgen || m.port == w.cfg.NFT.Port() {
 		return
 	}
 	if m.kind == nfMessageGen {

@@ -1,17 +1,18 @@
-package kernel
+// Package watch records the kernel's messages about changes of links, addresses,
+// routes and nftables, and compares them with the objects of a plan. It reads and
+// never changes the kernel's state.
+package watch
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"fairlead/internal/kernel/netns"
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,8 @@ import (
 //
 // Kernel: 4.2 (NETLINK_LISTEN_ALL_NSID).
 type Watcher struct {
-	host    *Host
+	ns      *netns.Namespace
+	cfg     Config
 	sockets []*eventSocket
 	// noted contains an element while there are events to take.
 	noted chan struct{}
@@ -59,14 +61,31 @@ type Watcher struct {
 var rtnlGroups = []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_TC, unix.RTNLGRP_NSID}
 
-// eventBuffer is the size of the socket's receive buffer in bytes. It has room for
-// thousands of messages, as on a host that takes over a thousand endpoints.
-const eventBuffer = 16 << 20
+// Config contains what a Watcher reads besides the kernel's messages.
+type Config struct {
+	// Net reads the host's links and their settings.
+	Net *rtnl.Reader
+	// NFT is the process's connection to nftables, if the host has them. Changes
+	// from its netlink port are not recorded.
+	NFT interface {
+		Available() error
+		Port() uint32
+	}
+	// EBPF reports whether Fairlead's programs are attached and pinned, and whether
+	// their maps contain what Fairlead has written.
+	EBPF func() (attached, intact bool)
+	// IPVS has one function for each kind of object that IPVS needs. It reports
+	// whether one of these objects differs from what this process has set.
+	IPVS []func() (bool, error)
+	// Legacy returns a hash of a filter table of iptables-legacy.
+	Legacy func(v4 bool) (uint64, error)
+	// Concerns reports whether the events show that the object differs.
+	Concerns func(*Matcher, plan.Object) bool
+}
 
-// Watch records changes until ctx ends.
-func (h *Host) Watch(ctx context.Context) (*Watcher, error) {
-	w := &Watcher{host: h, noted: make(chan struct{}, 1), links: map[linkID]*linkState{},
-		settings: map[string]setting{}}
+// New returns a Watcher that records changes in the namespace until ctx ends.
+func New(ctx context.Context, cfg Config) (*Watcher, error) {
+	w := newWatcher(cfg)
 	err := w.open()
 	if err == nil {
 		err = w.learnLinks()
@@ -81,27 +100,30 @@ func (h *Host) Watch(ctx context.Context) (*Watcher, error) {
 	return w, nil
 }
 
+func newWatcher(cfg Config) *Watcher {
+	return &Watcher{ns: cfg.Net.Netns(), cfg: cfg, noted: make(chan struct{}, 1), links: map[linkID]*linkState{},
+		settings: map[string]setting{}}
+}
+
 func (w *Watcher) open() error {
 	routes := eventSocket{parse: w.noteRoute}
-	err := w.host.ns.Do(func() error { return routes.open(unix.NETLINK_ROUTE, true, rtnlGroups...) })
+	err := w.ns.Do(func() error { return routes.open(unix.NETLINK_ROUTE, true, rtnlGroups...) })
 	if err != nil {
 		return err
 	}
 	w.sockets = append(w.sockets, &routes)
 	neighbors := eventSocket{parse: w.noteNeighbor}
-	err = w.host.ns.Do(func() error { return neighbors.open(unix.NETLINK_ROUTE, false) })
+	err = w.ns.Do(func() error { return neighbors.open(unix.NETLINK_ROUTE, false) })
 	if err == nil {
 		w.sockets = append(w.sockets, &neighbors)
 		err = neighbors.onlyFixedNeighbors()
 	}
-	if err != nil || w.host.nft.Available() != nil {
+	if err != nil || w.cfg.NFT.Available() != nil {
 		return err
 	}
 	rules := eventSocket{parse: w.noteRules}
-	if err := w.host.ns.Do(func() error {
-		return rules.open(unix.NETLINK_NETFILTER, false,
-			unix.NFNLGRP_NFTABLES)
-	}); err != nil {
+	err = w.ns.Do(func() error { return rules.open(unix.NETLINK_NETFILTER, false, unix.NFNLGRP_NFTABLES) })
+	if err != nil {
 		return err
 	}
 	w.sockets = append(w.sockets, &rules)
@@ -185,6 +207,7 @@ func (w *Watcher) Take() PendingEvents {
 		w.drain(s)
 	}
 	seen := w.seen
+	seen.concerns = w.cfg.Concerns
 	w.seen = PendingEvents{}
 	return seen
 }
@@ -192,13 +215,9 @@ func (w *Watcher) Take() PendingEvents {
 // learnLinks records the host's links, so that messages about addresses can be
 // matched to them.
 func (w *Watcher) learnLinks() error {
-	handle, err := w.host.rtnl.At("")
+	list, err := w.cfg.Net.ListLinks("")
 	if err != nil {
 		return err
-	}
-	list, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return fmt.Errorf("list links: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,70 +231,4 @@ func stateOf(l netlink.Link) *linkState {
 	a := l.Attrs()
 	return &linkState{name: a.Name, up: rtnl.IsUp(l), mtu: uint32(a.MTU), mac: a.HardwareAddr.String(), alias: a.Alias,
 		master: a.MasterIndex, kind: l.Type(), loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
-}
-
-// eventSocket is a netlink socket that receives events.
-type eventSocket struct {
-	file  *os.File
-	parse func(namespace int, m message)
-	buf   []byte
-	oob   [64]byte
-}
-
-// open opens the socket in the calling thread's namespace.
-func (s *eventSocket) open(family int, everywhere bool, groups ...int) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, family)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	s.file, s.buf = os.NewFile(uintptr(fd), "netlink"), make([]byte, 64<<10)
-	err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBuffer)
-	}
-	if err == nil && everywhere {
-		err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_LISTEN_ALL_NSID, 1)
-	}
-	for _, g := range groups {
-		if err == nil {
-			err = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g)
-		}
-	}
-	if err != nil {
-		return errors.Join(os.NewSyscallError("listen on netlink", err), s.file.Close())
-	}
-	return nil
-}
-
-// receive returns the messages of one datagram and the id of the namespace that
-// they are about. It does not block.
-func (s *eventSocket) receive() (messages []byte, namespace int, err error) {
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return nil, netns.NoID, err
-	}
-	namespace = netns.NoID
-	failed := raw.Control(func(fd uintptr) {
-		var n, oobn int
-		if n, oobn, _, _, err = unix.Recvmsg(int(fd), s.buf, s.oob[:], unix.MSG_DONTWAIT); err == nil {
-			messages = s.buf[:n]
-			namespace = namespaceOf(s.oob[:oobn])
-		}
-	})
-	return messages, namespace, errors.Join(failed, err)
-}
-
-// namespaceOf returns the namespace id in a message's control data. Messages about
-// the socket's own namespace have none; for these it returns netns.NoID.
-func namespaceOf(oob []byte) int {
-	controls, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return netns.NoID
-	}
-	for _, c := range controls {
-		if c.Header.Level == unix.SOL_NETLINK && c.Header.Type == unix.NETLINK_LISTEN_ALL_NSID && len(c.Data) >= 4 {
-			return int(int32(binary.NativeEndian.Uint32(c.Data)))
-		}
-	}
-	return netns.NoID
 }

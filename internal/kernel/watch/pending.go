@@ -1,4 +1,4 @@
-package kernel
+package watch
 
 import (
 	"maps"
@@ -14,6 +14,8 @@ import (
 // PendingEvents are the kernel's changes that were noted since the last check: the
 // last state of each object that a message was about. The zero value has none.
 type PendingEvents struct {
+	// concerns reports whether the events show that an object differs.
+	concerns func(*Matcher, plan.Object) bool
 	// all says that messages were lost, so that anything may have changed.
 	all       bool
 	links     map[linkID]*linkState
@@ -172,11 +174,11 @@ func (s PendingEvents) AddressesChanged() bool {
 // returns the other objects on the same link, because the kernel may remove these
 // without a message.
 func (s PendingEvents) Concerned(p plan.Plan, id func(netns string) int) plan.Plan {
-	m := matcher{PendingEvents: s, id: id, byName: s.linksByName()}
+	m := Matcher{PendingEvents: s, id: id, byName: s.linksByName()}
 	concerned := make(map[int]bool)
 	affected := map[string]bool{}
 	for i, o := range p {
-		if !m.concerns(o) {
+		if !s.concerns(&m, o) {
 			continue
 		}
 		concerned[i] = true

@@ -1,0 +1,46 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/link"
+	"fairlead/internal/plan"
+)
+
+// TestCheckReportsAlteredSettings changes settings of a link, for which the kernel
+// sends no events.
+func TestCheckReportsAlteredSettings(t *testing.T) {
+	ns := kerneltest.Netns(t)
+	reader := rtnl.New(ns)
+	t.Cleanup(reader.Close)
+	links := link.New(reader)
+	bridge := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
+	if err := links.SetLink(bridge); err != nil {
+		t.Fatal(err)
+	}
+	w := newWatcher(Config{Net: reader, EBPF: func() (bool, bool) { return true, true },
+		Legacy: func(bool) (uint64, error) { return 0, nil }})
+	if err := w.Settings(plan.LinkSettings(bridge)); err != nil {
+		t.Fatal(err)
+	}
+	if w.Check() {
+		t.Error("unchanged settings are reported")
+	}
+	for _, s := range plan.LinkSettings(bridge) {
+		kerneltest.Run(t, ns, "sysctl", "-qw", s.Name+"="+map[string]string{"0": "1", "1": "0"}[s.Value])
+		w.linksChecked = time.Time{}
+		if !w.Check() || !w.seen.settings[s.Name] {
+			t.Errorf("the change of %s is not reported", s.Name)
+		}
+		if m := (&Matcher{PendingEvents: w.seen}); !m.linkSettingDiffers(bridge) {
+			t.Errorf("%s is not attributed to its link", s.Name)
+		}
+		if err := links.SetLink(bridge); err != nil {
+			t.Fatal(err)
+		}
+		w.seen = PendingEvents{}
+	}
+}

@@ -1,0 +1,130 @@
+// Package traefik turns what Traefik is configured with (labels of containers, files,
+// flags) into the values of internal/model/gateway. It reads no socket and starts
+// nothing: it only reads the files that its caller names.
+//
+// All three forms are paths to values, such as http.routers.web.rule. Each is parsed
+// into a tree of Nodes first (tree.go, yaml.go, toml.go). Decode then fills the values
+// from the tree, and returns a Mistake for each key that it does not know or cannot
+// parse.
+package traefik
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Node is a key with its values, its children, or both.
+type Node struct {
+	// Name is as the user wrote it. An element of a list has the name "[n]".
+	Name string
+	// Values are in the order of the source. A key that is given once has one.
+	Values   []string
+	Children []*Node
+	// Line is the line in the file, and 0 if it is not known.
+	Line int
+}
+
+// Value returns the last value, or "" without one.
+func (n *Node) Value() string {
+	if len(n.Values) == 0 {
+		return ""
+	}
+	return n.Values[len(n.Values)-1]
+}
+
+// Child returns the child with this name, ignoring case, or nil.
+func (n *Node) Child(name string) *Node {
+	if n == nil {
+		return nil
+	}
+	for _, c := range n.Children {
+		if strings.EqualFold(c.Name, name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Pair is a key such as "http.routers.web.tls.domains[0].main", and its value.
+type Pair struct {
+	Key, Value string
+}
+
+// Mistake is a key that is not in effect, and why.
+type Mistake struct {
+	Key string
+	// Line is the line in the file, and 0 if it is not known.
+	Line int
+	Text string
+	// Warning means that the key is in effect although it is written wrongly.
+	Warning bool
+}
+
+// Error returns the key and the text, after the line if it is known.
+func (m Mistake) Error() string {
+	text := m.Text
+	if m.Key != "" {
+		text = m.Key + ": " + text
+	}
+	if m.Line > 0 {
+		return fmt.Sprintf("line %d: %s", m.Line, text)
+	}
+	return text
+}
+
+// Tree returns the root of the tree that the pairs describe. Names merge ignoring case,
+// and the first spelling stays. As in Traefik, keys are sorted as text, so that "[10]"
+// precedes "[2]". A key that is given several times has several values.
+func Tree(pairs []Pair) (*Node, []Mistake) {
+	pairs = slices.Clone(pairs)
+	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+	root := &Node{}
+	var mistakes []Mistake
+	for _, p := range pairs {
+		names, err := split(p.Key)
+		if err != nil {
+			mistakes = append(mistakes, Mistake{Key: p.Key, Text: err.Error()})
+			continue
+		}
+		n := root
+		for _, name := range names {
+			child := n.Child(name)
+			if child == nil {
+				child = &Node{Name: name}
+				n.Children = append(n.Children, child)
+			}
+			n = child
+		}
+		n.Values = append(n.Values, p.Value)
+	}
+	return root, mistakes
+}
+
+// split returns the names of a key: "a.b[0].c" has a, b, [0] and c.
+func split(key string) (names []string, err error) {
+	for name := range strings.SplitSeq(key, ".") {
+		at := strings.IndexByte(name, '[')
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("a name between two dots is empty: remove the dot that is too much")
+		case at == 0:
+			return nil, fmt.Errorf("%q has no name before its index: write NAME%s", name, name)
+		case !strings.HasSuffix(name, "]"):
+			names = append(names, name)
+		case at < 0:
+			return nil, fmt.Errorf("%q has no \"[\" for its \"]\"", name)
+		default:
+			names = append(names, name[:at], name[at:])
+		}
+	}
+	return names, nil
+}
+
+// join returns the key of a child, as users write it.
+func join(key, name string) string {
+	if key == "" || strings.HasPrefix(name, "[") {
+		return key + name
+	}
+	return key + "." + name
+}

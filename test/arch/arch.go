@@ -210,6 +210,15 @@ var Rules = []Rule{
 		Of:   []string{"internal/escape/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "comparing names needs no other package of the project",
+		Of:   []string{"internal/similar/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "rules of routers are matched without the gateway",
+		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar"}, Deny: []string{"os/..."},
+		StdOnly: true,
+	},
+	{
 		Name: "child does not import what it starts",
 		Of:   []string{"internal/child/..."}, Ours: []string{},
 	},

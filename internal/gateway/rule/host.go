@@ -1,0 +1,124 @@
+package rule
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+// hostV3 takes a name, *.NAME for one more label, or * for all hosts.
+func hostV3(args []string) ([]test, error) { return hosts(args, true) }
+
+// hostV2 takes names only.
+func hostV2(args []string) ([]test, error) { return hosts(args, false) }
+
+func hosts(args []string, wildcards bool) ([]test, error) {
+	t := test{subject: ofHost}
+	for i, a := range args {
+		if err := checkASCII(i, a); err != nil {
+			return nil, err
+		}
+		text := strings.TrimSuffix(strings.ToLower(a), ".")
+		v := value{how: equal, text: text}
+		switch {
+		case wildcards && a == "*":
+			v = value{how: always}
+		case wildcards && strings.HasPrefix(text, "*."):
+			v = value{how: wildcard, text: text[1:]}
+		case strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]"):
+			v.text = text[1 : len(text)-1]
+		}
+		t.values = append(t.values, v)
+	}
+	return []test{t}, nil
+}
+
+// hostSNIV3 takes what hostV3 takes; * also matches connections without a server name.
+func hostSNIV3(args []string) ([]test, error) {
+	if err := checkServerNames(args, true); err != nil {
+		return nil, err
+	}
+	return hosts(args, true)
+}
+
+// hostSNIV2 takes names, and * for all connections.
+func hostSNIV2(args []string) ([]test, error) {
+	if err := checkServerNames(args, false); err != nil {
+		return nil, err
+	}
+	tests, err := hosts(args, false)
+	for i, a := range args {
+		if err == nil && a == "*" {
+			tests[0].values[i] = value{how: always}
+		}
+	}
+	return tests, err
+}
+
+var serverName = regexp.MustCompile(`^(\*\.)?[\w.:-]+$`)
+
+func checkServerNames(args []string, wildcards bool) error {
+	for i, a := range args {
+		if err := checkASCII(i, a); err != nil {
+			return err
+		}
+		if a != "*" && (!serverName.MatchString(a) || !wildcards && strings.HasPrefix(a, "*")) {
+			return badArgument(i, "%q is no host name", a)
+		}
+	}
+	return nil
+}
+
+// hostRegexpV3 takes an unanchored regular expression.
+func hostRegexpV3(args []string) ([]test, error) {
+	if err := checkASCII(0, args[0]); err != nil {
+		return nil, err
+	}
+	v, err := regexpValue(0, args[0])
+	return []test{{subject: ofHost, values: []value{v}}}, err
+}
+
+// hostRegexpV2 takes templates: an argument without braces is a name.
+func hostRegexpV2(args []string) ([]test, error) {
+	t := test{subject: ofHost}
+	for i, a := range args {
+		if err := checkASCII(i, a); err != nil {
+			return nil, err
+		}
+		v, err := templateValue(i, a, "[^.]+", equal)
+		if err != nil {
+			return nil, err
+		}
+		if v.how == equal {
+			v.text = strings.ToLower(v.text)
+		} else {
+			v.re = regexp.MustCompile("(?i)" + v.re.String())
+		}
+		t.values = append(t.values, v)
+	}
+	return []test{t}, nil
+}
+
+func checkASCII(index int, text string) error {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return badArgument(index, "%q is not ASCII: write the name as in DNS, with labels such as xn--bcher-kva", text)
+		}
+	}
+	return nil
+}
+
+// isHost reports whether a request can have the text as its host.
+func isHost(text string) bool {
+	if strings.Contains(text, ":") {
+		_, err := netip.ParseAddr(text)
+		return err == nil
+	}
+	for i := range len(text) {
+		c := text[i]
+		if !isLetter(c) && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return text != ""
+}

@@ -1,0 +1,87 @@
+// Package rule parses and matches the rules of routers: Traefik's expressions such as
+// Host(`shop.example.com`) && PathPrefix(`/api`), in the syntaxes of v2 and v3.
+//
+// A rule is a tree of matchers that &&, || and ! combine. Parse compiles what a matcher
+// compares: names, prefixes and regular expressions. Matching allocates nothing except for
+// matchers of the query, and for regular expressions of paths with escaped characters.
+package rule
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// Request is what rules match. Those of TCP routers match Host, ALPN and Client only.
+// A Request is for one goroutine at a time: it keeps what matchers derive from it.
+type Request struct {
+	Method string
+	// Host is in lower case, without a port, a trailing dot, or the brackets of an IPv6
+	// address. For TCP it is the server name of the TLS handshake (SNI), or empty.
+	Host string
+	// Path is the path that CleanPath returned.
+	Path string
+	// RawQuery is the query without the question mark.
+	RawQuery string
+	Header   http.Header
+	// Client is the client's address without a zone; an IPv4 address is not mapped.
+	Client netip.Addr
+	// ALPN has the protocols that the client offers in the TLS handshake.
+	ALPN []string
+
+	decoded   string
+	isDecoded bool
+	query     url.Values
+}
+
+// Rule is a parsed rule. It is immutable, and safe for concurrent use.
+type Rule struct {
+	root     *node
+	length   int
+	syntax   string
+	warnings []string
+	tcp      bool
+}
+
+// Match reports whether the rule matches the request.
+func (r *Rule) Match(q *Request) bool { return r.root.match(q) }
+
+// Priority returns the priority of a router that sets none: the length of the rule's
+// text in bytes, and -1 for the catch-all HostSNI(`*`) of TCP.
+func (r *Rule) Priority() int {
+	if m := r.root.leaf; m != nil && r.tcp && m.kind.name == "HostSNI" && len(m.args) == 1 && m.args[0] == "*" {
+		return -1
+	}
+	return r.length
+}
+
+// Syntax returns the syntax that the rule was parsed in: "v2" or "v3".
+func (r *Rule) Syntax() string { return r.syntax }
+
+// Warnings returns what in the rule most likely does not do what its author meant.
+func (r *Rule) Warnings() []string { return r.warnings }
+
+// String returns the rule in canonical form: it parses to an equal rule in the same syntax.
+func (r *Rule) String() string {
+	var b strings.Builder
+	r.root.write(&b)
+	return b.String()
+}
+
+// parameters returns the parsed query. Like net/url, it leaves out what is malformed.
+func (q *Request) parameters() url.Values {
+	if q.query == nil {
+		q.query, _ = url.ParseQuery(q.RawQuery)
+	}
+	return q.query
+}
+
+// decodedPath returns the path for regular expressions: decoded, except for reserved
+// characters and the percent sign, so that %2F is no separator.
+func (q *Request) decodedPath() string {
+	if !q.isDecoded {
+		q.decoded, q.isDecoded = decodePath(q.Path), true
+	}
+	return q.decoded
+}

@@ -34,7 +34,7 @@ func (d *Daemon) Apply(ctx context.Context, s api.Spec, dry bool) (api.Result, e
 	errs := make([]error, len(leasing))
 	var all sync.WaitGroup
 	for i, name := range leasing {
-		all.Go(func() { errs[i] = d.awaitLease(ctx, name) })
+		all.Go(func() { errs[i] = d.clients.await(ctx, name) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -54,30 +54,11 @@ func (d *Daemon) locate(ctx context.Context, s api.Spec) []spec.Located {
 	for i, a := range s.Attachments {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, a.Sandbox)
 		if err != nil && !errors.Is(err, sandbox.ErrHost) {
-			at, err = d.expect(a.Sandbox)
+			at, err = d.sandboxes.expect(a.Sandbox)
 		}
 		found[i] = spec.Located{Sandbox: spec.Sandbox{Sandbox: at}, Err: err}
 	}
 	return found
-}
-
-// inspectLocated adds the contents of the located sandboxes that run, and returns
-// these. A sandbox that has ended meanwhile does not run.
-func (d *Daemon) inspectLocated(found []spec.Located) map[*watchedSandbox]sandbox.Sandbox {
-	running := map[*watchedSandbox]sandbox.Sandbox{}
-	for i, f := range found {
-		if f.Err != nil || f.Path == "" {
-			continue
-		}
-		b, seen, err := d.inspectSandbox(f.Sandbox.Sandbox)
-		if err != nil {
-			found[i].Path = ""
-			continue
-		}
-		found[i].Sandbox = contentsOf(f.Sandbox.Sandbox, seen)
-		running[b] = f.Sandbox.Sandbox
-	}
-	return running
 }
 
 // contentsOf returns a sandbox with its contents.
@@ -86,31 +67,13 @@ func contentsOf(at sandbox.Sandbox, seen inspect.Sandbox) spec.Sandbox {
 		Default6: seen.Default6}
 }
 
-// expect returns a sandbox that does not run. Either the text contains its kind, or it
-// is the name of the sandbox of an attachment with Keep set.
-func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
-	at, err := sandbox.Expect(text)
-	if err == nil {
-		return at, nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, a := range d.desired.Attachments {
-		known, e := sandbox.Expect(a.Ref)
-		if e == nil && a.Keep && known.Name == text {
-			return known, nil
-		}
-	}
-	return at, err
-}
-
 // applySpec applies the Spec, and returns the attachments that still need a lease.
 func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Result, leasing []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
-	running := d.inspectLocated(found)
-	t := spec.NewDraft(before, s, found, d.checkOverlap)
+	running := d.sandboxes.inspectLocated(found)
+	t := spec.NewDraft(before, s, found, d.networks.checkOverlap)
 	next, err := d.draft(t)
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
 	r.Changed = len(r.Changes) > 0
@@ -131,7 +94,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 		}
 		d.cfg.Log.Info("applied", "set", s.Set, "changes", len(r.Changes))
 	}
-	d.startClients()
+	d.clients.startAll()
 	for _, a := range d.desired.Attachments {
 		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.Names, a.Name) {
 			leasing = append(leasing, a.Name)
@@ -154,7 +117,7 @@ func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
 	for _, name := range t.Declared.Services {
 		delete(d.problems, serviceProblem(name))
 	}
-	if _, err = d.engine.Plan(t.Trial(d.state(next))); err == nil {
+	if _, err = d.engine.Plan(t.Trial(d.services.stateOf(next))); err == nil {
 		return next, nil
 	}
 	if m := t.MistakesIn(err); len(m) > 0 {
@@ -166,19 +129,19 @@ func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
 // applyDraft watches the sandboxes of a draft and applies its desired state.
 func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next model.Desired) error {
 	for b, at := range running {
-		d.watch(b, at)
+		d.sandboxes.watch(b, at)
 	}
 	for _, a := range d.desired.Attachments {
 		i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name })
 		if i < 0 || !next.Attachments[i].DHCP || next.Attachments[i].Ref != a.Ref {
-			d.stopClient(a.Name)
+			d.clients.stop(a.Name)
 			delete(d.problems, a.Name)
 		}
 	}
 	err := d.settle(next)
 	if err != nil {
-		d.forgetUnused()
-		d.startClients()
+		d.sandboxes.forgetUnused()
+		d.clients.startAll()
 	}
 	return err
 }
@@ -190,6 +153,6 @@ func (d *Daemon) viewsOf(by model.Origin) []api.View {
 	return d.originViews(by)
 }
 
-func (d *Daemon) originViews(by model.Origin) []api.View {
-	return slices.DeleteFunc(d.view(), func(v api.View) bool { return v.Origin != by })
+func (s *state) originViews(by model.Origin) []api.View {
+	return slices.DeleteFunc(s.view(), func(v api.View) bool { return v.Origin != by })
 }

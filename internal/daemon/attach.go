@@ -35,7 +35,7 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (api.Result,
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}
-	if err := d.awaitLease(ctx, a.Name); err != nil {
+	if err := d.clients.await(ctx, a.Name); err != nil {
 		_, undo := d.Detach(context.WithoutCancel(ctx), api.DetachRequest{Name: a.Name})
 		return api.Result{}, joinUndo(err, undo)
 	}
@@ -46,11 +46,11 @@ func (d *Daemon) Attach(ctx context.Context, req api.AttachRequest) (api.Result,
 func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, model.Attachment, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b, seen, err := d.inspectSandbox(at)
+	b, seen, err := d.sandboxes.inspect(at)
 	if err != nil {
 		return api.Result{}, model.Attachment{}, err
 	}
-	if old := d.watched[at.Ref]; old != nil && old != b {
+	if old := d.sandboxes.watched[at.Ref]; old != nil && old != b {
 		if err := d.cleanUp(map[string]bool{at.Ref: true}); err != nil {
 			return api.Result{}, model.Attachment{}, err
 		}
@@ -75,7 +75,7 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 		return r, a, nil
 	}
 	delete(d.problems, a.Name)
-	d.watch(b, at)
+	d.sandboxes.watch(b, at)
 	if err := d.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
@@ -111,7 +111,7 @@ func (d *Daemon) dryRun(r api.Result, next model.Desired, a model.Attachment) (a
 
 // plan returns the plan for a desired state, and whether it changes anything.
 func (d *Daemon) plan(next model.Desired) (string, bool, error) {
-	s := d.state(next)
+	s := d.services.stateOf(next)
 	ops, err := d.engine.Plan(s)
 	if err != nil {
 		if invalid := s.Validate(); invalid != nil {

@@ -29,21 +29,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"fairlead/internal/daemon/external"
 	"fairlead/internal/daemon/heal"
-	"fairlead/internal/daemon/journal"
-	"fairlead/internal/daemon/stats"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
-	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 )
@@ -107,65 +102,22 @@ const applyLimit = 2 * time.Minute
 
 // Daemon keeps one host in its desired state. Its methods may be called concurrently.
 type Daemon struct {
-	cfg    Config
-	engine *engine.Engine
-
-	mu      sync.Mutex
-	desired model.Desired
-	// full is the state that the engine has applied, with leased addresses and the
-	// publish modes that it chose.
-	full model.State
-	// watched has the running sandboxes that are attached, by their references.
-	watched map[string]*watchedSandbox
-	// external has the sandboxes of external endpoints.
-	external *external.Table
-	// problems has the reason why an attachment, publish, network or service is not
-	// applied, by its name.
-	problems map[string]string
-	// unavailable has the unavailable networks; keptAddresses has the earlier addresses of
-	// their attachments, by the attachments' names.
-	unavailable   map[string]bool
-	keptAddresses map[string][]netip.Addr
-	healer        healer
-	journal       journal.Journal
-	clients       map[string]*client
-	// responders answer the checks of other hosts in overlays, by the local address.
-	responders map[netip.Addr]*overlay.Responder
-	// health checks real servers.
-	health   *health.Monitor
-	services services
-	// inspect receives the references of sandboxes to check again.
-	inspect chan string
-	// counting is locked while counters are read. It protects sums.
-	counting sync.Mutex
-	sums     stats.Sums
-	// life ends with the daemon.
-	life context.Context
-	end  context.CancelFunc
+	*state
+	networks  *networks
+	sandboxes *sandboxes
+	services  *services
+	balancer  *balancer
+	overlays  *overlays
+	clients   *clients
+	meters    *meters
+	healer    healer
 }
 
 // New returns a daemon that has adopted the stored desired state. It applies what it
 // can: objects that fail have a problem and do not make New fail. New returns an error
 // if the store cannot be read or the kernel's messages cannot be watched.
 func New(cfg Config) (*Daemon, error) {
-	if cfg.Meter == nil {
-		cfg.Meter = noMeter{}
-	}
-	d := &Daemon{
-		cfg: cfg,
-		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
-			Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
-		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
-		responders:  map[netip.Addr]*overlay.Responder{},
-		inspect:     make(chan string),
-		unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{},
-		healer: healer{wakeup: make(chan struct{}, 1), conflicts: heal.Conflicts{}},
-	}
-	d.services = newServices()
-	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal,
-		Changed: d.healthChanged})
-	d.life, d.end = context.WithCancel(context.Background())
-	d.external = external.NewTable(d.life)
+	d := newDaemon(newState(cfg))
 	desired, err := cfg.Store.Desired()
 	if err != nil {
 		return nil, fmt.Errorf("read desired state: %w", err)
@@ -177,8 +129,8 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.restoreNotes(desired)
-	if err := d.resume(desired); err != nil {
+	d.services.restoreNotes(desired)
+	if err := d.services.resume(desired); err != nil {
 		d.end()
 		return nil, err
 	}
@@ -186,11 +138,22 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
+// newDaemon returns a daemon without a watcher.
+func newDaemon(s *state) *Daemon {
+	d := &Daemon{state: s, networks: newNetworks(s), sandboxes: newSandboxes(s), overlays: newOverlays(s),
+		healer: healer{conflicts: heal.Conflicts{}}}
+	d.services = newServices(s, d.networks)
+	d.balancer = &balancer{state: s, services: d.services}
+	d.clients = newClients(s, d.settle)
+	d.meters = &meters{state: s, services: d.services}
+	return d
+}
+
 // Run follows the events of sandboxes and containers, repairs the host and checks real
 // servers, until ctx ends. It returns an error if a watch cannot be started or breaks.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.end()
-	defer d.closeResponders()
+	defer d.overlays.close()
 	// All watches use one context: when a watch ends, this context shows whether the
 	// daemon ends too.
 	ctx, stop := context.WithCancel(ctx)
@@ -206,10 +169,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var kept sync.WaitGroup
 	kept.Go(func() { d.keepProxy(ctx) })
 	kept.Go(func() { d.follow(ctx) })
-	kept.Go(func() { d.health.Run(ctx) })
-	kept.Go(func() { d.balance(ctx) })
-	kept.Go(func() { d.observe(ctx) })
-	kept.Go(func() { d.followContainers(ctx) })
+	kept.Go(func() { d.services.health.Run(ctx) })
+	kept.Go(func() { d.balancer.run(ctx) })
+	kept.Go(func() { d.balancer.observe(ctx) })
+	kept.Go(func() { d.balancer.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// Check what happened before the watches began.
 	d.verify(func(*watchedSandbox) bool { return true })
@@ -223,9 +186,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 				return errors.New("watch network namespaces: the kernel's messages ended")
 			}
 			d.verify(func(b *watchedSandbox) bool { return id == netns.NoID || b.id == id })
-		case ref := <-d.inspect:
+		case ref := <-d.sandboxes.suspects:
 			d.verify(func(b *watchedSandbox) bool { return b.ref == ref })
-		case <-d.external.Changed():
+		case <-d.sandboxes.external.Changed():
 			d.verify(func(*watchedSandbox) bool { return false })
 		case <-changed:
 			d.verify((*watchedSandbox).moved)
@@ -239,10 +202,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) TearDown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stopClients()
+	d.clients.stopAll()
 	next := model.Desired{}
 	for _, n := range d.desired.Networks {
-		if !d.privateNetwork(n.Name) {
+		if !d.desired.PrivateNetwork(n.Name) {
 			next.Networks = append(next.Networks, n)
 		}
 	}
@@ -264,10 +227,4 @@ func (d *Daemon) Counts() (attachments, publishes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.desired.Attachments), len(d.desired.Publishes)
-}
-
-func (d *Daemon) changed() {
-	if d.cfg.Changed != nil {
-		d.cfg.Changed()
-	}
 }

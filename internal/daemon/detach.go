@@ -47,11 +47,11 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 	r := api.Result{Changed: true}
 	for name := range gone {
 		r.Attachments = append(r.Attachments, d.view(name)...)
-		d.stopClient(name)
+		d.clients.stop(name)
 		delete(d.problems, name)
 	}
 	if err := d.settle(next); err != nil {
-		d.startClients()
+		d.clients.startAll()
 		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}
 	d.cfg.Log.Info("detached", "attachment", req.String())

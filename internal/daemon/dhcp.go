@@ -27,20 +27,32 @@ type client struct {
 	ended        error
 }
 
-// startClients starts the clients that do not run.
-func (d *Daemon) startClients() {
-	for _, a := range d.desired.Attachments {
-		if a.DHCP && a.Sandbox != "" && d.clients[a.Name] == nil && d.problems[a.Name] == "" {
-			d.startClient(a)
+// clients runs the DHCP clients of attachments.
+type clients struct {
+	*state
+	// settle applies a desired state with a new lease. It is called with the lock held.
+	settle  func(model.Desired) error
+	running map[string]*client
+}
+
+func newClients(s *state, settle func(model.Desired) error) *clients {
+	return &clients{state: s, settle: settle, running: map[string]*client{}}
+}
+
+// startAll starts the clients that do not run.
+func (cs *clients) startAll() {
+	for _, a := range cs.desired.Attachments {
+		if a.DHCP && a.Sandbox != "" && cs.running[a.Name] == nil && cs.problems[a.Name] == "" {
+			cs.start(a)
 		}
 	}
 }
 
-// startClient starts the client of an attachment. The end of the daemon does not end
+// start starts the client of an attachment. The end of the daemon does not end
 // it, because that would release the lease.
-func (d *Daemon) startClient(a model.Attachment) {
+func (cs *clients) start(a model.Attachment) {
 	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name}
-	if n, _ := (model.State{Networks: d.desired.Networks}).Network(a.Network); n.Traits().ParentMAC {
+	if n, _ := (model.State{Networks: cs.desired.Networks}).Network(a.Network); n.Traits().ParentMAC {
 		config.ClientID = a.Name // its links share a MAC address
 	}
 	if len(a.Lease.Prefixes) > 0 {
@@ -48,12 +60,12 @@ func (d *Daemon) startClient(a model.Attachment) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
-	d.clients[a.Name] = c
+	cs.running[a.Name] = c
 	events := make(chan dhcp.Lease)
 	go func() {
 		defer close(c.done)
-		c.ended = d.cfg.DHCP(ctx, config, func(l dhcp.Lease) {
-			// stopClient may hold d.mu while it waits for this goroutine.
+		c.ended = cs.cfg.DHCP(ctx, config, func(l dhcp.Lease) {
+			// stop may hold cs.mu while it waits for this goroutine.
 			select {
 			case events <- l:
 			case <-ctx.Done():
@@ -64,29 +76,29 @@ func (d *Daemon) startClient(a model.Attachment) {
 		for {
 			select {
 			case l := <-events:
-				d.applyLease(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
+				cs.apply(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
 			case <-c.done:
-				d.clientEnded(a.Name, c)
+				cs.ended(a.Name, c)
 				return
 			}
 		}
 	}()
 }
 
-// applyLease applies a client's lease.
-func (d *Daemon) applyLease(name string, c *client, l model.Lease) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a, ok := d.desired.Attachment(name)
-	if !ok || d.clients[name] != c {
+// apply applies a client's lease.
+func (cs *clients) apply(name string, c *client, l model.Lease) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	a, ok := cs.desired.Attachment(name)
+	if !ok || cs.running[name] != c {
 		return
 	}
 	if !a.Lease.Equal(l) {
 		a.Lease = l
-		if c.unapplied = d.settle(d.desired.WithAttachment(a)); c.unapplied != nil {
-			d.cfg.Log.Error("apply lease", "attachment", name, "error", c.unapplied)
+		if c.unapplied = cs.settle(cs.desired.WithAttachment(a)); c.unapplied != nil {
+			cs.cfg.Log.Error("apply lease", "attachment", name, "error", c.unapplied)
 		} else {
-			d.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
+			cs.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
 		}
 	}
 	select {
@@ -96,26 +108,26 @@ func (d *Daemon) applyLease(name string, c *client, l model.Lease) {
 	}
 }
 
-// clientEnded handles a client that has ended by itself.
-func (d *Daemon) clientEnded(name string, c *client) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.clients[name] != c {
+// ended handles a client that has ended by itself.
+func (cs *clients) ended(name string, c *client) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.running[name] != c {
 		return
 	}
-	delete(d.clients, name)
+	delete(cs.running, name)
 	if c.ended != nil && !errors.Is(c.ended, dhcp.ErrGone) {
-		d.cfg.Log.Error("renew lease", "attachment", name, "error", c.ended)
+		cs.cfg.Log.Error("renew lease", "attachment", name, "error", c.ended)
 	}
 }
 
-// awaitLease starts the client of an attachment, if it does not run, and waits for its
+// await starts the client of an attachment, if it does not run, and waits for its
 // first lease.
-func (d *Daemon) awaitLease(ctx context.Context, name string) error {
-	d.mu.Lock()
-	d.startClients()
-	c := d.clients[name]
-	d.mu.Unlock()
+func (cs *clients) await(ctx context.Context, name string) error {
+	cs.mu.Lock()
+	cs.startAll()
+	c := cs.running[name]
+	cs.mu.Unlock()
 	if c == nil {
 		return api.Faultf(api.Failed, "lease addresses for %s: its sandbox ended meanwhile", name)
 	}
@@ -123,8 +135,8 @@ func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	defer cancel()
 	select {
 	case <-c.leased:
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
 		return c.unapplied
 	case <-c.done:
 		return fmt.Errorf("lease addresses for %s: %w", name, c.ended)
@@ -133,32 +145,32 @@ func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	}
 }
 
-// stopClient ends a client, which releases its lease.
-func (d *Daemon) stopClient(name string) {
-	c := d.clients[name]
+// stop ends a client, which releases its lease.
+func (cs *clients) stop(name string) {
+	c := cs.running[name]
 	if c == nil {
 		return
 	}
-	delete(d.clients, name)
+	delete(cs.running, name)
 	c.cancel()
 	<-c.done
 	if c.ended != nil && !errors.Is(c.ended, context.Canceled) {
-		d.cfg.Log.Warn("release lease", "attachment", name, "error", c.ended)
+		cs.cfg.Log.Warn("release lease", "attachment", name, "error", c.ended)
 	}
 }
 
-func (d *Daemon) stopClients() {
-	for name := range d.clients {
-		d.stopClient(name)
+func (cs *clients) stopAll() {
+	for name := range cs.running {
+		cs.stop(name)
 	}
 }
 
 // stopDead ends the clients of sandboxes that have ended. It does not wait for them:
 // they cannot release their leases any more.
-func (d *Daemon) stopDead(dead map[string]bool) {
-	for _, a := range d.desired.Attachments {
-		if c := d.clients[a.Name]; c != nil && dead[a.Ref] {
-			delete(d.clients, a.Name)
+func (cs *clients) stopDead(dead map[string]bool) {
+	for _, a := range cs.desired.Attachments {
+		if c := cs.running[a.Name]; c != nil && dead[a.Ref] {
+			delete(cs.running, a.Name)
 			c.cancel()
 		}
 	}

@@ -3,14 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
-	"math"
-	"strings"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/plan"
 )
@@ -35,9 +32,7 @@ const (
 
 // healer is the state of the repair.
 type healer struct {
-	watcher *watch.Watcher
-	// wakeup receives a value when the applied objects may have changed.
-	wakeup    chan struct{}
+	watcher   *watch.Watcher
 	conflicts heal.Conflicts
 	// retry is when everything is repaired again after a failure.
 	retry heal.Retry
@@ -52,7 +47,7 @@ func (d *Daemon) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.healer.wakeup:
+		case <-d.applied:
 			if d.watchSettings() {
 				check.Reset(checkEvery)
 			} else {
@@ -75,14 +70,6 @@ func (d *Daemon) follow(ctx context.Context) {
 		if wait := d.heal(ctx); wait > 0 {
 			later = time.After(wait)
 		}
-	}
-}
-
-// wakeHealer makes follow read which objects are applied now.
-func (d *Daemon) wakeHealer() {
-	select {
-	case d.healer.wakeup <- struct{}{}:
-	default:
 	}
 }
 
@@ -127,7 +114,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
-	defer func() { d.reportEnded(d.services.pools) }()
+	defer func() { d.services.reportEnded(d.services.pools) }()
 	seen := d.healer.watcher.Take()
 	if seen.AddressesChanged() {
 		d.warn("follow the host's addresses", d.cfg.Inspector.EBPF().RenewAddresses())
@@ -139,15 +126,15 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	if seen.All() || d.healer.retry.Due() || account == nil && !d.healer.retry.Waits() || seen.LeftOver(account) {
 		return d.healAll(ctx)
 	}
-	part := d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
-	if dead := d.deadIn(part); len(dead) > 0 {
+	part := d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
+	if dead := d.sandboxes.deadIn(part); len(dead) > 0 {
 		d.warn("remove what belonged to a sandbox", d.cleanUp(dead))
 		account = d.engine.Account()
-		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
 	}
 	if d.adoptExternals(part) {
 		account = d.engine.Account()
-		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
 	}
 	if len(part) == 0 {
 		return d.healer.next()
@@ -193,47 +180,11 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 	}
 	if err == nil {
 		d.healer.retry.Succeeded()
-		d.forgetKeptAddresses()
+		d.networks.forgetKeptAddresses()
 		return d.healer.next()
 	}
 	if d.healer.retry.Failed() {
 		d.note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
 	}
 	return d.healer.next()
-}
-
-// namespaces returns a function that returns the host's ID (nsid) of the namespace at
-// a path.
-func (d *Daemon) namespaces() func(path string) int {
-	ids := map[string]int{"": netns.NoID}
-	for _, b := range d.watched {
-		ids[b.path] = b.id
-	}
-	return func(path string) int {
-		if id, known := ids[path]; known {
-			return id
-		}
-		return math.MinInt // no message has this ID
-	}
-}
-
-// deadIn returns the sandboxes of the objects that have ended: the missing objects
-// were removed with them.
-func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
-	paths := map[string]bool{}
-	external := false
-	for _, o := range part {
-		if link, ok := o.(plan.Link); ok && link.Inside {
-			external = true
-		}
-		for _, end := range append(plan.Ends(o), plan.Base(o)) {
-			if i := strings.LastIndexByte(end, ' '); i > 0 {
-				paths[end[:i]] = true
-			}
-		}
-	}
-	if len(paths) == 0 && !external {
-		return nil
-	}
-	return d.deadAmong(d.desired, func(b *watchedSandbox) bool { return paths[b.path] })
 }

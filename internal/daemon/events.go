@@ -2,9 +2,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
-	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/heal"
@@ -22,31 +19,6 @@ func (d *Daemon) Events() []api.Event {
 // behind.
 func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
 	return d.journal.Follow(ctx, d.life)
-}
-
-// informational are the kinds of events that need no action.
-var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true,
-	api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true}
-
-// note logs an event and adds it to the journal.
-func (d *Daemon) note(e api.Event) {
-	e.Time = time.Now()
-	args := []any{"object", e.Object}
-	if len(e.Commands) > 0 {
-		args = append(args, "commands", joinCommands(e.Commands))
-	}
-	if e.By != "" {
-		args = append(args, "by", e.By)
-	}
-	if e.Detail != "" {
-		args = append(args, "detail", e.Detail)
-	}
-	level := slog.LevelWarn
-	if informational[e.Kind] {
-		level = slog.LevelInfo
-	}
-	d.cfg.Log.Log(d.life, level, string(e.Kind), args...)
-	d.journal.Add(e)
 }
 
 // report reports a repair.
@@ -70,6 +42,3 @@ func (d *Daemon) report(differing []plan.Op, seen watch.PendingEvents) {
 		d.changed()
 	}
 }
-
-// joinCommands joins commands into one line for the log.
-func joinCommands(commands []string) string { return strings.Join(commands, "; ") }

@@ -2,26 +2,7 @@ package daemon
 
 import (
 	"fairlead/internal/daemon/external"
-	"fairlead/internal/kernel/netns"
 )
-
-// recordExternal stores the namespaces of external endpoints that were seen with a
-// process.
-func (d *Daemon) recordExternal() {
-	next, changed := d.desired.Clone(), false
-	var scan external.Scan
-	for i, a := range next.Attachments {
-		if !external.Is(a) || a.Sandbox == "" || a.Namespace != "" || !d.external.Seen(a, &scan) {
-			continue
-		}
-		if id, err := netns.Identify(a.Sandbox); err == nil {
-			next.Attachments[i].Namespace, changed = id, true
-		}
-	}
-	if changed {
-		d.warn("store the sandboxes of external endpoints", d.save(next))
-	}
-}
 
 // RemoveDead removes the external endpoints whose sandboxes have ended.
 func (d *Daemon) RemoveDead() { d.verify(func(*watchedSandbox) bool { return false }) }
@@ -41,7 +22,7 @@ func (d *Daemon) Displace(name string) (bool, error) {
 		return false, nil
 	}
 	var scan external.Scan
-	if !d.external.Displaceable(a, &scan) {
+	if !d.sandboxes.external.Displaceable(a, &scan) {
 		return false, nil
 	}
 	return true, d.cleanUp(map[string]bool{a.Ref: true})

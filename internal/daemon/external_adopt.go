@@ -30,7 +30,7 @@ func (d *Daemon) adoptExternals(part plan.Plan) bool {
 	slices.SortStableFunc(lost, func(a, b model.Attachment) int { return publishes[b.Name] - publishes[a.Name] })
 	adopted := false
 	for _, a := range lost {
-		b, seen, err := d.inspectSandbox(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
+		b, seen, err := d.sandboxes.inspect(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
 		if err != nil {
 			continue // the engine has not moved the link yet, or the sandbox has ended
 		}
@@ -62,7 +62,7 @@ func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen inspe
 	if err := spec.Readopt(d.desired, &a, contentsOf(at, seen)); err != nil {
 		return err
 	}
-	d.watch(b, at)
+	d.sandboxes.watch(b, at)
 	if err := d.settle(d.desired.WithAttachment(a)); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 	if err != nil {
 		return model.Endpoint{}, in, fmt.Errorf("join %s to %s: %w", name, a.Network, err)
 	}
-	d.external.Await(name, true)
+	d.sandboxes.external.Await(name, true)
 	d.cfg.Log.Info("joined", "attachment", name, "network", a.Network, "sandbox", path)
 	e, _ := d.full.Endpoint(name)
 	return e, in, nil
@@ -79,7 +79,7 @@ func (d *Daemon) Leave(name string) error {
 	}
 	next := d.desired.ReplacePublishes(name, func(model.Publish) bool { return true }, nil)
 	a.Sandbox, a.Namespace = "", ""
-	d.external.Await(name, true)
+	d.sandboxes.external.Await(name, true)
 	if err := d.settle(next.WithAttachment(a)); err != nil {
 		return fmt.Errorf("leave %s: %w", name, err)
 	}

@@ -22,22 +22,22 @@ func (d *Daemon) views(names ...string) []api.View {
 	return d.view(names...)
 }
 
-func (d *Daemon) view(names ...string) []api.View {
+func (s *state) view(names ...string) []api.View {
 	reached := map[string]model.Endpoint{}
-	for _, e := range d.full.Endpoints {
+	for _, e := range s.full.Endpoints {
 		reached[e.Name] = e
 	}
 	drivers := map[string]model.Driver{}
-	for _, n := range d.desired.Networks {
+	for _, n := range s.desired.Networks {
 		drivers[n.Name] = n.Driver
 	}
 	var all []api.View
-	for _, a := range d.desired.Attachments {
+	for _, a := range s.desired.Attachments {
 		if len(names) > 0 && !slices.Contains(names, a.Name) {
 			continue
 		}
-		v := api.View{Attachment: a, Driver: drivers[a.Network], Problem: d.problemOf(a),
-			Publishes: d.published(a.Name)}
+		v := api.View{Attachment: a, Driver: drivers[a.Network], Problem: s.problemOf(a),
+			Publishes: s.published(a.Name)}
 		e, up := reached[a.Name]
 		if v.Status = statusOf(up, v.Problem); up {
 			v.Endpoint = e
@@ -49,14 +49,14 @@ func (d *Daemon) view(names ...string) []api.View {
 }
 
 // published returns the publishes of an attachment, with the chosen modes.
-func (d *Daemon) published(name string) []api.PublishedView {
+func (s *state) published(name string) []api.PublishedView {
 	var all []api.PublishedView
-	for _, p := range d.desired.Publishes {
+	for _, p := range s.desired.Publishes {
 		if p.Endpoint != name {
 			continue
 		}
-		v := api.PublishedView{Publish: p, Problem: d.problems[p.String()]}
-		for _, reached := range d.full.Publishes {
+		v := api.PublishedView{Publish: p, Problem: s.problems[p.String()]}
+		for _, reached := range s.full.Publishes {
 			if reached.Endpoint == name && reached.Same(p) {
 				v.Publish = reached
 			}

@@ -22,7 +22,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, api.Faultf(api.Invalid, "network %s: driver %s attaches no sandboxes: choose another",
 			n.Name, n.Driver)
 	}
-	if err := d.checkOverlap(d.desired, n); err != nil {
+	if err := d.networks.checkOverlap(d.desired, n); err != nil {
 		return api.Result{}, err
 	}
 	next := d.desired
@@ -48,7 +48,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	// Only a plan that contains the network shows whether its driver accepts it.
-	trial := d.state(next)
+	trial := d.services.stateOf(next)
 	if _, used := trial.Network(n.Name); !used {
 		trial.Networks = append(slices.Clip(trial.Networks), n)
 	}
@@ -69,7 +69,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 // checkOverlap returns an error if a new subnet of the network overlaps a subnet that
 // the host reaches without Fairlead: the host would lose its neighbours there. It does
 // not check networks on a parent's LAN, which have the LAN's subnet.
-func (d *Daemon) checkOverlap(w model.Desired, n model.Network) error {
+func (ns *networks) checkOverlap(w model.Desired, n model.Network) error {
 	if n.Traits().OnLAN {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (d *Daemon) checkOverlap(w model.Desired, n model.Network) error {
 	if n.AllowOverlap || len(added) == 0 {
 		return nil
 	}
-	reached, err := d.cfg.Kernel.Net().Reached()
+	reached, err := ns.cfg.Kernel.Net().Reached()
 	if err != nil {
 		return fmt.Errorf("network %s: %w", n.Name, err)
 	}
@@ -136,6 +136,3 @@ func (d *Daemon) Networks() []model.Network {
 	slices.SortFunc(all, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
-
-// privateNetwork reports whether the network was created for an attachment.
-func (d *Daemon) privateNetwork(name string) bool { return d.desired.PrivateNetwork(name) }

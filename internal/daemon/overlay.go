@@ -15,11 +15,27 @@ import (
 	"fairlead/internal/plan"
 )
 
+// overlays checks the paths to the other hosts of overlays, and answers their checks.
+type overlays struct {
+	*state
+	// responders answer the checks of other hosts, by the local address.
+	responders map[netip.Addr]*overlay.Responder
+}
+
+func newOverlays(s *state) *overlays {
+	return &overlays{state: s, responders: map[netip.Addr]*overlay.Responder{}}
+}
+
 // CheckNetwork sends test datagrams to the other hosts of an overlay, and reports the
 // problems of the path to each. Returns a Fault with code NotFound if there is no such
 // network, and with another code if the network has no paths to check.
 func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathView, error) {
-	targets, err := d.peerPaths(name)
+	return d.overlays.check(ctx, name)
+}
+
+// check implements CheckNetwork.
+func (o *overlays) check(ctx context.Context, name string) ([]api.PeerPathView, error) {
+	targets, err := o.peerPaths(name)
 	if err != nil {
 		return nil, err
 	}
@@ -27,10 +43,10 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 	var all sync.WaitGroup
 	for i, t := range targets {
 		all.Go(func() {
-			t.Enter = d.cfg.Host.Do
+			t.Enter = o.cfg.Host.Do
 			report, err := t.Check(ctx)
 			if err == nil && !report.Replies {
-				report.Blocked, err = d.blocked(t)
+				report.Blocked, err = o.blocked(t)
 			}
 			views[i], errs[i] = api.PeerPathView{Peer: t.Peer, Remote: t.Remote}, err
 			for _, f := range report.Findings() {
@@ -46,12 +62,12 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]api.PeerPathV
 // from or to another host. It is empty if no rule certainly does. If rules at
 // prerouting or output exempt the datagrams from connection tracking, blocked takes
 // that into account.
-func (d *Daemon) blocked(t overlay.Target) (string, error) {
-	all, _, err := d.cfg.Counters.NFT().Ruleset()
+func (o *overlays) blocked(t overlay.Target) (string, error) {
+	all, _, err := o.cfg.Counters.NFT().Ruleset()
 	if err != nil {
 		return "", err
 	}
-	route, err := d.cfg.Kernel.Net().RouteTo(rtnl.RouteQuery{To: t.Remote})
+	route, err := o.cfg.Kernel.Net().RouteTo(rtnl.RouteQuery{To: t.Remote})
 	if err != nil {
 		return "", err
 	}
@@ -81,24 +97,24 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 
 // peerPaths returns the paths to the other hosts of an overlay that exists on this
 // host.
-func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.desired.Networks, func(n model.Network) bool { return n.Name == name })
+func (o *overlays) peerPaths(name string) ([]overlay.Target, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.IndexFunc(o.desired.Networks, func(n model.Network) bool { return n.Name == name })
 	if i < 0 {
 		return nil, api.Faultf(api.NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
-	if driver := d.desired.Networks[i].Driver; !driver.Traits().Overlay {
+	if driver := o.desired.Networks[i].Driver; !driver.Traits().Overlay {
 		overlays := model.Drivers(func(t model.Traits) bool { return t.Overlay })
 		return nil, api.Faultf(api.Invalid,
 			"network %s: it has driver %s, and only %s networks connect hosts", name, driver, model.OneOf(overlays))
 	}
-	n, up := d.full.Network(name)
+	n, up := o.full.Network(name)
 	if !up {
 		return nil, api.Faultf(api.Conflict,
 			"network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
-	links, err := d.cfg.Kernel.Net().Links(n.Asks())
+	links, err := o.cfg.Kernel.Net().Links(n.Asks())
 	if err != nil {
 		return nil, err
 	}
@@ -110,52 +126,45 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	return targets, nil
 }
 
-// updateResponders answers the checks of other hosts, at the host's addresses in the
+// update answers the checks of other hosts, at the host's addresses in the
 // overlays that exist on this host.
-func (d *Daemon) updateResponders() {
+func (o *overlays) update() {
 	mtus := map[netip.Addr]int{} // by the host's address
-	for _, n := range d.full.Networks {
+	for _, n := range o.full.Networks {
 		for _, s := range n.Subnets {
 			if n.Traits().Overlay {
 				mtus[s.HostAddress()] = n.LinkMTU()
 			}
 		}
 	}
-	for a, r := range d.responders {
+	for a, r := range o.responders {
 		if mtus[a] == 0 {
-			d.warn("close the responder of an overlay", r.Close())
-			delete(d.responders, a)
+			o.warn("close the responder of an overlay", r.Close())
+			delete(o.responders, a)
 		}
 	}
 	for a, mtu := range mtus {
-		if r := d.responders[a]; r != nil {
+		if r := o.responders[a]; r != nil {
 			r.SetMTU(mtu)
 			continue
 		}
-		d.warn("open the responder of an overlay", d.cfg.Host.Do(func() error {
+		o.warn("open the responder of an overlay", o.cfg.Host.Do(func() error {
 			r, err := overlay.Respond(a)
 			if err == nil {
 				r.SetMTU(mtu)
-				d.responders[a] = r
+				o.responders[a] = r
 			}
 			return err
 		}))
 	}
 }
 
-// closeResponders ends all answers to checks.
-func (d *Daemon) closeResponders() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for a, r := range d.responders {
-		d.warn("close the responder of an overlay", r.Close())
-		delete(d.responders, a)
-	}
-}
-
-// warn logs an error, if there is one.
-func (d *Daemon) warn(what string, err error) {
-	if err != nil {
-		d.cfg.Log.Warn(what, "error", err)
+// close ends all answers to checks.
+func (o *overlays) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for a, r := range o.responders {
+		o.warn("close the responder of an overlay", r.Close())
+		delete(o.responders, a)
 	}
 }

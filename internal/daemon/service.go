@@ -25,11 +25,11 @@ func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
 	switch {
 	case known && have.Origin != v.Origin:
 		if v.Origin = have.Origin; have.Equal(v) {
-			return api.Result{Services: d.viewServices(v.Name)}, nil
+			return api.Result{Services: d.services.viewServices(v.Name)}, nil
 		}
 		return api.Result{}, spec.OtherOrigin("service "+v.Name, have.Origin)
 	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
-		return api.Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: d.services.viewServices(v.Name)}, nil
 	case known && r.Create:
 		return api.Result{}, api.Faultf(api.Conflict,
 			"service %s already exists with different settings: change it with `fairlead service set`, or choose another name", v.Name)
@@ -58,7 +58,7 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, er
 		return api.Result{}, err
 	}
 	d.cfg.Log.Info("service", "name", v.Name, "at", v.String())
-	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
 }
 
 func (d *Daemon) restoreProblem(name, problem string) {
@@ -99,8 +99,8 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 func (d *Daemon) Services() []api.ServiceView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.countFlows()
-	return d.viewServices()
+	d.services.countFlows()
+	return d.services.viewServices()
 }
 
 // Service returns the virtual service with that name. Returns a Fault with code
@@ -111,8 +111,8 @@ func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	if _, known := d.desired.Service(name); !known {
 		return api.ServiceView{}, noService(name)
 	}
-	d.countFlows()
-	v := d.viewServices(name)[0]
+	d.services.countFlows()
+	v := d.services.viewServices(name)[0]
 	if v.PlaneInUse.Traits().AtLinks && v.Forward != "" && v.Forward != model.ForwardNAT {
 		var err error
 		v.FastPath, _, err = d.cfg.Inspector.EBPF().FastPath()

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -19,32 +17,32 @@ type target struct {
 	pools map[string]*pool.Pool
 }
 
-// state returns the state that the host must have now, for a desired state.
-func (d *Daemon) state(w model.Desired) model.State {
-	s := d.hostState(w)
-	s.Services = d.completed(w, d.poolsOf(w, s.Endpoints, nil), nil)
-	return s
+// stateOf returns the state that the host must have now, for a desired state.
+func (s *services) stateOf(w model.Desired) model.State {
+	host := s.networks.hostState(w)
+	host.Services = s.completed(w, s.poolsOf(w, host.Endpoints, nil), nil)
+	return host
 }
 
 // targetOf does the same as state, and starts the checks of new real servers. If only
 // is not nil, it updates only these services.
-func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
-	s := d.hostState(w)
-	pools := d.poolsOf(w, s.Endpoints, only)
+func (s *services) targetOf(w model.Desired, only map[string]bool) target {
+	host := s.networks.hostState(w)
+	pools := s.poolsOf(w, host.Endpoints, only)
 	resolved := make([]model.VirtualService, 0, len(pools))
 	for _, v := range w.Services {
 		if p := pools[v.Name]; p != nil {
 			resolved = append(resolved, p.Resolved)
 		}
 	}
-	d.warn("check the real servers", d.health.Set(resolved))
-	s.Services = d.completed(w, pools, only)
-	return target{s, pools}
+	s.warn("check the real servers", s.health.Set(resolved))
+	host.Services = s.completed(w, pools, only)
+	return target{host, pools}
 }
 
 // completed adds the results of the checks to the pools of the services in only, or of
 // all if it is nil. It returns all services as the data planes must have them.
-func (d *Daemon) completed(w model.Desired, pools map[string]*pool.Pool, only map[string]bool) []model.VirtualService {
+func (s *services) completed(w model.Desired, pools map[string]*pool.Pool, only map[string]bool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
 	for _, v := range w.Services {
@@ -52,8 +50,8 @@ func (d *Daemon) completed(w model.Desired, pools map[string]*pool.Pool, only ma
 		if p == nil {
 			continue
 		}
-		if before := d.services.pools[v.Name]; before != p {
-			full, checked := d.health.Effective(p.Resolved)
+		if before := s.pools[v.Name]; before != p {
+			full, checked := s.health.Effective(p.Resolved)
 			p.Complete(full, checked, before, now)
 		}
 		all = append(all, p.Full)
@@ -61,65 +59,64 @@ func (d *Daemon) completed(w model.Desired, pools map[string]*pool.Pool, only ma
 	return all
 }
 
-// applyDesired applies a desired state. Sandboxes that services select may get their
+// apply applies a desired state. Sandboxes that services select may get their
 // addresses only by that: then it applies a second step. New real servers are checked
 // once they can be reached.
-func (d *Daemon) applyDesired(w model.Desired) error {
-	defer d.health.Hold()()
-	want := d.targetOf(w, nil)
-	if err := d.applyTarget(want); err != nil {
+func (s *services) apply(w model.Desired) error {
+	defer s.health.Hold()()
+	want := s.targetOf(w, nil)
+	if err := s.applyTarget(want); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(w.Services, pool.HasSelector) {
 		return nil
 	}
-	if next := d.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
-		if err := d.applyTarget(next); err != nil {
-			d.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
+	if next := s.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
+		if err := s.applyTarget(next); err != nil {
+			s.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 		}
 	}
 	return nil
 }
 
 // applyTarget applies the target with the engine, and records the result.
-func (d *Daemon) applyTarget(want target) error {
-	ctx, cancel := context.WithTimeout(d.life, applyLimit)
+func (s *services) applyTarget(want target) error {
+	ctx, cancel := context.WithTimeout(s.life, applyLimit)
 	defer cancel()
 	began := time.Now()
-	full, err := d.engine.Set(ctx, want.State)
-	d.cfg.Meter.Applied(time.Since(began), err)
+	full, err := s.engine.Set(ctx, want.State)
+	s.cfg.Meter.Applied(time.Since(began), err)
 	if err != nil {
 		return err
 	}
-	d.full = full
-	before := d.services.pools
-	d.setPools(want.pools)
-	d.reportEnded(before, want.pools)
+	s.full = full
+	before := s.pools
+	s.setPools(want.pools)
+	s.reportEnded(before, want.pools)
 	return nil
 }
 
 // reapply applies the current state of some services' real servers to the data planes.
 // The desired state stays the same; only notes are written.
-func (d *Daemon) reapply(names ...string) error {
+func (s *services) reapply(names ...string) error {
 	only := map[string]bool{}
 	for _, name := range names {
 		only[name] = true
 	}
-	if err := d.applyTarget(d.targetOf(d.desired, only)); err != nil {
+	if err := s.applyTarget(s.targetOf(s.desired, only)); err != nil {
 		return err
 	}
 	for _, name := range names {
-		delete(d.services.dirty, name)
+		delete(s.dirty, name)
 	}
-	d.wakeHealer()
-	d.changed()
+	s.wakeHealer()
+	s.changed()
 	return nil
 }
 
 // setPools records the pools that the data planes now have, and reports what has
 // changed.
-func (d *Daemon) setPools(pools map[string]*pool.Pool) {
-	s := &d.services
+func (s *services) setPools(pools map[string]*pool.Pool) {
 	before := s.pools
 	s.pools = pools
 	now := time.Now()
@@ -131,13 +128,13 @@ func (d *Daemon) setPools(pools map[string]*pool.Pool) {
 		}
 		delete(s.stuck, name)
 		for _, m := range p.Members {
-			if key := (pool.Key{Service: name, At: m.At}); d.beginDrain(key, p, m, now) {
+			if key := (pool.Key{Service: name, At: m.At}); s.beginDrain(key, p, m, now) {
 				touched = append(touched, key)
 			}
 		}
 		events, toggled := p.ChangesSince(was)
 		for _, e := range events {
-			d.note(e)
+			s.note(e)
 		}
 		for _, at := range toggled {
 			s.transitions[pool.Key{Service: name, At: at}]++
@@ -160,34 +157,33 @@ func (d *Daemon) setPools(pools map[string]*pool.Pool) {
 			delete(s.transitions, key)
 		}
 	}
-	d.saveDrains(touched...)
+	s.saveDrains(touched...)
 	s.wake() // there may be new drains
 	s.countedAt = time.Time{}
 	s.observeAgain()
 }
 
 // beginDrain records the drain of a member that has none, and reports whether it did.
-func (d *Daemon) beginDrain(key pool.Key, p *pool.Pool, m pool.Member, now time.Time) bool {
-	if m.Status != api.RealDraining || d.services.drains[key] != nil {
+func (s *services) beginDrain(key pool.Key, p *pool.Pool, m pool.Member, now time.Time) bool {
+	if m.Status != api.RealDraining || s.drains[key] != nil {
 		return false
 	}
-	d.services.drains[key] = &pool.Drain{Cause: m.Cause, Since: now, Deadline: pool.Deadline(now, 0, p.Spec.Drain),
+	s.drains[key] = &pool.Drain{Cause: m.Cause, Since: now, Deadline: pool.Deadline(now, 0, p.Spec.Drain),
 		Endpoint: m.Endpoint, Leaving: m.Leaving, Real: m.RealServer}
 	return true
 }
 
 // healthChanged receives the results of the checks.
-func (d *Daemon) healthChanged(b health.Batch) {
-	d.services.batchMu.Lock()
-	defer d.services.batchMu.Unlock()
-	d.services.batches = append(d.services.batches, b)
-	d.services.wake()
+func (s *services) healthChanged(b health.Batch) {
+	s.batchMu.Lock()
+	defer s.batchMu.Unlock()
+	s.batches = append(s.batches, b)
+	s.wake()
 }
 
 // takeHealthChanges marks services as dirty if the results of their checks have changed.
 // It reports no events: setPools does that when the data planes have the change.
-func (d *Daemon) takeHealthChanges() {
-	s := &d.services
+func (s *services) takeHealthChanges() {
 	s.batchMu.Lock()
 	batches := s.batches
 	s.batches = nil
@@ -200,47 +196,13 @@ func (d *Daemon) takeHealthChanges() {
 	}
 }
 
-// rebalance applies what has changed about real servers. A service that fails does not
-// stop the others.
-func (d *Daemon) rebalance() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.takeHealthChanges()
-	names := slices.Collect(maps.Keys(d.services.dirty)) // in random order, so that each is tried at some time
-	if len(names) == 0 {
-		return nil
-	}
-	err := d.reapply(names...)
-	if err == nil {
-		return nil
-	}
-	var failed error
-	for i, name := range names {
-		if len(names) > 1 && i < maxSingly {
-			err = d.reapply(name)
-		}
-		if err != nil {
-			d.stuck(name, err)
-			failed = err
-		}
-	}
-	if failed == nil {
-		return nil
-	}
-	return fmt.Errorf("apply what has changed about real servers: %w", failed)
-}
-
-// maxSingly is the number of services that are applied one by one after a failure,
-// while other requests wait.
-const maxSingly = 20
-
-// stuck records that the data planes still have an earlier state of a service. It
+// reportStuck records that the data planes still have an earlier state of a service. It
 // reports each cause once.
-func (d *Daemon) stuck(name string, err error) {
+func (s *services) reportStuck(name string, err error) {
 	problem := "a change of its real servers could not be applied, and the earlier state is still in use: " +
 		err.Error()
-	if d.services.stuck[name] != problem {
-		d.services.stuck[name] = problem
-		d.note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})
+	if s.stuck[name] != problem {
+		s.stuck[name] = problem
+		s.note(api.Event{Kind: api.Unhealed, Object: "service " + name, Detail: problem})
 	}
 }

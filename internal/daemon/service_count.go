@@ -1,12 +1,10 @@
 package daemon
 
 import (
-	"context"
 	"net/netip"
 	"time"
 
 	"fairlead/internal/daemon/pool"
-	"fairlead/internal/health"
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/model"
 )
@@ -48,13 +46,12 @@ func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {
 const countAgain = 100 * time.Millisecond
 
 // countFlows reads the counters of real servers, unless they are recent.
-func (d *Daemon) countFlows() {
-	s := &d.services
-	if d.cfg.CountReals == nil || len(d.full.Services) == 0 || time.Since(s.countedAt) < countAgain {
+func (s *services) countFlows() {
+	if s.cfg.CountReals == nil || len(s.full.Services) == 0 || time.Since(s.countedAt) < countAgain {
 		return
 	}
-	counts, err := d.cfg.CountReals(d.full.Services)
-	d.warn("count the flows of real servers", err)
+	counts, err := s.cfg.CountReals(s.full.Services)
+	s.warn("count the flows of real servers", err)
 	if err == nil {
 		s.counts, s.countedAt = counts, time.Now()
 	}
@@ -62,72 +59,10 @@ func (d *Daemon) countFlows() {
 
 // flowsOf returns the last known number of open flows of a real server, or nil if its
 // data plane does not count them.
-func (d *Daemon) flowsOf(key pool.Key) *uint64 {
-	c, counted := d.services.counts[key.Service][key.At]
+func (s *services) flowsOf(key pool.Key) *uint64 {
+	c, counted := s.counts[key.Service][key.At]
 	if !counted {
 		return nil
 	}
 	return &c.Live
-}
-
-// observeEvery is the interval at which the daemon looks for failed connections of
-// clients.
-const observeEvery = 100 * time.Millisecond
-
-// observe reports the success and failure of clients' connections to the checks, for
-// services with passive checks, until ctx ends. Without such services it does nothing.
-func (d *Daemon) observe(ctx context.Context) {
-	if d.cfg.CountReals == nil {
-		return
-	}
-	var before RealCounts
-	var again <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.services.observed:
-		case <-again:
-		}
-		again = nil
-		if before = d.observeOnce(before); before != nil {
-			again = time.After(observeEvery)
-		}
-	}
-}
-
-// observeOnce compares the counters with the earlier ones, and returns them. It
-// returns nil if no service has passive checks.
-func (d *Daemon) observeOnce(before RealCounts) RealCounts {
-	d.mu.Lock()
-	var passive []string
-	for name, p := range d.services.pools {
-		if p.Spec.Check.Passive {
-			passive = append(passive, name)
-		}
-	}
-	if len(passive) == 0 {
-		d.mu.Unlock()
-		return nil
-	}
-	d.services.countedAt = time.Time{}
-	d.countFlows()
-	now := d.services.counts
-	d.mu.Unlock()
-	for _, name := range passive {
-		for at, c := range now[name] {
-			was, known := before[name][at]
-			// Answered connections count too: a few failures among many connections
-			// are caused by the clients.
-			failed, answered := c.Failed-was.Failed, c.Begun-was.Begun
-			if known && c.Failed >= was.Failed && c.Begun >= was.Begun && failed+answered > 0 {
-				d.health.Signal(name, at, health.Signal{Failed: int(failed),
-					Answered: int(answered - min(answered, failed))})
-			}
-		}
-	}
-	if now == nil {
-		now = RealCounts{}
-	}
-	return now
 }

@@ -16,9 +16,9 @@ import (
 // reportEnded reports how many connections of clients the last step has reset, per
 // real server, or per service if the real server is no longer known. pools are the
 // pools before and after the step.
-func (d *Daemon) reportEnded(pools ...map[string]*pool.Pool) {
+func (s *services) reportEnded(pools ...map[string]*pool.Pool) {
 	all := map[string]rawtcp.Ended{}
-	for _, e := range d.cfg.Flows.TCP().TakeEnded() {
+	for _, e := range s.cfg.Flows.TCP().TakeEnded() {
 		object := endedOf(e, pools)
 		sum := all[object]
 		sum.Connections += e.Connections
@@ -26,7 +26,7 @@ func (d *Daemon) reportEnded(pools ...map[string]*pool.Pool) {
 		all[object] = sum
 	}
 	for _, object := range slices.Sorted(maps.Keys(all)) {
-		d.note(api.Event{Kind: api.ClientsReset, Object: object, Detail: endedText(all[object])})
+		s.note(api.Event{Kind: api.ClientsReset, Object: object, Detail: endedText(all[object])})
 	}
 }
 

@@ -37,7 +37,7 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	if r.Do == api.RemoveReal {
 		return d.removeReal(v, r)
 	}
-	m, err := d.findMember(r.Service, r.Real)
+	m, err := d.services.findMember(r.Service, r.Real)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -48,17 +48,17 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	}
 	switch r.Do {
 	case api.DrainReal:
-		return d.drainReal(v, m, r)
+		return d.services.drain(v, m, r)
 	case api.EnableReal:
 		return d.enableReal(v, m)
 	}
 	return api.Result{}, api.Faultf(api.Invalid, "do %q: want drain, enable or remove", r.Do)
 }
 
-// drainReal records the drain and applies it to the data planes.
-func (d *Daemon) drainReal(v model.VirtualService, m pool.Member, r api.RealRequest) (api.Result, error) {
+// drain records the drain and applies it to the data planes.
+func (s *services) drain(v model.VirtualService, m pool.Member, r api.RealRequest) (api.Result, error) {
 	key := pool.Key{Service: v.Name, At: m.At}
-	before := d.services.drains[key]
+	before := s.drains[key]
 	drain := &pool.Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
 	if before != nil {
 		drain.Since = before.Since
@@ -68,21 +68,21 @@ func (d *Daemon) drainReal(v model.VirtualService, m pool.Member, r api.RealRequ
 		drain.Ended = time.Now()
 	}
 	if before != nil && before.Asked && !before.Ended.IsZero() && r.Deadline == 0 {
-		return api.Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: s.viewServices(v.Name)}, nil
 	}
-	notes := d.lastServerNotes(v, m)
-	d.services.drains[key] = drain
-	if err := d.reapply(v.Name); err != nil {
-		delete(d.services.drains, key)
+	notes := s.lastServerNotes(v, m)
+	s.drains[key] = drain
+	if err := s.reapply(v.Name); err != nil {
+		delete(s.drains, key)
 		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.Text(), v.Name, err)
 	}
-	d.saveDrains(key)
-	return api.Result{Services: d.viewServices(v.Name), Changed: true, Notes: notes}, nil
+	s.saveDrains(key)
+	return api.Result{Services: s.viewServices(v.Name), Changed: true, Notes: notes}, nil
 }
 
 // lastServerNotes returns a note if no other real server is up to get new flows.
-func (d *Daemon) lastServerNotes(v model.VirtualService, m pool.Member) []string {
-	for _, r := range d.services.pools[v.Name].Full.Reals {
+func (s *services) lastServerNotes(v model.VirtualService, m pool.Member) []string {
+	for _, r := range s.pools[v.Name].Full.Reals {
 		if r.At(0) != m.At && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
 			return nil
 		}
@@ -97,7 +97,7 @@ func (d *Daemon) lastServerNotes(v model.VirtualService, m pool.Member) []string
 func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, error) {
 	key := pool.Key{Service: v.Name, At: m.At}
 	drain := d.services.drains[key]
-	readmitted := d.health.Readmit(v.Name, m.At)
+	readmitted := d.services.health.Readmit(v.Name, m.At)
 	if m.Spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
 			return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
@@ -105,12 +105,12 @@ func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, 
 		i := slices.IndexFunc(v.Reals, m.Spec.Is)
 		v.Reals[i].State = model.RealUp
 	} else if (drain == nil || !drain.Asked) && !readmitted {
-		return api.Result{Services: d.viewServices(v.Name)}, nil
+		return api.Result{Services: d.services.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)
 	var err error
 	if m.Spec.State == model.RealUp {
-		err = d.reapply(v.Name)
+		err = d.services.reapply(v.Name)
 	} else {
 		err = d.settle(d.desired.WithService(v))
 	}
@@ -120,8 +120,8 @@ func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, 
 		}
 		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.Text(), v.Name, err)
 	}
-	d.saveDrains(key)
-	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	d.services.saveDrains(key)
+	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
 }
 
 func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Result, error) {
@@ -129,7 +129,7 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 		return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
 	}
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
-	m, err := d.findMember(v.Name, r.Real)
+	m, err := d.services.findMember(v.Name, r.Real)
 	switch {
 	case i < 0 && err != nil:
 		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name,
@@ -140,11 +140,11 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 			v.Name)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.Spec.Is); i < 0 && !r.Now {
-			return api.Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
+			return api.Result{Services: d.services.viewServices(v.Name)}, nil // it is leaving already
 		}
 	}
 	if r.Now && err == nil {
-		d.forgetMember(v.Name, m.At)
+		d.services.forgetMember(v.Name, m.At)
 	}
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
@@ -152,21 +152,21 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 	if err := d.settle(d.desired.WithService(v)); err != nil {
 		return api.Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
-	return api.Result{Services: d.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
 }
 
 // forgetMember removes a member from the current pool, so that it does not drain when
 // it leaves.
-func (d *Daemon) forgetMember(service string, at netip.AddrPort) {
-	d.services.pools[service] = d.services.pools[service].Without(at)
+func (s *services) forgetMember(service string, at netip.AddrPort) {
+	s.pools[service] = s.pools[service].Without(at)
 }
 
 // findMember returns the real server that the text names.
-func (d *Daemon) findMember(service, text string) (pool.Member, error) {
-	p := d.services.pools[service]
+func (s *services) findMember(service, text string) (pool.Member, error) {
+	p := s.pools[service]
 	if p == nil {
 		return pool.Member{}, api.Faultf(api.Conflict,
-			"service %s is not applied: %s", service, d.problems[serviceProblem(service)])
+			"service %s is not applied: %s", service, s.problems[serviceProblem(service)])
 	}
 	var fits []pool.Member
 	var names []string
@@ -175,7 +175,7 @@ func (d *Daemon) findMember(service, text string) (pool.Member, error) {
 			return m, nil
 		}
 		if m.At.Addr().String() == text || m.Endpoint != "" &&
-			(m.Endpoint == text || d.sandboxNamed(m.Endpoint, text)) {
+			(m.Endpoint == text || s.sandboxNamed(m.Endpoint, text)) {
 			fits, names = append(fits, m), append(names, m.Text())
 		}
 	}
@@ -192,8 +192,8 @@ func (d *Daemon) findMember(service, text string) (pool.Member, error) {
 }
 
 // sandboxNamed reports whether the attachment's sandbox has that name.
-func (d *Daemon) sandboxNamed(endpoint, text string) bool {
-	a, known := d.desired.Attachment(endpoint)
+func (s *services) sandboxNamed(endpoint, text string) bool {
+	a, known := s.desired.Attachment(endpoint)
 	_, name, _ := strings.Cut(a.Ref, ":")
-	return known && (a.Ref == text || name == text || d.services.containers[a.Ref].Name == text)
+	return known && (a.Ref == text || name == text || s.containers[a.Ref].Name == text)
 }

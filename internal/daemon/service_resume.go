@@ -14,8 +14,8 @@ import (
 // servers is saved with a delay, and not at all by a process that is killed; but the
 // engine stores each state before it applies it. A real server that was out stays out
 // until it passes its checks, and the others stay in until they fail them.
-func (d *Daemon) resume(w model.Desired) error {
-	record, err := d.cfg.Store.Load()
+func (s *services) resume(w model.Desired) error {
+	record, err := s.cfg.Store.Load()
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
@@ -23,11 +23,11 @@ func (d *Daemon) resume(w model.Desired) error {
 		// A sandbox that a name selects must be found with its current address.
 		// Without it, the service would have no real servers until the first step has
 		// returned the leases, and all its connections would be ended.
-		full, err := d.engine.State()
-		d.warn("find the addresses of sandboxes", err)
-		d.full.Endpoints = full.Endpoints
+		full, err := s.engine.State()
+		s.warn("find the addresses of sandboxes", err)
+		s.full.Endpoints = full.Endpoints
 	}
-	out := d.takenOut(w)
+	out := s.takenOut(w)
 	wanted := map[string]bool{}
 	for _, v := range w.Services {
 		wanted[v.Name] = true
@@ -41,17 +41,17 @@ func (d *Daemon) resume(w model.Desired) error {
 			func(r model.RealServer) bool { return out[pool.Key{Service: v.Name, At: r.At(0)}] })
 		inUse = append(inUse, v)
 	}
-	noted := slices.DeleteFunc(d.services.savedHealth, func(one health.Remembered) bool { return !wanted[one.Service] })
-	d.health.Import(noted, inUse)
-	d.services.savedHealth = nil
+	noted := slices.DeleteFunc(s.savedHealth, func(one health.Remembered) bool { return !wanted[one.Service] })
+	s.health.Import(noted, inUse)
+	s.savedHealth = nil
 	return nil
 }
 
 // takenOut returns the real servers that are out, or may be, for another reason than
 // their checks. The state of the data planes says nothing about the checks of those.
-func (d *Daemon) takenOut(w model.Desired) map[pool.Key]bool {
+func (s *services) takenOut(w model.Desired) map[pool.Key]bool {
 	out := map[pool.Key]bool{}
-	for key := range d.services.drains {
+	for key := range s.drains {
 		out[key] = true
 	}
 	for _, v := range w.Services {
@@ -62,4 +62,14 @@ func (d *Daemon) takenOut(w model.Desired) map[pool.Key]bool {
 		}
 	}
 	return out
+}
+
+// forgetHealth deletes the health of services that are no longer desired, so that a
+// new service with the name starts without it.
+func (s *services) forgetHealth(before, now model.Desired) {
+	for _, v := range before.Services {
+		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {
+			s.health.Forget(v.Name)
+		}
+	}
 }

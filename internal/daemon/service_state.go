@@ -10,8 +10,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// services is the daemon's state of virtual services besides the desired state.
+// services computes and applies the pools of virtual services.
 type services struct {
+	*state
+	networks *networks
+	// health checks real servers. It needs no lock.
+	health *health.Monitor
 	// pools are the pools that the data planes have, by the services' names.
 	pools map[string]*pool.Pool
 	// drains are the drains of members.
@@ -20,12 +24,12 @@ type services struct {
 	containers map[string]pool.Container
 	// dirty has the services whose pools must be computed again.
 	dirty map[string]bool
-	// woken receives a value when balance has something to do.
+	// woken receives a value when balancer.run has something to do.
 	woken chan struct{}
 	// counts are the counters of the data planes, read at countedAt.
 	counts    RealCounts
 	countedAt time.Time
-	// observed receives a value when observe must check for passive checks again.
+	// observed receives a value when balancer.observe must check for passive checks again.
 	observed chan struct{}
 	// stuck says why the data planes still have an earlier state of a service.
 	stuck map[string]string
@@ -38,21 +42,25 @@ type services struct {
 	savedHealth health.Snapshot
 	// needed is closed by needOnce when there is a service.
 	needed   chan struct{}
-	needOnce *sync.Once
+	needOnce sync.Once
 	// batches are results of the checks that are not applied yet. batchMu protects
 	// them, so that the checks never wait while something is applied.
 	batchMu sync.Mutex
 	batches []health.Batch
 }
 
-func newServices() services {
-	return services{transitions: map[pool.Key]uint64{}, needed: make(chan struct{}), needOnce: new(sync.Once),
+func newServices(st *state, n *networks) *services {
+	s := &services{state: st, networks: n,
+		transitions: map[pool.Key]uint64{}, needed: make(chan struct{}),
 		pools: map[string]*pool.Pool{}, drains: map[pool.Key]*pool.Drain{}, containers: map[string]pool.Container{},
 		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1),
 		observed: make(chan struct{}, 1)}
+	s.health = health.NewMonitor(health.Options{Means: health.Means{Container: s.containerHealth},
+		Dial: st.cfg.DialReal, Changed: s.healthChanged})
+	return s
 }
 
-// markDirty makes balance compute the services' pools again.
+// markDirty makes the balancer compute the services' pools again.
 func (s *services) markDirty(names ...string) {
 	for _, name := range names {
 		s.dirty[name] = true
@@ -60,7 +68,7 @@ func (s *services) markDirty(names ...string) {
 	s.wake()
 }
 
-// wake wakes balance.
+// wake wakes balancer.run.
 func (s *services) wake() {
 	select {
 	case s.woken <- struct{}{}:
@@ -68,7 +76,7 @@ func (s *services) wake() {
 	}
 }
 
-// observeAgain wakes observe.
+// observeAgain wakes balancer.observe.
 func (s *services) observeAgain() {
 	select {
 	case s.observed <- struct{}{}:
@@ -78,20 +86,20 @@ func (s *services) observeAgain() {
 
 // poolsOf computes the pools of a desired state, with the endpoints of a state. If
 // only is not nil, it computes only these and takes the others from the current pools.
-func (d *Daemon) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[string]bool) map[string]*pool.Pool {
+func (s *services) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[string]bool) map[string]*pool.Pool {
 	all := make(map[string]*pool.Pool, len(w.Services))
 	var inputs func(string) pool.Inputs
 	for _, v := range w.Services {
-		if d.problems[serviceProblem(v.Name)] != "" {
+		if s.problems[serviceProblem(v.Name)] != "" {
 			continue
 		}
-		before := d.services.pools[v.Name]
+		before := s.pools[v.Name]
 		if only != nil && before != nil && !before.Restored && !only[v.Name] {
 			all[v.Name] = before
 			continue
 		}
 		if inputs == nil {
-			inputs = d.inputs(w, endpoints)
+			inputs = s.inputs(w, endpoints)
 		}
 		all[v.Name] = pool.New(v, before, inputs(v.Name))
 	}
@@ -102,12 +110,12 @@ func (d *Daemon) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[s
 func serviceProblem(name string) string { return "service " + name }
 
 // inputs returns the inputs of the computation of pools.
-func (d *Daemon) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) pool.Inputs {
-	s := pool.NewSandboxes(w.Attachments, endpoints, d.full.Endpoints, d.services.containers)
+func (s *services) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) pool.Inputs {
+	found := pool.NewSandboxes(w.Attachments, endpoints, s.full.Endpoints, s.containers)
 	now := time.Now()
 	return func(service string) pool.Inputs {
-		return pool.Inputs{Now: now, Selects: s.Selects, Owns: s.Owns, Alive: s.Alive,
-			Drain: func(at netip.AddrPort) *pool.Drain { return d.services.drains[pool.Key{Service: service, At: at}] },
+		return pool.Inputs{Now: now, Selects: found.Selects, Owns: found.Owns, Alive: found.Alive,
+			Drain: func(at netip.AddrPort) *pool.Drain { return s.drains[pool.Key{Service: service, At: at}] },
 		}
 	}
 }

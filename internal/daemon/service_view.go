@@ -13,48 +13,48 @@ import (
 
 // viewServices returns the services with these names, or all if there are none, sorted
 // by name.
-func (d *Daemon) viewServices(names ...string) []api.ServiceView {
+func (s *services) viewServices(names ...string) []api.ServiceView {
 	on := map[string]model.Plane{}
-	for _, v := range d.full.Services {
+	for _, v := range s.full.Services {
 		on[v.Name] = v.Plane
 	}
 	all := []api.ServiceView{}
-	for _, v := range d.desired.Services {
+	for _, v := range s.desired.Services {
 		if len(names) == 0 || slices.Contains(names, v.Name) {
-			all = append(all, d.viewService(v, on[v.Name]))
+			all = append(all, s.viewService(v, on[v.Name]))
 		}
 	}
 	slices.SortFunc(all, byServiceName)
 	return all
 }
 
-func (d *Daemon) viewService(v model.VirtualService, on model.Plane) api.ServiceView {
-	s := api.ServiceView{VirtualService: v.Clone(), PlaneInUse: on, Problem: d.problems[serviceProblem(v.Name)],
+func (s *services) viewService(v model.VirtualService, on model.Plane) api.ServiceView {
+	shown := api.ServiceView{VirtualService: v.Clone(), PlaneInUse: on, Problem: s.problems[serviceProblem(v.Name)],
 		Servers: []api.RealView{}}
-	p := d.services.pools[v.Name]
-	if s.Problem != "" || p == nil {
-		s.Status = api.ServiceFailed
-		return s
+	p := s.pools[v.Name]
+	if shown.Problem != "" || p == nil {
+		shown.Status = api.ServiceFailed
+		return shown
 	}
-	s.Status, s.Problem = p.Status(), d.services.stuck[v.Name]
+	shown.Status, shown.Problem = p.Status(), s.stuck[v.Name]
 	checks := map[netip.AddrPort]health.ServerStatus{}
-	for _, c := range d.health.StatusOf(p.Resolved).Servers {
+	for _, c := range s.health.StatusOf(p.Resolved).Servers {
 		checks[c.Real] = c
 	}
 	for _, m := range p.Members {
-		if s.Status != api.ServiceSorry || m.At != v.Sorry {
+		if shown.Status != api.ServiceSorry || m.At != v.Sorry {
 			key := pool.Key{Service: v.Name, At: m.At}
-			s.Servers = append(s.Servers, p.View(m, checks[m.At], d.services.drains[key], d.flowsOf(key)))
+			shown.Servers = append(shown.Servers, p.View(m, checks[m.At], s.drains[key], s.flowsOf(key)))
 		}
 	}
-	if s.Status == api.ServiceSorry {
-		s.Servers = append(s.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100,
+	if shown.Status == api.ServiceSorry {
+		shown.Servers = append(shown.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100,
 			State: api.RealSorry, Cause: p.QuorumText(), Since: p.Since,
-			Flows: d.flowsOf(pool.Key{Service: v.Name, At: v.Sorry})})
+			Flows: s.flowsOf(pool.Key{Service: v.Name, At: v.Sorry})})
 	}
-	slices.SortStableFunc(s.Servers, func(a,
+	slices.SortStableFunc(shown.Servers, func(a,
 		b api.RealView) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	return s
+	return shown
 }

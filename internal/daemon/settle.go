@@ -2,49 +2,12 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
 	"fairlead/internal/model"
 )
-
-// hostState returns the state that the host must have now, without virtual services:
-// the attachments of running sandboxes, their publishes, and the networks that they
-// use.
-func (d *Daemon) hostState(w model.Desired) model.State {
-	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
-	used, alive := map[string]bool{}, map[string]bool{}
-	for _, a := range w.Attachments {
-		if a.Sandbox == "" && a.Cgroup == "" || d.problems[a.Name] != "" {
-			continue
-		}
-		used[a.Network], alive[a.Name] = true, true
-		s.Endpoints = append(s.Endpoints, d.withKeptAddresses(a.Leased()))
-	}
-	for _, n := range w.Networks {
-		if used[n.Name] || permanent(n) && d.problems[networkProblem(n.Name)] == "" {
-			s.Networks = append(s.Networks, n)
-		}
-	}
-	for _, p := range w.Publishes {
-		if alive[p.Endpoint] && d.problems[p.String()] == "" {
-			s.Publishes = append(s.Publishes, p)
-		}
-	}
-	return s
-}
-
-// permanent reports whether a network exists on the host even without endpoints. A
-// bridge network that Docker created does: Docker's own driver keeps its bridges too,
-// and deleting a bridge is slow.
-func permanent(n model.Network) bool {
-	return n.Origin == model.FromDocker && n.Traits().Permanent
-}
-
-// networkProblem returns the key of a network's problem.
-func networkProblem(network string) string { return "network " + network }
 
 // settle saves and applies a desired state. It omits sandboxes that ended meanwhile.
 // On any other failure it restores the previous desired state, also on the host.
@@ -53,28 +16,18 @@ func (d *Daemon) settle(next model.Desired) error {
 	for {
 		err := d.attempt(next)
 		if err == nil {
-			d.forgetServices(before, next)
+			d.services.forgetHealth(before, next)
 			return nil
 		}
-		dead := d.dead(next)
-		if len(dead) == 0 && d.markUnavailable(before, next, err) {
+		dead := d.sandboxes.dead(next)
+		if len(dead) == 0 && d.networks.markUnavailable(before, next, err) {
 			continue
 		}
 		if len(dead) == 0 {
 			return d.rollBack(before, next, err)
 		}
-		d.stopDead(dead)
+		d.clients.stopDead(dead)
 		next, before = withoutSandboxes(next, dead), withoutSandboxes(before, dead)
-	}
-}
-
-// forgetServices deletes the health of services that are no longer desired, so that a
-// new service with the name starts without it.
-func (d *Daemon) forgetServices(before, now model.Desired) {
-	for _, v := range before.Services {
-		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {
-			d.health.Forget(v.Name)
-		}
 	}
 }
 
@@ -84,7 +37,7 @@ func (d *Daemon) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
 		d.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
-	d.stopDead(dead)
+	d.clients.stopDead(dead)
 	d.desired = withoutSandboxes(d.desired, dead)
 	return d.settle(d.desired)
 }
@@ -99,29 +52,21 @@ func (d *Daemon) attempt(next model.Desired) error {
 
 // applySaved applies the desired state.
 func (d *Daemon) applySaved() error {
-	if err := d.applyDesired(d.desired); err != nil {
+	if err := d.services.apply(d.desired); err != nil {
 		return err
 	}
-	d.forgetUnused()
-	d.updateResponders()
+	d.sandboxes.forgetUnused()
+	d.overlays.update()
 	d.wakeHealer()
-	d.startContainers(d.desired)
+	d.services.needContainers(d.desired)
 	d.changed()
-	return nil
-}
-
-func (d *Daemon) save(next model.Desired) error {
-	if err := d.cfg.Store.SaveDesired(next); err != nil {
-		return fmt.Errorf("write desired state: %w", err)
-	}
-	d.desired = next
 	return nil
 }
 
 // rollBack restores the previous desired state and returns the error of the failed
 // one. The code is Conflict if next is invalid.
 func (d *Daemon) rollBack(before, next model.Desired, err error) error {
-	if invalid := d.state(next).Validate(); invalid != nil {
+	if invalid := d.services.stateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
 	if back := d.attempt(before); back != nil {
@@ -164,21 +109,21 @@ func (d *Daemon) adopt(w model.Desired) {
 	d.desired = w
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			d.adoptSandbox(a)
+			d.sandboxes.adopt(a)
 		}
 		if external.Is(a) {
-			d.external.Await(a.Name, false)
+			d.sandboxes.external.Await(a.Name, false)
 		}
 	}
-	d.recordExternal()
-	err := d.cleanUp(d.dead(d.desired))
+	d.sandboxes.recordExternal()
+	err := d.cleanUp(d.sandboxes.dead(d.desired))
 	if err == nil {
-		d.startClients()
+		d.clients.startAll()
 		return
 	}
 	d.cfg.Log.Error("take over the attachments", "error", err)
 	d.adoptEach()
-	d.startClients()
+	d.clients.startAll()
 }
 
 // notApplied is the problem of an object that adoptEach has not applied yet.
@@ -239,10 +184,4 @@ func (d *Daemon) admit(keys ...string) error {
 		}
 	}
 	return err
-}
-
-// problem records why an object is not applied.
-func (d *Daemon) problem(name string, err error) {
-	d.problems[name] = err.Error()
-	d.cfg.Log.Error("apply", "object", name, "error", err)
 }

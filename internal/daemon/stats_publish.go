@@ -15,14 +15,14 @@ import (
 // countPublishes reads the counters of all publish modes. A port that the kernel maps
 // may also have a listener of the proxy, for clients that the kernel cannot redirect;
 // both count for the publish.
-func (d *Daemon) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
+func (m *meters) countPublishes(ctx context.Context, s *api.Stats, endpoints map[string]model.Endpoint) error {
 	x := stats.NewIndex(s.Publishes)
-	return errors.Join(d.countProxied(ctx, s, x), d.countMappings(s, x), d.countMapped(x), d.countTracked(x, endpoints))
+	return errors.Join(m.countProxied(ctx, s, x), m.countMappings(s, x), m.countMapped(x), m.countTracked(x, endpoints))
 }
 
 // countProxied counts the traffic of the proxy's listeners, as payload.
-func (d *Daemon) countProxied(ctx context.Context, s *api.Stats, x stats.Index) error {
-	total, each, running, err := d.engine.Proxied(ctx)
+func (m *meters) countProxied(ctx context.Context, s *api.Stats, x stats.Index) error {
+	total, each, running, err := m.engine.Proxied(ctx)
 	if !running {
 		return err
 	}
@@ -46,8 +46,8 @@ func (d *Daemon) countProxied(ctx context.Context, s *api.Stats, x stats.Index) 
 }
 
 // countMappings counts the traffic of the eBPF data path, as whole frames.
-func (d *Daemon) countMappings(s *api.Stats, x stats.Index) error {
-	each, fill, there, err := d.cfg.Counters.EBPF().MappingTraffic()
+func (m *meters) countMappings(s *api.Stats, x stats.Index) error {
+	each, fill, there, err := m.cfg.Counters.EBPF().MappingTraffic()
 	if !there {
 		return err
 	}
@@ -66,11 +66,11 @@ func (d *Daemon) countMappings(s *api.Stats, x stats.Index) error {
 }
 
 // countMapped counts the flows that matched elements of the nft maps.
-func (d *Daemon) countMapped(x stats.Index) error {
+func (m *meters) countMapped(x stats.Index) error {
 	if !x.HasTracked() {
 		return nil
 	}
-	each, err := d.cfg.Counters.NFT().MappingTraffic()
+	each, err := m.cfg.Counters.NFT().MappingTraffic()
 	for _, c := range each {
 		if p := x.Find(c.Proto, c.Host, c.Ports.First); p != nil {
 			stats.AddFlows(p, c.Flows)
@@ -80,7 +80,7 @@ func (d *Daemon) countMapped(x stats.Index) error {
 }
 
 // countTracked counts the open flows of publishes whose flows are in conntrack.
-func (d *Daemon) countTracked(x stats.Index, endpoints map[string]model.Endpoint) error {
+func (m *meters) countTracked(x stats.Index, endpoints map[string]model.Endpoint) error {
 	if !x.HasTracked() {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (d *Daemon) countTracked(x stats.Index, endpoints map[string]model.Endpoint
 			stats.AddLive(p, 0)
 		}
 	}
-	return d.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
+	return m.cfg.Counters.Conntrack().Tracked(func(f conntrack.TrackedFlow) {
 		p := x.Find(f.Proto, f.Host.Addr(), f.Host.Port())
 		if p != nil && x.Tracked[p.Via] && owners[f.Target.Addr()] == p.Endpoint {
 			stats.AddLive(p, 1)

@@ -7,28 +7,28 @@ import (
 	"fairlead/internal/daemon/pool"
 )
 
-// serviceStats reads the counters of the data planes.
-func (d *Daemon) serviceStats() []api.ServiceStats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.countFlows()
+// stats reads the counters of the data planes.
+func (s *services) stats() []api.ServiceStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.countFlows()
 	all := []api.ServiceStats{}
-	for _, v := range d.viewServices() {
-		checks := d.health.CountsOf(v.Name)
-		s := api.ServiceStats{Service: v.Name, Plane: v.PlaneInUse, Status: v.Status, Reals: []api.RealStats{}}
+	for _, v := range s.viewServices() {
+		checks := s.health.CountsOf(v.Name)
+		counted := api.ServiceStats{Service: v.Name, Plane: v.PlaneInUse, Status: v.Status, Reals: []api.RealStats{}}
 		for _, r := range v.Servers {
 			at := netip.AddrPortFrom(r.Address, r.Port)
 			one := api.RealStats{Real: at, State: r.State, Weight: r.Weight,
-				Transitions: d.services.transitions[pool.Key{Service: v.Name, At: at}], Live: r.Flows}
+				Transitions: s.transitions[pool.Key{Service: v.Name, At: at}], Live: r.Flows}
 			if c, known := checks[at]; known && (c.Made() > 0 || c.Ejected > 0) {
 				one.Checks = &c
 			}
-			if c, counted := d.services.counts[v.Name][at]; counted {
+			if c, counted := s.counts[v.Name][at]; counted {
 				one.Flows, one.Packets, one.Bytes = &c.Begun, &c.Packets, &c.Bytes
 			}
-			s.Reals = append(s.Reals, one)
+			counted.Reals = append(counted.Reals, one)
 		}
-		all = append(all, s)
+		all = append(all, counted)
 	}
 	return all
 }

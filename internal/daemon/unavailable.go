@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/api"
@@ -13,10 +14,23 @@ import (
 // They are applied again, with their earlier addresses, as soon as the host has what
 // they need.
 
+// networks decides which networks can exist on this host.
+type networks struct {
+	*state
+	// unavailable has the unavailable networks; keptAddresses has the earlier addresses of
+	// their attachments, by the attachments' names.
+	unavailable   map[string]bool
+	keptAddresses map[string][]netip.Addr
+}
+
+func newNetworks(s *state) *networks {
+	return &networks{state: s, unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{}}
+}
+
 // markUnavailable marks the networks that the error is about as unavailable, and
 // reports whether there are new ones. If one of them differs between the two desired
 // states, the request itself is impossible: then markUnavailable does nothing.
-func (d *Daemon) markUnavailable(before, next model.Desired, err error) bool {
+func (ns *networks) markUnavailable(before, next model.Desired, err error) bool {
 	unfit := engine.UnfitNetworks(err)
 	for name := range unfit {
 		if !unchanged(before, next, name) {
@@ -26,16 +40,16 @@ func (d *Daemon) markUnavailable(before, next model.Desired, err error) bool {
 	marked := false
 	for _, a := range next.Attachments {
 		why := unfit[a.Network]
-		if why == nil || a.Sandbox == "" || d.problems[a.Name] != "" {
+		if why == nil || a.Sandbox == "" || ns.problems[a.Name] != "" {
 			continue
 		}
-		if e, up := d.full.Endpoint(a.Name); up {
-			d.keptAddresses[a.Name] = e.Addresses
+		if e, up := ns.full.Endpoint(a.Name); up {
+			ns.keptAddresses[a.Name] = e.Addresses
 		}
-		if !d.unavailable[a.Network] {
-			d.note(api.Event{Kind: api.NetworkUnavailable, Object: "network " + a.Network, Detail: why.Error()})
+		if !ns.unavailable[a.Network] {
+			ns.note(api.Event{Kind: api.NetworkUnavailable, Object: "network " + a.Network, Detail: why.Error()})
 		}
-		d.problems[a.Name], d.unavailable[a.Network], marked = why.Error(), true, true
+		ns.problems[a.Name], ns.unavailable[a.Network], marked = why.Error(), true, true
 	}
 	return marked
 }
@@ -55,8 +69,8 @@ func unchanged(before, next model.Desired, name string) bool {
 
 // withKeptAddresses returns the endpoint with the addresses that it had before its
 // network became unavailable. No other endpoint can have them.
-func (d *Daemon) withKeptAddresses(e model.Endpoint) model.Endpoint {
-	if addrs, ok := d.keptAddresses[e.Name]; ok && len(e.Addresses) == 0 {
+func (ns *networks) withKeptAddresses(e model.Endpoint) model.Endpoint {
+	if addrs, ok := ns.keptAddresses[e.Name]; ok && len(e.Addresses) == 0 {
 		e.Addresses = addrs
 	}
 	return e
@@ -66,10 +80,10 @@ func (d *Daemon) withKeptAddresses(e model.Endpoint) model.Endpoint {
 // also applies the other networks again if the host's links have changed.
 func (d *Daemon) recheckNetworks() {
 	var back []string
-	if len(d.unavailable) > 0 {
+	if len(d.networks.unavailable) > 0 {
 		s := model.State{}
 		for _, n := range d.desired.Networks {
-			if d.unavailable[n.Name] {
+			if d.networks.unavailable[n.Name] {
 				s.Networks = append(s.Networks, n)
 			}
 		}
@@ -89,32 +103,32 @@ func (d *Daemon) recheckNetworks() {
 			delete(d.problems, a.Name)
 		}
 	}
-	changed, err := d.engine.FactsChanged(d.state(d.desired))
+	changed, err := d.engine.FactsChanged(d.services.stateOf(d.desired))
 	d.warn("read the host's links", err)
 	if len(back) == 0 && !changed {
 		return
 	}
 	for _, name := range back {
-		delete(d.unavailable, name)
+		delete(d.networks.unavailable, name)
 	}
 	if err := d.settle(d.desired); err != nil {
 		d.cfg.Log.Error("follow the host's links", "error", err)
 		return
 	}
 	for _, name := range back {
-		if !d.unavailable[name] {
+		if !d.networks.unavailable[name] {
 			d.note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
 		}
 	}
-	d.forgetKeptAddresses()
+	d.networks.forgetKeptAddresses()
 }
 
 // forgetKeptAddresses deletes the kept addresses of attachments that are applied
 // again.
-func (d *Daemon) forgetKeptAddresses() {
-	for name := range d.keptAddresses {
-		if d.problems[name] == "" {
-			delete(d.keptAddresses, name)
+func (ns *networks) forgetKeptAddresses() {
+	for name := range ns.keptAddresses {
+		if ns.problems[name] == "" {
+			delete(ns.keptAddresses, name)
 		}
 	}
 }

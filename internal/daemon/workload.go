@@ -93,6 +93,6 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 }
 
 // problemOf returns the problem of an attachment, or empty.
-func (d *Daemon) problemOf(a model.Attachment) string {
-	return cmp.Or(d.problems[a.Name], external.RestartProblem(a))
+func (s *state) problemOf(a model.Attachment) string {
+	return cmp.Or(s.problems[a.Name], external.RestartProblem(a))
 }

@@ -13,7 +13,7 @@ import (
 
 // tooLarge lists what still exceeds the limits. The numbers may shrink, never grow.
 var tooLarge = []string{
-	"internal/daemon.Daemon has 171 methods, want at most 60",
+	"internal/daemon.Daemon has 79 methods, want at most 60",
 }
 
 // TestSizes holds packages, types and interfaces to sizes that a reader can survey.

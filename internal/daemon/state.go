@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/journal"
+	"fairlead/internal/engine"
+	"fairlead/internal/model"
+)
+
+// state is what all parts of the daemon share. Each part embeds it and adds what only
+// that part changes:
+//
+//	Daemon ── requests, settle
+//	  ├── clients     DHCP clients and their leases
+//	  ├── balancer    events of containers, checks and flows ──► services
+//	  ├── services    pools of virtual services, and their application
+//	  ├── networks    networks that cannot exist on this host for now
+//	  ├── sandboxes   sandboxes that are watched
+//	  ├── overlays    answers to the checks of other hosts
+//	  └── meters      counters
+//
+// A part calls only parts below it. The methods of the parts need mu, unless they lock
+// it themselves or their comment says something else.
+type state struct {
+	cfg    Config
+	engine *engine.Engine
+
+	// mu protects the fields below, and those of all parts that do not say something
+	// else. It is held while the engine applies a step.
+	mu      sync.Mutex
+	desired model.Desired
+	// full is the state that the engine has applied, with leased addresses and the
+	// publish modes that it chose.
+	full model.State
+	// problems has the reason why an attachment, publish, network or service is not
+	// applied, by its name.
+	problems map[string]string
+
+	// The fields below need no lock.
+
+	journal journal.Journal
+	// applied receives a value when the applied objects may have changed.
+	applied chan struct{}
+	// life ends with the daemon.
+	life context.Context
+	end  context.CancelFunc
+}
+
+func newState(cfg Config) *state {
+	if cfg.Meter == nil {
+		cfg.Meter = noMeter{}
+	}
+	s := &state{cfg: cfg,
+		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
+			Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
+		problems: map[string]string{}, applied: make(chan struct{}, 1)}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// save stores a desired state.
+func (s *state) save(next model.Desired) error {
+	if err := s.cfg.Store.SaveDesired(next); err != nil {
+		return fmt.Errorf("write desired state: %w", err)
+	}
+	s.desired = next
+	return nil
+}
+
+// problem records why an object is not applied.
+func (s *state) problem(name string, err error) {
+	s.problems[name] = err.Error()
+	s.cfg.Log.Error("apply", "object", name, "error", err)
+}
+
+// changed reports that the state has changed.
+func (s *state) changed() {
+	if s.cfg.Changed != nil {
+		s.cfg.Changed()
+	}
+}
+
+// wakeHealer makes follow read which objects are applied now.
+func (s *state) wakeHealer() {
+	select {
+	case s.applied <- struct{}{}:
+	default:
+	}
+}
+
+// informational are the kinds of events that need no action.
+var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true,
+	api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true}
+
+// note logs an event and adds it to the journal.
+func (s *state) note(e api.Event) {
+	e.Time = time.Now()
+	args := []any{"object", e.Object}
+	if len(e.Commands) > 0 {
+		args = append(args, "commands", joinCommands(e.Commands))
+	}
+	if e.By != "" {
+		args = append(args, "by", e.By)
+	}
+	if e.Detail != "" {
+		args = append(args, "detail", e.Detail)
+	}
+	level := slog.LevelWarn
+	if informational[e.Kind] {
+		level = slog.LevelInfo
+	}
+	s.cfg.Log.Log(s.life, level, string(e.Kind), args...)
+	s.journal.Add(e)
+}
+
+// joinCommands joins commands into one line for the log.
+func joinCommands(commands []string) string { return strings.Join(commands, "; ") }
+
+// warn logs an error, if there is one.
+func (s *state) warn(what string, err error) {
+	if err != nil {
+		s.cfg.Log.Warn(what, "error", err)
+	}
+}

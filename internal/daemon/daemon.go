@@ -36,6 +36,7 @@ import (
 	"fairlead/internal/daemon/heal"
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
+	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/watch"
 	"fairlead/internal/model"
@@ -46,6 +47,9 @@ import (
 // Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
 	WatchSandboxes(context.Context) (<-chan int, error)
+	// DescribeSandbox reads the state of the sandbox at path, and makes sure that
+	// the namespace has an id.
+	DescribeSandbox(path string) (inspect.Sandbox, error)
 	Watch(context.Context) (*watch.Watcher, error)
 	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error

@@ -39,7 +39,7 @@ func newSandboxes(s *state) *sandboxes {
 // inspect returns the watchedSandbox of a sandbox, and its contents. at is where the
 // sandbox was found.
 func (s *sandboxes) inspect(at sandbox.Sandbox) (*watchedSandbox, inspect.Sandbox, error) {
-	seen, err := s.cfg.Counters.Inspect().DescribeSandbox(at.Path)
+	seen, err := s.cfg.Host.DescribeSandbox(at.Path)
 	if err != nil {
 		return nil, seen, err
 	}

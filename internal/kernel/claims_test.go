@@ -66,7 +66,7 @@ func TestClaims(t *testing.T) {
 // mac returns the hardware address of a link.
 func (h *Host) mac(t *testing.T, link string) string {
 	t.Helper()
-	_, l, err := h.rtnl.Link("", link)
+	l, err := h.rtnl.LinkByName("", link)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // driverRuns reports whether the link's driver runs an XDP program.
 func (h *Host) driverRuns(t *testing.T, name string) bool {
 	t.Helper()
-	_, l, err := h.rtnl.Link("", name)
+	l, err := h.rtnl.LinkByName("", name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
 )
@@ -72,8 +73,9 @@ func Open(path string, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := rtnl.New(ns)
-	links := link.New(reader)
+	cache := handles.New(ns)
+	reader := rtnl.New(cache)
+	links := link.New(cache, reader)
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
 		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader)}
 	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
@@ -89,7 +91,7 @@ func Open(path string, opt Options) (*Host, error) {
 // Close closes every handle and leaves the kernel's state unchanged.
 func (h *Host) Close() error {
 	h.Release()
-	h.rtnl.Close()
+	h.links.Cache.Close()
 	return errors.Join(h.moved.Close(), h.ebpf.Close(), h.ipvs.Close(), h.nft.Close(), h.ns.Close())
 }
 
@@ -98,14 +100,12 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 
 // Release closes the handles into sandboxes, which would keep a dead sandbox's
 // namespace alive, and clears the cached state. Only the goroutine that applies
-// plans may call it. Concurrent readers use a read-only Host.
+// plans may call it. Concurrent readers have their own handles (Inspect).
 func (h *Host) Release() {
 	h.rtnl.Release()
-	if h.nft != nil { // a read-only Host has no others
-		h.nft.Release()
-		h.ipvs.Release()
-		h.ebpf.Release()
-	}
+	h.nft.Release()
+	h.ipvs.Release()
+	h.ebpf.Release()
 }
 
 // Do runs fn on a separate thread in the host's namespace.

@@ -1,11 +1,9 @@
 package kernel
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rtnl/device"
 	"fairlead/internal/kernel/rtnl/link"
@@ -72,13 +70,9 @@ var staleLinkKind = kind[plan.StaleLink]{
 // leftovers returns Fairlead's links and routes in the host's namespace that are
 // in no plan.
 func (h *Host) leftovers(known map[string]bool) (plan.Plan, error) {
-	handle, err := h.rtnl.At("")
+	links, err := h.rtnl.ListLinks("")
 	if err != nil {
 		return nil, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
 	}
 	var found plan.Plan
 	for _, l := range links {

@@ -19,7 +19,7 @@ func TestMultipathSets(t *testing.T) {
 		h.run(t, "ip", "link", "set", "far-"+name, "up")
 		h.run(t, "ip", "link", "set", name, "up")
 		h.run(t, "ip", "addr", "add", "2001:db8:"+name[2:]+"::1/64", "dev", name, "nodad")
-		_, l, err := h.rtnl.Link("", name)
+		l, err := h.rtnl.LinkByName("", name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,12 +2,14 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
 	"fairlead/internal/kernel/rtnl"
@@ -55,6 +57,21 @@ func (h *Host) Watch(ctx context.Context) (*watch.Watcher, error) {
 	return watch.New(ctx, watch.Config{Net: h.rtnl, NFT: h.nft, EBPF: h.ebpf.Check,
 		IPVS: []func() (bool, error){h.links.LocalRoutesDiffer, h.ipvs.Differs}, Legacy: h.iptables.LegacyHash,
 		Concerns: concerns})
+}
+
+// DescribeSandbox reads the state of the sandbox at path. First it assigns an id to
+// the namespace if the host has none for it, so that the kernel reports the
+// namespace's end (WatchSandboxes). The error wraps os.ErrNotExist if there is no
+// namespace at path.
+func (h *Host) DescribeSandbox(path string) (inspect.Sandbox, error) {
+	if err := h.links.AssignID(path); err != nil {
+		return inspect.Sandbox{}, fmt.Errorf("inspect sandbox %s: %w", path, err)
+	}
+	s, err := h.inspect.DescribeSandbox(path)
+	if err == nil && s.ID == netns.NoID {
+		err = fmt.Errorf("inspect sandbox %s: another network namespace is there now", path)
+	}
+	return s, err
 }
 
 // WatchSandboxes returns a channel that gets the id of each namespace that ends;

@@ -128,7 +128,7 @@ func probeWireGuard(h *Host) error {
 }
 
 func (h *Host) tryLink(kind string, l netlink.Link) error {
-	handle, err := h.rtnl.At("")
+	handle, err := h.links.At("")
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func probeVLAN(h *Host) error {
 
 // trySubLink creates a sub-link on a new veth link.
 func (h *Host) trySubLink(kind, module string, subLink func(netlink.LinkAttrs) netlink.Link) error {
-	handle, err := h.rtnl.At("")
+	handle, err := h.links.At("")
 	if err != nil {
 		return err
 	}

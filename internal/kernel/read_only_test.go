@@ -11,11 +11,11 @@ import (
 func TestReadersKeepHandlesOfApplier(t *testing.T) {
 	h := openTestHost(t)
 	sandbox := markedSandbox(t)
-	inside, err := h.rtnl.At(sandbox.Path())
+	inside, err := h.links.At(sandbox.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.rtnl.At(""); err != nil {
+	if _, err := h.links.At(""); err != nil {
 		t.Fatal(err)
 	}
 	inspections := map[string]func() error{
@@ -42,7 +42,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 		if _, err := inside.LinkByName("mark"); err != nil {
 			t.Fatalf("after %s, the handle of the applier is closed: %v", name, err)
 		}
-		if now, err := h.rtnl.At(sandbox.Path()); err != nil || now != inside {
+		if now, err := h.links.At(sandbox.Path()); err != nil || now != inside {
 			t.Fatalf("after %s, the applier has another handle: %v", name, err)
 		}
 	}
@@ -71,12 +71,11 @@ func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, name := range map[string]string{sandbox.Path(): "mark", "": "ours"} {
-		handle, err := reader.At(path)
-		if err != nil {
+		if _, err := reader.LinkByName(path, name); err != nil {
 			t.Fatal(err)
 		}
 		h.Release()
-		if _, err := handle.LinkByName(name); err != nil {
+		if _, err := reader.LinkByName(path, name); err != nil {
 			t.Errorf("the reader cannot find %s: %v", name, err)
 		}
 	}

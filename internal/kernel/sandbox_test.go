@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/inspect"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/plan"
 )
 
 // TestWatchSandboxesReportsTheEnd deletes a namespace that Fairlead has only
@@ -23,11 +26,11 @@ func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := h.Inspect().DescribeSandbox(ns.Path())
+	s, err := h.DescribeSandbox(ns.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := h.Inspect().DescribeSandbox(ns.Path()); err != nil || again.ID != s.ID ||
+	if again, err := h.DescribeSandbox(ns.Path()); err != nil || again.ID != s.ID ||
 		again.Namespace != s.Namespace {
 		t.Errorf("described again: %+v, %v; at first %+v", again, err, s)
 	}
@@ -48,5 +51,36 @@ func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	cancel()
 	if _, more := <-gone; more {
 		t.Error("the channel is not closed")
+	}
+}
+
+// TestReadersAssignNoID reads a sandbox whose namespace has no id in the host's
+// namespace. The readers find everything, and assign none.
+func TestReadersAssignNoID(t *testing.T) {
+	h := openTestHost(t)
+	sandbox := kerneltest.Netns(t)
+	kerneltest.Run(t, sandbox, "ip", "link", "add", "eth0", "type", "bridge")
+	kerneltest.Run(t, sandbox, "ip", "link", "set", "eth0", "alias", plan.Mark+":web")
+	links := []inspect.EndpointLink{{Endpoint: "web", Sandbox: sandbox.Path(), Name: "eth0"}}
+	for range 2 {
+		found, err := h.Inspect().LinkTraffic(links)
+		if _, counted := found["web"]; !counted || err != nil {
+			t.Errorf("the counters of the endpoints: %v, %v", found, err)
+		}
+		s, err := h.Inspect().DescribeSandbox(sandbox.Path())
+		if err != nil || s.ID != netns.NoID || !slices.Contains(s.Links, "eth0") {
+			t.Errorf("the sandbox: %+v, %v", s, err)
+		}
+		if id, known := h.Net().NamespaceID(sandbox.Path()); known {
+			t.Errorf("the namespace has the id %d", id)
+		}
+	}
+	// The same counters are read with an id.
+	if s, err := h.DescribeSandbox(sandbox.Path()); err != nil || s.ID == netns.NoID {
+		t.Errorf("the sandbox: %+v, %v", s, err)
+	}
+	found, err := h.Inspect().LinkTraffic(links)
+	if _, counted := found["web"]; !counted || err != nil {
+		t.Errorf("the counters with an id: %v, %v", found, err)
 	}
 }

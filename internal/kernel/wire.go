@@ -10,11 +10,11 @@ import (
 // the MTU in bytes. Neither end has Fairlead's mark: the engines of both hosts
 // treat it as an uplink, like a network card.
 func Wire(a, b *Host, name string, mtu int) error {
-	near, err := a.rtnl.At("")
+	near, err := a.links.At("")
 	if err != nil {
 		return err
 	}
-	far, err := b.rtnl.At("")
+	far, err := b.links.At("")
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,15 @@ var Rules = []Rule{
 	{
 		Name: "a reader of links imports nothing that changes the kernel",
 		Of:   []string{"internal/kernel/rtnl"},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil"},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/netns", "internal/kernel/nlutil",
+			"internal/kernel/rtnl/handles"},
+	},
+	{
+		Name: "only what changes links, and their reader, have rtnetlink handles",
+		Of:   []string{"..."},
+		Except: map[string]string{"internal/kernel/rtnl/...": "its reader uses them and does not give them away",
+			"internal/kernel": "it hands them to the reader and to what changes links"},
+		Deny: []string{"internal/kernel/rtnl/handles"},
 	},
 	{
 		Name: "what watches for changes imports nothing that changes the kernel",

@@ -15,7 +15,6 @@ import (
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -115,18 +114,11 @@ func (h *Reader) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr
 // neighbour returns the IP addresses that the host's neighbour table lists for a
 // hardware address on a link.
 func (h *Reader) neighbour(link, hardware string) ([]netip.Addr, error) {
-	handle, err := h.rtnl.At("")
-	if err != nil {
-		return nil, err
-	}
-	on, err := handle.LinkByName(link)
+	on, err := h.rtnl.LinkByName("", link)
 	if err != nil {
 		return nil, fmt.Errorf("find link %s: %w", link, err)
 	}
-	list, err := nlutil.Retry(func() ([]netlink.Neigh,
-		error) {
-		return handle.NeighList(on.Attrs().Index, unix.AF_UNSPEC)
-	})
+	list, err := h.rtnl.Neighbours(on.Attrs().Index, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 	}
@@ -143,7 +135,7 @@ func (h *Reader) neighbour(link, hardware string) ([]netip.Addr, error) {
 // hardwareAddresses returns the hardware addresses of the host's links. A host with
 // two links to one network answers on both of them for the addresses of either.
 func (h *Reader) hardwareAddresses() ([]string, error) {
-	_, links, err := h.rtnl.Dump("")
+	links, err := h.rtnl.Dump("")
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/ebpf"
-	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
 )
@@ -26,13 +25,9 @@ type Foreign struct {
 // disciplines in the host's namespace that are not Fairlead's. The argument lists
 // the ids of Fairlead's tcx programs.
 func (h *Reader) Foreign(ours []uint32) ([]Foreign, error) {
-	handle, err := h.rtnl.At("")
+	links, err := h.rtnl.ListLinks("")
 	if err != nil {
 		return nil, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
 	}
 	var all []Foreign
 	for _, l := range links {
@@ -41,13 +36,13 @@ func (h *Reader) Foreign(ours []uint32) ([]Foreign, error) {
 			all = append(all, Foreign{Link: a.Name, What: fmt.Sprintf("XDP program %d", a.Xdp.ProgId)})
 		}
 		for _, egress := range []bool{false, true} {
-			found, err := foreignFilters(handle, l, egress)
+			found, err := h.foreignFilters(l, egress)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, found...)
 		}
-		all = append(all, foreignQdiscs(handle, l)...)
+		all = append(all, h.foreignQdiscs(l)...)
 	}
 	err = h.ns.Do(func() error {
 		for _, l := range links {
@@ -64,12 +59,12 @@ func (h *Reader) Foreign(ours []uint32) ([]Foreign, error) {
 	return all, err
 }
 
-func foreignFilters(handle *netlink.Handle, l netlink.Link, egress bool) ([]Foreign, error) {
+func (h *Reader) foreignFilters(l netlink.Link, egress bool) ([]Foreign, error) {
 	parent := uint32(netlink.HANDLE_MIN_INGRESS)
 	if egress {
 		parent = netlink.HANDLE_MIN_EGRESS
 	}
-	list, err := handle.FilterList(l, parent)
+	list, err := h.rtnl.Filters(l, parent)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, nil // the link has no such queueing discipline
 	}
@@ -87,8 +82,8 @@ func foreignFilters(handle *netlink.Handle, l netlink.Link, egress bool) ([]Fore
 }
 
 // foreignQdiscs returns the queueing disciplines that drop packets on purpose.
-func foreignQdiscs(handle *netlink.Handle, l netlink.Link) []Foreign {
-	list, err := nlutil.Retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(l) })
+func (h *Reader) foreignQdiscs(l netlink.Link) []Foreign {
+	list, err := h.rtnl.Qdiscs(l)
 	if err != nil {
 		return nil // the link was just removed
 	}

@@ -80,7 +80,7 @@ func (h *Reader) Inside(path string) (Inside, error) {
 }
 
 func (h *Reader) insideLinks(path string) ([]InsideLink, error) {
-	_, list, err := h.rtnl.Dump(path)
+	list, err := h.rtnl.Dump(path)
 	if err != nil {
 		return nil, err
 	}
@@ -109,32 +109,24 @@ func (h *Reader) insideLinks(path string) ([]InsideLink, error) {
 // otherEnd sets Peer, Bridge and Owner of a veth whose other end is in the host's
 // namespace.
 func (h *Reader) otherEnd(path string, l netlink.Link, in *InsideLink) {
-	handle, err := h.rtnl.At("")
-	if err != nil || l.Type() != "veth" {
+	if l.Type() != "veth" {
 		return
 	}
 	// The index may be that of a link in a third namespace.
-	end, err := handle.LinkByIndex(l.Attrs().ParentIndex)
+	end, err := h.rtnl.LinkByIndex("", l.Attrs().ParentIndex)
 	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index ||
 		!h.rtnl.KnownAs(path, end.Attrs().NetNsID) {
 		return
 	}
 	in.Peer = end.Attrs().Name
-	in.Bridge, _ = h.rtnl.ReadPort(handle, end)
+	in.Bridge, _ = h.rtnl.ReadPort("", end)
 	in.Owner = cmp.Or(in.Owner, rtnl.Owner(end))
 }
 
 func (h *Reader) insideRoutes(path string) ([]InsideRoute, error) {
-	handle, err := h.rtnl.At(path)
+	list, err := h.rtnl.MainRoutes(path)
 	if err != nil {
 		return nil, err
-	}
-	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN},
-			netlink.RT_FILTER_TABLE)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	var routes []InsideRoute
 	for _, r := range list {
@@ -145,7 +137,7 @@ func (h *Reader) insideRoutes(path string) ([]InsideRoute, error) {
 		if route.To.Addr().IsLinkLocalUnicast() && r.Gw == nil {
 			continue // the kernel adds it to every link
 		}
-		if link, err := handle.LinkByIndex(r.LinkIndex); err == nil {
+		if link, err := h.rtnl.LinkByIndex(path, r.LinkIndex); err == nil {
 			route.Link = link.Attrs().Name
 		}
 		if via, ok := netip.AddrFromSlice(r.Gw); ok {

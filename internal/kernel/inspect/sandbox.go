@@ -1,13 +1,11 @@
 package inspect
 
 import (
-	"errors"
 	"fmt"
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,8 +13,8 @@ import (
 type Sandbox struct {
 	// Namespace identifies the namespace until the next boot.
 	Namespace string
-	// ID is the id that the host's namespace has for this one (RTM_GETNSID). The
-	// kernel reports the end of the namespace with it.
+	// ID is the id that the host's namespace has for this one (RTM_GETNSID), or
+	// netns.NoID if it has none. The kernel reports the end of the namespace with it.
 	ID int
 	// Links are the names of the interfaces inside.
 	Links []string
@@ -24,9 +22,8 @@ type Sandbox struct {
 	Default4, Default6 bool
 }
 
-// DescribeSandbox reads the state of the sandbox at path. It assigns an id to the
-// namespace if the host has none for it yet. The error wraps os.ErrNotExist if
-// there is no namespace at path.
+// DescribeSandbox reads the state of the sandbox at path. The error wraps
+// os.ErrNotExist if there is no namespace at path.
 func (h *Reader) DescribeSandbox(path string) (Sandbox, error) {
 	reader, err := h.readOnly()
 	if err != nil {
@@ -50,21 +47,17 @@ func (h *Reader) describeSandbox(path string) (Sandbox, error) {
 	if s.Namespace, err = ns.Identity(); err != nil {
 		return s, err
 	}
-	if s.ID, err = h.nameNamespace(ns); err != nil {
+	if s.ID, err = h.rtnl.IDOf(ns); err != nil {
 		return s, err
 	}
-	handle, err := h.rtnl.At(path)
-	if err != nil {
-		return s, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
+	links, err := h.rtnl.ListLinks(path)
 	if err != nil {
 		return s, err
 	}
 	for _, l := range links {
 		s.Links = append(s.Links, l.Attrs().Name)
 	}
-	routes, err := nlutil.Retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, unix.AF_UNSPEC) })
+	routes, err := h.rtnl.MainRoutes(path)
 	for _, r := range routes {
 		if r.Dst == nil || ones(r.Dst.Mask) == 0 {
 			v4 := r.Family == unix.AF_INET
@@ -75,22 +68,3 @@ func (h *Reader) describeSandbox(path string) (Sandbox, error) {
 }
 
 func ones(mask []byte) int { return nlutil.Prefix(make([]byte, len(mask)), mask).Bits() }
-
-// nameNamespace returns the id that the host's namespace has for ns. It assigns
-// one if there is none.
-func (h *Reader) nameNamespace(ns *netns.Namespace) (int, error) {
-	handle, err := h.rtnl.At("")
-	if err != nil {
-		return netns.NoID, err
-	}
-	fd := int(ns.File().Fd())
-	// -1 lets the kernel choose.
-	if err := handle.SetNetNsIdByFd(fd, -1); err != nil && !errors.Is(err, unix.EEXIST) {
-		return netns.NoID, fmt.Errorf("assign an id to the namespace: %w", err)
-	}
-	id, err := handle.GetNetNsIdByFd(fd)
-	if err != nil {
-		return netns.NoID, fmt.Errorf("read the namespace's id: %w", err)
-	}
-	return id, nil
-}

@@ -30,7 +30,8 @@ type EndpointLink struct {
 // names. It leaves out links that do not exist. It reads the counters of the end
 // in the sandbox, because packets that eBPF programs redirect into a sandbox do
 // not pass the host's end. It reads them from the host's namespace
-// (IFLA_TARGET_NETNSID), without entering the sandboxes.
+// (IFLA_TARGET_NETNSID), without entering the sandboxes, if the host has ids for
+// their namespaces.
 func (h *Reader) LinkTraffic(links []EndpointLink) (map[string]counter.Traffic, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
@@ -75,8 +76,7 @@ type linkEnd struct {
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
 // names of their endpoints.
 func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
-	list, err := nlutil.Retry(func() ([]linkEnd,
-		error) {
+	list, err := nlutil.Retry(func() ([]linkEnd, error) {
 		return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID})
 	})
 	if err != nil {
@@ -108,12 +108,18 @@ func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, e
 		return linkEnd{}, false, err
 	}
 	defer ns.Close()
-	id, err := h.nameNamespace(ns)
+	id, err := h.rtnl.IDOf(ns)
 	if err != nil {
 		return linkEnd{}, false, err
 	}
-	list, err := nlutil.Retry(func() ([]linkEnd,
-		error) {
+	if id == netns.NoID { // it cannot be read from the host's namespace
+		conn, err = netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(ns.File().Fd())})
+		if err != nil {
+			return linkEnd{}, false, err
+		}
+		defer conn.Close()
+	}
+	list, err := nlutil.Retry(func() ([]linkEnd, error) {
 		return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)})
 	})
 	for _, end := range list {

@@ -10,12 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,13 +80,9 @@ func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == 
 // isolate their networks. A bridge counts as an uplink if it has the default route
 // or a port that is neither a veth nor a tap link.
 func (h *Handle) exits() ([]string, error) {
-	handle, err := h.rtnl.At("")
+	links, err := h.rtnl.ListLinks("")
 	if err != nil {
 		return nil, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
 	}
 	uplink, routing := map[int]bool{}, map[int]bool{0: true}
 	for _, l := range links {
@@ -98,11 +92,9 @@ func (h *Handle) exits() ([]string, error) {
 			uplink[a.MasterIndex] = true
 		}
 	}
-	defaults, err := nlutil.Retry(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_DST)
-	})
+	defaults, err := h.rtnl.DefaultRoutes()
 	if err != nil {
-		return nil, fmt.Errorf("list default routes: %w", err)
+		return nil, err
 	}
 	for _, r := range defaults {
 		uplink[r.LinkIndex] = true

@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 
@@ -15,7 +16,7 @@ import (
 // openTest opens the nftables of a new namespace.
 func openTest(t *testing.T) *Handle {
 	t.Helper()
-	h, err := Open(rtnl.New(kerneltest.Netns(t)))
+	h, err := Open(rtnl.New(handles.New(kerneltest.Netns(t))))
 	if err != nil {
 		t.Fatal(err)
 	}

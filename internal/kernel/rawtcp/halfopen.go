@@ -85,11 +85,7 @@ func (h *Handle) checkListener(virtual netip.AddrPort) error {
 // resolves it.
 func (h *Handle) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
 	const often = 5 * time.Millisecond
-	handle, err := h.rtnl.At("")
-	if err != nil {
-		return nil, err
-	}
-	on, err := handle.LinkByName(link)
+	on, err := h.rtnl.LinkByName("", link)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +94,7 @@ func (h *Handle) hardware(ctx context.Context, link string, of netip.Addr) (net.
 		family = unix.AF_INET
 	}
 	for asked := false; ; asked = true {
-		list, err := nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(on.Attrs().Index, family) })
+		list, err := h.rtnl.Neighbours(on.Attrs().Index, family)
 		if err != nil {
 			return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
 		}

@@ -13,7 +13,7 @@ import (
 // Addresses returns the addresses of a link, without temporary IPv6 addresses: the
 // kernel adds and removes those itself (RFC 8981).
 func (h *Reader) Addresses(netns, name string) ([]netip.Prefix, error) {
-	handle, link, err := h.Link(netns, name)
+	handle, link, err := h.handles.Link(netns, name)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (h *Reader) Addresses(netns, name string) ([]netip.Prefix, error) {
 
 // LocalAddrs returns the addresses of the host's namespace.
 func (h *Reader) LocalAddrs() ([]netip.Addr, error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 // Links returns the host's links that the queries refer to (model.Network.Asks), by
 // query. Queries without a matching link are left out.
 func (h *Reader) Links(queries []string) (map[string]plan.HostLink, error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (h *Reader) describe(link netlink.Link) (plan.HostLink, error) {
 	if l.Kind == "device" {
 		l.Kind = ""
 	}
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return l, err
 	}

@@ -1,27 +1,16 @@
 package rtnl
 
 import (
-	"fmt"
-
-	"fairlead/internal/kernel/nlutil"
-
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Multipath returns the links of the host that multipath routes have, by index,
 // each with the number of its set: links that share a route are in one set, and
 // the lowest index in a set is its number.
 func (h *Reader) Multipath() (map[int]uint32, error) {
-	handle, err := h.At("")
+	routes, err := h.listRoutes("", &netlink.Route{}, netlink.RT_FILTER_TABLE) // of all tables
 	if err != nil {
 		return nil, err
-	}
-	routes, err := nlutil.Retry(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_TABLE)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
 	}
 	return multipathSets(routes), nil
 }

@@ -30,7 +30,7 @@ type NeighbourEntry struct {
 // NeighbourEntries lists the neighbours in the host's namespace, and the entries
 // of its bridges' forwarding tables.
 func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,4 +62,14 @@ func (h *Reader) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, er
 		}
 	}
 	return neighbours, forwarding, nil
+}
+
+// Neighbours returns the host's neighbours of the address family on the link with
+// the index, as the kernel reports them.
+func (h *Reader) Neighbours(index, family int) ([]netlink.Neigh, error) {
+	handle, err := h.handles.At("")
+	if err != nil {
+		return nil, err
+	}
+	return nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(index, family) })
 }

@@ -56,7 +56,7 @@ func (h *Reader) NetLinks() ([]NetLink, error) {
 		return nil, err
 	}
 	defer reader.Release()
-	handle, list, err := reader.Dump("")
+	list, err := reader.Dump("")
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (h *Reader) NetLinks() ([]NetLink, error) {
 		if m, ok := l.Link.(*netlink.Macvlan); ok {
 			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
 		}
-		if links[i].Bridge, links[i].Hairpin = reader.ReadPort(handle, l); links[i].Bridge == a.Name {
+		if links[i].Bridge, links[i].Hairpin = reader.ReadPort("", l); links[i].Bridge == a.Name {
 			links[i].Bridge = ""
 		}
 	}
@@ -90,20 +90,19 @@ type Dumped struct {
 	Addresses []netip.Prefix
 }
 
-// Dump reads all links of a namespace with their addresses. It also returns the
-// handle of the namespace.
-func (h *Reader) Dump(path string) (*netlink.Handle, []Dumped, error) {
-	handle, err := h.At(path)
+// Dump reads all links of a namespace with their addresses.
+func (h *Reader) Dump(path string) ([]Dumped, error) {
+	list, err := h.ListLinks(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	list, err := nlutil.Retry(handle.LinkList)
+	handle, err := h.handles.At(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list links: %w", err)
+		return nil, err
 	}
 	addresses, err := nlutil.Retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
 	if err != nil {
-		return nil, nil, fmt.Errorf("list addresses: %w", err)
+		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	all := make([]Dumped, len(list))
 	for i, l := range list {
@@ -114,7 +113,7 @@ func (h *Reader) Dump(path string) (*netlink.Handle, []Dumped, error) {
 			}
 		}
 	}
-	return handle, all, nil
+	return all, nil
 }
 
 // Kind returns the link's kind as in `ip -d link`, or "loopback".
@@ -133,12 +132,22 @@ func (h *Reader) NamespaceID(path string) (int, bool) {
 		return netns.NoID, false
 	}
 	defer ns.Close()
-	handle, err := h.At("")
+	id, err := h.IDOf(ns)
+	return id, err == nil && id >= 0
+}
+
+// IDOf returns the id that the host's namespace has for ns; netns.NoID if it has
+// none.
+func (h *Reader) IDOf(ns *netns.Namespace) (int, error) {
+	handle, err := h.handles.At("")
 	if err != nil {
-		return netns.NoID, false
+		return netns.NoID, err
 	}
 	id, err := handle.GetNetNsIdByFd(int(ns.File().Fd()))
-	return id, err == nil && id >= 0
+	if err != nil {
+		return netns.NoID, fmt.Errorf("read the namespace's id: %w", err)
+	}
+	return id, nil
 }
 
 // Namespaces returns a path to each network namespace that has a name of

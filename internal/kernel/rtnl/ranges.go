@@ -43,7 +43,11 @@ func (h *Reader) Reached() ([]Reached, error) {
 		return nil, err
 	}
 	defer reader.Release()
-	handle, links, err := reader.Dump("")
+	links, err := reader.Dump("")
+	if err != nil {
+		return nil, err
+	}
+	handle, err := reader.handles.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +127,7 @@ func (h *Reader) CanBind(a netip.Addr) (bool, error) {
 // Ranges returns the address ranges that the host has routes to, without default
 // routes and link-local ranges. Networks must not use these ranges.
 func (h *Reader) Ranges() ([]netip.Prefix, error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ var noRoutes = map[unix.Errno]string{
 // RouteTo returns the route that the kernel uses for a packet (RTM_GETROUTE, `ip
 // route get`). Returns *ErrNoRoute if the kernel would not forward or deliver it.
 func (h *Reader) RouteTo(q RouteQuery) (RouteFound, error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return RouteFound{}, err
 	}
@@ -101,4 +101,14 @@ func (h *Reader) RouteTo(q RouteQuery) (RouteFound, error) {
 		found.Table = entry[0].Table
 	}
 	return found, nil
+}
+
+// RouteGet returns the route that the kernel uses for a packet that the host sends,
+// as the kernel reports it. RouteTo explains it.
+func (h *Reader) RouteGet(to netip.Addr) ([]netlink.Route, error) {
+	handle, err := h.handles.At("")
+	if err != nil {
+		return nil, err
+	}
+	return handle.RouteGet(to.AsSlice())
 }

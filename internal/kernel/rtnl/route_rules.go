@@ -22,7 +22,7 @@ type RouteSelectors struct {
 // RouteSelectors reads the policy routing rules of the host's namespace.
 func (h *Reader) RouteSelectors() (RouteSelectors, error) {
 	var found RouteSelectors
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return found, err
 	}

@@ -29,7 +29,7 @@ func (h *Reader) LocalRoutes() (map[netip.Addr]bool, error) {
 
 // ListLocalRoutes lists the addresses of Fairlead's local routes on the host.
 func (h *Reader) ListLocalRoutes() (map[netip.Addr]bool, error) {
-	handle, err := h.At("")
+	handle, err := h.handles.At("")
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (h *Reader) ListLocalRoutes() (map[netip.Addr]bool, error) {
 
 // Routes returns the routes of a namespace that have Fairlead's protocol number.
 func (h *Reader) Routes(netns string) ([]plan.Route, error) {
-	handle, err := h.At(netns)
+	handle, err := h.handles.At(netns)
 	if err != nil {
 		return nil, err
 	}
@@ -77,4 +77,31 @@ func (h *Reader) Routes(netns string) ([]plan.Route, error) {
 		routes = append(routes, route)
 	}
 	return routes, nil
+}
+
+// MainRoutes returns all routes in the main table of the namespace at path; "" means
+// the host's.
+func (h *Reader) MainRoutes(path string) ([]netlink.Route, error) {
+	return h.listRoutes(path, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+}
+
+// DefaultRoutes returns the host's default routes in the main table.
+func (h *Reader) DefaultRoutes() ([]netlink.Route, error) {
+	return h.listRoutes("", &netlink.Route{}, netlink.RT_FILTER_DST)
+}
+
+// listRoutes returns the routes of both families that match the fields of the filter
+// that the mask selects.
+func (h *Reader) listRoutes(path string, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	handle, err := h.handles.At(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := nlutil.Retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, mask)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return list, nil
 }

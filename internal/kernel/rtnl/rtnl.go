@@ -11,73 +11,67 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nlutil"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads links, addresses, routes and neighbours. Its methods are safe for
-// concurrent use, except Release.
+// Reader reads links, addresses, routes and neighbours, and gives no handle to
+// others: it has no power to change them. Its methods are safe for concurrent use,
+// except Release.
 type Reader struct {
-	ns *netns.Namespace
+	ns      *netns.Namespace
+	handles *handles.Cache
 
-	mu      sync.Mutex
-	handles map[string]*netlink.Handle
-	seen    dumpCache
+	mu   sync.Mutex
+	seen dumpCache
 }
 
-// New returns a Reader of the namespace, which must stay open.
-func New(ns *netns.Namespace) *Reader {
-	return &Reader{ns: ns, handles: map[string]*netlink.Handle{}}
-}
+// New returns a Reader that uses the handles.
+func New(c *handles.Cache) *Reader { return &Reader{ns: c.Host(), handles: c} }
 
 // Copy returns a Reader for use while another goroutine applies a plan. It has its
 // own handles into sandboxes and its own dump cache, so that the Release of one
 // Reader does not close the handles of the other. Both share the handle of the
-// host's namespace: Release the copy, but do not close it.
+// host's namespace.
 func (h *Reader) Copy() (*Reader, error) {
-	host, err := h.At("")
+	own, err := h.handles.Copy()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{ns: h.ns, handles: map[string]*netlink.Handle{"": host}}, nil
-}
-
-// Close closes every handle.
-func (h *Reader) Close() {
-	h.Release()
-	if host := h.handles[""]; host != nil {
-		host.Close()
-	}
+	return New(own), nil
 }
 
 // Release closes the handles into sandboxes, which would keep a dead sandbox's
 // namespace alive, and clears the cache. Only the goroutine that applies plans may
 // call it. Concurrent readers use a Copy.
 func (h *Reader) Release() {
+	h.handles.Release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for path, handle := range h.handles {
-		if path != "" { // the host's handle may be in use and keeps no sandbox alive
-			handle.Close()
-			delete(h.handles, path)
-		}
-	}
 	h.seen = dumpCache{}
 }
 
 // Netns returns the host's namespace.
 func (h *Reader) Netns() *netns.Namespace { return h.ns }
 
-// Link returns the link with that name in a namespace, and the namespace's handle.
-func (h *Reader) Link(netns, name string) (*netlink.Handle, netlink.Link, error) {
-	handle, err := h.At(netns)
+// LinkByName returns the link with that name in the namespace at path; "" means the
+// host's.
+func (h *Reader) LinkByName(path, name string) (netlink.Link, error) {
+	_, link, err := h.handles.Link(path, name)
+	return link, err
+}
+
+// LinkByIndex returns the link with the index in the namespace at path; "" means
+// the host's.
+func (h *Reader) LinkByIndex(path string, index int) (netlink.Link, error) {
+	handle, err := h.handles.At(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	link, err := handle.LinkByName(name)
-	return handle, link, err
+	return handle.LinkByIndex(index)
 }
 
 // ParseMAC parses a hardware address; the empty text gives nil.
@@ -104,7 +98,7 @@ func Owner(l netlink.Link) string {
 
 // ListLinks returns the links in the namespace at path; "" means the host's.
 func (h *Reader) ListLinks(path string) ([]netlink.Link, error) {
-	handle, err := h.At(path)
+	handle, err := h.handles.At(path)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +125,7 @@ func (h *Reader) Indices() (map[string]uint32, error) {
 // LinkName returns the name of the host's link with the index, or "" if there is
 // none.
 func (h *Reader) LinkName(index uint32) string {
-	handle, err := h.At("")
-	if err != nil {
-		return ""
-	}
-	link, err := handle.LinkByIndex(int(index))
+	link, err := h.LinkByIndex("", int(index))
 	if err != nil {
 		return ""
 	}
@@ -152,40 +142,10 @@ func (h *Reader) LinkNames() (map[uint32]string, error) {
 	return names, err
 }
 
-// CloseAt closes the handle of the namespace at path.
-func (h *Reader) CloseAt(path string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if handle, open := h.handles[path]; open {
-		handle.Close()
-		delete(h.handles, path)
-	}
-}
-
-// At returns an rtnetlink handle for the namespace at path; "" means the host's.
-func (h *Reader) At(path string) (*netlink.Handle, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if nl, ok := h.handles[path]; ok {
-		return nl, nil
-	}
-	ns, err := h.ns.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	nl, err := ns.Netlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
-	}
-	h.handles[path] = nl
-	return nl, nil
-}
-
 // LinkBytes returns the sum of the bytes that a link has received and sent, in the
 // namespace at path; "" means the host's.
 func (h *Reader) LinkBytes(path, name string) (uint64, error) {
-	_, link, err := h.Link(path, name)
+	link, err := h.LinkByName(path, name)
 	if err != nil {
 		return 0, fmt.Errorf("read counters of link %s: %w", name, err)
 	}
@@ -217,24 +177,20 @@ func (h *Reader) KnownAs(path string, id int) bool {
 		return false
 	}
 	defer ns.Close()
-	host, err := h.At("")
-	if err != nil {
-		return false
-	}
-	known, err := host.GetNetNsIdByFd(int(ns.File().Fd()))
+	known, err := h.IDOf(ns)
 	return err == nil && known == id
 }
 
 // IsUp reports whether the link is administratively up.
 func IsUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }
 
-// ReadPort returns the bridge that the link is a port of, and the port's hairpin
-// mode.
-func (h *Reader) ReadPort(handle *netlink.Handle, link netlink.Link) (master string, hairpin bool) {
+// ReadPort returns the bridge that the link in the namespace at path is a port of,
+// and the port's hairpin mode.
+func (h *Reader) ReadPort(path string, link netlink.Link) (master string, hairpin bool) {
 	if link.Attrs().MasterIndex == 0 {
 		return "", false
 	}
-	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
+	if m, err := h.LinkByIndex(path, link.Attrs().MasterIndex); err == nil {
 		master = m.Attrs().Name
 	}
 	hairpin, _ = h.hairpin(link.Attrs().Index) // an unreadable mode is set again

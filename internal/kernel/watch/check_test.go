@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/plan"
 )
@@ -14,9 +15,10 @@ import (
 // sends no events.
 func TestCheckReportsAlteredSettings(t *testing.T) {
 	ns := kerneltest.Netns(t)
-	reader := rtnl.New(ns)
-	t.Cleanup(reader.Close)
-	links := link.New(reader)
+	cache := handles.New(ns)
+	t.Cleanup(cache.Close)
+	reader := rtnl.New(cache)
+	links := link.New(cache, reader)
 	bridge := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
 	if err := links.SetLink(bridge); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/plan"
 )
@@ -23,9 +24,10 @@ func (noNFT) Port() uint32     { return 0 }
 // watcher reports the objects that differ, and after a repair none.
 func TestTakeReturnsWhatDiffers(t *testing.T) {
 	ns := kerneltest.Netns(t)
-	reader := rtnl.New(ns)
-	t.Cleanup(reader.Close)
-	links := link.New(reader)
+	cache := handles.New(ns)
+	t.Cleanup(cache.Close)
+	reader := rtnl.New(cache)
+	links := link.New(cache, reader)
 	bridge := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
 	address := plan.Address{Link: "fl-net", Prefix: netip.MustParsePrefix("192.0.2.1/24")}
 	route := plan.Route{Link: "fl-net", To: netip.MustParsePrefix("198.51.100.0/24"),

@@ -116,7 +116,7 @@ func (h *Handle) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 
 // onLink calls fn with a link of the host, on a thread in the host's namespace.
 func (h *Handle) onLink(name string, fn func(netlink.Link) error) error {
-	_, l, err := h.rtnl.Link("", name)
+	l, err := h.rtnl.LinkByName("", name)
 	if err != nil {
 		return err
 	}

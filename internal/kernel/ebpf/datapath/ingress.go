@@ -85,7 +85,7 @@ func detachIngress(h *Handle, p *ebpf.Datapath, o plan.Ingress) error {
 }
 
 func readIngress(h *Handle, p *ebpf.Datapath, o plan.Ingress) (plan.Object, error) {
-	_, l, err := h.rtnl.Link("", o.Link)
+	l, err := h.rtnl.LinkByName("", o.Link)
 	if err != nil {
 		return nil, err
 	}

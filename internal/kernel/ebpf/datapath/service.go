@@ -202,11 +202,7 @@ func (w nextHops) to(h *Handle, addr netip.Addr) nextHop {
 }
 
 func (h *Handle) nextHopTo(addr netip.Addr) (w nextHop) {
-	handle, err := h.rtnl.At("")
-	if err != nil {
-		return w
-	}
-	list, err := handle.RouteGet(addr.AsSlice())
+	list, err := h.rtnl.RouteGet(addr)
 	if err != nil || len(list) == 0 || list[0].Type != unix.RTN_UNICAST {
 		return w
 	}

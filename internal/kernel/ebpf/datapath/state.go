@@ -97,16 +97,15 @@ func (h *Handle) State() (State, error) {
 		if err != nil {
 			return err
 		}
-		handle, err := h.rtnl.At("")
-		if err != nil {
-			return err
-		}
 		for _, a := range attached {
 			p := Program{Name: a.Program, ID: a.ID, Pin: a.Pin}
 			if a.Ifindex != 0 {
-				l, err := handle.LinkByIndex(a.Ifindex)
-				if err != nil {
+				l, err := h.rtnl.LinkByIndex("", a.Ifindex)
+				if nlutil.Absent(err) {
 					continue // the link was deleted meanwhile
+				}
+				if err != nil {
+					return err
 				}
 				p.Link = l.Attrs().Name
 			}

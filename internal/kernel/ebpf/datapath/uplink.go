@@ -2,10 +2,8 @@ package datapath
 
 import (
 	"errors"
-	"fmt"
 
 	"fairlead/internal/kernel/ebpf"
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
@@ -17,13 +15,9 @@ import (
 // in. It leaves out loopback, Fairlead's links, and ports whose master receives
 // their packets. Links without an Ethernet header are included; see isBare.
 func (h *Handle) Uplinks() ([]netlink.Link, error) {
-	handle, err := h.rtnl.At("")
+	links, err := h.rtnl.ListLinks("")
 	if err != nil {
 		return nil, err
-	}
-	links, err := nlutil.Retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
 	}
 	routing := map[int]bool{0: true}
 	for _, l := range links {

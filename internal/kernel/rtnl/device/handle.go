@@ -8,12 +8,14 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
 )
 
 // Handle moves the devices of a host. Only one goroutine at a time may use it.
 type Handle struct {
 	*rtnl.Reader
+	*handles.Cache
 	ns    *netns.Namespace
 	links *link.Handle
 
@@ -27,7 +29,7 @@ type Handle struct {
 
 // New returns a Handle for the host of the links.
 func New(links *link.Handle) *Handle {
-	return &Handle{Reader: links.Reader, ns: links.Netns(), links: links, devices: map[string]movedDevice{}}
+	return &Handle{Reader: links.Reader, Cache: links.Cache, ns: links.Host(), links: links, devices: map[string]movedDevice{}}
 }
 
 // Close closes the references to the sandboxes of moved devices.

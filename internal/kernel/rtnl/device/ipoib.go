@@ -41,13 +41,13 @@ func (h *Handle) SetIPoIB(want plan.IPoIB) error {
 // sameChild reports whether an existing link is the wanted child.
 func (h *Handle) sameChild(have netlink.Link, want plan.IPoIB) bool {
 	child, ok := have.(*netlink.IPoIB)
-	_, parent, err := h.Link("", want.Parent)
+	parent, err := h.LinkByName("", want.Parent)
 	return ok && err == nil && child.Pkey == want.PKey && have.Attrs().ParentIndex == parent.Attrs().Index
 }
 
 // addIPoIB creates the child and marks it as Fairlead's.
 func (h *Handle) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, error) {
-	_, parent, err := h.Link("", want.Parent)
+	parent, err := h.LinkByName("", want.Parent)
 	if err != nil {
 		return nil, fmt.Errorf("find parent %s: %w", want.Parent, err)
 	}
@@ -126,7 +126,7 @@ func (h *Handle) DelIPoIB(l plan.IPoIB) error {
 // ReadIPoIB returns the child's state, or nil if it is missing, not Fairlead's or
 // down.
 func (h *Handle) ReadIPoIB(want plan.IPoIB) (plan.Object, error) {
-	_, link, err := h.Link(want.Netns, want.Name)
+	link, err := h.LinkByName(want.Netns, want.Name)
 	if err != nil {
 		return nil, err
 	}

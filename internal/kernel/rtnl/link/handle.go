@@ -8,12 +8,14 @@ import (
 
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 )
 
 // Handle changes the links of a host and of its sandboxes. Only one goroutine at a
 // time may use it.
 type Handle struct {
 	*rtnl.Reader
+	*handles.Cache
 	ns *netns.Namespace
 
 	// locals are the addresses of Fairlead's local routes as this process knows
@@ -22,5 +24,5 @@ type Handle struct {
 	locals   map[netip.Addr]bool
 }
 
-// New returns a Handle for the host of the reader.
-func New(r *rtnl.Reader) *Handle { return &Handle{Reader: r, ns: r.Netns()} }
+// New returns a Handle for the host of the handles, which the reader uses too.
+func New(c *handles.Cache, r *rtnl.Reader) *Handle { return &Handle{Reader: r, Cache: c, ns: c.Host()} }

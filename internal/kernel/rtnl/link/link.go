@@ -106,7 +106,7 @@ func (h *Handle) samePeer(have netlink.Link, want plan.Link) bool {
 
 // peer returns the other end of a veth.
 func (h *Handle) peer(l plan.Link) (netlink.Link, error) {
-	_, peer, err := h.Link(l.PeerNetns, l.Peer)
+	peer, err := h.LinkByName(l.PeerNetns, l.Peer)
 	return peer, err
 }
 

@@ -10,7 +10,7 @@ import (
 // ReadLink returns the link with the properties that the kernel has. It returns
 // nil if the link is missing or not Fairlead's, or if an end of it is down.
 func (h *Handle) ReadLink(want plan.Link) (plan.Object, error) {
-	handle, link, err := h.Link(want.Netns, want.Name)
+	link, err := h.LinkByName(want.Netns, want.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (h *Handle) ReadLink(want plan.Link) (plan.Object, error) {
 	found := want
 	found.MTU = attrs.MTU
 	found.Owner = strings.TrimPrefix(attrs.Alias, plan.Mark+":")
-	found.Master, found.Hairpin = h.ReadPort(handle, link)
+	found.Master, found.Hairpin = h.ReadPort(want.Netns, link)
 	if want.MAC != "" {
 		found.MAC = attrs.HardwareAddr.String()
 	}
@@ -60,7 +60,7 @@ func (h *Handle) readPeer(found, want plan.Link) (plan.Object, error) {
 
 // ReadStaleLink returns the link if it still exists and is Fairlead's.
 func (h *Handle) ReadStaleLink(r plan.StaleLink) (plan.Object, error) {
-	_, link, err := h.Link(r.Netns, r.Name)
+	link, err := h.LinkByName(r.Netns, r.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (h *Handle) SetSubLink(want plan.SubLink) error {
 	if err != nil {
 		return err
 	}
-	_, parent, err := h.Link("", want.Parent)
+	parent, err := h.LinkByName("", want.Parent)
 	if err != nil {
 		return fmt.Errorf("find parent %s: %w", want.Parent, err)
 	}
@@ -237,7 +237,7 @@ func (h *Handle) ReadSubLink(want plan.SubLink) (plan.Object, error) {
 	if want.Inside != "" {
 		return h.readHostInterface(want)
 	}
-	_, parent, err := h.Link("", want.Parent)
+	parent, err := h.LinkByName("", want.Parent)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/rtnl"
+	"fairlead/internal/kernel/rtnl/handles"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -16,7 +17,7 @@ import (
 // renamed the link.
 func TestLinkIsRenamedInPlace(t *testing.T) {
 	ns := kerneltest.Netns(t)
-	inside, err := rtnl.New(ns).At("")
+	inside, err := handles.New(ns).At("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ const ifaProto = 11
 
 // SetVirtual adds the address to the link and announces it to the neighbours.
 func (h *Handle) SetVirtual(v plan.VirtualAddress) error {
-	_, link, err := h.Link("", v.Link)
+	link, err := h.LinkByName("", v.Link)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return fmt.Errorf("%w: `ip link` lists the host's links", err)
 	}

@@ -124,7 +124,7 @@ func (h *Handle) ReadForwarding(want plan.Forwarding) (plan.Object, error) {
 			return e.self && e.fixed && e.MAC == want.MAC && e.Remote == want.Remote
 		})), err
 	}
-	_, link, err := h.Link("", want.Link)
+	link, err := h.LinkByName("", want.Link)
 	if err != nil || link.Attrs().MasterIndex == 0 { // the tunnel is not a bridge port
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (h *Handle) neighbors(name string) ([]plan.Neighbor, error) {
 
 // ReadNeighbor returns the neighbor as the kernel has it; nil if it is missing.
 func (h *Handle) ReadNeighbor(want plan.Neighbor) (plan.Object, error) {
-	_, link, err := h.Link("", want.Link)
+	link, err := h.LinkByName("", want.Link)
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func (h *Handle) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.T
 	if under, err := handle.LinkByIndex(v.VtepDevIndex); v.VtepDevIndex != 0 && err == nil {
 		t.Underlay = under.Attrs().Name
 	}
-	t.Master, _ = h.ReadPort(handle, link)
+	t.Master, _ = h.ReadPort("", link)
 	return t
 }
 

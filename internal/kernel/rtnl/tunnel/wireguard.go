@@ -82,7 +82,7 @@ func portTaken(port uint16, err error) error {
 // has. It returns nil if the link is missing, not Fairlead's or down, or if its
 // key is not the one derived from the secret.
 func (h *Handle) ReadWireGuard(want plan.WireGuard) (plan.Object, error) {
-	_, link, err := h.Link("", want.Name)
+	link, err := h.LinkByName("", want.Name)
 	if err != nil {
 		return nil, err
 	}

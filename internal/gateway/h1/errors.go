@@ -1,0 +1,98 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+)
+
+// StatusClientClosedRequest is the status that logs show for a request that the client abandoned.
+// It is nginx's and Traefik's; no client receives it.
+const StatusClientClosedRequest = 499
+
+// ErrBusy is returned if all connections that the pool may have are in use.
+var ErrBusy = errors.New("all connections to the server are in use")
+
+// ErrPoolClosed is returned by a pool after Close.
+var ErrPoolClosed = errors.New("the server was removed from the configuration")
+
+// errHeaderTimeout interrupts a request whose response did not begin in time.
+var errHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
+
+// Error is the error of Pool.Forward.
+type Error struct {
+	// Op is what failed, for example "read response".
+	Op  string
+	Err error
+	// Sent: the server may have received a part of the request. A request that was not sent can be
+	// repeated, whatever its method.
+	Sent bool
+	// BodyRead: a part of the request's body was read and cannot be read again.
+	BodyRead bool
+	// Started: the client has received the head of the response. The caller must end the response
+	// with panic(http.ErrAbortHandler), so that the client sees that it is truncated.
+	Started bool
+	// Client: the client caused the failure: it closed its connection or sent a malformed body.
+	Client bool
+}
+
+func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Status is the status for the client and for logs: 504 for timeouts, 499 if the client is gone, the
+// 4xx status of a malformed or oversized body, 503 for ErrBusy, else 502.
+func (e *Error) Status() int {
+	var large *http.MaxBytesError
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return StatusClientClosedRequest
+	case errors.As(e.Err, &large):
+		return http.StatusRequestEntityTooLarge
+	case e.Client && isTimeout(e.Err):
+		return http.StatusRequestTimeout
+	case e.Client && errors.Is(e.Err, errMalformed):
+		return http.StatusBadRequest
+	case e.Client:
+		return StatusClientClosedRequest
+	case isTimeout(e.Err):
+		return http.StatusGatewayTimeout
+	case errors.Is(e.Err, ErrBusy), errors.Is(e.Err, ErrPoolClosed):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// Repeatable returns true if a retry of the request is safe: it was not sent, or its method is
+// idempotent, and neither its body nor the response has begun.
+func (e *Error) Repeatable(method string) bool {
+	return !e.Started && !e.BodyRead && !e.Client && (!e.Sent || idempotent(method))
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.As(err, &t) && t.Timeout()
+}
+
+// idempotent returns true for the idempotent methods of RFC 9110 9.2.2.
+func idempotent(method string) bool {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE":
+		return true
+	}
+	return false
+}
+
+// unexpected turns the end of a connection within a message into an error.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

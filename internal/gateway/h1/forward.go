@@ -1,0 +1,176 @@
+package h1
+
+import (
+	"net/http"
+	"sync"
+)
+
+// exchange is one request and its response.
+type exchange struct {
+	pool *Pool
+	w    http.ResponseWriter
+	r    *http.Request
+	host string
+	u    *upstream
+
+	mode    bodyMode
+	expect  bool
+	upgrade string
+	// out is the request's head; a short body is appended to it from body.
+	out, body []byte
+	sender    *sender
+	// started: the head of the response was given to the client. unflushed: the writer may hold
+	// bytes back.
+	started, unflushed bool
+	flusher            http.Flusher
+	flush              func()
+	// answered: the server has sent at least one byte.
+	answered bool
+	decoder  chunked
+}
+
+var exchanges = sync.Pool{New: func() any {
+	x := new(exchange)
+	x.flush = x.flushNow
+	return x
+}}
+
+// Forward sends the request to the server, with the host as its Host header (if empty, r.Host), and
+// copies the response to w. It sends r.Header as it is, without the fields that concern one connection
+// (RFC 9110 7.6.1) and without those that Connection names. Fields of the response are added to
+// w.Header(). What is readable of the response is passed on before Forward waits for more.
+//
+// A request on a reused connection that turns out to be closed is sent once more on a new connection,
+// if nothing was written, or if its method is idempotent and its body is short.
+//
+// Any error is an *Error. If its field Started is set, the caller must end the response with
+// panic(http.ErrAbortHandler); otherwise w has received nothing.
+func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, host string) error {
+	x := exchanges.Get().(*exchange)
+	x.pool, x.w, x.r, x.host = p, w, r, host
+	x.flusher, _ = w.(http.Flusher)
+	err := x.run()
+	x.clear()
+	return err
+}
+
+func (x *exchange) clear() {
+	x.pool, x.w, x.r, x.u, x.sender, x.flusher = nil, nil, nil, nil, nil, nil
+	x.host, x.upgrade = "", ""
+	x.expect, x.started, x.unflushed, x.answered = false, false, false, false
+	clear(x.decoder.trailer)
+	x.decoder.reset(nil)
+	if cap(x.out) <= bufferSize {
+		exchanges.Put(x)
+	}
+}
+
+func (x *exchange) run() error {
+	x.upgrade = upgradeOf(x.r.Header)
+	if err := x.chooseMode(); err != nil {
+		return err
+	}
+	if err := x.appendRequest(); err != nil {
+		return &Error{Op: "write request", Err: err, BodyRead: x.mode == bodyInline, Client: true}
+	}
+	if x.mode == bodyInline {
+		x.out = append(x.out, x.body...)
+	}
+	ctx := x.r.Context()
+	for replay := false; ; replay = true {
+		u, err := x.pool.get(ctx, replay)
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return &Error{Op: "connect", Err: err, BodyRead: x.mode == bodyInline}
+		}
+		x.u = u
+		failed := x.once()
+		if failed == nil {
+			return nil
+		}
+		if !x.replayable(failed) || replay || !u.reused {
+			return failed
+		}
+		x.pool.counts.replayed.Add(1)
+	}
+}
+
+// replayable returns true if the request can be sent again after this error (RFC 9112 9.3.1).
+func (x *exchange) replayable(e *Error) bool {
+	switch {
+	case x.answered || e.Started || e.Client || x.r.Context().Err() != nil || isTimeout(e.Err):
+		return false
+	case x.mode == bodyStream:
+		return x.sender == nil
+	}
+	return !e.Sent || idempotent(x.r.Method)
+}
+
+// once sends the request on x.u and copies the response. If the writer panics, the connection is closed.
+func (x *exchange) once() (failed *Error) {
+	u := x.u
+	returned := false
+	defer func() {
+		if !returned {
+			x.settle(&Error{Err: http.ErrAbortHandler})
+		}
+	}()
+	u.begin(x.r.Context())
+	failed = x.send()
+	if failed == nil {
+		failed = x.receive()
+	}
+	returned = true
+	x.settle(failed)
+	return failed
+}
+
+// settle ends the sender, completes the error, and keeps or closes the connection.
+func (x *exchange) settle(failed *Error) {
+	u := x.u
+	complete := failed == nil
+	if complete {
+		x.pool.counts.requests.Add(1)
+	} else {
+		failed.Err = u.reason(failed.Err)
+		failed.BodyRead = failed.BodyRead || x.mode == bodyInline || x.sender != nil
+	}
+	if s := x.sender; s != nil {
+		complete = s.finish(x, failed != nil) && complete
+		if failed != nil && s.readErr != nil && failed.Err == s.readErr {
+			failed.Op, failed.Client = "read request body", true
+		}
+	}
+	reusable := u.end() && complete && !u.closing && u.buffered() == 0
+	switch {
+	case u.taken:
+	case reusable:
+		x.pool.put(u)
+	default:
+		x.pool.drop(u)
+	}
+}
+
+// send writes the request, or starts to.
+func (x *exchange) send() *Error {
+	if x.mode == bodyStream {
+		return x.startSender()
+	}
+	n, err := x.u.conn.Write(x.out)
+	if err != nil {
+		return &Error{Op: "write request", Err: err, Sent: n > 0}
+	}
+	if x.pool.HeaderTimeout > 0 {
+		x.u.awaits(x.pool.now.Load())
+	}
+	return nil
+}
+
+func (x *exchange) flushNow() {
+	if x.unflushed {
+		x.unflushed = false
+		x.flusher.Flush()
+	}
+}

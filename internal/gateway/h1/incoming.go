@@ -1,0 +1,218 @@
+package h1
+
+import (
+	"net/http"
+	"strings"
+)
+
+// response is the parsed head of a response; its fields are in upstream.fields.
+type response struct {
+	status int
+	// length is the length of the body, -1 if it is chunked or ends with the connection.
+	length  int64
+	chunked bool
+	// closing: the server closes the connection after this response.
+	closing bool
+	upgrade string
+}
+
+// readHead reads the next head.
+func (x *exchange) readHead() (response, error) {
+	u := x.u
+	searched := 0
+	for {
+		b := u.bytes()
+		if n := headEnd(b, searched); n > 0 {
+			text := string(b[:n])
+			u.consume(n)
+			return u.parse(text, x.r.Method)
+		}
+		searched = max(0, len(b)-2)
+		if err := u.fill(); err != nil {
+			return response{}, unexpected(err)
+		}
+		x.answered = true
+	}
+}
+
+// parse parses a head and decides how the body is framed (RFC 9112 6.3).
+func (u *upstream) parse(text, method string) (response, error) {
+	var h response
+	line, rest, _ := nextLine(text)
+	minor, err := h.parseStatus(line)
+	if err != nil {
+		return h, err
+	}
+	if u.fields, err = parseFields(u.fields[:0], rest); err != nil {
+		return h, err
+	}
+	h.closing, h.length = minor == 0, -1
+	hasLength := false
+	for _, f := range u.fields {
+		switch f.key {
+		case "Connection":
+			if hasToken(f.value, "close") {
+				h.closing = true
+			} else if minor == 0 && hasToken(f.value, "keep-alive") {
+				h.closing = false
+			}
+		case "Content-Length":
+			n, err := parseLength(f.value)
+			if err != nil || hasLength && n != h.length {
+				return h, malformed("several values of Content-Length, or a wrong one: %.40q", f.value)
+			}
+			h.length, hasLength = n, true
+		case "Transfer-Encoding":
+			if h.chunked || minor == 0 || !strings.EqualFold(f.value, "chunked") {
+				return h, malformed("Transfer-Encoding %.40q in a response of HTTP/1.%d", f.value, minor)
+			}
+			h.chunked = true
+		case "Upgrade":
+			h.upgrade = f.value
+		}
+	}
+	if h.chunked && hasLength {
+		return h, malformed("both Content-Length and Transfer-Encoding")
+	}
+	h.frame(method)
+	return h, nil
+}
+
+// parseStatus parses the status line; the reason is ignored.
+func (h *response) parseStatus(line string) (minor int, err error) {
+	if len(line) < 12 || line[:7] != "HTTP/1." || line[7] < '0' || line[7] > '9' || line[8] != ' ' ||
+		len(line) > 12 && line[12] != ' ' {
+		return 0, malformed("status line %.80q", line)
+	}
+	for _, d := range []byte(line[9:12]) {
+		if d < '0' || d > '9' {
+			return 0, malformed("status line %.80q", line)
+		}
+		h.status = h.status*10 + int(d-'0')
+	}
+	if h.status < 100 {
+		return 0, malformed("status %d", h.status)
+	}
+	return int(line[7] - '0'), nil
+}
+
+// frame sets the length of responses without a body, and marks those that end with the connection.
+func (h *response) frame(method string) {
+	switch {
+	case method == "HEAD" || h.status == 204 || h.status == 304 || h.status < 200:
+		h.chunked, h.length = false, 0
+	case h.chunked:
+	case h.length < 0:
+		h.closing = true
+	}
+}
+
+// receive reads the response and copies it.
+func (x *exchange) receive() *Error {
+	for interim := 0; ; interim++ {
+		h, err := x.readHead()
+		if err == nil && h.status < 200 && interim >= maxInterim {
+			err = malformed("more than %d interim responses", maxInterim)
+		}
+		if err != nil {
+			return &Error{Op: "read response", Err: err, Sent: true, Started: x.started}
+		}
+		switch {
+		case h.status == http.StatusSwitchingProtocols:
+			return x.switchProtocols(h)
+		case h.status < 200:
+			x.interim(h)
+		default:
+			x.u.awaits(0)
+			return x.copyResponse(h)
+		}
+	}
+}
+
+// maxInterim limits the interim responses (1xx) of a request.
+const maxInterim = 5
+
+// interim passes on an interim response. 100 lets the sender go on; the server side sends it to the
+// client when the body is read.
+func (x *exchange) interim(h response) {
+	if h.status == http.StatusContinue {
+		if x.sender != nil {
+			x.sender.allow()
+		}
+		return
+	}
+	if !x.r.ProtoAtLeast(1, 1) {
+		return
+	}
+	own := x.w.Header()
+	before := make(http.Header, len(own))
+	for key, values := range own {
+		before[key] = values
+	}
+	clear(own)
+	x.copyFields(own, h)
+	x.w.WriteHeader(h.status)
+	clear(own)
+	for key, values := range before {
+		own[key] = values
+	}
+}
+
+// copyFields adds the response's fields to the header of the writer.
+func (x *exchange) copyFields(to http.Header, h response) {
+	fields := x.u.fields
+	values := make([]string, len(fields))
+	connection, hasLength := "", false
+	for _, f := range fields {
+		if f.key == "Connection" {
+			connection += "," + f.value
+		}
+	}
+	for i, f := range fields {
+		switch f.key {
+		case "Content-Length":
+			if hasLength || h.status < 200 {
+				continue
+			}
+			hasLength = true
+			delete(to, f.key)
+		case "Trailer":
+			if !h.chunked {
+				continue
+			}
+		default:
+			if hopByHop(f.key) || connection != "" && hasToken(connection, f.key) {
+				continue
+			}
+		}
+		if old, ok := to[f.key]; ok {
+			to[f.key] = append(old, f.value)
+			continue
+		}
+		values[i] = f.value
+		to[f.key] = values[i : i+1 : i+1]
+	}
+}
+
+// copyResponse writes the final response to the client.
+func (x *exchange) copyResponse(h response) *Error {
+	x.u.closing = h.closing
+	x.copyFields(x.w.Header(), h)
+	x.w.WriteHeader(h.status)
+	x.started = true
+	if x.flusher != nil {
+		x.unflushed = true
+		x.u.wait = x.flush
+	}
+	var failed *Error
+	switch {
+	case h.chunked:
+		failed = x.copyChunked()
+	case h.length < 0:
+		failed = x.copyToEOF()
+	default:
+		failed = x.copyLength(h.length)
+	}
+	x.u.wait = nil
+	return failed
+}

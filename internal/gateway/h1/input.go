@@ -1,0 +1,159 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// bufferSize is the size of the pooled buffers, and so of the largest head of a response.
+const bufferSize = 64 << 10
+
+// buffers keeps unused buffers.
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// errFull is returned by fill if a head or a line is longer than the buffer.
+var errFull = errors.New("head or line is too long")
+
+// input reads a connection through a buffer. While a plain TCP connection waits for its first byte,
+// input has no buffer: many waiting connections cost little memory. Only one goroutine may use it.
+type input struct {
+	conn net.Conn
+	// raw is nil if the connection is not a TCP connection.
+	raw syscall.RawConn
+	buf []byte
+	// buf[r:w] was read from the connection and is not consumed.
+	r, w int
+	// max is the largest size of the buffer.
+	max int
+	// wait, if not nil, is called before a read that may block.
+	wait func()
+
+	read func(fd uintptr) bool
+	n    int
+	err  error
+}
+
+// tcpOf returns the TCP connection if c is one without TLS.
+func tcpOf(c net.Conn) *net.TCPConn {
+	t, _ := c.(*net.TCPConn)
+	return t
+}
+
+// rawOf returns the descriptor of the TCP connection below c, which may be a TLS connection.
+func rawOf(c net.Conn) syscall.RawConn {
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = outer.NetConn()
+	}
+	if s, ok := c.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
+}
+
+func (in *input) init(c net.Conn) {
+	in.conn, in.max = c, bufferSize
+	in.read = in.tryRead
+	if tcpOf(c) != nil {
+		in.raw = rawOf(c)
+	}
+}
+
+func (in *input) buffered() int { return in.w - in.r }
+
+// bytes returns what was read and is not consumed.
+func (in *input) bytes() []byte { return in.buf[in.r:in.w] }
+
+// consume drops n bytes of the buffer. An empty buffer goes back to the pool.
+func (in *input) consume(n int) {
+	if in.r += n; in.r == in.w {
+		in.release()
+	}
+}
+
+// release gives the buffer back. Bytes that are not consumed are lost.
+func (in *input) release() {
+	in.r, in.w = 0, 0
+	if len(in.buf) == bufferSize {
+		buffers.Put((*[bufferSize]byte)(in.buf))
+	}
+	in.buf = nil
+}
+
+// fill reads at least one byte. It returns errFull if the buffer has its largest size and is full.
+func (in *input) fill() error {
+	if in.buf != nil && in.w == len(in.buf) {
+		if err := in.room(); err != nil {
+			return err
+		}
+	}
+	if in.raw != nil {
+		if err := in.raw.Read(in.read); err != nil {
+			return err
+		}
+		return in.err
+	}
+	if in.buf == nil {
+		in.buf = buffers.Get().(*[bufferSize]byte)[:]
+	}
+	if in.wait != nil {
+		in.wait()
+	}
+	n, err := in.conn.Read(in.buf[in.w:])
+	in.w += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// room makes room behind buf[r:w].
+func (in *input) room() error {
+	if in.r > 0 {
+		in.w = copy(in.buf, in.buf[in.r:in.w])
+		in.r = 0
+		return nil
+	}
+	if len(in.buf) >= in.max {
+		return errFull
+	}
+	larger := make([]byte, min(2*len(in.buf), in.max))
+	n := copy(larger, in.buf[:in.w])
+	in.release()
+	in.buf, in.w = larger, n
+	return nil
+}
+
+// tryRead reads once without blocking, and returns false if there is nothing to read.
+func (in *input) tryRead(fd uintptr) bool {
+	if in.buf == nil {
+		in.buf = buffers.Get().(*[bufferSize]byte)[:]
+	}
+	n, errno := recvNow(fd, in.buf[in.w:], 0)
+	if errno == syscall.EAGAIN {
+		if in.r == in.w {
+			in.release()
+		}
+		if in.wait != nil {
+			in.wait()
+		}
+		return false
+	}
+	switch {
+	case errno != 0:
+		in.err = errno
+	case n == 0:
+		in.err = io.EOF
+	default:
+		in.err = nil
+		in.w += n
+	}
+	return true
+}

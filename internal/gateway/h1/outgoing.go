@@ -1,0 +1,196 @@
+package h1
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// bodyMode says how a request's body is sent.
+type bodyMode uint8
+
+const (
+	bodyNone   bodyMode = iota
+	bodyInline          // it is short, and is sent with the head
+	bodyStream          // it is sent while the response is read
+)
+
+// maxInline is the longest body that is read before the request is sent.
+const maxInline = 16 << 10
+
+// appendRequest appends the head of the request to x.out.
+func (x *exchange) appendRequest() error {
+	r := x.r
+	if !all(r.Method, isToken) {
+		return malformed("method %.40q", r.Method)
+	}
+	host := x.host
+	if host == "" {
+		host = r.Host
+	}
+	out := append(x.out[:0], r.Method...)
+	out = append(out, ' ')
+	start := len(out)
+	out = appendTarget(out, r.URL)
+	for _, b := range out[start:] {
+		if b <= ' ' || b == 0x7f {
+			return malformed("target %.80q", out[start:])
+		}
+	}
+	out = append(out, " HTTP/1.1\r\nHost: "...)
+	if strings.IndexByte(host, ' ') >= 0 || !validValue(host) {
+		return malformed("host %.80q", host)
+	}
+	out = append(out, host...)
+	out = append(out, '\r', '\n')
+	out, err := appendFields(out, r.Header)
+	if err != nil {
+		return err
+	}
+	out = x.appendFraming(out)
+	x.out = append(out, '\r', '\n')
+	return nil
+}
+
+// appendTarget appends the request's target in origin form (RFC 9112 3.2.1), or "*".
+func appendTarget(out []byte, u *url.URL) []byte {
+	path := u.EscapedPath()
+	if !strings.HasPrefix(path, "/") && path != "*" {
+		out = append(out, '/')
+	}
+	out = append(out, path...)
+	if u.ForceQuery || u.RawQuery != "" {
+		out = append(out, '?')
+		out = append(out, u.RawQuery...)
+	}
+	return out
+}
+
+// appendFields appends header fields, without those that concern one connection only.
+func appendFields(out []byte, h http.Header) ([]byte, error) {
+	connection := h["Connection"]
+	for key, values := range h {
+		if hopByHop(key) || named(connection, key) {
+			continue
+		}
+		if !all(key, isToken) {
+			return nil, malformed("header name %.80q", key)
+		}
+		for _, v := range values {
+			if !validValue(v) {
+				return nil, malformed("value of %s has control characters", key)
+			}
+			out = append(out, key...)
+			out = append(out, ':', ' ')
+			out = append(out, v...)
+			out = append(out, '\r', '\n')
+		}
+	}
+	return out, nil
+}
+
+// hopByHop returns true for the fields of RFC 9110 7.6.1, for those that frame the message, and for
+// those of an upgrade to HTTP/2 (RFC 7540 3.2.1), which is never forwarded.
+func hopByHop(key string) bool {
+	switch key {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te",
+		"Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Host", "Http2-Settings":
+		return true
+	}
+	return false
+}
+
+// named returns true if the Connection fields name the key.
+func named(connection []string, key string) bool {
+	for _, c := range connection {
+		if hasToken(c, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// upgradeOf returns the protocol that the request asks to change to, or "". HTTP/2 is refused: a server
+// that accepts it would see requests that the gateway has not routed.
+func upgradeOf(h http.Header) string {
+	u := h["Upgrade"]
+	if len(u) != 1 || !named(h["Connection"], "Upgrade") || !validValue(u[0]) || u[0] == "" {
+		return ""
+	}
+	for list := u[0]; list != ""; {
+		item, rest, _ := strings.Cut(list, ",")
+		name, _, _ := strings.Cut(trim(item), "/")
+		if strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") || strings.EqualFold(name, "http") {
+			return ""
+		}
+		list = rest
+	}
+	return u[0]
+}
+
+func (x *exchange) appendFraming(out []byte) []byte {
+	if x.upgrade != "" {
+		out = append(out, "Connection: Upgrade\r\nUpgrade: "...)
+		out = append(out, x.upgrade...)
+		out = append(out, '\r', '\n')
+	}
+	switch n := x.r.ContentLength; {
+	case x.mode == bodyNone:
+		switch x.r.Method {
+		case "POST", "PUT", "PATCH":
+			out = append(out, "Content-Length: 0\r\n"...)
+		}
+	case n >= 0:
+		out = append(out, "Content-Length: "...)
+		out = strconv.AppendInt(out, n, 10)
+		out = append(out, '\r', '\n')
+	default:
+		out = append(out, "Transfer-Encoding: chunked\r\n"...)
+		if len(x.r.Trailer) > 0 {
+			out = appendTrailerNames(out, x.r.Trailer)
+		}
+	}
+	return out
+}
+
+func appendTrailerNames(out []byte, trailer http.Header) []byte {
+	out = append(out, "Trailer: "...)
+	first := true
+	for key := range trailer {
+		if !all(key, isToken) {
+			continue
+		}
+		if !first {
+			out = append(out, ", "...)
+		}
+		first = false
+		out = append(out, key...)
+	}
+	return append(out, '\r', '\n')
+}
+
+// chooseMode decides how the body is sent, and reads it if it is short.
+func (x *exchange) chooseMode() error {
+	r := x.r
+	n := r.ContentLength
+	x.expect = r.Header["Expect"] != nil
+	switch {
+	case r.Body == nil || r.Body == http.NoBody || n == 0:
+		x.mode = bodyNone
+		return nil
+	case n < 0 || n > maxInline || x.expect:
+		x.mode = bodyStream
+		return nil
+	}
+	x.mode = bodyInline
+	if cap(x.body) < int(n) {
+		x.body = make([]byte, maxInline)
+	}
+	x.body = x.body[:n]
+	if _, err := io.ReadFull(r.Body, x.body); err != nil {
+		return &Error{Op: "read request body", Err: unexpected(err), BodyRead: true, Client: true}
+	}
+	return nil
+}

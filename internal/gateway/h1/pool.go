@@ -1,0 +1,211 @@
+package h1
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Pool keeps connections to one address of a server. Set the fields before the first request. Its
+// methods may be called concurrently.
+type Pool struct {
+	// Dial connects to the server, and completes the TLS handshake if the server wants TLS. It
+	// applies the timeouts of both.
+	Dial func(context.Context) (net.Conn, error)
+	// MaxIdle limits the idle connections that are kept. 0 means 200; a negative one keeps none.
+	MaxIdle int
+	// MaxConns limits all connections; further requests get ErrBusy. 0 means no limit.
+	MaxConns int
+	// IdleTimeout closes connections that were idle for so long. 0 means 90 s.
+	IdleTimeout time.Duration
+	// HeaderTimeout limits the time from the end of the request to the head of the response. 0
+	// means no limit.
+	HeaderTimeout time.Duration
+
+	mu sync.Mutex
+	// idle is a stack: the connection that was used last is used next, so that surplus
+	// connections time out.
+	idle   []*upstream
+	all    map[*upstream]struct{}
+	open   int // connections and dials
+	closed bool
+	timer  *time.Timer
+	// now is the time of the last inspection, in nanoseconds.
+	now    atomic.Int64
+	counts counts
+}
+
+type counts struct {
+	dialed, dialErrors, reused, stale, replayed, requests atomic.Uint64
+}
+
+// Counters are a pool's counters since its start, and its present connections.
+type Counters struct {
+	// Requests were answered. Replayed ones were sent twice because an idle connection was dead.
+	Requests, Replayed uint64
+	// Dialed connections include neither DialErrors nor Reused ones. Stale connections were found
+	// closed, or with unexpected bytes, before they were used.
+	Dialed, DialErrors, Reused, Stale uint64
+	Open, Idle                        int
+}
+
+// Counters returns the pool's counters.
+func (p *Pool) Counters() Counters {
+	p.mu.Lock()
+	open, idle := len(p.all), len(p.idle)
+	p.mu.Unlock()
+	return Counters{Requests: p.counts.requests.Load(), Replayed: p.counts.replayed.Load(),
+		Dialed: p.counts.dialed.Load(), DialErrors: p.counts.dialErrors.Load(), Reused: p.counts.reused.Load(),
+		Stale: p.counts.stale.Load(), Open: open, Idle: idle}
+}
+
+// Close closes the idle connections. Requests in progress complete; new ones get ErrPoolClosed.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	for _, u := range idle {
+		p.forget(u)
+	}
+	p.mu.Unlock()
+	for _, u := range idle {
+		u.close()
+	}
+}
+
+// get returns a connection: the idle one that was used last, or a new one if fresh.
+func (p *Pool) get(ctx context.Context, fresh bool) (*upstream, error) {
+	p.mu.Lock()
+	for !fresh && len(p.idle) > 0 {
+		last := len(p.idle) - 1
+		u := p.idle[last]
+		p.idle[last], p.idle = nil, p.idle[:last]
+		p.mu.Unlock()
+		if quiet(u.probe) {
+			p.counts.reused.Add(1)
+			u.reused = true
+			return u, nil
+		}
+		p.counts.stale.Add(1)
+		p.drop(u)
+		p.mu.Lock()
+	}
+	err := p.reserve()
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return p.dial(ctx)
+}
+
+// reserve counts a dial. The caller holds the lock.
+func (p *Pool) reserve() error {
+	switch {
+	case p.closed:
+		return ErrPoolClosed
+	case p.MaxConns > 0 && p.open >= p.MaxConns:
+		return ErrBusy
+	}
+	p.open++
+	return nil
+}
+
+func (p *Pool) dial(ctx context.Context) (*upstream, error) {
+	c, err := p.Dial(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.open--
+		p.counts.dialErrors.Add(1)
+		return nil, err
+	}
+	p.counts.dialed.Add(1)
+	u := newUpstream(c)
+	if p.all == nil {
+		p.all = map[*upstream]struct{}{}
+	}
+	p.all[u] = struct{}{}
+	if p.timer == nil {
+		p.now.Store(time.Now().UnixNano())
+		p.timer = time.AfterFunc(inspectBusy, p.inspect)
+	}
+	return u, nil
+}
+
+// put keeps a connection whose last response was complete.
+func (p *Pool) put(u *upstream) {
+	limit := p.MaxIdle
+	if limit == 0 {
+		limit = 200
+	}
+	u.idleSince = p.now.Load()
+	p.mu.Lock()
+	if p.closed || len(p.idle) >= limit {
+		p.forget(u)
+		p.mu.Unlock()
+		u.close()
+		return
+	}
+	p.idle = append(p.idle, u)
+	p.mu.Unlock()
+}
+
+// drop closes a connection that is not idle.
+func (p *Pool) drop(u *upstream) {
+	p.mu.Lock()
+	p.forget(u)
+	p.mu.Unlock()
+	u.close()
+}
+
+// forget removes a connection from the pool's list. The caller holds the lock.
+func (p *Pool) forget(u *upstream) {
+	if _, ok := p.all[u]; ok {
+		delete(p.all, u)
+		p.open--
+	}
+}
+
+// The intervals of inspections: of a pool with requests in progress, and of an idle one.
+const (
+	inspectBusy = 250 * time.Millisecond
+	inspectIdle = time.Second
+)
+
+// inspect closes connections that were idle for too long, and interrupts requests that were cancelled
+// or got no response in time. It runs as long as the pool has connections.
+func (p *Pool) inspect() {
+	now := time.Now().UnixNano()
+	p.now.Store(now)
+	timeout := p.IdleTimeout
+	if timeout == 0 {
+		timeout = 90 * time.Second
+	}
+	p.mu.Lock()
+	var old []*upstream
+	for len(p.idle) > len(old) && now-p.idle[len(old)].idleSince >= int64(timeout) {
+		old = append(old, p.idle[len(old)])
+	}
+	p.idle = append(p.idle[:0], p.idle[len(old):]...)
+	for _, u := range old {
+		p.forget(u)
+	}
+	busy := false
+	for u := range p.all {
+		busy = u.inspect(now, p.HeaderTimeout) || busy
+	}
+	switch {
+	case len(p.all) == 0:
+		p.timer = nil
+	case busy:
+		p.timer.Reset(inspectBusy)
+	default:
+		p.timer.Reset(inspectIdle)
+	}
+	p.mu.Unlock()
+	for _, u := range old {
+		u.close()
+	}
+}

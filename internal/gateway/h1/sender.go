@@ -1,0 +1,243 @@
+package h1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// expectWait is how long a request with "Expect: 100-continue" waits for an interim response before
+// its body is sent (RFC 9110 10.1.1). earlyWait is how long the body may take after the response.
+const (
+	expectWait = time.Second
+	earlyWait  = 50 * time.Millisecond
+)
+
+// errEarly interrupts the body of a request whose response is complete.
+var errEarly = errors.New("the server answered before it had the whole request")
+
+// available is a request's body that knows how many bytes it returns without waiting.
+type available interface{ Buffered() int }
+
+// splicer is a request's body that can move its rest to a TCP connection without copying.
+type splicer interface {
+	spliceTo(*net.TCPConn) (n int64, err error)
+}
+
+// sender sends a request's body while another goroutine reads the response.
+type sender struct {
+	u       *upstream
+	r       *http.Request
+	left    int64 // -1: unknown
+	chunked bool
+	// proceed is closed when the body may be sent, stop when it is not wanted any more.
+	proceed, stop, done chan struct{}
+	allowed             bool
+	// readErr and complete are valid after done.
+	readErr  error
+	complete bool
+}
+
+// startSender writes the head, with the part of the body that is there, and starts to send the rest.
+func (x *exchange) startSender() *Error {
+	r := x.r
+	s := &sender{u: x.u, r: r, left: r.ContentLength, chunked: r.ContentLength < 0}
+	if !x.expect {
+		if err := x.appendAvailable(s); err != nil {
+			return err
+		}
+	}
+	if n, err := x.u.conn.Write(x.out); err != nil && (n == 0 || x.expect) {
+		return &Error{Op: "write request", Err: err, Sent: n > 0}
+	}
+	if r.ProtoMajor == 1 {
+		_ = http.NewResponseController(x.w).EnableFullDuplex()
+	}
+	s.proceed, s.stop, s.done = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	if !x.expect {
+		s.allow()
+	}
+	x.sender = s
+	go s.run()
+	return nil
+}
+
+// appendAvailable appends to x.out what the body returns without waiting.
+func (x *exchange) appendAvailable(s *sender) *Error {
+	a, ok := x.r.Body.(available)
+	if !ok || a.Buffered() == 0 {
+		return nil
+	}
+	n := min(a.Buffered(), maxInline)
+	if cap(x.body) < maxInline {
+		x.body = make([]byte, maxInline)
+	}
+	n, err := x.r.Body.Read(x.body[:n])
+	if err != nil && err != io.EOF {
+		return &Error{Op: "read request body", Err: err, BodyRead: true, Client: true}
+	}
+	if n > 0 && s.chunked {
+		x.out = strconv.AppendInt(x.out, int64(n), 16)
+		x.out = append(x.out, '\r', '\n')
+	}
+	x.out = append(x.out, x.body[:n]...)
+	if n > 0 && s.chunked {
+		x.out = append(x.out, '\r', '\n')
+	}
+	if !s.chunked {
+		s.left -= int64(n)
+	}
+	return nil
+}
+
+// allow lets the body of a request with Expect be sent. Only the goroutine that reads the response
+// calls it.
+func (s *sender) allow() {
+	if !s.allowed {
+		s.allowed = true
+		close(s.proceed)
+	}
+}
+
+func (s *sender) run() {
+	defer close(s.done)
+	timer := time.NewTimer(expectWait)
+	select {
+	case <-s.proceed:
+	case <-timer.C:
+	case <-s.stop:
+	}
+	timer.Stop()
+	select {
+	case <-s.stop:
+		return
+	default:
+	}
+	var writeErr error
+	if s.readErr, writeErr = s.copy(); s.readErr != nil {
+		// A message that is not complete must not stay on the connection.
+		s.u.abort(s.readErr)
+	}
+	s.complete = s.readErr == nil && writeErr == nil
+}
+
+// copy sends the body. It returns an error of the body or one of the server's connection. The latter
+// is no failure of the request: the server may have answered before it closed.
+func (s *sender) copy() (readErr, writeErr error) {
+	if from, ok := s.r.Body.(splicer); ok && s.u.tcp != nil && s.left >= bufferSize {
+		n, err := from.spliceTo(s.u.tcp)
+		s.left -= n
+		if err != nil || s.left == 0 {
+			return nil, err
+		}
+	}
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
+	// Room for the size line before the data and for CRLF after it.
+	const before = 8
+	for s.left != 0 {
+		p := buf[before : bufferSize-2]
+		if s.left > 0 && int64(len(p)) > s.left {
+			p = p[:s.left]
+		}
+		n, err := s.r.Body.Read(p)
+		if n > 0 {
+			if _, werr := s.u.conn.Write(s.frame(buf, before, n)); werr != nil {
+				return nil, werr
+			}
+		}
+		if s.left > 0 {
+			s.left -= int64(n)
+		}
+		switch {
+		case err == io.EOF && s.left > 0:
+			return io.ErrUnexpectedEOF, nil
+		case err == io.EOF:
+			return nil, s.end()
+		case err != nil:
+			return err, nil
+		}
+	}
+	return nil, nil
+}
+
+// frame returns the n bytes of data behind before, in a chunk if the body is chunked.
+func (s *sender) frame(buf *[bufferSize]byte, before, n int) []byte {
+	if !s.chunked {
+		return buf[before : before+n]
+	}
+	var size [sizeLine]byte
+	line := append(strconv.AppendInt(size[:0], int64(n), 16), '\r', '\n')
+	start := before - len(line)
+	copy(buf[start:], line)
+	copy(buf[before+n:], "\r\n")
+	return buf[start : before+n+2]
+}
+
+// sizeLine is the length of the longest size line: 4 digits and CRLF.
+const sizeLine = 6
+
+// end sends the last chunk and the trailer.
+func (s *sender) end() error {
+	if !s.chunked {
+		return nil
+	}
+	out := []byte("0\r\n")
+	if len(s.r.Trailer) > 0 {
+		out = appendTrailer(out, s.r.Trailer)
+	}
+	_, err := s.u.conn.Write(append(out, '\r', '\n'))
+	return err
+}
+
+// appendTrailer appends the trailer fields that are valid and allowed in a trailer (RFC 9110 6.5.1).
+func appendTrailer(out []byte, trailer http.Header) []byte {
+	for key, values := range trailer {
+		for _, v := range values {
+			if !trailerAllowed(key) || !all(key, isToken) || !validValue(v) {
+				continue
+			}
+			out = append(out, key...)
+			out = append(out, ':', ' ')
+			out = append(out, v...)
+			out = append(out, '\r', '\n')
+		}
+	}
+	return out
+}
+
+// trailerAllowed refuses the fields that frame, route or authenticate a message.
+func trailerAllowed(key string) bool {
+	switch key {
+	case "Authorization", "Content-Encoding", "Content-Range", "Content-Type", "Cookie", "Expect", "Set-Cookie":
+		return false
+	}
+	return !hopByHop(key)
+}
+
+// finish ends the sender after the response, and returns whether the whole body was sent. Nobody reads
+// the request's body afterwards.
+func (s *sender) finish(x *exchange, failed bool) bool {
+	close(s.stop)
+	if !failed && s.allowed {
+		timer := time.NewTimer(earlyWait)
+		select {
+		case <-s.done:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	select {
+	case <-s.done:
+	default:
+		s.u.abort(errEarly)
+		if err := http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)); err != nil {
+			_ = s.r.Body.Close()
+		}
+		<-s.done
+	}
+	return s.complete
+}

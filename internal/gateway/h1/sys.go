@@ -1,0 +1,55 @@
+package h1
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// recvNow reads from a socket without blocking. RawSyscall leaves out the scheduler's preparation for
+// calls that block.
+func recvNow(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
+			uintptr(len(p)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
+		if errno != syscall.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// quiet returns true if a socket is open and has nothing to read. A connection that waits for a
+// request has no other state; one with bytes has received what no request has asked for.
+func quiet(raw syscall.RawConn) bool {
+	p := probePool.Get().(*probe)
+	p.quiet = false
+	err := raw.Read(p.run)
+	result := p.quiet && err == nil
+	probePool.Put(p)
+	return result
+}
+
+// closedByPeer returns true if the peer has closed the connection. If the kernel holds bytes that were
+// not read, a plain connection may still be half-closed on purpose and counts as open; those bytes on
+// a TLS connection are commonly the alert that announces the end.
+func closedByPeer(raw syscall.RawConn, plain bool) bool {
+	closed := false
+	err := raw.Control(func(fd uintptr) {
+		if plain {
+			var b [1]byte
+			n, errno := recvNow(fd, b[:], unix.MSG_PEEK)
+			closed = errno == 0 && n == 0 || errno != 0 && errno != syscall.EAGAIN
+			return
+		}
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		closed = err == nil && (info.State == tcpClose || info.State == tcpCloseWait)
+	})
+	return closed && err == nil
+}
+
+// States of a TCP socket (include/net/tcp_states.h of the kernel).
+const (
+	tcpClose     = 7
+	tcpCloseWait = 8
+)

@@ -1,0 +1,104 @@
+package h1
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// switchProtocols passes on a response 101 and moves bytes both ways until both sides have ended.
+func (x *exchange) switchProtocols(h response) *Error {
+	u := x.u
+	if x.upgrade == "" || !strings.EqualFold(h.upgrade, x.upgrade) {
+		return &Error{Op: "read response", Sent: true,
+			Err: malformed("the server changes to protocol %.40q, the client asked for %.40q", h.upgrade, x.upgrade)}
+	}
+	client, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		return &Error{Op: "take over the client's connection", Err: err, Sent: true}
+	}
+	defer client.Close()
+	x.started = true
+	u.end()
+	u.taken = true
+	x.pool.mu.Lock()
+	x.pool.forget(u)
+	x.pool.mu.Unlock()
+	defer u.close()
+	_ = client.SetDeadline(time.Time{})
+	_ = u.conn.SetDeadline(time.Time{})
+	stop := context.AfterFunc(x.r.Context(), func() {
+		_ = client.Close()
+		_ = u.conn.Close()
+	})
+	defer stop()
+	if _, err := client.Write(append(x.appendSwitch(h), u.bytes()...)); err != nil {
+		return x.writeFailed(err)
+	}
+	u.release()
+	if failed := x.sendBuffered(rw.Reader); failed != nil {
+		return failed
+	}
+	tunnel(client, u.conn)
+	return nil
+}
+
+// appendSwitch returns the head of the response 101.
+func (x *exchange) appendSwitch(h response) []byte {
+	own := x.w.Header()
+	x.copyFields(own, h)
+	out := append([]byte(nil), "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "...)
+	out = append(out, h.upgrade...)
+	out = append(out, '\r', '\n')
+	// The values of the server are valid; those that a middleware has set are not sent if they are not.
+	for key, values := range own {
+		for _, v := range values {
+			if hopByHop(key) || !all(key, isToken) || !validValue(v) {
+				continue
+			}
+			out = append(out, key...)
+			out = append(out, ':', ' ')
+			out = append(out, v...)
+			out = append(out, '\r', '\n')
+		}
+	}
+	return append(out, '\r', '\n')
+}
+
+// sendBuffered sends what the client has sent behind its request.
+func (x *exchange) sendBuffered(from *bufio.Reader) *Error {
+	n := from.Buffered()
+	if n == 0 {
+		return nil
+	}
+	b, _ := from.Peek(n)
+	if _, err := x.u.conn.Write(b); err != nil {
+		return &Error{Op: "write request", Err: err, Sent: true, Started: true}
+	}
+	return nil
+}
+
+// tunnel copies both ways, by splice between TCP connections. The end of one direction is passed on and
+// leaves the other direction open.
+func tunnel(a, b net.Conn) {
+	var both sync.WaitGroup
+	both.Go(func() { pass(b, a) })
+	pass(a, b)
+	both.Wait()
+}
+
+// pass copies from one connection to the other. An error ends both directions.
+func pass(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	half, ok := to.(interface{ CloseWrite() error })
+	if err == nil && ok && half.CloseWrite() == nil {
+		return
+	}
+	_ = to.Close()
+	_ = from.Close()
+}

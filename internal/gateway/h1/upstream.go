@@ -1,0 +1,122 @@
+package h1
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// upstream is a connection to a server. Between get and put it belongs to one request.
+type upstream struct {
+	input
+	// tcp is nil if the connection uses TLS.
+	tcp *net.TCPConn
+	// probe is the socket, also below TLS. It is nil in tests without sockets.
+	probe  syscall.RawConn
+	reused bool
+	// closing: the server closes the connection after this response. taken: the connection has left
+	// the pool for another protocol.
+	closing, taken bool
+	// idleSince is protected by the pool's lock once the connection is idle.
+	idleSince int64
+	fields    []field
+
+	// mu protects what inspect reads.
+	mu    sync.Mutex
+	ctx   context.Context
+	cause error
+	// sentAt is when the request was complete, 0 while the response is not awaited.
+	sentAt int64
+	// deadline is true if the request's context set a deadline on the connection.
+	deadline bool
+}
+
+func newUpstream(c net.Conn) *upstream {
+	u := &upstream{tcp: tcpOf(c), probe: rawOf(c)}
+	u.input.init(c)
+	return u
+}
+
+func (u *upstream) close() {
+	u.release()
+	_ = u.conn.Close()
+}
+
+// begin makes inspect watch the context of a request.
+func (u *upstream) begin(ctx context.Context) {
+	if d, ok := ctx.Deadline(); ok {
+		_ = u.conn.SetDeadline(d)
+		u.deadline = true
+	}
+	u.mu.Lock()
+	u.ctx, u.cause, u.sentAt = ctx, nil, 0
+	u.mu.Unlock()
+}
+
+// awaits starts or stops the time limit for the head of the response.
+func (u *upstream) awaits(now int64) {
+	u.mu.Lock()
+	u.sentAt = now
+	u.mu.Unlock()
+}
+
+// end returns false if the request was interrupted, so that the connection cannot be reused.
+func (u *upstream) end() bool {
+	u.mu.Lock()
+	u.ctx = nil
+	interrupted := u.cause != nil
+	u.mu.Unlock()
+	u.wait = nil
+	if u.deadline && !interrupted {
+		_ = u.conn.SetDeadline(time.Time{})
+		u.deadline = false
+	}
+	return !interrupted
+}
+
+// abort interrupts the request's reads and writes with an error.
+func (u *upstream) abort(cause error) {
+	u.mu.Lock()
+	u.interrupt(cause)
+	u.mu.Unlock()
+}
+
+func (u *upstream) interrupt(cause error) {
+	if u.ctx != nil && u.cause == nil {
+		u.cause = cause
+		_ = u.conn.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// inspect interrupts a request that was cancelled or that waits for too long, and returns whether there
+// is a request.
+func (u *upstream) inspect(now int64, timeout time.Duration) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ctx == nil {
+		return false
+	}
+	if err := u.ctx.Err(); err != nil {
+		u.interrupt(err)
+	}
+	// sentAt is up to one inspection old.
+	if timeout > 0 && u.sentAt > 0 && now-u.sentAt >= int64(timeout+inspectIdle) {
+		u.interrupt(errHeaderTimeout)
+	}
+	return true
+}
+
+// reason returns why the request was interrupted, or err.
+func (u *upstream) reason(err error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.cause != nil {
+		return u.cause
+	}
+	if u.ctx != nil && u.ctx.Err() != nil {
+		return u.ctx.Err()
+	}
+	return err
+}

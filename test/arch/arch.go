@@ -222,6 +222,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/similar/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "middlewares get the rest of the gateway as functions",
+		Of:   []string{"internal/gateway/middleware/..."},
+		Ours: []string{"internal/model/gateway", "internal/gateway/middleware/..."},
+	},
+	{
 		Name: "rules of routers are matched without the gateway",
 		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar"}, Deny: []string{"os/..."},
 		StdOnly: true,

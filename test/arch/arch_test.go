@@ -57,6 +57,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"a health checker may not touch the kernel", "internal/health", "fairlead/internal/kernel", false},
 		{"kernel may use netlink", "internal/kernel/rtnl", "github.com/vishvananda/netlink/nl", true},
 		{"kernel may find the cgroup hierarchy", "internal/kernel", "fairlead/internal/cgroup", true},
+		{"middlewares may not use rules", "internal/gateway/middleware", "fairlead/internal/gateway/rule", false},
 		{"rules of routers may use nearest names", "internal/gateway/rule", "fairlead/internal/similar", true},
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
 		{"nearest names may not use rules", "internal/similar", "fairlead/internal/gateway/rule", false},

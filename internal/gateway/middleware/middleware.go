@@ -1,0 +1,100 @@
+// Package middleware turns the values of HTTP middlewares into handlers. Each
+// middleware has one file. The behaviour is the one that Traefik documents, where it is
+// safe; differences are in the comments of the middleware.
+//
+// A handler may change the request that it receives: its header, its URL (always by a
+// new *url.URL) and its RequestURI. The entry point has cleaned the path and has removed
+// the X-Forwarded headers of untrusted clients before.
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/model/gateway"
+)
+
+// Func wraps a handler in a middleware.
+type Func = func(http.Handler) http.Handler
+
+// Deps is what middlewares need of the gateway.
+type Deps struct {
+	// Service returns the handler of a service, for error pages.
+	Service func(name string) (http.Handler, error)
+	// Middleware returns another middleware and its qualified name, for chains.
+	Middleware func(name string) (qualified string, value *gateway.Middleware, err error)
+	// Now is the time, by default time.Now.
+	Now func() time.Time
+}
+
+// builder has what the constructors of middlewares need.
+type builder struct {
+	Deps
+	// path has the names of the chains around the middleware.
+	path []string
+}
+
+// New returns the middleware of a value. It fails if the value has no field, more than
+// one, or an invalid one; the error names the middleware. The caller builds one per
+// router: a middleware with a state, such as a rate, does not share it with another
+// router.
+func New(name string, value *gateway.Middleware, deps Deps) (func(http.Handler) http.Handler, error) {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	return (&builder{Deps: deps}).build(name, value)
+}
+
+func (b *builder) build(name string, value *gateway.Middleware) (Func, error) {
+	if value == nil {
+		return nil, fmt.Errorf("build middleware %q: it has no settings", name)
+	}
+	if slices.Contains(b.path, name) {
+		return nil, fmt.Errorf("build middleware %q: it contains itself: %s", name,
+			strings.Join(append(slices.Clone(b.path), name), " → "))
+	}
+	inner := &builder{Deps: b.Deps, path: append(slices.Clone(b.path), name)}
+	var found []Func
+	for _, kind := range kinds {
+		made, err := kind(inner, value)
+		if err != nil {
+			return nil, fmt.Errorf("build middleware %q: %w", name, err)
+		}
+		if made != nil {
+			found = append(found, made)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("build middleware %q: its type is missing", name)
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("build middleware %q: it has %d types: make one middleware of each", name, len(found))
+}
+
+// kind makes the middleware of one field of a value. It returns nil if the field is nil.
+type kind func(*builder, *gateway.Middleware) (Func, error)
+
+// of makes a kind of the field that get returns and of its constructor.
+func of[T any](get func(*gateway.Middleware) *T, make func(*builder, *T) (Func, error)) kind {
+	return func(b *builder, value *gateway.Middleware) (Func, error) {
+		field := get(value)
+		if field == nil {
+			return nil, nil
+		}
+		return make(b, field)
+	}
+}
+
+// errNoOption is the cause if a middleware without any option would do nothing.
+var errNoOption = errors.New("no option is set")
+
+// refuse answers a request with a status and its text.
+func refuse(w http.ResponseWriter, status int) {
+	http.Error(w, http.StatusText(status), status)
+}

@@ -1,0 +1,37 @@
+package middleware
+
+import (
+	"net/http"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// newStripPrefix removes the first of the prefixes that a path begins with. A prefix is
+// compared byte by byte with the decoded path: /api is a prefix of /apis.
+func newStripPrefix(_ *builder, v *gateway.StripPrefix) (Func, error) {
+	var prefixes []string
+	for _, prefix := range v.Prefixes {
+		if prefix = strings.TrimSpace(prefix); prefix != "" {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	if len(prefixes) == 0 {
+		return nil, errNoOption
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, prefix := range prefixes {
+				if !strings.HasPrefix(r.URL.Path, prefix) {
+					continue
+				}
+				if !stripPath(r, prefix) {
+					refuse(w, http.StatusBadRequest)
+					return
+				}
+				break
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, nil
+}

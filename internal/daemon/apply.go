@@ -78,7 +78,7 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
 	r.Changed = len(r.Changes) > 0
 	if err == nil && dry {
-		r.Plan, _, err = d.plan(next)
+		r.Plan, _, err = d.applier.plan(next)
 	}
 	if err != nil || dry {
 		d.problems = problems
@@ -138,7 +138,7 @@ func (d *Daemon) applyDraft(running map[*watchedSandbox]sandbox.Sandbox, next mo
 			delete(d.problems, a.Name)
 		}
 	}
-	err := d.settle(next)
+	err := d.applier.settle(next)
 	if err != nil {
 		d.sandboxes.forgetUnused()
 		d.clients.startAll()

@@ -9,7 +9,6 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 )
 
@@ -51,7 +50,7 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 		return api.Result{}, model.Attachment{}, err
 	}
 	if old := d.sandboxes.watched[at.Ref]; old != nil && old != b {
-		if err := d.cleanUp(map[string]bool{at.Ref: true}); err != nil {
+		if err := d.applier.cleanUp(map[string]bool{at.Ref: true}); err != nil {
 			return api.Result{}, model.Attachment{}, err
 		}
 	}
@@ -76,7 +75,7 @@ func (d *Daemon) attach(req api.AttachRequest, at sandbox.Sandbox) (api.Result, 
 	}
 	delete(d.problems, a.Name)
 	d.sandboxes.watch(b, at)
-	if err := d.settle(next.Desired); err != nil {
+	if err := d.applier.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
 	if have, ok := d.desired.Attachment(a.Name); !ok || have.Sandbox == "" {
@@ -104,20 +103,7 @@ func sandboxFault(err error) error {
 
 // dryRun adds to the result what the desired state would change.
 func (d *Daemon) dryRun(r api.Result, next model.Desired, a model.Attachment) (api.Result, model.Attachment, error) {
-	text, changed, err := d.plan(next)
+	text, changed, err := d.applier.plan(next)
 	r.Plan, r.Changed = text, changed
 	return r, a, err
-}
-
-// plan returns the plan for a desired state, and whether it changes anything.
-func (d *Daemon) plan(next model.Desired) (string, bool, error) {
-	s := d.services.stateOf(next)
-	ops, err := d.engine.Plan(s)
-	if err != nil {
-		if invalid := s.Validate(); invalid != nil {
-			return "", false, &api.Fault{Code: api.Conflict, Err: invalid}
-		}
-		return "", false, err
-	}
-	return plan.Text(ops), len(ops) > 0, nil
 }

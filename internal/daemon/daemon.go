@@ -113,8 +113,10 @@ type Daemon struct {
 	balancer  *balancer
 	overlays  *overlays
 	clients   *clients
+	applier   *applier
+	externals *externals
+	healer    *healer
 	meters    *meters
-	healer    healer
 }
 
 // New returns a daemon that has adopted the stored desired state. It applies what it
@@ -138,19 +140,23 @@ func New(cfg Config) (*Daemon, error) {
 		d.end()
 		return nil, err
 	}
-	d.adopt(desired)
+	d.applier.adopt(desired)
 	return d, nil
 }
 
 // newDaemon returns a daemon without a watcher.
 func newDaemon(s *state) *Daemon {
-	d := &Daemon{state: s, networks: newNetworks(s), sandboxes: newSandboxes(s), overlays: newOverlays(s),
-		healer: healer{conflicts: heal.Conflicts{}}}
-	d.services = newServices(s, d.networks)
-	d.balancer = &balancer{state: s, services: d.services}
-	d.clients = newClients(s, d.settle)
-	d.meters = &meters{state: s, services: d.services}
-	return d
+	networks, sandboxes, overlays := newNetworks(s), newSandboxes(s), newOverlays(s)
+	services := newServices(s, networks)
+	applier := &applier{state: s, networks: networks, sandboxes: sandboxes, services: services, overlays: overlays}
+	applier.clients = newClients(s, applier.settle)
+	externals := &externals{state: s, sandboxes: sandboxes, applier: applier}
+	return &Daemon{state: s, networks: networks, sandboxes: sandboxes, services: services, overlays: overlays,
+		clients: applier.clients, applier: applier, externals: externals,
+		balancer: &balancer{state: s, services: services},
+		healer: &healer{state: s, networks: networks, sandboxes: sandboxes, services: services, applier: applier,
+			externals: externals, conflicts: heal.Conflicts{}},
+		meters: &meters{state: s, services: services}}
 }
 
 // Run follows the events of sandboxes and containers, repairs the host and checks real
@@ -172,15 +178,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	var kept sync.WaitGroup
 	kept.Go(func() { d.keepProxy(ctx) })
-	kept.Go(func() { d.follow(ctx) })
+	kept.Go(func() { d.healer.follow(ctx) })
 	kept.Go(func() { d.services.health.Run(ctx) })
 	kept.Go(func() { d.balancer.run(ctx) })
 	kept.Go(func() { d.balancer.observe(ctx) })
 	kept.Go(func() { d.balancer.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// Check what happened before the watches began.
-	d.verify(func(*watchedSandbox) bool { return true })
-	d.restore(ctx)
+	d.applier.verify(func(*watchedSandbox) bool { return true })
+	d.applier.restore(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -189,14 +195,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 			if !ok && ctx.Err() == nil {
 				return errors.New("watch network namespaces: the kernel's messages ended")
 			}
-			d.verify(func(b *watchedSandbox) bool { return id == netns.NoID || b.id == id })
+			d.applier.verify(func(b *watchedSandbox) bool { return id == netns.NoID || b.id == id })
 		case ref := <-d.sandboxes.suspects:
-			d.verify(func(b *watchedSandbox) bool { return b.ref == ref })
+			d.applier.verify(func(b *watchedSandbox) bool { return b.ref == ref })
 		case <-d.sandboxes.external.Changed():
-			d.verify(func(*watchedSandbox) bool { return false })
+			d.applier.verify(func(*watchedSandbox) bool { return false })
 		case <-changed:
-			d.verify((*watchedSandbox).moved)
-			d.restore(ctx)
+			d.applier.verify((*watchedSandbox).moved)
+			d.applier.restore(ctx)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 	}
 	next := d.desired.WithoutAttachments(gone)
 	if req.DryRun {
-		text, changed, err := d.plan(next)
+		text, changed, err := d.applier.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
 	r := api.Result{Changed: true}
@@ -50,7 +50,7 @@ func (d *Daemon) Detach(ctx context.Context, req api.DetachRequest) (api.Result,
 		d.clients.stop(name)
 		delete(d.problems, name)
 	}
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		d.clients.startAll()
 		return api.Result{}, fmt.Errorf("detach %s: %w", req, err)
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"fairlead/internal/api"
@@ -30,8 +31,14 @@ const (
 	checkEvery = 750 * time.Millisecond
 )
 
-// healer is the state of the repair.
+// healer repairs what differs from the applied state.
 type healer struct {
+	*state
+	networks  *networks
+	sandboxes *sandboxes
+	services  *services
+	applier   *applier
+	externals *externals
 	watcher   *watch.Watcher
 	conflicts heal.Conflicts
 	// retry is when everything is repaired again after a failure.
@@ -39,7 +46,7 @@ type healer struct {
 }
 
 // follow repairs the host until ctx ends.
-func (d *Daemon) follow(ctx context.Context) {
+func (h *healer) follow(ctx context.Context) {
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
 	var later <-chan time.Time
@@ -47,18 +54,18 @@ func (d *Daemon) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.applied:
-			if d.watchSettings() {
+		case <-h.applied:
+			if h.watchSettings() {
 				check.Reset(checkEvery)
 			} else {
 				check.Stop() // there is nothing to check
 			}
 			continue
 		case <-check.C:
-			if !d.check() {
+			if !h.check() {
 				continue
 			}
-		case <-d.healer.watcher.Noted():
+		case <-h.watcher.Noted():
 			select {
 			case <-time.After(together):
 			case <-ctx.Done():
@@ -67,7 +74,7 @@ func (d *Daemon) follow(ctx context.Context) {
 		case <-later:
 		}
 		later = nil
-		if wait := d.heal(ctx); wait > 0 {
+		if wait := h.heal(ctx); wait > 0 {
 			later = time.After(wait)
 		}
 	}
@@ -75,10 +82,10 @@ func (d *Daemon) follow(ctx context.Context) {
 
 // watchSettings updates the host's sysctls that are checked, and reports whether
 // anything needs checks.
-func (d *Daemon) watchSettings() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	account := d.engine.Account()
+func (h *healer) watchSettings() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	account := h.engine.Account()
 	var settings []plan.Sysctl
 	for _, o := range account {
 		for _, s := range plan.LinkSettings(o) {
@@ -90,76 +97,76 @@ func (d *Daemon) watchSettings() bool {
 			settings = append(settings, s)
 		}
 	}
-	d.warn("watch settings", d.healer.watcher.Settings(settings))
+	h.warn("watch settings", h.watcher.Settings(settings))
 	return len(settings) > 0 || kernel.Polled(account)
 }
 
 // check reads the objects for which the kernel sends no messages, and reports whether
 // one of them differs. It does nothing while a state is being applied.
-func (d *Daemon) check() bool {
-	if !d.mu.TryLock() {
+func (h *healer) check() bool {
+	if !h.mu.TryLock() {
 		return false
 	}
-	defer d.mu.Unlock()
-	return d.healer.watcher.Check()
+	defer h.mu.Unlock()
+	return h.watcher.Check()
 }
 
 // heal repairs what the pending events are about. again is when to call it again; 0
 // means after the next event.
-func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (h *healer) heal(ctx context.Context) (again time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if ctx.Err() != nil {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
-	defer func() { d.services.reportEnded(d.services.pools) }()
-	seen := d.healer.watcher.Take()
+	defer func() { h.services.reportEnded(h.services.pools) }()
+	seen := h.watcher.Take()
 	if seen.AddressesChanged() {
-		d.warn("follow the host's addresses", d.cfg.Inspector.EBPF().RenewAddresses())
+		h.warn("follow the host's addresses", h.cfg.Inspector.EBPF().RenewAddresses())
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
-		d.recheckNetworks()
+		h.recheckNetworks()
 	}
-	account := d.engine.Account()
-	if seen.All() || d.healer.retry.Due() || account == nil && !d.healer.retry.Waits() || seen.LeftOver(account) {
-		return d.healAll(ctx)
+	account := h.engine.Account()
+	if seen.All() || h.retry.Due() || account == nil && !h.retry.Waits() || seen.LeftOver(account) {
+		return h.healAll(ctx)
 	}
-	part := d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
-	if dead := d.sandboxes.deadIn(part); len(dead) > 0 {
-		d.warn("remove what belonged to a sandbox", d.cleanUp(dead))
-		account = d.engine.Account()
-		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
+	part := h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
+	if dead := h.sandboxes.deadIn(part); len(dead) > 0 {
+		h.warn("remove what belonged to a sandbox", h.applier.cleanUp(dead))
+		account = h.engine.Account()
+		part = h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
 	}
-	if d.adoptExternals(part) {
-		account = d.engine.Account()
-		part = d.healer.conflicts.Due(account, seen.Concerned(account, d.sandboxes.namespaces()))
+	if h.externals.adoptLost(part) {
+		account = h.engine.Account()
+		part = h.conflicts.Due(account, seen.Concerned(account, h.sandboxes.namespaces()))
 	}
 	if len(part) == 0 {
-		return d.healer.next()
+		return h.next()
 	}
-	if err := d.healPart(ctx, part, seen); err != nil {
-		d.cfg.Log.Warn("repair what differs", "error", err)
-		return d.healAll(ctx)
+	if err := h.healPart(ctx, part, seen); err != nil {
+		h.cfg.Log.Warn("repair what differs", "error", err)
+		return h.healAll(ctx)
 	}
-	return d.healer.next()
+	return h.next()
 }
 
 // healPart repairs the objects. It skips an object that cannot be created, e.g.
 // because another program's object is in its place, and tries that one again later.
-func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen watch.PendingEvents) error {
+func (h *healer) healPart(ctx context.Context, part plan.Plan, seen watch.PendingEvents) error {
 	for {
-		differing, err := d.engine.HealPart(ctx, part)
+		differing, err := h.engine.HealPart(ctx, part)
 		var step *plan.StepError
 		if !errors.As(err, &step) {
-			d.report(differing, seen)
+			h.report(differing, seen)
 			return err
 		}
-		if e, first := d.healer.conflicts.Blocked(step); first {
-			d.note(e)
+		if e, first := h.conflicts.Blocked(step); first {
+			h.note(e)
 		}
-		if part = d.healer.conflicts.Free(part); len(part) == 0 {
+		if part = h.conflicts.Free(part); len(part) == 0 {
 			return nil
 		}
 	}
@@ -169,22 +176,77 @@ func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen watch.Pendin
 func (h *healer) next() time.Duration { return h.retry.Next(h.conflicts.Next()) }
 
 // healAll reads and repairs all objects.
-func (d *Daemon) healAll(ctx context.Context) time.Duration {
-	differing, err := d.engine.Heal(ctx)
+func (h *healer) healAll(ctx context.Context) time.Duration {
+	differing, err := h.engine.Heal(ctx)
 	if err == nil {
-		d.report(differing, watch.PendingEvents{})
-	} else if err = d.settle(d.desired); err != nil { // settle omits sandboxes that have ended
-		if assumed := d.engine.Assume(); assumed == nil {
-			err = d.healPart(ctx, d.engine.Account(), watch.PendingEvents{})
+		h.report(differing, watch.PendingEvents{})
+	} else if err = h.applier.settle(h.desired); err != nil { // settle omits sandboxes that have ended
+		if assumed := h.engine.Assume(); assumed == nil {
+			err = h.healPart(ctx, h.engine.Account(), watch.PendingEvents{})
 		}
 	}
 	if err == nil {
-		d.healer.retry.Succeeded()
-		d.networks.forgetKeptAddresses()
-		return d.healer.next()
+		h.retry.Succeeded()
+		h.networks.forgetKeptAddresses()
+		return h.next()
 	}
-	if d.healer.retry.Failed() {
-		d.note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
+	if h.retry.Failed() {
+		h.note(api.Event{Kind: api.Unhealed, Object: "host", Detail: err.Error()})
 	}
-	return d.healer.next()
+	return h.next()
+}
+
+// report reports a repair.
+func (h *healer) report(differing []plan.Op, seen watch.PendingEvents) {
+	r := heal.ReportOf(differing, seen.Author(), seen.Detached())
+	for _, e := range r.Events {
+		h.note(e)
+	}
+	for key := range r.Conflicting {
+		if e, conflict := h.conflicts.Repaired(key, seen.Author()); conflict {
+			h.note(e)
+		}
+	}
+	if r.Elements > 0 {
+		h.cfg.Log.Warn(string(api.Healed), "object", "nft elements", "count", r.Elements)
+	}
+	for kind, n := range r.Kinds {
+		h.cfg.Meter.Healed(kind, n)
+	}
+	if len(r.Kinds) > 0 {
+		h.changed()
+	}
+}
+
+// recheckNetworks applies unavailable networks that can exist on the host again. It
+// also applies the other networks again if the host's links have changed.
+func (h *healer) recheckNetworks() {
+	back, err := h.networks.available()
+	if err != nil {
+		h.warn("read the host's links", err)
+		return
+	}
+	for _, a := range h.desired.Attachments {
+		if slices.Contains(back, a.Network) {
+			delete(h.problems, a.Name)
+		}
+	}
+	changed, err := h.engine.FactsChanged(h.services.stateOf(h.desired))
+	h.warn("read the host's links", err)
+	if len(back) == 0 && !changed {
+		return
+	}
+	for _, name := range back {
+		delete(h.networks.unavailable, name)
+	}
+	if err := h.applier.settle(h.desired); err != nil {
+		h.cfg.Log.Error("follow the host's links", "error", err)
+		return
+	}
+	for _, name := range back {
+		if !h.networks.unavailable[name] {
+			h.note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
+		}
+	}
+	h.networks.forgetKeptAddresses()
 }

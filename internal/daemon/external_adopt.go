@@ -18,38 +18,38 @@ import (
 // its link, addresses and routes in the sandbox until the engine calls Leave. The
 // earlier name of the interface is unknown: it gets the first free name.
 
-// adoptExternals adopts the external endpoints whose links are among the objects and
+// adoptLost adopts the external endpoints whose links are among the objects and
 // no longer exist, and reports whether there were any. It starts with the endpoint of
 // a sandbox that has the most publishes, because that one must get the default route.
-func (d *Daemon) adoptExternals(part plan.Plan) bool {
-	lost := d.lostExternals(part)
+func (x *externals) adoptLost(part plan.Plan) bool {
+	lost := x.lost(part)
 	publishes := map[string]int{}
-	for _, p := range d.desired.Publishes {
+	for _, p := range x.desired.Publishes {
 		publishes[p.Endpoint]++
 	}
 	slices.SortStableFunc(lost, func(a, b model.Attachment) int { return publishes[b.Name] - publishes[a.Name] })
 	adopted := false
 	for _, a := range lost {
-		b, seen, err := d.sandboxes.inspect(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
+		b, seen, err := x.sandboxes.inspect(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
 		if err != nil {
 			continue // the engine has not moved the link yet, or the sandbox has ended
 		}
 		adopted = true
-		d.warn("adopt "+a.Name, d.adoptExternal(a, b, seen))
+		x.warn("adopt "+a.Name, x.adopt(a, b, seen))
 	}
 	return adopted
 }
 
-// lostExternals returns the external endpoints whose links are among the objects and
+// lost returns the external endpoints whose links are among the objects and
 // no longer exist.
-func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
+func (x *externals) lost(part plan.Plan) (lost []model.Attachment) {
 	for _, o := range part {
 		link, ok := o.(plan.Link)
 		if !ok || !link.Inside {
 			continue
 		}
-		a, known := d.desired.Attachment(link.Owner)
-		found, err := d.cfg.Kernel.Net().Links([]string{link.Name})
+		a, known := x.desired.Attachment(link.Owner)
+		found, err := x.cfg.Kernel.Net().Links([]string{link.Name})
 		if known && a.HostInterface != "" && err == nil && len(found) == 0 {
 			lost = append(lost, a)
 		}
@@ -57,16 +57,16 @@ func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 	return lost
 }
 
-func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen inspect.Sandbox) error {
+func (x *externals) adopt(a model.Attachment, b *watchedSandbox, seen inspect.Sandbox) error {
 	at := sandbox.Sandbox{Ref: a.Ref, Path: b.path}
-	if err := spec.Readopt(d.desired, &a, contentsOf(at, seen)); err != nil {
+	if err := spec.Readopt(x.desired, &a, contentsOf(at, seen)); err != nil {
 		return err
 	}
-	d.sandboxes.watch(b, at)
-	if err := d.settle(d.desired.WithAttachment(a)); err != nil {
+	x.sandboxes.watch(b, at)
+	if err := x.applier.settle(x.desired.WithAttachment(a)); err != nil {
 		return err
 	}
-	d.note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
+	x.note(api.Event{Kind: api.Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf(
 		"its link was deleted: created again in %s as %s", a.Sandbox, a.Interface)})
 	return nil
 }

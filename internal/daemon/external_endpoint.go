@@ -16,76 +16,31 @@ import (
 // first (Reserve), joins it when a sandbox will exist (Join), and detaches it at the
 // end (Leave, Detach).
 
+// externals handles the requests of container engines for external endpoints.
+type externals struct {
+	*state
+	sandboxes *sandboxes
+	applier   *applier
+}
+
 // Reserve adds an external endpoint without a sandbox, and returns the configuration
 // that its link must get in the sandbox. A repeated call changes nothing. Returns a
 // Fault with code Conflict if an attachment of another origin has the name, NotFound
 // if the network does not exist, and Invalid if the endpoint does not fit the network.
 func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if have, known := d.desired.Attachment(a.Name); known && have.Origin != a.Origin {
-		return engine.SandboxConfig{}, api.Faultf(api.Conflict,
-			"reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
-	}
-	a.Sandbox, a.Namespace = "", ""
-	joined := a
-	joined.Sandbox = "/" + a.Name // a placeholder, to compute the configuration
-	in, err := d.config(joined)
-	if err != nil {
-		return in, fmt.Errorf("reserve %s: %w", a.Name, err)
-	}
-	return in, d.save(d.desired.WithAttachment(a))
+	return d.externals.reserve(a)
 }
 
 // Join creates the link of an external endpoint for the sandbox at path, which need
 // not exist yet. It returns the configuration that the link must get in the sandbox.
 // Returns a Fault with code NotFound if the endpoint was not reserved.
 func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
-	d.mu.Lock()
-	a, known := d.desired.Attachment(name)
-	if known && d.usesDevice(a) {
-		d.mu.Unlock()
-		return d.joinDevice(name, path)
-	}
-	defer d.mu.Unlock()
-	if !known {
-		return model.Endpoint{}, engine.SandboxConfig{}, api.Faultf(api.NotFound, "join %s: it was not reserved", name)
-	}
-	a.Sandbox = path
-	in, err := d.config(a)
-	if err == nil {
-		err = d.settle(d.desired.WithAttachment(a))
-	}
-	if err != nil {
-		return model.Endpoint{}, in, fmt.Errorf("join %s to %s: %w", name, a.Network, err)
-	}
-	d.sandboxes.external.Await(name, true)
-	d.cfg.Log.Info("joined", "attachment", name, "network", a.Network, "sandbox", path)
-	e, _ := d.full.Endpoint(name)
-	return e, in, nil
+	return d.externals.join(name, path)
 }
 
 // Leave removes the link and the publishes of an external endpoint, and keeps its
 // addresses. It is not an error if there is none.
-func (d *Daemon) Leave(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a, known := d.desired.Attachment(name)
-	if !known || a.Sandbox == "" && !a.Keep {
-		return nil
-	}
-	if d.usesDevice(a) {
-		a = external.Reserved(a)
-	}
-	next := d.desired.ReplacePublishes(name, func(model.Publish) bool { return true }, nil)
-	a.Sandbox, a.Namespace = "", ""
-	d.sandboxes.external.Await(name, true)
-	if err := d.settle(next.WithAttachment(a)); err != nil {
-		return fmt.Errorf("leave %s: %w", name, err)
-	}
-	d.cfg.Log.Info("left", "attachment", name, "network", a.Network)
-	return nil
-}
+func (d *Daemon) Leave(name string) error { return d.externals.leave(name) }
 
 // Expose sets the publishes of an external endpoint, and replaces those that the
 // engine set before. A repeated call changes nothing. Returns an error that wraps
@@ -93,34 +48,113 @@ func (d *Daemon) Leave(name string) error {
 // (Displace). Returns a Fault with code NotFound if the endpoint has not joined a
 // sandbox, unless publishes is empty.
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a, known := d.desired.Attachment(name)
+	return d.externals.expose(name, publishes)
+}
+
+// RemoveDead removes the external endpoints whose sandboxes have ended.
+func (d *Daemon) RemoveDead() { d.applier.verify(func(*watchedSandbox) bool { return false }) }
+
+// Displace removes an external endpoint because another one needs its resources,
+// unless the endpoint is alive, or was joined during this process's lifetime and is
+// still starting. It reports whether the endpoint no longer exists. If it reports true
+// with an error, the endpoint is removed from the desired state but not from the host.
+func (d *Daemon) Displace(name string) (bool, error) { return d.externals.displace(name) }
+
+// reserve implements Daemon.Reserve.
+func (x *externals) reserve(a model.Attachment) (engine.SandboxConfig, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if have, known := x.desired.Attachment(a.Name); known && have.Origin != a.Origin {
+		return engine.SandboxConfig{}, api.Faultf(api.Conflict,
+			"reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
+	}
+	a.Sandbox, a.Namespace = "", ""
+	joined := a
+	joined.Sandbox = "/" + a.Name // a placeholder, to compute the configuration
+	in, err := x.config(joined)
+	if err != nil {
+		return in, fmt.Errorf("reserve %s: %w", a.Name, err)
+	}
+	return in, x.save(x.desired.WithAttachment(a))
+}
+
+// join implements Daemon.Join.
+func (x *externals) join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
+	x.mu.Lock()
+	a, known := x.desired.Attachment(name)
+	if known && x.usesDevice(a) {
+		x.mu.Unlock()
+		return x.joinDevice(name, path)
+	}
+	defer x.mu.Unlock()
+	if !known {
+		return model.Endpoint{}, engine.SandboxConfig{}, api.Faultf(api.NotFound, "join %s: it was not reserved", name)
+	}
+	a.Sandbox = path
+	in, err := x.config(a)
+	if err == nil {
+		err = x.applier.settle(x.desired.WithAttachment(a))
+	}
+	if err != nil {
+		return model.Endpoint{}, in, fmt.Errorf("join %s to %s: %w", name, a.Network, err)
+	}
+	x.sandboxes.external.Await(name, true)
+	x.cfg.Log.Info("joined", "attachment", name, "network", a.Network, "sandbox", path)
+	e, _ := x.full.Endpoint(name)
+	return e, in, nil
+}
+
+// leave implements Daemon.Leave.
+func (x *externals) leave(name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a, known := x.desired.Attachment(name)
+	if !known || a.Sandbox == "" && !a.Keep {
+		return nil
+	}
+	if x.usesDevice(a) {
+		a = external.Reserved(a)
+	}
+	next := x.desired.ReplacePublishes(name, func(model.Publish) bool { return true }, nil)
+	a.Sandbox, a.Namespace = "", ""
+	x.sandboxes.external.Await(name, true)
+	if err := x.applier.settle(next.WithAttachment(a)); err != nil {
+		return fmt.Errorf("leave %s: %w", name, err)
+	}
+	x.cfg.Log.Info("left", "attachment", name, "network", a.Network)
+	return nil
+}
+
+// expose implements Daemon.Expose.
+func (x *externals) expose(name string, publishes []model.Publish) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a, known := x.desired.Attachment(name)
 	if !known || a.Sandbox == "" {
 		if len(publishes) == 0 {
 			return nil
 		}
 		return api.Faultf(api.NotFound, "publish ports of %s: it has not joined a sandbox", name)
 	}
-	next := d.desired.SetPublishes(name, a.Origin, publishes)
-	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
+	next := x.desired.SetPublishes(name, a.Origin, publishes)
+	if slices.EqualFunc(next.Publishes, x.desired.Publishes, model.Publish.Equal) {
 		return nil
 	}
-	for _, p := range slices.Concat(d.desired.PublishesOf(name), next.PublishesOf(name)) {
+	for _, p := range slices.Concat(x.desired.PublishesOf(name), next.PublishesOf(name)) {
 		if p.Origin == a.Origin {
-			delete(d.problems, p.String())
+			delete(x.problems, p.String())
 		}
 	}
-	if err := d.settle(next); err != nil {
+	if err := x.applier.settle(next); err != nil {
 		return fmt.Errorf("publish ports of %s: %w", name, err)
 	}
-	d.cfg.Log.Info("publishes changed", "attachment", name, "publishes", len(publishes))
+	x.cfg.Log.Info("publishes changed", "attachment", name, "publishes", len(publishes))
 	return nil
 }
 
 // config returns the configuration of an external endpoint's link in its sandbox.
-func (d *Daemon) config(a model.Attachment) (engine.SandboxConfig, error) {
-	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
+func (x *externals) config(a model.Attachment) (engine.SandboxConfig, error) {
+	n, ok := model.State{Networks: x.desired.Networks}.Network(a.Network)
 	if !ok {
 		return engine.SandboxConfig{}, api.Faultf(api.NotFound, "there is no network %q", a.Network)
 	}
@@ -128,5 +162,5 @@ func (d *Daemon) config(a model.Attachment) (engine.SandboxConfig, error) {
 	if err := alone.Validate(); err != nil {
 		return engine.SandboxConfig{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
-	return d.engine.SandboxConfig(n, alone.Endpoints[0])
+	return x.engine.SandboxConfig(n, alone.Endpoints[0])
 }

@@ -56,10 +56,10 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	if dry {
-		text, changed, err := d.plan(next)
+		text, changed, err := d.applier.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("create network %s: %w", n.Name, err)
 	}
 	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
@@ -121,7 +121,7 @@ func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
 		return api.Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}
 	delete(d.problems, networkProblem(name))
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("remove network %s: %w", name, err)
 	}
 	d.cfg.Log.Info("network removed", "name", name)

@@ -78,7 +78,7 @@ func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
 		}
 	}
 	if req.DryRun {
-		text, changed, err := d.plan(next)
+		text, changed, err := d.applier.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
 	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
@@ -88,7 +88,7 @@ func (d *Daemon) changePublishes(ctx context.Context, req api.PublishRequest,
 		p.Endpoint = a.Name
 		delete(d.problems, p.String())
 	}
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
 	}
 	d.cfg.Log.Info("publishes changed", "attachment", a.Name)

@@ -46,11 +46,11 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (api.Result, er
 	problem := d.problems[serviceProblem(v.Name)]
 	delete(d.problems, serviceProblem(v.Name))
 	if dry {
-		text, changed, err := d.plan(next)
+		text, changed, err := d.applier.plan(next)
 		d.restoreProblem(serviceProblem(v.Name), problem)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		d.restoreProblem(serviceProblem(v.Name), problem)
 		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // such an error needs no prefix
 			err = fmt.Errorf("set service %s: %w", v.Name, err)
@@ -84,11 +84,11 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
 		func(v model.VirtualService) bool { return v.Name == name })
 	if dry {
-		text, changed, err := d.plan(next)
+		text, changed, err := d.applier.plan(next)
 		return api.Result{Plan: text, Changed: changed}, err
 	}
 	delete(d.problems, serviceProblem(name))
-	if err := d.settle(next); err != nil {
+	if err := d.applier.settle(next); err != nil {
 		return api.Result{}, fmt.Errorf("remove service %s: %w", name, err)
 	}
 	d.cfg.Log.Info("service removed", "name", name)

@@ -112,7 +112,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, 
 	if m.Spec.State == model.RealUp {
 		err = d.services.reapply(v.Name)
 	} else {
-		err = d.settle(d.desired.WithService(v))
+		err = d.applier.settle(d.desired.WithService(v))
 	}
 	if err != nil {
 		if drain != nil {
@@ -149,7 +149,7 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
 	}
-	if err := d.settle(d.desired.WithService(v)); err != nil {
+	if err := d.applier.settle(d.desired.WithService(v)); err != nil {
 		return api.Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
 	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil

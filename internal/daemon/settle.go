@@ -7,73 +7,98 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon/external"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 )
+
+// applier saves desired states and applies them to the host. It omits what belonged to
+// sandboxes that have ended.
+type applier struct {
+	*state
+	networks  *networks
+	sandboxes *sandboxes
+	services  *services
+	overlays  *overlays
+	clients   *clients
+}
 
 // settle saves and applies a desired state. It omits sandboxes that ended meanwhile.
 // On any other failure it restores the previous desired state, also on the host.
-func (d *Daemon) settle(next model.Desired) error {
-	before := d.desired
+func (ap *applier) settle(next model.Desired) error {
+	before := ap.desired
 	for {
-		err := d.attempt(next)
+		err := ap.attempt(next)
 		if err == nil {
-			d.services.forgetHealth(before, next)
+			ap.services.forgetHealth(before, next)
 			return nil
 		}
-		dead := d.sandboxes.dead(next)
-		if len(dead) == 0 && d.networks.markUnavailable(before, next, err) {
+		dead := ap.sandboxes.dead(next)
+		if len(dead) == 0 && ap.networks.markUnavailable(before, next, err) {
 			continue
 		}
 		if len(dead) == 0 {
-			return d.rollBack(before, next, err)
+			return ap.rollBack(before, next, err)
 		}
-		d.clients.stopDead(dead)
+		ap.clients.stopDead(dead)
 		next, before = withoutSandboxes(next, dead), withoutSandboxes(before, dead)
 	}
 }
 
 // cleanUp removes what belonged to sandboxes that have ended. Even if applying fails,
 // they stay removed from the desired state.
-func (d *Daemon) cleanUp(dead map[string]bool) error {
+func (ap *applier) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
-		d.cfg.Log.Info("sandbox is gone", "sandbox", ref)
+		ap.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
-	d.clients.stopDead(dead)
-	d.desired = withoutSandboxes(d.desired, dead)
-	return d.settle(d.desired)
+	ap.clients.stopDead(dead)
+	ap.desired = withoutSandboxes(ap.desired, dead)
+	return ap.settle(ap.desired)
 }
 
 // attempt saves and applies a desired state.
-func (d *Daemon) attempt(next model.Desired) error {
-	if err := d.save(next); err != nil {
+func (ap *applier) attempt(next model.Desired) error {
+	if err := ap.save(next); err != nil {
 		return err
 	}
-	return d.applySaved()
+	return ap.applySaved()
 }
 
 // applySaved applies the desired state.
-func (d *Daemon) applySaved() error {
-	if err := d.services.apply(d.desired); err != nil {
+func (ap *applier) applySaved() error {
+	if err := ap.services.apply(ap.desired); err != nil {
 		return err
 	}
-	d.sandboxes.forgetUnused()
-	d.overlays.update()
-	d.wakeHealer()
-	d.services.needContainers(d.desired)
-	d.changed()
+	ap.sandboxes.forgetUnused()
+	ap.overlays.update()
+	ap.wakeHealer()
+	ap.services.needContainers(ap.desired)
+	ap.changed()
 	return nil
 }
 
 // rollBack restores the previous desired state and returns the error of the failed
 // one. The code is Conflict if next is invalid.
-func (d *Daemon) rollBack(before, next model.Desired, err error) error {
-	if invalid := d.services.stateOf(next).Validate(); invalid != nil {
+func (ap *applier) rollBack(before, next model.Desired, err error) error {
+	if invalid := ap.services.stateOf(next).Validate(); invalid != nil {
 		err = &api.Fault{Code: api.Conflict, Err: invalid}
 	}
-	if back := d.attempt(before); back != nil {
-		d.cfg.Log.Error("restore the previous state", "error", back)
-		return errors.Join(err, d.save(before))
+	if back := ap.attempt(before); back != nil {
+		ap.cfg.Log.Error("restore the previous state", "error", back)
+		return errors.Join(err, ap.save(before))
 	}
 	return err
+}
+
+// plan returns the plan for a desired state, and whether it changes anything.
+func (ap *applier) plan(next model.Desired) (string, bool, error) {
+	s := ap.services.stateOf(next)
+	ops, err := ap.engine.Plan(s)
+	if err != nil {
+		if invalid := s.Validate(); invalid != nil {
+			return "", false, &api.Fault{Code: api.Conflict, Err: invalid}
+		}
+		return "", false, err
+	}
+	return plan.Text(ops), len(ops) > 0, nil
 }
 
 // withoutSandboxes returns the desired state without what belonged to the sandboxes
@@ -105,25 +130,25 @@ func withoutSandboxes(w model.Desired, dead map[string]bool) model.Desired {
 // adopt takes over the desired state of an earlier process. If it cannot be applied as
 // a whole, adopt applies its objects one by one, and records a problem for each that
 // fails.
-func (d *Daemon) adopt(w model.Desired) {
-	d.desired = w
+func (ap *applier) adopt(w model.Desired) {
+	ap.desired = w
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			d.sandboxes.adopt(a)
+			ap.sandboxes.adopt(a)
 		}
 		if external.Is(a) {
-			d.sandboxes.external.Await(a.Name, false)
+			ap.sandboxes.external.Await(a.Name, false)
 		}
 	}
-	d.sandboxes.recordExternal()
-	err := d.cleanUp(d.sandboxes.dead(d.desired))
+	ap.sandboxes.recordExternal()
+	err := ap.cleanUp(ap.sandboxes.dead(ap.desired))
 	if err == nil {
-		d.clients.startAll()
+		ap.clients.startAll()
 		return
 	}
-	d.cfg.Log.Error("take over the attachments", "error", err)
-	d.adoptEach()
-	d.clients.startAll()
+	ap.cfg.Log.Error("take over the attachments", "error", err)
+	ap.adoptEach()
+	ap.clients.startAll()
 }
 
 // notApplied is the problem of an object that adoptEach has not applied yet.
@@ -132,55 +157,55 @@ const notApplied = "it has not been applied yet"
 // adoptEach applies the objects of the desired state one after the other, and records a
 // problem for each that fails. The desired state stays complete meanwhile, so that a
 // daemon that is killed here loses nothing: what is not applied yet has a problem.
-func (d *Daemon) adoptEach() {
+func (ap *applier) adoptEach() {
 	var networks, services, attachments, publishes []string
-	for _, n := range d.desired.Networks {
+	for _, n := range ap.desired.Networks {
 		if permanent(n) {
 			networks = append(networks, networkProblem(n.Name))
 		}
 	}
-	for _, v := range d.desired.Services {
+	for _, v := range ap.desired.Services {
 		services = append(services, serviceProblem(v.Name))
 	}
-	for _, a := range d.desired.Attachments {
+	for _, a := range ap.desired.Attachments {
 		attachments = append(attachments, a.Name)
 	}
-	for _, p := range d.desired.Publishes {
+	for _, p := range ap.desired.Publishes {
 		publishes = append(publishes, p.String())
 	}
 	for _, keys := range []*[]string{&networks, &services, &attachments, &publishes} {
-		*keys = slices.DeleteFunc(*keys, func(key string) bool { return d.problems[key] != "" })
+		*keys = slices.DeleteFunc(*keys, func(key string) bool { return ap.problems[key] != "" })
 		for _, key := range *keys {
-			d.problems[key] = notApplied
+			ap.problems[key] = notApplied
 		}
 	}
-	d.admitEach(networks)
-	if d.admit(services...) != nil {
-		d.admitEach(services)
+	ap.admitEach(networks)
+	if ap.admit(services...) != nil {
+		ap.admitEach(services)
 	}
-	d.admitEach(attachments)
-	d.admitEach(publishes)
+	ap.admitEach(attachments)
+	ap.admitEach(publishes)
 }
 
 // admitEach applies objects that are not applied yet, and records a problem for each
 // that fails.
-func (d *Daemon) admitEach(keys []string) {
+func (ap *applier) admitEach(keys []string) {
 	for _, key := range keys {
-		if err := d.admit(key); err != nil {
-			d.problem(key, err)
+		if err := ap.admit(key); err != nil {
+			ap.problem(key, err)
 		}
 	}
 }
 
 // admit applies objects that are not applied yet. If that fails, none of them is.
-func (d *Daemon) admit(keys ...string) error {
+func (ap *applier) admit(keys ...string) error {
 	for _, key := range keys {
-		delete(d.problems, key)
+		delete(ap.problems, key)
 	}
-	err := d.applySaved()
+	err := ap.applySaved()
 	if err != nil {
 		for _, key := range keys {
-			d.problems[key] = notApplied
+			ap.problems[key] = notApplied
 		}
 	}
 	return err

@@ -15,19 +15,21 @@ import (
 )
 
 // state is what all parts of the daemon share. Each part embeds it and adds what only
-// that part changes:
+// that part changes. A part uses only parts below it:
 //
-//	Daemon ── requests, settle
-//	  ├── clients     DHCP clients and their leases
-//	  ├── balancer    events of containers, checks and flows ──► services
-//	  ├── services    pools of virtual services, and their application
-//	  ├── networks    networks that cannot exist on this host for now
-//	  ├── sandboxes   sandboxes that are watched
-//	  ├── overlays    answers to the checks of other hosts
-//	  └── meters      counters
+//	Daemon        requests
+//	├─ healer     repairs what differs on the host
+//	├─ externals  requests of container engines
+//	├─ applier    saves and applies desired states
+//	│  ├─ clients    DHCP clients, which apply their leases
+//	│  ├─ overlays   answers to the checks of other hosts
+//	│  └─ sandboxes  sandboxes that are watched
+//	├─ balancer   events of containers, results of checks, ends of drains
+//	├─ meters     counters
+//	└─ services   pools of virtual services, and their application
+//	   └─ networks   networks that cannot exist on this host for now
 //
-// A part calls only parts below it. The methods of the parts need mu, unless they lock
-// it themselves or their comment says something else.
+// The methods of the parts need mu, unless they lock it themselves.
 type state struct {
 	cfg    Config
 	engine *engine.Engine

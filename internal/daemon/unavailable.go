@@ -76,51 +76,27 @@ func (ns *networks) withKeptAddresses(e model.Endpoint) model.Endpoint {
 	return e
 }
 
-// recheckNetworks applies unavailable networks that can exist on the host again. It
-// also applies the other networks again if the host's links have changed.
-func (d *Daemon) recheckNetworks() {
-	var back []string
-	if len(d.networks.unavailable) > 0 {
-		s := model.State{}
-		for _, n := range d.desired.Networks {
-			if d.networks.unavailable[n.Name] {
-				s.Networks = append(s.Networks, n)
-			}
-		}
-		still, err := d.engine.Unfit(s)
-		if err != nil {
-			d.warn("read the host's links", err)
-			return
-		}
-		for _, n := range s.Networks {
-			if still[n.Name] == nil {
-				back = append(back, n.Name)
-			}
+// available returns the unavailable networks that can exist on the host again.
+func (ns *networks) available() (back []string, err error) {
+	if len(ns.unavailable) == 0 {
+		return nil, nil
+	}
+	s := model.State{}
+	for _, n := range ns.desired.Networks {
+		if ns.unavailable[n.Name] {
+			s.Networks = append(s.Networks, n)
 		}
 	}
-	for _, a := range d.desired.Attachments {
-		if slices.Contains(back, a.Network) {
-			delete(d.problems, a.Name)
+	still, err := ns.engine.Unfit(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range s.Networks {
+		if still[n.Name] == nil {
+			back = append(back, n.Name)
 		}
 	}
-	changed, err := d.engine.FactsChanged(d.services.stateOf(d.desired))
-	d.warn("read the host's links", err)
-	if len(back) == 0 && !changed {
-		return
-	}
-	for _, name := range back {
-		delete(d.networks.unavailable, name)
-	}
-	if err := d.settle(d.desired); err != nil {
-		d.cfg.Log.Error("follow the host's links", "error", err)
-		return
-	}
-	for _, name := range back {
-		if !d.networks.unavailable[name] {
-			d.note(api.Event{Kind: api.NetworkAvailable, Object: "network " + name})
-		}
-	}
-	d.networks.forgetKeptAddresses()
+	return back, nil
 }
 
 // forgetKeptAddresses deletes the kept addresses of attachments that are applied

@@ -34,14 +34,14 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	a.NeedsRestart = false
 	next := d.desired.WithoutAttachments(map[string]bool{w.Name: true})
 	if known { // a new cgroup at the same path must not be mistaken for the earlier one
-		err = errors.Join(err, d.settle(next))
+		err = errors.Join(err, d.applier.settle(next))
 	}
 	if err == nil {
 		err = d.checkPorts(publishes)
 	}
 	if err == nil {
 		delete(d.problems, w.Name)
-		err = d.settle(external.WithWorkload(next, a, publishes))
+		err = d.applier.settle(external.WithWorkload(next, a, publishes))
 	}
 	if err == nil {
 		d.cfg.Log.Info("published", "attachment", w.Name, "sandbox", w.Ref, "publishes", len(publishes))
@@ -50,7 +50,7 @@ func (d *Daemon) Admit(w api.Workload) (changed bool, err error) {
 	err = fmt.Errorf("publish ports of %s: %w", w.Ref, err)
 	a.Cgroup, a.Namespace, a.Unpublished = "", "", ""
 	d.problems[w.Name] = err.Error()
-	return true, errors.Join(err, d.settle(external.WithWorkload(next, a, nil)))
+	return true, errors.Join(err, d.applier.settle(external.WithWorkload(next, a, nil)))
 }
 
 // Dismiss removes the attachment and the publishes of a workload that has ended. It is
@@ -62,7 +62,7 @@ func (d *Daemon) Dismiss(name string) error {
 		return nil
 	}
 	delete(d.problems, name)
-	if err := d.settle(d.desired.WithoutAttachments(map[string]bool{name: true})); err != nil {
+	if err := d.applier.settle(d.desired.WithoutAttachments(map[string]bool{name: true})); err != nil {
 		return fmt.Errorf("unpublish the ports of %s: %w", name, err)
 	}
 	d.cfg.Log.Info("dismissed", "attachment", name)

@@ -11,11 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tooLarge lists what still exceeds the limits. The numbers may shrink, never grow.
-var tooLarge = []string{
-	"internal/daemon.Daemon has 79 methods, want at most 60",
-}
-
 // TestSizes holds packages, types and interfaces to sizes that a reader can survey.
 func TestSizes(t *testing.T) {
 	limits := arch.Limits{Lines: 4000, Methods: 60, Interface: 12}
@@ -23,8 +18,8 @@ func TestSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(tooLarge, found); diff != "" {
-		t.Errorf("what is too large differs (-listed +found):\n%s", diff)
+	if len(found) > 0 {
+		t.Errorf("too large for a reader to survey:\n%s", strings.Join(found, "\n"))
 	}
 }
 

@@ -17,9 +17,6 @@ const StatusClientClosedRequest = 499
 // ErrBusy is returned if all connections that the pool may have are in use.
 var ErrBusy = errors.New("all connections to the server are in use")
 
-// ErrPoolClosed is returned by a pool after Close.
-var ErrPoolClosed = errors.New("the server was removed from the configuration")
-
 // errHeaderTimeout interrupts a request whose response did not begin in time.
 var errHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
 
@@ -62,7 +59,7 @@ func (e *Error) Status() int {
 		return StatusClientClosedRequest
 	case isTimeout(e.Err):
 		return http.StatusGatewayTimeout
-	case errors.Is(e.Err, ErrBusy), errors.Is(e.Err, ErrPoolClosed):
+	case errors.Is(e.Err, ErrBusy):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway

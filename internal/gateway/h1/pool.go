@@ -61,7 +61,9 @@ func (p *Pool) Counters() Counters {
 		Stale: p.counts.stale.Load(), Open: open, Idle: idle}
 }
 
-// Close closes the idle connections. Requests in progress complete; new ones get ErrPoolClosed.
+// Close closes the idle connections, and no more are kept. Requests in progress complete, and so do
+// later ones, each on a connection of its own: while a configuration is replaced, a request may have
+// chosen the server already.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -102,10 +104,7 @@ func (p *Pool) get(ctx context.Context, fresh bool) (*upstream, error) {
 
 // reserve counts a dial. The caller holds the lock.
 func (p *Pool) reserve() error {
-	switch {
-	case p.closed:
-		return ErrPoolClosed
-	case p.MaxConns > 0 && p.open >= p.MaxConns:
+	if p.MaxConns > 0 && p.open >= p.MaxConns {
 		return ErrBusy
 	}
 	p.open++

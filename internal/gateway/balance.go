@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"cmp"
+	"errors"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/h1"
+	"fairlead/internal/model/gateway"
+)
+
+// balancer is the handler of a service whose requests are divided between servers.
+type balancer struct {
+	service  string
+	places   []*place
+	next     func(r *http.Request) *place
+	cookie   *gateway.Cookie
+	passHost bool
+	// turn counts the requests; ring has the order of the turns.
+	turn atomic.Uint64
+	ring []uint16
+}
+
+// mostTurns limits the memory of a ring.
+const mostTurns = 4096
+
+func newBalancer(service string, value *gateway.LoadBalancer, places []*place) (*balancer, error) {
+	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader}
+	if value.Sticky != nil && value.Sticky.Cookie != nil {
+		c := *value.Sticky.Cookie
+		c.Name = cmp.Or(c.Name, cookieName(service))
+		b.cookie = &c
+	}
+	weights := make([]int, len(places))
+	for i, p := range places {
+		if weights[i] = p.weight; p.fenced {
+			weights[i] = 0
+		}
+	}
+	if slices.ContainsFunc(weights, func(w int) bool { return w > 0 }) {
+		b.ring = wrr.Ring(weights, mostTurns)
+	}
+	switch value.Strategy {
+	case "", "wrr":
+		b.next = b.byTurn
+	case "p2c":
+		b.next = b.lessLoaded
+	case "hrw":
+		b.next = b.byAddress
+	default:
+		return nil, errors.New("strategy " + strconv.Quote(value.Strategy) + ": want wrr, p2c or hrw")
+	}
+	return b, nil
+}
+
+// byTurn takes the server whose turn it is, or the next one that is up.
+func (b *balancer) byTurn(*http.Request) *place {
+	for range b.ring {
+		p := b.places[b.ring[b.turn.Add(1)%uint64(len(b.ring))]]
+		if !p.down.Load() {
+			return p
+		}
+	}
+	return nil
+}
+
+// lessLoaded takes that one of two random servers with fewer pending requests.
+func (b *balancer) lessLoaded(*http.Request) *place {
+	up := b.usable()
+	if len(up) < 2 {
+		return first(up)
+	}
+	i := rand.IntN(len(up))
+	j := (i + 1 + rand.IntN(len(up)-1)) % len(up)
+	if up[j].pending.Load() < up[i].pending.Load() {
+		return up[j]
+	}
+	return up[i]
+}
+
+// byAddress takes the server with the highest weighted hash of the client's address
+// (rendezvous hashing), so a client keeps its server while others come and go.
+func (b *balancer) byAddress(r *http.Request) *place {
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	var best *place
+	most := math.Inf(-1)
+	for _, p := range b.usable() {
+		h := fnv.New64a()
+		h.Write([]byte(client))
+		h.Write([]byte(p.key))
+		share := (float64(h.Sum64()>>11) + 1) / (1 << 53)
+		if score := -float64(p.weight) / math.Log(share); score > most {
+			best, most = p, score
+		}
+	}
+	return best
+}
+
+func (b *balancer) usable() []*place {
+	up := make([]*place, 0, len(b.places))
+	for _, p := range b.places {
+		if p.weight > 0 && !p.fenced && !p.down.Load() {
+			up = append(up, p)
+		}
+	}
+	return up
+}
+
+func first(places []*place) *place {
+	if len(places) == 0 {
+		return nil
+	}
+	return places[0]
+}
+
+// of returns the server of the client's session, nil if it has none that is up.
+func (b *balancer) of(r *http.Request) *place {
+	c, err := r.Cookie(b.cookie.Name)
+	if err != nil {
+		return nil
+	}
+	for _, p := range b.places {
+		if slices.Contains(p.cookies[:], c.Value) && !p.down.Load() {
+			return p
+		}
+	}
+	return nil
+}
+
+// ServeHTTP implements http.Handler.
+func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var p *place
+	if b.cookie != nil {
+		p = b.of(r)
+	}
+	if p == nil {
+		if p = b.next(r); p == nil {
+			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+			return
+		}
+		if b.cookie != nil {
+			http.SetCookie(w, b.session(p))
+		}
+	}
+	b.send(w, r, p)
+}
+
+// send forwards the request to the server.
+func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) {
+	host := r.Host
+	if !b.passHost {
+		host = p.url.Host
+	}
+	x := exchangeOf(w)
+	if x != nil {
+		x.service, x.server = b.service, p.url.Host
+		x.attempts++
+	}
+	p.pending.Add(1)
+	began := time.Now()
+	err := p.forward.Forward(w, p.addressed(r), host)
+	p.pending.Add(-1)
+	if x != nil {
+		x.took = time.Since(began)
+	}
+	if err != nil {
+		failed(w, r, err)
+	}
+}
+
+// failed answers a request that could not be forwarded. If the response has begun,
+// the only way to tell the client is to close its connection.
+func failed(w http.ResponseWriter, r *http.Request, err error) {
+	if x := exchangeOf(w); x != nil && x.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	status := statusOf(r, err)
+	text := http.StatusText(status)
+	if status == h1.StatusClientClosedRequest {
+		text = "Client Closed Request"
+	}
+	http.Error(w, text, status)
+}
+
+// session returns the cookie that keeps the client on the server.
+func (b *balancer) session(p *place) *http.Cookie {
+	c := &http.Cookie{Name: b.cookie.Name, Value: p.cookies[0], Path: "/", Domain: b.cookie.Domain,
+		Secure: b.cookie.Secure, HttpOnly: b.cookie.HTTPOnly, MaxAge: b.cookie.MaxAge}
+	if b.cookie.Path != nil {
+		c.Path = *b.cookie.Path
+	}
+	switch b.cookie.SameSite {
+	case "none":
+		c.SameSite = http.SameSiteNoneMode
+	case "lax":
+		c.SameSite = http.SameSiteLaxMode
+	case "strict":
+		c.SameSite = http.SameSiteStrictMode
+	}
+	return c
+}
+
+func fnvOf(text string) string {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return strconv.FormatUint(h.Sum64(), 16)
+}

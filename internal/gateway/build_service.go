@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+
+	"fairlead/internal/model/gateway"
+)
+
+// checkOf is a service whose servers are checked.
+type checkOf struct {
+	value   gateway.HealthCheck
+	servers []*server
+	via     *gateway.ServersTransport
+}
+
+func (c checkOf) equal(o checkOf) bool {
+	return slices.Equal(c.servers, o.servers) && reflect.DeepEqual(c.value, o.value) && reflect.DeepEqual(c.via, o.via)
+}
+
+// service returns the handler of the service, nil if it cannot be used.
+func (b *builder) service(name string) http.Handler {
+	if h, ok := b.services[name]; ok {
+		return h
+	}
+	value := b.config.HTTP.Services[name]
+	if value == nil {
+		return nil
+	}
+	if b.status.of("service", name).State == Disabled {
+		return nil
+	}
+	if b.building[name] {
+		b.status.disable("service", name, "it contains itself")
+		return nil
+	}
+	b.building[name] = true
+	h, err := b.buildService(name, value)
+	if err != nil {
+		b.status.disable("service", name, err.Error())
+		h = nil
+	} else if h, err = b.chained(value.Middlewares, h); err != nil {
+		b.status.disable("service", name, err.Error())
+		h = nil
+	}
+	b.services[name] = h
+	return h
+}
+
+func (b *builder) buildService(name string, value *gateway.Service) (http.Handler, error) {
+	switch {
+	case value.LoadBalancer != nil:
+		return b.loadBalancer(name, value.LoadBalancer)
+	case value.Weighted != nil:
+		return b.weighted(name, value.Weighted)
+	case value.Mirroring != nil:
+		return b.mirroring(value.Mirroring)
+	case value.Failover != nil:
+		main, err := b.part(value.Failover.Service)
+		if err != nil {
+			return nil, err
+		}
+		fallback, err := b.part(value.Failover.Fallback)
+		return &failover{main, fallback}, err
+	}
+	return nil, errors.New("it has no loadBalancer, weighted, mirroring or failover")
+}
+
+// part returns a service that another consists of.
+func (b *builder) part(name string) (http.Handler, error) {
+	if h := b.service(name); h != nil {
+		return h, nil
+	}
+	return nil, errors.New(b.serviceProblem(name))
+}
+
+func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, error) {
+	if len(value.Services) == 0 {
+		return nil, errors.New("weighted names no service")
+	}
+	var parts []http.Handler
+	for _, s := range value.Services {
+		h, err := b.part(s.Name)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, h)
+	}
+	return newWeighted(name, value, parts), nil
+}
+
+func (b *builder) mirroring(value *gateway.Mirroring) (http.Handler, error) {
+	main, err := b.part(value.Service)
+	if err != nil {
+		return nil, err
+	}
+	m := &mirroring{service: main, most: -1, body: value.MirrorBody == nil || *value.MirrorBody}
+	if value.MaxBodySize != nil {
+		m.most = *value.MaxBodySize
+	}
+	for _, to := range value.Mirrors {
+		if to.Percent < 0 || to.Percent > 100 {
+			return nil, fmt.Errorf("mirror %s: percent %d: want 0 to 100", to.Name, to.Percent)
+		}
+		h, err := b.part(to.Name)
+		if err != nil {
+			return nil, err
+		}
+		m.mirrors = append(m.mirrors, mirror{h, to.Percent})
+	}
+	return m, nil
+}
+
+func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.Handler, error) {
+	transport, err := b.transport(value.ServersTransport)
+	if err != nil {
+		return nil, err
+	}
+	var places []*place
+	var servers []*server
+	for _, s := range value.Servers {
+		u, err := parseServer(s.URL)
+		if err != nil {
+			return nil, err
+		}
+		at, err := b.server(u, value.ServersTransport, transport)
+		if err != nil {
+			return nil, err
+		}
+		weight := 1
+		if s.Weight != nil {
+			weight = *s.Weight
+		}
+		if weight < 0 {
+			return nil, fmt.Errorf("server %s: weight %d is negative", s.URL, weight)
+		}
+		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
+	}
+	if value.HealthCheck != nil && value.HealthCheck.Mode != "grpc" {
+		b.checked[name] = checkOf{*value.HealthCheck, servers, transport}
+	} else {
+		if value.HealthCheck != nil {
+			b.status.warn("service", name, "healthCheck mode grpc is not supported yet: its servers count as up")
+		}
+		for _, s := range servers {
+			s.down.Store(false)
+		}
+	}
+	return newBalancer(name, value, places)
+}
+
+// transport returns the named transport, or the default one.
+func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
+	if name == "" || name == "default@internal" {
+		return &b.static.Transport, nil
+	}
+	if t := b.config.HTTP.ServersTransports[name]; t != nil {
+		b.status.of("transport", name)
+		return t, nil
+	}
+	return nil, fmt.Errorf("transport %s does not exist", name)
+}
+
+// server returns the server of the URL via the transport: the running one if there
+// is one with the same settings.
+func (b *builder) server(u *url.URL, name string, via *gateway.ServersTransport) (*server, error) {
+	key := fmt.Sprintf("%s via %s %+v", u, name, *via)
+	if s := b.used[key]; s != nil {
+		return s, nil
+	}
+	s := b.running[key]
+	if s == nil {
+		f, err := newForwarder(u, via)
+		if err != nil {
+			return nil, err
+		}
+		s = &server{url: u, key: key, forward: f}
+	}
+	b.used[key] = s
+	return s, nil
+}

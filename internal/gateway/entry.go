@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
+)
+
+// entry is the handler of one entry point.
+type entry struct {
+	*Gateway
+	name       string
+	forwarding forwarding
+}
+
+func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
+	f, err := newForwarding(value.TrustedProxies, value.Insecure, portOfAddress(value.Address))
+	return &entry{Gateway: g, name: value.Name, forwarding: f}, err
+}
+
+// ServeHTTP implements http.Handler.
+func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchanges.Get().(*exchange)
+	*x = exchange{ResponseWriter: w, started: time.Now(), target: r.RequestURI}
+	defer func() {
+		e.observer.record(e.name, x, r)
+		*x = exchange{}
+		exchanges.Put(x)
+	}()
+	e.serve(x, r)
+}
+
+// serve finds the router of the request.
+func (e *entry) serve(x *exchange, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
+		return
+	}
+	if !cleanTarget(r) {
+		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+		return
+	}
+	peer := addressOf(r.RemoteAddr)
+	e.forwarding.apply(r, peer)
+	x.request = requestOf(r, peer)
+	now := e.current.Load()
+	if r.TLS != nil && !now.tls.agree(e.name, r.TLS.ServerName, x.request.Host) {
+		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
+		return
+	}
+	if x.router = now.entries[e.name].of(r.TLS != nil).Find(&x.request); x.router == nil {
+		http.NotFound(x, r)
+		return
+	}
+	x.router.Handler.ServeHTTP(x, r)
+}
+
+// requestOf returns what rules see of the request.
+func requestOf(r *http.Request, peer netip.Addr) rule.Request {
+	return rule.Request{Method: r.Method, Host: hostOf(r.Host), Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery,
+		Header: r.Header, Client: peer}
+}
+
+// cleanTarget replaces the path of the request by its clean form, in which rules and
+// servers see the same. It returns false if the target is invalid.
+func cleanTarget(r *http.Request) bool {
+	if strings.Contains(r.RequestURI, "#") {
+		return false
+	}
+	raw := r.URL.EscapedPath()
+	if isClean(raw) {
+		return true
+	}
+	clean, err := rule.CleanPath(raw)
+	if err != nil {
+		return false
+	}
+	decoded, err := url.PathUnescape(clean)
+	if err != nil {
+		return false
+	}
+	r.URL.Path, r.URL.RawPath = decoded, clean
+	r.RequestURI = r.URL.RequestURI()
+	return true
+}
+
+// isClean reports whether the path needs no cleaning, which is almost always so.
+func isClean(path string) bool {
+	return path != "" && path[0] == '/' && !strings.Contains(path, "%") && !strings.Contains(path, "//") &&
+		!strings.Contains(path, "/.")
+}
+
+// hostOf returns the host as rules compare it: in lower case, without port and
+// trailing dot.
+func hostOf(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		host = host[:i]
+	}
+	host = strings.TrimSuffix(host, ".")
+	for i := range len(host) {
+		if c := host[i]; c >= 'A' && c <= 'Z' {
+			return strings.ToLower(host)
+		}
+	}
+	return host
+}
+
+// addressOf returns the address of a peer.
+func addressOf(remote string) netip.Addr {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+// portOfAddress returns the port of an entry point's address, HOST:PORT/PROTOCOL.
+func portOfAddress(address string) string {
+	address, _, _ = strings.Cut(address, "/")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	return port
+}
+
+func hostPort(host, port string) string { return net.JoinHostPort(host, port) }

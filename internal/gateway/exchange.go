@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"fairlead/internal/gateway/route"
+	"fairlead/internal/gateway/rule"
+)
+
+// exchange is a request, its response and what is recorded of them. It is the
+// response's writer, so handlers find it without a context, which would cost
+// a copy of the request.
+type exchange struct {
+	http.ResponseWriter
+	started time.Time
+	// target is as the client sent it.
+	target  string
+	request rule.Request
+	router  *route.Router
+	// service and server are those that got the request last.
+	service, server string
+	// took is how long the server took.
+	took     time.Duration
+	status   int
+	written  int64
+	attempts int
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// exchangeOf returns the exchange that the writer belongs to.
+func exchangeOf(w http.ResponseWriter) *exchange {
+	for {
+		switch at := w.(type) {
+		case *exchange:
+			return at
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = at.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// Unwrap lets http.ResponseController find the methods of the connection.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 && status >= http.StatusOK || status == http.StatusSwitchingProtocols {
+		x.status = status
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := x.ResponseWriter.Write(b)
+	x.written += int64(n)
+	return n, err
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can move a large body.
+func (x *exchange) ReadFrom(src io.Reader) (int64, error) {
+	if x.status == 0 {
+		x.status = http.StatusOK
+	}
+	n, err := io.Copy(x.ResponseWriter, src)
+	x.written += n
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (x *exchange) Flush() {
+	if f, ok := x.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}

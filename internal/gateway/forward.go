@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"fairlead/internal/model/gateway"
+)
+
+// library forwards with net/http: it speaks HTTP/2 and TLS to servers.
+type library struct {
+	proxy     *httputil.ReverseProxy
+	transport *http.Transport
+}
+
+// result carries an error out of the reverse proxy, which has no return value.
+type result struct {
+	host string
+	err  error
+}
+
+type resultKey struct{}
+
+func newLibrary(to *url.URL, t *gateway.ServersTransport) (*library, error) {
+	transport, err := newTransport(t)
+	if err != nil {
+		return nil, err
+	}
+	target := *to
+	if to.Scheme == "h2c" {
+		target.Scheme = "http"
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
+	l := &library{transport: transport}
+	l.proxy = &httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, &target) },
+		Transport:     transport,
+		FlushInterval: 100 * time.Millisecond,
+		BufferPool:    buffers,
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			if res, ok := r.Context().Value(resultKey{}).(*result); ok {
+				res.err = err
+			}
+		},
+	}
+	return l, nil
+}
+
+// rewrite addresses the request to the server. The headers about the client are
+// prepared already; ReverseProxy has removed them.
+func rewrite(p *httputil.ProxyRequest, to *url.URL) {
+	out := p.Out
+	out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
+	for _, name := range forwardedHeaders {
+		if values, ok := p.In.Header[name]; ok {
+			out.Header[name] = values
+		}
+	}
+	if res, ok := p.In.Context().Value(resultKey{}).(*result); ok {
+		out.Host = res.host
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header.Set("User-Agent", "") // net/http would add its own
+	}
+}
+
+// Forward implements forwarder.
+func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) error {
+	res := &result{host: host}
+	l.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), resultKey{}, res)))
+	return res.err
+}
+
+// Close closes the idle connections.
+func (l *library) Close() { l.transport.CloseIdleConnections() }
+
+// newTransport returns the transport of net/http with the settings.
+func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
+	config, err := clientConfig(t)
+	if err != nil {
+		return nil, err
+	}
+	timeouts := t.ForwardingTimeouts
+	dialer := &net.Dialer{Timeout: cmp.Or(timeouts.DialTimeout, 30*time.Second)}
+	return &http.Transport{
+		DialContext:           dialer.DialContext,
+		TLSClientConfig:       config,
+		ForceAttemptHTTP2:     !t.DisableHTTP2,
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   cmp.Or(t.MaxIdleConnsPerHost, 200),
+		IdleConnTimeout:       cmp.Or(timeouts.IdleConnTimeout, 90*time.Second),
+		ResponseHeaderTimeout: timeouts.ResponseHeaderTimeout,
+		WriteBufferSize:       bufferSize,
+		ReadBufferSize:        bufferSize,
+	}, nil
+}
+
+// clientConfig returns the parameters of TLS to servers.
+func clientConfig(t *gateway.ServersTransport) (*tls.Config, error) {
+	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
+		MinVersion: tls.VersionTLS12}
+	for _, ca := range t.RootCAs {
+		pem, err := pemOf(ca)
+		if err != nil {
+			return nil, err
+		}
+		if config.RootCAs == nil {
+			config.RootCAs = x509.NewCertPool()
+		}
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("root CA %s: it has no PEM certificate", nameOf(ca))
+		}
+	}
+	for _, c := range t.Certificates {
+		pair, err := keyPair(c)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = append(config.Certificates, pair)
+	}
+	return config, nil
+}
+
+// keyPair reads a certificate and its key.
+func keyPair(c gateway.Certificate) (tls.Certificate, error) {
+	cert, err := pemOf(c.CertFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := pemOf(c.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return pair, fmt.Errorf("certificate %s: %w", nameOf(c.CertFile), err)
+	}
+	return pair, nil
+}
+
+// pemOf returns the value, or the content of the file that it names.
+func pemOf(value string) ([]byte, error) {
+	if strings.Contains(value, "-----BEGIN") {
+		return []byte(value), nil
+	}
+	if value == "" {
+		return nil, errors.New("a certificate needs certFile and keyFile")
+	}
+	return os.ReadFile(value)
+}
+
+// nameOf returns a name of a file or PEM text for messages.
+func nameOf(value string) string {
+	if strings.Contains(value, "-----BEGIN") {
+		return "given as text"
+	}
+	return value
+}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"log"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"fairlead/internal/gateway/route"
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/similar"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// internalServices adds the gateway's own services, and routers for those that are
+// enabled without routers of the user's.
+func (b *builder) internalServices() {
+	b.services["noop@internal"] = http.NotFoundHandler()
+	s := b.static
+	if s.API != nil {
+		api := b.api()
+		b.services["api@internal"], b.services["dashboard@internal"] = api, api
+		if s.API.Insecure {
+			b.internalRouter("api@internal", "traefik", "PathPrefix(`/api`)", b.services["api@internal"])
+		}
+	}
+	if s.Ping != nil {
+		b.services["ping@internal"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("OK")) // the client may be gone
+		})
+		if !s.Ping.ManualRouting {
+			b.internalRouter("ping@internal", orTraefik(s.Ping.EntryPoint), "PathPrefix(`/ping`)",
+				b.services["ping@internal"])
+		}
+	}
+	if s.Metrics != nil {
+		b.services["prometheus@internal"] = promhttp.HandlerFor(b.observer.registry, promhttp.HandlerOpts{})
+		if !s.Metrics.ManualRouting {
+			b.internalRouter("prometheus@internal", orTraefik(s.Metrics.EntryPoint), "PathPrefix(`/metrics`)",
+				b.services["prometheus@internal"])
+		}
+	}
+}
+
+func orTraefik(entry string) string {
+	if entry == "" {
+		return "traefik"
+	}
+	return entry
+}
+
+// internalRouter adds a router that the user has not written, before all others.
+func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
+	parsed, err := rule.Parse(text, "v3")
+	if err != nil {
+		panic(err) // the rules are constants
+	}
+	b.status.of("router", name)
+	b.insert(entry, false, &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h})
+}
+
+// addStreams says of TCP and UDP routers that they are not served.
+func (b *builder) addStreams() {
+	const reason = "routers of TCP connections and UDP datagrams are not supported yet"
+	for _, name := range slices.Sorted(maps.Keys(b.config.TCP.Routers)) {
+		b.status.disable("tcp router", name, reason)
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.config.UDP.Routers)) {
+		b.status.disable("udp router", name, reason)
+	}
+}
+
+// nearest returns a hint at a name that is almost the missing one, or at the same name
+// of another provider.
+func nearest[T any](name string, known map[string]T) string {
+	bare, _, _ := strings.Cut(name, "@")
+	names := map[string]string{}
+	for _, k := range slices.Sorted(maps.Keys(known)) {
+		other, _, _ := strings.Cut(k, "@")
+		names[other] = k
+	}
+	if found, ok := similar.Nearest(bare, slices.Sorted(maps.Keys(names))); ok {
+		return ": do you mean " + names[found] + "?"
+	}
+	return ""
+}
+
+func joined(names []string) string { return strings.Join(names, ",") }
+
+// errorLog takes the messages of net/http: broken handshakes and the like, which any
+// client can cause.
+func (g *Gateway) errorLog() *log.Logger { return slog.NewLogLogger(g.log.Handler(), slog.LevelDebug) }
+
+// SortedKeys returns the keys in order.
+func SortedKeys[T any](all map[string]T) []string { return slices.Sorted(maps.Keys(all)) }

@@ -1,0 +1,127 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	model "fairlead/internal/model/gateway"
+)
+
+// TestAccessLog compares lines of both forms with Traefik's documented ones.
+func TestAccessLog(t *testing.T) {
+	for format, check := range map[string]func(line string) bool{
+		"common": regexp.MustCompile(`^127\.0\.0\.1 - ann \[[^]]+\] "GET /x\?q=%22 HTTP/1\.1" 200 5 "-" "agent \\"x" 1 ` +
+			`"r@file" "http://127\.0\.0\.1:\d+" \d+ms$`).MatchString,
+		"json": func(line string) bool {
+			var o map[string]any
+			return json.Unmarshal([]byte(line), &o) == nil && o["DownstreamStatus"] == 200.0 && o["RouterName"] == "r@file" &&
+				o["ServiceName"] == "s@file" && o["RequestPath"] == "/x?q=%22" && o["entryPointName"] == "web" &&
+				o["ClientHost"] == "127.0.0.1" && o["ClientUsername"] == "ann" && o["DownstreamContentSize"] == 5.0
+		},
+	} {
+		t.Run(format, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "access.log")
+			w := newWorld(t, model.Static{AccessLog: &model.AccessLog{FilePath: path, Format: format}})
+			w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
+				map[string]*model.Service{"s@file": server(t, named("hello"))})
+			w.get("http://ann:pw@a.test/x?q=%22", "User-Agent", `agent "x`)
+			w.get("http://b.test/")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			if len(lines) != 2 || !check(lines[0]) || !strings.Contains(lines[1], "404") {
+				t.Errorf("log:\n%s", text)
+			}
+		})
+	}
+}
+
+// TestMetricsAndAPI reads the gateway's own services as a user's tools do.
+func TestMetricsAndAPI(t *testing.T) {
+	w := newWorld(t, model.Static{Metrics: &model.Metrics{EntryPoint: "web"}, API: &model.API{},
+		Ping: &model.Ping{EntryPoint: "web"}})
+	w.apply(map[string]*model.Router{
+		"r@file":   {Rule: "Host(`a.test`)", Service: "s@file"},
+		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"},
+		"bad@file": {Rule: "Host(", Service: "s@file"},
+	}, map[string]*model.Service{"s@file": server(t, named("hello"))})
+	w.get("http://a.test/")
+	w.get("http://a.test/")
+	if status, body := w.get("http://x.test/ping"); status != 200 || body != "OK" {
+		t.Errorf("ping: %d %q", status, body)
+	}
+	_, metrics := w.get("http://x.test/metrics")
+	for _, want := range []string{
+		`traefik_entrypoint_requests_total{code="200",entrypoint="web",method="GET",protocol="http"} 3`,
+		`traefik_router_requests_total{code="200",method="GET",protocol="http",router="r@file",service="s@file"} 2`,
+		`traefik_service_requests_total{code="200",method="GET",protocol="http",service="s@file"} 2`,
+		`traefik_service_request_duration_seconds_bucket{code="200",method="GET",protocol="http",service="s@file",le="0.1"}`,
+		`traefik_open_connections{entrypoint="web",protocol="TCP"} 2`,
+		`traefik_config_reloads_total 2`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, metrics)
+		}
+	}
+	_, raw := w.get("http://x.test/api/rawdata")
+	var data struct {
+		Routers map[string]struct {
+			Status, Rule, Service string
+			Error                 []string
+		}
+		Services map[string]struct{ ServerStatus map[string]string }
+	}
+	if err := json.Unmarshal([]byte(raw), &data); err != nil {
+		t.Fatal(err)
+	}
+	if r := data.Routers["r@file"]; r.Status != "enabled" || r.Rule != "Host(`a.test`)" {
+		t.Errorf("router %+v", r)
+	}
+	if r := data.Routers["bad@file"]; r.Status != "disabled" || len(r.Error) != 1 {
+		t.Errorf("faulty router %+v", r)
+	}
+	for url, state := range data.Services["s@file"].ServerStatus {
+		if state != "UP" {
+			t.Errorf("server %s is %s", url, state)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	w.apply(map[string]*model.Router{
+		"shop@file":   {Rule: "Host(`shop.test`) && PathPrefix(`/shop`)", Service: "s@file"},
+		"secure@file": {Rule: "Host(`secure.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
+	}, map[string]*model.Service{"s@file": server(t, named(""))})
+	for url, want := range map[string]string{
+		"http://shop.test/shop/1": "",
+		"http://shop.test/":       "shop@file PathPrefix(`/shop`) does not match",
+		"http://secure.test/":     "secure@file it has tls, so it takes only https",
+		"https://shop.test/shop":  "shop@file it has no tls, so it takes only http",
+	} {
+		answer, err := w.gateway.Explain("", "GET", url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			if answer.Router != "shop@file" || answer.Service != "s@file" {
+				t.Errorf("%s: %+v", url, answer)
+			}
+			continue
+		}
+		if answer.Router != "" || len(answer.Nearest) == 0 {
+			t.Errorf("%s: %+v", url, answer)
+			continue
+		}
+		first := answer.Nearest[0]
+		if got := first.Router + " " + strings.Join(first.Why, "; "); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+}

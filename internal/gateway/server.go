@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"fairlead/internal/gateway/h1"
+)
+
+// server is a server of a load balancer. It lives as long as one of the snapshots
+// names it, so its condition and its connections survive changes of others.
+type server struct {
+	url *url.URL
+	// key identifies it: its URL, and the transport to it.
+	key string
+	// down is true after failed checks.
+	down atomic.Bool
+	// pending is the number of requests without an answer.
+	pending atomic.Int64
+	forward forwarder
+}
+
+// forwarder sends requests to one server.
+type forwarder interface {
+	// Forward sends the request, whose headers are prepared, and writes the response.
+	Forward(w http.ResponseWriter, r *http.Request, host string) error
+	Close()
+}
+
+// place is a server in a load balancer.
+type place struct {
+	*server
+	weight       int
+	fenced       bool
+	preservePath bool
+	// cookies are the values that name it: Traefik's forms of different versions.
+	cookies [3]string
+}
+
+func newPlace(s *server, weight int, fenced, preservePath bool) *place {
+	text := s.url.String()
+	sum := sha256.Sum256([]byte(text))
+	return &place{server: s, weight: weight, fenced: fenced, preservePath: preservePath,
+		cookies: [3]string{hex.EncodeToString(sum[:8]), text, fnvOf(text)}}
+}
+
+// cookieName returns the default name of a service's cookie.
+func cookieName(service string) string {
+	sum := sha1.Sum([]byte("_TRAEFIK_BACKEND_" + service))
+	return "_" + hex.EncodeToString(sum[:])[:5]
+}
+
+// parseServer checks the URL of a server.
+func parseServer(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "http", "https", "h2c":
+	default:
+		return nil, fmt.Errorf("server %s: want a URL with http, https or h2c, for example http://10.0.0.2:8080", text)
+	}
+	if u.Host == "" {
+		return nil, fmt.Errorf("server %s: it has no host", text)
+	}
+	return u, nil
+}
+
+// statusOf returns the status for a request that could not be forwarded.
+func statusOf(r *http.Request, err error) int {
+	var own *h1.Error
+	switch {
+	case errors.As(err, &own):
+		return own.Status()
+	case errors.Is(r.Context().Err(), context.Canceled):
+		return h1.StatusClientClosedRequest
+	case isTimeout(err):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// addressed returns the request with the path of the server's URL before its own. Most
+// servers have none; then it is the request itself.
+func (p *place) addressed(r *http.Request) *http.Request {
+	base := p.url.EscapedPath()
+	if base == "" || base == "/" {
+		return r
+	}
+	to := *r
+	u := *r.URL
+	u.Path, u.RawPath = joinPath(p.url.Path, u.Path), joinPath(base, r.URL.EscapedPath())
+	to.URL = &u
+	return &to
+}
+
+// joinPath returns the server's path and the request's.
+func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + path }

@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
+)
+
+// tlsNames are the certificates and options by the name that a client asks for.
+type tlsNames struct {
+	certificates map[string]*tls.Certificate
+	// fallback is for names that no certificate has.
+	fallback *tls.Certificate
+	// options are by qualified name; byHost has their names by entry point and host.
+	options map[string]*tls.Config
+	byHost  map[[2]string]string
+	// resolvers are the certificate resolvers by domain.
+	resolvers map[string]string
+}
+
+const defaultOptions = "default"
+
+func newTLSNames() *tlsNames {
+	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{},
+		byHost: map[[2]string]string{}, resolvers: map[string]string{}}
+}
+
+// addRouter records the options and the certificates that the router wants.
+func (n *tlsNames) addRouter(entry, name string, parsed *rule.Rule, value *gateway.RouterTLS) {
+	options := value.Options
+	if options == "" {
+		options = defaultOptions
+	}
+	hosts := parsed.Domains()
+	for _, host := range hosts {
+		key := [2]string{entry, host}
+		if had, ok := n.byHost[key]; ok && had != options {
+			options = defaultOptions // routers disagree: as Traefik, take neither
+		}
+		n.byHost[key] = options
+	}
+	if value.CertResolver == "" {
+		return
+	}
+	if len(value.Domains) > 0 {
+		hosts = nil
+		for _, d := range value.Domains {
+			hosts = append(append(hosts, d.Main), d.SANs...)
+		}
+	}
+	for _, host := range hosts {
+		n.resolvers[host] = value.CertResolver
+	}
+}
+
+// agree reports whether a request for the host may come on a connection for the
+// other name: if their options differ, the client has evaded those of its host.
+func (n *tlsNames) agree(entry, name, host string) bool {
+	return n.optionsOf(entry, strings.ToLower(name)) == n.optionsOf(entry, host)
+}
+
+func (n *tlsNames) optionsOf(entry, host string) string {
+	if o, ok := n.byHost[[2]string{entry, host}]; ok {
+		return o
+	}
+	return defaultOptions
+}
+
+// certificate returns the certificate for the name.
+func (n *tlsNames) certificate(name string) *tls.Certificate {
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if c := n.certificates[name]; c != nil {
+		return c
+	}
+	if _, parent, ok := strings.Cut(name, "."); ok {
+		if c := n.certificates["*."+parent]; c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// addTLS adds the certificates and options of the configuration.
+func (b *builder) addTLS() {
+	for _, c := range b.config.TLS.Certificates {
+		pair, err := keyPair(c)
+		if err != nil {
+			b.status.disable("certificate", nameOf(c.CertFile), err.Error())
+			continue
+		}
+		b.status.of("certificate", nameOf(c.CertFile))
+		for _, name := range namesOf(&pair) {
+			if b.tls.certificates[name] == nil {
+				b.tls.certificates[name] = &pair
+			}
+		}
+	}
+	b.tls.fallback = b.own
+	if s := b.config.TLS.Stores[defaultOptions]; s != nil && s.DefaultCertificate != nil {
+		pair, err := keyPair(*s.DefaultCertificate)
+		if err != nil {
+			b.status.disable("certificate", nameOf(s.DefaultCertificate.CertFile), err.Error())
+		} else {
+			b.tls.fallback = &pair
+		}
+	}
+	for name, value := range b.config.TLS.Options {
+		config, err := optionsConfig(value)
+		if err != nil {
+			b.status.disable("tls options", name, err.Error())
+			continue
+		}
+		b.status.of("tls options", name)
+		config.GetCertificate = b.certificateOr(value.SNIStrict)
+		b.tls.options[name] = config
+		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
+			b.tls.options[defaultOptions] = config
+		}
+	}
+	if b.tls.options[defaultOptions] == nil {
+		config, _ := optionsConfig(&gateway.TLSOptions{}) // empty options are valid
+		config.GetCertificate = b.certificateOr(false)
+		b.tls.options[defaultOptions] = config
+	}
+}
+
+// namesOf returns the names that the certificate is for.
+func namesOf(c *tls.Certificate) []string {
+	leaf := c.Leaf
+	names := append([]string(nil), leaf.DNSNames...)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 && leaf.Subject.CommonName != "" {
+		names = append(names, leaf.Subject.CommonName)
+	}
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
+	}
+	return names
+}
+
+// serverTLS returns the configuration of an entry point, which looks up everything
+// else for each connection.
+func (g *Gateway) serverTLS(entry string) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config,
+		error) {
+		now := g.current.Load().tls
+		name := now.optionsOf(entry, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
+		options := now.options[name]
+		if options == nil {
+			return nil, fmt.Errorf("TLS options %s cannot be used", name)
+		}
+		return options, nil
+	}}
+}
+
+// certificateOr returns a function that chooses the certificate of a connection. If
+// strict, it refuses names that have none.
+func (g *Gateway) certificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		now := g.current.Load().tls
+		switch c := now.certificate(hello.ServerName); {
+		case c != nil:
+			return c, nil
+		case strict:
+			return nil, errNoCertificate
+		}
+		return now.fallback, nil
+	}
+}
+
+// errNoCertificate refuses a handshake (sniStrict).
+var errNoCertificate = errors.New("no certificate for this name, and the TLS options refuse others (sniStrict)")
+
+// selfSigned returns a certificate for clients that ask for an unknown name.
+func selfSigned() (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "Fairlead default certificate"},
+		DNSNames: []string{"fairlead.invalid"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().AddDate(1, 0, 0), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

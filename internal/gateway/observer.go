@@ -18,9 +18,8 @@ type observer struct {
 	log      *accessLog
 	registry *prometheus.Registry
 
-	requests, sent *prometheus.CounterVec
-	// by has the handles of counters: to find one by its labels costs more than to
-	// route a request.
+	// handles has the metrics by their labels: to find one costs more than to route a
+	// request.
 	handles  sync.Map // of handleKey → *handle
 	scopes   map[string]scope
 	open     *prometheus.GaugeVec

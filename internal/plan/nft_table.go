@@ -1,0 +1,204 @@
+package plan
+
+// The sets of Fairlead's table that hold links and address ranges. Each of the
+// address sets exists twice, with the suffix 4 or 6.
+const (
+	// SetLinks holds the host's links to Fairlead's sandboxes.
+	SetLinks = "links"
+	// SetLAN holds the links of SetLinks whose sandboxes are on the LAN. These
+	// sandboxes have no route back to networks behind the host.
+	SetLAN = "lan"
+	// SetIsolated holds the links that only answers and packets to published ports
+	// may enter from other networks.
+	SetIsolated = "isolated"
+	// SetInternal holds the links of internal networks. Only traffic within the
+	// network may pass them.
+	SetInternal = "internal"
+	// SetWithin holds each link paired with itself: traffic within a network.
+	SetWithin = "within"
+	// SetOutbound holds pairs of source and destination ranges that are masqueraded
+	// when they leave the host.
+	SetOutbound = "outbound"
+	// SetHairpin holds pairs of source and destination ranges whose answers would
+	// bypass the host if the source address were kept.
+	SetHairpin = "hairpin"
+	// SetProxied holds host addresses, protocols and ports of the proxy. Internal
+	// networks must not reach them.
+	SetProxied = "proxied"
+)
+
+// The maps of Fairlead's table from a host port to an endpoint. Each exists twice,
+// with the suffix 4 or 6.
+const (
+	// MapPorts: host address . protocol . port -> address . port (hash).
+	MapPorts = "ports"
+	// MapAnyPorts: protocol . port -> address . port (hash).
+	MapAnyPorts = "anyports"
+	// MapRanges: host addresses . protocol . ports -> address, the port kept
+	// (interval).
+	MapRanges = "ranges"
+)
+
+// Table is the skeleton of Fairlead's nft table: its sets, maps and chains.
+// Networks and publishes only add elements, so the rules never change.
+type Table struct{}
+
+// Key implements Object.
+func (Table) Key() string { return "nft table" }
+
+func (Table) group() Group { return GroupTable }
+
+// Add implements Object.
+func (Table) Add() []string { return []string{"nft -f - <<'EOF'\n" + TableText + "EOF"} }
+
+// Del implements Object.
+func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
+
+// TableText is the skeleton as nft prints it. Package kernel builds the same table
+// through netlink, and a test there compares the two.
+//
+// Only the first packet of a flow passes `publish`. Conntrack translates the
+// others, and of `forward` they pass two rules only. No two elements match the same
+// packet, so the order in `publish` does not change the result.
+//
+// An internal network cannot reach a published port: packets that NAT translated
+// are dropped in `forward`, and packets to the proxy are dropped in `guard`.
+//
+// The chain `guard` also closes what the sysctl route_localnet opens: on Fairlead's
+// links, only the host itself may exchange packets with 127.0.0.0/8. Packets to
+// 127.0.0.0/8 that enter by any other link are never translated, because
+// translation would keep the kernel from dropping them as martians. The host's own
+// packets are translated in `output`. A packet to ::1 is never translated: it could
+// reach the endpoint, but the answer to ::1 could not be routed back.
+//
+// Conntrack matches a packet to a flow by its addresses alone, not by its link. So
+// `sources` drops packets that a sandbox sends from the host's addresses (for IPv4,
+// Linux does that too), and packets that a sandbox of an internal network sends
+// from an address that is not behind its link. An internal network cannot send ICMP
+// errors to other networks either, because conntrack would relate them to any flow
+// that they quote.
+//
+// Each element of a map counts the first packets of flows that match it (Linux 5.7
+// or later; an older kernel ignores the flag).
+const TableText = `table inet fairlead {
+	map ports4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		counter
+	}
+	map ports6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+		counter
+	}
+	map anyports4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+		counter
+	}
+	map anyports6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+		counter
+	}
+	map ranges4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		flags interval
+		counter
+	}
+	map ranges6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr
+		flags interval
+		counter
+	}
+	set hairpin4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set hairpin6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	set outbound4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set outbound6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	set links {
+		type ifname
+	}
+	set lan {
+		type ifname
+	}
+	set isolated {
+		type ifname
+	}
+	set internal {
+		type ifname
+	}
+	set within {
+		type ifname . ifname
+	}
+	set proxied4 {
+		type ipv4_addr . inet_proto . inet_service
+		flags interval
+	}
+	set proxied6 {
+		type ipv6_addr . inet_proto . inet_service
+		flags interval
+	}
+	chain sources {
+		type filter hook prerouting priority raw; policy accept;
+		iifname @links fib saddr type local drop
+		iifname @internal fib saddr . iif oif missing drop
+	}
+	chain guard {
+		type filter hook input priority raw; policy accept;
+		ip daddr 127.0.0.0/8 iifname @links ct state invalid,new,untracked drop
+		ip saddr 127.0.0.0/8 iifname @links drop
+		ip daddr . meta l4proto . th dport @proxied4 iifname @internal ct state invalid,new,untracked drop
+		ip6 daddr . meta l4proto . th dport @proxied6 iifname @internal ct state invalid,new,untracked drop
+	}
+	chain prerouting {
+		type nat hook prerouting priority dstnat; policy accept;
+		ip daddr 127.0.0.0/8 accept
+		ip6 daddr fe80::/10 accept
+		fib daddr type local jump publish
+	}
+	chain output {
+		type nat hook output priority -100; policy accept;
+		ip6 daddr ::1 accept
+		ip6 daddr fe80::/10 accept
+		fib daddr type local jump publish
+	}
+	chain publish {
+		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @anyports4
+		dnat ip to ip daddr . meta l4proto . th dport map @ports4
+		dnat ip to ip daddr . meta l4proto . th dport map @ranges4
+		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @anyports6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ports6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ranges6
+	}
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		iifname @internal ct state related drop
+		ct state established,related accept
+		iifname . oifname @within accept
+		iifname @internal drop
+		ct status dnat accept
+		oifname @internal drop
+		oifname @isolated drop
+	}
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ct status dnat jump returns
+		oifname @links oifname != @lan accept
+		ip saddr . ip daddr @outbound4 masquerade
+		ip6 saddr . ip6 daddr @outbound6 masquerade
+	}
+	chain returns {
+		ip saddr . ip daddr @hairpin4 masquerade
+		ip6 saddr . ip6 daddr @hairpin6 masquerade
+		ip saddr 127.0.0.0/8 oifname @links masquerade
+	}
+}
+`

@@ -101,7 +101,9 @@ func follow(t *testing.T, rs rules.Ruleset) {
 // TestRulesOfNftables reads sets, maps, concatenations and maps of verdicts.
 func TestRulesOfNftables(t *testing.T) {
 	h := openTestHost(t)
-	h.run(t, "sh", "-ec", `nft -f - <<'EOF'
+	h.run(t, "sh", "-ec", `ip link add br0 group 7 type bridge
+ip link add br1 group 7 type bridge
+nft -f - <<'EOF'
 table inet mine {
 	map translated { type ipv4_addr . inet_service : ipv4_addr . inet_service; elements = { 192.0.2.1 . 80 : 10.0.0.2 . 8080 } }
 	set open { type inet_service; flags interval; elements = { 22, 8000-8010 } }
@@ -118,7 +120,7 @@ table inet mine {
 		tcp dport vmap { 25 : drop, 26 : jump more }
 		iif "lo" accept
 	}
-	chain more { limit rate 1/second accept; reject; }
+	chain more { iifgroup 7 oifgroup != 7 drop; iifgroup & 7 == 7 drop; limit rate 1/second accept; reject; }
 }
 EOF`)
 	rs, _, err := h.nft.Ruleset()
@@ -135,6 +137,8 @@ EOF`)
 		`l4proto tcp th dport 25 drop`,
 		`l4proto tcp th dport 26 jump more`,
 		`iifname "lo" accept`,
+		`iifname { "br0", "br1" } oifname != { "br0", "br1" } drop`,
+		`… drop`,
 		`… accept`,
 		`reject`,
 	}

@@ -37,7 +37,7 @@ func (h *Handle) FilterChains(v4 bool, names []string) (rules.Ruleset, error) {
 			return nil, fmt.Errorf("list rules of chain %s: %w", ch.Name, err)
 		}
 		for _, r := range found {
-			all := rules.Decode(family, r, noSets, noLinks)
+			all := rules.Decode(family, r, noSets, nil)
 			out.Rules = append(out.Rules, all[0]) // Decode returns one rule: iptables has no maps
 		}
 		all = append(all, out)
@@ -46,5 +46,3 @@ func (h *Handle) FilterChains(v4 bool, names []string) (rules.Ruleset, error) {
 }
 
 func noSets(string) ([]nftables.SetElement, error) { return nil, errors.New("iptables has no sets") }
-
-func noLinks(uint32) string { return "" }

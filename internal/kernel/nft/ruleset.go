@@ -87,17 +87,9 @@ func (h *Handle) nftRules() (rules.Ruleset, error) {
 }
 
 func (h *Handle) readChains(c carefulNft) (rules.Ruleset, error) {
-	links, err := h.rtnl.Indices()
+	links, err := h.links()
 	if err != nil {
 		return nil, err
-	}
-	name := func(index uint32) string {
-		for n, i := range links {
-			if i == index {
-				return n
-			}
-		}
-		return ""
 	}
 	list, err := c.ListChains()
 	if err != nil {
@@ -133,9 +125,22 @@ func (h *Handle) readChains(c carefulNft) (rules.Ruleset, error) {
 		}
 		for _, r := range found {
 			left.complete(byte(ch.Table.Family), r)
-			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, name)...)
+			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, links)...)
 		}
 		all = append(all, out)
+	}
+	return all, nil
+}
+
+// links returns the host's links.
+func (h *Handle) links() (rules.Links, error) {
+	list, err := h.rtnl.ListLinks("")
+	if err != nil {
+		return nil, err
+	}
+	all := make(rules.Links, len(list))
+	for i, l := range list {
+		all[i] = rules.Link{Name: l.Attrs().Name, Index: uint32(l.Attrs().Index), Group: l.Attrs().Group}
 	}
 	return all, nil
 }

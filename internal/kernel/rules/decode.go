@@ -17,9 +17,6 @@ import (
 // Sets returns the elements of a set in the rule's table, by the set's name.
 type Sets func(name string) ([]nftables.SetElement, error)
 
-// Links returns the name of a link, by its index.
-type Links func(index uint32) string
-
 // Decode converts a rule in a table of the family. It returns one rule, or one per
 // element if the rule looks up its action in a map.
 func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links Links) []Rule {
@@ -93,6 +90,8 @@ var native, big = binary.NativeEndian, binary.BigEndian
 // register is the content of a register: a field of the packet, or a constant.
 type register struct {
 	field Field
+	// groupOf is the field of the link whose device group this is, or "".
+	groupOf Field
 	// width is the field's length in bytes, size the number of bytes that were
 	// loaded.
 	width, size int
@@ -179,6 +178,7 @@ func (d *decoder) meta(e *expr.Meta) {
 		expr.MetaKeyL4PROTO: {field: Protocol, width: 1}, expr.MetaKeyNFPROTO: {field: Family, width: 1},
 		expr.MetaKeyIIFNAME: {field: InLink, width: linkName}, expr.MetaKeyOIFNAME: {field: OutLink, width: linkName},
 		expr.MetaKeyIIF: {field: InLink, width: 4}, expr.MetaKeyOIF: {field: OutLink, width: 4},
+		expr.MetaKeyIIFGROUP: {groupOf: InLink, width: 4}, expr.MetaKeyOIFGROUP: {groupOf: OutLink, width: 4},
 		expr.MetaKeyMARK:     {field: Mark, width: 4, assign: &Assign{Mark: allBits}},
 		expr.MetaKeyPROTOCOL: {field: EtherType, width: 2},
 	}
@@ -318,6 +318,8 @@ func (d *decoder) compare(e *expr.Cmp) {
 	r := d.registers[slot(e.Register)]
 	equal := e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq
 	switch {
+	case equal && r.groupOf != "" && r.mask == nil && len(e.Data) == 4:
+		d.compareGroup(r, e)
 	case r.field != Flags && (r.field == State || r.field == Status || r.mask != nil && zero(e.Data) &&
 		e.Op == expr.CmpOpNeq):
 		if r.field == "" || r.mask == nil || !zero(e.Data) || !equal {
@@ -411,7 +413,7 @@ func (d *decoder) condition(r register, not bool, in Range) {
 func (d *decoder) whole(r register, in Range) Range {
 	if (r.field == InLink || r.field == OutLink) && r.width == 4 && len(in.First) >= 4 {
 		name := make([]byte, linkName)
-		copy(name, d.links(native.Uint32(in.First)))
+		copy(name, d.links.name(native.Uint32(in.First)))
 		return Range{name, name}
 	}
 	if r.isMark() {

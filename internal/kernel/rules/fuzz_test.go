@@ -95,12 +95,13 @@ func FuzzDecode(f *testing.F) {
 			}
 			return all, nil
 		}
+		links := rules.Links{{Name: "link", Index: uint32(in.byte() % 2), Group: uint32(in.byte() % 2)}}
 		rule := &nftables.Rule{UserData: user}
 		for range in.byte() % 8 {
 			rule.Exprs = append(rule.Exprs, in.expression())
 		}
 		c := rules.Chain{Table: "ip o", Name: "c", Hook: "input", Type: "filter",
-			Rules: rules.Decode(nftables.TableFamilyIPv4, rule, sets, func(uint32) string { return "link" })}
+			Rules: rules.Decode(nftables.TableFamilyIPv4, rule, sets, links)}
 		for _, r := range c.Rules {
 			_ = r.String()
 		}

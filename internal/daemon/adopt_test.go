@@ -130,3 +130,29 @@ func TestKillWhileObjectsAreAdoptedOneByOne(t *testing.T) {
 		t.Errorf("services after the next start: %+v", s)
 	}
 }
+
+// TestLinksWithoutGroupAreAdopted starts a daemon on a host whose links have no device
+// group, as an older daemon has left them. They are put into their groups, and are not
+// replaced.
+func TestLinksWithoutGroupAreAdopted(t *testing.T) {
+	w := newWorld(t)
+	w.start().network(lan)
+	w.network(model.Network{Name: "shut", Driver: model.DriverRouted, Internal: true,
+		Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}})
+	w.attach(to(w.watchedSandbox()))
+	shut := w.watchedSandbox()
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: "shut", Sandbox: shut.pid}})
+	links := func() string {
+		return w.sh("for l in fl-lan fv-web; do ip -o link show $l | grep -oE '^[0-9]+|group [^ ]+'; done")
+	}
+	want := links()
+	if !strings.Contains(want, "group 1717660019") || !strings.Contains(want, "group 1717660020") {
+		t.Fatalf("the links are\n%s", want)
+	}
+	w.stop()
+	w.sh("ip link set fl-lan group default; ip link set fv-web group default")
+	w.start()
+	if got := links(); got != want {
+		t.Errorf("the links were, each with its index and its group\n%s\nand after the start\n%s", want, got)
+	}
+}

@@ -29,6 +29,7 @@ func TestHealRoutedNetwork(t *testing.T) {
 		{"address deleted", false, "ip addr del 172.30.0.1/32 dev fv-web", "address  fv-web"},
 		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},
 		{"veth down and up again", false, "ip link set fv-web down; ip link set fv-web up", "route  172.30.0.2/32"},
+		{"veth's group", false, "ip link set fv-web group 7", "link set fv-web group 1717660019"},
 		{"sandbox's link deleted", true, "ip link del eth0", "ip link add fv-web"},
 		{"sandbox's MTU", true, "ip link set eth0 mtu 1300", "mtu 1500"},
 	}, 8080, 8081)
@@ -65,6 +66,7 @@ func TestHealOnLAN(t *testing.T) {
 	w.suffers(second, []damage{
 		{"deleted", true, "ip link del eth0", "type macvlan"},
 		{"down for a moment", true, "ip link set eth0 down; ip link set eth0 up", "default"},
+		{"shim's group", false, "ip link set fm-wired group default", "link set fm-wired group 1717660019"},
 		{"mode changed", true, "ip link set eth0 type macvlan mode vepa", "type macvlan"},
 	})
 	w.answers(w.client.Do, at)

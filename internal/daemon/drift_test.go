@@ -195,14 +195,15 @@ func TestHealBridge(t *testing.T) {
 		{"rule added", false, "nft insert rule " + table + " forward drop", "nft table"},
 		{"element deleted", false, "nft delete element " + table + " anyports4 '{ tcp . 8080 }'", "add element " +
 			table + " anyports4"},
-		{"foreign element", false, "nft add element " + table + " internal '{ fl-lan }'", "delete element " + table +
-			" internal"},
+		{"foreign element", false, "nft add element " + table + " lan '{ fl-lan }'", "delete element " + table +
+			" lan"},
 		{"bridge deleted", false, "ip link del fl-lan", "ip link add fl-lan"},
 		{"bridge down", false, "ip link set fl-lan down", "link  fl-lan"},
 		{"bridge down and up again", false,
 			"ip link set fl-lan down; ip link set fl-lan up; ip addr flush dev fl-lan scope global", "fl-lan"},
 		{"bridge renamed", false, renamed("fl-lan", "other"), "link  fl-lan"},
 		{"bridge's MTU", false, "ip link set fl-lan mtu 1400", "mtu 1500"},
+		{"bridge's group", false, "ip link set fl-lan group default", "link set fl-lan group 1717660019"},
 		{"bridge's filter", false, "ip link set fl-lan type bridge nf_call_iptables 0", "nf_call_iptables 1"},
 		{"bridge's address", false, "ip addr flush dev fl-lan scope global", "address  fl-lan"},
 		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},

@@ -24,6 +24,15 @@ func NetworkIPv6(n model.Network) plan.IPv6 {
 	return plan.IPv6Off
 }
 
+// LinkGroup returns the group of the links that carry the packets of the network's
+// sandboxes to the host.
+func LinkGroup(n model.Network) plan.LinkGroup {
+	if n.Internal {
+		return plan.InternalLinks
+	}
+	return plan.SandboxLinks
+}
+
 // EndpointIPv6 returns the IPv6 mode of an endpoint's link in the sandbox. If the
 // network has no subnets and the endpoint has no IPv6 address, the LAN configures
 // IPv6. An IPv6 address enables IPv6 on the link, because container engines often

@@ -20,7 +20,7 @@ func (b SubLinks) shim(n model.Network, e model.Endpoint, parent string) plan.Pl
 		return nil
 	}
 	link := plan.SubLink{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(),
-		Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
+		Owner: n.Name, Group: plan.SandboxLinks, Quiet: true, IPv6: shimIPv6(n)}
 	if b.OwnMAC {
 		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
 	}

@@ -33,7 +33,7 @@ func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 		p = append(p, plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"},
 			plan.Sysctl{Name: plan.SysctlBridgeFilter6, Value: "0"})
 	}
-	p = append(p, plan.Link{Name: link, Kind: plan.Bridge, MTU: n.LinkMTU(), Owner: n.Name,
+	p = append(p, plan.Link{Name: link, Kind: plan.Bridge, MTU: n.LinkMTU(), Owner: n.Name, Group: LinkGroup(n),
 		MAC: MAC(n.Subnets[0].HostAddress()), Filter: n.Filter == model.FilterOn, IPv6: NetworkIPv6(n)})
 	for _, s := range n.Subnets {
 		p = append(p, plan.Address{Link: link, Prefix: netip.PrefixFrom(s.HostAddress(), s.Prefix.Bits())})
@@ -47,17 +47,13 @@ func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 // switchRules plans the rules that isolate the network, and masquerade its packets
 // to other networks unless it is internal.
 func switchRules(n model.Network, link string) plan.Plan {
-	fence := plan.SetIsolated
-	if n.Internal {
-		fence = plan.SetInternal
-	}
 	p := plan.Plan{plan.Table{},
 		plan.Member{Set: plan.SetLinks, Link: link},
-		plan.Member{Set: plan.SetWithin, Link: link},
-		plan.Member{Set: fence, Link: link}}
+		plan.Member{Set: plan.SetWithin, Link: link}}
 	if n.Internal {
 		return p
 	}
+	p = append(p, plan.Member{Set: plan.SetIsolated, Link: link})
 	for _, s := range n.Subnets {
 		p = append(p, plan.Member{Set: plan.SetOutbound, Src: s.Prefix.Masked(), Dst: Default(s.Prefix.Addr())})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -144,6 +145,51 @@ EOF`)
 	}
 	if diff := cmp.Diff(sorted(want), sorted(texts(rs))); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+// TestRulesOfTableMatchLinks evaluates the rules of Fairlead's table for packets from
+// and to links of each group.
+func TestRulesOfTableMatchLinks(t *testing.T) {
+	h := openTestHost(t)
+	for _, o := range (plan.Plan{
+		plan.Link{Name: "fl-open", Kind: plan.Bridge, MTU: 1500, Owner: "open", Group: plan.SandboxLinks},
+		plan.Link{Name: "fl-shut", Kind: plan.Bridge, MTU: 1500, Owner: "shut", Group: plan.InternalLinks},
+	}) {
+		if err := h.Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.nft.Transact(plan.Diff(nil, plan.Plan{plan.Table{},
+		plan.Proxied{Host: netip.IPv4Unspecified(), Proto: model.TCP, Ports: model.Port(8080)}})); err != nil {
+		t.Fatal(err)
+	}
+	rs, unread, err := h.nft.Ruleset()
+	if err != nil || len(unread) > 0 {
+		t.Fatal(unread, err)
+	}
+	for _, c := range []struct {
+		hook, in, out, to string
+		want              rules.Action
+	}{
+		{"input", "eth0", "", "192.0.2.1:8080", rules.Accept},
+		{"input", "fl-open", "", "192.0.2.1:8080", rules.Accept},
+		{"input", "fl-shut", "", "192.0.2.1:8080", rules.Drop},
+		{"input", "fl-shut", "", "192.0.2.1:8081", rules.Accept},
+		{"input", "eth0", "", "127.0.0.1:80", rules.Accept},
+		{"input", "fl-open", "", "127.0.0.1:80", rules.Drop},
+		{"input", "fl-shut", "", "127.0.0.1:80", rules.Drop},
+		{"forward", "fl-open", "eth0", "192.0.2.9:80", rules.Accept},
+		{"forward", "fl-shut", "eth0", "192.0.2.9:80", rules.Drop},
+		{"forward", "eth0", "fl-open", "10.0.0.2:80", rules.Accept},
+		{"forward", "eth0", "fl-shut", "10.0.0.2:80", rules.Drop},
+		{"prerouting", "eth0", "", "192.0.2.1:8080", rules.Accept},
+	} {
+		v := rs.Filter(c.hook, rules.Packet{Proto: model.TCP, From: netip.MustParseAddrPort("198.51.100.7:40000"),
+			To: netip.MustParseAddrPort(c.to), In: c.in, Out: c.out, Local: c.hook != "forward"})
+		if v.Action != c.want || !v.Certain {
+			t.Errorf("%+v: %s, certain %v (by %s)", c, v.Action, v.Certain, v.By.Rule)
+		}
 	}
 }
 

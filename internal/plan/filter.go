@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -99,40 +100,38 @@ func (f Firewall) tool(suffix string) string {
 	return name + suffix
 }
 
-// FilterChains returns the chains that the firewalls need for the links of
-// networks, which are members of the sets in the parts. The chains accept no more
-// than Docker accepts for its bridges: packets within a network, packets of
-// existing connections, packets that NAT has translated to a network, and new
-// packets from a network that is not internal to the host's uplinks.
+// FilterChains returns the chains that the firewalls need for the links of networks
+// in the parts. The chains accept no more than Docker accepts for its bridges:
+// packets within a network, packets of existing connections, packets that NAT has
+// translated to a network, and new packets from a network that is not internal to
+// the host's uplinks.
 func FilterChains(firewalls []Firewall, parts []Part) Plan {
 	if len(firewalls) == 0 {
 		return nil
 	}
-	in := map[string]map[string]bool{}
-	var links []string
+	in, internal := map[string]map[string]bool{}, map[string]bool{}
 	for _, p := range parts {
 		for _, o := range p.objects {
-			m, ok := o.(Member)
-			if !ok || m.Link == "" {
-				continue
+			switch o := o.(type) {
+			case Link:
+				if o.Group == InternalLinks {
+					internal[filterLink(o.Name)] = true
+				}
+			case Member:
+				if in[o.Set] == nil {
+					in[o.Set] = map[string]bool{}
+				}
+				in[o.Set][filterLink(o.Link)] = true
 			}
-			link := filterLink(m.Link)
-			if in[m.Set] == nil {
-				in[m.Set] = map[string]bool{}
-			}
-			if m.Set == SetLinks && !in[m.Set][link] {
-				links = append(links, link)
-			}
-			in[m.Set][link] = true
 		}
 	}
+	links := slices.Sorted(maps.Keys(in[SetLinks]))
 	if len(links) == 0 {
 		return nil
 	}
-	slices.Sort(links)
 	var all Plan
 	for _, f := range firewalls {
-		all = append(all, FilterChain{f, filterRules(f, links, in)})
+		all = append(all, FilterChain{f, filterRules(f, links, in, internal)})
 	}
 	return all
 }
@@ -149,8 +148,8 @@ func filterLink(link string) string {
 }
 
 // filterRules writes the rules for the links, which are members of sets of the nft
-// table.
-func filterRules(f Firewall, links []string, in map[string]map[string]bool) string {
+// table. Some of them are links of internal networks.
+func filterRules(f Firewall, links []string, in map[string]map[string]bool, internal map[string]bool) string {
 	var b strings.Builder
 	accept := func(chain, match string) {
 		fmt.Fprintf(&b, "-A %s %s -m comment --comment %s -j ACCEPT\n", chain, match, Mark)
@@ -159,7 +158,7 @@ func filterRules(f Firewall, links []string, in map[string]map[string]bool) stri
 		if in[SetWithin][link] {
 			accept(FilterName, fmt.Sprintf("-i %[1]s -o %[1]s", link))
 		}
-		if in[SetInternal][link] && !strings.HasSuffix(link, "+") {
+		if internal[link] && !strings.HasSuffix(link, "+") {
 			continue
 		}
 		accept(FilterName, "-i "+link+" -m conntrack --ctstate RELATED,ESTABLISHED")

@@ -31,6 +31,8 @@ type Link struct {
 	MAC string
 	// Owner completes the alias: the name of the network or endpoint.
 	Owner string
+	// Group is the link's device group; 0 leaves an existing link's group as it is.
+	Group LinkGroup
 	// Filter makes a bridge pass its frames to the IP rules, regardless of the
 	// host's bridge-nf-call sysctls.
 	Filter bool
@@ -98,7 +100,7 @@ func (l Link) Add() []string {
 		make += " netns " + escape.Shell(netnsName(l.PeerNetns))
 	}
 	cmds := append([]string{make}, writeSettings(l.settings())...)
-	set := fmt.Sprintf("%s link set %s alias %s", ip, escape.Shell(l.Name), escape.Shell(l.Alias()))
+	set := fmt.Sprintf("%s link set %s alias %s%s", ip, escape.Shell(l.Name), escape.Shell(l.Alias()), l.Group.option())
 	if l.Master != "" {
 		set += " master " + escape.Shell(l.Master)
 	}
@@ -126,6 +128,9 @@ func (l Link) change(old Object) []string {
 	}
 	if o.MAC != l.MAC && l.MAC != "" {
 		cmds = append(cmds, ip+" address "+l.MAC)
+	}
+	if o.Group != l.Group && l.Group != 0 {
+		cmds = append(cmds, ip+l.Group.option())
 	}
 	if o.Filter != l.Filter {
 		flag := map[bool]int{true: 1}[l.Filter]

@@ -168,8 +168,8 @@ func ProxiedPorts(parts []Part) Plan {
 	for _, part := range parts {
 		for _, o := range part.objects {
 			switch o := o.(type) {
-			case Member:
-				internal = internal || o.Set == SetInternal
+			case Link:
+				internal = internal || o.Group == InternalLinks
 			case Listener:
 				listeners = append(listeners, o)
 			}

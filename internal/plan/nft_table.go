@@ -11,9 +11,6 @@ const (
 	// SetIsolated holds the links that only answers and packets to published ports
 	// may enter from other networks.
 	SetIsolated = "isolated"
-	// SetInternal holds the links of internal networks. Only traffic within the
-	// network may pass them.
-	SetInternal = "internal"
 	// SetWithin holds each link paired with itself: traffic within a network.
 	SetWithin = "within"
 	// SetOutbound holds pairs of source and destination ranges that are masqueraded
@@ -61,10 +58,17 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // others, and of `forward` they pass two rules only. No two elements match the same
 // packet, so the order in `publish` does not change the result.
 //
-// An internal network cannot reach a published port: packets that NAT translated
-// are dropped in `forward`, and packets to the proxy are dropped in `guard`.
+// The numbers 1717660019 and 1717660020 are SandboxLinks and InternalLinks. Every
+// packet that the host receives passes `sources`, and `guard` if it is for the host.
+// Packets from links in neither group meet two comparisons of a number there, and no
+// lookup.
 //
-// The chain `guard` also closes what the sysctl route_localnet opens: on Fairlead's
+// An internal network cannot reach a published port: packets that NAT translated
+// are dropped in `forward`, and packets to the proxy are dropped in
+// `internal_ports`. That is after NAT, which may change a packet's port, and after
+// routing, which also delivers broadcasts to the proxy.
+//
+// The chain `loopback` closes what the sysctl route_localnet opens: on Fairlead's
 // links, only the host itself may exchange packets with 127.0.0.0/8. Packets to
 // 127.0.0.0/8 that enter by any other link are never translated, because
 // translation would keep the kernel from dropping them as martians. The host's own
@@ -73,10 +77,10 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 //
 // Conntrack matches a packet to a flow by its addresses alone, not by its link. So
 // `sources` drops packets that a sandbox sends from the host's addresses (for IPv4,
-// Linux does that too), and packets that a sandbox of an internal network sends
-// from an address that is not behind its link. An internal network cannot send ICMP
-// errors to other networks either, because conntrack would relate them to any flow
-// that they quote.
+// Linux does that too), and `internal_sources` also drops packets that a sandbox of
+// an internal network sends from an address that is not behind its link. An internal
+// network cannot send ICMP errors to other networks either, because conntrack would
+// relate them to any flow that they quote.
 //
 // Each element of a map counts the first packets of flows that match it (Linux 5.7
 // or later; an older kernel ignores the flag).
@@ -132,9 +136,6 @@ const TableText = `table inet fairlead {
 	set isolated {
 		type ifname
 	}
-	set internal {
-		type ifname
-	}
 	set within {
 		type ifname . ifname
 	}
@@ -148,15 +149,26 @@ const TableText = `table inet fairlead {
 	}
 	chain sources {
 		type filter hook prerouting priority raw; policy accept;
-		iifname @links fib saddr type local drop
-		iifname @internal fib saddr . iif oif missing drop
+		iifgroup 1717660019 fib saddr type local drop
+		iifgroup 1717660020 jump internal_sources
+	}
+	chain internal_sources {
+		fib saddr type local drop
+		fib saddr . iif oif missing drop
 	}
 	chain guard {
 		type filter hook input priority raw; policy accept;
-		ip daddr 127.0.0.0/8 iifname @links ct state invalid,new,untracked drop
-		ip saddr 127.0.0.0/8 iifname @links drop
-		ip daddr . meta l4proto . th dport @proxied4 iifname @internal ct state invalid,new,untracked drop
-		ip6 daddr . meta l4proto . th dport @proxied6 iifname @internal ct state invalid,new,untracked drop
+		iifgroup 1717660019 jump loopback
+		iifgroup 1717660020 jump internal_ports
+	}
+	chain loopback {
+		ip daddr 127.0.0.0/8 ct state invalid,new,untracked drop
+		ip saddr 127.0.0.0/8 drop
+	}
+	chain internal_ports {
+		jump loopback
+		ip daddr . meta l4proto . th dport @proxied4 ct state invalid,new,untracked drop
+		ip6 daddr . meta l4proto . th dport @proxied6 ct state invalid,new,untracked drop
 	}
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
@@ -180,12 +192,12 @@ const TableText = `table inet fairlead {
 	}
 	chain forward {
 		type filter hook forward priority filter; policy accept;
-		iifname @internal ct state related drop
+		iifgroup 1717660020 ct state related drop
 		ct state established,related accept
 		iifname . oifname @within accept
-		iifname @internal drop
+		iifgroup 1717660020 drop
 		ct status dnat accept
-		oifname @internal drop
+		oifgroup 1717660020 drop
 		oifname @isolated drop
 	}
 	chain postrouting {

@@ -55,7 +55,9 @@ func TestDiff(t *testing.T) {
 		{"mtu changes in place", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.MTU = 9000 }),
 			inside, route, own, local}},
 		{"everything that changes in place", plan.Plan{bridge, with(veth, func(l *plan.Link) { l.Master = "fl-net" })},
-			plan.Plan{with(bridge, func(l *plan.Link) { l.Filter, l.MAC = true, "02:f1:0a:00:00:01" }),
+			plan.Plan{with(bridge, func(l *plan.Link) {
+				l.Filter, l.MAC, l.Group = true, "02:f1:0a:00:00:01", plan.InternalLinks
+			}),
 				with(veth, func(l *plan.Link) {
 					l.Master, l.Hairpin, l.PeerMAC = "fl-net", true, "02:f1:0a:00:00:09"
 				})}},
@@ -69,7 +71,7 @@ func TestDiff(t *testing.T) {
 			plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
 		{"a sub-link changes in place", plan.Plan{shim, reached},
 			plan.Plan{subLink(func(b *plan.SubLink) {
-				b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true
+				b.MTU, b.MAC, b.Owner, b.Quiet, b.Group = 9000, "02:f1:0a:00:00:09", "lan", true, plan.SandboxLinks
 			}), reached}},
 		{"a sub-link with a different parent", plan.Plan{shim, reached},
 			plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},

@@ -33,6 +33,8 @@ type SubLink struct {
 	MAC string
 	// Owner completes the alias: the network's or endpoint's name.
 	Owner string
+	// Group is the link's device group; 0 leaves an existing link's group as it is.
+	Group LinkGroup
 	// Inside is the path of a sandbox if another program (a container engine) moves
 	// the interface from the host into that sandbox. Fairlead does not manage the
 	// interface after that.
@@ -86,7 +88,8 @@ func (b SubLink) Add() []string {
 	} else {
 		add += " mode " + escape.Shell(b.Mode)
 	}
-	set := fmt.Sprintf("%s link set %s alias %s", in(b.Netns, "ip"), escape.Shell(b.Name), escape.Shell(b.Alias()))
+	set := fmt.Sprintf("%s link set %s alias %s%s", in(b.Netns, "ip"), escape.Shell(b.Name), escape.Shell(b.Alias()),
+		b.Group.option())
 	if b.Inside != "" {
 		return []string{add, set}
 	}
@@ -121,6 +124,9 @@ func (b SubLink) change(old Object) []string {
 	}
 	if o.Owner != b.Owner {
 		cmds = append(cmds, ip+" alias "+escape.Shell(b.Alias()))
+	}
+	if o.Group != b.Group && b.Group != 0 {
+		cmds = append(cmds, ip+b.Group.option())
 	}
 	if o.IPv6 != b.IPv6 {
 		cmds = append(cmds, writeSettings(b.settings())...)

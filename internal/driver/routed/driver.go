@@ -58,12 +58,9 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	link := driver.VethLink(e.Name)
 	ipv6 := driver.EndpointIPv6(n, e)
 	p := append(driver.Sandbox(n, e),
-		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name, IPv6: ipv6,
+		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name, Group: driver.LinkGroup(n), IPv6: ipv6,
 			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.EndpointMAC(e), PeerIPv6: ipv6},
 		plan.Member{Set: plan.SetLinks, Link: link})
-	if n.Internal {
-		p = append(p, plan.Member{Set: plan.SetInternal, Link: link})
-	}
 	for _, s := range n.Subnets {
 		addr, ok := e.Address(s.Prefix.Addr().Is4())
 		if !ok {

@@ -63,7 +63,7 @@ func tableSets() []*nftables.Set {
 		add(plan.SetHairpin+f.suffix, true, concat(f.addrType, f.addrType), nil)
 		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
 	}
-	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated, plan.SetInternal} {
+	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated} {
 		// Without the byte order nft(8) shows the names as empty.
 		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName,
 			KeyByteOrder: binaryutil.NativeEndian})
@@ -89,7 +89,9 @@ type chain struct {
 func tableChains() []chain {
 	accept, drop := verdict(expr.VerdictAccept, ""), verdict(expr.VerdictDrop, "")
 	masquerade := []expr.Any{&expr.Masq{}}
-	const notEstablished = expr.CtStateBitINVALID | expr.CtStateBitNEW | expr.CtStateBitUNTRACKED
+	notEstablished := ctKey(expr.CtKeySTATE, expr.CtStateBitINVALID|expr.CtStateBitNEW|expr.CtStateBitUNTRACKED)
+	fromSandboxes := linkOf(expr.MetaKeyIIFGROUP, plan.SandboxLinks)
+	fromInternal := linkOf(expr.MetaKeyIIFGROUP, plan.InternalLinks)
 	toPublish := rule(localDestination(), verdict(expr.VerdictJump, "publish"))
 	var publish [][]expr.Any
 	for _, f := range families {
@@ -103,14 +105,25 @@ func tableChains() []chain {
 	linkLocal := rule(v6.is(), v6.linkLocalNet(v6.dst), accept)
 	return []chain{
 		{"sources", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), localSource(), drop),
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), notBehindLink(), drop),
+			rule(fromSandboxes, localSource(), drop),
+			rule(fromInternal, verdict(expr.VerdictJump, "internal_sources")),
+		}},
+		{name: "internal_sources", rules: [][]expr.Any{
+			rule(localSource(), drop),
+			rule(notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks),
-				ctKey(expr.CtKeySTATE, notEstablished), drop),
-			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
-			v4.dropInternalToProxy(notEstablished), v6.dropInternalToProxy(notEstablished),
+			rule(fromSandboxes, verdict(expr.VerdictJump, "loopback")),
+			rule(fromInternal, verdict(expr.VerdictJump, "internal_ports")),
+		}},
+		{name: "loopback", rules: [][]expr.Any{
+			rule(v4.is(), loopbackNet(v4.dst), notEstablished, drop),
+			rule(v4.is(), loopbackNet(v4.src), drop),
+		}},
+		{name: "internal_ports", rules: [][]expr.Any{
+			verdict(expr.VerdictJump, "loopback"),
+			rule(v4.toProxy(), notEstablished, drop),
+			rule(v6.toProxy(), notEstablished, drop),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), accept),
@@ -124,12 +137,12 @@ func tableChains() []chain {
 		}},
 		{name: "publish", rules: publish},
 		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), ctKey(expr.CtKeySTATE, expr.CtStateBitRELATED), drop),
+			rule(fromInternal, ctKey(expr.CtKeySTATE, expr.CtStateBitRELATED), drop),
 			rule(ctKey(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
 			rule(meta(expr.MetaKeyIIFNAME, reg1), meta(expr.MetaKeyOIFNAME, reg2), lookup(plan.SetWithin), accept),
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), drop),
+			rule(fromInternal, drop),
 			rule(dnatted(), accept),
-			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetInternal), drop),
+			rule(linkOf(expr.MetaKeyOIFGROUP, plan.InternalLinks), drop),
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
 		}},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT,
@@ -169,6 +182,11 @@ func lookup(set string) []expr.Any {
 
 func linkIn(key expr.MetaKey, set string) []expr.Any {
 	return rule(meta(key, reg1), lookup(set))
+}
+
+// linkOf matches the device group of the packet's link.
+func linkOf(key expr.MetaKey, group plan.LinkGroup) []expr.Any {
+	return rule(meta(key, reg1), equal(binaryutil.NativeEndian.PutUint32(uint32(group))))
 }
 
 func linkNotIn(key expr.MetaKey, set string) []expr.Any {
@@ -250,11 +268,9 @@ func (f family) pair(set string) []expr.Any {
 	return rule(f.is(), f.load(f.src, reg1), f.load(f.dst, f.afterAddr), lookup(set+f.suffix))
 }
 
-// dropInternalToProxy drops packets in the given states from internal networks to
-// ports of the proxy.
-func (f family) dropInternalToProxy(states uint32) []expr.Any {
-	return rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetProxied+f.suffix),
-		linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), ctKey(expr.CtKeySTATE, states), verdict(expr.VerdictDrop, ""))
+// toProxy matches packets to ports of the proxy.
+func (f family) toProxy() []expr.Any {
+	return rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetProxied+f.suffix))
 }
 
 // dnat looks up the loaded key in a map and rewrites the destination to the

@@ -23,6 +23,7 @@ type linkState struct {
 	mtu   uint32
 	mac   string
 	alias string
+	group uint32
 	// master is the index of the bridge that the link is a port of.
 	master     int
 	masterName string
@@ -114,6 +115,8 @@ func (s *linkState) take(kind uint16, value []byte) {
 		s.mac = net.HardwareAddr(value).String()
 	case unix.IFLA_MTU:
 		s.mtu = binary.NativeEndian.Uint32(value)
+	case unix.IFLA_GROUP:
+		s.group = binary.NativeEndian.Uint32(value)
 	case unix.IFLA_MASTER:
 		s.master = int(binary.NativeEndian.Uint32(value))
 	case unix.IFLA_LINKINFO:

@@ -129,12 +129,12 @@ func (m *Matcher) LinkDiffers(o plan.Link) bool {
 		return m.differs(o.Netns, o.Name, want{})
 	}
 	return m.differs(o.Netns, o.Name, want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(),
-		port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
+		group: o.Group, port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
 }
 
 // SubLinkDiffers reports whether a sub-link differs.
 func (m *Matcher) SubLinkDiffers(o plan.SubLink) bool {
-	w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias()}
+	w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(), group: o.Group}
 	if o.Inside != "" {
 		w = want{external: true}
 	}
@@ -166,6 +166,7 @@ func (m *Matcher) IPoIBDiffers(o plan.IPoIB) bool {
 type want struct {
 	kind, mac, alias string
 	mtu              int
+	group            plan.LinkGroup
 	// port compares the bridge and the port's settings.
 	port            bool
 	master          string
@@ -186,6 +187,7 @@ func (m *Matcher) differs(netns, name string, w want) bool {
 		return seen.gone
 	}
 	return seen.needsCheck || !seen.up || w.kind != "" && seen.kind != w.kind || w.mtu != 0 && int(seen.mtu) != w.mtu ||
-		w.mac != "" && seen.mac != w.mac || w.alias != "" && seen.alias != w.alias || seen.filter != w.filter ||
+		w.mac != "" && seen.mac != w.mac || w.alias != "" && seen.alias != w.alias ||
+		w.group != 0 && seen.group != uint32(w.group) || seen.filter != w.filter ||
 		w.port && (seen.masterName != w.master || w.master != "" && seen.hairpin != w.hairpin)
 }

@@ -230,5 +230,5 @@ func (w *Watcher) learnLinks() error {
 func stateOf(l netlink.Link) *linkState {
 	a := l.Attrs()
 	return &linkState{name: a.Name, up: rtnl.IsUp(l), mtu: uint32(a.MTU), mac: a.HardwareAddr.String(), alias: a.Alias,
-		master: a.MasterIndex, kind: l.Type(), loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
+		group: a.Group, master: a.MasterIndex, kind: l.Type(), loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
 }

@@ -28,7 +28,8 @@ func TestTakeReturnsWhatDiffers(t *testing.T) {
 	t.Cleanup(cache.Close)
 	reader := rtnl.New(cache)
 	links := link.New(cache, reader)
-	bridge := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
+	bridge := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", Group: plan.SandboxLinks,
+		IPv6: plan.IPv6Fixed}
 	address := plan.Address{Link: "fl-net", Prefix: netip.MustParsePrefix("192.0.2.1/24")}
 	route := plan.Route{Link: "fl-net", To: netip.MustParsePrefix("198.51.100.0/24"),
 		Via: netip.MustParseAddr("192.0.2.9")}
@@ -62,6 +63,7 @@ func TestTakeReturnsWhatDiffers(t *testing.T) {
 		{[]string{"route", "del", "198.51.100.0/24"}, route},
 		{[]string{"addr", "del", "192.0.2.1/24", "dev", "fl-net"}, address},
 		{[]string{"link", "set", "fl-net", "mtu", "1400"}, bridge},
+		{[]string{"link", "set", "fl-net", "group", "default"}, bridge},
 		{[]string{"link", "set", "fl-net", "down"}, bridge},
 		{[]string{"link", "del", "fl-net"}, bridge},
 	} {

@@ -56,7 +56,7 @@ func (h *Handle) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link
 		return nil, err
 	}
 	defer target.Close()
-	link, err := link.AddNamed(inside, want.Name, want.Alias(), func(name string) error {
+	link, err := link.AddNamed(inside, want.Name, want.Alias(), 0, func(name string) error {
 		named := want
 		named.Name = name
 		return h.ns.Do(func() error {

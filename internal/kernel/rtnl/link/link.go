@@ -70,24 +70,35 @@ func Occupied(netns, name string) error {
 	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", name)
 }
 
-// AddMarked creates the link and marks it as Fairlead's.
-func AddMarked(handle *netlink.Handle, link netlink.Link, alias string) error {
+// AddMarked creates the link, marks it as Fairlead's and puts it into the group.
+func AddMarked(handle *netlink.Handle, link netlink.Link, alias string, group plan.LinkGroup) error {
 	link.Attrs().Group = rtnl.NewLinkGroup
 	if err := handle.LinkAdd(link); err != nil {
 		return err
 	}
-	if err := mark(handle, link, alias); err != nil {
+	if err := mark(handle, link, alias, group); err != nil {
 		return errors.Join(err, handle.LinkDel(link))
 	}
 	return nil
 }
 
-// mark sets a new link's alias and resets its group.
-func mark(handle *netlink.Handle, link netlink.Link, alias string) error {
+// mark sets a new link's alias, and then its group: a link with rtnl.NewLinkGroup is
+// not complete.
+func mark(handle *netlink.Handle, link netlink.Link, alias string, group plan.LinkGroup) error {
 	if err := handle.LinkSetAlias(link, alias); err != nil {
 		return err
 	}
-	return handle.LinkSetGroup(link, 0)
+	link.Attrs().Group = uint32(group)
+	return handle.LinkSetGroup(link, int(group))
+}
+
+// adjustGroup puts an existing link into the group, unless that is 0. Until then the
+// rules that match the group do not apply to the link's packets.
+func adjustGroup(handle *netlink.Handle, have netlink.Link, group plan.LinkGroup) error {
+	if group == 0 || have.Attrs().Group == uint32(group) {
+		return nil
+	}
+	return handle.LinkSetGroup(have, int(group))
 }
 
 // samePeer reports whether an existing link has the wanted kind and, if it is a
@@ -133,7 +144,7 @@ func (h *Handle) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, 
 		}
 		link = veth
 	}
-	err = AddMarked(handle, link, want.Alias())
+	err = AddMarked(handle, link, want.Alias(), want.Group)
 	if errors.Is(err, unix.EEXIST) && want.Kind == plan.Veth {
 		err = Occupied(want.PeerNetns, want.Peer)
 	}
@@ -143,6 +154,9 @@ func (h *Handle) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, 
 // adjustLink sets the properties that can change on an existing link, and sets the
 // link up.
 func (h *Handle) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.Link) error {
+	if err := adjustGroup(handle, have, want.Group); err != nil {
+		return err
+	}
 	if err := AdjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ func (h *Handle) ReadLink(want plan.Link) (plan.Object, error) {
 	found.MTU = attrs.MTU
 	found.Owner = strings.TrimPrefix(attrs.Alias, plan.Mark+":")
 	found.Master, found.Hairpin = h.ReadPort(want.Netns, link)
+	if want.Group != 0 {
+		found.Group = plan.LinkGroup(attrs.Group)
+	}
 	if want.MAC != "" {
 		found.MAC = attrs.HardwareAddr.String()
 	}

@@ -130,7 +130,7 @@ func (h *Handle) addSubLink(handle *netlink.Handle, parent netlink.Link, want pl
 	if err != nil {
 		return nil, err
 	}
-	have, err := AddNamed(handle, want.Name, want.Alias(), func(name string) error {
+	have, err := AddNamed(handle, want.Name, want.Alias(), want.Group, func(name string) error {
 		link.Attrs().Name = name
 		return host.LinkAdd(link)
 	})
@@ -140,12 +140,13 @@ func (h *Handle) addSubLink(handle *netlink.Handle, parent netlink.Link, want pl
 	return have, nil
 }
 
-// AddNamed calls add to create a link in the namespace of the handle, and marks it
-// at once. Older kernels (e.g. 6.1) refuse a name that a link of the host has,
+// AddNamed calls add to create a link in the namespace of the handle, marks it at
+// once and puts it into the group. Older kernels (e.g. 6.1) refuse a name that a link of the host has,
 // such as eth0. Then the link is created under a temporary name and renamed. A
 // link with that temporary name, which a killed Fairlead has left, is deleted
 // first.
-func AddNamed(inside *netlink.Handle, name, alias string, add func(name string) error) (netlink.Link, error) {
+func AddNamed(inside *netlink.Handle, name, alias string, group plan.LinkGroup,
+	add func(name string) error) (netlink.Link, error) {
 	as := name
 	err := add(as)
 	if _, free := inside.LinkByName(name); errors.Is(err, unix.EEXIST) && nlutil.Absent(free) {
@@ -164,7 +165,7 @@ func AddNamed(inside *netlink.Handle, name, alias string, add func(name string) 
 	if err != nil {
 		return nil, err
 	}
-	err = mark(inside, have, alias)
+	err = mark(inside, have, alias, group)
 	if err == nil && as != name {
 		err = inside.LinkSetName(have, name)
 	}
@@ -201,6 +202,9 @@ func (h *Handle) adjustSubLink(handle *netlink.Handle, have netlink.Link, want p
 		if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
 			return err
 		}
+	}
+	if err := adjustGroup(handle, have, want.Group); err != nil {
+		return err
 	}
 	if err := AdjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
@@ -251,6 +255,9 @@ func (h *Handle) ReadSubLink(want plan.SubLink) (plan.Object, error) {
 	found := want
 	found.MTU = link.Attrs().MTU
 	found.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
+	if want.Group != 0 {
+		found.Group = plan.LinkGroup(link.Attrs().Group)
+	}
 	if want.MAC != "" {
 		found.MAC = link.Attrs().HardwareAddr.String()
 	}

@@ -22,7 +22,7 @@ func TestLinkIsRenamedInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	kerneltest.Run(t, ns, "sh", "-ec", "ip link add fl~eth0 type bridge; ip link set fl~eth0 alias fairlead:web")
-	link, err := AddNamed(inside, "eth0", "fairlead:web", func(name string) error {
+	link, err := AddNamed(inside, "eth0", "fairlead:web", 0, func(name string) error {
 		if name == "eth0" {
 			return unix.EEXIST
 		}

@@ -62,7 +62,7 @@ func (h *Handle) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Li
 		}
 		v.VtepDevIndex = under.Attrs().Index
 	}
-	err = link.AddMarked(handle, v, want.Alias())
+	err = link.AddMarked(handle, v, want.Alias(), 0)
 	if errors.Is(err, unix.EEXIST) {
 		err = h.clash(handle, want)
 	}

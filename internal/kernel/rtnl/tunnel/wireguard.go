@@ -37,7 +37,7 @@ func (h *Handle) SetWireGuard(want plan.WireGuard) error {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name, attrs.MTU = want.Name, want.MTU
 			made := &netlink.Wireguard{LinkAttrs: attrs}
-			return made, link.AddMarked(handle, made, want.Alias())
+			return made, link.AddMarked(handle, made, want.Alias(), 0)
 		})
 	if err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 // A name is that of a field, ignoring case; fields of embedded structs count as the
 // struct's own. A pointer to a struct is set by its children or by the value "true"
 // alone; "false" leaves it nil, whatever its children are. A list is split at commas
-// and trimmed, or has the children [n]. A bare integer as a duration means seconds.
+// and trimmed, or has the children [n]; the list of servers may be written as its only
+// element, "server". A bare integer as a duration means seconds.
 func Decode(n *Node, key string, into any) []Mistake {
 	var d decoder
 	d.value(n, key, reflect.ValueOf(into).Elem())
@@ -88,17 +89,30 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 	seen := map[string]*Node{}
 	for _, child := range n.Children {
 		at := join(key, child.Name)
-		f, ok := v.Type().FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, child.Name) })
+		f, ok := field(v.Type(), child.Name)
+		one := !ok && strings.EqualFold(child.Name, "server")
+		if one {
+			f, ok = field(v.Type(), "servers")
+		}
 		switch first := seen[f.Name]; {
-		case !ok || !f.IsExported() || f.Anonymous:
+		case !ok:
 			d.mistake(child, at, "%s", unknown(child.Name, fieldNames(v.Type())))
 		case first != nil:
 			d.mistake(child, at, "the key is given twice, as %q and %q: leave one out", first.Name, child.Name)
+		case one:
+			seen[f.Name] = child
+			d.element(child, at, v.FieldByIndex(f.Index))
 		default:
 			seen[f.Name] = child
 			d.value(child, at, v.FieldByIndex(f.Index))
 		}
 	}
+}
+
+// field returns the field with this name, ignoring case.
+func field(t reflect.Type, name string) (reflect.StructField, bool) {
+	f, ok := t.FieldByNameFunc(func(known string) bool { return strings.EqualFold(known, name) })
+	return f, ok && f.IsExported() && !f.Anonymous
 }
 
 // table decodes the children of a node into the entries of a map. The names keep their
@@ -133,7 +147,7 @@ func (d *decoder) entry(n *Node, key, name string, v reflect.Value) {
 
 func (d *decoder) list(n *Node, key string, v reflect.Value) {
 	elem := v.Type().Elem()
-	v.Set(reflect.MakeSlice(v.Type(), 0, len(n.Children)))
+	v.SetZero()
 	if elem.Kind() != reflect.Struct {
 		for _, value := range n.Values {
 			d.words(n, key, value, v)
@@ -147,10 +161,15 @@ func (d *decoder) list(n *Node, key string, v reflect.Value) {
 		return
 	}
 	for _, child := range n.Children {
-		e := reflect.New(elem).Elem()
-		d.value(child, join(key, child.Name), e)
-		v.Set(reflect.Append(v, e))
+		d.element(child, join(key, child.Name), v)
 	}
+}
+
+// element decodes a node into a new element of a list.
+func (d *decoder) element(n *Node, key string, list reflect.Value) {
+	e := reflect.New(list.Type().Elem()).Elem()
+	d.value(n, key, e)
+	list.Set(reflect.Append(list, e))
 }
 
 // words appends the elements of a text that is split at commas. An empty text has none.
@@ -177,14 +196,12 @@ func (d *decoder) indexless(n *Node, key string, v reflect.Value) {
 		d.mistake(child, join(key, child.Name), "%s is a list: want %s=VALUE,VALUE", key, key)
 		return
 	}
-	e := reflect.New(v.Type().Elem()).Elem()
 	before := len(d.mistakes)
-	d.fields(n, key, e)
+	d.element(n, key, v)
 	if len(d.mistakes) == before {
 		d.mistake(child, join(key, child.Name), "%s is a list: write %s[0].%s", key, key, child.Name)
 		d.mistakes[before].Warning = true
 	}
-	v.Set(reflect.Append(v, e))
 }
 
 // scalar parses a text into a value that has no parts.

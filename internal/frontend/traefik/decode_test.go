@@ -61,8 +61,9 @@ func TestDecodeValues(t *testing.T) {
 		"duration":                {[]string{"wait=1m500ms"}, values{Wait: time.Minute + 500*time.Millisecond}},
 		"lists": {[]string{"names=a, b ,c", "steps=0.1,5"},
 			values{Names: []string{"a", "b", "c"}, Steps: []float64{0.1, 5}}},
-		"repeated list": {[]string{"names=a,b", "names=c"}, values{Names: []string{"a", "b", "c"}}},
-		"empty list":    {[]string{"names="}, values{Names: []string{}}},
+		"repeated list": {[]string{"names=a,b", "names=c"},
+			values{Names: []string{"a", "b", "c"}}},
+		"empty list": {[]string{"names="}, values{}},
 		"names of a map keep their case, and dots": {[]string{"header.X-Test=1", "header.a.B=2"},
 			values{Header: map[string]string{"X-Test": "1", "a.B": "2"}}},
 		"map of maps": {[]string{"plugin.Geo.Lists.deny[0]=x"},
@@ -93,11 +94,12 @@ func TestDecodeValues(t *testing.T) {
 
 func TestDecodeMistakes(t *testing.T) {
 	for line, want := range map[string]string{
-		"rul=x":                    `rul: the key "rul" is not known: the nearest one is "rule"`,
-		"entrypiont=x":             `entrypiont: the key "entrypiont" is not known: the nearest one is "entrypoints"`,
-		"tls.domain[0]=x":          `tls.domain: the key "domain" is not known: the nearest one is "domains"`,
-		"tls.zzz=x":                `tls.zzz: the key "zzz" is not known: want one of certresolver, domains, options`,
-		"tls=yes":                  `tls: value "yes": want true, false, or names below it: certresolver, domains, options`,
+		"rul=x":           `rul: the key "rul" is not known: the nearest one is "rule"`,
+		"entrypiont=x":    `entrypiont: the key "entrypiont" is not known: the nearest one is "entrypoints"`,
+		"tls.domain[0]=x": `tls.domain: the key "domain" is not known: the nearest one is "domains"`,
+		"tls.zzz=x":       `tls.zzz: the key "zzz" is not known: want one of certresolver, domains, options`,
+		"tls=yes": `tls: value "yes": want true, false, or names below it: ` +
+			"certresolver, domains, options",
 		"tls.domains=a.org":        `tls.domains: value "a.org": want the elements of the list: tls.domains[0].main`,
 		"tls.domains.main=a.org":   "tls.domains.main: tls.domains is a list: write tls.domains[0].main",
 		"priority=high":            `priority: value "high": want an integer`,

@@ -1,0 +1,272 @@
+package traefik
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// builder completes what the labels of one container leave to defaults.
+type builder struct {
+	*reporter
+	docker    *docker
+	container *Container
+	// root is the tree below "traefik". It has the faulty objects too.
+	root     *Node
+	settings settings
+	config   gateway.Config
+}
+
+func (b *builder) complete() {
+	tcp, udp := b.declared("tcp", "routers", "services"), b.declared("udp", "routers", "services")
+	if len(tcp) > 0 {
+		b.completeTCP()
+	}
+	if len(udp) > 0 {
+		b.completeUDP()
+	}
+	if len(tcp)+len(udp) == 0 || len(b.declared("http", "routers", "services", "middlewares")) > 0 {
+		b.completeHTTP()
+	}
+	b.reportTypos(router, b.root.Child("http").Child("routers"), "traefik.http.routers")
+	b.reportTypos(tcpRouter, b.root.Child("tcp").Child("routers"), "traefik.tcp.routers")
+}
+
+// declared returns the names of the objects that the labels mention, also the faulty
+// ones.
+func (b *builder) declared(section string, parts ...string) (names []string) {
+	for _, part := range parts {
+		if n := b.root.Child(section).Child(part); n != nil {
+			for _, child := range n.Children {
+				names = append(names, child.Name)
+			}
+		}
+	}
+	return names
+}
+
+// services returns the names of the services that routers of a section may use: those
+// of the labels, or the default one.
+func (b *builder) services(section string) []string {
+	if names := b.declared(section, "services"); len(names) > 0 {
+		return names
+	}
+	return []string{b.container.baseName()}
+}
+
+func (b *builder) completeHTTP() {
+	c, base := &b.config.HTTP, b.container.baseName()
+	services := b.services("http")
+	if len(b.declared("http", "routers")) == 0 {
+		if len(services) > 1 {
+			b.warn("", "the container has no router: it has several services, %s; give it a router with the label "+
+				"traefik.http.routers.NAME.service", strings.Join(services, ", "))
+		} else {
+			c.Routers = map[string]*gateway.Router{base: {}}
+		}
+	}
+	needed := false
+	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
+		r := c.Routers[name]
+		object := b.object(router, name)
+		if !b.defaultRule(object, &r.Rule) || !b.onlyService(object, &r.Service, services) {
+			delete(c.Routers, name)
+			continue
+		}
+		needed = needed || r.Service == base
+	}
+	if len(b.declared("http", "services")) == 0 && needed {
+		c.Services = map[string]*gateway.Service{base: {LoadBalancer: &gateway.LoadBalancer{}}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		s := c.Services[name]
+		object := b.object(service, name)
+		if !b.usable(object, b.httpServer(object, s.LoadBalancer)) {
+			delete(c.Services, name)
+		}
+	}
+}
+
+func (b *builder) completeTCP() {
+	c, base := &b.config.TCP, b.container.baseName()
+	services := b.services("tcp")
+	needed := false
+	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
+		r := c.Routers[name]
+		object := b.object(tcpRouter, name)
+		if r.Rule == "" {
+			b.fail(object, "it has no rule: add the label traefik.tcp.routers.%s.rule=HostSNI(`NAME`)", name)
+			delete(c.Routers, name)
+		} else if !b.onlyService(object, &r.Service, services) {
+			delete(c.Routers, name)
+		} else {
+			needed = needed || r.Service == base
+		}
+	}
+	if len(b.declared("tcp", "services")) == 0 && needed {
+		c.Services = map[string]*gateway.TCPService{base: {LoadBalancer: &gateway.TCPLoadBalancer{}}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		s := c.Services[name]
+		object, lb := b.object(tcpService, name), s.LoadBalancer
+		servers, err := fillServer(b, lb.Servers, func(server *gateway.TCPServer) (err error) {
+			server.Address, err = b.locate(object).serverAddress(server.Port, "tcp")
+			server.Port = ""
+			return err
+		})
+		if lb.Servers = servers; !b.usable(object, err) {
+			delete(c.Services, name)
+		}
+	}
+}
+
+func (b *builder) completeUDP() {
+	c, base := &b.config.UDP, b.container.baseName()
+	services := b.services("udp")
+	needed := false
+	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
+		r := c.Routers[name]
+		if !b.onlyService(b.object(udpRouter, name), &r.Service, services) {
+			delete(c.Routers, name)
+			continue
+		}
+		needed = needed || r.Service == base
+	}
+	if len(b.declared("udp", "services")) == 0 && needed {
+		c.Services = map[string]*gateway.UDPService{base: {LoadBalancer: &gateway.UDPLoadBalancer{}}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
+		s := c.Services[name]
+		object, lb := b.object(udpService, name), s.LoadBalancer
+		servers, err := fillServer(b, lb.Servers, func(server *gateway.UDPServer) (err error) {
+			server.Address, err = b.locate(object).serverAddress(server.Port, "udp")
+			server.Port = ""
+			return err
+		})
+		if lb.Servers = servers; !b.usable(object, err) {
+			delete(c.Services, name)
+		}
+	}
+}
+
+// defaultRule sets an empty rule to the default one.
+func (b *builder) defaultRule(object string, rule *string) bool {
+	if *rule != "" {
+		return true
+	}
+	if b.docker.ruleErr != nil {
+		b.fail(object, "it has no rule, and the default rule is faulty")
+		return false
+	}
+	c := b.container
+	text, err := execute(b.docker.rule, struct {
+		Name, ContainerName string
+		Labels              map[string]string
+	}{c.baseName(), c.Name, c.Labels})
+	switch {
+	case err != nil:
+		b.fail(object, "it has no rule, and for the default rule: %v", err)
+	case text == "":
+		b.fail(object, "it has no rule, and the default rule is empty for this container")
+	}
+	*rule = text
+	return err == nil && text != ""
+}
+
+// onlyService sets an empty name of a service to the only service there is.
+func (b *builder) onlyService(object string, name *string, services []string) bool {
+	if *name != "" {
+		return true
+	}
+	if len(services) == 1 {
+		*name = services[0]
+		return true
+	}
+	text := fmt.Sprintf("it names no service, and the container has several, %s: add the router's label \"service\"",
+		strings.Join(services, ", "))
+	for i, a := range services {
+		for _, other := range services[i+1:] {
+			if alike(a, other) {
+				text += fmt.Sprintf("; if %q and %q are the same service, write one name in all labels", a, other)
+			}
+		}
+	}
+	b.fail(object, "%s", text)
+	return false
+}
+
+// httpServer fills the only server of a load balancer.
+func (b *builder) httpServer(object string, lb *gateway.LoadBalancer) error {
+	servers, err := fillServer(b, lb.Servers, func(s *gateway.Server) error {
+		if s.URL != "" {
+			return checkURL(s)
+		}
+		scheme := s.Scheme
+		if scheme == "" {
+			scheme = "http"
+		}
+		if !slices.Contains([]string{"http", "https", "h2c"}, scheme) {
+			return fmt.Errorf("scheme %q: want http, https or h2c", s.Scheme)
+		}
+		address, err := b.locate(object).serverAddress(s.Port, "tcp")
+		s.URL, s.Scheme, s.Port = scheme+"://"+address, "", ""
+		return err
+	})
+	lb.Servers = servers
+	return err
+}
+
+// checkURL checks a server that is given with its URL.
+func checkURL(s *gateway.Server) error {
+	if s.Scheme != "" || s.Port != "" {
+		return errors.New("the server has a URL and also a port or a scheme: leave out server.port and server.scheme")
+	}
+	if u, err := url.Parse(s.URL); err != nil || u.Host == "" {
+		return fmt.Errorf("URL %q of the server: want SCHEME://HOST:PORT", s.URL)
+	}
+	return nil
+}
+
+// fillServer completes the one server that labels describe. There is none while the
+// container is not ready for requests, or has no address that the gateway reaches.
+func fillServer[S any](b *builder, servers []S, fill func(*S) error) ([]S, error) {
+	if len(servers) > 1 {
+		return nil, errors.New("labels describe one server per container: write loadbalancer.server.port without " +
+			"an index")
+	}
+	if len(servers) == 0 {
+		servers = make([]S, 1)
+	}
+	err := fill(&servers[0])
+	if err != nil || !b.container.ready() {
+		return nil, err
+	}
+	return servers, nil
+}
+
+// locate returns what finds the address for an object.
+func (b *builder) locate(object string) *locator {
+	return &locator{Container: b.container, opt: b.docker.opt, settings: b.settings, others: b.docker.byID,
+		warn: func(format string, args ...any) { b.warn(object, format, args...) }}
+}
+
+// usable reports an error of a service. Without an address the service stays.
+func (b *builder) usable(object string, err error) bool {
+	var address *addressError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &address):
+		if b.container.ready() {
+			b.warn(object, "it has no server of this container: %v", err)
+		}
+		return true
+	}
+	b.fail(object, "%v", err)
+	return false
+}

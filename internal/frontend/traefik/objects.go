@@ -1,0 +1,175 @@
+package traefik
+
+import (
+	"reflect"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// The kinds of objects, as problems name them.
+const (
+	router       = "router"
+	service      = "service"
+	middleware   = "middleware"
+	transport    = "servers transport"
+	tcpRouter    = "TCP router"
+	tcpService   = "TCP service"
+	tcpMiddle    = "TCP middleware"
+	tcpTransport = "TCP servers transport"
+	udpRouter    = "UDP router"
+	udpService   = "UDP service"
+	tlsOptions   = "TLS options"
+	tlsStore     = "TLS store"
+)
+
+// decodeConfig decodes the sections http, tcp, udp and tls below a root, one object
+// after the other: an object with a mistake is left out, and the others stay. The names
+// in the result are not qualified.
+func (r *reporter) decodeConfig(root *Node, key string) (c gateway.Config) {
+	for _, section := range root.Children {
+		at := join(key, section.Name)
+		switch strings.ToLower(section.Name) {
+		case "http":
+			r.decodeHTTP(section, at, &c.HTTP)
+		case "tcp":
+			r.decodeTCP(section, at, &c.TCP)
+		case "udp":
+			r.decodeUDP(section, at, &c.UDP)
+		case "tls":
+			r.decodeTLS(section, at, &c.TLS)
+		default:
+			r.mistakes("", []Mistake{{Key: at, Line: section.Line,
+				Text: unknown(section.Name, []string{"http", "tcp", "udp", "tls"})}})
+		}
+	}
+	return c
+}
+
+func (r *reporter) decodeHTTP(n *Node, key string, c *gateway.HTTP) {
+	for _, part := range n.Children {
+		at := join(key, part.Name)
+		switch strings.ToLower(part.Name) {
+		case "routers":
+			c.Routers = decodeObjects[gateway.Router](r, router, part, at)
+		case "services":
+			c.Services = decodeObjects[gateway.Service](r, service, part, at)
+		case "middlewares":
+			c.Middlewares = decodeObjects[gateway.Middleware](r, middleware, part, at)
+		case "serverstransports":
+			c.ServersTransports = decodeObjects[gateway.ServersTransport](r, transport, part, at)
+		default:
+			r.unknownPart(part, at, "routers", "services", "middlewares", "serverstransports")
+		}
+	}
+}
+
+func (r *reporter) decodeTCP(n *Node, key string, c *gateway.TCP) {
+	for _, part := range n.Children {
+		at := join(key, part.Name)
+		switch strings.ToLower(part.Name) {
+		case "routers":
+			c.Routers = decodeObjects[gateway.TCPRouter](r, tcpRouter, part, at)
+		case "services":
+			c.Services = decodeObjects[gateway.TCPService](r, tcpService, part, at)
+		case "middlewares":
+			c.Middlewares = decodeObjects[gateway.TCPMiddleware](r, tcpMiddle, part, at)
+		case "serverstransports":
+			c.ServersTransports = decodeObjects[gateway.TCPServersTransport](r, tcpTransport, part, at)
+		default:
+			r.unknownPart(part, at, "routers", "services", "middlewares", "serverstransports")
+		}
+	}
+}
+
+func (r *reporter) decodeUDP(n *Node, key string, c *gateway.UDP) {
+	for _, part := range n.Children {
+		at := join(key, part.Name)
+		switch strings.ToLower(part.Name) {
+		case "routers":
+			c.Routers = decodeObjects[gateway.UDPRouter](r, udpRouter, part, at)
+		case "services":
+			c.Services = decodeObjects[gateway.UDPService](r, udpService, part, at)
+		default:
+			r.unknownPart(part, at, "routers", "services")
+		}
+	}
+}
+
+func (r *reporter) decodeTLS(n *Node, key string, c *gateway.TLS) {
+	for _, part := range n.Children {
+		at := join(key, part.Name)
+		switch strings.ToLower(part.Name) {
+		case "certificates":
+			r.decodeCertificates(part, at, c)
+		case "options":
+			c.Options = decodeObjects[gateway.TLSOptions](r, tlsOptions, part, at)
+		case "stores":
+			c.Stores = decodeObjects[gateway.Store](r, tlsStore, part, at)
+		default:
+			r.unknownPart(part, at, "certificates", "options", "stores")
+		}
+	}
+}
+
+func (r *reporter) decodeCertificates(n *Node, key string, c *gateway.TLS) {
+	for _, child := range n.Children {
+		at := join(key, child.Name)
+		var cert gateway.Certificate
+		if r.mistakes("certificate "+at, Decode(child, at, &cert)) {
+			c.Certificates = append(c.Certificates, cert)
+		}
+	}
+}
+
+func (r *reporter) unknownPart(n *Node, key string, known ...string) {
+	r.mistakes("", []Mistake{{Key: key, Line: n.Line, Text: unknown(n.Name, known)}})
+}
+
+// decodeObjects decodes the children of a node into objects by name.
+func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[string]*T {
+	found := map[string]*T{}
+	for _, child := range n.Children {
+		at, object := join(key, child.Name), r.object(kind, child.Name)
+		var v *T
+		mistakes := Decode(child, at, &v)
+		if !r.mistakes(object, mistakes) || v == nil {
+			continue
+		}
+		if text := oneOf(v); text != "" {
+			r.mistakes(object, []Mistake{{Key: at, Line: child.Line, Text: text}})
+			continue
+		}
+		found[child.Name] = v
+	}
+	return found
+}
+
+// oneOf checks that middlewares and services are exactly one of their kinds, and
+// returns the problem.
+func oneOf(v any) string {
+	switch v.(type) {
+	case *gateway.Middleware, *gateway.TCPMiddleware, *gateway.Service, *gateway.TCPService, *gateway.UDPService:
+	default:
+		return ""
+	}
+	var kinds, known []string
+	s := reflect.ValueOf(v).Elem()
+	for i := range s.NumField() {
+		name := strings.ToLower(s.Type().Field(i).Name)
+		if s.Field(i).Kind() == reflect.Slice {
+			continue
+		}
+		known = append(known, name)
+		if !s.Field(i).IsZero() {
+			kinds = append(kinds, name)
+		}
+	}
+	switch len(kinds) {
+	case 1:
+		return ""
+	case 0:
+		return "it has no kind: want one of " + strings.Join(known, ", ")
+	}
+	return "it has several kinds, " + strings.Join(kinds, " and ") + ": give each its own name"
+}

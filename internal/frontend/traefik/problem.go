@@ -1,0 +1,53 @@
+package traefik
+
+import "fmt"
+
+// Problem is what is wrong with a part of the configuration.
+type Problem struct {
+	// Object is such as "router web@docker". It is empty if the problem concerns the
+	// whole source.
+	Object string
+	// Source is "container NAME", or the path of a file.
+	Source string
+	Text   string
+	// Warning means that the object is in the configuration nevertheless. Without it,
+	// the object is left out.
+	Warning bool
+}
+
+// String returns the problem in one line.
+func (p Problem) String() string {
+	if p.Object == "" {
+		return fmt.Sprintf("%s: %s", p.Source, p.Text)
+	}
+	return fmt.Sprintf("%s: %s: %s", p.Source, p.Object, p.Text)
+}
+
+// reporter collects the problems of one source.
+type reporter struct {
+	source, provider string
+	problems         []Problem
+}
+
+// object returns the name of an object in a problem.
+func (r *reporter) object(kind, name string) string { return kind + " " + name + "@" + r.provider }
+
+// fail reports why an object is left out.
+func (r *reporter) fail(object, format string, args ...any) {
+	r.problems = append(r.problems, Problem{object, r.source, fmt.Sprintf(format, args...), false})
+}
+
+// warn reports a problem of an object that stays in the configuration.
+func (r *reporter) warn(object, format string, args ...any) {
+	r.problems = append(r.problems, Problem{object, r.source, fmt.Sprintf(format, args...), true})
+}
+
+// mistakes reports mistakes about an object, and whether it can be used nevertheless.
+func (r *reporter) mistakes(object string, found []Mistake) (usable bool) {
+	usable = true
+	for _, m := range found {
+		r.problems = append(r.problems, Problem{object, r.source, m.Error(), m.Warning})
+		usable = usable && m.Warning
+	}
+	return usable
+}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -53,7 +53,7 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := openTestHost(t)
-			sandbox := testSandbox(t)
+			sandbox := kerneltest.Netns(t)
 			h.run(t, "sh", "-ec", "ip link add nic type veth peer name peer; "+c.prepare)
 			if c.name == "the name is taken in the sandbox" {
 				taken := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
@@ -80,21 +80,11 @@ func TestDevicesThatCannotBeMoved(t *testing.T) {
 	}
 }
 
-func testSandbox(t *testing.T) *netns.Namespace {
-	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
-}
-
 // TestIPoIBNeedsInfiniBand creates a child on a kernel without InfiniBand. The
 // error names the cause, and nothing is left behind.
 func TestIPoIBNeedsInfiniBand(t *testing.T) {
 	h := openTestHost(t)
-	sandbox := testSandbox(t)
+	sandbox := kerneltest.Netns(t)
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	child := plan.IPoIB{Netns: sandbox.Path(), Name: "eth0", Parent: "nic", PKey: 0x8001, Owner: "web"}
 	err := h.Set(child)
@@ -121,7 +111,7 @@ func TestNamespaceReferencesAreClosed(t *testing.T) {
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	var before int
 	for i := range 5 {
-		sandbox := testSandbox(t)
+		sandbox := kerneltest.Netns(t)
 		d := plan.Device{Device: "nic", Netns: sandbox.Path(), Name: fmt.Sprint("eth", i)}
 		for range 3 {
 			if err := h.Set(d); err != nil {

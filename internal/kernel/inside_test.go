@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fairlead/internal/kernel/inspect"
-	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/sockdiag"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -21,7 +21,7 @@ import (
 // Fairlead has not created.
 func TestInspect(t *testing.T) {
 	h := openTestHost(t)
-	box, far := newTestNetns(t), newTestNetns(t)
+	box, far := kerneltest.Netns(t), kerneltest.Netns(t)
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), box.File().Fd())
 	for _, o := range []plan.Object{
 		plan.Link{Name: "fl-br", Kind: plan.Bridge, MTU: 1500, Owner: "lan"},
@@ -104,14 +104,4 @@ func TestInspect(t *testing.T) {
 	if eth0 := got.Links[1]; eth0.TxPackets == 0 || eth0.TxBytes == 0 {
 		t.Errorf("eth0 has sent no neighbour request: %+v", eth0)
 	}
-}
-
-func newTestNetns(t *testing.T) *netns.Namespace {
-	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	return ns
 }

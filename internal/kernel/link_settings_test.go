@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
 
@@ -98,7 +99,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 	h := openTestHost(t)
 	boxes := map[string]*netns.Namespace{}
 	for _, name := range []string{"evil", "web", "alone"} {
-		boxes[name] = newTestNetns(t)
+		boxes[name] = kerneltest.Netns(t)
 	}
 	port := func(name string, master string, mode plan.IPv6) plan.Link {
 		return plan.Link{Name: "fv-" + name, Kind: plan.Veth, MTU: 1500, Owner: name, Master: master,
@@ -161,7 +162,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 // network. None of them has an IPv6 address, not even a link-local one.
 func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 	h := openTestHost(t)
-	box := newTestNetns(t)
+	box := kerneltest.Netns(t)
 	sh(t, h.ns, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up")
 	for _, o := range (plan.Plan{
 		plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"},

@@ -167,7 +167,7 @@ func probeNFTServices(h *Host) error {
 	}
 	if err := h.nft.Transact(all); err != nil {
 		return fmt.Errorf("the kernel does not support services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen",
-			err, needed(plan.FeatureNFTServices))
+			err, plan.FeatureNFTServices.Release())
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func probeIPv6(h *Host) error {
 func probeEBPF(h *Host) error {
 	if err := h.ns.Do(ebpf.TryLinks); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err,
-			needed(plan.FeatureEBPF))
+			plan.FeatureEBPF.Release())
 	}
 	return nil
 }
@@ -196,13 +196,7 @@ func probeCgroupHooks(*Host) error {
 	}
 	if err := ebpf.TryCgroups(); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS", err,
-			needed(plan.FeatureCgroupHooks))
+			plan.FeatureCgroupHooks.Release())
 	}
 	return nil
-}
-
-// needed names the first kernel release that has the feature.
-func needed(f plan.Feature) string {
-	major, minor := f.Since()
-	return fmt.Sprintf("Linux %d.%d or later", major, minor)
 }

@@ -21,7 +21,7 @@ func probeIPVS(h *Host) error {
 	}
 	if !since(release(), plan.FeatureIPVS) {
 		return fmt.Errorf("IPVS of this kernel keeps the flows of removed real servers: run %s",
-			needed(plan.FeatureIPVS))
+			plan.FeatureIPVS.Release())
 	}
 	if h.nft.Available() != nil {
 		return nil

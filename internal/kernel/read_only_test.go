@@ -3,6 +3,7 @@ package kernel
 import (
 	"testing"
 
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 )
 
@@ -54,7 +55,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 // markedSandbox returns a sandbox with a link that no other namespace has. A
 // closed handle reads the caller's namespace, where the link is missing.
 func markedSandbox(t *testing.T) *netns.Namespace {
-	sandbox := testSandbox(t)
+	sandbox := kerneltest.Netns(t)
 	(&Host{ns: sandbox}).run(t, "ip", "link", "add", "mark", "type", "bridge")
 	return sandbox
 }

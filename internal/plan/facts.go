@@ -1,6 +1,9 @@
 package plan
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Feature is a capability that a kernel may lack.
 type Feature string
@@ -23,6 +26,13 @@ const (
 	FeatureWireGuard    Feature = "wireguard"
 	FeatureIPVS         Feature = "ipvs"
 )
+
+// Release names the first Linux release with full support of the feature, as in
+// "Linux 5.4 or later".
+func (f Feature) Release() string {
+	major, minor := f.Since()
+	return fmt.Sprintf("Linux %d.%d or later", major, minor)
+}
 
 // Since returns the first Linux release, as major and minor, with full support of
 // the feature. The releases are those of veth(4); br_netfilter as a separate module

@@ -160,7 +160,7 @@ func (p *Datapath) renew() error {
 			continue // LinksOf deletes dead links, and attach replaces them
 		}
 		ifindex, _ := strconv.Atoi(of)
-		prog, err := p.linkProgram(program, onLinks(program) && isBare(ifindex))
+		prog, err := p.linkProgram(program, onLinks(program) && isBareAt(ifindex))
 		if err != nil {
 			return err
 		}

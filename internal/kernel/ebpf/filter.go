@@ -82,7 +82,7 @@ func (p *Datapath) renewFilters() error {
 			return err
 		}
 		for ifindex := range found {
-			prog, err := p.linkProgram(program, isBare(ifindex))
+			prog, err := p.linkProgram(program, isBareAt(ifindex))
 			if err == nil {
 				err = p.attachFilter(program, ifindex, prog)
 			}

@@ -29,11 +29,15 @@ func onLinks(program string) bool {
 	return program == LocalRealEgress || slices.Contains(ingress, program)
 }
 
-// isBare reports whether frames on an interface have no link header, as in a tunnel. The
-// calling thread must be in its network namespace.
-func isBare(ifindex int) bool {
+// IsBare reports whether packets on the link have no link-layer header, as on
+// tunnels.
+func IsBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
+
+// isBareAt is IsBare for the link with the index. The calling thread must be in its
+// network namespace.
+func isBareAt(ifindex int) bool {
 	l, err := netlink.LinkByIndex(ifindex)
-	return err == nil && l.Attrs().EncapType == "none"
+	return err == nil && IsBare(l)
 }
 
 // HasLink reports whether the calling thread's network namespace has an interface. It

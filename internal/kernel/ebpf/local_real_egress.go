@@ -19,7 +19,7 @@ func (p *Datapath) AttachLocalRealEgress() error {
 	links, err := p.withIngress()
 	errs := []error{err}
 	for ifindex := range links {
-		err := p.attachLink(LocalRealEgress, ifindex, isBare(ifindex))
+		err := p.attachLink(LocalRealEgress, ifindex, isBareAt(ifindex))
 		if err != nil && !HasLink(ifindex) {
 			continue
 		}

@@ -170,7 +170,7 @@ func (b *Balancer) Services() []Service {
 func (b *Balancer) Close() error { return b.rings.close() }
 
 // Set creates or changes a service, and records in gone what that removes. Call
-// PublishState after the last of several changes. Returns ErrFull if the table has no
+// WriteServed after the last of several changes. Returns ErrFull if the table has no
 // room.
 func (b *Balancer) Set(s Service, gone *Gone) error {
 	old := b.inUse[s.Name]
@@ -366,9 +366,9 @@ func (b *Balancer) note(h *inUse) {
 	store(b.services, int64(int(h.id)*serviceSize+off), raw[off:])
 }
 
-// PublishState writes for the programs whether there are services, and whether some have
-// real servers on other hosts.
-func (b *Balancer) PublishState() error {
+// WriteServed writes for the programs whether there are services, and whether some
+// have real servers on other hosts.
+func (b *Balancer) WriteServed() error {
 	var flags uint32
 	for _, h := range b.inUse {
 		flags |= servedAny
@@ -378,7 +378,7 @@ func (b *Balancer) PublishState() error {
 		}
 	}
 	if err := b.maps[bpf.FairleadMapFlServed].Put(uint32(0), flags); err != nil {
-		return fmt.Errorf("publish that services exist: %w", err)
+		return fmt.Errorf("write whether services exist: %w", err)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (b *bench) hold(tb testing.TB, s Service) {
 
 func (b *bench) end(tb testing.TB, gone *Gone) {
 	tb.Helper()
-	if err := b.balancer.PublishState(); err != nil {
+	if err := b.balancer.WriteServed(); err != nil {
 		tb.Fatal(err)
 	}
 	ended, err := b.Flows().Ended(gone)

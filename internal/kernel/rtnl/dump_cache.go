@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -40,15 +39,7 @@ func (h *Reader) hairpin(index int) (bool, error) {
 
 // readHairpins reads the hairpin mode of the host's bridge ports.
 func (h *Reader) readHairpins() (modes map[int]bool, err error) {
-	var messages [][]byte
-	err = h.ns.Do(func() error {
-		messages, err = nlutil.Retry(func() ([][]byte, error) {
-			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
-			return request.Execute(unix.NETLINK_ROUTE, 0)
-		})
-		return err
-	})
+	messages, err := h.dumpBridgePorts()
 	modes = map[int]bool{}
 	for _, m := range messages {
 		link := nl.DeserializeIfInfomsg(m)

@@ -40,15 +40,7 @@ var portStates = []string{"disabled", "listening", "learning", "forwarding", "bl
 // portFlags reads the settings of all bridge ports in the host's namespace, by the
 // index of the link.
 func (h *Reader) portFlags() (map[int]PortFlags, error) {
-	var messages [][]byte
-	err := h.ns.Do(func() (err error) {
-		messages, err = nlutil.Retry(func() ([][]byte, error) {
-			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
-			return request.Execute(unix.NETLINK_ROUTE, 0)
-		})
-		return err
-	})
+	messages, err := h.dumpBridgePorts()
 	if err != nil {
 		return nil, fmt.Errorf("list bridge ports: %w", err)
 	}
@@ -77,6 +69,19 @@ func (h *Reader) portFlags() (map[int]PortFlags, error) {
 		}
 	}
 	return found, nil
+}
+
+// dumpBridgePorts returns the kernel's messages about the host's bridge ports.
+func (h *Reader) dumpBridgePorts() (messages [][]byte, err error) {
+	err = h.ns.Do(func() error {
+		messages, err = nlutil.Retry(func() ([][]byte, error) {
+			request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+			request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
+			return request.Execute(unix.NETLINK_ROUTE, 0)
+		})
+		return err
+	})
+	return messages, err
 }
 
 func (f *PortFlags) read(kind uint16, value byte) {

@@ -75,7 +75,7 @@ func (h *Handle) fastLinks() ([]netlink.Link, error) {
 	}
 	return slices.DeleteFunc(links, func(l netlink.Link) bool {
 		a := l.Attrs()
-		return isBare(l) || len(a.HardwareAddr) != 6 || h.opt.XDP == XDPAuto && a.ParentDevBus != "pci"
+		return ebpf.IsBare(l) || len(a.HardwareAddr) != 6 || h.opt.XDP == XDPAuto && a.ParentDevBus != "pci"
 	}), nil
 }
 

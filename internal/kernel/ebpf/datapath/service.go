@@ -44,7 +44,7 @@ var tryServices = sync.OnceValue(ebpf.TryServices)
 func (*Handle) Balances() error {
 	if err := tryServices(); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err,
-			needed(plan.FeatureServices))
+			plan.FeatureServices.Release())
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (h *Handle) applyServices(p *ebpf.Datapath, links indices, ops []plan.Op) e
 			return fmt.Errorf("set %s: %w", s.Key(), err)
 		}
 	}
-	return errors.Join(b.PublishState(), h.endServiceFlows(p, &gone))
+	return errors.Join(b.WriteServed(), h.endServiceFlows(p, &gone))
 }
 
 // endServiceFlows ends the flows to removed real servers and frontends. TCP
@@ -289,10 +289,4 @@ func (h *Handle) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts
 		return nil, err
 	}
 	return p.Balancer().RealCounts(p.Flows())
-}
-
-// needed names the first kernel release that has the feature.
-func needed(f plan.Feature) string {
-	major, minor := f.Since()
-	return fmt.Sprintf("Linux %d.%d or later", major, minor)
 }

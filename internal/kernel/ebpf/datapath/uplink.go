@@ -13,7 +13,7 @@ import (
 
 // Uplinks returns the links of the host on which packets of other hosts can come
 // in. It leaves out loopback, Fairlead's links, and ports whose master receives
-// their packets. Links without an Ethernet header are included; see isBare.
+// their packets. Links without an Ethernet header are included; see ebpf.IsBare.
 func (h *Handle) Uplinks() ([]netlink.Link, error) {
 	links, err := h.rtnl.ListLinks("")
 	if err != nil {
@@ -29,16 +29,12 @@ func (h *Handle) Uplinks() ([]netlink.Link, error) {
 	for _, l := range links {
 		a := l.Attrs()
 		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && routing[a.MasterIndex] &&
-			(isBare(l) || a.EncapType == "ether") {
+			(ebpf.IsBare(l) || a.EncapType == "ether") {
 			found = append(found, l)
 		}
 	}
 	return found, nil
 }
-
-// isBare reports whether packets on the link have no link-layer header, as on
-// tunnels.
-func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
 // Uplinks are the programs at the links towards other hosts.
 var Uplinks = Programs[plan.Uplinks]{
@@ -65,7 +61,7 @@ func (h *Handle) AttachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	return h.ns.Do(func() error {
 		var errs []error
 		for _, l := range links {
-			err := p.AttachLink(ebpf.Uplink, l.Attrs().Index, isBare(l))
+			err := p.AttachLink(ebpf.Uplink, l.Attrs().Index, ebpf.IsBare(l))
 			if err == nil {
 				err = p.Sources().SetMultipath(l.Attrs().Index, multipath[l.Attrs().Index])
 			}

@@ -121,12 +121,19 @@ func (h *Handle) peer(l plan.Link) (netlink.Link, error) {
 	return peer, err
 }
 
+// NewAttrs returns the attributes for a new link. If the MAC address is empty, the
+// kernel chooses one.
+func NewAttrs(name string, mtu int, mac string) (attrs netlink.LinkAttrs, err error) {
+	attrs = netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	attrs.HardwareAddr, err = rtnl.ParseMAC(mac)
+	return attrs, err
+}
+
 // addLink creates the link.
 func (h *Handle) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = want.Name, want.MTU
-	var err error
-	if attrs.HardwareAddr, err = rtnl.ParseMAC(want.MAC); err != nil {
+	attrs, err := NewAttrs(want.Name, want.MTU, want.MAC)
+	if err != nil {
 		return nil, err
 	}
 	var link netlink.Link = &netlink.Bridge{LinkAttrs: attrs}

@@ -101,12 +101,11 @@ func (h *Handle) isSubLink(handle *netlink.Handle, have, parent netlink.Link, wa
 
 // addSubLink creates the link in its namespace and marks it at once.
 func (h *Handle) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan.SubLink) (netlink.Link, error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.ParentIndex, attrs.Group = want.Name, want.MTU, parent.Attrs().Index, rtnl.NewLinkGroup
-	var err error
-	if attrs.HardwareAddr, err = rtnl.ParseMAC(want.MAC); err != nil {
+	attrs, err := NewAttrs(want.Name, want.MTU, want.MAC)
+	if err != nil {
 		return nil, err
 	}
+	attrs.ParentIndex, attrs.Group = parent.Attrs().Index, rtnl.NewLinkGroup
 	if want.Netns != "" {
 		ns, err := h.ns.Open(want.Netns)
 		if err != nil {

@@ -38,10 +38,8 @@ func (h *Handle) SetTunnel(want plan.Tunnel) error {
 
 // addTunnel creates the link.
 func (h *Handle) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link, error) {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = want.Name, want.MTU
-	var err error
-	if attrs.HardwareAddr, err = rtnl.ParseMAC(want.MAC); err != nil {
+	attrs, err := link.NewAttrs(want.Name, want.MTU, want.MAC)
+	if err != nil {
 		return nil, err
 	}
 	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(want.VNI), Port: int(want.Port), Learning: want.Learning,

@@ -16,21 +16,26 @@ const (
 )
 
 // setTrusted sets a header that a server trusts. It deletes what the client sent under
-// that name and its aliases.
+// that name.
 func setTrusted(h http.Header, name, value string) {
-	deleteTrusted(h, name)
+	protect(h, name)
 	h.Set(name, value)
 }
 
-// deleteTrusted deletes a header and its aliases.
-func deleteTrusted(h http.Header, name string) {
-	h.Del(name)
-	deleteAliases(h, name)
-}
-
-// deleteAliases deletes the headers that CGI and WSGI servers confuse with name, because
-// they convert "-" and "." to "_" (CVE-2026-39858).
-func deleteAliases(h http.Header, name string) {
+// protect keeps clients from changing what a header means to a server. It deletes the
+// headers that CGI and WSGI servers confuse with it, because they convert "-" and "." to
+// "_" (CVE-2026-39858), and removes its name from Connection, with which a client would
+// make the proxy delete it (RFC 9110, section 7.6.1).
+func protect(h http.Header, name string) {
+	if httpguts.HeaderValuesContainsToken(h["Connection"], name) {
+		var kept []string
+		for token := range strings.SplitSeq(strings.Join(h["Connection"], ","), ",") {
+			if token = strings.TrimSpace(token); !strings.EqualFold(token, name) {
+				kept = append(kept, token)
+			}
+		}
+		h["Connection"] = kept
+	}
 	for other := range h {
 		if len(other) == len(name) && !strings.EqualFold(other, name) && isAlias(other, name) {
 			delete(h, other)
@@ -70,6 +75,18 @@ func forwardedProto(r *http.Request) string {
 		return "https"
 	}
 	return "http"
+}
+
+// removeHopHeaders deletes the headers that concern one connection only (RFC 9110,
+// section 7.6.1): those that Connection names, and the known ones.
+func removeHopHeaders(h http.Header) {
+	for token := range strings.SplitSeq(strings.Join(h["Connection"], ","), ",") {
+		h.Del(strings.TrimSpace(token))
+	}
+	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
 }
 
 // addVary adds a name to the Vary header of a response, once.

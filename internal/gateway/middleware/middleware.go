@@ -4,7 +4,8 @@
 //
 // A handler may change the request that it receives: its header, its URL (always by a
 // new *url.URL) and its RequestURI. The entry point has cleaned the path and has removed
-// the X-Forwarded headers of untrusted clients before.
+// the X-Forwarded headers of untrusted clients before. X-Forwarded-For is without the
+// peer's address: the proxy appends it afterwards.
 package middleware
 
 import (

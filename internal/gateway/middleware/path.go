@@ -66,7 +66,7 @@ func stripPath(r *http.Request, prefix string) bool {
 	if !setPath(r, withSlash(afterPrefix(r.URL.EscapedPath(), prefix))) {
 		return false
 	}
-	deleteAliases(r.Header, headerForwardedPrefix)
+	protect(r.Header, headerForwardedPrefix)
 	r.Header.Add(headerForwardedPrefix, escapePath(prefix))
 	return true
 }

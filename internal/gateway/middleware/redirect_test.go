@@ -33,3 +33,20 @@ func TestRedirectScheme(t *testing.T) {
 		{name: "the port", host: "a.example:8443", header: proto("https"), want: "GET /"},
 	})
 }
+
+func TestRedirectRegex(t *testing.T) {
+	to := func(location string) map[string]string { return map[string]string{"Location": location} }
+	value := gateway.RedirectRegex{Regex: `^https?://www\.(a\.example)(.*)`, Replacement: "https://${1}${2}", Permanent: true}
+	run(t, gateway.Middleware{RedirectRegex: &value}, echo(), []request{
+		{name: "match", host: "www.a.example", target: "/x?y=1", status: 301, wantHeader: to("https://a.example/x?y=1")},
+		{name: "post", method: "POST", host: "www.a.example:80", status: 308, wantHeader: to("https://a.example/")},
+		{name: "no match", host: "a.example", target: "/x?y=1", want: "GET /x?y=1"},
+		{name: "with port", host: "www.a.example:8080", status: 301, wantHeader: to("https://a.example:8080/")},
+		{name: "encoded", host: "www.a.example", target: "/%0d%0aX:%20y", status: 301,
+			wantHeader: to("https://a.example/%0d%0aX:%20y")},
+	})
+	same := gateway.RedirectRegex{Regex: `^http://(.*)`, Replacement: "http://$1"}
+	run(t, gateway.Middleware{RedirectRegex: &same}, echo(), []request{{name: "to itself", want: "GET /"}})
+	broken := gateway.RedirectRegex{Regex: `^http://[^/]+/(.*)`, Replacement: "http://[$1"}
+	run(t, gateway.Middleware{RedirectRegex: &broken}, echo(), []request{{name: "no URL", target: "/x", status: 400}})
+}

@@ -1,0 +1,120 @@
+package middleware
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// fromCGI converts the aliases of a header's name to the name.
+var fromCGI = strings.NewReplacer("_", "-", ".", "-")
+
+// questionHeader returns the header of the request to the other server: the client's, or
+// those of its headers that are in only, and what describes the client's request. Without
+// trust, the X-Forwarded headers of the client, also X-Forwarded-Prefix and the aliases,
+// are left out (GHSA-6384-m2mw-rf54).
+func questionHeader(r *http.Request, trust bool, only []string) http.Header {
+	h := r.Header.Clone()
+	removeHopHeaders(h)
+	h.Del("Content-Length")
+	for name := range h {
+		switch forwarded := isForwarded(name); {
+		case forwarded && !trust,
+			len(only) > 0 && !(forwarded && trust) && !containsFold(only, name):
+			delete(h, name)
+		}
+	}
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = nil // So that net/http does not add its own.
+	}
+	if address := peerAddress(r); address.IsValid() {
+		h.Set(headerForwardedFor, strings.Join(append(slices.Clone(h[headerForwardedFor]), address.String()), ", "))
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	setMissing(h, headerForwardedProto, scheme)
+	setMissing(h, "X-Forwarded-Method", r.Method)
+	setMissing(h, "X-Forwarded-Host", r.Host)
+	setMissing(h, "X-Forwarded-Uri", r.URL.RequestURI())
+	if _, port := splitHost(r.Host); port != "" {
+		setMissing(h, "X-Forwarded-Port", port)
+	}
+	setMissing(h, "X-Forwarded-Port", map[string]string{"http": "80", "https": "443"}[forwardedProto(r)])
+	return h
+}
+
+// isForwarded returns whether a header, or an alias of it, says how a proxy received the
+// request.
+func isForwarded(name string) bool {
+	name = http.CanonicalHeaderKey(fromCGI.Replace(name))
+	return strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip"
+}
+
+func setMissing(h http.Header, name, value string) {
+	if _, ok := h[name]; !ok {
+		h.Set(name, value)
+	}
+}
+
+// defaultTransport is the transport of all middlewares without TLS settings.
+var defaultTransport = newTransport(nil)
+
+func newTransport(config *tls.Config) *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = config
+	transport.MaxIdleConnsPerHost = 64
+	transport.DisableCompression = true
+	return transport
+}
+
+// clientTransport returns the transport for TLS settings.
+func clientTransport(v *gateway.ClientTLS) (http.RoundTripper, error) {
+	if v == nil {
+		return defaultTransport, nil
+	}
+	config := &tls.Config{InsecureSkipVerify: v.InsecureSkipVerify}
+	if v.CA != "" {
+		text, err := fileOrText(v.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read tls.ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New("read tls.ca: it has no certificate in PEM format")
+		}
+	}
+	if v.Cert == "" && v.Key == "" {
+		return newTransport(config), nil
+	}
+	cert, err := fileOrText(v.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("read tls.cert: %w", err)
+	}
+	key, err := fileOrText(v.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read tls.key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("read tls.cert and tls.key: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return newTransport(config), nil
+}
+
+// fileOrText returns a PEM text, or the content of the file with that name.
+func fileOrText(value string) ([]byte, error) {
+	if strings.Contains(value, "-----BEGIN") {
+		return []byte(value), nil
+	}
+	return os.ReadFile(value)
+}

@@ -126,12 +126,12 @@ func (b *balancer) endDrains() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.services.countFlows()
+	b.services.flows.read()
 	for key, drain := range b.services.drains {
 		if !drain.Ended.IsZero() {
 			continue
 		}
-		live := b.services.flowsOf(key)
+		live := b.services.flows.live(key)
 		switch {
 		case live != nil && *live == 0 && now.Sub(drain.Since) >= countEvery:
 			drain.Cause += "; its flows have ended"

@@ -47,9 +47,9 @@ func (b *balancer) observeOnce(before RealCounts) RealCounts {
 		b.mu.Unlock()
 		return nil
 	}
-	b.services.countedAt = time.Time{}
-	b.services.countFlows()
-	now := b.services.counts
+	b.services.flows.readAt = time.Time{}
+	b.services.flows.read()
+	now := b.services.flows.counts
 	b.mu.Unlock()
 	for _, name := range passive {
 		for at, c := range now[name] {

@@ -105,6 +105,7 @@ type Config struct {
 const applyLimit = 2 * time.Minute
 
 // Daemon keeps one host in its desired state. Its methods may be called concurrently.
+// It handles the requests; state says what its parts do.
 type Daemon struct {
 	*state
 	networks  *networks
@@ -115,6 +116,7 @@ type Daemon struct {
 	clients   *clients
 	applier   *applier
 	externals *externals
+	reals     *reals
 	healer    *healer
 	meters    *meters
 }
@@ -144,19 +146,21 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// newDaemon returns a daemon without a watcher.
+// newDaemon returns a daemon whose parts share s. Its healer has no watcher yet.
 func newDaemon(s *state) *Daemon {
-	networks, sandboxes, overlays := newNetworks(s), newSandboxes(s), newOverlays(s)
-	services := newServices(s, networks)
-	applier := &applier{state: s, networks: networks, sandboxes: sandboxes, services: services, overlays: overlays}
-	applier.clients = newClients(s, applier.settle)
-	externals := &externals{state: s, sandboxes: sandboxes, applier: applier}
-	return &Daemon{state: s, networks: networks, sandboxes: sandboxes, services: services, overlays: overlays,
-		clients: applier.clients, applier: applier, externals: externals,
-		balancer: &balancer{state: s, services: services},
-		healer: &healer{state: s, networks: networks, sandboxes: sandboxes, services: services, applier: applier,
-			externals: externals, conflicts: heal.Conflicts{}},
-		meters: &meters{state: s, services: services}}
+	d := &Daemon{state: s, networks: newNetworks(s), sandboxes: newSandboxes(s), overlays: newOverlays(s)}
+	d.services = newServices(s, d.networks)
+	d.balancer = &balancer{state: s, services: d.services}
+	d.meters = &meters{state: s, services: d.services}
+	d.applier = &applier{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
+		overlays: d.overlays}
+	d.clients = newClients(s, d.applier.settle)
+	d.applier.clients = d.clients
+	d.reals = &reals{state: s, services: d.services, applier: d.applier}
+	d.externals = &externals{state: s, sandboxes: d.sandboxes, applier: d.applier}
+	d.healer = &healer{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
+		applier: d.applier, externals: d.externals, conflicts: heal.Conflicts{}}
+	return d
 }
 
 // Run follows the events of sandboxes and containers, repairs the host and checks real

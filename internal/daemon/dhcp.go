@@ -31,7 +31,8 @@ type client struct {
 type clients struct {
 	*state
 	// settle applies a desired state with a new lease. It is called with the lock held.
-	settle  func(model.Desired) error
+	settle func(model.Desired) error
+	// running has the clients by the names of their attachments.
 	running map[string]*client
 }
 

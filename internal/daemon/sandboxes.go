@@ -27,7 +27,7 @@ type sandboxes struct {
 	watched map[string]*watchedSandbox
 	// external has the sandboxes of external endpoints.
 	external *external.Table
-	// suspects receives the references of sandboxes to check again. It needs no lock.
+	// suspects receives the references of sandboxes to check again.
 	suspects chan string
 }
 

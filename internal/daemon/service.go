@@ -99,7 +99,7 @@ func (d *Daemon) RemoveService(name string, dry bool) (api.Result, error) {
 func (d *Daemon) Services() []api.ServiceView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.services.countFlows()
+	d.services.flows.read()
 	return d.services.viewServices()
 }
 
@@ -111,7 +111,7 @@ func (d *Daemon) Service(name string) (api.ServiceView, error) {
 	if _, known := d.desired.Service(name); !known {
 		return api.ServiceView{}, noService(name)
 	}
-	d.services.countFlows()
+	d.services.flows.read()
 	v := d.services.viewServices(name)[0]
 	if v.PlaneInUse.Traits().AtLinks && v.Forward != "" && v.Forward != model.ForwardNAT {
 		var err error

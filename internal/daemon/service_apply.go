@@ -42,7 +42,8 @@ func (s *services) targetOf(w model.Desired, only map[string]bool) target {
 
 // completed adds the results of the checks to the pools of the services in only, or of
 // all if it is nil. It returns all services as the data planes must have them.
-func (s *services) completed(w model.Desired, pools map[string]*pool.Pool, only map[string]bool) []model.VirtualService {
+func (s *services) completed(w model.Desired, pools map[string]*pool.Pool,
+	only map[string]bool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
 	for _, v := range w.Services {
@@ -159,7 +160,7 @@ func (s *services) setPools(pools map[string]*pool.Pool) {
 	}
 	s.saveDrains(touched...)
 	s.wake() // there may be new drains
-	s.countedAt = time.Time{}
+	s.flows.readAt = time.Time{}
 	s.observeAgain()
 }
 

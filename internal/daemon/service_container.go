@@ -26,7 +26,7 @@ func (s *services) containerHealth(_ context.Context, endpoint string) (healthy 
 	return c.Health == "healthy", "the container is " + c.Health, nil
 }
 
-// needContainers starts to follow containers, if there is a service.
+// needContainers makes the balancer follow containers, if there is a service.
 func (s *services) needContainers(w model.Desired) {
 	if len(w.Services) == 0 {
 		return

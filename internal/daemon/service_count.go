@@ -45,22 +45,30 @@ func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {
 // countAgain is the maximum age of the counters that are returned.
 const countAgain = 100 * time.Millisecond
 
-// countFlows reads the counters of real servers, unless they are recent.
-func (s *services) countFlows() {
-	if s.cfg.CountReals == nil || len(s.full.Services) == 0 || time.Since(s.countedAt) < countAgain {
+// flowCounts are the counters of the data planes.
+type flowCounts struct {
+	*state
+	counts RealCounts
+	// readAt is when they were read; zero if they must be read again.
+	readAt time.Time
+}
+
+// read reads the counters of real servers, unless they are recent.
+func (f *flowCounts) read() {
+	if f.cfg.CountReals == nil || len(f.full.Services) == 0 || time.Since(f.readAt) < countAgain {
 		return
 	}
-	counts, err := s.cfg.CountReals(s.full.Services)
-	s.warn("count the flows of real servers", err)
+	counts, err := f.cfg.CountReals(f.full.Services)
+	f.warn("count the flows of real servers", err)
 	if err == nil {
-		s.counts, s.countedAt = counts, time.Now()
+		f.counts, f.readAt = counts, time.Now()
 	}
 }
 
-// flowsOf returns the last known number of open flows of a real server, or nil if its
+// live returns the last known number of open flows of a real server, or nil if its
 // data plane does not count them.
-func (s *services) flowsOf(key pool.Key) *uint64 {
-	c, counted := s.counts[key.Service][key.At]
+func (f *flowCounts) live(key pool.Key) *uint64 {
+	c, counted := f.counts[key.Service][key.At]
 	if !counted {
 		return nil
 	}

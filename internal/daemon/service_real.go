@@ -14,14 +14,24 @@ import (
 	"fairlead/internal/model"
 )
 
+// reals handles the requests for single real servers.
+type reals struct {
+	*state
+	services *services
+	applier  *applier
+}
+
 // ChangeReal drains, enables or removes a real server. Returns a Fault with code
 // NotFound if the service or the real server does not exist, Conflict if the real
 // server is leaving or the service is not applied, and Invalid if the request has a
 // mistake or several real servers have the name.
-func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	v, known := d.desired.Service(r.Service)
+func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) { return d.reals.change(r) }
+
+// change implements Daemon.ChangeReal.
+func (rs *reals) change(r api.RealRequest) (api.Result, error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	v, known := rs.desired.Service(r.Service)
 	if !known {
 		return api.Result{}, noService(r.Service)
 	}
@@ -35,9 +45,9 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 			"drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
 	}
 	if r.Do == api.RemoveReal {
-		return d.removeReal(v, r)
+		return rs.remove(v, r)
 	}
-	m, err := d.services.findMember(r.Service, r.Real)
+	m, err := rs.find(r.Service, r.Real)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -48,17 +58,17 @@ func (d *Daemon) ChangeReal(r api.RealRequest) (api.Result, error) {
 	}
 	switch r.Do {
 	case api.DrainReal:
-		return d.services.drain(v, m, r)
+		return rs.drain(v, m, r)
 	case api.EnableReal:
-		return d.enableReal(v, m)
+		return rs.enable(v, m)
 	}
 	return api.Result{}, api.Faultf(api.Invalid, "do %q: want drain, enable or remove", r.Do)
 }
 
 // drain records the drain and applies it to the data planes.
-func (s *services) drain(v model.VirtualService, m pool.Member, r api.RealRequest) (api.Result, error) {
+func (rs *reals) drain(v model.VirtualService, m pool.Member, r api.RealRequest) (api.Result, error) {
 	key := pool.Key{Service: v.Name, At: m.At}
-	before := s.drains[key]
+	before := rs.services.drains[key]
 	drain := &pool.Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
 	if before != nil {
 		drain.Since = before.Since
@@ -68,21 +78,21 @@ func (s *services) drain(v model.VirtualService, m pool.Member, r api.RealReques
 		drain.Ended = time.Now()
 	}
 	if before != nil && before.Asked && !before.Ended.IsZero() && r.Deadline == 0 {
-		return api.Result{Services: s.viewServices(v.Name)}, nil
+		return api.Result{Services: rs.services.viewServices(v.Name)}, nil
 	}
-	notes := s.lastServerNotes(v, m)
-	s.drains[key] = drain
-	if err := s.reapply(v.Name); err != nil {
-		delete(s.drains, key)
+	notes := rs.lastServerNotes(v, m)
+	rs.services.drains[key] = drain
+	if err := rs.services.reapply(v.Name); err != nil {
+		delete(rs.services.drains, key)
 		return api.Result{}, fmt.Errorf("drain %s of service %s: %w", m.Text(), v.Name, err)
 	}
-	s.saveDrains(key)
-	return api.Result{Services: s.viewServices(v.Name), Changed: true, Notes: notes}, nil
+	rs.services.saveDrains(key)
+	return api.Result{Services: rs.services.viewServices(v.Name), Changed: true, Notes: notes}, nil
 }
 
 // lastServerNotes returns a note if no other real server is up to get new flows.
-func (s *services) lastServerNotes(v model.VirtualService, m pool.Member) []string {
-	for _, r := range s.pools[v.Name].Full.Reals {
+func (rs *reals) lastServerNotes(v model.VirtualService, m pool.Member) []string {
+	for _, r := range rs.services.pools[v.Name].Full.Reals {
 		if r.At(0) != m.At && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
 			return nil
 		}
@@ -94,10 +104,10 @@ func (s *services) lastServerNotes(v model.VirtualService, m pool.Member) []stri
 	return []string{fmt.Sprintf("no other real server of %s is up: new clients get no answer", v.Name)}
 }
 
-func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, error) {
+func (rs *reals) enable(v model.VirtualService, m pool.Member) (api.Result, error) {
 	key := pool.Key{Service: v.Name, At: m.At}
-	drain := d.services.drains[key]
-	readmitted := d.services.health.Readmit(v.Name, m.At)
+	drain := rs.services.drains[key]
+	readmitted := rs.services.health.Readmit(v.Name, m.At)
 	if m.Spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
 			return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
@@ -105,31 +115,31 @@ func (d *Daemon) enableReal(v model.VirtualService, m pool.Member) (api.Result, 
 		i := slices.IndexFunc(v.Reals, m.Spec.Is)
 		v.Reals[i].State = model.RealUp
 	} else if (drain == nil || !drain.Asked) && !readmitted {
-		return api.Result{Services: d.services.viewServices(v.Name)}, nil
+		return api.Result{Services: rs.services.viewServices(v.Name)}, nil
 	}
-	delete(d.services.drains, key)
+	delete(rs.services.drains, key)
 	var err error
 	if m.Spec.State == model.RealUp {
-		err = d.services.reapply(v.Name)
+		err = rs.services.reapply(v.Name)
 	} else {
-		err = d.applier.settle(d.desired.WithService(v))
+		err = rs.applier.settle(rs.desired.WithService(v))
 	}
 	if err != nil {
 		if drain != nil {
-			d.services.drains[key] = drain
+			rs.services.drains[key] = drain
 		}
 		return api.Result{}, fmt.Errorf("enable %s of service %s: %w", m.Text(), v.Name, err)
 	}
-	d.services.saveDrains(key)
-	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
+	rs.services.saveDrains(key)
+	return api.Result{Services: rs.services.viewServices(v.Name), Changed: true}, nil
 }
 
-func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Result, error) {
+func (rs *reals) remove(v model.VirtualService, r api.RealRequest) (api.Result, error) {
 	if v.Origin != model.FromCommand {
 		return api.Result{}, spec.OtherOrigin("service "+v.Name, v.Origin)
 	}
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
-	m, err := d.services.findMember(v.Name, r.Real)
+	m, err := rs.find(v.Name, r.Real)
 	switch {
 	case i < 0 && err != nil:
 		return api.Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name,
@@ -140,33 +150,33 @@ func (d *Daemon) removeReal(v model.VirtualService, r api.RealRequest) (api.Resu
 			v.Name)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.Spec.Is); i < 0 && !r.Now {
-			return api.Result{Services: d.services.viewServices(v.Name)}, nil // it is leaving already
+			return api.Result{Services: rs.services.viewServices(v.Name)}, nil // it is leaving already
 		}
 	}
 	if r.Now && err == nil {
-		d.services.forgetMember(v.Name, m.At)
+		rs.forgetMember(v.Name, m.At)
 	}
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
 	}
-	if err := d.applier.settle(d.desired.WithService(v)); err != nil {
+	if err := rs.applier.settle(rs.desired.WithService(v)); err != nil {
 		return api.Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
-	return api.Result{Services: d.services.viewServices(v.Name), Changed: true}, nil
+	return api.Result{Services: rs.services.viewServices(v.Name), Changed: true}, nil
 }
 
 // forgetMember removes a member from the current pool, so that it does not drain when
 // it leaves.
-func (s *services) forgetMember(service string, at netip.AddrPort) {
-	s.pools[service] = s.pools[service].Without(at)
+func (rs *reals) forgetMember(service string, at netip.AddrPort) {
+	rs.services.pools[service] = rs.services.pools[service].Without(at)
 }
 
-// findMember returns the real server that the text names.
-func (s *services) findMember(service, text string) (pool.Member, error) {
-	p := s.pools[service]
+// find returns the real server that the text names.
+func (rs *reals) find(service, text string) (pool.Member, error) {
+	p := rs.services.pools[service]
 	if p == nil {
 		return pool.Member{}, api.Faultf(api.Conflict,
-			"service %s is not applied: %s", service, s.problems[serviceProblem(service)])
+			"service %s is not applied: %s", service, rs.problems[serviceProblem(service)])
 	}
 	var fits []pool.Member
 	var names []string
@@ -175,7 +185,7 @@ func (s *services) findMember(service, text string) (pool.Member, error) {
 			return m, nil
 		}
 		if m.At.Addr().String() == text || m.Endpoint != "" &&
-			(m.Endpoint == text || s.sandboxNamed(m.Endpoint, text)) {
+			(m.Endpoint == text || rs.sandboxNamed(m.Endpoint, text)) {
 			fits, names = append(fits, m), append(names, m.Text())
 		}
 	}
@@ -192,8 +202,8 @@ func (s *services) findMember(service, text string) (pool.Member, error) {
 }
 
 // sandboxNamed reports whether the attachment's sandbox has that name.
-func (s *services) sandboxNamed(endpoint, text string) bool {
-	a, known := s.desired.Attachment(endpoint)
+func (rs *reals) sandboxNamed(endpoint, text string) bool {
+	a, known := rs.desired.Attachment(endpoint)
 	_, name, _ := strings.Cut(a.Ref, ":")
-	return known && (a.Ref == text || name == text || s.containers[a.Ref].Name == text)
+	return known && (a.Ref == text || name == text || rs.services.containers[a.Ref].Name == text)
 }

@@ -22,13 +22,11 @@ type services struct {
 	drains map[pool.Key]*pool.Drain
 	// containers has the attached containers by the references of their attachments.
 	containers map[string]pool.Container
+	flows      *flowCounts
 	// dirty has the services whose pools must be computed again.
 	dirty map[string]bool
 	// woken receives a value when balancer.run has something to do.
 	woken chan struct{}
-	// counts are the counters of the data planes, read at countedAt.
-	counts    RealCounts
-	countedAt time.Time
 	// observed receives a value when balancer.observe must check for passive checks again.
 	observed chan struct{}
 	// stuck says why the data planes still have an earlier state of a service.
@@ -50,7 +48,7 @@ type services struct {
 }
 
 func newServices(st *state, n *networks) *services {
-	s := &services{state: st, networks: n,
+	s := &services{state: st, networks: n, flows: &flowCounts{state: st},
 		transitions: map[pool.Key]uint64{}, needed: make(chan struct{}),
 		pools: map[string]*pool.Pool{}, drains: map[pool.Key]*pool.Drain{}, containers: map[string]pool.Container{},
 		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1),

@@ -44,16 +44,15 @@ func (s *services) viewService(v model.VirtualService, on model.Plane) api.Servi
 	for _, m := range p.Members {
 		if shown.Status != api.ServiceSorry || m.At != v.Sorry {
 			key := pool.Key{Service: v.Name, At: m.At}
-			shown.Servers = append(shown.Servers, p.View(m, checks[m.At], s.drains[key], s.flowsOf(key)))
+			shown.Servers = append(shown.Servers, p.View(m, checks[m.At], s.drains[key], s.flows.live(key)))
 		}
 	}
 	if shown.Status == api.ServiceSorry {
-		shown.Servers = append(shown.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100,
-			State: api.RealSorry, Cause: p.QuorumText(), Since: p.Since,
-			Flows: s.flowsOf(pool.Key{Service: v.Name, At: v.Sorry})})
+		shown.Servers = append(shown.Servers, api.RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1,
+			Share: 100, State: api.RealSorry, Cause: p.QuorumText(), Since: p.Since,
+			Flows: s.flows.live(pool.Key{Service: v.Name, At: v.Sorry})})
 	}
-	slices.SortStableFunc(shown.Servers, func(a,
-		b api.RealView) int {
+	slices.SortStableFunc(shown.Servers, func(a, b api.RealView) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return shown

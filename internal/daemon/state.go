@@ -14,12 +14,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// state is what all parts of the daemon share. Each part embeds it and adds what only
-// that part changes. A part uses only parts below it:
+// state is what all parts of the daemon share. Each part embeds it and adds fields of
+// its own. A part uses only parts below it:
 //
 //	Daemon        requests
 //	├─ healer     repairs what differs on the host
 //	├─ externals  requests of container engines
+//	├─ reals      requests for single real servers
 //	├─ applier    saves and applies desired states
 //	│  ├─ clients    DHCP clients, which apply their leases
 //	│  ├─ overlays   answers to the checks of other hosts
@@ -29,13 +30,15 @@ import (
 //	└─ services   pools of virtual services, and their application
 //	   └─ networks   networks that cannot exist on this host for now
 //
-// The methods of the parts need mu, unless they lock it themselves.
+// Methods of parts expect that mu is locked, unless they lock it themselves. The order
+// of locks is meters.counting, mu, services.batchMu.
 type state struct {
 	cfg    Config
 	engine *engine.Engine
 
-	// mu protects the fields below, and those of all parts that do not say something
-	// else. It is held while the engine applies a step.
+	// mu protects the fields below, and the fields of all parts, except channels and
+	// those whose comments say something else. It is held while the engine applies a
+	// step.
 	mu      sync.Mutex
 	desired model.Desired
 	// full is the state that the engine has applied, with leased addresses and the
@@ -89,7 +92,7 @@ func (s *state) changed() {
 	}
 }
 
-// wakeHealer makes follow read which objects are applied now.
+// wakeHealer makes the healer read which objects are applied now.
 func (s *state) wakeHealer() {
 	select {
 	case s.applied <- struct{}{}:

@@ -11,7 +11,7 @@ import (
 func (s *services) stats() []api.ServiceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.countFlows()
+	s.flows.read()
 	all := []api.ServiceStats{}
 	for _, v := range s.viewServices() {
 		checks := s.health.CountsOf(v.Name)
@@ -23,7 +23,7 @@ func (s *services) stats() []api.ServiceStats {
 			if c, known := checks[at]; known && (c.Made() > 0 || c.Ejected > 0) {
 				one.Checks = &c
 			}
-			if c, counted := s.counts[v.Name][at]; counted {
+			if c, counted := s.flows.counts[v.Name][at]; counted {
 				one.Flows, one.Packets, one.Bytes = &c.Begun, &c.Packets, &c.Bytes
 			}
 			counted.Reals = append(counted.Reals, one)

@@ -14,14 +14,23 @@ type Static struct {
 	// AccessLog is nil if requests are not logged.
 	AccessLog *AccessLog
 	Docker    *Docker
+	// Swarm, if not nil, is the provider of routers from labels of a swarm's services. Its
+	// SwarmMode is true.
+	Swarm     *Docker
 	File      *File
 	Resolvers map[string]*Resolver
-	// Transport is the default way to servers.
-	Transport ServersTransport
+	// Transport and TCPTransport are how the gateway connects to servers whose service
+	// names no transport.
+	Transport    ServersTransport
+	TCPTransport TCPServersTransport
 	// RuleSyntax is that of routers that name none: "v2", "v3" or empty.
 	RuleSyntax string
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
+	// LogFormat is "common" (the default) or "json".
+	LogFormat string
+	// LogFile is empty for the standard output.
+	LogFile string
 }
 
 // EntryPoint is an address where the gateway accepts connections or datagrams.
@@ -40,11 +49,30 @@ type EntryPoint struct {
 	// Insecure keeps those of all.
 	TrustedProxies []string
 	Insecure       bool
+	// ConnectionHeaders are headers that a client may name in Connection, and that are sent
+	// to servers nevertheless.
+	ConnectionHeaders []string
+	// NotAppendXForwardedFor leaves the client's address out of X-Forwarded-For.
+	NotAppendXForwardedFor bool
 	// ProxyProtocol are the prefixes of peers that send a PROXY header.
 	ProxyProtocol         []string
 	ProxyProtocolInsecure bool
 	Timeouts              Timeouts
-	HTTP3                 *HTTP3
+	// MaxRequests and MaxAge end a connection after so many requests or so long. 0 means
+	// no limit.
+	MaxRequests int
+	MaxAge      time.Duration
+	// MaxHeaderBytes of a request, by default 1 MiB.
+	MaxHeaderBytes int
+	// SanitizePath removes dot segments and repeated slashes of paths. Nil means true.
+	SanitizePath *bool
+	// EncodeQuerySemicolons sends semicolons of the query in their escaped form.
+	EncodeQuerySemicolons bool
+	// EncodedCharacters says which escapes a path may have. Nil means all.
+	EncodedCharacters *EncodedCharacters
+	// Observability is the default of its routers.
+	Observability *Observability
+	HTTP3         *HTTP3
 	// MaxConcurrentStreams of an HTTP/2 connection, by default 250.
 	MaxConcurrentStreams int
 	// UDPTimeout ends the session of a silent client, by default 3 s.
@@ -79,6 +107,8 @@ type API struct {
 	Dashboard bool
 	// Insecure serves the API at the entry point "traefik".
 	Insecure bool
+	// BasePath is the path below which the API is served, by default "/".
+	BasePath string
 }
 
 // Ping answers 200 at /ping while the gateway accepts requests.
@@ -94,6 +124,9 @@ type Metrics struct {
 	ManualRouting                                             bool
 	AddEntryPointsLabels, AddRoutersLabels, AddServicesLabels *bool
 	Buckets                                                   []float64
+	// HeaderLabels are further labels of the counters of requests: by the label's name,
+	// the request header that has its value.
+	HeaderLabels map[string]string
 }
 
 // AccessLog records requests.
@@ -106,6 +139,26 @@ type AccessLog struct {
 	StatusCodes   []string
 	RetryAttempts bool
 	MinDuration   time.Duration
+	// AddInternals records the requests of the gateway's own services too.
+	AddInternals bool
+	Fields       *LogFields
+}
+
+// LogFields says which fields of a request the JSON form has. A mode is "keep", "drop" or,
+// for headers and parameters of the query, "redact".
+type LogFields struct {
+	// DefaultMode is by default "keep".
+	DefaultMode     string
+	Names           map[string]string
+	Headers         *LogHeaders
+	QueryParameters *LogHeaders
+}
+
+// LogHeaders says which headers the access log has. DefaultMode is by default "drop", and
+// "keep" for parameters of the query.
+type LogHeaders struct {
+	DefaultMode string
+	Names       map[string]string
 }
 
 // Docker is the provider of routers from labels of containers.
@@ -122,6 +175,10 @@ type Docker struct {
 	SwarmMode          bool
 	Watch              *bool
 	AllowEmptyServices bool
+	// Username and Password are for an endpoint with HTTP authentication.
+	Username, Password string
+	// HTTPClientTimeout limits a request to the endpoint. 0 means no limit.
+	HTTPClientTimeout time.Duration
 	// Strict drops all routers of a container with a faulty label, as Traefik does.
 	Strict bool
 }
@@ -140,6 +197,20 @@ type Resolver struct {
 	HTTPChallenge            string
 	TLSChallenge             bool
 	DNSChallenge             *DNSChallenge
+	// CACertificates are files or PEM texts that the server's certificate is verified
+	// with, as CAServerName if that is not empty. CASystemCertPool adds the system's.
+	CACertificates   []string
+	CAServerName     string
+	CASystemCertPool bool
+	EAB              *EAB
+	// CertificatesDuration is in hours, by default 2160.
+	CertificatesDuration    int
+	PreferredChain, Profile string
+}
+
+// EAB is the account at the authority that an ACME account is bound to (RFC 8555, 7.3.4).
+type EAB struct {
+	KID, HMACEncoded string
 }
 
 // DNSChallenge proves the ownership of a name by a record of its zone.
@@ -147,4 +218,6 @@ type DNSChallenge struct {
 	Provider         string
 	Resolvers        []string
 	DelayBeforeCheck time.Duration
+	// DisableChecks asks for the certificate without waiting until the record is seen.
+	DisableChecks bool
 }

@@ -1,0 +1,217 @@
+package traefik
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// Note is a setting that has no effect here, or another one than in Traefik.
+type Note struct {
+	// Key is the setting as the user wrote it.
+	Key, Text string
+}
+
+func (n Note) String() string { return n.Key + ": " + n.Text }
+
+// Static returns what Traefik's command line (without the program's name), environment
+// (NAME=VALUE) or static file configures. As in Traefik, a file excludes the command line,
+// which excludes the environment: what is excluded is in the notes. Returns an error that
+// has a line for each setting that is unknown or faulty.
+func Static(args, env []string) (gateway.Static, []Note, error) {
+	return static(args, env, defaultFiles(env))
+}
+
+// static is Static with the files that apply if they exist and no other is named.
+func static(args, env, files []string) (gateway.Static, []Note, error) {
+	var zero gateway.Static
+	src, err := choose(args, env, files)
+	if err != nil {
+		return zero, nil, err
+	}
+	b := &staticBuilder{notes: removeIgnored(src.root, "", nil)}
+	var settings staticSettings
+	b.mistakes = append(src.mistakes, Decode(src.root, "", &settings)...)
+	s := b.build(&settings)
+	notes := src.notes
+	for _, n := range b.notes {
+		notes = append(notes, Note{src.name(n.Key), n.Text})
+	}
+	var faults []string
+	for _, m := range b.mistakes {
+		if m.Key = src.name(m.Key); m.Warning {
+			notes = append(notes, Note{m.Key, m.Text})
+			continue
+		}
+		faults = append(faults, m.Error())
+	}
+	if len(faults) > 0 {
+		return zero, notes, fmt.Errorf("read %s: %s", src.what, strings.Join(faults, "\n"))
+	}
+	return s, notes, nil
+}
+
+// staticBuilder turns settings into the values of the model.
+type staticBuilder struct {
+	mistakes []Mistake
+	notes    []Note
+}
+
+func (b *staticBuilder) mistake(key, format string, args ...any) {
+	b.mistakes = append(b.mistakes, Mistake{Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+func (b *staticBuilder) note(key, format string, args ...any) {
+	b.notes = append(b.notes, Note{key, fmt.Sprintf(format, args...)})
+}
+
+// build returns the values with Traefik's defaults.
+func (b *staticBuilder) build(s *staticSettings) gateway.Static {
+	out := gateway.Static{
+		Transport:    value(s.ServersTransport),
+		TCPTransport: value(s.TCPServersTransport),
+		RuleSyntax:   value(s.Core).DefaultRuleSyntax,
+		Ping:         s.Ping,
+		Metrics:      value(s.Metrics).Prometheus,
+	}
+	if out.RuleSyntax != "" && out.RuleSyntax != "v2" && out.RuleSyntax != "v3" {
+		b.mistake("core.defaultRuleSyntax", "value %q: want v2 or v3", out.RuleSyntax)
+	}
+	if s.API != nil {
+		out.API = &gateway.API{Insecure: s.API.Insecure, Dashboard: s.API.Dashboard == nil || *s.API.Dashboard,
+			BasePath: cmp.Or(s.API.BasePath, "/")}
+	}
+	if out.Ping != nil {
+		out.Ping.EntryPoint = cmp.Or(out.Ping.EntryPoint, internalEntryPoint)
+		out.Ping.TerminatingStatusCode = cmp.Or(out.Ping.TerminatingStatusCode, 503)
+	}
+	if out.Metrics != nil {
+		out.Metrics.EntryPoint = cmp.Or(out.Metrics.EntryPoint, internalEntryPoint)
+		if out.Metrics.Buckets == nil {
+			out.Metrics.Buckets = []float64{0.1, 0.3, 1.2, 5}
+		}
+	}
+	b.logs(s, &out)
+	b.providers(value(s.Providers), &out)
+	b.entryPoints(s, &out)
+	out.Resolvers = b.resolvers(s.CertificatesResolvers, out.EntryPoints)
+	return out
+}
+
+// logs sets the access log, and the log of the gateway itself.
+func (b *staticBuilder) logs(s *staticSettings, out *gateway.Static) {
+	if a := s.AccessLog; a != nil {
+		f := value(a.Filters)
+		out.AccessLog = &gateway.AccessLog{FilePath: a.FilePath, Format: cmp.Or(a.Format, "common"),
+			BufferingSize: a.BufferingSize, StatusCodes: f.StatusCodes, RetryAttempts: f.RetryAttempts,
+			MinDuration: f.MinDuration, AddInternals: a.AddInternals, Fields: a.Fields}
+		if !slices.Contains([]string{"common", "json", "genericCLF"}, out.AccessLog.Format) {
+			b.note("accessLog.format", "has no effect: the value %q is none of common, genericCLF and json", a.Format)
+			out.AccessLog.Format = "common"
+		}
+	}
+	l := value(s.Log)
+	out.LogFormat, out.LogFile = l.Format, l.FilePath
+	levels := map[string]string{"": "", "trace": "debug", "debug": "debug", "info": "info", "warn": "warn",
+		"warning": "warn", "error": "error", "fatal": "error", "panic": "error"}
+	var ok bool
+	if out.LogLevel, ok = levels[strings.ToLower(l.Level)]; !ok {
+		b.note("log.level", "has no effect: the value %q is none of DEBUG, INFO, WARN and ERROR", l.Level)
+	}
+}
+
+func (b *staticBuilder) providers(p providerSettings, out *gateway.Static) {
+	out.Docker, out.Swarm, out.File = p.Docker, p.Swarm, p.File
+	if p.Swarm != nil {
+		p.Swarm.SwarmMode = true
+	}
+	if p.Docker != nil && p.Docker.SwarmMode {
+		b.note("providers.docker.swarmMode", "is in effect, but v2's name: v3 has providers.swarm instead")
+	}
+	if p.File != nil && p.File.Filename == "" && p.File.Directory == "" {
+		b.note("providers.file", "has no effect without a file: set filename or directory")
+		out.File = nil
+	}
+	if p.File != nil && p.File.Filename != "" && p.File.Directory != "" {
+		b.note("providers.file.filename", "has no effect: directory is set too")
+		p.File.Filename = ""
+	}
+}
+
+// resolvers returns the resolvers with an ACME part by name.
+func (b *staticBuilder) resolvers(
+	all map[string]*resolverSettings, eps []gateway.EntryPoint,
+) map[string]*gateway.Resolver {
+	out := map[string]*gateway.Resolver{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name] == nil || all[name].ACME == nil {
+			continue
+		}
+		a, key := all[name].ACME, join("certificatesResolvers", name)+".acme"
+		out[name] = &gateway.Resolver{Email: a.Email, CAServer: a.CAServer, Storage: cmp.Or(a.Storage, "acme.json"),
+			KeyType: a.KeyType, TLSChallenge: a.TLSChallenge != nil, DNSChallenge: dnsChallenge(a.DNSChallenge),
+			CACertificates: a.CACertificates, CAServerName: a.CAServerName, CASystemCertPool: a.CASystemCertPool,
+			EAB: a.EAB, CertificatesDuration: cmp.Or(a.CertificatesDuration, 2160),
+			PreferredChain: a.PreferredChain, Profile: a.Profile}
+		if a.HTTPChallenge != nil {
+			out[name].HTTPChallenge = b.httpChallenge(key+".httpChallenge", a.HTTPChallenge.EntryPoint, eps)
+		}
+		switch {
+		case a.DNSChallenge != nil && a.DNSChallenge.Provider == "":
+			b.note(key+".dnsChallenge", "has no effect: set provider to the name of the zone's operator")
+			out[name].DNSChallenge = nil
+		case a.DNSChallenge == nil && a.HTTPChallenge == nil && a.TLSChallenge == nil:
+			b.note(key, "obtains no certificate: set httpChallenge, tlsChallenge or dnsChallenge")
+		}
+	}
+	return out
+}
+
+// httpChallenge returns the entry point that answers the challenge: without a name, the
+// one at port 80.
+func (b *staticBuilder) httpChallenge(key, name string, entryPoints []gateway.EntryPoint) string {
+	var names []string
+	for _, ep := range entryPoints {
+		_, port, udp, _ := splitAddress(ep.Address)
+		if name == "" && port == "80" && !udp {
+			return ep.Name
+		}
+		names = append(names, ep.Name)
+	}
+	if slices.Contains(names, name) {
+		return name
+	}
+	b.note(key+".entryPoint", "has no effect: the value %q is no entry point: set it to one of %s", name,
+		strings.Join(names, ", "))
+	return ""
+}
+
+func dnsChallenge(d *dnsChallengeSettings) *gateway.DNSChallenge {
+	if d == nil {
+		return nil
+	}
+	p := value(d.Propagation)
+	return &gateway.DNSChallenge{Provider: d.Provider, Resolvers: d.Resolvers,
+		DelayBeforeCheck: cmp.Or(d.DelayBeforeCheck, p.DelayBeforeChecks),
+		DisableChecks:    d.DisablePropagationCheck || p.DisableChecks}
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// or returns what p points to, or the default.
+func or[T any](p *T, byDefault T) T {
+	if p != nil {
+		return *p
+	}
+	return byDefault
+}

@@ -1,0 +1,68 @@
+package provider
+
+import (
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/frontend/traefik"
+)
+
+// container returns what the labels are completed with.
+func (d *Docker) container(c inspected) traefik.Container {
+	t := traefik.Container{ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Created: c.Created, Labels: c.Config.Labels,
+		Running: c.State.Running, Stopping: d.stopping[c.ID], Networks: map[string][]netip.Addr{},
+		NetworkMode: c.HostConfig.NetworkMode}
+	if c.State.Health != nil && c.State.Health.Status != "none" {
+		t.Health = c.State.Health.Status
+	}
+	for _, text := range slices.Sorted(maps.Keys(c.Config.ExposedPorts)) {
+		if port, ok := parsePort(text); ok {
+			t.ExposedPorts = append(t.ExposedPorts, port)
+		}
+	}
+	for name, at := range c.NetworkSettings.Networks {
+		for _, text := range []string{at.IPAddress, at.GlobalIPv6Address} {
+			if a, err := netip.ParseAddr(text); err == nil {
+				t.Networks[name] = append(t.Networks[name], a)
+			}
+		}
+	}
+	for text, hosts := range c.NetworkSettings.Ports {
+		port, ok := parsePort(text)
+		for _, h := range hosts {
+			a, errA := netip.ParseAddr(h.HostIP)
+			n, errN := strconv.ParseUint(h.HostPort, 10, 16)
+			if ok && errA == nil && errN == nil {
+				t.Published = append(t.Published, traefik.Published{Port: port, Host: netip.AddrPortFrom(a, uint16(n))})
+			}
+		}
+	}
+	return t
+}
+
+// parsePort parses PORT/PROTOCOL.
+func parsePort(text string) (traefik.Port, bool) {
+	number, protocol, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	return traefik.Port{Number: uint16(n), Protocol: protocol}, err == nil
+}
+
+// ownNetworks returns the networks of the container that the gateway runs in, nil if
+// it runs in none that the engine knows. By default, the host name of a container is
+// the beginning of its ID.
+func (d *Docker) ownNetworks() []string {
+	name, err := os.Hostname()
+	if err != nil || len(name) < 12 {
+		return nil
+	}
+	for id, c := range d.known {
+		if strings.HasPrefix(id, name) && c.HostConfig.NetworkMode != "host" {
+			return slices.Sorted(maps.Keys(c.NetworkSettings.Networks))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model/gateway"
+)
+
+// Docker follows the containers of an engine.
+//
+// Theory of operation. It subscribes to the engine's events first and lists the
+// containers then, so that no change is missed. Each event leads to one question
+// about its container. A container leaves as soon as the engine sends it its stop
+// signal: it may still answer requests that it has, but should get no new one.
+type Docker struct {
+	engine  *engine
+	log     *slog.Logger
+	options traefik.DockerOptions
+	// known are the running containers by ID; stopping those that got their signal.
+	known    map[string]inspected
+	stopping map[string]bool
+}
+
+// NewDocker returns a provider for the engine.
+func NewDocker(value gateway.Docker, log *slog.Logger) (*Docker, error) {
+	e, err := newEngine(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
+	return &Docker{engine: e, log: log, options: traefik.DockerOptions{Docker: value}, known: map[string]inspected{}, stopping: map[string]bool{}}, err
+}
+
+// again is the time until the next attempt to reach an engine that does not answer.
+const again = time.Second
+
+// Changed takes a configuration and the problems in it.
+type Changed func(gateway.Config, []traefik.Problem)
+
+// Follow calls changed with the configuration of the running containers now and after
+// each change, until the context ends. While the engine does not answer, the last
+// containers stay.
+func (d *Docker) Follow(ctx context.Context, changed Changed) {
+	for silent := false; ctx.Err() == nil; {
+		err := d.follow(ctx, changed)
+		if ctx.Err() != nil {
+			return
+		}
+		if !silent {
+			d.log.Warn("the container engine does not answer: its containers stay as they are", "error", err)
+		}
+		silent = !errors.Is(err, errEnded)
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+// errEnded is the error if the engine has ended its stream of events.
+var errEnded = errors.New("the stream of events has ended")
+
+func (d *Docker) follow(ctx context.Context, changed Changed) error {
+	stream, err := d.engine.events(ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if err := d.list(ctx); err != nil {
+		return err
+	}
+	changed(d.config())
+	for decoder := json.NewDecoder(stream); ; {
+		var e event
+		if err := decoder.Decode(&e); err != nil {
+			return errors.Join(errEnded, err)
+		}
+		if d.handle(ctx, e) {
+			changed(d.config())
+		}
+	}
+}
+
+// list reads all running containers.
+func (d *Docker) list(ctx context.Context) error {
+	ids, err := d.engine.running(ctx)
+	if err != nil {
+		return err
+	}
+	clear(d.known)
+	for _, id := range ids {
+		if err := d.read(ctx, id); err != nil {
+			return err
+		}
+	}
+	for id := range d.stopping {
+		if _, ok := d.known[id]; !ok {
+			delete(d.stopping, id)
+		}
+	}
+	return nil
+}
+
+// read reads one container.
+func (d *Docker) read(ctx context.Context, id string) error {
+	c, err := d.engine.inspect(ctx, id)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		delete(d.known, id)
+		return nil
+	case err != nil:
+		return err
+	case c.State.Running:
+		d.known[id] = c
+	default:
+		delete(d.known, id)
+	}
+	return nil
+}
+
+// handle reports whether the event changes the containers.
+func (d *Docker) handle(ctx context.Context, e event) bool {
+	id := e.Actor.ID
+	action, _, _ := strings.Cut(e.Action, ":")
+	switch action {
+	case "kill":
+		c, ok := d.known[id]
+		if !ok || d.stopping[id] || !stops(c, e.Actor.Attributes["signal"]) {
+			return false
+		}
+		d.stopping[id] = true
+		return true
+	case "die", "destroy":
+		_, known := d.known[id]
+		delete(d.known, id)
+		delete(d.stopping, id)
+		return known
+	case "start", "restart", "unpause", "pause", "health_status", "rename", "update":
+		if action == "start" || action == "restart" {
+			delete(d.stopping, id)
+		}
+		if err := d.read(ctx, id); err != nil {
+			d.log.Warn("cannot read a container", "id", id, "error", err)
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// signals are the numbers of signals that end a container and may be its stop signal.
+var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2", "15": "TERM",
+	"28": "WINCH"}
+
+// stops reports whether the signal ends the container: it is its stop signal, or
+// SIGKILL. Other signals, such as HUP, only tell it something.
+func stops(c inspected, signal string) bool {
+	name := func(s string) string {
+		s = strings.TrimPrefix(strings.ToUpper(s), "SIG")
+		return cmp.Or(signals[s], s)
+	}
+	got := name(signal)
+	return got == "KILL" || got == name(cmp.Or(c.Config.StopSignal, "TERM"))
+}
+
+// config returns the configuration of all running containers.
+func (d *Docker) config() (gateway.Config, []traefik.Problem) {
+	var all []traefik.Container
+	for _, id := range slices.Sorted(maps.Keys(d.known)) {
+		all = append(all, d.container(d.known[id]))
+	}
+	options := d.options
+	options.GatewayNetworks = d.ownNetworks()
+	return traefik.Containers(all, options)
+}

@@ -1,0 +1,152 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model/gateway"
+)
+
+// fakeEngine answers like a container engine. A test uses it for orders of events that a
+// real engine shows only by chance.
+type fakeEngine struct {
+	mu         sync.Mutex
+	containers map[string]map[string]any
+	events     chan string
+}
+
+func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch path := strings.Split(r.URL.Path, "/"); {
+	case r.URL.Path == "/events":
+		w.(http.Flusher).Flush()
+		events := f.events
+		f.mu.Unlock()
+		defer f.mu.Lock()
+		for {
+			select {
+			case e, ok := <-events:
+				if !ok {
+					return
+				}
+				_, _ = io.WriteString(w, e)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	case r.URL.Path == "/containers/json":
+		var list []map[string]any
+		for id := range f.containers {
+			list = append(list, map[string]any{"Id": id})
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	case len(path) == 4 && f.containers[path[2]] != nil:
+		_ = json.NewEncoder(w).Encode(f.containers[path[2]])
+	default:
+		http.Error(w, "no such container", http.StatusNotFound)
+	}
+}
+
+// set makes a running container with one exposed port.
+func (f *fakeEngine) set(id, address, health, signal string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	state := map[string]any{"Running": true}
+	if health != "" {
+		state["Health"] = map[string]any{"Status": health}
+	}
+	f.containers[id] = map[string]any{"Id": id, "Name": "/" + id, "State": state,
+		"Config": map[string]any{"StopSignal": signal, "ExposedPorts": map[string]any{"80/tcp": map[string]any{}},
+			"Labels": map[string]string{"traefik.http.routers.web.rule": "Host(`a.test`)",
+				"traefik.http.services.web.loadbalancer.server.port": "80"}},
+		"HostConfig":      map[string]any{"NetworkMode": "bridge"},
+		"NetworkSettings": map[string]any{"Networks": map[string]any{"bridge": map[string]any{"IPAddress": address}}}}
+}
+
+func (f *fakeEngine) remove(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.containers, id)
+}
+
+// restart ends the stream of events. The containers stay.
+func (f *fakeEngine) restart() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.events)
+	f.events = make(chan string)
+}
+
+func (f *fakeEngine) event(action, id, signal string) {
+	f.events <- fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":%q,"Attributes":{"signal":%q}}}`, action, id,
+		signal)
+}
+
+// TestContainersComeAndGo checks which servers get requests after each event.
+func TestContainersComeAndGo(t *testing.T) {
+	f := &fakeEngine{containers: map[string]map[string]any{}, events: make(chan string)}
+	engine := httptest.NewServer(f)
+	defer engine.Close()
+	f.set("one", "10.0.0.1", "", "")
+	d, err := NewDocker(gateway.Docker{Endpoint: engine.URL}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	states := make(chan string, 10)
+	var following sync.WaitGroup
+	following.Go(func() {
+		d.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) { states <- serversOf(c) })
+	})
+	defer following.Wait()
+	defer cancel()
+	want := func(step, want string) {
+		t.Helper()
+		if got := <-states; got != want {
+			t.Errorf("%s: servers %q, want %q", step, got, want)
+		}
+	}
+	want("at the start", "http://10.0.0.1:80")
+	f.set("two", "10.0.0.2", "starting", "SIGQUIT")
+	f.event("start", "two", "")
+	want("while the second starts", "http://10.0.0.1:80")
+	f.set("two", "10.0.0.2", "healthy", "SIGQUIT")
+	f.event("health_status: healthy", "two", "")
+	want("when the second is healthy", "http://10.0.0.1:80 http://10.0.0.2:80")
+	f.event("kill", "two", "1") // SIGHUP only reloads
+	f.event("kill", "two", "15")
+	f.event("kill", "two", "3")
+	want("at its stop signal", "http://10.0.0.1:80")
+	f.event("kill", "one", "9")
+	want("at SIGKILL", "")
+	f.remove("two")
+	f.event("die", "two", "")
+	want("when the second is dead", "")
+	f.event("start", "one", "")
+	want("when the first starts again", "http://10.0.0.1:80")
+	f.restart()
+	want("after a restart of the engine", "http://10.0.0.1:80")
+}
+
+func serversOf(c gateway.Config) string {
+	var all []string
+	if s := c.HTTP.Services["web@docker"]; s != nil && s.LoadBalancer != nil {
+		for _, server := range s.LoadBalancer.Servers {
+			if !server.Fenced {
+				all = append(all, server.URL)
+			}
+		}
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,184 @@
+// Package provider reads configurations for the gateway where Traefik's providers
+// find them, and follows their changes: the labels of a container engine's
+// containers, and files.
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"fairlead/internal/model/gateway"
+)
+
+// engine is the API of a container engine.
+type engine struct {
+	client *http.Client
+	base   string
+}
+
+// newEngine returns the engine at the endpoint: unix://PATH, tcp://HOST:PORT, http://
+// or https://.
+func newEngine(endpoint string, settings *gateway.ClientTLS) (*engine, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{ResponseHeaderTimeout: requestTimeout}
+	e := &engine{client: &http.Client{Transport: transport}, base: "http://engine"}
+	switch u.Scheme {
+	case "unix":
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", u.Path)
+		}
+		return e, nil
+	case "tcp", "http", "https":
+		e.base = "http://" + u.Host
+	default:
+		return nil, fmt.Errorf("engine %s: want unix://PATH, tcp://HOST:PORT, http:// or https://", endpoint)
+	}
+	if settings != nil || u.Scheme == "https" {
+		e.base = "https://" + u.Host
+		transport.TLSClientConfig, err = engineTLS(settings)
+	}
+	return e, err
+}
+
+// requestTimeout is how long the engine may take to begin an answer.
+const requestTimeout = 10 * time.Second
+
+func engineTLS(s *gateway.ClientTLS) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s == nil {
+		return c, nil
+	}
+	c.InsecureSkipVerify = s.InsecureSkipVerify
+	if s.CA != "" {
+		pem, err := os.ReadFile(s.CA)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no PEM certificate", s.CA)
+		}
+	}
+	if s.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// get decodes the answer to a request.
+func (e *engine) get(ctx context.Context, path string, into any) error {
+	body, err := e.open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return json.NewDecoder(io.LimitReader(body, mostAnswer)).Decode(into)
+}
+
+// mostAnswer is the size of the largest answer, in bytes.
+const mostAnswer = 64 << 20
+
+// open returns the body of the answer. The path has no version, so the engine takes
+// the latest one that it knows.
+func (e *engine) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := e.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer.Body, nil
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+	if answer.StatusCode == http.StatusNotFound {
+		return nil, fmt.Errorf("%w: %s", os.ErrNotExist, strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("the engine answers %s: %s", answer.Status, strings.TrimSpace(string(text)))
+}
+
+// event is an event of a container, as the engine's API names it.
+type event struct {
+	Action string
+	Actor  struct {
+		ID         string
+		Attributes map[string]string
+	}
+}
+
+// inspected is the part of a container that the gateway needs, as the engine's API
+// names it.
+type inspected struct {
+	ID      string `json:"Id"`
+	Name    string
+	Created time.Time
+	State   struct {
+		Running bool
+		Health  *struct{ Status string }
+	}
+	Config struct {
+		Labels       map[string]string
+		ExposedPorts map[string]struct{}
+		StopSignal   string
+	}
+	HostConfig struct {
+		NetworkMode string
+	}
+	NetworkSettings struct {
+		Networks map[string]struct{ IPAddress, GlobalIPv6Address string }
+		Ports    map[string][]struct {
+			HostIP   string `json:"HostIp"`
+			HostPort string
+		}
+	}
+}
+
+// running returns the IDs of the running containers.
+func (e *engine) running(ctx context.Context) ([]string, error) {
+	var list []struct {
+		ID string `json:"Id"`
+	}
+	if err := e.get(ctx, "/containers/json", &list); err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(list))
+	for i, c := range list {
+		ids[i] = c.ID
+	}
+	return ids, nil
+}
+
+// inspect returns a container; os.ErrNotExist if there is none.
+func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
+	var c inspected
+	return c, e.get(ctx, "/containers/"+url.PathEscape(id)+"/json", &c)
+}
+
+// events returns the stream of containers' events from now on.
+func (e *engine) events(ctx context.Context) (io.ReadCloser, error) {
+	filter := url.Values{"filters": {`{"type":["container"]}`}}
+	return e.open(ctx, "/events?"+filter.Encode())
+}

@@ -151,11 +151,47 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.SetCookie(w, b.session(p))
 		}
 	}
-	b.send(w, r, p)
+	b.serve(w, r, p)
+}
+
+// mostAttempts is how many servers a request is sent to at most.
+const mostAttempts = 3
+
+// serve sends the request to the server, and to others as long as it fails and nothing
+// is lost by that: the server cannot have begun to work on it, or the method is
+// idempotent.
+func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
+	var tried [mostAttempts]*place
+	for n := 0; ; n++ {
+		tried[n] = p
+		err := b.send(w, r, p)
+		if err == nil {
+			return
+		}
+		p = nil
+		var e *h1.Error
+		if n+1 < mostAttempts && errors.As(err, &e) && e.Repeatable(r.Method) && !isTimeout(err) {
+			p = b.other(tried[:n+1])
+		}
+		if p == nil {
+			failed(w, r, err)
+			return
+		}
+	}
+}
+
+// other returns a server that was not tried, nil if there is none.
+func (b *balancer) other(tried []*place) *place {
+	for _, p := range b.usable() {
+		if !slices.Contains(tried, p) {
+			return p
+		}
+	}
+	return nil
 }
 
 // send forwards the request to the server.
-func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) {
+func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error {
 	host := r.Host
 	if !b.passHost {
 		host = p.url.Host
@@ -172,9 +208,7 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) {
 	if x != nil {
 		x.took = time.Since(began)
 	}
-	if err != nil {
-		failed(w, r, err)
-	}
+	return err
 }
 
 // failed answers a request that could not be forwarded. If the response has begun,

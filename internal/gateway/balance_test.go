@@ -195,3 +195,25 @@ func TestChangesUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreachableServersAreLeft checks that a request whose server refuses connections
+// goes to another one, also if it has a body: the first one has received nothing.
+func TestUnreachableServersAreLeft(t *testing.T) {
+	gone := httptest.NewServer(named(""))
+	gone.Close()
+	w := newWorld(t, model.Static{})
+	s := farm(t, 1)
+	s.LoadBalancer.Servers = append(s.LoadBalancer.Servers, model.Server{URL: gone.URL})
+	w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
+		map[string]*model.Service{"s@file": s})
+	for range 10 {
+		answer, err := w.client.Post("http://a.test/", "text/plain", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 200 {
+			t.Errorf("status %d", answer.StatusCode)
+		}
+	}
+}

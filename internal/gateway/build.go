@@ -145,7 +145,11 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
 	b.insert(entry, secure != nil, r)
 	if secure != nil {
-		b.tls.addRouter(entry, name, parsed, secure)
+		b.tls.addRouter(entry, parsed, secure)
+		if secure.CertResolver != "" {
+			b.status.warn("router", name, "certificates by ACME are not supported yet: its clients get a certificate from "+
+				"files, or the default one")
+		}
 	}
 	return nil
 }

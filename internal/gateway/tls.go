@@ -25,42 +25,27 @@ type tlsNames struct {
 	// options are by qualified name; byHost has their names by entry point and host.
 	options map[string]*tls.Config
 	byHost  map[[2]string]string
-	// resolvers are the certificate resolvers by domain.
-	resolvers map[string]string
 }
 
 const defaultOptions = "default"
 
 func newTLSNames() *tlsNames {
 	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{},
-		byHost: map[[2]string]string{}, resolvers: map[string]string{}}
+		byHost: map[[2]string]string{}}
 }
 
-// addRouter records the options and the certificates that the router wants.
-func (n *tlsNames) addRouter(entry, name string, parsed *rule.Rule, value *gateway.RouterTLS) {
+// addRouter records the options that the router wants.
+func (n *tlsNames) addRouter(entry string, parsed *rule.Rule, value *gateway.RouterTLS) {
 	options := value.Options
 	if options == "" {
 		options = defaultOptions
 	}
-	hosts := parsed.Domains()
-	for _, host := range hosts {
+	for _, host := range parsed.Domains() {
 		key := [2]string{entry, host}
 		if had, ok := n.byHost[key]; ok && had != options {
 			options = defaultOptions // routers disagree: as Traefik, take neither
 		}
 		n.byHost[key] = options
-	}
-	if value.CertResolver == "" {
-		return
-	}
-	if len(value.Domains) > 0 {
-		hosts = nil
-		for _, d := range value.Domains {
-			hosts = append(append(hosts, d.Main), d.SANs...)
-		}
-	}
-	for _, host := range hosts {
-		n.resolvers[host] = value.CertResolver
 	}
 }
 

@@ -1,6 +1,8 @@
 package h1
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"sync"
 )
@@ -50,8 +52,18 @@ func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, host string) erro
 	x.pool, x.w, x.r, x.host = p, w, r, host
 	x.flusher, _ = w.(http.Flusher)
 	err := x.run()
+	x.restoreBody(err)
 	x.clear()
 	return err
+}
+
+// restoreBody makes a short body readable again after a failure that is not the client's, so that the
+// caller can send the request to another server.
+func (x *exchange) restoreBody(err error) {
+	if e, ok := err.(*Error); ok && e.BodyRead && !e.Client && x.mode == bodyInline {
+		x.r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(x.body)))
+		e.BodyRead = false
+	}
 }
 
 func (x *exchange) clear() {

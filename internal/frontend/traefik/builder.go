@@ -14,8 +14,9 @@ import (
 // builder completes what the labels of one container leave to defaults.
 type builder struct {
 	*reporter
-	docker    *docker
+	docker    *Docker
 	container *Container
+	byID      map[string]*Container
 	// root is the tree below "traefik". It has the faulty objects too.
 	root     *Node
 	settings settings
@@ -74,7 +75,7 @@ func (b *builder) completeHTTP() {
 	for _, name := range slices.Sorted(maps.Keys(c.Routers)) {
 		r := c.Routers[name]
 		object := b.object(router, name)
-		if !b.defaultRule(object, &r.Rule) || !b.onlyService(object, &r.Service, services) {
+		if !b.completeRule(object, &r.Rule) || !b.onlyService(object, &r.Service, services) {
 			delete(c.Routers, name)
 			continue
 		}
@@ -154,8 +155,8 @@ func (b *builder) completeUDP() {
 	}
 }
 
-// defaultRule sets an empty rule to the default one.
-func (b *builder) defaultRule(object string, rule *string) bool {
+// completeRule sets an empty rule to the default one.
+func (b *builder) completeRule(object string, rule *string) bool {
 	if *rule != "" {
 		return true
 	}
@@ -251,7 +252,7 @@ func fillServer[S any](b *builder, servers []S, fill func(*S) error) ([]S, error
 
 // locate returns what finds the address for an object.
 func (b *builder) locate(object string) *locator {
-	return &locator{Container: b.container, opt: b.docker.opt, settings: b.settings, others: b.docker.byID,
+	return &locator{Container: b.container, opt: b.docker.opt, settings: b.settings, others: b.byID,
 		warn: func(format string, args ...any) { b.warn(object, format, args...) }}
 }
 

@@ -16,73 +16,113 @@ const defaultRule = "Host(`{{ normalize .Name }}`)"
 // what is wrong with it. All names are NAME@docker. Where the definitions of two
 // containers conflict, that of the older one stays.
 func Containers(list []Container, opt DockerOptions) (gateway.Config, []Problem) {
-	p := &docker{opt: &opt, byID: map[string]*Container{}}
-	p.rule, p.ruleErr = parseTemplate("defaultRule", cmp.Or(opt.DefaultRule, defaultRule))
-	if p.ruleErr != nil {
-		p.problems = append(p.problems, Problem{Source: "providers.docker.defaultRule", Text: p.ruleErr.Error()})
-	}
-	accept, err := parseConstraints(opt.Constraints)
-	if err != nil {
-		return gateway.Config{}, append(p.problems, Problem{Source: "providers.docker.constraints", Text: err.Error()})
-	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b Container) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
-	})
+	var pointers []*Container
 	for i := range list {
-		p.byID[list[i].ID], p.byID[list[i].Name] = &list[i], &list[i]
+		pointers = append(pointers, &list[i])
 	}
-	m := newMerger("docker", true)
-	for i := range list {
-		if c := &list[i]; accept(c.Labels) {
-			m.add(p.container(c), "container "+c.Name)
-		}
-	}
-	qualifyConfig(&m.config, "docker")
-	return m.config, append(p.problems, m.problems...)
+	return NewDocker(opt).Config(pointers)
 }
 
-// docker is one run of Containers.
-type docker struct {
-	opt      *DockerOptions
-	rule     *template.Template
-	ruleErr  error
-	byID     map[string]*Container
+// Docker turns containers into configurations, and remembers the part of each container
+// for the next time. It is for one goroutine.
+type Docker struct {
+	opt     *DockerOptions
+	rule    *template.Template
+	ruleErr error
+	// accept is nil if the constraints are faulty.
+	accept   constraint
+	problems []Problem
+	parts    map[*Container]*part
+}
+
+// part is what a container adds to the configuration.
+type part struct {
+	config   gateway.Config
 	problems []Problem
 }
 
-// container returns the part of one container. Its names are not qualified.
-func (p *docker) container(c *Container) gateway.Config {
+// NewDocker returns a Docker with these options.
+func NewDocker(opt DockerOptions) *Docker {
+	d := &Docker{opt: &opt}
+	var err error
+	d.rule, d.ruleErr = parseTemplate("defaultRule", cmp.Or(opt.DefaultRule, defaultRule))
+	if d.ruleErr != nil {
+		d.problems = append(d.problems, Problem{Source: "providers.docker.defaultRule", Text: d.ruleErr.Error()})
+	}
+	if d.accept, err = parseConstraints(opt.Constraints); err != nil {
+		d.problems = append(d.problems, Problem{Source: "providers.docker.constraints", Text: err.Error()})
+	}
+	return d
+}
+
+// Config returns the same as Containers. A container that is still the same pointer must
+// not have changed: its part is not computed again, and its values in the result are
+// the same pointers. They must not be changed.
+func (d *Docker) Config(list []*Container) (gateway.Config, []Problem) {
+	if d.accept == nil {
+		return gateway.Config{}, d.problems
+	}
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b *Container) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+	})
+	byID := make(map[string]*Container, len(list))
+	for _, c := range list {
+		byID[c.ID], byID[c.Name] = c, c
+	}
+	parts := make(map[*Container]*part, len(list))
+	m := merger{servers: true}
+	problems := slices.Clone(d.problems)
+	for _, c := range list {
+		p := d.parts[c]
+		if p == nil || strings.HasPrefix(c.NetworkMode, joinedMode) {
+			p = d.part(c, byID)
+		}
+		parts[c] = p
+		m.add(provided{"container " + c.Name, &p.config})
+		problems = append(problems, p.problems...)
+	}
+	d.parts = parts
+	return m.config, append(problems, m.problems...)
+}
+
+// part computes the part of one container.
+func (d *Docker) part(c *Container, byID map[string]*Container) *part {
+	if !d.accept(c.Labels) {
+		return &part{}
+	}
 	r := &reporter{source: "container " + c.Name, provider: "docker"}
-	defer func() { p.problems = append(p.problems, r.problems...) }()
 	root := r.labelTree(c.Labels)
 	s := r.decodeSettings(root)
-	if !p.enabled(r, root, s) {
-		return gateway.Config{}
+	if !d.enabled(r, root, s) {
+		return &part{problems: r.problems}
 	}
 	if !c.Running && !s.Docker.AllowNonRunning {
-		r.problems = nil
-		return gateway.Config{}
+		return &part{}
 	}
-	b := &builder{reporter: r, docker: p, container: c, root: root, settings: s, config: r.decodeLabels(root)}
+	b := &builder{reporter: r, docker: d, container: c, byID: byID, root: root, settings: s,
+		config: r.decodeLabels(root)}
 	b.complete()
-	strict := func(p Problem) bool { return !p.Warning }
-	if p.opt.Strict && slices.ContainsFunc(r.problems, strict) {
+	if d.opt.Strict && slices.ContainsFunc(r.problems, func(p Problem) bool { return !p.Warning }) {
 		r.fail("", "all routers, services and middlewares of the container are left out: it has the mistakes above, "+
 			"and the provider is strict")
-		return gateway.Config{}
+		return &part{problems: r.problems}
 	}
-	return b.config
+	qualifyConfig(&b.config, "docker")
+	return &part{b.config, r.problems}
 }
 
 // enabled reports whether the labels or the default enable a container. Problems of a
 // container that is disabled on purpose are of no interest.
-func (p *docker) enabled(r *reporter, root *Node, s settings) bool {
+func (d *Docker) enabled(r *reporter, root *Node, s settings) bool {
 	label := root.Child("enable")
 	switch {
 	case s.Enable != nil && *s.Enable:
 		return true
-	case label == nil && (p.opt.ExposedByDefault == nil || *p.opt.ExposedByDefault):
+	case label == nil && (d.opt.ExposedByDefault == nil || *d.opt.ExposedByDefault):
 		return true
 	case label == nil && (root.Child("http") != nil || root.Child("tcp") != nil || root.Child("udp") != nil):
 		r.warn("", "the labels are not in effect: containers are not exposed by default; "+

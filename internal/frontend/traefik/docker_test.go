@@ -315,9 +315,9 @@ func TestMerge(t *testing.T) {
 		Middlewares: map[string]*gateway.Middleware{"m@docker": {AddPrefix: &gateway.AddPrefix{Prefix: "/old"}}},
 	}
 	wantProblems := []string{
-		"container sticky: service web@docker: it is already defined with other settings by container old, whose " +
-			"definition stays: make both equal, or choose another name",
 		"container sticky: middleware m@docker: it is already defined with other settings by container old, whose " +
+			"definition stays: make both equal, or choose another name",
+		"container sticky: service web@docker: it is already defined with other settings by container old, whose " +
 			"definition stays: make both equal, or choose another name",
 	}
 	for _, list := range [][]Container{{old, same, starting, sticky}, {sticky, starting, same, old}} {
@@ -327,6 +327,44 @@ func TestMerge(t *testing.T) {
 		}
 		if diff := cmp.Diff(wantProblems, problemTexts(problems)); diff != "" {
 			t.Error(diff)
+		}
+	}
+}
+
+// TestConfigAgain checks that a change of one container leaves the values of the others,
+// and the earlier configuration, as they are.
+func TestConfigAgain(t *testing.T) {
+	labels := ".http.services.web.loadbalancer.server.port=80\n.http.routers.web.rule=r"
+	first, second := whoami(labels, named("first", "10.0.0.1", 9)), whoami(labels, named("second", "10.0.0.2", 5))
+	other := whoami("", named("other", "10.0.0.3", 7))
+	joined := whoami("", named("joined", "10.0.0.4", 6), func(c *Container) {
+		c.NetworkMode, c.Networks = "container:other", nil
+	})
+	d := NewDocker(DockerOptions{})
+	servers := func(c gateway.Config, service string) (urls []string) {
+		for _, s := range c.HTTP.Services[service+"@docker"].LoadBalancer.Servers {
+			urls = append(urls, s.URL)
+		}
+		return urls
+	}
+	before, _ := d.Config([]*Container{&first, &other, &joined})
+	moved := whoami("", named("other", "10.0.0.5", 7))
+	after, _ := d.Config([]*Container{&first, &second, &moved, &joined})
+	if before.HTTP.Routers["web@docker"] != after.HTTP.Routers["web@docker"] {
+		t.Error("the router of an unchanged container is another value")
+	}
+	for _, tt := range []struct {
+		config  gateway.Config
+		service string
+		want    []string
+	}{
+		{before, "web", []string{"http://10.0.0.1:80"}},
+		{after, "web", []string{"http://10.0.0.1:80", "http://10.0.0.2:80"}},
+		{before, "joined", []string{"http://10.0.0.3:80"}},
+		{after, "joined", []string{"http://10.0.0.5:80"}},
+	} {
+		if diff := cmp.Diff(tt.want, servers(tt.config, tt.service)); diff != "" {
+			t.Errorf("service %s: %s", tt.service, diff)
 		}
 	}
 }

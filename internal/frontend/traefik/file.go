@@ -18,7 +18,7 @@ import (
 // also those of its subdirectories, sorted by name. All names are NAME@file. Where the
 // definitions of two files conflict, that of the first one stays.
 func Files(paths []string) (gateway.Config, []Problem) {
-	m := newMerger("file", false)
+	var m merger
 	var problems []Problem
 	for _, path := range paths {
 		files, err := filesOf(path)
@@ -27,11 +27,12 @@ func Files(paths []string) (gateway.Config, []Problem) {
 		}
 		for _, file := range files {
 			r := &reporter{source: file, provider: "file"}
-			m.add(r.decodeFile(file), file)
+			c := r.decodeFile(file)
+			qualifyConfig(&c, "file")
+			m.add(provided{file, &c})
 			problems = append(problems, r.problems...)
 		}
 	}
-	qualifyConfig(&m.config, "file")
 	return m.config, append(problems, m.problems...)
 }
 

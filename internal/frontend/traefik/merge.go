@@ -2,100 +2,92 @@ package traefik
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"fairlead/internal/model/gateway"
 )
 
-// merger joins the configurations of several sources of one provider. The source that
-// is added first has precedence.
-type merger struct {
-	provider string
-	// servers joins the servers of services that differ in nothing else.
-	servers bool
-	config  gateway.Config
-	// owner has the source of each object.
-	owner    map[string]string
-	problems []Problem
+// provided is a container or file, and its part of the configuration.
+type provided struct {
+	name   string
+	config *gateway.Config
 }
 
-func newMerger(provider string, servers bool) *merger {
-	return &merger{provider: provider, servers: servers, owner: map[string]string{}}
+// merger joins the configurations of the sources of one provider, whose names are
+// qualified. The source that is added first has precedence. Merger changes no value of
+// a source.
+type merger struct {
+	// servers joins the servers of services that differ in nothing else.
+	servers  bool
+	config   gateway.Config
+	sources  []provided
+	problems []Problem
+	// joined has the addresses of the services that are copies with the servers of
+	// several sources, by their names in problems.
+	joined map[string]map[string]bool
 }
 
 // add adds the configuration of a source.
-func (m *merger) add(c gateway.Config, source string) {
-	to := &m.config
-	mergeMap(m, router, &to.HTTP.Routers, c.HTTP.Routers, source)
-	mergeMap(m, service, &to.HTTP.Services, c.HTTP.Services, source)
-	mergeMap(m, middleware, &to.HTTP.Middlewares, c.HTTP.Middlewares, source)
-	mergeMap(m, transport, &to.HTTP.ServersTransports, c.HTTP.ServersTransports, source)
-	mergeMap(m, tcpRouter, &to.TCP.Routers, c.TCP.Routers, source)
-	mergeMap(m, tcpService, &to.TCP.Services, c.TCP.Services, source)
-	mergeMap(m, tcpMiddle, &to.TCP.Middlewares, c.TCP.Middlewares, source)
-	mergeMap(m, tcpTransport, &to.TCP.ServersTransports, c.TCP.ServersTransports, source)
-	mergeMap(m, udpRouter, &to.UDP.Routers, c.UDP.Routers, source)
-	mergeMap(m, udpService, &to.UDP.Services, c.UDP.Services, source)
-	mergeMap(m, tlsOptions, &to.TLS.Options, c.TLS.Options, source)
-	mergeMap(m, tlsStore, &to.TLS.Stores, c.TLS.Stores, source)
-	to.TLS.Certificates = append(to.TLS.Certificates, c.TLS.Certificates...)
+func (m *merger) add(s provided) {
+	m.sources = append(m.sources, s)
+	before := len(m.problems)
+	mergeMap(m, router, httpRouters, nil)
+	mergeMap(m, service, httpServices, joinHTTP)
+	mergeMap(m, middleware, httpMiddlewares, nil)
+	mergeMap(m, transport, httpTransports, nil)
+	mergeMap(m, tcpRouter, tcpRouters, nil)
+	mergeMap(m, tcpService, tcpServices, joinTCP)
+	mergeMap(m, tcpMiddleware, tcpMiddlewares, nil)
+	mergeMap(m, tcpTransport, tcpTransports, nil)
+	mergeMap(m, udpRouter, udpRouters, nil)
+	mergeMap(m, udpService, udpServices, joinUDP)
+	mergeMap(m, tlsOptions, optionsOf, nil)
+	mergeMap(m, tlsStore, storesOf, nil)
+	m.config.TLS.Certificates = append(m.config.TLS.Certificates, s.config.TLS.Certificates...)
+	slices.SortFunc(m.problems[before:], func(a, b Problem) int { return strings.Compare(a.Object, b.Object) })
 }
 
-// mergeMap adds the objects of one kind, in the order of their names.
-func mergeMap[T any](m *merger, kind string, to *map[string]*T, from map[string]*T, source string) {
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		object := kind + " " + name + "@" + m.provider
+// The maps of a configuration.
+func httpRouters(c *gateway.Config) *map[string]*gateway.Router         { return &c.HTTP.Routers }
+func httpServices(c *gateway.Config) *map[string]*gateway.Service       { return &c.HTTP.Services }
+func httpMiddlewares(c *gateway.Config) *map[string]*gateway.Middleware { return &c.HTTP.Middlewares }
+func httpTransports(c *gateway.Config) *map[string]*gateway.ServersTransport {
+	return &c.HTTP.ServersTransports
+}
+func tcpRouters(c *gateway.Config) *map[string]*gateway.TCPRouter         { return &c.TCP.Routers }
+func tcpServices(c *gateway.Config) *map[string]*gateway.TCPService       { return &c.TCP.Services }
+func tcpMiddlewares(c *gateway.Config) *map[string]*gateway.TCPMiddleware { return &c.TCP.Middlewares }
+func tcpTransports(c *gateway.Config) *map[string]*gateway.TCPServersTransport {
+	return &c.TCP.ServersTransports
+}
+func udpRouters(c *gateway.Config) *map[string]*gateway.UDPRouter   { return &c.UDP.Routers }
+func udpServices(c *gateway.Config) *map[string]*gateway.UDPService { return &c.UDP.Services }
+func optionsOf(c *gateway.Config) *map[string]*gateway.TLSOptions   { return &c.TLS.Options }
+func storesOf(c *gateway.Config) *map[string]*gateway.Store         { return &c.TLS.Stores }
+
+// mergeMap adds the objects of one kind of the last source.
+func mergeMap[T any](m *merger, kind string, of func(*gateway.Config) *map[string]*T, join joinFunc[T]) {
+	s := m.sources[len(m.sources)-1]
+	from, to := *of(s.config), of(&m.config)
+	if len(from) == 0 {
+		return
+	}
+	if *to == nil {
+		*to = make(map[string]*T, len(from))
+	}
+	for name, value := range from {
 		have := (*to)[name]
 		switch {
 		case have == nil:
-			if *to == nil {
-				*to = map[string]*T{}
-			}
-			(*to)[name], m.owner[object] = from[name], source
-		case reflect.DeepEqual(have, from[name]), m.servers && joinServers(have, from[name]):
-		default:
-			m.problems = append(m.problems, Problem{object, source, fmt.Sprintf(
+			(*to)[name] = value
+		case m.servers && join != nil && joinInto(m, kind+" "+name, *to, name, value, join):
+		case !reflect.DeepEqual(have, value):
+			first := slices.IndexFunc(m.sources, func(s provided) bool { return (*of(s.config))[name] != nil })
+			m.problems = append(m.problems, Problem{kind + " " + name, s.name, fmt.Sprintf(
 				"it is already defined with other settings by %s, whose definition stays: make both equal, or choose "+
-					"another name", m.owner[object]), true})
+					"another name", m.sources[first].name), true})
 		}
 	}
-}
-
-// joinServers adds the servers of a service to those of another, if the services have
-// the same settings.
-func joinServers(have, more any) bool {
-	switch have := have.(type) {
-	case *gateway.Service:
-		a, b := have.LoadBalancer, more.(*gateway.Service).LoadBalancer
-		return a != nil && b != nil && slices.Equal(have.Middlewares, more.(*gateway.Service).Middlewares) &&
-			joinEqual(a, b, &a.Servers, b.Servers)
-	case *gateway.TCPService:
-		a, b := have.LoadBalancer, more.(*gateway.TCPService).LoadBalancer
-		return a != nil && b != nil && joinEqual(a, b, &a.Servers, b.Servers)
-	case *gateway.UDPService:
-		a, b := have.LoadBalancer, more.(*gateway.UDPService).LoadBalancer
-		return a != nil && b != nil && joinEqual(a, b, &a.Servers, b.Servers)
-	}
-	return false
-}
-
-// joinEqual adds the servers of load balancer b to those of a, if the load balancers differ
-// in the servers only.
-func joinEqual[L any, S any](a, b *L, servers *[]S, more []S) bool {
-	left, right := reflect.ValueOf(*a), reflect.ValueOf(*b)
-	for i := range left.NumField() {
-		if left.Type().Field(i).Name != "Servers" &&
-			!reflect.DeepEqual(left.Field(i).Interface(), right.Field(i).Interface()) {
-			return false
-		}
-	}
-	for _, server := range more {
-		same := func(s S) bool { return reflect.DeepEqual(s, server) }
-		if !slices.ContainsFunc(*servers, same) {
-			*servers = append(*servers, server)
-		}
-	}
-	return true
 }

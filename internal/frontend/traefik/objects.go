@@ -9,18 +9,18 @@ import (
 
 // The kinds of objects, as problems name them.
 const (
-	router       = "router"
-	service      = "service"
-	middleware   = "middleware"
-	transport    = "servers transport"
-	tcpRouter    = "TCP router"
-	tcpService   = "TCP service"
-	tcpMiddle    = "TCP middleware"
-	tcpTransport = "TCP servers transport"
-	udpRouter    = "UDP router"
-	udpService   = "UDP service"
-	tlsOptions   = "TLS options"
-	tlsStore     = "TLS store"
+	router        = "router"
+	service       = "service"
+	middleware    = "middleware"
+	transport     = "transport"
+	tcpRouter     = "TCP router"
+	tcpService    = "TCP service"
+	tcpMiddleware = "TCP middleware"
+	tcpTransport  = "TCP transport"
+	udpRouter     = "UDP router"
+	udpService    = "UDP service"
+	tlsOptions    = "tls options"
+	tlsStore      = "tls store"
 )
 
 // decodeConfig decodes the sections http, tcp, udp and tls below a root, one object
@@ -73,7 +73,7 @@ func (r *reporter) decodeTCP(n *Node, key string, c *gateway.TCP) {
 		case "services":
 			c.Services = decodeObjects[gateway.TCPService](r, tcpService, part, at)
 		case "middlewares":
-			c.Middlewares = decodeObjects[gateway.TCPMiddleware](r, tcpMiddle, part, at)
+			c.Middlewares = decodeObjects[gateway.TCPMiddleware](r, tcpMiddleware, part, at)
 		case "serverstransports":
 			c.ServersTransports = decodeObjects[gateway.TCPServersTransport](r, tcpTransport, part, at)
 		default:

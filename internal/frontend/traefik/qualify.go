@@ -126,6 +126,9 @@ func (q qualifier) weighted(services []gateway.WeightedService) {
 }
 
 func renameAll[T any](q qualifier, objects *map[string]*T) {
+	if *objects == nil {
+		return
+	}
 	renamed := make(map[string]*T, len(*objects))
 	for name, v := range *objects {
 		renamed[q.own(name)] = v

@@ -72,6 +72,10 @@ func (l *locator) port(label, protocol string) (string, error) {
 	return strconv.Itoa(int(lowest.Number)), nil
 }
 
+// joinedMode is the begin of the network mode of a container that shares the network
+// namespace of another one.
+const joinedMode = "container:"
+
 // maxJoined is how many containers may share a network namespace via each other.
 const maxJoined = 8
 
@@ -84,7 +88,7 @@ func (l *locator) address(c *Container, network string, joined int) (netip.Addr,
 	if addrs, ok := c.Networks[network]; ok && network != "" {
 		return firstAddress(addrs, network)
 	}
-	if other, ok := strings.CutPrefix(c.NetworkMode, "container:"); ok {
+	if other, ok := strings.CutPrefix(c.NetworkMode, joinedMode); ok {
 		target := l.others[other]
 		if target == nil || joined == maxJoined {
 			return netip.Addr{}, fmt.Errorf("the container shares the network of container %s, which "+

@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 	"fairlead/internal/model"
 )
 
@@ -246,22 +247,8 @@ func (l hostileDaemon) Apply(context.Context, api.Spec, bool) (api.Result, error
 // serveHostileDaemon serves a hostileDaemon and returns its socket.
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "s")
-	listener, err := admin.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	calls := admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l, Stats: l}
-	ended := make(chan error, 1)
-	go func() { ended <- admin.Serve(ctx, listener, admin.Handler(calls)) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
+	return admintest.Serve(t, admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l,
+		Stats: l})
 }
 
 // hostileFiles writes the files that commands read.

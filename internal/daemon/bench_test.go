@@ -2,13 +2,13 @@ package daemon_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/model"
 
@@ -52,21 +52,7 @@ func BenchmarkAttach(b *testing.B) {
 
 // client serves the API until the benchmark ends, and returns a client.
 func (w *world) client(b *testing.B) *admin.Client {
-	socket := filepath.Join(b.TempDir(), "s")
-	l, err := admin.Listen(socket)
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(calls(w.Daemon))) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
-	})
-	return admin.NewClient(socket)
+	return admin.NewClient(admintest.Serve(b, calls(w.Daemon)))
 }
 
 // path creates a sandbox that exists until the benchmark ends.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 )
@@ -50,24 +50,11 @@ func newAPI(t testing.TB) *socketAPI {
 	w.sandboxes = onlyOne{sandbox.Sandbox{Ref: "netns:shop", Kind: sandbox.Netns, Name: "shop", Path: "/proc/" + b.pid +
 		"/ns/net"}}
 	w.start()
-	a := &socketAPI{world: w, socket: filepath.Join(t.TempDir(), "s")}
+	a := &socketAPI{world: w, socket: admintest.Serve(t, calls(w.Daemon))}
 	a.http.Transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
 		error) {
 		return net.Dial("unix", a.socket)
 	}}
-	l, err := admin.Listen(a.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(calls(w.Daemon))) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	return a
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 	"fairlead/internal/model"
 )
 
@@ -49,29 +50,9 @@ func (f *fake) Attachments() []api.View {
 // daemon returns the calls that the fake has.
 func (f *fake) daemon() admin.Daemon { return admin.Daemon{Attachments: f, Publishes: f} }
 
-// serve serves the daemon's API on a socket until the test ends.
-func serve(t *testing.T, d admin.Daemon) (socket string) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "s")
-	l, err := admin.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- admin.Serve(ctx, l, admin.Handler(d)) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
-}
-
 func TestClientAndServer(t *testing.T) {
 	f := &fake{}
-	client := admin.NewClient(serve(t, f.daemon()))
+	client := admin.NewClient(admintest.Serve(t, f.daemon()))
 	request := api.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web",
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
 		Routes:    []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true,
@@ -96,7 +77,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		api.Conflict: &api.Fault{Code: api.Conflict, Err: errors.New("no")}, api.PortTaken: taken,
 		api.Failed: errors.New("no"),
 	} {
-		_, err := admin.NewClient(serve(t, (&fake{err: fmt.Errorf("attach: %w",
+		_, err := admin.NewClient(admintest.Serve(t, (&fake{err: fmt.Errorf("attach: %w",
 			cause)}).daemon())).Attach(context.Background(), api.AttachRequest{})
 		if api.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
 			t.Errorf("%s: %v (%s)", code, err, api.CodeOf(err))
@@ -133,7 +114,7 @@ func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 
 func TestHostileRequests(t *testing.T) {
 	f := &fake{}
-	socket := serve(t, f.daemon())
+	socket := admintest.Serve(t, f.daemon())
 	for name, c := range map[string]struct {
 		method, path, body string
 		status             int
@@ -164,7 +145,7 @@ func TestHostileRequests(t *testing.T) {
 // TestUnfinishedRequestDoesNotBlockOthers leaves a request unfinished and makes
 // another one.
 func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
-	socket := serve(t, new(fake).daemon())
+	socket := admintest.Serve(t, new(fake).daemon())
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +164,7 @@ func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
 // gives access by mistake.
 func TestOnlyRootIsAllowed(t *testing.T) {
 	f := &fake{}
-	socket := serve(t, f.daemon())
+	socket := admintest.Serve(t, f.daemon())
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info, err)

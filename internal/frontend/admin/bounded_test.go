@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 )
 
 // begin connects and writes a request, or a part of one.
@@ -53,7 +54,7 @@ func otherProcessIsAnswered(t *testing.T, socket string) {
 // while one process follows events as often as it can.
 func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	events := make(chan api.Event)
-	socket := serve(t, withEvents(&fakeEvents{events}))
+	socket := admintest.Serve(t, withEvents(&fakeEvents{events}))
 	defer close(events)
 	following, refused := 0, 0
 	for range admin.MaxConns {
@@ -76,7 +77,7 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 // TestUnfinishedRequestsAreLimited checks that a process's connections above its
 // limit are refused at once, and that another process gets a response.
 func TestUnfinishedRequestsAreLimited(t *testing.T) {
-	socket := serve(t, new(fake).daemon())
+	socket := admintest.Serve(t, new(fake).daemon())
 	var last net.Conn
 	for range admin.ConnsPerPeer + 1 {
 		last = begin(t, socket, "POST /v1/attach HTTP/1.1\r\nHost: x\r\n")

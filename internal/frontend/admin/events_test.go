@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/admin/admintest"
 )
 
 // fakeEvents are a daemon's events: a past event and the given channel of new events.
@@ -29,7 +30,7 @@ func withEvents(e admin.EventCalls) admin.Daemon {
 
 func TestEvents(t *testing.T) {
 	f := &fakeEvents{events: make(chan api.Event, 2)}
-	client := admin.NewClient(serve(t, withEvents(f)))
+	client := admin.NewClient(admintest.Serve(t, withEvents(f)))
 	all, err := client.Events(t.Context())
 	if err != nil || len(all) != 1 || all[0].By != "nft (process 7)" {
 		t.Errorf("%+v, %v", all, err)
@@ -54,7 +55,7 @@ func TestFollowEventsReturnsTheCallbacksError(t *testing.T) {
 	f := &fakeEvents{events: make(chan api.Event, 1)}
 	f.events <- api.Event{Object: "one"}
 	enough := errors.New("enough")
-	err := admin.NewClient(serve(t, withEvents(f))).FollowEvents(t.Context(), func(api.Event) error { return enough })
+	err := admin.NewClient(admintest.Serve(t, withEvents(f))).FollowEvents(t.Context(), func(api.Event) error { return enough })
 	if !errors.Is(err, enough) {
 		t.Error(err)
 	}

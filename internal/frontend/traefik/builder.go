@@ -69,6 +69,11 @@ func (b *builder) completeHTTP() {
 				"traefik.http.routers.NAME.service", strings.Join(services, ", "))
 		} else {
 			c.Routers = map[string]*gateway.Router{base: {}}
+			defer func() {
+				if c.Services[services[0]] == nil {
+					delete(c.Routers, base)
+				}
+			}()
 		}
 	}
 	needed := false

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead/internal/model/gateway"
 )
 
 // Decode fills the value that into points to from a tree, and returns the keys that it
@@ -96,7 +98,7 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 		}
 		switch first := seen[f.Name]; {
 		case !ok:
-			d.mistake(child, at, "%s", unknown(child.Name, fieldNames(v.Type())))
+			d.unknown(child, at, v.Type())
 		case first != nil:
 			d.mistake(child, at, "the key is given twice, as %q and %q: leave one out", first.Name, child.Name)
 		case one:
@@ -106,6 +108,30 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 			seen[f.Name] = child
 			d.value(child, at, v.FieldByIndex(f.Index))
 		}
+	}
+}
+
+// unsupported are the keys of Traefik that have no field, by their names in lower case:
+// what to write instead.
+var unsupported = map[string]string{
+	"highestrandomweight": "write a loadBalancer with the strategy hrw",
+	"parentrefs":          "give each router its whole rule and all of its middlewares",
+	"spiffe":              "write rootCAs and peerCertURI",
+}
+
+// unknown reports a key that no field has. Without the key "errors" of a failover, the
+// failover depends on the health of the service only.
+func (d *decoder) unknown(n *Node, key string, t reflect.Type) {
+	name := strings.ToLower(n.Name)
+	instead, known := unsupported[name]
+	switch {
+	case known:
+		d.mistake(n, key, "Traefik's key %q is not supported: %s", n.Name, instead)
+	case name == "errors" && t == reflect.TypeFor[gateway.Failover]():
+		d.mistake(n, key, "Traefik's key %q is not supported: the fallback is in use only while the service is down", n.Name)
+		d.mistakes[len(d.mistakes)-1].Warning = true
+	default:
+		d.mistake(n, key, "%s", unknown(n.Name, fieldNames(t)))
 	}
 }
 

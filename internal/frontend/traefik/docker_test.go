@@ -13,7 +13,7 @@ import (
 )
 
 // whoami returns a running container with labels KEY=VALUE (below "traefik." if they
-// begin with a dot) and with changes to its other values.
+// begin with a dot; TICK means a backtick) and with changes to its other values.
 func whoami(labels string, changes ...func(*Container)) Container {
 	c := Container{ID: "1", Name: "whoami", Running: true, Labels: map[string]string{},
 		ExposedPorts: []Port{{443, "tcp"}, {53, "udp"}, {80, "tcp"}},
@@ -23,7 +23,7 @@ func whoami(labels string, changes ...func(*Container)) Container {
 		if strings.HasPrefix(key, ".") {
 			key = "traefik" + key
 		}
-		c.Labels[key] = value
+		c.Labels[key] = strings.ReplaceAll(value, "TICK", "`")
 	}
 	for _, change := range changes {
 		change(&c)
@@ -69,6 +69,8 @@ func TestContainer(t *testing.T) {
 	}{
 		"no labels": {container: whoami(""), routers: defaultRouter,
 			services: services{"whoami@docker": http("http://10.0.0.2:80")}},
+		"a label for constraints": {container: whoami(".constraint-label=public\n.tags=a"), routers: defaultRouter,
+			services: services{"whoami@docker": http("http://10.0.0.2:80")}},
 		"not exposed by default": {container: whoami(""), opt: gateway.Docker{ExposedByDefault: new(bool)}},
 		"forgotten enable": {container: whoami(".http.routers.a.rule=r"),
 			opt:     gateway.Docker{ExposedByDefault: new(bool)},
@@ -100,7 +102,6 @@ func TestContainer(t *testing.T) {
 			opt:     gateway.Docker{Strict: true},
 			problem: `container whoami: router b@docker: traefik.http.routers.b.priority: value "high": want an integer`},
 		"a faulty service has no default instead": {container: whoami(".http.services.a.loadbalancer.server.prot=1"),
-			routers: routers{"whoami@docker": {Rule: "Host(`whoami`)", Service: "a@docker"}},
 			problem: `container whoami: service a@docker: traefik.http.services.a.loadbalancer.server.prot: the key "prot" ` +
 				`is not known: the nearest one is "port"`},
 		"several services and no router": {container: whoami(`.http.services.a.loadbalancer.server.port=1
@@ -126,7 +127,7 @@ func TestContainer(t *testing.T) {
 			routers: routers{"a@docker": {Rule: "r", Service: "whoami@docker",
 				TLS: &gateway.RouterTLS{Options: "default"}}},
 			services: services{"whoami@docker": http("http://10.0.0.2:80")}},
-		"no port": {container: whoami("", func(c *Container) { c.ExposedPorts = nil }), routers: defaultRouter,
+		"no port": {container: whoami("", func(c *Container) { c.ExposedPorts = nil }),
 			problem: "container whoami: service whoami@docker: the container exposes no port"},
 		"a URL": {container: whoami(".http.services.a.loadbalancer.server.url=https://x:1\n.http.routers.a.rule=r"),
 			routers:  routers{"a@docker": {Rule: "r", Service: "a@docker"}},
@@ -148,12 +149,24 @@ func TestContainer(t *testing.T) {
 			services: services{"whoami@docker": empty()}},
 		"stopping": {container: whoami("", func(c *Container) { c.Stopping = true }), routers: defaultRouter,
 			services: services{"whoami@docker": empty()}},
-		"the typo of the seed": {container: whoami(`.http.routers.my-httprouter.rule=r
-			.http.routers.my-routerhttp.entrypoints=web`),
-			routers: routers{"my-httprouter@docker": {Rule: "r", Service: "whoami@docker"},
-				"my-routerhttp@docker": {Rule: "Host(`whoami`)", Service: "whoami@docker",
+		"the labels of a stack with a typo": {container: whoami(`.enable=true
+			.http.routers.my-router.rule=Host(TICKexample.comTICK)
+			.http.routers.my-router.entrypoints=websecure
+			.http.routers.my-routerhttp.entrypoints=web
+			.http.routers.my-httprouter.rule=Host(TICKexample.comTICK)
+			.http.routers.my-httprouter.middlewares=my-redirectscheme
+			.http.routers.my-router.tls=true
+			.http.routers.my-router.tls.certresolver=myresolver
+			.http.services.my-service.loadbalancer.server.port=80
+			.http.middlewares.my-redirectscheme.redirectscheme.scheme=https`),
+			routers: routers{
+				"my-router@docker": {Rule: "Host(`example.com`)", Service: "my-service@docker",
+					EntryPoints: []string{"websecure"}, TLS: &gateway.RouterTLS{CertResolver: "myresolver"}},
+				"my-httprouter@docker": {Rule: "Host(`example.com`)", Service: "my-service@docker",
+					Middlewares: []string{"my-redirectscheme@docker"}},
+				"my-routerhttp@docker": {Rule: "Host(`whoami`)", Service: "my-service@docker",
 					EntryPoints: []string{"web"}}},
-			services: services{"whoami@docker": http("http://10.0.0.2:80")},
+			services: services{"my-service@docker": http("http://10.0.0.2:80")},
 			problem: "container whoami: router my-routerhttp@docker: the router exists only because of the label " +
 				`traefik.http.routers.my-routerhttp.entrypoints, and "my-httprouter" has nearly the same name`},
 		"similar names that are meant": {container: whoami(`.http.routers.web1.rule=r
@@ -297,107 +310,5 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("problem %q, want %q", text, tt.problem)
 			}
 		})
-	}
-}
-
-// TestMerge checks how containers with the same names are joined, in any order.
-func TestMerge(t *testing.T) {
-	labels := ".http.routers.web.rule=r\n.http.services.web.loadbalancer.server.port=80\n"
-	old := whoami(labels+".http.middlewares.m.addprefix.prefix=/old", named("old", "10.0.0.1", 9))
-	same := whoami(labels+".http.middlewares.m.addprefix.prefix=/old", named("same", "10.0.0.2", 5))
-	starting := whoami(labels, named("starting", "10.0.0.3", 2), func(c *Container) { c.Health = "starting" })
-	sticky := whoami(labels+".http.services.web.loadbalancer.sticky=true\n.http.middlewares.m.addprefix.prefix=/new",
-		named("sticky", "10.0.0.4", 1))
-	want := gateway.HTTP{
-		Routers: map[string]*gateway.Router{"web@docker": {Rule: "r", Service: "web@docker"}},
-		Services: map[string]*gateway.Service{"web@docker": {LoadBalancer: &gateway.LoadBalancer{
-			Servers: []gateway.Server{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}}}}},
-		Middlewares: map[string]*gateway.Middleware{"m@docker": {AddPrefix: &gateway.AddPrefix{Prefix: "/old"}}},
-	}
-	wantProblems := []string{
-		"container sticky: middleware m@docker: it is already defined with other settings by container old, whose " +
-			"definition stays: make both equal, or choose another name",
-		"container sticky: service web@docker: it is already defined with other settings by container old, whose " +
-			"definition stays: make both equal, or choose another name",
-	}
-	for _, list := range [][]Container{{old, same, starting, sticky}, {sticky, starting, same, old}} {
-		config, problems := Containers(list, DockerOptions{})
-		if diff := cmp.Diff(want, config.HTTP, cmpopts.EquateEmpty()); diff != "" {
-			t.Error(diff)
-		}
-		if diff := cmp.Diff(wantProblems, problemTexts(problems)); diff != "" {
-			t.Error(diff)
-		}
-	}
-}
-
-// TestConfigAgain checks that a change of one container leaves the values of the others,
-// and the earlier configuration, as they are.
-func TestConfigAgain(t *testing.T) {
-	labels := ".http.services.web.loadbalancer.server.port=80\n.http.routers.web.rule=r"
-	first, second := whoami(labels, named("first", "10.0.0.1", 9)), whoami(labels, named("second", "10.0.0.2", 5))
-	other := whoami("", named("other", "10.0.0.3", 7))
-	joined := whoami("", named("joined", "10.0.0.4", 6), func(c *Container) {
-		c.NetworkMode, c.Networks = "container:other", nil
-	})
-	d := NewDocker(DockerOptions{})
-	servers := func(c gateway.Config, service string) (urls []string) {
-		for _, s := range c.HTTP.Services[service+"@docker"].LoadBalancer.Servers {
-			urls = append(urls, s.URL)
-		}
-		return urls
-	}
-	before, _ := d.Config([]*Container{&first, &other, &joined})
-	moved := whoami("", named("other", "10.0.0.5", 7))
-	after, _ := d.Config([]*Container{&first, &second, &moved, &joined})
-	if before.HTTP.Routers["web@docker"] != after.HTTP.Routers["web@docker"] {
-		t.Error("the router of an unchanged container is another value")
-	}
-	for _, tt := range []struct {
-		config  gateway.Config
-		service string
-		want    []string
-	}{
-		{before, "web", []string{"http://10.0.0.1:80"}},
-		{after, "web", []string{"http://10.0.0.1:80", "http://10.0.0.2:80"}},
-		{before, "joined", []string{"http://10.0.0.3:80"}},
-		{after, "joined", []string{"http://10.0.0.5:80"}},
-	} {
-		if diff := cmp.Diff(tt.want, servers(tt.config, tt.service)); diff != "" {
-			t.Errorf("service %s: %s", tt.service, diff)
-		}
-	}
-}
-
-func TestConstraints(t *testing.T) {
-	labels := map[string]string{"zone": "a", "name": "web-1"}
-	for text, want := range map[string]bool{
-		"":                   true,
-		"Label(`zone`, `a`)": true,
-		`Label("zone", "b")`: false,
-		"!Label(`zone`, `b`) && LabelRegex(`name`, `^web-[0-9]$`)":              true,
-		"Label(`zone`,`b`) || (Label(`zone`,`a`) && !LabelRegex(`name`,`web`))": false,
-		"Label(`absent`, ``)": true,
-	} {
-		accept, err := parseConstraints(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if accept(labels) != want {
-			t.Errorf("%s: %v, want %v", text, !want, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"Label(`a`)":                       "Label has 1 arguments",
-		"Tag(`a`, `b`)":                    "want Label or LabelRegex",
-		"Label(`a`, b)":                    "want a text in backticks or double quotes",
-		"LabelRegex(`a`, `(`)":             "missing closing )",
-		"Label(`a`,`b`) + 1":               "want Label",
-		"-Label(`a`,`b`)":                  "want Label",
-		"Label(`a`,`b`) &&":                "expected operand",
-		"Label(`a`,`b`) == Label(`a`,`b`)": "the operator == is not known",
-	} {
-		if _, err := parseConstraints(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q in it", text, err, want)
-		}
 	}
 }

@@ -166,6 +166,8 @@ func TestFilesAreFaulty(t *testing.T) {
 		"6.yml":  `{{ sha1 "x" }}`,
 		"7.yml":  "http:\n  services:\n    s: {loadBalancer: {servers: [{url: u, weight: x}]}}\n",
 		"8.conf": "",
+		"9.yml": "http:\n  services:\n    f: {failover: {service: a, fallback: b, errors: {status: [500]}}}\n" +
+			"  routers:\n    p: {rule: r, service: s, parentRefs: [a]}\n",
 	})
 	config, problems := Files([]string{dir, filepath.Join(dir, "8.conf"), filepath.Join(dir, "absent.yml")})
 	want := []string{
@@ -179,6 +181,10 @@ func TestFilesAreFaulty(t *testing.T) {
 		"5.toml: parse TOML: line 1: unexpected EOF; expected value",
 		`6.yml: parse the template: template: 6.yml:1: function "sha1" not defined`,
 		`7.yml: service s@file: line 3: http.services.s.loadBalancer.servers[0].weight: value "x": want an integer`,
+		`9.yml: service f@file: line 3: http.services.f.failover.errors: Traefik's key "errors" is not supported: ` +
+			"the fallback is in use only while the service is down",
+		`9.yml: router p@file: line 5: http.routers.p.parentRefs: Traefik's key "parentRefs" is not supported: ` +
+			"give each router its whole rule and all of its middlewares",
 		`8.conf: the extension ".conf" is not known: want .yml, .yaml or .toml`,
 		"absent.yml: read the file: no such file or directory",
 		"3.yaml: router a@file: it is already defined with other settings by " + dir + "/1.yml, whose definition stays: " +
@@ -188,7 +194,9 @@ func TestFilesAreFaulty(t *testing.T) {
 		t.Error(diff)
 	}
 	routers := map[string]*gateway.Router{"a@file": {Rule: "r", Service: "s@file"}}
-	wantConfig := gateway.Config{HTTP: gateway.HTTP{Routers: routers}}
+	services := map[string]*gateway.Service{"f@file": {Failover: &gateway.Failover{Service: "a@file",
+		Fallback: "b@file"}}}
+	wantConfig := gateway.Config{HTTP: gateway.HTTP{Routers: routers, Services: services}}
 	if diff := cmp.Diff(wantConfig, config, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}

@@ -87,19 +87,25 @@ func (r *reporter) duplicates(n *Node, key string) {
 	}
 }
 
-// foreign reports labels that Traefik ignores, such as those of its version 1.
+// versionOne are the names after "traefik" in labels of Traefik v1.
+var versionOne = []string{"backend", "frontend", "port", "protocol", "weight", "domain"}
+
+// foreign reports whether Traefik ignores a label. It warns of those that are probably
+// meant to have an effect. Other names may be in use, such as for constraints.
 func (r *reporter) foreign(n *Node) bool {
 	known := []string{"docker", "enable", "http", "swarm", "tcp", "tls", "udp"}
-	if slices.Contains(known, strings.ToLower(n.Name)) {
+	name := strings.ToLower(n.Name)
+	switch near := nearest(name, known); {
+	case slices.Contains(known, name):
 		return false
-	}
-	versionOne := []string{"backend", "backend_name", "frontend", "port", "protocol", "weight", "domain", "tags"}
-	if slices.Contains(versionOne, strings.ToLower(n.Name)) {
+	case slices.Contains(versionOne, name):
 		r.warn("", "label traefik.%s is ignored: it is one of Traefik v1; write traefik.http.routers.NAME.rule and "+
 			"traefik.http.services.NAME.loadbalancer.server.port", n.Name)
-		return true
+	case name == "network":
+		r.warn("", "label traefik.%s is ignored: write traefik.docker.network", n.Name)
+	case near != "":
+		r.warn("", "label traefik.%s is ignored: %s", n.Name, unknown(n.Name, known))
 	}
-	r.warn("", "label traefik.%s is ignored: %s", n.Name, unknown(n.Name, known))
 	return true
 }
 

@@ -119,6 +119,7 @@ func TestLabelsThatAreNotInEffect(t *testing.T) {
 			`the key "htpp" is not known: the nearest one is "http"`,
 		"traefik.frontend.rule": "label traefik.frontend is ignored: it is one of Traefik v1; write " +
 			"traefik.http.routers.NAME.rule and traefik.http.services.NAME.loadbalancer.server.port",
+		"traefik.network": "label traefik.network is ignored: write traefik.docker.network",
 		"traefik.http.router.a.rule": "traefik.http.router: " +
 			`the key "router" is not known: the nearest one is "routers"`,
 		"traefik.tls.options.a.minversion": "label traefik.tls.options is ignored: there is no such label; " +

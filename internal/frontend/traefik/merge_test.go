@@ -1,0 +1,79 @@
+package traefik
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"fairlead/internal/model/gateway"
+)
+
+// TestMerge checks how containers with the same names are joined, in any order.
+func TestMerge(t *testing.T) {
+	labels := ".http.routers.web.rule=r\n.http.services.web.loadbalancer.server.port=80\n"
+	old := whoami(labels+".http.middlewares.m.addprefix.prefix=/old", named("old", "10.0.0.1", 9))
+	same := whoami(labels+".http.middlewares.m.addprefix.prefix=/old", named("same", "10.0.0.2", 5))
+	starting := whoami(labels, named("starting", "10.0.0.3", 2), func(c *Container) { c.Health = "starting" })
+	sticky := whoami(labels+".http.services.web.loadbalancer.sticky=true\n.http.middlewares.m.addprefix.prefix=/new",
+		named("sticky", "10.0.0.4", 1))
+	want := gateway.HTTP{
+		Routers: map[string]*gateway.Router{"web@docker": {Rule: "r", Service: "web@docker"}},
+		Services: map[string]*gateway.Service{"web@docker": {LoadBalancer: &gateway.LoadBalancer{
+			Servers: []gateway.Server{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}}}}},
+		Middlewares: map[string]*gateway.Middleware{"m@docker": {AddPrefix: &gateway.AddPrefix{Prefix: "/old"}}},
+	}
+	wantProblems := []string{
+		"container sticky: middleware m@docker: it is already defined with other settings by container old, whose " +
+			"definition stays: make both equal, or choose another name",
+		"container sticky: service web@docker: it is already defined with other settings by container old, whose " +
+			"definition stays: make both equal, or choose another name",
+	}
+	for _, list := range [][]Container{{old, same, starting, sticky}, {sticky, starting, same, old}} {
+		config, problems := Containers(list, DockerOptions{})
+		if diff := cmp.Diff(want, config.HTTP, cmpopts.EquateEmpty()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(wantProblems, problemTexts(problems)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestConfigAgain checks that a change of one container leaves the values of the others,
+// and the earlier configuration, as they are.
+func TestConfigAgain(t *testing.T) {
+	labels := ".http.services.web.loadbalancer.server.port=80\n.http.routers.web.rule=r"
+	first, second := whoami(labels, named("first", "10.0.0.1", 9)), whoami(labels, named("second", "10.0.0.2", 5))
+	other := whoami("", named("other", "10.0.0.3", 7))
+	joined := whoami("", named("joined", "10.0.0.4", 6), func(c *Container) {
+		c.NetworkMode, c.Networks = "container:other", nil
+	})
+	d := NewDocker(DockerOptions{})
+	servers := func(c gateway.Config, service string) (urls []string) {
+		for _, s := range c.HTTP.Services[service+"@docker"].LoadBalancer.Servers {
+			urls = append(urls, s.URL)
+		}
+		return urls
+	}
+	before, _ := d.Config([]*Container{&first, &other, &joined})
+	moved := whoami("", named("other", "10.0.0.5", 7))
+	after, _ := d.Config([]*Container{&first, &second, &moved, &joined})
+	if before.HTTP.Routers["web@docker"] != after.HTTP.Routers["web@docker"] {
+		t.Error("the router of an unchanged container is another value")
+	}
+	for _, tt := range []struct {
+		config  gateway.Config
+		service string
+		want    []string
+	}{
+		{before, "web", []string{"http://10.0.0.1:80"}},
+		{after, "web", []string{"http://10.0.0.1:80", "http://10.0.0.2:80"}},
+		{before, "joined", []string{"http://10.0.0.3:80"}},
+		{after, "joined", []string{"http://10.0.0.5:80"}},
+	} {
+		if diff := cmp.Diff(tt.want, servers(tt.config, tt.service)); diff != "" {
+			t.Errorf("service %s: %s", tt.service, diff)
+		}
+	}
+}

@@ -55,7 +55,8 @@ func TestBasicAuth(t *testing.T) {
 
 func TestBasicAuthOptions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "htpasswd")
-	if err := os.WriteFile(file, []byte("# a comment\n\n "+users[0]+"\nsha:{SHA}AAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"), 0o600); err != nil {
+	text := "# a comment\n\n " + users[0] + "\nsha:{SHA}AAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	value := gateway.BasicAuth{UsersFile: file, Users: users[3:4], Realm: `my "realm"`, RemoveHeader: true,
@@ -72,7 +73,8 @@ func TestBasicAuthOptions(t *testing.T) {
 // TestBasicAuthInParallel checks names and passwords at the same time, for the race
 // detector and for verdicts that goroutines mix up.
 func TestBasicAuthInParallel(t *testing.T) {
-	server := serve(t, build(t, gateway.Middleware{BasicAuth: &gateway.BasicAuth{Users: users}}, middleware.Deps{})(echo()))
+	value := gateway.Middleware{BasicAuth: &gateway.BasicAuth{Users: users}}
+	server := serve(t, build(t, value, middleware.Deps{})(echo()))
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {

@@ -82,7 +82,8 @@ func TestCompressEncodings(t *testing.T) {
 				if decode(t, c.want, strings.NewReader(body)) != long {
 					t.Error("the content differs")
 				}
-				if strong := h.Get("Etag") == `"x"`; strong != (c.want == "") || (h.Get("Accept-Ranges") == "") == strong {
+				if strong := h.Get("Etag") == `"x"`; strong != (c.want == "") ||
+					(h.Get("Accept-Ranges") == "") == strong {
 					t.Errorf("the headers are %v", h)
 				}
 			}

@@ -32,8 +32,9 @@ func auth(t *testing.T, names ...string) *httptest.Server {
 func TestForwardAuthHeaders(t *testing.T) {
 	forwarded := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Uri",
 		"X-Forwarded-Method", "X-Forwarded-Prefix", "X_forwarded_uri", "X-Real-Ip", "Upgrade", "X-Hop", "X-Kept"}
-	hostile := map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https", "X-Forwarded-Prefix": "/p",
-		"X-Forwarded-Host": "evil", "X-Forwarded-Uri": "/public", "X_forwarded_uri": "/public", "X-Real-Ip": "192.0.2.2",
+	hostile := map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https",
+		"X-Forwarded-Prefix": "/p", "X-Forwarded-Host": "evil", "X-Forwarded-Uri": "/public",
+		"X_forwarded_uri": "/public", "X-Real-Ip": "192.0.2.2",
 		"X-Forwarded-Method": "HEAD", "Upgrade": "websocket", "Connection": "upgrade, x-hop, X-Forwarded-For",
 		"X-Hop": "1", "X-Kept": "2"}
 	all := gateway.ForwardAuth{Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}

@@ -19,5 +19,14 @@ func init() {
 		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPAllowList }, newIPAllowList),
 		of(func(m *gateway.Middleware) *gateway.IPAllowList { return m.IPWhiteList }, newIPAllowList),
 		of(func(m *gateway.Middleware) *gateway.Chain { return m.Chain }, newChain),
+		of(func(m *gateway.Middleware) *gateway.Buffering { return m.Buffering }, newBuffering),
+		of(func(m *gateway.Middleware) *gateway.Errors { return m.Errors }, newErrors),
+		of(func(m *gateway.Middleware) *gateway.AddPrefix { return m.AddPrefix }, newAddPrefix),
+		of(func(m *gateway.Middleware) *gateway.ReplacePathRegex { return m.ReplacePathRegex }, newReplacePathRegex),
+		of(func(m *gateway.Middleware) *gateway.ContentType { return m.ContentType }, newContentType),
+		of(func(m *gateway.Middleware) *gateway.RateLimit { return m.RateLimit }, newRateLimit),
+		of(func(m *gateway.Middleware) *gateway.InFlightReq { return m.InFlightReq }, newInFlightReq),
+		of(func(m *gateway.Middleware) *gateway.ReplacePath { return m.ReplacePath }, newReplacePath),
+		of(func(m *gateway.Middleware) *gateway.StripPrefixRegex { return m.StripPrefixRegex }, newStripPrefixRegex),
 	}
 }

@@ -125,9 +125,10 @@ func (r request) check(t *testing.T, url string) {
 // TestErrors checks that each invalid value is refused with an error that says why.
 func TestErrors(t *testing.T) {
 	for want, value := range map[string]*gateway.Middleware{
-		"it has no settings":       nil,
-		"its type is missing":      {},
-		"it has 2 types":           {StripPrefix: &gateway.StripPrefix{Prefixes: []string{"/a"}}, RedirectScheme: &gateway.RedirectScheme{Scheme: "https"}},
+		"it has no settings":  nil,
+		"its type is missing": {},
+		"it has 2 types": {StripPrefix: &gateway.StripPrefix{Prefixes: []string{"/a"}},
+			RedirectScheme: &gateway.RedirectScheme{Scheme: "https"}},
 		"set users or usersFile":   {BasicAuth: &gateway.BasicAuth{}},
 		"want NAME:HASH":           {BasicAuth: &gateway.BasicAuth{Users: []string{"joe"}}},
 		"the hash's format":        {BasicAuth: &gateway.BasicAuth{Users: []string{"joe:secret"}}},
@@ -165,7 +166,27 @@ func TestErrors(t *testing.T) {
 			IPStrategy: &gateway.IPStrategy{Depth: -1}}},
 		"use rejectStatusCode 99": {IPAllowList: &gateway.IPAllowList{SourceRange: []string{"::/0"},
 			RejectStatusCode: 99}},
-		"no other middleware": {Chain: &gateway.Chain{Middlewares: []string{"a"}}},
+		"set prefix to a path":   {AddPrefix: &gateway.AddPrefix{Prefix: "/a/../b"}},
+		"set path to a path":     {ReplacePath: &gateway.ReplacePath{Path: "/%2e%2e/"}},
+		"set status and service": {Errors: &gateway.Errors{Status: []string{"500"}}},
+		"rates are not shared":   {RateLimit: &gateway.RateLimit{Average: 1, Redis: &gateway.Redis{}}},
+		"must not be negative":   {RateLimit: &gateway.RateLimit{Average: -1}},
+		"burst is too large":     {RateLimit: &gateway.RateLimit{Average: 1, Burst: 1 << 60}},
+		"set one of ipStrategy": {RateLimit: &gateway.RateLimit{Average: 1, SourceCriterion: &gateway.SourceCriterion{
+			RequestHost: true, RequestHeaderName: "X-A"}}},
+		"set amount":                 {InFlightReq: &gateway.InFlightReq{}},
+		"sizes must not be negative": {Buffering: &gateway.Buffering{MaxRequestBodyBytes: -1}},
+		`function "Foo" is unknown: use Attempts, IsNetworkError, ResponseCode`: {Buffering: &gateway.Buffering{
+			RetryExpression: "Foo() > 1"}},
+		`"(" is missing`:         {Buffering: &gateway.Buffering{RetryExpression: "Attempts > 1"}},
+		`")" is missing`:         {Buffering: &gateway.Buffering{RetryExpression: "(Attempts() > 1"}},
+		`">" is not followed`:    {Buffering: &gateway.Buffering{RetryExpression: "Attempts() >"}},
+		"compare Attempts":       {Buffering: &gateway.Buffering{RetryExpression: "Attempts()"}},
+		`"IsNetworkError" is un`: {Buffering: &gateway.Buffering{RetryExpression: "IsNetworkError() IsNetworkError()"}},
+		`"%" is unknown`:         {Buffering: &gateway.Buffering{RetryExpression: " %"}},
+		"has 1 arguments":        {Buffering: &gateway.Buffering{RetryExpression: "Attempts(1) > 1"}},
+		`argument "" is not`:     {Buffering: &gateway.Buffering{RetryExpression: "Attempts(1,"}},
+		"no other middleware":    {Chain: &gateway.Chain{Middlewares: []string{"a"}}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			_, err := middleware.New("m@docker", value, middleware.Deps{})

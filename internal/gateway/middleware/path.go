@@ -20,7 +20,7 @@ func setPath(r *http.Request, escaped string) bool {
 		return false
 	}
 	u := *r.URL
-	u.Path, u.RawPath = path, escaped
+	u.Path, u.RawPath = path, escaped // EscapedPath ignores a RawPath that is not valid.
 	r.URL, r.RequestURI = &u, u.RequestURI()
 	return true
 }

@@ -36,9 +36,11 @@ func TestRedirectScheme(t *testing.T) {
 
 func TestRedirectRegex(t *testing.T) {
 	to := func(location string) map[string]string { return map[string]string{"Location": location} }
-	value := gateway.RedirectRegex{Regex: `^https?://www\.(a\.example)(.*)`, Replacement: "https://${1}${2}", Permanent: true}
+	value := gateway.RedirectRegex{Regex: `^https?://www\.(a\.example)(.*)`, Replacement: "https://${1}${2}",
+		Permanent: true}
 	run(t, gateway.Middleware{RedirectRegex: &value}, echo(), []request{
-		{name: "match", host: "www.a.example", target: "/x?y=1", status: 301, wantHeader: to("https://a.example/x?y=1")},
+		{name: "match", host: "www.a.example", target: "/x?y=1", status: 301,
+			wantHeader: to("https://a.example/x?y=1")},
 		{name: "post", method: "POST", host: "www.a.example:80", status: 308, wantHeader: to("https://a.example/")},
 		{name: "no match", host: "a.example", target: "/x?y=1", want: "GET /x?y=1"},
 		{name: "with port", host: "www.a.example:8080", status: 301, wantHeader: to("https://a.example:8080/")},

@@ -11,7 +11,9 @@ import (
 type headWriter struct {
 	http.ResponseWriter
 	before func(status int)
-	done   bool
+	// force, if not 0, replaces the status of the final response.
+	force int
+	done  bool
 }
 
 // Unwrap returns the writer below, for http.ResponseController.
@@ -21,6 +23,9 @@ func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *headWriter) WriteHeader(status int) {
 	if !w.done && isFinal(status) {
 		w.done = true
+		if w.force != 0 {
+			status = w.force
+		}
 		w.before(status)
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -1,0 +1,182 @@
+package middleware
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+
+	"fairlead/internal/model/gateway"
+)
+
+// maxBufferedAttempts is the limit of attempts, whatever the retry expression says.
+const maxBufferedAttempts = 10
+
+// buffering reads whole bodies before it sends them on.
+type buffering struct {
+	*gateway.Buffering
+	retry func(bufferedAttempt) bool
+}
+
+// bufferedAttempt is what a retry expression sees.
+type bufferedAttempt struct{ number, status int }
+
+// retryFunctions are those of retry expressions. A network error is a 502 or 504 of the
+// proxy.
+var retryFunctions = map[string]function[bufferedAttempt]{
+	"Attempts":       {number: func(a bufferedAttempt, _ []float64) float64 { return float64(a.number) }},
+	"ResponseCode":   {number: func(a bufferedAttempt, _ []float64) float64 { return float64(a.status) }},
+	"IsNetworkError": {truth: func(a bufferedAttempt) bool { return a.status == 502 || a.status == 504 }},
+}
+
+// newBuffering reads whole bodies of requests and responses before it sends them on. A
+// larger request is answered with 413, a larger response with 500. Upgrades are not
+// buffered.
+func newBuffering(_ *builder, v *gateway.Buffering) (Func, error) {
+	b := &buffering{Buffering: v, retry: func(bufferedAttempt) bool { return false }}
+	if min(v.MaxRequestBodyBytes, v.MemRequestBodyBytes, v.MaxResponseBodyBytes, v.MemResponseBodyBytes) < 0 {
+		return nil, errors.New("sizes must not be negative: 0 means no limit")
+	}
+	if v.RetryExpression != "" {
+		var err error
+		if b.retry, err = parseExpression(v.RetryExpression, retryFunctions); err != nil {
+			return nil, err
+		}
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Upgrade") != "" {
+				next.ServeHTTP(w, r)
+				return
+			}
+			b.serve(w, r, next)
+		})
+	}, nil
+}
+
+// newSpill returns a spill with the default of memory.
+func newSpill(memory, limit int64) *spill {
+	if memory == 0 {
+		memory = 1 << 20
+	}
+	return &spill{memory: memory, limit: limit}
+}
+
+func (b *buffering) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if b.MaxRequestBodyBytes > 0 && r.ContentLength > b.MaxRequestBodyBytes {
+		refuse(w, http.StatusRequestEntityTooLarge)
+		return
+	}
+	body := newSpill(b.MemRequestBodyBytes, b.MaxRequestBodyBytes)
+	defer body.close()
+	switch _, err := io.Copy(body, r.Body); {
+	case errors.Is(err, errTooLarge):
+		refuse(w, http.StatusRequestEntityTooLarge)
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest)
+		return
+	}
+	for number := 1; ; number++ {
+		again := r.Clone(r.Context())
+		again.ContentLength, again.TransferEncoding = body.size, nil
+		again.Body = http.NoBody
+		if body.size > 0 {
+			again.Body = io.NopCloser(body.reader())
+		}
+		out := &bufferWriter{ResponseWriter: w, header: w.Header().Clone(),
+			body: newSpill(b.MemResponseBodyBytes, b.MaxResponseBodyBytes)}
+		if b.attempt(out, again, next, number) {
+			return
+		}
+	}
+}
+
+// attempt returns whether the client has its response.
+func (b *buffering) attempt(out *bufferWriter, r *http.Request, next http.Handler, number int) bool {
+	defer out.body.close()
+	out.run(next, r)
+	if number < maxBufferedAttempts && !out.hijacked && r.Context().Err() == nil &&
+		b.retry(bufferedAttempt{number, out.status}) {
+		return false
+	}
+	out.send()
+	return true
+}
+
+// bufferWriter stores a response.
+type bufferWriter struct {
+	http.ResponseWriter
+	header   http.Header
+	status   int
+	body     *spill
+	err      error
+	hijacked bool
+}
+
+// run calls the handler. A handler that aborts because the body does not fit any more is
+// finished.
+func (w *bufferWriter) run(next http.Handler, r *http.Request) {
+	defer func() {
+		if w.err == nil {
+			return
+		}
+		w.status = http.StatusInternalServerError
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+			panic(cause)
+		}
+	}()
+	next.ServeHTTP(w, r)
+}
+
+// Header returns the stored header.
+func (w *bufferWriter) Header() http.Header { return w.header }
+
+// WriteHeader stores the status. Informational responses are dropped.
+func (w *bufferWriter) WriteHeader(status int) {
+	if w.status == 0 && isFinal(status) {
+		w.status = status
+	}
+}
+
+func (w *bufferWriter) Write(p []byte) (n int, err error) {
+	w.WriteHeader(http.StatusOK)
+	if w.err == nil {
+		n, w.err = w.body.Write(p)
+	}
+	return n, w.err
+}
+
+// FlushError does nothing: the response is sent as a whole.
+func (w *bufferWriter) FlushError() error { return nil }
+
+// Hijack takes the connection.
+func (w *bufferWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.hijacked = err == nil
+	return conn, buffer, err
+}
+
+// send sends the stored response to the client.
+func (w *bufferWriter) send() {
+	switch {
+	case w.hijacked:
+		return
+	case w.err != nil:
+		refuse(w.ResponseWriter, w.status)
+		return
+	case w.status == 0:
+		w.status = http.StatusOK
+	}
+	header := w.ResponseWriter.Header()
+	clear(header)
+	maps.Copy(header, w.header)
+	if w.body.size > 0 {
+		header.Set("Content-Length", strconv.FormatInt(w.body.size, 10))
+	}
+	w.ResponseWriter.WriteHeader(w.status)
+	_, _ = copyTo(w.ResponseWriter, w.body.reader()) // An error is the client's connection's.
+}

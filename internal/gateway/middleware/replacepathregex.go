@@ -1,0 +1,27 @@
+package middleware
+
+import (
+	"net/http"
+
+	"fairlead/internal/model/gateway"
+)
+
+// newReplacePathRegex replaces paths that match an expression, and sends the old one in
+// X-Replaced-Path. The expression sees the encoded path without the query. A result that
+// is not a valid path is answered with 400.
+func newReplacePathRegex(_ *builder, v *gateway.ReplacePathRegex) (Func, error) {
+	expression, replacement, err := compileReplacement(v.Regex, v.Replacement)
+	if err != nil {
+		return nil, err
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			path := r.URL.EscapedPath()
+			if expression.MatchString(path) && !replacePath(r, expression.ReplaceAllString(path, replacement)) {
+				refuse(w, http.StatusBadRequest)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, nil
+}

@@ -1,0 +1,40 @@
+package middleware
+
+import (
+	"net/http"
+	"regexp"
+
+	"fairlead/internal/model/gateway"
+)
+
+// newStripPrefixRegex removes what the first of the expressions matches at the begin of
+// the decoded path.
+func newStripPrefixRegex(_ *builder, v *gateway.StripPrefixRegex) (Func, error) {
+	var expressions []*regexp.Regexp
+	for _, text := range v.Regex {
+		expression, err := compileRegex(text)
+		if err != nil {
+			return nil, err
+		}
+		expressions = append(expressions, expression)
+	}
+	if len(expressions) == 0 {
+		return nil, errNoOption
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, expression := range expressions {
+				found := expression.FindStringIndex(r.URL.Path)
+				if found == nil || found[0] != 0 || found[1] == 0 {
+					continue
+				}
+				if !stripPath(r, r.URL.Path[:found[1]]) {
+					refuse(w, http.StatusBadRequest)
+					return
+				}
+				break
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, nil
+}

@@ -164,12 +164,27 @@ func trim(s string) string {
 func hasToken(list, token string) bool {
 	for list != "" {
 		item, rest, _ := strings.Cut(list, ",")
-		if strings.EqualFold(trim(item), token) {
+		if equalFold(trim(item), token) {
 			return true
 		}
 		list = rest
 	}
 	return false
+}
+
+// equalFold compares without the case of ASCII letters. strings.EqualFold also folds other letters, of
+// which some equal ASCII letters.
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := 0; i < len(a); i++ {
+		x, y := a[i], b[i]
+		if x != y && (x|0x20 != y|0x20 || class[x]&(isUpper|isLower) == 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // parseLength parses a Content-Length.

@@ -41,7 +41,7 @@ func TestForwardsResponses(t *testing.T) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
 				addr, _ := gateway(t, front, newBackend(t, answers(c.response)))
-				res, body, err := roundTripFinal(t, addr, c.request)
+				res, body, err := roundTrip(t, addr, c.request)
 				if err != nil || res.StatusCode != c.status || body != c.body {
 					t.Fatalf("got %v, %d bytes, error %v; want status %d and %d bytes", res, len(body), err, c.status,
 						len(c.body))
@@ -51,8 +51,8 @@ func TestForwardsResponses(t *testing.T) {
 	})
 }
 
-// roundTripFinal is roundTrip without interim responses.
-func roundTripFinal(t *testing.T, addr, request string) (*http.Response, string, error) {
+// roundTrip sends a request and returns the final response with its body.
+func roundTrip(t *testing.T, addr, request string) (*http.Response, string, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestRefusesResponses(t *testing.T) {
 	for name, response := range cases {
 		t.Run(name, func(t *testing.T) {
 			addr, f := gateway(t, "net/http", newBackend(t, answers(response)))
-			res, _, err := roundTripFinal(t, addr, get)
+			res, _, err := roundTrip(t, addr, get)
 			if err != nil || res.StatusCode != http.StatusBadGateway {
 				t.Fatalf("got %v, error %v, want status 502", res, err)
 			}
@@ -134,7 +134,7 @@ func TestAbortsTruncatedResponses(t *testing.T) {
 					_, _ = readRequestHead(br)
 					_, _ = io.WriteString(c, response)
 				}))
-				_, body, err := roundTripFinal(t, addr, get)
+				_, body, err := roundTrip(t, addr, get)
 				if err == nil {
 					t.Fatalf("got a complete response with %d bytes, want an error", len(body))
 				}
@@ -188,8 +188,8 @@ func TestRefusesRequestsThatWouldBeSplit(t *testing.T) {
 }
 
 func TestFieldsOfResponses(t *testing.T) {
-	b := newBackend(t, answers("HTTP/1.1 200 OK\r\nSet-Cookie: b=2\r\nset-cookie: c=3\r\nConnection: X-Hop\r\nX-Hop: 1\r\n"+
-		"Keep-Alive: 5\r\nUpgrade: h2c\r\nTrailer: X-After\r\nTransfer-Encoding: chunked\r\n\r\n"+
+	b := newBackend(t, answers("HTTP/1.1 200 OK\r\nSet-Cookie: b=2\r\nset-cookie: c=3\r\nConnection: X-Hop\r\n"+
+		"X-Hop: 1\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nTrailer: X-After\r\nTransfer-Encoding: chunked\r\n\r\n"+
 		"1\r\nx\r\n0\r\nX-After: yes\r\nX-More: too\r\nContent-Length: 7\r\n\r\n"))
 	p := newPool(t, b.addr)
 	w := httptest.NewRecorder()

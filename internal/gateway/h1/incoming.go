@@ -1,9 +1,6 @@
 package h1
 
-import (
-	"net/http"
-	"strings"
-)
+import "net/http"
 
 // response is the parsed head of a response; its fields are in upstream.fields.
 type response struct {
@@ -63,7 +60,7 @@ func (u *upstream) parse(text, method string) (response, error) {
 			}
 			h.length, hasLength = n, true
 		case "Transfer-Encoding":
-			if h.chunked || minor == 0 || !strings.EqualFold(f.value, "chunked") {
+			if h.chunked || minor == 0 || !equalFold(f.value, "chunked") {
 				return h, malformed("Transfer-Encoding %.40q in a response of HTTP/1.%d", f.value, minor)
 			}
 			h.chunked = true

@@ -32,7 +32,6 @@ type input struct {
 	wait func()
 
 	read func(fd uintptr) bool
-	n    int
 	err  error
 }
 

@@ -48,12 +48,16 @@ func newBackend(t *testing.T, serve func(c net.Conn, br *bufio.Reader, n int)) *
 }
 
 func newPool(t *testing.T, addr string) *Pool {
-	p := &Pool{Dial: func(ctx context.Context) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
-	}}
+	p := &Pool{Dial: dialer(addr)}
 	t.Cleanup(p.Close)
 	return p
+}
+
+func dialer(addr string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", addr)
+	}
 }
 
 // readHead reads a request's head, as text.
@@ -111,6 +115,29 @@ var fronts = map[string]func(t *testing.T, h http.Handler) string{
 		t.Cleanup(s.Close)
 		return s.Listener.Addr().String()
 	},
+	"h1": func(t *testing.T, h http.Handler) string { return newServer(t, &Server{Handler: h}) },
+}
+
+// newServer starts a server and returns its address.
+func newServer(t *testing.T, s *Server) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shut down: %v", err)
+		}
+		if err := <-done; err != http.ErrServerClosed {
+			t.Errorf("Serve returned %v", err)
+		}
+	})
+	return l.Addr().String()
 }
 
 // gateway starts a front before a backend.
@@ -124,27 +151,6 @@ func onFronts(t *testing.T, test func(t *testing.T, front string)) {
 	for name := range fronts {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) { test(t, name) })
 	}
-}
-
-// roundTrip sends a request's text and returns the response, whose body is read.
-func roundTrip(t *testing.T, addr, request string) (*http.Response, string, error) {
-	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
-	method, _, _ := strings.Cut(request, " ")
-	res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
-	if err != nil {
-		return nil, "", err
-	}
-	body, err := io.ReadAll(res.Body)
-	return res, string(body), err
 }
 
 const get = "GET /a?b=c HTTP/1.1\r\nHost: example.org\r\n\r\n"
@@ -161,3 +167,11 @@ func chunkedText(p []byte, size int) string {
 	}
 	return out.String() + "0\r\n\r\n"
 }
+
+// scripted is a connection that returns what r returns.
+type scripted struct {
+	net.Conn
+	r io.Reader
+}
+
+func (s *scripted) Read(p []byte) (int, error) { return s.r.Read(p) }

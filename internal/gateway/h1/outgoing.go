@@ -122,7 +122,7 @@ func upgradeOf(h http.Header) string {
 	for list := u[0]; list != ""; {
 		item, rest, _ := strings.Cut(list, ",")
 		name, _, _ := strings.Cut(trim(item), "/")
-		if strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") || strings.EqualFold(name, "http") {
+		if equalFold(name, "h2c") || equalFold(name, "h2") || equalFold(name, "http") {
 			return ""
 		}
 		list = rest

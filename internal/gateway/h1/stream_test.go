@@ -84,7 +84,8 @@ func TestReadsResponseWhileSending(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
 		addr, _ := gateway(t, front, newBackend(t, echo))
 		c, br := dialFront(t, addr)
-		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-End\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-End\r\n"+
+			"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
 		res, err := http.ReadResponse(br, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -14,7 +13,7 @@ import (
 // switchProtocols passes on a response 101 and moves bytes both ways until both sides have ended.
 func (x *exchange) switchProtocols(h response) *Error {
 	u := x.u
-	if x.upgrade == "" || !strings.EqualFold(h.upgrade, x.upgrade) {
+	if x.upgrade == "" || !equalFold(h.upgrade, x.upgrade) {
 		return &Error{Op: "read response", Sent: true,
 			Err: malformed("the server changes to protocol %.40q, the client asked for %.40q", h.upgrade, x.upgrade)}
 	}

@@ -1,0 +1,197 @@
+package h1
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxDiscard is how much of a body that the handler has not read is read to keep the connection.
+const maxDiscard = 256 << 10
+
+// requestBody is the body of one request. It is not used again, so that a late read cannot reach the
+// next request.
+type requestBody struct {
+	mu      sync.Mutex
+	conn    *conn // nil after the end of the request
+	left    int64
+	chunked bool
+	decoder chunked
+	request *http.Request
+	err     error
+}
+
+// setBody gives the request its body.
+func (c *conn) setBody() {
+	r := c.request
+	c.w.expect.Store(false)
+	c.body = nil
+	if r.ContentLength == 0 {
+		r.Body = http.NoBody
+		return
+	}
+	b := &requestBody{conn: c, left: r.ContentLength, chunked: r.ContentLength < 0, request: r}
+	b.decoder.reset(&c.input)
+	c.body, r.Body = b, b
+	if e := r.Header["Expect"]; len(e) > 0 && r.ProtoAtLeast(1, 1) && hasToken(e[0], "100-continue") {
+		c.w.expect.Store(true)
+	}
+}
+
+// Read implements io.Reader.
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if b.err != nil || len(p) == 0 {
+		return 0, b.err
+	}
+	if b.conn.buffered() == 0 {
+		b.conn.w.sendContinue()
+		b.conn.enter(phaseBody)
+		defer b.conn.enter(phaseHandler)
+	}
+	n, err := b.read(p)
+	b.err = err
+	return n, err
+}
+
+func (b *requestBody) read(p []byte) (int, error) {
+	if b.chunked {
+		data, err := b.decoder.next()
+		if err == io.EOF {
+			b.setTrailer()
+		}
+		if err != nil {
+			return 0, err
+		}
+		n := copy(p, data)
+		b.decoder.used(n)
+		return n, nil
+	}
+	in := &b.conn.input
+	if in.buffered() == 0 {
+		if err := in.fill(); err != nil {
+			return 0, unexpected(err)
+		}
+	}
+	data := in.bytes()
+	if int64(len(data)) > b.left {
+		data = data[:b.left]
+	}
+	n := copy(p, data)
+	in.consume(n)
+	if b.left -= int64(n); b.left == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// setTrailer adds the fields of the trailer to the request, as net/http does.
+func (b *requestBody) setTrailer() {
+	for _, f := range b.decoder.trailer {
+		if !trailerAllowed(f.key) {
+			continue
+		}
+		if b.request.Trailer == nil {
+			b.request.Trailer = http.Header{}
+		}
+		b.request.Trailer[f.key] = append(b.request.Trailer[f.key], f.value)
+	}
+}
+
+// Close ends the use of the body by the handler. The rest is read after the response.
+func (b *requestBody) Close() error { return nil }
+
+// Buffered returns how many bytes Read returns without waiting, at most. It is 0 if the client waits
+// for an interim response.
+func (b *requestBody) Buffered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil || b.err != nil || b.conn.w.expect.Load() {
+		return 0
+	}
+	n := b.conn.buffered()
+	if !b.chunked {
+		return int(min(int64(n), b.left))
+	}
+	// A chunk may be incomplete: only data is available without waiting.
+	return int(min(int64(n), b.decoder.left))
+}
+
+// spliceTo moves the rest of the body to a TCP connection.
+func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil || b.err != nil || b.chunked || b.conn.tcp == nil {
+		return 0, b.err
+	}
+	c := b.conn
+	if n := int(min(int64(c.buffered()), b.left)); n > 0 {
+		written, err := to.Write(c.bytes()[:n])
+		c.consume(written)
+		b.left -= int64(written)
+		if moved = int64(written); err != nil {
+			return moved, err
+		}
+	}
+	c.w.sendContinue()
+	limited := io.LimitedReader{R: c.tcp}
+	for b.left > 0 {
+		step := min(b.left, spliceStep)
+		limited.N = step
+		c.enter(phaseBody)
+		n, err := to.ReadFrom(&limited)
+		c.enter(phaseHandler)
+		b.left -= n
+		moved += n
+		switch {
+		case err != nil:
+			return moved, err
+		case n < step:
+			b.err = io.ErrUnexpectedEOF
+			return moved, nil
+		}
+	}
+	b.err = io.EOF
+	return moved, nil
+}
+
+// end detaches the body from the connection, and returns whether the next request begins at the next
+// byte. It reads a short rest.
+func (b *requestBody) end() bool {
+	if !b.mu.TryLock() {
+		// A goroutine of the handler still reads.
+		_ = b.conn.conn.SetReadDeadline(time.Unix(1, 0))
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	c := b.conn
+	b.conn = nil
+	if b.err != nil {
+		return b.err == io.EOF
+	}
+	// A client that was not asked to continue may or may not send its body.
+	if c.w.expect.Load() || b.left > maxDiscard {
+		return false
+	}
+	c.enter(phaseBody)
+	defer c.enter(phaseHandler)
+	b.conn = c
+	defer func() { b.conn = nil }()
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
+	for discarded := 0; discarded < maxDiscard; {
+		n, err := b.read(buf[:])
+		discarded += n
+		if err != nil {
+			b.err = err
+			return err == io.EOF
+		}
+	}
+	return false
+}

@@ -1,0 +1,268 @@
+package h1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// conn is a client's connection. It belongs to the goroutine of ServeConn but for its atomic fields.
+type conn struct {
+	input
+	server *Server
+	tcp    *net.TCPConn
+	tls    *tls.ConnectionState
+	// socket is the descriptor, also below TLS.
+	socket syscall.RawConn
+	remote string
+
+	// reading is the phase of the connection and its start, writing the start of a write in
+	// progress or 0.
+	reading, writing atomic.Int64
+	ctx              atomic.Pointer[requestContext]
+
+	// request, url, header and values are used again by each request. blank is a request with
+	// nothing but the context.
+	request, blank *http.Request
+	url            url.URL
+	header         http.Header
+	values         []string
+	fields         []field
+	body           *requestBody
+	w              writer
+	// deadlines: a handler has set a deadline, which must not concern the next request.
+	deadlines atomic.Bool
+}
+
+// Phases of a connection.
+const (
+	phaseHead    = iota // a head is incomplete
+	phaseIdle           // no byte of a request has arrived
+	phaseHandler        // a handler runs
+	phaseBody           // a handler waits for a part of the body
+)
+
+// mark packs a phase and the second in which it began.
+func mark(phase, second int64) int64 { return second<<2 | phase }
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, tcp: tcpOf(nc), socket: rawOf(nc), remote: nc.RemoteAddr().String(),
+		request: new(http.Request), header: http.Header{}}
+	c.input.init(nc)
+	c.input.max = max(bufferSize, s.maxHead())
+	c.w.conn, c.w.header = c, http.Header{}
+	c.newContext()
+	return c
+}
+
+func (c *conn) enter(phase int64) { c.reading.Store(mark(phase, c.server.now.Load())) }
+
+// serve serves requests until the connection ends. It returns false if a handler has taken it over.
+func (c *conn) serve() bool {
+	defer func() { c.ctx.Load().cancel(context.Canceled) }()
+	if !c.handshake() {
+		return true
+	}
+	for first := true; ; first = false {
+		if err := c.readRequest(first); err != nil {
+			c.refuse(err)
+			return true
+		}
+		ok := c.handle()
+		if c.w.hijacked {
+			return false
+		}
+		if !ok || !c.next() {
+			c.release()
+			return true
+		}
+	}
+}
+
+func (c *conn) handshake() bool {
+	t, ok := c.conn.(interface {
+		Handshake() error
+		ConnectionState() tls.ConnectionState
+	})
+	if !ok {
+		return true
+	}
+	if t.Handshake() != nil {
+		return false
+	}
+	state := t.ConnectionState()
+	c.tls = &state
+	return true
+}
+
+// readRequest reads a head and parses it into c.request. It returns io.EOF if the client has ended the
+// connection between two requests.
+func (c *conn) readRequest(first bool) error {
+	if !first {
+		c.enter(phaseIdle)
+		// Shutdown may have looked before the phase was stored.
+		if c.server.draining.Load() {
+			return io.EOF
+		}
+	}
+	limit := c.server.maxHead()
+	for searched := 0; ; {
+		b := c.bytes()
+		if n := headEnd(b, searched); n > 0 && n <= limit {
+			text := string(b[:n])
+			c.consume(n)
+			c.enter(phaseHandler)
+			return c.parse(text)
+		}
+		if len(b) >= limit {
+			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+		}
+		if len(b) > 0 && searched == 0 {
+			c.enter(phaseHead)
+		}
+		searched = max(0, len(b)-2)
+		if err := c.fill(); err == errFull {
+			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+		} else if err != nil {
+			return io.EOF
+		}
+	}
+}
+
+// handle runs the handler and completes the response. It returns false if the connection must close.
+func (c *conn) handle() (ok bool) {
+	w := &c.w
+	w.begin(c.request)
+	defer func() {
+		if v := recover(); v != nil && v != http.ErrAbortHandler && c.server.Panicked != nil {
+			c.server.Panicked(c.request, v)
+		}
+		if !ok && !w.hijacked {
+			w.release()
+			c.endBody()
+		}
+	}()
+	c.server.Handler.ServeHTTP(w, c.request)
+	if w.hijacked {
+		return true
+	}
+	return w.finish()
+}
+
+// next prepares the connection for the next request. It returns false if the connection must close.
+func (c *conn) next() bool {
+	whole := c.endBody()
+	if c.deadlines.Swap(false) {
+		_ = c.conn.SetDeadline(time.Time{})
+	}
+	if ctx := c.ctx.Load(); ctx.used() {
+		ctx.cancel(context.Canceled)
+		c.newContext()
+	}
+	if c.w.closing || !whole {
+		c.linger(whole)
+		return false
+	}
+	return true
+}
+
+// endBody ends the request's body and reads what remains of it, if that is little. It returns whether
+// the next request begins at the next byte.
+func (c *conn) endBody() bool {
+	if c.body == nil {
+		return true
+	}
+	whole := c.body.end()
+	c.body = nil
+	return whole
+}
+
+// lingerTime is how long a connection is read after a response that the client may not have received
+// yet: closing it with unread bytes would reset it (RFC 9112 9.6).
+const lingerTime = 500 * time.Millisecond
+
+func (c *conn) linger(whole bool) {
+	if whole && c.buffered() == 0 && c.socket != nil && quiet(c.socket) {
+		return
+	}
+	half, ok := c.conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.enter(phaseHandler)
+	_ = c.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	c.release()
+	for range 64 {
+		if c.fill() != nil {
+			return
+		}
+		c.release()
+	}
+}
+
+// refusal is an error that the client gets as a response.
+type refusal struct {
+	status int
+	reason string
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+// refuse answers a request that could not be parsed.
+func (c *conn) refuse(err error) {
+	var r *refusal
+	if errors.As(err, &r) {
+		c.request = &http.Request{ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: -1, Method: "GET"}
+		c.w.begin(c.request)
+		http.Error(&c.w, http.StatusText(r.status)+": "+r.reason, r.status)
+		if c.w.finish() {
+			c.linger(false)
+		}
+	}
+	c.release()
+}
+
+// inspect applies the time limits. It runs on another goroutine.
+func (c *conn) inspect() {
+	s := c.server
+	now, r := s.now.Load(), c.reading.Load()
+	waited := now - r>>2
+	switch r & 3 {
+	case phaseHead:
+		c.limitRead(s.HeaderTimeout, waited)
+	case phaseIdle:
+		c.limitRead(s.IdleTimeout, waited)
+	case phaseBody:
+		c.limitRead(s.ReadTimeout, waited)
+	case phaseHandler:
+		if waited > 0 && c.socket != nil && closedByPeer(c.socket, c.tls == nil) {
+			c.ctx.Load().cancel(context.Canceled)
+		}
+	}
+	if begun := c.writing.Load(); begun > 0 && s.WriteTimeout > 0 && now-begun > seconds(s.WriteTimeout) {
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
+func (c *conn) limitRead(limit time.Duration, waited int64) {
+	if limit > 0 && waited > seconds(limit) {
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// interruptIdle ends the connection if it waits for a request.
+func (c *conn) interruptIdle() {
+	if c.reading.Load()&3 == phaseIdle {
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}

@@ -1,0 +1,78 @@
+package h1
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// sendContinue sends the interim response 100 if the client waits for it and the final one has not
+// begun.
+func (w *writer) sendContinue() {
+	if !w.expect.Load() {
+		return
+	}
+	w.interim.Lock()
+	defer w.interim.Unlock()
+	if !w.sealed && w.expect.Load() {
+		_, _ = io.WriteString(w.conn.conn, "HTTP/1.1 100 Continue\r\n\r\n")
+		w.expect.Store(false)
+	}
+}
+
+func (w *writer) writeInterim(status int) {
+	if w.request.ProtoMinor == 0 {
+		return
+	}
+	w.appendStatus(status)
+	for key, values := range w.header {
+		if key != "Content-Length" && !hopByHop(key) {
+			w.appendField(key, values)
+		}
+	}
+	w.buf = append(w.buf, '\r', '\n')
+	w.send(nil)
+}
+
+// Hijack implements http.Hijacker.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c := w.conn
+	if w.hijacked {
+		return nil, nil, http.ErrHijacked
+	}
+	if w.status != 0 {
+		if !w.framed {
+			w.frame(false)
+		}
+		w.send(nil)
+	}
+	c.server.remove(c)
+	w.hijacked = true
+	w.release()
+	held := bytes.Clone(c.bytes())
+	c.release()
+	_ = c.conn.SetDeadline(time.Time{})
+	br := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(held), c.conn), max(4096, len(held)))
+	if len(held) > 0 {
+		_, _ = br.Peek(len(held))
+	}
+	return c.conn, bufio.NewReadWriter(br, bufio.NewWriter(c.conn)), nil
+}
+
+// SetReadDeadline is for http.ResponseController.
+func (w *writer) SetReadDeadline(t time.Time) error {
+	w.conn.deadlines.Store(true)
+	return w.conn.conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	w.conn.deadlines.Store(true)
+	return w.conn.conn.SetWriteDeadline(t)
+}
+
+// EnableFullDuplex is for http.ResponseController. It is always enabled.
+func (w *writer) EnableFullDuplex() error { return nil }

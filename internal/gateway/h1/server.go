@@ -1,0 +1,207 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server serves HTTP/1.0 and HTTP/1.1 to clients. Set the fields before the first connection. Durations
+// of 0 mean no limit; they have a granularity of about a second.
+//
+// Handlers are those of net/http, with three differences. The request and its header belong to the
+// connection: a handler must not use them after it has returned. Handlers may read the request's body
+// after they have begun to write (EnableFullDuplex). The Content-Type of a response is not detected.
+type Server struct {
+	Handler http.Handler
+	// Context is the parent of the requests' contexts. Nil means context.Background.
+	Context context.Context
+	// MaxHeaderBytes limits the head of a request. 0 means 64 KiB.
+	MaxHeaderBytes int
+	// HeaderTimeout limits the time until a head is complete, on a new connection with the TLS
+	// handshake. IdleTimeout limits the time between two requests.
+	HeaderTimeout, IdleTimeout time.Duration
+	// ReadTimeout limits the time without progress while a body is read, WriteTimeout while a
+	// response is written.
+	ReadTimeout, WriteTimeout time.Duration
+	// MaxConns limits the connections; further ones are closed at once. 0 means no limit.
+	MaxConns int
+	// Panicked, if not nil, is called with the value of a handler's panic, other than
+	// http.ErrAbortHandler, on the goroutine that has panicked.
+	Panicked func(r *http.Request, value any)
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	listeners map[net.Listener]struct{}
+	timer     *time.Timer
+	// drained is closed when the last connection ends after Shutdown.
+	drained chan struct{}
+	// draining is set by Shutdown.
+	draining atomic.Bool
+	// now is the time of the last inspection, in seconds since the epoch, and date the same time
+	// for the Date field.
+	now     atomic.Int64
+	date    atomic.Pointer[string]
+	refused atomic.Uint64
+}
+
+// tick is the interval between two inspections of all connections.
+const tick = time.Second
+
+// Serve accepts connections until the listener is closed or Shutdown is called, which makes it return
+// http.ErrServerClosed.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.draining.Load() {
+		s.mu.Unlock()
+		_ = l.Close()
+		return http.ErrServerClosed
+	}
+	if s.listeners == nil {
+		s.listeners = map[net.Listener]struct{}{}
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+	}()
+	for delay := time.Duration(0); ; {
+		c, err := l.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			delay = 0
+			go s.ServeConn(c)
+		case s.draining.Load():
+			return http.ErrServerClosed
+		case errors.As(err, &temporary) && temporary.Temporary():
+			// Too many open files: wait until some are closed.
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			time.Sleep(delay)
+		default:
+			return err
+		}
+	}
+}
+
+// ServeConn serves a connection until it ends, and closes it unless a handler has taken it over. A TLS
+// connection must not have negotiated HTTP/2.
+func (s *Server) ServeConn(nc net.Conn) {
+	c := newConn(s, nc)
+	if !s.add(c) {
+		_ = nc.Close()
+		return
+	}
+	if c.serve() {
+		s.remove(c)
+		_ = nc.Close()
+	}
+}
+
+// Connections returns the number of connections, and of those that MaxConns has refused.
+func (s *Server) Connections() (open int, refused uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns), s.refused.Load()
+}
+
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
+	}
+	if s.MaxConns > 0 && len(s.conns) >= s.MaxConns {
+		s.refused.Add(1)
+		return false
+	}
+	if s.conns == nil {
+		s.conns = map[*conn]struct{}{}
+	}
+	if s.timer == nil {
+		s.setClock()
+		s.timer = time.AfterFunc(tick, s.inspect)
+	}
+	c.reading.Store(mark(phaseHead, s.now.Load()))
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if len(s.conns) == 0 && s.drained != nil {
+		close(s.drained)
+		s.drained = nil
+	}
+}
+
+func (s *Server) setClock() {
+	now := time.Now()
+	s.now.Store(now.Unix())
+	date := "Date: " + now.UTC().Format(http.TimeFormat) + "\r\n"
+	s.date.Store(&date)
+}
+
+// inspect applies the time limits and detects clients that are gone. It runs every tick as long as
+// there are connections.
+func (s *Server) inspect() {
+	s.setClock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) == 0 {
+		s.timer = nil
+		return
+	}
+	for c := range s.conns {
+		c.inspect()
+	}
+	s.timer.Reset(tick)
+}
+
+// Shutdown closes the listeners and the idle connections, and waits until the requests in progress are
+// answered. If ctx ends first, it closes the connections and returns the context's error. Connections
+// that handlers have taken over are not affected.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining.Store(true)
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	drained := make(chan struct{})
+	if len(s.conns) == 0 {
+		close(drained)
+	} else {
+		s.drained = drained
+	}
+	for c := range s.conns {
+		c.interruptIdle()
+	}
+	s.mu.Unlock()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.ctx.Load().cancel(context.Canceled)
+		_ = c.conn.Close()
+	}
+	return ctx.Err()
+}
+
+func (s *Server) maxHead() int {
+	if s.MaxHeaderBytes > 0 {
+		return s.MaxHeaderBytes
+	}
+	return bufferSize
+}

@@ -119,7 +119,7 @@ func (c *chunked) end() error {
 		}
 		if n := headEnd(b, searched); n > 0 {
 			text := string(b[:n])
-			if bytes.Contains(b[:n], []byte("\n\n")) || b[0] == '\n' {
+			if bytes.Count(b[:n], []byte("\n")) != bytes.Count(b[:n], []byte("\r\n")) {
 				return malformed("trailer has lines without CR")
 			}
 			c.in.consume(n)

@@ -175,7 +175,7 @@ func (x *exchange) send() *Error {
 		return &Error{Op: "write request", Err: err, Sent: n > 0}
 	}
 	if x.pool.HeaderTimeout > 0 {
-		x.u.awaits(x.pool.now.Load())
+		x.u.sent(x.pool.now.Load())
 	}
 	return nil
 }

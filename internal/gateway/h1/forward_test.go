@@ -234,14 +234,17 @@ func TestTimeLimits(t *testing.T) {
 	b := newBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) { _, _ = io.Copy(io.Discard, br) })
 	p := newPool(t, b.addr)
 	p.HeaderTimeout = time.Millisecond
-	err, _ := p.Forward(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), "").(*Error)
-	if err == nil || err.Status() != http.StatusGatewayTimeout {
-		t.Errorf("error %+v, want status 504", err)
+	for _, body := range []int{0, maxInline + 1} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", body)))
+		err, _ := p.Forward(httptest.NewRecorder(), r, "").(*Error)
+		if err == nil || err.Status() != http.StatusGatewayTimeout {
+			t.Errorf("body of %d bytes: error %+v, want status 504", body, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
-	err, _ = newPool(t, b.addr).Forward(httptest.NewRecorder(), r, "").(*Error)
+	err, _ := newPool(t, b.addr).Forward(httptest.NewRecorder(), r, "").(*Error)
 	if err == nil || err.Status() != http.StatusGatewayTimeout {
 		t.Errorf("error %+v, want status 504", err)
 	}

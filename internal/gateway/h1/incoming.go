@@ -120,7 +120,7 @@ func (x *exchange) receive() *Error {
 		case h.status < 200:
 			x.interim(h)
 		default:
-			x.u.awaits(0)
+			x.u.arrived()
 			return x.copyResponse(h)
 		}
 	}

@@ -41,9 +41,14 @@ func tcpOf(c net.Conn) *net.TCPConn {
 	return t
 }
 
-// rawOf returns the descriptor of the TCP connection below c, which may be a TLS connection.
+// rawOf returns the socket below c, which may be a TLS connection or another wrapper with the method
+// NetConn, or nil.
 func rawOf(c net.Conn) syscall.RawConn {
-	if outer, ok := c.(interface{ NetConn() net.Conn }); ok {
+	for {
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
 		c = outer.NetConn()
 	}
 	if s, ok := c.(syscall.Conn); ok {

@@ -141,7 +141,8 @@ func (p *Pool) put(u *upstream) {
 	}
 	u.idleSince = p.now.Load()
 	p.mu.Lock()
-	if p.closed || len(p.idle) >= limit {
+	// Without a socket, nothing shows whether an idle connection is alive.
+	if p.closed || len(p.idle) >= limit || u.probe == nil {
 		p.forget(u)
 		p.mu.Unlock()
 		u.close()

@@ -92,8 +92,16 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeConn serves a connection until it ends, and closes it unless a handler has taken it over. A TLS
 // connection must not have negotiated HTTP/2.
-func (s *Server) ServeConn(nc net.Conn) {
+func (s *Server) ServeConn(nc net.Conn) { s.ServeBuffered(nc, nil) }
+
+// ServeBuffered is ServeConn for a connection of which the caller has read the first bytes, at most
+// 64 KiB, to find the protocol. The server copies them.
+func (s *Server) ServeBuffered(nc net.Conn, first []byte) {
 	c := newConn(s, nc)
+	if len(first) > 0 {
+		c.buf = buffers.Get().(*[bufferSize]byte)[:]
+		c.input.w = copy(c.buf, first)
+	}
 	if !s.add(c) {
 		_ = nc.Close()
 		return

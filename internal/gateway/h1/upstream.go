@@ -27,8 +27,10 @@ type upstream struct {
 	mu    sync.Mutex
 	ctx   context.Context
 	cause error
-	// sentAt is when the request was complete, 0 while the response is not awaited.
-	sentAt int64
+	// sentAt is when the request was complete, 0 while the response is not awaited. answered: the
+	// head of the final response has arrived.
+	sentAt   int64
+	answered bool
 	// deadline is true if the request's context set a deadline on the connection.
 	deadline bool
 }
@@ -51,14 +53,23 @@ func (u *upstream) begin(ctx context.Context) {
 		u.deadline = true
 	}
 	u.mu.Lock()
-	u.ctx, u.cause, u.sentAt = ctx, nil, 0
+	u.ctx, u.cause, u.sentAt, u.answered = ctx, nil, 0, false
 	u.mu.Unlock()
 }
 
-// awaits starts or stops the time limit for the head of the response.
-func (u *upstream) awaits(now int64) {
+// sent starts the time limit for the head of the response, unless that has arrived already.
+func (u *upstream) sent(now int64) {
 	u.mu.Lock()
-	u.sentAt = now
+	if !u.answered {
+		u.sentAt = now
+	}
+	u.mu.Unlock()
+}
+
+// arrived ends the time limit.
+func (u *upstream) arrived() {
+	u.mu.Lock()
+	u.sentAt, u.answered = 0, true
 	u.mu.Unlock()
 }
 

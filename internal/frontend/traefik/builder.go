@@ -84,10 +84,11 @@ func (b *builder) completeHTTP() {
 			delete(c.Routers, name)
 			continue
 		}
-		needed = needed || r.Service == base
+		needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
 	}
-	if len(b.declared("http", "services")) == 0 && needed {
+	if len(b.declared("http", "services")) == 0 {
 		c.Services = map[string]*gateway.Service{base: {LoadBalancer: &gateway.LoadBalancer{}}}
+		defer b.mute(!needed)()
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		s := c.Services[name]
@@ -111,11 +112,12 @@ func (b *builder) completeTCP() {
 		} else if !b.onlyService(object, &r.Service, services) {
 			delete(c.Routers, name)
 		} else {
-			needed = needed || r.Service == base
+			needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
 		}
 	}
-	if len(b.declared("tcp", "services")) == 0 && needed {
+	if len(b.declared("tcp", "services")) == 0 {
 		c.Services = map[string]*gateway.TCPService{base: {LoadBalancer: &gateway.TCPLoadBalancer{}}}
+		defer b.mute(!needed)()
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		s := c.Services[name]
@@ -141,10 +143,11 @@ func (b *builder) completeUDP() {
 			delete(c.Routers, name)
 			continue
 		}
-		needed = needed || r.Service == base
+		needed = needed || strings.TrimSuffix(r.Service, "@docker") == base
 	}
-	if len(b.declared("udp", "services")) == 0 && needed {
+	if len(b.declared("udp", "services")) == 0 {
 		c.Services = map[string]*gateway.UDPService{base: {LoadBalancer: &gateway.UDPLoadBalancer{}}}
+		defer b.mute(!needed)()
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		s := c.Services[name]
@@ -156,6 +159,17 @@ func (b *builder) completeUDP() {
 		})
 		if lb.Servers = servers; !b.usable(object, err) {
 			delete(c.Services, name)
+		}
+	}
+}
+
+// mute returns what removes the problems reported from now on, if wanted. A default
+// service that no router of the container uses is for routers elsewhere.
+func (b *builder) mute(wanted bool) (end func()) {
+	before := len(b.problems)
+	return func() {
+		if wanted {
+			b.problems = b.problems[:before]
 		}
 	}
 }

@@ -88,8 +88,9 @@ func TestContainer(t *testing.T) {
 			routers: routers{"whoami@docker": {Rule: "Host(`WHOAMI.example.org`)",
 				Service: "whoami@docker"}}, services: services{"whoami@docker": http("http://10.0.0.2:80")}},
 		"default rule without a text": {container: whoami(""),
-			opt:     gateway.Docker{DefaultRule: "{{ .Name | trimAll .Name }}"},
-			problem: "container whoami: router whoami@docker: it has no rule, and the default rule is empty"},
+			opt:      gateway.Docker{DefaultRule: "{{ .Name | trimAll .Name }}"},
+			services: services{"whoami@docker": http("http://10.0.0.2:80")},
+			problem:  "container whoami: router whoami@docker: it has no rule, and the default rule is empty"},
 		"a router takes the only service": {container: whoami(`.http.routers.a.rule=r
 			.http.services.Back.loadbalancer.server.port=8080`),
 			routers:  routers{"a@docker": {Rule: "r", Service: "Back@docker"}},
@@ -123,6 +124,9 @@ func TestContainer(t *testing.T) {
 			routers: routers{"api@docker": {Rule: "r", Service: "api@internal",
 				Middlewares: []string{"auth@docker", "x@file", "y@docker"},
 				TLS:         &gateway.RouterTLS{Options: "strong@docker"}}}},
+		"a default service for routers elsewhere": {container: whoami(`.http.routers.a.rule=r
+			.http.routers.a.service=b@file`), routers: routers{"a@docker": {Rule: "r", Service: "b@file"}},
+			services: services{"whoami@docker": http("http://10.0.0.2:80")}},
 		"default TLS options": {container: whoami(".http.routers.a.rule=r\n.http.routers.a.tls.options=default"),
 			routers: routers{"a@docker": {Rule: "r", Service: "whoami@docker",
 				TLS: &gateway.RouterTLS{Options: "default"}}},
@@ -187,7 +191,8 @@ func TestContainer(t *testing.T) {
 		"faulty constraints": {container: whoami(""), opt: gateway.Docker{Constraints: "Tag(`a`)"},
 			problem: "providers.docker.constraints: parse constraints"},
 		"faulty default rule": {container: whoami(""), opt: gateway.Docker{DefaultRule: "{{ sha1 }}"},
-			problem: "providers.docker.defaultRule: parse the template: "},
+			services: services{"whoami@docker": http("http://10.0.0.2:80")},
+			problem:  "providers.docker.defaultRule: parse the template: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, problems := Containers([]Container{tt.container}, DockerOptions{Docker: tt.opt})

@@ -16,10 +16,17 @@ func unknown(name string, known []string) string {
 	return fmt.Sprintf("the key %q is not known: want one of %s", name, strings.Join(known, ", "))
 }
 
+// maxName is the length from which a name is not compared with others: the time grows
+// with its square.
+const maxName = 64
+
 // nearest returns the known name with the fewest edits from name, ignoring case, or ""
 // if each differs in half of its letters or more. The first of equally near ones wins.
 func nearest(name string, known []string) string {
 	best, least := "", len(name)
+	if len(name) > maxName {
+		return ""
+	}
 	for _, k := range known {
 		if edits := distance(strings.ToLower(name), strings.ToLower(k)); edits < least && 2*edits < len(k) {
 			best, least = k, edits

@@ -80,6 +80,7 @@ func Tree(pairs []Pair) (*Node, []Mistake) {
 	pairs = slices.Clone(pairs)
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
 	root := &Node{}
+	known := map[string]*Node{}
 	var mistakes []Mistake
 	for _, p := range pairs {
 		names, err := split(p.Key)
@@ -87,12 +88,13 @@ func Tree(pairs []Pair) (*Node, []Mistake) {
 			mistakes = append(mistakes, Mistake{Key: p.Key, Text: err.Error()})
 			continue
 		}
-		n := root
+		n, key := root, ""
 		for _, name := range names {
-			child := n.Child(name)
+			key = join(key, strings.ToLower(name))
+			child := known[key]
 			if child == nil {
 				child = &Node{Name: name}
-				n.Children = append(n.Children, child)
+				n.Children, known[key] = append(n.Children, child), child
 			}
 			n = child
 		}

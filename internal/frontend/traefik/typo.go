@@ -11,7 +11,7 @@ import (
 // the one is at another place in the other, as in my-routerhttp and my-httprouter.
 func alike(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	if min(len(a), len(b)) < 3 || digits(a) != digits(b) {
+	if min(len(a), len(b)) < 3 || max(len(a), len(b)) > maxName || digits(a) != digits(b) {
 		return false
 	}
 	return distance(a, b) <= 1 || sorted(a) == sorted(b)
@@ -33,11 +33,15 @@ func sorted(s string) string {
 	return string(b)
 }
 
+// maxCompared is the number of routers of a container up to which their names are
+// compared with each other.
+const maxCompared = 100
+
 // reportTypos warns of routers that have no rule of their own, beside one that has: most
 // often their only label has a mistyped name. Routers is the node "routers" of the
 // labels, key its key.
 func (r *reporter) reportTypos(kind string, routers *Node, key string) {
-	if routers == nil {
+	if routers == nil || len(routers.Children) > maxCompared {
 		return
 	}
 	withRule := map[string]bool{}

@@ -81,6 +81,8 @@ func TestMatch(t *testing.T) {
 		{"QueryRegexp(`a`)", "v3", "a/?a=", true},
 		{"Query(`a=1`, `b=2`)", "v2", "a/?a=1&b=2", true},
 		{"Query(`a=1`, `b=2`)", "v2", "a/?a=1", false},
+		{"Query(`a`, `1`, `b=2`)", "v2", "a/?a=1&b=2", true},
+		{"Query(`a`, `1`, `b=2`)", "v2", "a/?a=2&b=2", false},
 		{"Query(`a=`)", "v2", "a/?a=anything", true},
 		{"Query(`a=`)", "v2", "a/?b=1", false},
 		{"Query(`a=1`)", "v2", "a/?a=2&a=1", false},

@@ -165,14 +165,17 @@ func queryRegexp(args []string) ([]test, error) {
 	return []test{{subject: ofQuery, key: args[0], values: []value{v}}}, err
 }
 
-// queryV2 needs all parameters. An empty value means any; a value may have templates,
-// which match the parameter's first value.
+// queryV2 needs all parameters: NAME=VALUE, or NAME and VALUE as two arguments. An empty
+// value means any; a value may have templates, which match the parameter's first value.
 func queryV2(args []string) ([]test, error) {
 	var tests []test
-	for i, a := range args {
-		key, text, ok := strings.Cut(a, "=")
+	for i := 0; i < len(args); i++ {
+		key, text, ok := strings.Cut(args[i], "=")
 		if !ok {
-			return nil, badArgument(i, "%q has no value: write `%s=VALUE`, or `%[2]s=` for any value", a, a)
+			if i++; i == len(args) || strings.Contains(args[i], "=") {
+				return nil, badArgument(i-1, "%q has no value: write `%[1]s=VALUE`, or `%[1]s=` for any value", key)
+			}
+			text = args[i]
 		}
 		v, err := templateValue(i, text, ".*", equal)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 // conn is a client's connection. It belongs to the goroutine of ServeConn but for its atomic fields.
 type conn struct {
 	input
+	out    output
 	server *Server
 	tcp    *net.TCPConn
 	tls    *tls.ConnectionState
@@ -56,6 +57,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, tcp: tcpOf(nc), socket: rawOf(nc), remote: nc.RemoteAddr().String(),
 		request: new(http.Request), header: http.Header{}}
 	c.input.init(nc)
+	c.out.init(nc, c.raw)
 	c.input.max = max(bufferSize, s.maxHead())
 	c.w.conn, c.w.header = c, http.Header{}
 	c.newContext()

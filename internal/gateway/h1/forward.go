@@ -170,7 +170,7 @@ func (x *exchange) send() *Error {
 	if x.mode == bodyStream {
 		return x.startSender()
 	}
-	n, err := x.u.conn.Write(x.out)
+	n, err := x.u.out.write(x.out)
 	if err != nil {
 		return &Error{Op: "write request", Err: err, Sent: n > 0}
 	}

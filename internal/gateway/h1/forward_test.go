@@ -201,7 +201,8 @@ func TestFieldsOfResponses(t *testing.T) {
 	if got := res.Header["Set-Cookie"]; !slices.Equal(got, []string{"a=1", "b=2", "c=3"}) {
 		t.Errorf("cookies %q", got)
 	}
-	for _, key := range []string{"Connection", "X-Hop", "Keep-Alive", "Upgrade", "Transfer-Encoding", "Content-Length"} {
+	for _, key := range []string{"Connection", "X-Hop", "Keep-Alive", "Upgrade", "Transfer-Encoding",
+		"Content-Length"} {
 		if res.Header[key] != nil {
 			t.Errorf("%s was passed on", key)
 		}

@@ -106,7 +106,8 @@ func compareRequests(t *testing.T, got, want *http.Request) {
 
 // FuzzChunked proves that the decoder accepts only what net/http accepts, with the same data.
 func FuzzChunked(f *testing.F) {
-	for _, body := range []string{"3\r\nabc\r\n0\r\n\r\n", "3;a=b\r\nabc\r\n0\r\nA: b\r\n\r\n", "3 \r\nabc\r\n00\r\n\r\n",
+	for _, body := range []string{"3\r\nabc\r\n0\r\n\r\n", "3;a=b\r\nabc\r\n0\r\nA: b\r\n\r\n",
+		"3 \r\nabc\r\n00\r\n\r\n",
 		"3\nabc\r\n0\r\n\r\n", "3\r\nabc0\r\n\r\n", "0\r\n\n", "A\r\n0123456789\r\n0\r\nA: b\n\n",
 		"0\r\n0:\n\r\n"} {
 		f.Add(body)

@@ -86,7 +86,8 @@ func TestShutdown(t *testing.T) {
 	}
 	close(release)
 	rest, err := io.ReadAll(busyReader)
-	if err != nil || !strings.Contains(string(rest), "Connection: close\r\n") || !strings.HasSuffix(string(rest), "done") {
+	if err != nil || !strings.Contains(string(rest), "Connection: close\r\n") ||
+		!strings.HasSuffix(string(rest), "done") {
 		t.Errorf("the request in progress got %q, error %v", rest, err)
 	}
 	if err := <-down; err != nil {

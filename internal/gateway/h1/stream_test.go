@@ -54,7 +54,8 @@ func echo(c net.Conn, br *bufio.Reader, _ int) {
 }
 
 func TestForwardsBodies(t *testing.T) {
-	bodies := map[string]string{"empty": "", "short": "abc", "long": string(text), "two parts": string(text[:maxInline+1])}
+	bodies := map[string]string{"empty": "", "short": "abc", "long": string(text),
+		"two parts": string(text[:maxInline+1])}
 	onFronts(t, func(t *testing.T, front string) {
 		addr, f := gateway(t, front, newBackend(t, echo))
 		client := &http.Client{Transport: &http.Transport{}}

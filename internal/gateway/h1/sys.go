@@ -7,12 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recvNow reads from a socket without blocking. RawSyscall leaves out the scheduler's preparation for
-// calls that block.
+// recvNow reads from a socket without blocking. RawSyscall does not tell the scheduler about the call:
+// if a call were to take a while on a busy host, the scheduler would start another thread meanwhile.
 func recvNow(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
 			uintptr(len(p)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
+		if errno != syscall.EINTR {
+			return int(n), errno
+		}
+	}
+}
+
+// sendNow writes to a socket without blocking.
+func sendNow(fd uintptr, p []byte) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
+			uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		if errno != syscall.EINTR {
 			return int(n), errno
 		}

@@ -11,6 +11,7 @@ import (
 // upstream is a connection to a server. Between get and put it belongs to one request.
 type upstream struct {
 	input
+	out output
 	// tcp is nil if the connection uses TLS.
 	tcp *net.TCPConn
 	// probe is the socket, also below TLS. It is nil in tests without sockets.
@@ -38,6 +39,7 @@ type upstream struct {
 func newUpstream(c net.Conn) *upstream {
 	u := &upstream{tcp: tcpOf(c), probe: rawOf(c)}
 	u.input.init(c)
+	u.out.init(c, u.raw)
 	return u
 }
 

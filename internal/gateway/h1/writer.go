@@ -290,9 +290,9 @@ func (w *writer) send(p []byte) {
 	switch {
 	case len(p) == 0 && len(w.buf) == 0:
 	case len(p) == 0:
-		_, w.err = c.conn.Write(w.buf)
+		_, w.err = c.out.write(w.buf)
 	case len(w.buf) == 0:
-		_, w.err = c.conn.Write(p)
+		_, w.err = c.out.write(p)
 	default:
 		w.parts[0], w.parts[1] = w.buf, p
 		w.vector = w.parts[:]

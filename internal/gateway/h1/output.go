@@ -1,0 +1,52 @@
+package h1
+
+import (
+	"net"
+	"syscall"
+)
+
+// output writes to a connection. Only one goroutine may use it.
+type output struct {
+	conn net.Conn
+	// raw is nil if the connection is not a TCP connection.
+	raw syscall.RawConn
+	p   []byte
+	n   int
+	err error
+	try func(fd uintptr) bool
+}
+
+func (o *output) init(c net.Conn, raw syscall.RawConn) {
+	o.conn, o.raw = c, raw
+	o.try = o.tryWrite
+}
+
+// write writes all of p, or returns an error and the number of bytes that were written.
+func (o *output) write(p []byte) (int, error) {
+	if o.raw == nil {
+		return o.conn.Write(p)
+	}
+	o.p, o.n, o.err = p, 0, nil
+	err := o.raw.Write(o.try)
+	o.p = nil
+	if err == nil {
+		err = o.err
+	}
+	return o.n, err
+}
+
+// tryWrite writes without blocking, and returns false if the socket accepts no more.
+func (o *output) tryWrite(fd uintptr) bool {
+	for o.n < len(o.p) {
+		n, errno := sendNow(fd, o.p[o.n:])
+		switch {
+		case errno == syscall.EAGAIN:
+			return false
+		case errno != 0:
+			o.err = errno
+			return true
+		}
+		o.n += n
+	}
+	return true
+}

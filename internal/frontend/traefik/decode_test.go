@@ -116,6 +116,18 @@ func TestDecodeMistakes(t *testing.T) {
 			t.Errorf("%s: mistakes %q, want %q", line, mistakes, want)
 		}
 	}
+	for line, want := range map[string]string{
+		"routers=web": "routers: value \"web\": want a name of your choice below it, such as routers.NAME",
+		"services.a.loadbalancer.servers[0]=http://a": `services.a.loadbalancer.servers[0]: value "http://a": ` +
+			"want names below it: fenced, port, preservepath, scheme, url, weight",
+		"services.a.failover.healthcheck=maybe": `services.a.failover.healthcheck: value "maybe": ` +
+			"want true, false, or names below it: it has none",
+		"middlewares.a.errors.statusrewrites.404=x": `middlewares.a.errors.statusrewrites.404: value "x": want an integer`,
+	} {
+		if _, mistakes := decodePairs[gateway.HTTP](t, line); !cmp.Equal(mistakes, []string{want}) {
+			t.Errorf("%s: mistakes %q, want %q", line, mistakes, want)
+		}
+	}
 	if _, mistakes := decodePairs[gateway.PassiveHealthCheck](t, "failurewindow=soon"); !cmp.Equal(mistakes,
 		[]string{`failurewindow: value "soon": want a duration such as 10s or 500ms; an integer means seconds`}) {
 		t.Errorf("a wrong duration: mistakes %q", mistakes)

@@ -83,6 +83,9 @@ func TestContainer(t *testing.T) {
 		"names of Compose": {container: whoami("com.docker.compose.project=my_app\ncom.docker.compose.service=web"),
 			routers:  routers{"web-my-app@docker": {Rule: "Host(`web-my-app`)", Service: "web-my-app@docker"}},
 			services: services{"web-my-app@docker": http("http://10.0.0.2:80")}},
+		"the name of a Swarm service": {container: whoami("", func(c *Container) { c.Service = "shop_web" }),
+			routers:  routers{"shop-web@docker": {Rule: "Host(`shop-web`)", Service: "shop-web@docker"}},
+			services: services{"shop-web@docker": http("http://10.0.0.2:80")}},
 		"default rule": {container: whoami("zone=Example.ORG"), opt: gateway.Docker{
 			DefaultRule: "Host(`{{ .ContainerName | upper }}.{{ index .Labels \"zone\" | lower }}`)"},
 			routers: routers{"whoami@docker": {Rule: "Host(`WHOAMI.example.org`)",
@@ -145,6 +148,15 @@ func TestContainer(t *testing.T) {
 			.http.routers.a.rule=r`), routers: routers{"a@docker": {Rule: "r", Service: "a@docker"}},
 			services: services{"a@docker": {LoadBalancer: &gateway.LoadBalancer{Servers: []gateway.Server{
 				{URL: "h2c://10.0.0.2:80", Weight: ptr(3)}}}}}},
+		"a wrong scheme": {container: whoami(".http.services.a.loadbalancer.server.scheme=tcp"),
+			problem: `container whoami: service a@docker: scheme "tcp": want http, https or h2c`},
+		"a wrong port": {container: whoami(".http.services.a.loadbalancer.server.port=80/tcp"),
+			problem: `container whoami: service a@docker: port "80/tcp": want a number from 1 to 65535`},
+		"a wrong URL": {container: whoami(".http.services.a.loadbalancer.server.url=10.0.0.1"),
+			problem: `container whoami: service a@docker: URL "10.0.0.1" of the server: want SCHEME://HOST:PORT`},
+		"several servers": {container: whoami(".http.services.a.loadbalancer.servers[0].port=80\n" +
+			".http.services.a.loadbalancer.servers[1].port=81"),
+			problem: "container whoami: service a@docker: labels describe one server per container"},
 		"not running": {container: whoami("", func(c *Container) { c.Running = false })},
 		"not running, but allowed": {container: whoami(".docker.allownonrunning=true", func(c *Container) {
 			c.Running, c.Networks = false, nil
@@ -282,6 +294,9 @@ func TestAddresses(t *testing.T) {
 		"host": {container: whoami("", mode("host")), want: "127.0.0.1"},
 		"host with an address": {container: whoami("", mode("host")),
 			opt: DockerOptions{HostAddress: netip.MustParseAddr("172.17.0.1")}, want: "172.17.0.1"},
+		"host of a Swarm node": {container: whoami("", mode("host"), func(c *Container) {
+			c.NodeIP = netip.MustParseAddr("192.0.2.9")
+		}), want: "192.0.2.9"},
 		"the network of another container": {container: whoami("", mode("container:id-vpn")), want: "10.3.0.9"},
 		"the network of a missing container": {container: whoami("", mode("container:gone")),
 			problem: "it has no server of this container: the container shares the network of container gone, which does " +
@@ -289,6 +304,13 @@ func TestAddresses(t *testing.T) {
 		"its own network": {container: whoami("", mode("container:1")),
 			problem: "it has no server of this container: the container shares the network of container 1, which does " +
 				"not run"},
+		"only IPv6": {container: whoami("", func(c *Container) {
+			c.Networks = map[string][]netip.Addr{"web": {netip.MustParseAddr("2001:db8::2")}}
+		}), want: "[2001:db8::2]"},
+		"no address yet": {container: whoami("", func(c *Container) { c.Networks["web"] = nil }),
+			problem: `it has no server of this container: the container has no address on the network "web"`},
+		"no network": {container: whoami("", func(c *Container) { c.Networks = nil }),
+			problem: "it has no server of this container: the container has no network: connect it to a network of the gateway"},
 		"a published port": {container: whoami("", func(c *Container) {
 			c.Published = []Published{{Port{80, "tcp"}, netip.MustParseAddrPort("192.0.2.1:8080")}}
 		}), opt: DockerOptions{Docker: gateway.Docker{UseBindPortIP: true}}, want: "192.0.2.1:8080"},

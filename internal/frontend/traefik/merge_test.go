@@ -40,6 +40,25 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeStreams checks that servers of TCP and UDP services join too.
+func TestMergeStreams(t *testing.T) {
+	labels := ".tcp.routers.db.rule=HostSNI(TICK*TICK)\n.tcp.services.db.loadbalancer.server.port=5432\n" +
+		".udp.routers.dns.entrypoints=dns\n.udp.services.dns.loadbalancer.server.port=53"
+	config, problems := Containers([]Container{whoami(labels, named("a", "10.0.0.1", 3)),
+		whoami(labels, named("b", "10.0.0.2", 2)), whoami(labels, named("c", "10.0.0.2", 1))}, DockerOptions{})
+	if len(problems) > 0 {
+		t.Errorf("problems: %q", problemTexts(problems))
+	}
+	tcp := []gateway.TCPServer{{Address: "10.0.0.1:5432"}, {Address: "10.0.0.2:5432"}}
+	if diff := cmp.Diff(tcp, config.TCP.Services["db@docker"].LoadBalancer.Servers); diff != "" {
+		t.Error(diff)
+	}
+	udp := []gateway.UDPServer{{Address: "10.0.0.1:53"}, {Address: "10.0.0.2:53"}}
+	if diff := cmp.Diff(udp, config.UDP.Services["dns@docker"].LoadBalancer.Servers); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestConfigAgain checks that a change of one container leaves the values of the others,
 // and the earlier configuration, as they are.
 func TestConfigAgain(t *testing.T) {

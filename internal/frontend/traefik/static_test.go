@@ -116,6 +116,25 @@ func TestStaticOfAStack(t *testing.T) {
 	}
 }
 
+// TestStaticOfASwarmStack has the flags of a published stack of v2, unchanged.
+func TestStaticOfASwarmStack(t *testing.T) {
+	s, notes := mustStatic(t, []string{"--api", "--api.dashboard=true", "--api.insecure=true", "--accessLog",
+		"--entrypoints.web.address=:80", "--entrypoints.websecure.address=:443", "--providers.docker=true",
+		"--providers.docker.watch=true", "--providers.docker.swarmMode=true", "--providers.docker.exposedByDefault=false",
+		"--providers.docker.network=Traefik_backends", "--certificatesresolvers.myresolver.acme.email=xx@xx.com",
+		"--certificatesresolvers.myresolver.acme.httpchallenge=true",
+		"--certificatesresolvers.myresolver.acme.httpchallenge.entrypoint=web",
+		"--certificatesresolvers.myresolver.acme.storage=/etc/traefik/acme/acme.json", "--metrics",
+		"--metrics.prometheus"}, nil)
+	if !s.Docker.SwarmMode || *s.Docker.ExposedByDefault || s.Docker.Network != "Traefik_backends" ||
+		s.Resolvers["myresolver"].HTTPChallenge != "web" || s.Metrics == nil || s.AccessLog == nil || !s.API.Insecure {
+		t.Errorf("static %+v", s)
+	}
+	if len(notes) != 1 || !hasNote(notes, "--providers.docker.swarmMode", "in effect") {
+		t.Errorf("notes %q, want one on swarmMode", notes)
+	}
+}
+
 func namesOf(entryPoints []gateway.EntryPoint) (names []string) {
 	for _, e := range entryPoints {
 		names = append(names, e.Name)

@@ -50,7 +50,7 @@ func newBasicAuth(_ *builder, v *gateway.BasicAuth) (Func, error) {
 			return nil, err
 		}
 	}
-	challenge := `Basic realm="` + realmOr(v.Realm) + `"`
+	challenge := "Basic realm=" + quoteRealm(realmOr(v.Realm))
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			user, password, ok := r.BasicAuth()

@@ -56,10 +56,11 @@ func TestErrorPages(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { r.check(t, server.URL) })
 	}
 	for want, value := range map[string]gateway.Errors{
-		`read status "5xx"`:         {Status: []string{"5xx"}, Service: "pages"},
-		`read status "599-500"`:     {Status: []string{"599-500"}, Service: "pages"},
-		`use service "none"`:        {Status: []string{"500"}, Service: "none"},
-		"rewrite status 404 to 999": {Status: []string{"500"}, Service: "pages", StatusRewrites: map[string]int{"404": 999}},
+		`read status "5xx"`:     {Status: []string{"5xx"}, Service: "pages"},
+		`read status "599-500"`: {Status: []string{"599-500"}, Service: "pages"},
+		`use service "none"`:    {Status: []string{"500"}, Service: "none"},
+		"rewrite status 404 to 999": {Status: []string{"500"}, Service: "pages",
+			StatusRewrites: map[string]int{"404": 999}},
 	} {
 		_, err := middleware.New("test", &gateway.Middleware{Errors: &value}, deps)
 		if err == nil || !strings.Contains(err.Error(), want) {

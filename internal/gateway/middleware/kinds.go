@@ -28,5 +28,12 @@ func init() {
 		of(func(m *gateway.Middleware) *gateway.InFlightReq { return m.InFlightReq }, newInFlightReq),
 		of(func(m *gateway.Middleware) *gateway.ReplacePath { return m.ReplacePath }, newReplacePath),
 		of(func(m *gateway.Middleware) *gateway.StripPrefixRegex { return m.StripPrefixRegex }, newStripPrefixRegex),
+		of(func(m *gateway.Middleware) *gateway.Retry { return m.Retry }, newRetry),
+		of(func(m *gateway.Middleware) *gateway.DigestAuth { return m.DigestAuth }, newDigestAuth),
+		of(func(m *gateway.Middleware) *gateway.PassTLSClientCert { return m.PassTLSClientCert }, newPassTLSClientCert),
+		of(func(m *gateway.Middleware) *gateway.EncodedCharacters { return m.EncodedCharacters }, newEncodedCharacters),
+		of(func(m *gateway.Middleware) *gateway.GRPCWeb { return m.GRPCWeb }, newGRPCWeb),
+		of(func(m *gateway.Middleware) *gateway.CircuitBreaker { return m.CircuitBreaker }, newCircuitBreaker),
+		newPlugin,
 	}
 }

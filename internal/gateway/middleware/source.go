@@ -19,7 +19,8 @@ func newSource(v *gateway.SourceCriterion, fallback gateway.SourceCriterion) (so
 	}
 	seed := maphash.MakeSeed()
 	switch {
-	case v.IPStrategy != nil && (v.RequestHeaderName != "" || v.RequestHost), v.RequestHeaderName != "" && v.RequestHost:
+	case v.IPStrategy != nil && (v.RequestHeaderName != "" || v.RequestHost),
+		v.RequestHeaderName != "" && v.RequestHost:
 		return nil, errors.New("read sourceCriterion: set one of ipStrategy, requestHeaderName and requestHost")
 	case v.RequestHost:
 		return func(r *http.Request) uint64 { return maphash.String(seed, r.Host) }, nil

@@ -31,11 +31,15 @@ func readUsers(file string, users []string) ([]string, error) {
 	return result, nil
 }
 
-// realmOr returns the realm of a challenge, by default Traefik's, without the characters
-// that end a quoted string.
+// realmOr returns the realm of a challenge, by default Traefik's.
 func realmOr(realm string) string {
 	if realm == "" {
 		return "traefik"
 	}
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", "", "\n", "").Replace(realm)
+	return realm
+}
+
+// quoteRealm returns a realm as a quoted string (RFC 9110, section 5.6.4).
+func quoteRealm(realm string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", "", "\n", "").Replace(realm) + `"`
 }

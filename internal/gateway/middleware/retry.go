@@ -1,0 +1,97 @@
+package middleware
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"fairlead/internal/model/gateway"
+)
+
+// maxRetryBody is the default limit of bodies that are kept for another attempt.
+const maxRetryBody = 2 << 20
+
+// retry sends requests again.
+type retry struct {
+	*gateway.Retry
+	statuses []statusRange
+	limit    int64
+	now      func() time.Time
+}
+
+// newRetry sends a request again if the proxy got no response from its server, or one
+// with a configured status, and the client got nothing yet. It does so only where that is
+// safe: nothing of the request has reached the server, or its method is idempotent (RFC
+// 9110, section 9.2.2), or the user allows others; and its body, if there is one, is
+// kept. Bodies are streamed to the first server while they are kept.
+func newRetry(b *builder, v *gateway.Retry) (Func, error) {
+	t := &retry{Retry: v, limit: maxRetryBody, now: b.Now}
+	switch {
+	case v.Attempts <= 0:
+		return nil, errors.New("set attempts to the number of attempts")
+	case v.DisableRetryOnNetworkError && len(v.Status) == 0:
+		return nil, errors.New("set status, or enable retries on network errors: there is no reason to retry")
+	}
+	if v.MaxRequestBodyBytes != nil {
+		t.limit = *v.MaxRequestBodyBytes
+	}
+	if len(v.Status) > 0 {
+		var err error
+		if t.statuses, err = parseStatuses(v.Status); err != nil {
+			return nil, err
+		}
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.serve(w, r, next) })
+	}, nil
+}
+
+func (t *retry) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	var body *replayBody
+	if r.Body != nil && r.Body != http.NoBody {
+		body = &replayBody{limit: t.limit, source: r.Body}
+	}
+	begin := t.now()
+	attempt := &Attempt{}
+	for {
+		var again *http.Request
+		attempt, again = attempt.next(r)
+		if body != nil {
+			again.Body = body.reader()
+		}
+		out := newCatchWriter(w, func(status int) bool {
+			timely := t.Timeout <= 0 || t.now().Sub(begin) < t.Timeout
+			return attempt.Number < t.Attempts && timely && t.worthwhile(attempt, r.Method, status) &&
+				(body == nil || body.replayable()) && r.Context().Err() == nil
+		})
+		next.ServeHTTP(out, again)
+		if out.caught == 0 {
+			return
+		}
+		if !sleep(r, t.wait(attempt.Number)) {
+			refuse(w, out.caught) // For the log: the client has gone.
+			return
+		}
+	}
+}
+
+// worthwhile returns whether another attempt is safe and may have another result.
+func (t *retry) worthwhile(attempt *Attempt, method string, status int) bool {
+	idempotent := t.RetryNonIdempotentMethod || slices.Contains([]string{http.MethodGet, http.MethodHead,
+		http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}, method)
+	if attempt.failed && !t.DisableRetryOnNetworkError && (!attempt.sent || idempotent) {
+		return true
+	}
+	return idempotent && hasStatus(t.statuses, status)
+}
+
+// wait returns the time before the attempt after number: it grows by half each time, up
+// to twice the configured interval.
+func (t *retry) wait(number int) time.Duration {
+	wait := t.InitialInterval
+	for range min(number-1, 2) {
+		wait += wait / 2
+	}
+	return min(wait, 2*t.InitialInterval)
+}

@@ -150,6 +150,10 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 		b.left -= n
 		moved += n
 		switch {
+		case err != nil && (isTimeout(err) || closedByPeer(c.socket, true)):
+			// Read returns the error: the client's side has failed.
+			b.err = err
+			return moved, nil
 		case err != nil:
 			return moved, err
 		case n < step:

@@ -44,14 +44,15 @@ type conn struct {
 
 // Phases of a connection.
 const (
-	phaseHead    = iota // a head is incomplete
-	phaseIdle           // no byte of a request has arrived
+	phaseNew     = iota // a new connection, also during the TLS handshake: no byte of a request has arrived
+	phaseHead           // a head is incomplete
+	phaseIdle           // no byte of the next request has arrived
 	phaseHandler        // a handler runs
 	phaseBody           // a handler waits for a part of the body
 )
 
 // mark packs a phase and the second in which it began.
-func mark(phase, second int64) int64 { return second<<2 | phase }
+func mark(phase, second int64) int64 { return second<<3 | phase }
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, tcp: tcpOf(nc), socket: rawOf(nc), remote: nc.RemoteAddr().String(),
@@ -235,9 +236,9 @@ func (c *conn) refuse(err error) {
 func (c *conn) inspect() {
 	s := c.server
 	now, r := s.now.Load(), c.reading.Load()
-	waited := now - r>>2
-	switch r & 3 {
-	case phaseHead:
+	waited := now - r>>3
+	switch r & 7 {
+	case phaseNew, phaseHead:
 		c.limitRead(s.HeaderTimeout, waited)
 	case phaseIdle:
 		c.limitRead(s.IdleTimeout, waited)
@@ -248,7 +249,8 @@ func (c *conn) inspect() {
 			c.ctx.Load().cancel(context.Canceled)
 		}
 	}
-	if begun := c.writing.Load(); begun > 0 && s.WriteTimeout > 0 && now-begun > seconds(s.WriteTimeout) {
+	if begun := c.writing.Load(); begun > 0 && s.WriteTimeout > 0 && now-begun > seconds(s.WriteTimeout) &&
+		(c.socket == nil || unsent(c.socket)) {
 		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
@@ -264,7 +266,7 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 // interruptIdle ends the connection if it waits for a request.
 func (c *conn) interruptIdle() {
-	if c.reading.Load()&3 == phaseIdle {
+	if phase := c.reading.Load() & 7; phase == phaseIdle || phase == phaseNew {
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }

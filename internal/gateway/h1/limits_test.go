@@ -71,6 +71,7 @@ func TestShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.CopyN(io.Discard, idleReader, 4)
+	_, newReader := dialFront(t, l.Addr().String())
 	busy, busyReader := dialFront(t, l.Addr().String())
 	_, _ = io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-started
@@ -80,6 +81,9 @@ func TestShutdown(t *testing.T) {
 	defer cancel()
 	if _, err := idleReader.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection got %v, want the end", err)
+	}
+	if _, err := newReader.ReadByte(); err != io.EOF {
+		t.Errorf("the new connection got %v, want the end", err)
 	}
 	if err := <-served; err != http.ErrServerClosed {
 		t.Errorf("Serve returned %v", err)

@@ -136,7 +136,7 @@ func (s *Server) add(c *conn) bool {
 		s.setClock()
 		s.timer = time.AfterFunc(tick, s.inspect)
 	}
-	c.reading.Store(mark(phaseHead, s.now.Load()))
+	c.reading.Store(mark(phaseNew, s.now.Load()))
 	s.conns[c] = struct{}{}
 	return true
 }

@@ -130,18 +130,23 @@ func TestEarlyResponse(t *testing.T) {
 
 func TestClientEndsWithinItsBody(t *testing.T) {
 	onFronts(t, func(t *testing.T, front string) {
-		ended := make(chan error, 1)
+		begun, ended := make(chan struct{}), make(chan error, 1)
 		addr, f := gateway(t, front, newBackend(t, func(_ net.Conn, br *bufio.Reader, _ int) {
 			_, _ = readRequestHead(br)
+			begun <- struct{}{}
 			_, err := io.Copy(io.Discard, br)
 			ended <- err
 		}))
-		c, _ := dialFront(t, addr)
-		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc")
-		_ = c.(*net.TCPConn).CloseWrite()
-		<-ended
-		if e := <-f.errors; !e.Client || !e.BodyRead || e.Repeatable("PUT") {
-			t.Errorf("error %+v, want the client's", e)
+		for _, end := range []func(*net.TCPConn){func(c *net.TCPConn) { _ = c.CloseWrite() }, reset} {
+			c, _ := dialFront(t, addr)
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc")
+			<-begun
+			end(c.(*net.TCPConn))
+			<-ended
+			if e := <-f.errors; !e.Client && e.Status() != StatusClientClosedRequest || !e.BodyRead ||
+				e.Repeatable("PUT") {
+				t.Errorf("error %+v, want the client's", e)
+			}
 		}
 	})
 }
@@ -269,4 +274,10 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("counters %+v: the tunnel counts as a connection of the pool", got)
 		}
 	})
+}
+
+// reset closes a connection with RST.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
 }

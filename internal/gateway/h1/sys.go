@@ -59,6 +59,14 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 	return closed && err == nil
 }
 
+// unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
+// spliced, only this tells a slow client from a slow server.
+func unsent(raw syscall.RawConn) bool {
+	n := 0
+	err := raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+	return err == nil && n > 0
+}
+
 // States of a TCP socket (include/net/tcp_states.h of the kernel).
 const (
 	tcpClose     = 7

@@ -48,6 +48,10 @@ build: check-go ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
 	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
+.PHONY: image
+image: build ## write the gateway's image, $(OUT)/fairlead-image.tar, for docker load
+	packaging/image $(BIN) fairlead:$(VERSION) $(OUT)/fairlead-image.tar
+
 # Where `make install` puts files; DESTDIR is prepended to each path, for packages.
 PREFIX  ?= /usr/local
 DESTDIR ?=

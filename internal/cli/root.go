@@ -126,7 +126,7 @@ func newRoot(a *command.App) *cobra.Command {
 	addGroup(root, groupConnect, "Connect and publish:", connect.NewNetwork(a), connect.NewAttach(a),
 		connect.NewDetach(a), connect.NewPublish(a), connect.NewUnpublish(a), connect.NewRun(), connect.NewExec(),
 		connect.NewList(a), connect.NewInspect(a))
-	addGroup(root, groupBalance, "Balance:", balance.NewService(a))
+	addGroup(root, groupBalance, "Balance:", balance.NewService(a), balance.NewGateway(a))
 	addGroup(root, groupExplain, "Explain and diagnose:", explain.NewPorts(a), explain.NewExplain(a),
 		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a))
 	addGroup(root, groupDeclare, "Declare in files:", declare.NewPlan(a), declare.NewApply(a), declare.NewGet(a),

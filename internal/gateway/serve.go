@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/h1"
 	"fairlead/internal/model/gateway"
 )
 
@@ -37,10 +39,18 @@ func Listen(entries []gateway.EntryPoint) (map[string]net.Listener, error) {
 	return all, nil
 }
 
+// listening is an entry point that accepts connections.
+type listening struct {
+	name  string
+	http1 *h1.Server
+	http2 *http.Server
+	split *splitter
+}
+
 // Serve serves the entry points until the context ends, and then until their requests
 // have ended or the grace time is over.
 func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) error {
-	var servers []*http.Server
+	var all []*listening
 	var running sync.WaitGroup
 	failed := make(chan error, len(listeners))
 	for _, value := range g.static.EntryPoints {
@@ -48,14 +58,14 @@ func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) 
 		if l == nil {
 			continue
 		}
-		s, err := g.newServer(value)
+		at, err := g.listen(value, l)
 		if err != nil {
 			return err
 		}
-		servers = append(servers, s)
+		all = append(all, at)
 		running.Go(func() {
-			if err := s.Serve(newSplitter(l, s.TLSConfig, s.ReadHeaderTimeout)); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("entry point %s: %w", value.Name, err)
+			if err := at.http2.Serve(at.split); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("entry point %s: %w", at.name, err)
 			}
 		})
 	}
@@ -64,34 +74,46 @@ func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) 
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	stop(servers, g.grace())
+	stop(all, g.grace())
 	running.Wait()
 	g.Close()
 	return err
 }
 
-// newServer returns the HTTP server of an entry point.
-func (g *Gateway) newServer(value gateway.EntryPoint) (*http.Server, error) {
+// listen returns the servers of an entry point: our own for HTTP/1.1, the library's for
+// HTTP/2.
+func (g *Gateway) listen(value gateway.EntryPoint, l net.Listener) (*listening, error) {
 	e, err := g.newEntry(value)
 	if err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
+	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
+	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
+	at := &listening{name: value.Name}
+	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: mostHead, HeaderTimeout: patience, IdleTimeout: idle,
+		ReadTimeout: patience, WriteTimeout: cmp.Or(value.Timeouts.Write, 60*time.Second), Panicked: g.panicked}
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
-		Handler:           e,
-		Protocols:         protocols,
-		TLSConfig:         g.serverTLS(value.Name),
-		MaxHeaderBytes:    mostHead,
-		ReadHeaderTimeout: cmp.Or(value.Timeouts.Read, 60*time.Second),
-		IdleTimeout:       cmp.Or(value.Timeouts.Idle, 180*time.Second),
+	at.http2 = &http.Server{Handler: e, Protocols: protocols, MaxHeaderBytes: mostHead, ReadHeaderTimeout: patience,
+		IdleTimeout: idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 			SendPingTimeout: time.Minute, WriteByteTimeout: time.Minute},
-		ConnState: g.observer.connections(value.Name),
-		ErrorLog:  g.errorLog(),
-	}, nil
+	}
+	open := g.observer.open.WithLabelValues(value.Name, "TCP")
+	at.split = newSplitter(l, g.serverTLS(value.Name), patience, func(c net.Conn) {
+		open.Inc()
+		defer open.Dec()
+		at.http1.ServeConn(c)
+	})
+	return at, nil
+}
+
+// panicked logs a mistake in the gateway's own code, which must not end the others'
+// requests.
+func (g *Gateway) panicked(r *http.Request, value any) {
+	g.log.Error("a request failed by a mistake in the gateway", "path", r.RequestURI, "panic", value,
+		"stack", string(debug.Stack()))
 }
 
 // grace returns the longest grace time of the entry points.
@@ -104,16 +126,18 @@ func (g *Gateway) grace() time.Duration {
 }
 
 // stop lets the servers finish their requests, for as long as the grace time.
-func stop(servers []*http.Server, grace time.Duration) {
+func stop(servers []*listening, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range servers {
+		s.split.Close()
 		all.Go(func() {
-			if s.Shutdown(ctx) != nil {
-				s.Close()
+			if s.http2.Shutdown(ctx) != nil {
+				s.http2.Close()
 			}
 		})
+		all.Go(func() { _ = s.http1.Shutdown(ctx) }) // it closes what is left
 	}
 	all.Wait()
 }

@@ -1,28 +1,36 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// splitter is a listener whose connections use TLS if the client begins with a
-// handshake: an entry point may have routers with and without TLS.
+// splitter divides the connections of a listener by what the client begins with: an
+// entry point may have routers with and without TLS, and clients of HTTP/1.1 and HTTP/2.
+// Its own listener accepts the connections of HTTP/2.
 type splitter struct {
 	net.Listener
 	config *tls.Config
-	// patience is how long a client may be silent before its first byte.
+	// patience is how long a client may be silent before its first byte, and how long a
+	// handshake may last.
 	patience time.Duration
-	conns    chan net.Conn
-	ended    chan struct{}
-	once     sync.Once
-	err      error
+	// http1 serves a connection of HTTP/1.1.
+	http1 func(net.Conn)
+	http2 chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+	err   error
 }
 
 // newSplitter begins to accept the connections of the listener.
-func newSplitter(l net.Listener, config *tls.Config, patience time.Duration) *splitter {
-	s := &splitter{Listener: l, config: config, patience: patience, conns: make(chan net.Conn),
+func newSplitter(l net.Listener, config *tls.Config, patience time.Duration, http1 func(net.Conn)) *splitter {
+	s := &splitter{Listener: l, config: config, patience: patience, http1: http1, http2: make(chan net.Conn),
 		ended: make(chan struct{})}
 	go s.accept()
 	return s
@@ -44,25 +52,34 @@ func (s *splitter) accept() {
 	}
 }
 
-// handshake is the type of the TLS record that begins a handshake (RFC 8446 5.1).
-const handshake = 0x16
-
-// split waits for the client's first byte.
+// split waits for the client's first bytes.
 func (s *splitter) split(c net.Conn) {
-	p := &peeked{Conn: c}
-	_ = c.SetReadDeadline(time.Now().Add(s.patience)) // fails only with the connection
-	if _, err := c.Read(p.first[:]); err != nil {
+	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
+	kind, err := begins(c)
+	if err != nil {
 		c.Close()
 		return
 	}
-	_ = c.SetReadDeadline(time.Time{})
-	p.left = true
-	var conn net.Conn = p
-	if p.first[0] == handshake {
-		conn = tls.Server(p, s.config)
+	two := kind == beginsHTTP2
+	if kind == beginsTLS {
+		secure := tls.Server(c, s.config)
+		ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+		err := secure.HandshakeContext(ctx)
+		cancel()
+		if err != nil {
+			secure.Close()
+			return
+		}
+		two = secure.ConnectionState().NegotiatedProtocol == "h2"
+		c = secure
+	}
+	_ = c.SetDeadline(time.Time{})
+	if !two {
+		s.http1(c)
+		return
 	}
 	select {
-	case s.conns <- conn:
+	case s.http2 <- c:
 	case <-s.ended:
 		c.Close()
 	}
@@ -71,7 +88,7 @@ func (s *splitter) split(c net.Conn) {
 // Accept implements net.Listener.
 func (s *splitter) Accept() (net.Conn, error) {
 	select {
-	case c := <-s.conns:
+	case c := <-s.http2:
 		return c, nil
 	case <-s.ended:
 		return nil, s.err
@@ -94,19 +111,43 @@ func (s *splitter) end() {
 	})
 }
 
-// peeked is a connection whose first byte has been read.
-type peeked struct {
-	net.Conn
-	first [1]byte
-	left  bool
-}
+// What a client begins with.
+type beginning int
 
-// Read implements net.Conn.
-func (p *peeked) Read(b []byte) (int, error) {
-	if !p.left || len(b) == 0 {
-		return p.Conn.Read(b)
+const (
+	beginsHTTP1 beginning = iota
+	beginsHTTP2
+	beginsTLS
+)
+
+// begins looks at the first bytes of a connection without reading them, so that the
+// connection stays one of package net, whose bodies the kernel can move.
+func begins(c net.Conn) (beginning, error) {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return 0, err
 	}
-	p.left = false
-	b[0] = p.first[0]
-	return 1, nil
+	var first [3]byte
+	n := 0
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, failed = unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if failed == unix.EAGAIN || failed == unix.EINTR {
+			return false
+		}
+		return failed != nil || n == 0 || n == len(first) || first[0] != 'P'
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failed != nil:
+		return 0, failed
+	case n == 0:
+		return 0, net.ErrClosed
+	case first[0] == 0x16: // the record type of a handshake (RFC 8446 5.1)
+		return beginsTLS, nil
+	case string(first[:]) == "PRI": // the preface of HTTP/2 (RFC 9113 3.4)
+		return beginsHTTP2, nil
+	}
+	return beginsHTTP1, nil
 }

@@ -308,7 +308,7 @@ var Rules = []Rule{
 		Of:   []string{"..."},
 		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses commands and calls frontends",
 			"internal/frontend/...": "the package itself",
-			"internal/process":      "it serves the frontends' sockets",
+			"internal/process/...":  "it serves the frontends' sockets",
 			"test/daemons/...":      "it runs complete daemons for tests"},
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},

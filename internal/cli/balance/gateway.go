@@ -1,0 +1,56 @@
+package balance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/process"
+	"fairlead/internal/process/standalone"
+
+	"github.com/spf13/cobra"
+)
+
+// NewGateway returns the command gateway.
+func NewGateway(a *command.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "gateway",
+		Short: "Route HTTP requests to containers",
+		Long: "The gateway accepts HTTP and HTTPS requests, finds the router of each by its host, path and\n" +
+			"other properties, and forwards it through middlewares to a server. It takes the labels, files\n" +
+			"and flags of Traefik v2 and v3, so a stack changes only the image and the command.",
+	}
+	c.AddCommand(newGatewayTraefik(a), newGatewayCheck(a), newGatewayRouters(a), newGatewayServices(a))
+	return c
+}
+
+func newGatewayTraefik(a *command.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "traefik -- FLAGS…",
+		Short: "Run the gateway with Traefik's flags, in the foreground",
+		Long: "Run the gateway in the foreground with Traefik's flags, or else its TRAEFIK_ environment\n" +
+			"variables or static file. Flags that have no effect here are reported. Objects of the\n" +
+			"configuration that cannot be used are reported with the reason, and do not disturb others.",
+		Example: "  fairlead gateway traefik -- --entrypoints.web.address=:8080 --providers.docker\n" +
+			"  fairlead gateway traefik -- --entrypoints.web.address=:8080 --providers.file.directory=/etc/gateway",
+		Args: command.Arguments(cobra.ArbitraryArgs),
+		RunE: func(c *cobra.Command, args []string) error {
+			static, notes, err := traefik.Static(args, os.Environ())
+			if err != nil {
+				return command.Usage(err)
+			}
+			for _, n := range notes {
+				a.Err.Note("%s", n)
+			}
+			if len(static.EntryPoints) == 0 {
+				return command.Usage(errors.New("the gateway needs an entry point, e.g. --entrypoints.web.address=:80"))
+			}
+			if err := standalone.Run(c.Context(), static, process.Logger(a.Log)); err != nil {
+				return fmt.Errorf("run the gateway: %w", err)
+			}
+			return command.Exit{Code: command.ExitOK} // a signal is the normal end
+		},
+	}
+}

@@ -1,0 +1,177 @@
+// Package gateway_test runs the gateway's image in a real Docker engine, in place of
+// Traefik's.
+package gateway_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+)
+
+// stack is an engine with the gateway and its network.
+type stack struct {
+	*testing.T
+	engine *dockerd.Engine
+	web    string
+}
+
+// newStack starts an engine that has the images gateway and web.
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	dir := t.TempDir()
+	s := &stack{T: t, web: filepath.Join(dir, "web")}
+	binary, archive := filepath.Join(dir, "fairlead"), filepath.Join(dir, "image.tar")
+	s.build("../../cmd/fairlead", binary)
+	s.build("./testdata/web", s.web)
+	if out, err := exec.Command("../../packaging/image", binary, "gateway:test", archive).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.engine = engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}})
+	if out, err := s.engine.Command(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	engines.Image(t, s.engine, "web", s.web)
+	load := s.engine.Docker(t.Context(), "load")
+	in, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	load.Stdin = in
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker load: %v\n%s", err, out)
+	}
+	return s
+}
+
+func (s *stack) build(pkg, to string) {
+	s.Helper()
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", to, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+}
+
+func (s *stack) docker(args ...string) string {
+	s.Helper()
+	out, err := s.engine.Run(s.Context(), args...)
+	if err != nil {
+		s.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, s.logs())
+	}
+	return strings.TrimSpace(out)
+}
+
+// logs returns what the gateway has written.
+func (s *stack) logs() string {
+	out, _ := s.engine.Docker(s.Context(), "logs", "gateway").CombinedOutput()
+	return string(out)
+}
+
+// replica starts a container with the labels of the seed's stack.
+func (s *stack) replica(name string) {
+	s.Helper()
+	args := []string{"run", "-d", "--name", name, "--network", "backends"}
+	for _, l := range []string{
+		"traefik.enable=true",
+		"traefik.http.routers.my-router.rule=Host(`example.com`)",
+		"traefik.http.routers.my-router.entrypoints=websecure",
+		"traefik.http.routers.my-routerhttp.entrypoints=web",
+		"traefik.http.routers.my-httprouter.rule=Host(`example.com`)",
+		"traefik.http.routers.my-httprouter.middlewares=my-redirectscheme",
+		"traefik.http.routers.my-httprouter.entrypoints=web",
+		"traefik.http.routers.my-router.tls=true",
+		"traefik.http.routers.my-router.tls.certresolver=myresolver",
+		"traefik.http.routers.plain.rule=Host(`plain.example.com`)",
+		"traefik.http.routers.plain.entrypoints=web",
+		"traefik.http.services.my-service.loadbalancer.server.port=80",
+		"traefik.http.middlewares.my-redirectscheme.redirectscheme.scheme=https",
+		"traefik.http.middlewares.my-redirectscheme.redirectscheme.permanent=true",
+	} {
+		args = append(args, "--label", l)
+	}
+	s.docker(append(args, "--entrypoint", "/web", "web", "serve", name)...)
+}
+
+// get sends a request from the engine's host to the address, and returns the status, the
+// Location header and the body. It waits for an answer other than 404 and 503.
+func (s *stack) get(url, address string) string {
+	s.Helper()
+	out, err := s.engine.Command(s.Context(), s.web, "get", url, address).CombinedOutput()
+	if err != nil {
+		s.Fatalf("get %s: %v\n%s\n%s", url, err, out, s.logs())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestStack runs the seed's stack with the gateway's image instead of Traefik's, and
+// replaces the servers one by one under load: no request may fail.
+func TestStack(t *testing.T) {
+	s := newStack(t)
+	s.docker("network", "create", "backends")
+	s.docker("run", "-d", "--name", "gateway", "--network", "backends", "-p", "80:80", "-p", "443:443", "-p", "8888:8080",
+		"-v", "/var/run/docker.sock:/var/run/docker.sock", "gateway:test",
+		"--api", "--api.dashboard=true", "--api.insecure=true",
+		"--entrypoints.web.address=:80", "--entrypoints.websecure.address=:443",
+		"--providers.docker=true", "--providers.docker.watch=true", "--providers.docker.exposedByDefault=false",
+		"--accessLog", "--providers.docker.network=backends",
+		"--certificatesresolvers.myresolver.acme.storage=/etc/traefik/acme/acme.json",
+		"--certificatesresolvers.myresolver.acme.email=xx@xx.com",
+		"--certificatesresolvers.myresolver.acme.httpchallenge.entrypoint=web",
+		"--certificatesresolvers.myresolver.acme.httpchallenge=true",
+		"--metrics", "--metrics.prometheus")
+	for n := range 3 {
+		s.replica(fmt.Sprintf("web%d", n))
+	}
+	if got := s.get("http://example.com/shop", "127.0.0.1:80"); !strings.HasPrefix(got, "301 https://example.com/shop ") {
+		t.Errorf("http answers %q, want the redirection to https", got)
+	}
+	if got := s.get("https://example.com/shop", "127.0.0.1:443"); !strings.HasPrefix(got, "200 web") ||
+		!strings.HasSuffix(got, "GET /shop https") {
+		t.Errorf("https answers %q", got)
+	}
+	for path, want := range map[string]string{
+		"/metrics":     `traefik_router_requests_total{code="200",method="GET",protocol="http",router="my-router@docker"`,
+		"/api/rawdata": `"my-routerhttp@docker"`,
+	} {
+		if got := s.get("http://127.0.0.1"+path, "127.0.0.1:8888"); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s:\n%s", path, want, got)
+		}
+	}
+	if said := s.logs(); !strings.Contains(said, "my-httprouter") || !strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
+		t.Errorf("the log names no typo, or has no line of the request:\n%s", said)
+	}
+	s.replace()
+}
+
+// replace replaces the servers one by one while clients send requests.
+func (s *stack) replace() {
+	s.Helper()
+	load := s.engine.Command(s.Context(), s.web, "load", "http://127.0.0.1/", "plain.example.com", "400")
+	in, err := load.StdinPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	var out strings.Builder
+	load.Stdout, load.Stderr = &out, &out
+	if err := load.Start(); err != nil {
+		s.Fatal(err)
+	}
+	for n := range 3 {
+		s.replica(fmt.Sprintf("new%d", n))
+		s.docker("stop", fmt.Sprintf("web%d", n))
+	}
+	in.Close()
+	if err := load.Wait(); err != nil {
+		s.Errorf("the clients: %v", err)
+	}
+	if text := strings.TrimSpace(out.String()); !strings.HasSuffix(text, " ok") || strings.Contains(text, "\n") {
+		s.Errorf("requests while servers were replaced:\n%s\n%s", text, s.logs())
+	}
+}

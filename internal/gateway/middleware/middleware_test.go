@@ -197,7 +197,8 @@ func TestErrors(t *testing.T) {
 		"use responseCode 7": {CircuitBreaker: &gateway.CircuitBreaker{ResponseCode: 7,
 			Expression: "NetworkErrorRatio() > 0"}},
 
-		"ResponseCodeRatio has 1 arg":                    {CircuitBreaker: &gateway.CircuitBreaker{Expression: "ResponseCodeRatio(1) > 1"}},
+		"ResponseCodeRatio has 1 arg": {CircuitBreaker: &gateway.CircuitBreaker{
+			Expression: "ResponseCodeRatio(1) > 1"}},
 		`instead of plugin "crowdsec-x" use forwardAuth`: {Plugin: map[string]map[string]string{"crowdsec-x": {}}},
 		`instead of plugin "unknown" use a middleware`:   {Plugin: map[string]map[string]string{"unknown": nil}},
 		"no other middleware":                            {Chain: &gateway.Chain{Middlewares: []string{"a"}}},

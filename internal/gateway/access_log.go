@@ -110,7 +110,8 @@ func commonLine(number uint64, took time.Duration, x *exchange, r *http.Request)
 		server = "http://" + x.server
 	}
 	return fmt.Appendf(nil, "%s - %s [%s] %q %d %d %s %s %d %q %q %dms\n", client, user,
-		x.started.Format("02/Jan/2006:15:04:05 -0700"), r.Method+" "+x.target+" "+r.Proto, x.status, x.written, quoted(r.Referer()), quoted(r.UserAgent()), number, router, server, took.Milliseconds())
+		x.started.Format("02/Jan/2006:15:04:05 -0700"), r.Method+" "+x.target+" "+r.Proto, x.status, x.written,
+		quoted(r.Referer()), quoted(r.UserAgent()), number, router, server, took.Milliseconds())
 }
 
 func quoted(s string) string {

@@ -212,7 +212,7 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 }
 
 // failed answers a request that could not be forwarded. If the response has begun,
-// the only way to tell the client is to close its connection.
+// only the end of its connection shows the client that it is truncated.
 func failed(w http.ResponseWriter, r *http.Request, err error) {
 	if x := exchangeOf(w); x != nil && x.status != 0 {
 		panic(http.ErrAbortHandler)

@@ -126,7 +126,8 @@ func TestComposedServices(t *testing.T) {
 			}
 			copied <- struct{}{}
 		}),
-		"weighted@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "one@file", Weight: number(3)},
+		"weighted@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "one@file",
+			Weight: number(3)},
 			{Name: "two@file"}, {Name: "none@file"}}}},
 		"failover@file": {Failover: &model.Failover{Service: "none@file", Fallback: "two@file"}},
 		"mirror@file": {Mirroring: &model.Mirroring{Service: "one@file", Mirrors: []model.Mirror{{Name: "copies@file",

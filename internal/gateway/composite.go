@@ -15,7 +15,7 @@ import (
 // available reports whether a handler has a server that is up.
 type available interface{ available() bool }
 
-// up reports whether requests to the handler can succeed as far as checks tell.
+// up reports whether requests to the handler can succeed as far as checks show.
 func up(h http.Handler) bool {
 	a, ok := h.(available)
 	return !ok || a.available()
@@ -179,12 +179,12 @@ func copied(to http.Handler, r *http.Request, body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ctx, cancel := context.WithTimeout(c.Context(), mirrorTimeout)
 		defer cancel()
-		defer func() { _ = recover() }() // an aborted copy has no client to tell
+		defer func() { _ = recover() }() // no client waits for an aborted copy
 		to.ServeHTTP(w, c.WithContext(ctx))
 	})
 }
 
-// discarded is a response that nobody reads.
+// discarded is a response without a client.
 type discarded struct{ header http.Header }
 
 func (d *discarded) Header() http.Header         { return d.header }

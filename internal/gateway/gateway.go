@@ -95,10 +95,11 @@ func (g *Gateway) follow(wanted map[string]checkOf) {
 			g.log.Warn("cannot check servers", "service", name, "error", err)
 			continue
 		}
-		g.checks[name] = runningCheck{startChecks(w.value, w.servers, transport, func(s *server, down bool, why string) {
-			g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
-			g.observer.serverChanged(name, s.url.String(), !down)
-		}), w}
+		g.checks[name] = runningCheck{startChecks(w.value, w.servers, transport,
+			func(s *server, down bool, why string) {
+				g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
+				g.observer.serverChanged(name, s.url.String(), !down)
+			}), w}
 	}
 }
 

@@ -40,7 +40,10 @@ func newWorld(t *testing.T, static model.Static) *world {
 	ended := make(chan error)
 	go func() { ended <- g.Serve(ctx, listeners) }()
 	w := &world{t: t, gateway: g, address: listeners["web"].Addr().String()}
-	w.client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	w.client = &http.Client{CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	},
 		Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, w.address)
 		}}}
@@ -200,7 +203,8 @@ func TestForwardedHeaders(t *testing.T) {
 		want    map[string]string
 	}{
 		{"a stranger's headers are replaced", nil,
-			[]string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Real-Ip", "6.6.6.6", "X_Forwarded_For",
+			[]string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-Proto", "https", "X-Real-Ip", "6.6.6.6",
+				"X_Forwarded_For",
 				"6.6.6.6", "Forwarded", "for=6.6.6.6"},
 			map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Real-Ip": "127.0.0.1",
 				"X-Forwarded-Host": "a.test", "X-Forwarded-Port": "80", "Host": "a.test", "X_forwarded_for": "",

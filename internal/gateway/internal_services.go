@@ -59,7 +59,8 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 		panic(err) // the rules are constants
 	}
 	b.status.of("router", name)
-	b.insert(entry, false, &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h})
+	b.insert(entry, false, &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority,
+		Handler: h})
 }
 
 // addStreams says of TCP and UDP routers that they are not served.

@@ -18,7 +18,8 @@ func TestAccessLog(t *testing.T) {
 			`"r@file" "http://127\.0\.0\.1:\d+" \d+ms$`).MatchString,
 		"json": func(line string) bool {
 			var o map[string]any
-			return json.Unmarshal([]byte(line), &o) == nil && o["DownstreamStatus"] == 200.0 && o["RouterName"] == "r@file" &&
+			return json.Unmarshal([]byte(line), &o) == nil && o["DownstreamStatus"] == 200.0 &&
+				o["RouterName"] == "r@file" &&
 				o["ServiceName"] == "s@file" && o["RequestPath"] == "/x?q=%22" && o["entryPointName"] == "web" &&
 				o["ClientHost"] == "127.0.0.1" && o["ClientUsername"] == "ann" && o["DownstreamContentSize"] == 5.0
 		},

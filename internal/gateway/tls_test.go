@@ -44,11 +44,13 @@ func TestCertificates(t *testing.T) {
 	w := newWorld(t, model.Static{})
 	w.gateway.Apply(&model.Config{
 		TLS: model.TLS{Certificates: []model.Certificate{certificate(t, "a.test"), certificate(t, "*.wild.test")},
-			Options: map[string]*model.TLSOptions{"strict@file": {SNIStrict: true}, "new@file": {MinVersion: "VersionTLS13"}}},
+			Options: map[string]*model.TLSOptions{"strict@file": {SNIStrict: true},
+				"new@file": {MinVersion: "VersionTLS13"}}},
 		HTTP: model.HTTP{Routers: map[string]*model.Router{
-			"a@file":      {Rule: "Host(`a.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
-			"strict@file": {Rule: "Host(`strict.test`)", Service: "s@file", TLS: &model.RouterTLS{Options: "strict@file"}},
-			"new@file":    {Rule: "Host(`x.wild.test`)", Service: "s@file", TLS: &model.RouterTLS{Options: "new@file"}},
+			"a@file": {Rule: "Host(`a.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
+			"strict@file": {Rule: "Host(`strict.test`)", Service: "s@file",
+				TLS: &model.RouterTLS{Options: "strict@file"}},
+			"new@file": {Rule: "Host(`x.wild.test`)", Service: "s@file", TLS: &model.RouterTLS{Options: "new@file"}},
 		}, Services: map[string]*model.Service{"s@file": server(t, named("secure"))}},
 	}, nil)
 	for _, s := range []struct {
@@ -59,7 +61,8 @@ func TestCertificates(t *testing.T) {
 		{"a.test", "a.test", 0}, {"x.wild.test", "*.wild.test", 0}, {"other.test", "fairlead.invalid", 0},
 		{"strict.test", "", 0}, {"x.wild.test", "", tls.VersionTLS12},
 	} {
-		c, err := tls.Dial("tcp", w.address, &tls.Config{ServerName: s.name, InsecureSkipVerify: true, MaxVersion: s.most,
+		c, err := tls.Dial("tcp", w.address, &tls.Config{ServerName: s.name, InsecureSkipVerify: true,
+			MaxVersion: s.most,
 			NextProtos: []string{"h2"}})
 		if (err == nil) != (s.want != "") {
 			t.Errorf("%s up to version %x: error %v", s.name, s.most, err)
@@ -69,7 +72,8 @@ func TestCertificates(t *testing.T) {
 		}
 		state := c.ConnectionState()
 		if got := state.PeerCertificates[0].DNSNames[0]; got != s.want || state.NegotiatedProtocol != "h2" {
-			t.Errorf("%s: certificate for %s, protocol %q, want %s and h2", s.name, got, state.NegotiatedProtocol, s.want)
+			t.Errorf("%s: certificate for %s, protocol %q, want %s and h2", s.name, got, state.NegotiatedProtocol,
+				s.want)
 		}
 		c.Close()
 	}
@@ -85,7 +89,8 @@ func TestKindsOfConnections(t *testing.T) {
 		HTTP: model.HTTP{Routers: map[string]*model.Router{
 			"plain@file":  {Rule: "Host(`a.test`)", Service: "plain@file"},
 			"secure@file": {Rule: "Host(`a.test`)", Service: "secure@file", TLS: &model.RouterTLS{}},
-			"strict@file": {Rule: "Host(`strict.test`)", Service: "secure@file", TLS: &model.RouterTLS{Options: "new@file"}},
+			"strict@file": {Rule: "Host(`strict.test`)", Service: "secure@file",
+				TLS: &model.RouterTLS{Options: "new@file"}},
 		}, Services: map[string]*model.Service{"plain@file": server(t, named("plain")),
 			"secure@file": server(t, named("secure"))}},
 	}, nil)

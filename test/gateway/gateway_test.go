@@ -115,7 +115,8 @@ func (s *stack) get(url, address string) string {
 func TestStack(t *testing.T) {
 	s := newStack(t)
 	s.docker("network", "create", "backends")
-	s.docker("run", "-d", "--name", "gateway", "--network", "backends", "-p", "80:80", "-p", "443:443", "-p", "8888:8080",
+	s.docker("run", "-d", "--name", "gateway", "--network", "backends", "-p", "80:80", "-p", "443:443", "-p",
+		"8888:8080",
 		"-v", "/var/run/docker.sock:/var/run/docker.sock", "gateway:test",
 		"--api", "--api.dashboard=true", "--api.insecure=true",
 		"--entrypoints.web.address=:80", "--entrypoints.websecure.address=:443",
@@ -129,7 +130,8 @@ func TestStack(t *testing.T) {
 	for n := range 3 {
 		s.replica(fmt.Sprintf("web%d", n))
 	}
-	if got := s.get("http://example.com/shop", "127.0.0.1:80"); !strings.HasPrefix(got, "301 https://example.com/shop ") {
+	if got := s.get("http://example.com/shop", "127.0.0.1:80"); !strings.HasPrefix(got,
+		"301 https://example.com/shop ") {
 		t.Errorf("http answers %q, want the redirection to https", got)
 	}
 	if got := s.get("https://example.com/shop", "127.0.0.1:443"); !strings.HasPrefix(got, "200 web") ||
@@ -144,7 +146,8 @@ func TestStack(t *testing.T) {
 			t.Errorf("%s lacks %s:\n%s", path, want, got)
 		}
 	}
-	if said := s.logs(); !strings.Contains(said, "my-httprouter") || !strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
+	if said := s.logs(); !strings.Contains(said, "my-httprouter") ||
+		!strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
 		t.Errorf("the log names no typo, or has no line of the request:\n%s", said)
 	}
 	s.replace()

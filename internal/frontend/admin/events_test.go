@@ -55,7 +55,8 @@ func TestFollowEventsReturnsTheCallbacksError(t *testing.T) {
 	f := &fakeEvents{events: make(chan api.Event, 1)}
 	f.events <- api.Event{Object: "one"}
 	enough := errors.New("enough")
-	err := admin.NewClient(admintest.Serve(t, withEvents(f))).FollowEvents(t.Context(), func(api.Event) error { return enough })
+	err := admin.NewClient(admintest.Serve(t, withEvents(f))).FollowEvents(t.Context(),
+		func(api.Event) error { return enough })
 	if !errors.Is(err, enough) {
 		t.Error(err)
 	}

@@ -222,8 +222,8 @@ func trailerAllowed(key string) bool {
 	return !hopByHop(key)
 }
 
-// finish ends the sender after the response, and returns whether the whole body was sent. Nobody reads
-// the request's body afterwards.
+// finish ends the sender after the response, and returns whether the whole body was sent. The
+// request's body is not read afterwards.
 func (s *sender) finish(x *exchange, failed bool) bool {
 	close(s.stop)
 	if !failed && s.allowed {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recvNow reads from a socket without blocking. RawSyscall does not tell the scheduler about the call:
-// if a call were to take a while on a busy host, the scheduler would start another thread meanwhile.
+// recvNow reads from a socket without blocking. The scheduler does not see a RawSyscall:
+// otherwise, if a call took a while on a busy host, the scheduler would start another thread meanwhile.
 func recvNow(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),

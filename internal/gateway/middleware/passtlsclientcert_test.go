@@ -34,7 +34,8 @@ func TestPassTLSClientCert(t *testing.T) {
 		value           gateway.PassTLSClientCert
 		peers           []*x509.Certificate
 	}{
-		{name: "no certificate", value: gateway.PassTLSClientCert{PEM: true, Info: &gateway.CertificateInfo{SANs: true}}},
+		{name: "no certificate", value: gateway.PassTLSClientCert{PEM: true,
+			Info: &gateway.CertificateInfo{SANs: true}}},
 		{name: "certificates", value: gateway.PassTLSClientCert{PEM: true}, peers: []*x509.Certificate{cert, cert},
 			pem: "cmF3,cmF3"},
 		{name: "all", value: gateway.PassTLSClientCert{Info: &gateway.CertificateInfo{NotAfter: true, NotBefore: true,
@@ -49,7 +50,8 @@ func TestPassTLSClientCert(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.TLS = &tls.ConnectionState{PeerCertificates: c.peers}
-			for _, name := range []string{pem, info, "X_forwarded_tls_client_cert", "X-Forwarded-Tls-Client.cert-Info"} {
+			for _, name := range []string{pem, info, "X_forwarded_tls_client_cert",
+				"X-Forwarded-Tls-Client.cert-Info"} {
 				r.Header.Set(name, "forged")
 			}
 			var seen http.Header

@@ -391,7 +391,8 @@ func TestWarnings(t *testing.T) {
 func TestMatchDoesNotAllocate(t *testing.T) {
 	header := http.Header{"X-Team": {"red", "blue"}}
 	client := netip.MustParseAddr("192.0.2.7")
-	for _, text := range []string{"Host(`a.example.com`)", "Host(`*.example.com`)", "Path(`/x%20y`)", "PathPrefix(`/x`)",
+	for _, text := range []string{"Host(`a.example.com`)", "Host(`*.example.com`)", "Path(`/x%20y`)",
+		"PathPrefix(`/x`)",
 		"Method(`GET`)", "Header(`X-Team`, `blue`)", "ClientIP(`192.0.2.0/24`)",
 		"!(Host(`b`) || Path(`/y`)) && (PathPrefix(`/z`) || Method(`GET`))"} {
 		r, err := Parse(text, "v3")

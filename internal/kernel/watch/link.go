@@ -144,7 +144,8 @@ func (s *linkState) takeData(value []byte) {
 	}
 	flags := 0
 	nlutil.Attributes(value, func(kind uint16, value []byte) {
-		if (kind == unix.IFLA_BR_NF_CALL_IPTABLES || kind == unix.IFLA_BR_NF_CALL_IP6TABLES) && len(value) > 0 && value[0] != 0 {
+		if (kind == unix.IFLA_BR_NF_CALL_IPTABLES || kind == unix.IFLA_BR_NF_CALL_IP6TABLES) && len(value) > 0 &&
+			value[0] != 0 {
 			flags++
 		}
 	})

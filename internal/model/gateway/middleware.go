@@ -47,7 +47,7 @@ type BasicAuth struct {
 	// Realm is by default "traefik".
 	Realm        string
 	RemoveHeader bool
-	// HeaderField is the request header that tells the server the user's name.
+	// HeaderField is the request header with the user's name for the server.
 	HeaderField string
 }
 

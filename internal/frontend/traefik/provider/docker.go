@@ -19,8 +19,8 @@ import (
 // Docker follows the containers of an engine.
 //
 // Theory of operation. It subscribes to the engine's events first and lists the
-// containers then, so that no change is missed. Each event leads to one question
-// about its container. A container leaves as soon as the engine sends it its stop
+// containers then, so that no change is missed. After each event it asks for
+// the container again. A container leaves as soon as the engine sends it its stop
 // signal: it may still answer requests that it has, but should get no new one.
 type Docker struct {
 	engine  *engine
@@ -34,7 +34,8 @@ type Docker struct {
 // NewDocker returns a provider for the engine.
 func NewDocker(value gateway.Docker, log *slog.Logger) (*Docker, error) {
 	e, err := newEngine(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
-	return &Docker{engine: e, log: log, options: traefik.DockerOptions{Docker: value}, known: map[string]inspected{}, stopping: map[string]bool{}}, err
+	return &Docker{engine: e, log: log, options: traefik.DockerOptions{Docker: value}, known: map[string]inspected{},
+		stopping: map[string]bool{}}, err
 }
 
 // again is the time until the next attempt to reach an engine that does not answer.
@@ -155,11 +156,12 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 }
 
 // signals are the numbers of signals that end a container and may be its stop signal.
-var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2", "15": "TERM",
+var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2",
+	"15": "TERM",
 	"28": "WINCH"}
 
 // stops reports whether the signal ends the container: it is its stop signal, or
-// SIGKILL. Other signals, such as HUP, only tell it something.
+// SIGKILL. Other signals, such as HUP, do not end it.
 func stops(c inspected, signal string) bool {
 	name := func(s string) string {
 		s = strings.TrimPrefix(strings.ToUpper(s), "SIG")

@@ -29,7 +29,8 @@ type Handle struct {
 
 // New returns a Handle for the host of the links.
 func New(links *link.Handle) *Handle {
-	return &Handle{Reader: links.Reader, Cache: links.Cache, ns: links.Host(), links: links, devices: map[string]movedDevice{}}
+	return &Handle{Reader: links.Reader, Cache: links.Cache, ns: links.Host(), links: links,
+		devices: map[string]movedDevice{}}
 }
 
 // Close closes the references to the sandboxes of moved devices.

@@ -55,7 +55,8 @@ func (h *Handle) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
 			attrs = nlutil.Attribute(attrs, nested)
 		}
-		v4, v6 := nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IPTABLES), nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IP6TABLES)
+		v4, v6 := nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IPTABLES),
+			nlutil.Attribute(attrs, unix.IFLA_BR_NF_CALL_IP6TABLES)
 		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
 		return nil
 	})

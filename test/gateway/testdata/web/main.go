@@ -84,8 +84,10 @@ func get(url, address string) {
 		}
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		last = strings.Join(strings.Fields(fmt.Sprintln(answer.StatusCode, answer.Header.Get("Location"), string(text))), " ")
-		if err == nil && answer.StatusCode != http.StatusNotFound && answer.StatusCode != http.StatusServiceUnavailable {
+		last = strings.Join(strings.Fields(fmt.Sprintln(answer.StatusCode, answer.Header.Get("Location"),
+			string(text))), " ")
+		if err == nil && answer.StatusCode != http.StatusNotFound &&
+			answer.StatusCode != http.StatusServiceUnavailable {
 			fmt.Println(last)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/gateway"
 	"fairlead/internal/process"
 	"fairlead/internal/process/standalone"
 
@@ -42,6 +43,9 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 				return command.Usage(err)
 			}
 			for _, n := range notes {
+				a.Err.Note("%s", n)
+			}
+			for _, n := range gateway.Unused(static) {
 				a.Err.Note("%s", n)
 			}
 			if len(static.EntryPoints) == 0 {

@@ -26,16 +26,22 @@ type Docker struct {
 	engine  *engine
 	log     *slog.Logger
 	options traefik.DockerOptions
+	// labels keeps what the labels of unchanged containers mean.
+	labels *traefik.Docker
 	// known are the running containers by ID; stopping those that got their signal.
 	known    map[string]inspected
 	stopping map[string]bool
+	// containers are the known ones as the labels take them. A pointer stays the same until
+	// its container changes.
+	containers map[string]*traefik.Container
 }
 
 // NewDocker returns a provider for the engine.
 func NewDocker(value gateway.Docker, log *slog.Logger) (*Docker, error) {
 	e, err := newEngine(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
-	return &Docker{engine: e, log: log, options: traefik.DockerOptions{Docker: value}, known: map[string]inspected{},
-		stopping: map[string]bool{}}, err
+	options := traefik.DockerOptions{Docker: value}
+	return &Docker{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
+		known: map[string]inspected{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}, err
 }
 
 // again is the time until the next attempt to reach an engine that does not answer.
@@ -111,6 +117,7 @@ func (d *Docker) list(ctx context.Context) error {
 // read reads one container.
 func (d *Docker) read(ctx context.Context, id string) error {
 	c, err := d.engine.inspect(ctx, id)
+	delete(d.containers, id)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		delete(d.known, id)
@@ -157,8 +164,7 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 
 // signals are the numbers of signals that end a container and may be its stop signal.
 var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2",
-	"15": "TERM",
-	"28": "WINCH"}
+	"15": "TERM", "28": "WINCH"}
 
 // stops reports whether the signal ends the container: it is its stop signal, or
 // SIGKILL. Other signals, such as HUP, do not end it.
@@ -173,11 +179,22 @@ func stops(c inspected, signal string) bool {
 
 // config returns the configuration of all running containers.
 func (d *Docker) config() (gateway.Config, []traefik.Problem) {
-	var all []traefik.Container
-	for _, id := range slices.Sorted(maps.Keys(d.known)) {
-		all = append(all, d.container(d.known[id]))
+	if own := d.ownNetworks(); !slices.Equal(own, d.options.GatewayNetworks) {
+		d.options.GatewayNetworks = own
+		d.labels = traefik.NewDocker(d.options)
 	}
-	options := d.options
-	options.GatewayNetworks = d.ownNetworks()
-	return traefik.Containers(all, options)
+	var all []*traefik.Container
+	for _, id := range slices.Sorted(maps.Keys(d.known)) {
+		c := d.containers[id]
+		if c == nil || c.Stopping != d.stopping[id] {
+			c = d.container(d.known[id])
+			d.containers[id] = c
+		}
+		all = append(all, c)
+	}
+	maps.DeleteFunc(d.containers, func(id string, _ *traefik.Container) bool {
+		_, ok := d.known[id]
+		return !ok
+	})
+	return d.labels.Config(all)
 }

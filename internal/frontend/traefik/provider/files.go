@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,35 +24,15 @@ type Files struct {
 
 // NewFiles returns a provider for the file, or the files of the directory.
 func NewFiles(value gateway.File, log *slog.Logger) (*Files, error) {
-	at := value.Filename
-	if value.Directory != "" {
-		at = value.Directory
-	}
-	if _, err := os.Stat(at); err != nil {
+	f := &Files{value, log}
+	if _, err := os.Stat(f.path()); err != nil {
 		return nil, fmt.Errorf("file provider: %w", err)
 	}
-	return &Files{value, log}, nil
+	return f, nil
 }
 
-// Paths returns the files in order. Those of a directory and its subdirectories end in
-// .yml, .yaml or .toml.
-func (f *Files) Paths() []string {
-	if f.value.Directory == "" {
-		return []string{f.value.Filename}
-	}
-	var all []string
-	err := filepath.WalkDir(f.value.Directory, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".yml", ".yaml", ".toml"}, filepath.Ext(path)) {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil {
-		f.log.Warn("cannot read a directory", "directory", f.value.Directory, "error", err)
-	}
-	slices.Sort(all)
-	return all
-}
+// path is the file or directory that the provider reads.
+func (f *Files) path() string { return cmp.Or(f.value.Directory, f.value.Filename) }
 
 // settle is how long files must stay the same: editors write them in several steps.
 const settle = 100 * time.Millisecond
@@ -59,7 +40,7 @@ const settle = 100 * time.Millisecond
 // Follow calls changed with the configuration in the files now and after each change,
 // until the context ends.
 func (f *Files) Follow(ctx context.Context, changed Changed) {
-	changed(traefik.Files(f.Paths()))
+	changed(traefik.Files([]string{f.path()}))
 	if f.value.Watch != nil && !*f.value.Watch {
 		return
 	}
@@ -83,7 +64,7 @@ func (f *Files) Follow(ctx context.Context, changed Changed) {
 			timer.Reset(settle)
 		case <-timer.C:
 			f.watch(w)
-			changed(traefik.Files(f.Paths()))
+			changed(traefik.Files([]string{f.path()}))
 		}
 	}
 }
@@ -91,16 +72,25 @@ func (f *Files) Follow(ctx context.Context, changed Changed) {
 // watch watches the directories of the files: a file that is replaced by another is
 // not the watched one any more.
 func (f *Files) watch(w *fsnotify.Watcher) {
-	dirs := map[string]bool{filepath.Dir(f.value.Filename): f.value.Directory == "", f.value.Directory: true}
-	for _, p := range f.Paths() {
-		dirs[filepath.Dir(p)] = true
-	}
-	for dir, wanted := range dirs {
-		if !wanted || dir == "" || slices.Contains(w.WatchList(), dir) {
-			continue
+	add := func(dir string) {
+		if slices.Contains(w.WatchList(), dir) {
+			return
 		}
 		if err := w.Add(dir); err != nil {
 			f.log.Warn("cannot watch a directory", "directory", dir, "error", err)
 		}
+	}
+	if f.value.Directory == "" {
+		add(filepath.Dir(f.value.Filename))
+		return
+	}
+	err := filepath.WalkDir(f.value.Directory, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			add(path)
+		}
+		return err
+	})
+	if err != nil {
+		f.log.Warn("cannot read a directory", "directory", f.value.Directory, "error", err)
 	}
 }

@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model/gateway"
+)
+
+// TestFilesChange checks that a file that an editor replaces, and a file in a new
+// directory, are read.
+func TestFilesChange(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, rule string) {
+		t.Helper()
+		text := "http:\n  routers:\n    " + filepath.Base(name)[:1] + ":\n      rule: " + rule + "\n      service: s\n"
+		whole := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(whole+".new", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(whole+".new", whole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.yml", "Path(`/1`)")
+	f, err := NewFiles(gateway.File{Directory: dir}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	states := make(chan gateway.Config)
+	var following sync.WaitGroup
+	following.Go(func() {
+		f.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
+			select {
+			case states <- c:
+			case <-ctx.Done():
+			}
+		})
+	})
+	defer following.Wait()
+	defer cancel()
+	until := func(name, rule string) {
+		t.Helper()
+		for c := range states {
+			if r := c.HTTP.Routers[name]; r != nil && r.Rule == rule {
+				return
+			}
+		}
+	}
+	until("a@file", "Path(`/1`)")
+	write("a.yml", "Path(`/2`)")
+	until("a@file", "Path(`/2`)")
+	write("sub/b.yaml", "Path(`/3`)")
+	until("b@file", "Path(`/3`)")
+	write("sub/b.yaml", "Path(`/4`)")
+	until("b@file", "Path(`/4`)")
+}

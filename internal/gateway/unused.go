@@ -1,0 +1,44 @@
+package gateway
+
+import (
+	"fmt"
+
+	"fairlead/internal/model/gateway"
+)
+
+// Unused returns a note for each setting that is valid and has no effect yet.
+func Unused(s gateway.Static) (notes []string) {
+	add := func(set bool, format string, args ...any) {
+		if set {
+			notes = append(notes, fmt.Sprintf(format, args...)+" has no effect yet")
+		}
+	}
+	for name := range s.Resolvers {
+		add(true, "certificatesResolvers.%s (certificates by ACME)", name)
+	}
+	add(s.Swarm != nil, "providers.swarm")
+	add(s.Docker != nil && s.Docker.SwarmMode, "providers.docker.swarmMode (the labels of services)")
+	add(s.LogFormat == "json", "log.format=json")
+	add(s.LogFile != "", "log.filePath")
+	if s.AccessLog != nil {
+		add(s.AccessLog.Fields != nil, "accessLog.fields")
+	}
+	if s.Metrics != nil {
+		add(len(s.Metrics.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
+	}
+	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
+	for _, e := range s.EntryPoints {
+		at := "entryPoints." + e.Name + "."
+		add(len(e.ProxyProtocol) > 0 || e.ProxyProtocolInsecure, "%sproxyProtocol", at)
+		add(e.HTTP3 != nil, "%shttp3", at)
+		add(len(e.ConnectionHeaders) > 0, "%sforwardedHeaders.connection", at)
+		add(e.NotAppendXForwardedFor, "%sforwardedHeaders.notAppendXForwardedFor", at)
+		add(e.MaxRequests > 0 || e.MaxAge > 0, "%stransport.keepAliveMaxRequests or keepAliveMaxTime", at)
+		add(e.SanitizePath != nil && !*e.SanitizePath, "%shttp.sanitizePath=false", at)
+		add(e.EncodeQuerySemicolons, "%shttp.encodeQuerySemicolons", at)
+		add(e.EncodedCharacters != nil, "%shttp.encodedCharacters", at)
+		add(e.Observability != nil, "%sobservability", at)
+		add(e.Timeouts.AcceptGrace > 0, "%stransport.lifeCycle.requestAcceptGraceTimeout", at)
+	}
+	return notes
+}

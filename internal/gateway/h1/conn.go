@@ -148,6 +148,10 @@ func (c *conn) handle() (ok bool) {
 			c.server.Panicked(c.request, v)
 		}
 		if !ok && !w.hijacked {
+			if w.endsWithConnection() && c.tcp != nil {
+				// FIN would make the response look complete.
+				_ = c.tcp.SetLinger(0)
+			}
 			w.release()
 			c.endBody()
 		}

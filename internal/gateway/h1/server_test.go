@@ -240,6 +240,19 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// The end of the connection must not look like the end of the body.
+func TestPanicResetsResponsesWithoutLength(t *testing.T) {
+	addr := serveHandler(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	c, br := dialFront(t, addr)
+	_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+	if all, err := io.ReadAll(br); err == nil {
+		t.Errorf("got %q and the end, want a reset", all)
+	}
+}
+
 func TestTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()

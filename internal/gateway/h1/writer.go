@@ -366,6 +366,11 @@ func (w *writer) FlushError() error {
 	return w.err
 }
 
+// endsWithConnection returns true if the end of the connection ends the body.
+func (w *writer) endsWithConnection() bool {
+	return w.framed && w.length < 0 && !w.chunked && !w.noBody && !w.head
+}
+
 // finish completes the response after the handler. It returns false if the connection must close at
 // once, because the response is not complete.
 func (w *writer) finish() bool {

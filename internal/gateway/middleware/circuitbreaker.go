@@ -78,11 +78,23 @@ func newCircuitBreaker(b *builder, v *gateway.CircuitBreaker) (Func, error) {
 				refuse(w, status)
 				return
 			}
-			result := http.StatusOK
-			next.ServeHTTP(&headWriter{ResponseWriter: w, before: func(status int) { result = status }}, r)
-			c.record(c.now(), begin, result)
+			c.serve(w, r, next, begin)
 		})
 	}, nil
+}
+
+// serve calls the next handler and records its response. A handler that panics, because
+// its server has cut the response, counts as a network error.
+func (c *circuitBreaker) serve(w http.ResponseWriter, r *http.Request, next http.Handler, begin time.Time) {
+	result, complete := http.StatusOK, false
+	defer func() {
+		if !complete {
+			result = http.StatusBadGateway
+		}
+		c.record(c.now(), begin, result)
+	}()
+	next.ServeHTTP(&headWriter{ResponseWriter: w, before: func(status int) { result = status }}, r)
+	complete = true
 }
 
 // admit returns whether a request may pass.

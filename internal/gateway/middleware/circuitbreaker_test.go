@@ -116,3 +116,22 @@ func TestCircuitBreakerStates(t *testing.T) {
 		t.Errorf("status %d, want 503", got.Code)
 	}
 }
+
+// TestCircuitBreakerCutResponses checks that responses that a server cuts are network
+// errors.
+func TestCircuitBreakerCutResponses(t *testing.T) {
+	value := gateway.CircuitBreaker{Expression: "NetworkErrorRatio() > 0.5"}
+	handler := build(t, gateway.Middleware{CircuitBreaker: &value}, middleware.Deps{})(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic(http.ErrAbortHandler)
+		}))
+	func() {
+		defer func() { _ = recover() }()
+		ask(handler, "")
+		t.Error("the panic does not reach the server")
+	}()
+	if got := ask(handler, ""); got.Code != 503 {
+		t.Errorf("status %d, want 503", got.Code)
+	}
+}

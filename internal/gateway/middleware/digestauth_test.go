@@ -31,8 +31,7 @@ func (d digest) header(t *testing.T, challenge string) string {
 		p[m[1]] = m[2]
 	}
 	ha1, ha2 := md5Of(d.user+":"+d.realm+":"+d.password), md5Of("GET:"+d.uri)
-	text := fmt.Sprintf(`Digest username="%s", realm="%s",nonce="%s" , uri="%s", opaque=%s`, d.user, d.realm,
-		p["nonce"],
+	text := fmt.Sprintf(`Digest username="%s", realm="%s",nonce="%s" , uri="%s", opaque=%s`, d.user, d.realm, p["nonce"],
 		d.uri, p["opaque"])
 	if d.old {
 		return text + fmt.Sprintf(`, response="%s"`, md5Of(ha1+":"+p["nonce"]+":"+ha2))
@@ -49,8 +48,8 @@ func TestDigestAuth(t *testing.T) {
 	c := &clock{now: time.Unix(1000, 0)}
 	value := gateway.DigestAuth{HeaderField: "X-User", RemoveHeader: true, Users: []string{
 		"joe:traefik:" + md5Of("joe:traefik:pass"), "ann:other:" + md5Of("ann:other:pass")}}
-	handler := build(t, gateway.Middleware{DigestAuth: &value},
-		middleware.Deps{Now: c.time})(echo("X-User", "Authorization"))
+	wrap := build(t, gateway.Middleware{DigestAuth: &value}, middleware.Deps{Now: c.time})
+	handler := wrap(echo("X-User", "Authorization"))
 	send := func(header string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", "/a%20b?c", nil)
 		r.Header.Set("Authorization", header)
@@ -103,8 +102,8 @@ func TestDigestAuth(t *testing.T) {
 	}
 	old := with(func(d *digest) { d.old = true })
 	second := send("").Header().Get("WWW-Authenticate")
-	if first, again := send(old.header(t, second)).Code, send(old.header(t, second)).Code; first != 200 ||
-		again != 401 {
+	first, again := send(old.header(t, second)).Code, send(old.header(t, second)).Code
+	if first != 200 || again != 401 {
 		t.Errorf("a client without counts: status %d, then %d", first, again)
 	}
 	late := send("").Header().Get("WWW-Authenticate")

@@ -82,6 +82,7 @@ func (h *headers) changeRequest(r *http.Request) {
 			r.Header[name] = nil
 		case value == "":
 			r.Header.Del(name)
+			protect(r.Header, name)
 		case name == "Host":
 			r.Host = value
 		default:

@@ -20,12 +20,14 @@ func TestHeadersCustom(t *testing.T) {
 		w.Header().Set("Server", "leaky")
 		w.Header().Set("X-Frame-Options", "ALLOWALL")
 		w.WriteHeader(http.StatusEarlyHints)
-		echo("X-Set", "X_Set", "X-Delete", "Host", "X-Forwarded-For").ServeHTTP(w, r)
+		echo("X-Set", "X_Set", "X-Delete", "X_delete", "Host", "X-Forwarded-For").ServeHTTP(w, r)
 	})
 	out := map[string]string{"X-Out": "2", "Server": "", "X-Frame-Options": "DENY", "X-Xss-Protection": "0"}
 	run(t, gateway.Middleware{Headers: &value}, handler, []request{
-		{name: "set and delete", wantHeader: out, want: "GET / X-Set=1 X_Set= X-Delete= Host=backend X-Forwarded-For=",
-			header: map[string]string{"X-Delete": "a", "X-Set": "9", "X_Set": "9", "X-Forwarded-For": "192.0.2.1"}},
+		{name: "set and delete", wantHeader: out,
+			want: "GET / X-Set=1 X_Set= X-Delete= X_delete= Host=backend X-Forwarded-For=",
+			header: map[string]string{"X-Delete": "a", "X_delete": "a", "X-Set": "9", "X_Set": "9",
+				"X-Forwarded-For": "192.0.2.1"}},
 	})
 }
 

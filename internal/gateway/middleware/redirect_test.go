@@ -1,8 +1,10 @@
 package middleware_test
 
 import (
+	"net/http/httptest"
 	"testing"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -24,6 +26,16 @@ func TestRedirectScheme(t *testing.T) {
 		{name: "another host in the path", host: "a.example", target: "//evil.example/", status: 302,
 			wantHeader: to("https://a.example//evil.example/")},
 	})
+	wrapped := build(t, gateway.Middleware{RedirectScheme: &gateway.RedirectScheme{Scheme: "https"}}, middleware.Deps{})
+	for _, target := range []string{"/", "*"} {
+		r := httptest.NewRequest("OPTIONS", target, nil)
+		r.Host = map[string]string{"*": "a.example"}[target] // As HTTP/1.0 without a Host header.
+		w := httptest.NewRecorder()
+		wrapped(echo()).ServeHTTP(w, r)
+		if w.Code != 400 {
+			t.Errorf("%s for host %q: status %d, want 400", target, r.Host, w.Code)
+		}
+	}
 	value := gateway.RedirectScheme{Scheme: "https", Port: "8443", Permanent: true}
 	run(t, gateway.Middleware{RedirectScheme: &value}, echo(), []request{
 		{name: "permanent get", host: "a.example", status: 301, wantHeader: to("https://a.example:8443/")},

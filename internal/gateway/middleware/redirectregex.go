@@ -17,9 +17,9 @@ func newRedirectRegex(_ *builder, v *gateway.RedirectRegex) (Func, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			scheme := forwardedProto(r)
 			host, port := splitHost(r.Host)
-			from := scheme + "://" + joinHost(host, port, scheme) + r.URL.RequestURI()
+			from := urlOf(r, scheme, joinHost(host, port, scheme))
 			target := expression.ReplaceAllString(from, replacement)
-			if target == from {
+			if from == "" || target == from {
 				next.ServeHTTP(w, r)
 				return
 			}

@@ -20,15 +20,24 @@ func newRedirectScheme(_ *builder, v *gateway.RedirectScheme) (Func, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			scheme := forwardedProto(r)
 			host, port := splitHost(r.Host)
-			uri := r.URL.RequestURI()
-			target := v.Scheme + "://" + joinHost(host, v.Port, v.Scheme) + uri
-			if target == scheme+"://"+joinHost(host, port, scheme)+uri {
+			target := urlOf(r, v.Scheme, joinHost(host, v.Port, v.Scheme))
+			if target != "" && target == urlOf(r, scheme, joinHost(host, port, scheme)) {
 				next.ServeHTTP(w, r)
 				return
 			}
 			redirect(w, r, target, v.Permanent)
 		})
 	}, nil
+}
+
+// urlOf returns the URL of a request at a host. It is empty if the request has none: its
+// target is "*", or it names no host.
+func urlOf(r *http.Request, scheme, host string) string {
+	uri := r.URL.RequestURI()
+	if host == "" || !strings.HasPrefix(uri, "/") {
+		return ""
+	}
+	return scheme + "://" + host + uri
 }
 
 // splitHost divides a Host header into host, with the brackets of an IPv6 address, and
@@ -67,11 +76,11 @@ func redirect(w http.ResponseWriter, r *http.Request, target string, permanent b
 	redirectWith(w, target, status)
 }
 
-// redirectWith redirects with a status. A target that does not parse as a URL with an
-// absolute path, which only hostile requests cause, is answered with 400.
+// redirectWith redirects with a status. A target that is empty or does not parse as a URL,
+// which only unusual and hostile requests cause, is answered with 400.
 func redirectWith(w http.ResponseWriter, target string, status int) {
 	u, err := url.Parse(target)
-	if err != nil || u.Path != "" && !strings.HasPrefix(u.Path, "/") {
+	if err != nil || target == "" {
 		refuse(w, http.StatusBadRequest)
 		return
 	}

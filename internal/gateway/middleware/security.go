@@ -114,7 +114,7 @@ func (s *security) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	target := orIf(s.SSLHost, true, host)
 	if s.SSLRedirect && !s.isHTTPS(r) || s.SSLForceHost && target != host {
-		redirectWith(w, "https://"+target+r.URL.RequestURI(), s.redirectStatus())
+		redirectWith(w, urlOf(r, "https", target), s.redirectStatus())
 		return false
 	}
 	return true

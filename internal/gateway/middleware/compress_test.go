@@ -107,6 +107,7 @@ func TestCompressOnly(t *testing.T) {
 			value: gateway.Compress{MinResponseBodyBytes: 3}},
 		{name: "encoded", handler: respond(200, long, "Content-Encoding: br")},
 		{name: "partial", handler: respond(206, long, "Content-Range: bytes 0-9/10")},
+		{name: "range", handler: respond(416, long, "Content-Range: bytes */10")},
 		{name: "no transform", handler: respond(200, long, "Cache-Control: private, no-transform")},
 		{name: "events", handler: respond(200, long, "Content-Type: text/event-stream")},
 		{name: "grpc", handler: respond(200, long, "Content-Type: application/grpc+proto")},

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestVerdictsAreCached counts how often passwords are hashed.
@@ -24,6 +25,25 @@ func TestVerdictsAreCached(t *testing.T) {
 		if got := a.authenticate(t.Context(), step.user, step.password); got != step.want || hashed != step.hashed {
 			t.Errorf("step %d: %v after %d hashes, want %v after %d", i, got, hashed, step.want, step.hashed)
 		}
+	}
+}
+
+// TestRateLimitMemory takes tokens for more sources than fit: full buckets are removed
+// first, then others.
+func TestRateLimitMemory(t *testing.T) {
+	l := &rateLimit{interval: time.Second, burst: time.Second, full: map[uint64]time.Duration{}}
+	for source := range uint64(maxSources) {
+		l.take(source, 0)
+	}
+	for source := range uint64(10) {
+		l.take(maxSources+source, time.Second/2)
+	}
+	if got := len(l.full); got != maxSources {
+		t.Errorf("%d buckets, want %d", got, maxSources)
+	}
+	l.take(2*maxSources, 2*time.Second)
+	if got := len(l.full); got != 1 {
+		t.Errorf("%d buckets after all are full, want 1", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -31,8 +32,8 @@ func newGatewayCheck(a *command.App) *cobra.Command {
 			} else {
 				err = printCheck(a, result)
 			}
-			if err == nil && !result.OK {
-				return command.Exit{Code: command.ExitFailed}
+			if err == nil && result.Problem != "" {
+				err = errors.New(result.Problem)
 			}
 			return err
 		},

@@ -60,7 +60,7 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 }
 
 // unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
-// spliced, only this tells a slow client from a slow server.
+// spliced, this alone distinguishes a slow client from a slow server.
 func unsent(raw syscall.RawConn) bool {
 	n := 0
 	err := raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })

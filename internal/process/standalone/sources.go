@@ -77,8 +77,8 @@ func (s *sources) report(all []gateway.Status) {
 type Checked struct {
 	Objects []gateway.Status `json:"objects"`
 	Answer  *gateway.Answer  `json:"answer,omitempty"`
-	// OK is false if an object cannot be used, or if no router matches.
-	OK bool `json:"ok"`
+	// Problem is empty if all objects can be used and a router matches.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Check checks files of the file provider. If url is not empty, it finds the router of
@@ -91,18 +91,20 @@ func Check(paths []string, url, method string) (Checked, error) {
 	config, problems := traefik.Files(paths)
 	everywhere(&config)
 	all, known := together(map[string]part{"file": {config, problems}})
-	result := Checked{OK: true, Objects: slices.DeleteFunc(g.Apply(&all, known), func(s gateway.Status) bool {
+	result := Checked{Objects: slices.DeleteFunc(g.Apply(&all, known), func(s gateway.Status) bool {
 		return strings.HasSuffix(s.Name, "@internal")
 	})}
-	for _, s := range result.Objects {
-		result.OK = result.OK && s.State != gateway.Disabled
+	if slices.ContainsFunc(result.Objects, func(s gateway.Status) bool { return s.State == gateway.Disabled }) {
+		result.Problem = "check the files: an object cannot be used"
 	}
 	if url == "" {
 		return result, nil
 	}
 	answer, err := g.Explain("", method, url)
 	result.Answer = &answer
-	result.OK = result.OK && answer.Router != ""
+	if answer.Router == "" {
+		result.Problem = "check the URL: no router matches"
+	}
 	return result, err
 }
 

@@ -74,6 +74,16 @@ func (l *accessLog) write(entry string, number uint64, took time.Duration, x *ex
 	}
 }
 
+// userOf returns the name that a middleware has authenticated, or else the one that the
+// client claims.
+func userOf(r *http.Request) string {
+	if r.URL.User != nil {
+		return r.URL.User.Username()
+	}
+	name, _, _ := r.BasicAuth()
+	return name
+}
+
 // wants reports whether the filters keep the request.
 func (l *accessLog) wants(x *exchange, took time.Duration) bool {
 	v := &l.value
@@ -99,7 +109,7 @@ func (l *accessLog) wants(x *exchange, took time.Duration) bool {
 func commonLine(number uint64, took time.Duration, x *exchange, r *http.Request) []byte {
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	user := "-"
-	if name, _, ok := r.BasicAuth(); ok {
+	if name := userOf(r); name != "" {
 		user = escape.Line(name)
 	}
 	router, server := "-", "-"
@@ -134,7 +144,7 @@ func jsonLine(entry string, number uint64, took time.Duration, x *exchange, r *h
 		"StartLocal": x.started, "StartUTC": x.started.UTC(), "entryPointName": entry, "level": "info", "msg": "",
 		"time": time.Now(), "request_User-Agent": r.UserAgent(), "request_Referer": r.Referer(),
 	}
-	if name, _, ok := r.BasicAuth(); ok {
+	if name := userOf(r); name != "" {
 		o["ClientUsername"] = name
 	}
 	if x.router != nil {

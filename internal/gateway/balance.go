@@ -15,6 +15,7 @@ import (
 
 	"fairlead/internal/balance/wrr"
 	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -143,7 +144,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p = b.of(r)
 	}
 	if p == nil {
-		if p = b.next(r); p == nil {
+		if p = b.choose(r); p == nil {
 			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 			return
 		}
@@ -154,6 +155,22 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.serve(w, r, p)
 }
 
+// choose returns the server for the request: another one than those that the middleware
+// retry has tried, if there is one.
+func (b *balancer) choose(r *http.Request) *place {
+	p := b.next(r)
+	attempt := middleware.AttemptOf(r)
+	if p == nil || attempt == nil || !slices.Contains(attempt.Tried, p.key) {
+		return p
+	}
+	for _, other := range b.usable() {
+		if !slices.Contains(attempt.Tried, other.key) {
+			return other
+		}
+	}
+	return p
+}
+
 // mostAttempts is how many servers a request is sent to at most.
 const mostAttempts = 3
 
@@ -161,15 +178,18 @@ const mostAttempts = 3
 // is lost by that: the server cannot have begun to work on it, or the method is
 // idempotent.
 func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
+	attempt := middleware.AttemptOf(r)
 	var tried [mostAttempts]*place
 	for n := 0; ; n++ {
 		tried[n] = p
+		attempt.Use(p.key)
 		err := b.send(w, r, p)
 		if err == nil {
 			return
 		}
 		p = nil
 		var e *h1.Error
+		attempt.Fail(!errors.As(err, &e) || e.Sent)
 		if n+1 < mostAttempts && errors.As(err, &e) && e.Repeatable(r.Method) && !isTimeout(err) {
 			p = b.other(tried[:n+1])
 		}
@@ -201,10 +221,15 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 		x.service, x.server = b.service, p.url.Host
 		x.attempts++
 	}
+	before, had := r.Header[forwardedFor]
+	appendClient(r)
 	p.pending.Add(1)
 	began := time.Now()
 	err := p.forward.Forward(w, p.addressed(r), host)
 	p.pending.Add(-1)
+	if r.Header[forwardedFor] = before; !had {
+		delete(r.Header, forwardedFor)
+	}
 	if x != nil {
 		x.took = time.Since(began)
 	}
@@ -214,7 +239,8 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 // failed answers a request that could not be forwarded. If the response has begun,
 // only the end of its connection shows the client that it is truncated.
 func failed(w http.ResponseWriter, r *http.Request, err error) {
-	if x := exchangeOf(w); x != nil && x.status != 0 {
+	var e *h1.Error
+	if x := exchangeOf(w); x != nil && x.status != 0 || errors.As(err, &e) && e.Started {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(r, err)

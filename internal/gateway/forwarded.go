@@ -58,17 +58,29 @@ func (f *forwarding) apply(r *http.Request, peer netip.Addr) {
 	if !f.trusts(peer) {
 		removeForwarded(h)
 	}
-	removeNamedByConnection(h)
-	client := peer.String()
-	setIfMissing(h, "X-Real-Ip", client)
+	removeConnection(h)
+	setIfMissing(h, "X-Real-Ip", peer.String())
 	setIfMissing(h, "X-Forwarded-Proto", scheme(r))
 	setIfMissing(h, "X-Forwarded-Port", f.portOf(r))
 	setIfMissing(h, "X-Forwarded-Host", r.Host)
 	setIfMissing(h, "X-Forwarded-Server", f.server)
-	if before := h["X-Forwarded-For"]; len(before) > 0 {
+}
+
+// forwardedFor has the addresses of the client and of the proxies before this one.
+const forwardedFor = "X-Forwarded-For"
+
+// appendClient appends the peer's address to X-Forwarded-For. Middlewares see the header
+// without it, as in Traefik. A header that is present without a value stays away.
+func appendClient(r *http.Request) {
+	before, ok := r.Header[forwardedFor]
+	if ok && before == nil {
+		return
+	}
+	client := addressOf(r.RemoteAddr).String()
+	if len(before) > 0 {
 		client = strings.Join(before, ", ") + ", " + client
 	}
-	h["X-Forwarded-For"] = []string{client}
+	r.Header[forwardedFor] = []string{client}
 }
 
 // removeForwarded removes the headers, and names that servers may take for them
@@ -88,18 +100,26 @@ func isForwarded(name string) bool {
 	return slices.Contains(forwardedHeaders, name)
 }
 
-// removeNamedByConnection ignores headers about the client that a Connection header
-// names: a client must not be able to remove them on the way to the server.
-func removeNamedByConnection(h http.Header) {
+// removeConnection removes the fields that the client's Connection header names (RFC
+// 9110 7.6.1), and of that header all but an upgrade. A client must not name fields
+// that the gateway or a middleware sets later, such as the user's name: they would not
+// reach the server. Headers about the client stay also if it names them.
+func removeConnection(h http.Header) {
 	values := h["Connection"]
-	for i, v := range values {
-		if !strings.Contains(v, ",") && !strings.HasPrefix(strings.ToLower(v), "x") {
-			continue
+	if len(values) == 0 {
+		return
+	}
+	upgrade := false
+	for token := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		switch name := http.CanonicalHeaderKey(strings.TrimSpace(token)); {
+		case name == "Upgrade":
+			upgrade = true
+		case name != "" && !isForwarded(name):
+			delete(h, name)
 		}
-		kept := slices.DeleteFunc(strings.Split(v, ","), func(token string) bool {
-			return isForwarded(http.CanonicalHeaderKey(strings.TrimSpace(token)))
-		})
-		values[i] = strings.Join(kept, ",")
+	}
+	if delete(h, "Connection"); upgrade {
+		h["Connection"] = []string{"Upgrade"}
 	}
 }
 

@@ -215,12 +215,18 @@ func TestForwardedHeaders(t *testing.T) {
 				"X-Forwarded-Port": "443"}},
 		{"Connection cannot remove them", nil, []string{"Connection", "X-Forwarded-For, X-Real-Ip"},
 			map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1"}},
+		{"Connection cannot remove what a middleware sets", nil, []string{"Connection", "X-User, close", "X-User", "me"},
+			map[string]string{"X-User": "ann"}},
 	} {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
 				TrustedProxies: s.trusted}}})
-			w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
-				map[string]*model.Service{"s@file": server(t, echo)})
+			w.gateway.Apply(&model.Config{HTTP: model.HTTP{
+				Routers: map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file",
+					Middlewares: []string{"user@file"}}},
+				Middlewares: map[string]*model.Middleware{"user@file": {Headers: &model.Headers{
+					CustomRequestHeaders: map[string]string{"X-User": "ann"}}}},
+				Services: map[string]*model.Service{"s@file": server(t, echo)}}}, nil)
 			w.get("http://a.test/", s.send...)
 			for name, want := range s.want {
 				if have := strings.Join(got[name], "|"); have != want && got.Get(name) != want {

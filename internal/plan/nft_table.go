@@ -68,8 +68,9 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // `internal_ports`. That is after NAT, which may change a packet's port, and after
 // routing, which also delivers broadcasts to the proxy.
 //
-// The chain `loopback` closes what the sysctl route_localnet opens: on Fairlead's
-// links, only the host itself may exchange packets with 127.0.0.0/8. Packets to
+// The chain `loopback_links` closes what the sysctl route_localnet opens: on Fairlead's
+// links, only the host itself may exchange packets with 127.0.0.0/8. An ordinary packet
+// meets two comparisons in `guard` and does not reach that chain. Packets to
 // 127.0.0.0/8 that enter by any other link are never translated, because
 // translation would keep the kernel from dropping them as martians. The host's own
 // packets are translated in `output`. A packet to ::1 is never translated: it could
@@ -158,15 +159,19 @@ const TableText = `table inet fairlead {
 	}
 	chain guard {
 		type filter hook input priority raw; policy accept;
-		iifgroup 1717660019 jump loopback
+		ip daddr 127.0.0.0/8 goto loopback
+		ip saddr 127.0.0.0/8 goto loopback
 		iifgroup 1717660020 jump internal_ports
 	}
 	chain loopback {
-		ip daddr 127.0.0.0/8 ct state invalid,new,untracked drop
+		iifgroup 1717660019 jump loopback_links
+		iifgroup 1717660020 jump loopback_links
+	}
+	chain loopback_links {
 		ip saddr 127.0.0.0/8 drop
+		ct state invalid,new,untracked drop
 	}
 	chain internal_ports {
-		jump loopback
 		ip daddr . meta l4proto . th dport @proxied4 ct state invalid,new,untracked drop
 		ip6 daddr . meta l4proto . th dport @proxied6 ct state invalid,new,untracked drop
 	}

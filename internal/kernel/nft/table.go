@@ -113,15 +113,19 @@ func tableChains() []chain {
 			rule(notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(fromSandboxes, verdict(expr.VerdictJump, "loopback")),
+			rule(v4.is(), loopbackNet(v4.dst), verdict(expr.VerdictGoto, "loopback")),
+			rule(v4.is(), loopbackNet(v4.src), verdict(expr.VerdictGoto, "loopback")),
 			rule(fromInternal, verdict(expr.VerdictJump, "internal_ports")),
 		}},
 		{name: "loopback", rules: [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), notEstablished, drop),
+			rule(fromSandboxes, verdict(expr.VerdictJump, "loopback_links")),
+			rule(fromInternal, verdict(expr.VerdictJump, "loopback_links")),
+		}},
+		{name: "loopback_links", rules: [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.src), drop),
+			rule(notEstablished, drop),
 		}},
 		{name: "internal_ports", rules: [][]expr.Any{
-			verdict(expr.VerdictJump, "loopback"),
 			rule(v4.toProxy(), notEstablished, drop),
 			rule(v6.toProxy(), notEstablished, drop),
 		}},

@@ -13,7 +13,8 @@ import (
 
 // container returns what the labels are completed with.
 func (d *Docker) container(c inspected) *traefik.Container {
-	t := &traefik.Container{ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Created: c.Created, Labels: c.Config.Labels,
+	t := &traefik.Container{ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Created: c.Created,
+		Labels:  c.Config.Labels,
 		Running: c.State.Running, Stopping: d.stopping[c.ID], Networks: map[string][]netip.Addr{},
 		NetworkMode: c.HostConfig.NetworkMode}
 	if c.State.Health != nil && c.State.Health.Status != "none" {

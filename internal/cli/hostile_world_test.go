@@ -274,6 +274,8 @@ func hostileFiles(t *testing.T) string {
 			" 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
 		"report.json":  strings.ReplaceAll(string(report), `"nat"`, string(named)),
 		"garbage.json": hostileName,
+		"gateway.yml": "http: {routers: {" + string(named) + ": {rule: " + string(named) + ", service: " +
+			string(named) + "}}}",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

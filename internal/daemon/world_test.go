@@ -286,10 +286,13 @@ func (w *world) unchanged(before string) {
 	place.Unchanged(w, w.host.Do, before)
 }
 
-// nothingLeft waits until nothing is attached, and checks that the host is as before.
+// nothingLeft waits until nothing is attached, and checks that the host is as before. The kernel
+// deletes the links of a dead namespace some time after its last process has ended.
 func (w *world) nothingLeft(before string) {
 	w.Helper()
 	w.until("nothing is left", w.Empty)
+	for end := time.Now().Add(place.Timeout); w.snapshot() != before && time.Now().Before(end); {
+	}
 	w.unchanged(before)
 }
 

@@ -101,6 +101,9 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	for _, w := range parsed.Warnings() {
 		b.status.warn("router", name, w)
 	}
+	if value.Observability != nil {
+		b.status.warn("router", name, "observability has no effect yet: its requests are logged and counted like others")
+	}
 	service := b.service(value.Service)
 	if service == nil {
 		b.status.disable("router", name, b.serviceProblem(value.Service))

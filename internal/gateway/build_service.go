@@ -120,6 +120,9 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 	if err != nil {
 		return nil, err
 	}
+	if value.PassiveHealthCheck != nil {
+		b.status.warn("service", name, "passiveHealthCheck has no effect yet")
+	}
 	var places []*place
 	var servers []*server
 	for _, s := range value.Servers {

@@ -129,5 +129,3 @@ func portOfAddress(address string) string {
 	}
 	return port
 }
-
-func hostPort(host, port string) string { return net.JoinHostPort(host, port) }

@@ -109,8 +109,13 @@ func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
 
 // clientConfig returns the parameters of TLS to servers.
 func clientConfig(t *gateway.ServersTransport) (*tls.Config, error) {
-	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
-		MinVersion: tls.VersionTLS12}
+	if t.PeerCertURI != "" {
+		return nil, errors.New("peerCertURI is not supported: verify servers with serverName and rootCAs")
+	}
+	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify}
+	if err := limitTLS(config, t.MinVersion, t.MaxVersion, t.CipherSuites); err != nil {
+		return nil, err
+	}
 	for _, ca := range t.RootCAs {
 		pem, err := pemOf(ca)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -108,7 +109,7 @@ func (c *checks) target(s *server) (string, error) {
 	}
 	u.Scheme = cmp.Or(c.value.Scheme, u.Scheme)
 	if c.value.Port != 0 {
-		u.Host = hostPort(u.Hostname(), strconv.Itoa(c.value.Port))
+		u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(c.value.Port))
 	}
 	path, err := url.Parse(c.value.Path)
 	if err != nil {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log"
 	"log/slog"
 	"maps"
@@ -68,6 +69,10 @@ func (b *builder) addStreams() {
 	const reason = "routers of TCP connections and UDP datagrams are not supported yet"
 	for _, name := range slices.Sorted(maps.Keys(b.config.TCP.Routers)) {
 		b.status.disable("tcp router", name, reason)
+		r := b.config.TCP.Routers[name]
+		if _, err := rule.ParseTCP(r.Rule, cmp.Or(r.RuleSyntax, b.static.RuleSyntax)); err != nil {
+			b.status.disable("tcp router", name, err.Error())
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.config.UDP.Routers)) {
 		b.status.disable("udp router", name, reason)

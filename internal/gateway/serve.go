@@ -90,13 +90,14 @@ func (g *Gateway) listen(value gateway.EntryPoint, l net.Listener) (*listening, 
 	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
 	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
 	at := &listening{name: value.Name}
-	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: mostHead, HeaderTimeout: patience, IdleTimeout: idle,
+	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience, IdleTimeout: idle,
 		ReadTimeout: patience, WriteTimeout: cmp.Or(value.Timeouts.Write, 60*time.Second), Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	at.http2 = &http.Server{Handler: e, Protocols: protocols, MaxHeaderBytes: mostHead, ReadHeaderTimeout: patience,
-		IdleTimeout: idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name),
+	at.http2 = &http.Server{Handler: e, Protocols: protocols, MaxHeaderBytes: headLimit(value),
+		ReadHeaderTimeout: patience,
+		IdleTimeout:       idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 			SendPingTimeout: time.Minute, WriteByteTimeout: time.Minute},
 	}
@@ -107,6 +108,14 @@ func (g *Gateway) listen(value gateway.EntryPoint, l net.Listener) (*listening, 
 		at.http1.ServeConn(c)
 	})
 	return at, nil
+}
+
+// headLimit returns the size of the largest head of a request: a user can lower it.
+func headLimit(value gateway.EntryPoint) int {
+	if value.MaxHeaderBytes == 0 {
+		return mostHead
+	}
+	return min(value.MaxHeaderBytes, mostHead)
 }
 
 // panicked logs a mistake in the gateway's own code, which must not end the others'

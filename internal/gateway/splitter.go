@@ -1,12 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"sync"
 	"syscall"
 	"time"
+
+	"fairlead/internal/gateway/h1"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,8 +18,7 @@ import (
 type splitter struct {
 	net.Listener
 	config *tls.Config
-	// patience is how long a client may be silent before its first byte, and how long a
-	// handshake may last.
+	// patience is how long a client may take for its first bytes and a handshake.
 	patience time.Duration
 	// http1 serves a connection of HTTP/1.1.
 	http1 func(net.Conn)
@@ -32,24 +32,8 @@ type splitter struct {
 func newSplitter(l net.Listener, config *tls.Config, patience time.Duration, http1 func(net.Conn)) *splitter {
 	s := &splitter{Listener: l, config: config, patience: patience, http1: http1, http2: make(chan net.Conn),
 		ended: make(chan struct{})}
-	go s.accept()
+	go func() { s.end(h1.Accept(l, s.split)) }()
 	return s
-}
-
-func (s *splitter) accept() {
-	for {
-		c, err := s.Listener.Accept()
-		if err != nil {
-			if wait, ok := err.(interface{ Temporary() bool }); ok && wait.Temporary() {
-				time.Sleep(5 * time.Millisecond) // out of descriptors, as in net/http
-				continue
-			}
-			s.err = err
-			s.end()
-			return
-		}
-		go s.split(c)
-	}
 }
 
 // split waits for the client's first bytes.
@@ -63,10 +47,7 @@ func (s *splitter) split(c net.Conn) {
 	two := kind == beginsHTTP2
 	if kind == beginsTLS {
 		secure := tls.Server(c, s.config)
-		ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-		err := secure.HandshakeContext(ctx)
-		cancel()
-		if err != nil {
+		if err := secure.Handshake(); err != nil {
 			secure.Close()
 			return
 		}
@@ -98,15 +79,14 @@ func (s *splitter) Accept() (net.Conn, error) {
 // Close implements net.Listener.
 func (s *splitter) Close() error {
 	err := s.Listener.Close()
-	s.end()
+	s.end(net.ErrClosed)
 	return err
 }
 
-func (s *splitter) end() {
+// end makes Accept return the error.
+func (s *splitter) end(err error) {
 	s.once.Do(func() {
-		if s.err == nil {
-			s.err = net.ErrClosed
-		}
+		s.err = err
 		close(s.ended)
 	})
 }

@@ -30,22 +30,8 @@ func optionsConfig(o *gateway.TLSOptions) (*tls.Config, error) {
 	if len(o.ALPNProtocols) > 0 {
 		c.NextProtos = o.ALPNProtocols
 	}
-	var err error
-	if c.MinVersion, err = named(tlsVersions, "minVersion", o.MinVersion); err != nil {
+	if err := limitTLS(c, o.MinVersion, o.MaxVersion, o.CipherSuites); err != nil {
 		return nil, err
-	}
-	if c.MinVersion == 0 {
-		c.MinVersion = tls.VersionTLS12
-	}
-	if c.MaxVersion, err = named(tlsVersions, "maxVersion", o.MaxVersion); err != nil {
-		return nil, err
-	}
-	for _, name := range o.CipherSuites {
-		id, ok := cipherSuite(name)
-		if !ok {
-			return nil, fmt.Errorf("cipherSuites: %s is unknown or insecure", name)
-		}
-		c.CipherSuites = append(c.CipherSuites, id)
 	}
 	for _, name := range o.CurvePreferences {
 		id, err := named(curves, "curvePreferences", name)
@@ -55,6 +41,27 @@ func optionsConfig(o *gateway.TLSOptions) (*tls.Config, error) {
 		c.CurvePreferences = append(c.CurvePreferences, id)
 	}
 	return c, clientAuth(c, o.ClientAuth)
+}
+
+// limitTLS sets which versions and cipher suites a connection may use.
+func limitTLS(c *tls.Config, least, most string, suites []string) (err error) {
+	if c.MinVersion, err = named(tlsVersions, "minVersion", least); err != nil {
+		return err
+	}
+	if c.MinVersion == 0 {
+		c.MinVersion = tls.VersionTLS12
+	}
+	if c.MaxVersion, err = named(tlsVersions, "maxVersion", most); err != nil {
+		return err
+	}
+	for _, name := range suites {
+		id, ok := cipherSuite(name)
+		if !ok {
+			return fmt.Errorf("cipherSuites: %s is unknown or insecure", name)
+		}
+		c.CipherSuites = append(c.CipherSuites, id)
+	}
+	return nil
 }
 
 // clientAuth sets which certificates of clients are asked for.

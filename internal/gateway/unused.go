@@ -6,6 +6,9 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
+// traefikHead is Traefik's default size of the largest head of a request, in bytes.
+const traefikHead = 1 << 20
+
 // Unused returns a note for each setting that is valid and has no effect yet.
 func Unused(s gateway.Static) (notes []string) {
 	add := func(set bool, format string, args ...any) {
@@ -18,6 +21,12 @@ func Unused(s gateway.Static) (notes []string) {
 	}
 	add(s.Swarm != nil, "providers.swarm")
 	add(s.Docker != nil && s.Docker.SwarmMode, "providers.docker.swarmMode (the labels of services)")
+	if s.Docker != nil {
+		add(s.Docker.Watch != nil && !*s.Docker.Watch, "providers.docker.watch=false")
+		add(s.Docker.Username != "", "providers.docker.username")
+		add(s.Docker.HTTPClientTimeout > 0, "providers.docker.httpClientTimeout")
+	}
+	add(s.LogLevel == "debug", "log.level=debug")
 	add(s.LogFormat == "json", "log.format=json")
 	add(s.LogFile != "", "log.filePath")
 	if s.AccessLog != nil {
@@ -38,6 +47,8 @@ func Unused(s gateway.Static) (notes []string) {
 		add(e.EncodeQuerySemicolons, "%shttp.encodeQuerySemicolons", at)
 		add(e.EncodedCharacters != nil, "%shttp.encodedCharacters", at)
 		add(e.Observability != nil, "%sobservability", at)
+		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
+			mostHead)
 		add(e.Timeouts.AcceptGrace > 0, "%stransport.lifeCycle.requestAcceptGraceTimeout", at)
 	}
 	return notes

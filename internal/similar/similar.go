@@ -3,12 +3,19 @@ package similar
 
 import "strings"
 
+// MaxLength is the length from which Nearest compares a name with no other: the time grows
+// with the square.
+const MaxLength = 64
+
 // Nearest returns the known name with the fewest edits from the name, ignoring case,
 // the first one if several have as few. Returns false if each needs more than a third
 // of the name's letters, and at least more than one.
 func Nearest(name string, known []string) (string, bool) {
 	name = strings.ToLower(name)
 	best, found := max(1, len(name)/3)+1, ""
+	if len(name) > MaxLength {
+		return "", false
+	}
 	for _, k := range known {
 		if len(k) > len(name)+best || len(name) > len(k)+best {
 			continue

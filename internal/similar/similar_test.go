@@ -1,9 +1,12 @@
 package similar
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNearest(t *testing.T) {
-	known := []string{"Host", "HostRegexp", "Path", "PathPrefix", "Method"}
+	known := []string{"Host", "HostRegexp", "Path", "PathPrefix", "Method", strings.Repeat("x", MaxLength+2)}
 	for _, c := range []struct{ name, want string }{
 		{"Hots", "Host"},
 		{"host", "Host"},
@@ -12,6 +15,7 @@ func TestNearest(t *testing.T) {
 		{"mehtod", "Method"},
 		{"Cookie", ""},
 		{"", ""},
+		{strings.Repeat("x", MaxLength+1), ""},
 	} {
 		got, ok := Nearest(c.name, known)
 		if got != c.want || ok != (c.want != "") {

@@ -12,17 +12,6 @@ import (
 // defaultRule is that of Traefik's Docker provider.
 const defaultRule = "Host(`{{ normalize .Name }}`)"
 
-// Containers returns the configuration that the labels of the containers describe, and
-// what is wrong with it. All names are NAME@docker. Where the definitions of two
-// containers conflict, that of the older one stays.
-func Containers(list []Container, opt DockerOptions) (gateway.Config, []Problem) {
-	var pointers []*Container
-	for i := range list {
-		pointers = append(pointers, &list[i])
-	}
-	return NewDocker(opt).Config(pointers)
-}
-
 // Docker turns containers into configurations, and remembers the part of each container
 // for the next time. It is for one goroutine.
 type Docker struct {

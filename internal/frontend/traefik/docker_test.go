@@ -207,7 +207,7 @@ func TestContainer(t *testing.T) {
 			problem:  "providers.docker.defaultRule: parse the template: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, problems := Containers([]Container{tt.container}, DockerOptions{Docker: tt.opt})
+			config, problems := containersConfig([]Container{tt.container}, DockerOptions{Docker: tt.opt})
 			if diff := cmp.Diff(tt.routers, config.HTTP.Routers, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("routers: %s", diff)
 			}
@@ -226,7 +226,7 @@ func TestContainer(t *testing.T) {
 
 // TestStreams checks the TCP and UDP part of the configuration of one container.
 func TestStreams(t *testing.T) {
-	config, problems := Containers([]Container{whoami(`.tcp.routers.db.rule=HostSNI("*")
+	config, problems := containersConfig([]Container{whoami(`.tcp.routers.db.rule=HostSNI("*")
 		.tcp.routers.db.entrypoints=db
 		.tcp.routers.db.tls.passthrough=true
 		.tcp.services.db.loadbalancer.server.port=5432
@@ -319,7 +319,7 @@ func TestAddresses(t *testing.T) {
 		}), want: "10.9.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, problems := Containers([]Container{tt.container, other}, tt.opt)
+			config, problems := containersConfig([]Container{tt.container, other}, tt.opt)
 			var got string
 			for _, s := range config.HTTP.Services {
 				for _, server := range s.LoadBalancer.Servers {
@@ -338,4 +338,13 @@ func TestAddresses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// containersConfig returns the configuration of containers that no call before has seen.
+func containersConfig(list []Container, opt DockerOptions) (gateway.Config, []Problem) {
+	var pointers []*Container
+	for i := range list {
+		pointers = append(pointers, &list[i])
+	}
+	return NewDocker(opt).Config(pointers)
 }

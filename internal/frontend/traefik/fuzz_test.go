@@ -18,7 +18,7 @@ func FuzzContainers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value, otherKey, otherValue string) {
 		c := whoami("")
 		c.Labels = map[string]string{key: value, otherKey: otherValue}
-		config, _ := Containers([]Container{c, c}, DockerOptions{})
+		config, _ := containersConfig([]Container{c, c}, DockerOptions{})
 		for name, r := range config.HTTP.Routers {
 			if !strings.HasSuffix(name, "@docker") || r == nil || r.Rule == "" || r.Service == "" {
 				t.Errorf("router %q is incomplete: %+v", name, r)

@@ -30,7 +30,7 @@ func TestMerge(t *testing.T) {
 			"definition stays: make both equal, or choose another name",
 	}
 	for _, list := range [][]Container{{old, same, starting, sticky}, {sticky, starting, same, old}} {
-		config, problems := Containers(list, DockerOptions{})
+		config, problems := containersConfig(list, DockerOptions{})
 		if diff := cmp.Diff(want, config.HTTP, cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
@@ -44,7 +44,7 @@ func TestMerge(t *testing.T) {
 func TestMergeStreams(t *testing.T) {
 	labels := ".tcp.routers.db.rule=HostSNI(TICK*TICK)\n.tcp.services.db.loadbalancer.server.port=5432\n" +
 		".udp.routers.dns.entrypoints=dns\n.udp.services.dns.loadbalancer.server.port=53"
-	config, problems := Containers([]Container{whoami(labels, named("a", "10.0.0.1", 3)),
+	config, problems := containersConfig([]Container{whoami(labels, named("a", "10.0.0.1", 3)),
 		whoami(labels, named("b", "10.0.0.2", 2)), whoami(labels, named("c", "10.0.0.2", 1))}, DockerOptions{})
 	if len(problems) > 0 {
 		t.Errorf("problems: %q", problemTexts(problems))

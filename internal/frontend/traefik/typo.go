@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fairlead/internal/similar"
 )
 
 // alike reports whether two names probably mean the same: they are at most one edit
@@ -11,10 +13,10 @@ import (
 // the one is at another place in the other, as in my-routerhttp and my-httprouter.
 func alike(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	if min(len(a), len(b)) < 3 || max(len(a), len(b)) > maxName || digits(a) != digits(b) {
+	if min(len(a), len(b)) < 3 || max(len(a), len(b)) > similar.MaxLength || digits(a) != digits(b) {
 		return false
 	}
-	return distance(a, b) <= 1 || sorted(a) == sorted(b)
+	return similar.Distance(a, b) <= 1 || sorted(a) == sorted(b)
 }
 
 // digits returns the digits of a name: web1 and web2 are not alike.

@@ -2,7 +2,6 @@ package h1
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -71,37 +70,17 @@ func (s *Server) Serve(l net.Listener) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
-	for delay := time.Duration(0); ; {
-		c, err := l.Accept()
-		var temporary interface{ Temporary() bool }
-		switch {
-		case err == nil:
-			delay = 0
-			go s.ServeConn(c)
-		case s.draining.Load():
-			return http.ErrServerClosed
-		case errors.As(err, &temporary) && temporary.Temporary():
-			// Too many open files: wait until some are closed.
-			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-			time.Sleep(delay)
-		default:
-			return err
-		}
+	err := Accept(l, s.ServeConn)
+	if s.draining.Load() {
+		return http.ErrServerClosed
 	}
+	return err
 }
 
 // ServeConn serves a connection until it ends, and closes it unless a handler has taken it over. A TLS
 // connection must not have negotiated HTTP/2.
-func (s *Server) ServeConn(nc net.Conn) { s.ServeBuffered(nc, nil) }
-
-// ServeBuffered is ServeConn for a connection of which the caller has read the first bytes, at most
-// 64 KiB, to find the protocol. The server copies them.
-func (s *Server) ServeBuffered(nc net.Conn, first []byte) {
+func (s *Server) ServeConn(nc net.Conn) {
 	c := newConn(s, nc)
-	if len(first) > 0 {
-		c.buf = buffers.Get().(*[bufferSize]byte)[:]
-		c.input.w = copy(c.buf, first)
-	}
 	if !s.add(c) {
 		_ = nc.Close()
 		return

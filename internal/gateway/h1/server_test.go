@@ -320,16 +320,3 @@ func TestContextEndsWithTheRequest(t *testing.T) {
 	<-(<-contexts).Done()
 	<-(<-contexts).Done()
 }
-
-func TestServeBuffered(t *testing.T) {
-	s := &Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.URL.Path)
-	})}
-	client, server := net.Pipe()
-	go s.ServeBuffered(server, []byte("GET /first HT"))
-	go func() { _, _ = io.WriteString(client, "TP/1.0\r\n\r\n") }()
-	got, err := io.ReadAll(client)
-	if err != nil || !strings.HasSuffix(string(got), "/first") {
-		t.Errorf("got %q, error %v", got, err)
-	}
-}

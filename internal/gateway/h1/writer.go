@@ -23,12 +23,12 @@ type writer struct {
 	// buf holds what was not written to the connection: the head, then a part of the body.
 	buf []byte
 	// gap is where the fields that frame the body go, while framed is false.
-	gap     int
-	status  int
-	framed  bool
-	chunked bool
-	noBody  bool // the response has no body, whatever the handler writes
-	head    bool // the request's method is HEAD
+	gap      int
+	status   int
+	framed   bool
+	chunked  bool
+	bodiless bool // the response has no body, whatever the handler writes
+	head     bool // the request's method is HEAD
 	// length is the Content-Length, -1 if unknown. written counts the body.
 	length, written int64
 	// closing: the connection closes after this response.
@@ -53,7 +53,7 @@ func (w *writer) begin(r *http.Request) {
 	clear(w.header)
 	w.buf = outs.Get().(*[outSize]byte)[:0]
 	w.gap, w.status, w.length, w.written = 0, 0, -1, 0
-	w.framed, w.chunked, w.noBody, w.hijacked = false, false, false, false
+	w.framed, w.chunked, w.bodiless, w.hijacked = false, false, false, false
 	w.head = r.Method == "HEAD"
 	w.closing, w.err, w.sealed = r.Close, nil, false
 }
@@ -96,7 +96,7 @@ func (w *writer) WriteHeader(status int) {
 
 // appendHead appends the head to the buffer. If the length of the body is not known yet, a gap is left.
 func (w *writer) appendHead() {
-	w.noBody = w.status < 200 || w.status == http.StatusNoContent || w.status == http.StatusNotModified
+	w.bodiless = w.status < 200 || w.status == http.StatusNoContent || w.status == http.StatusNotModified
 	w.appendStatus(w.status)
 	date, trailer := false, w.header["Trailer"]
 	for key, values := range w.header {
@@ -134,7 +134,7 @@ func (w *writer) appendHead() {
 		w.buf = strconv.AppendInt(w.buf, w.length, 10)
 		w.buf = append(w.buf, '\r', '\n')
 		w.endHead()
-	case w.noBody:
+	case w.bodiless:
 		w.length = -1
 		w.endHead()
 	}
@@ -243,7 +243,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		return 0, w.err
 	case len(p) == 0:
 		return 0, nil
-	case w.noBody:
+	case w.bodiless:
 		return 0, http.ErrBodyNotAllowed
 	case w.length >= 0 && w.written+int64(len(p)) > w.length:
 		return 0, http.ErrContentLength
@@ -309,7 +309,7 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 		w.WriteHeader(http.StatusOK)
 	}
 	limited, ok := r.(*io.LimitedReader)
-	if ok && w.conn.tcp != nil && !w.hijacked && !w.head && !w.noBody && limited.N <= w.length-w.written {
+	if ok && w.conn.tcp != nil && !w.hijacked && !w.head && !w.bodiless && limited.N <= w.length-w.written {
 		if _, ok = limited.R.(*net.TCPConn); ok {
 			return w.splice(limited)
 		}
@@ -368,7 +368,7 @@ func (w *writer) FlushError() error {
 
 // endsWithConnection returns true if the end of the connection ends the body.
 func (w *writer) endsWithConnection() bool {
-	return w.framed && w.length < 0 && !w.chunked && !w.noBody && !w.head
+	return w.framed && w.length < 0 && !w.chunked && !w.bodiless && !w.head
 }
 
 // finish completes the response after the handler. It returns false if the connection must close at
@@ -385,6 +385,6 @@ func (w *writer) finish() bool {
 	}
 	w.send(nil)
 	w.release()
-	short := w.length >= 0 && w.written < w.length && !w.head && !w.noBody
+	short := w.length >= 0 && w.written < w.length && !w.head && !w.bodiless
 	return w.err == nil && !short && w.status != http.StatusSwitchingProtocols
 }

@@ -1,0 +1,54 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+)
+
+// TestNothingIsLeftOutInSilence checks that valid settings without effect are reported, and
+// that settings which protect are refused rather than left out.
+func TestNothingIsLeftOutInSilence(t *testing.T) {
+	no := false
+	notes := strings.Join(gateway.Unused(model.Static{
+		Resolvers: map[string]*model.Resolver{"le": {}}, LogLevel: "debug",
+		Docker: &model.Docker{SwarmMode: true, Watch: &no},
+		EntryPoints: []model.EntryPoint{{Name: "web", ProxyProtocolInsecure: true, HTTP3: &model.HTTP3{},
+			MaxHeaderBytes: 1 << 19, SanitizePath: &no}},
+	}), "\n")
+	for _, want := range []string{"certificatesResolvers.le", "log.level=debug", "swarmMode", "docker.watch=false",
+		"web.proxyProtocol", "web.http3", "web.http.maxHeaderBytes", "web.http.sanitizePath"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no note about %s:\n%s", want, notes)
+		}
+	}
+	if notes := gateway.Unused(model.Static{EntryPoints: []model.EntryPoint{{Name: "web", MaxHeaderBytes: 1 << 20}}}); notes !=
+		nil {
+		t.Errorf("notes about defaults: %v", notes)
+	}
+	w := newWorld(t, model.Static{})
+	secure := serviceOf("https://127.0.0.1:1")
+	secure.LoadBalancer.ServersTransport = "pinned@file"
+	checked := serviceOf("http://127.0.0.1:1")
+	checked.LoadBalancer.PassiveHealthCheck = &model.PassiveHealthCheck{}
+	reasons := map[string]string{}
+	for _, s := range w.gateway.Apply(&model.Config{
+		HTTP: model.HTTP{
+			Services: map[string]*model.Service{"secure@file": secure, "checked@file": checked},
+			Routers: map[string]*model.Router{"quiet@file": {Rule: "Path(`/`)", Service: "checked@file",
+				Observability: &model.Observability{AccessLogs: &no}}},
+			ServersTransports: map[string]*model.ServersTransport{"pinned@file": {PeerCertURI: "spiffe://x"}},
+		},
+		TCP: model.TCP{Routers: map[string]*model.TCPRouter{"db@file": {Rule: "HostSNI(`a.test`"}}},
+	}, nil) {
+		reasons[s.Name] = string(s.State) + " " + strings.Join(s.Reasons, "; ")
+	}
+	for name, want := range map[string]string{"secure@file": "disabled peerCertURI", "checked@file": "warning passive",
+		"quiet@file": "warning observability", "db@file": "column"} {
+		if !strings.Contains(reasons[name], want) {
+			t.Errorf("%s: %q, want %q", name, reasons[name], want)
+		}
+	}
+}

@@ -49,8 +49,8 @@ build: check-go ## build the static binary ./fairlead
 	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
 .PHONY: image
-image: build ## write the gateway's image, $(OUT)/fairlead-image.tar, for docker load
-	packaging/image $(BIN) fairlead:$(VERSION) $(OUT)/fairlead-image.tar
+image: build ## write the gateway's image, fairlead:latest in $(OUT)/fairlead-image.tar, for docker load
+	packaging/image $(BIN) fairlead:latest $(OUT)/fairlead-image.tar
 
 # Where `make install` puts files; DESTDIR is prepended to each path, for packages.
 PREFIX  ?= /usr/local

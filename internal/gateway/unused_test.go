@@ -24,7 +24,8 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 			t.Errorf("no note about %s:\n%s", want, notes)
 		}
 	}
-	if notes := gateway.Unused(model.Static{EntryPoints: []model.EntryPoint{{Name: "web", MaxHeaderBytes: 1 << 20}}}); notes !=
+	if notes := gateway.Unused(model.Static{EntryPoints: []model.EntryPoint{{Name: "web",
+		MaxHeaderBytes: 1 << 20}}}); notes !=
 		nil {
 		t.Errorf("notes about defaults: %v", notes)
 	}

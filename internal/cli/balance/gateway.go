@@ -28,7 +28,7 @@ func NewGateway(a *command.App) *cobra.Command {
 }
 
 func newGatewayTraefik(a *command.App) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:   "traefik -- FLAGS…",
 		Short: "Run the gateway with Traefik's flags, in the foreground",
 		Long: "Run the gateway in the foreground with Traefik's flags, or else its TRAEFIK_ environment\n" +
@@ -57,4 +57,8 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 			return command.Exit{Code: command.ExitOK} // a signal is the normal end
 		},
 	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return command.Usage(fmt.Errorf("%w: write -- before Traefik's flags", err))
+	})
+	return c
 }

@@ -22,6 +22,15 @@ func Run(ctx context.Context, static model.Static, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	for _, e := range static.EntryPoints {
+		if l := listeners[e.Name]; l != nil {
+			log.Info("serving", "entry point", e.Name, "address", l.Addr().String())
+		}
+	}
+	if static.Docker == nil && static.File == nil {
+		log.Warn("no provider is enabled, so there are no routers: add --providers.docker, or " +
+			"--providers.file.directory=DIRECTORY")
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sources{gateway: g, log: log, parts: map[string]part{}, reported: map[string]bool{}}

@@ -9,7 +9,7 @@ import (
 )
 
 // api returns the handler of the read-only API, whose paths and keys are Traefik's.
-func (b *builder) api() http.Handler {
+func (g *Gateway) api() http.Handler {
 	mux := http.NewServeMux()
 	show := func(pattern string, value func() any) {
 		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -17,14 +17,14 @@ func (b *builder) api() http.Handler {
 			_ = json.NewEncoder(w).Encode(value()) // the client may be gone
 		})
 	}
-	show("/api/rawdata", func() any { return b.rawData() })
-	show("/api/http/routers", func() any { return values(b.rawData().Routers) })
-	show("/api/http/services", func() any { return values(b.rawData().Services) })
-	show("/api/http/middlewares", func() any { return values(b.rawData().Middlewares) })
-	show("/api/entrypoints", func() any { return b.static.EntryPoints })
-	show("/api/overview", func() any { return b.overview() })
+	show("/api/rawdata", func() any { return g.rawData() })
+	show("/api/http/routers", func() any { return values(g.rawData().Routers) })
+	show("/api/http/services", func() any { return values(g.rawData().Services) })
+	show("/api/http/middlewares", func() any { return values(g.rawData().Middlewares) })
+	show("/api/entrypoints", func() any { return g.static.EntryPoints })
+	show("/api/overview", func() any { return g.overview() })
 	show("/api/version", func() any {
-		return map[string]any{"Version": "fairlead", "Codename": "", "startDate": b.began}
+		return map[string]any{"Version": "fairlead", "Codename": "", "startDate": g.began}
 	})
 	return mux
 }
@@ -67,7 +67,7 @@ type MiddlewareInfo struct {
 
 // rawData returns the objects of the current snapshot.
 func (g *Gateway) rawData() RawData {
-	now := g.current.Load()
+	now, down := g.current.Load(), g.downServers()
 	d := RawData{map[string]RouterInfo{}, map[string]ServiceInfo{}, map[string]MiddlewareInfo{}}
 	for _, s := range now.statuses {
 		_, provider, _ := strings.Cut(s.Name, "@")
@@ -83,7 +83,7 @@ func (g *Gateway) rawData() RawData {
 		case "service":
 			v := ServiceInfo{Info: common}
 			if at := now.config.HTTP.Services[s.Name]; at != nil && at.LoadBalancer != nil {
-				v.LoadBalancer, v.ServerStatus = at.LoadBalancer, now.serverStatus(at.LoadBalancer)
+				v.LoadBalancer, v.ServerStatus = at.LoadBalancer, serverStatus(at.LoadBalancer, down)
 			}
 			d.Services[s.Name] = v
 		case "middleware":
@@ -94,17 +94,27 @@ func (g *Gateway) rawData() RawData {
 }
 
 // serverStatus returns UP or DOWN by URL.
-func (s *snapshot) serverStatus(value *gateway.LoadBalancer) map[string]string {
+func serverStatus(value *gateway.LoadBalancer, down map[string]bool) map[string]string {
 	all := map[string]string{}
 	for _, server := range value.Servers {
-		all[server.URL] = "UP"
-	}
-	for _, at := range s.used {
-		if url := at.url.String(); all[url] != "" && at.down.Load() {
-			all[url] = "DOWN"
+		if all[server.URL] = "UP"; down[server.URL] {
+			all[server.URL] = "DOWN"
 		}
 	}
 	return all
+}
+
+// downServers returns the URLs of the servers that are down.
+func (g *Gateway) downServers() map[string]bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	down := map[string]bool{}
+	for _, s := range g.running {
+		if s.down.Load() {
+			down[s.url.String()] = true
+		}
+	}
+	return down
 }
 
 // overview counts the objects by state.

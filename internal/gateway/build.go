@@ -20,8 +20,6 @@ type snapshot struct {
 	tls      *tlsNames
 	statuses []Status
 	config   *gateway.Config
-	// used are the servers and checks that the snapshot keeps alive.
-	used map[string]*server
 }
 
 // entryRoutes are the routers of one entry point. Connections with TLS see only
@@ -37,52 +35,110 @@ func (e *entryRoutes) of(secure bool) *route.Table {
 	return e.plain
 }
 
-// builder makes a snapshot.
+// builder makes a snapshot from the last one and the changes.
 type builder struct {
 	*Gateway
 	config *gateway.Config
-	status statuses
-	// services has the handlers of services that are built, nil for those that cannot
-	// be. building has those on the way, to find cycles.
-	services map[string]http.Handler
+	status *statuses
+	// changed are the objects that are built again, or that are gone.
+	changed map[object]bool
+	// old are the routers before the change, dropped the services.
+	old     map[string]*builtRouter
+	dropped map[string]*builtService
+	// building has the services on the way, to find cycles.
 	building map[string]bool
-	used     map[string]*server
-	checked  map[string]checkOf
-	routers  map[string][2][]*route.Router
-	tls      *tlsNames
+	// now is what the object on the way consists of.
+	now    *parts
+	tables tableChanges
+	tls    *tlsNames
+}
+
+// parts are what a router or a service consists of.
+type parts struct {
+	needs   []object
+	servers []*server
+	check   *checkOf
+	placed  []placed
+	tls     []tlsUse
 }
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
-func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, map[string]checkOf) {
-	b := &builder{Gateway: g, config: config, status: statuses{}, services: map[string]http.Handler{},
-		building: map[string]bool{}, used: map[string]*server{}, checked: map[string]checkOf{},
-		routers: map[string][2][]*route.Router{}, tls: newTLSNames()}
+func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *builder) {
+	changed := g.kept.changes(config, known)
+	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed,
+		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},
+		now: new(parts), tables: tableChanges{}}
+	others := b.status.begin(changed)
 	for _, s := range known {
-		b.status.add(s)
+		if !lasts(s.Kind) || changed[object{s.Kind, s.Name}] {
+			b.status.add(s)
+		}
 	}
-	b.internalServices()
-	b.addTLS()
-	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Services)) {
+	if g.kept.internal == nil {
+		g.kept.internal = map[string]http.Handler{}
+		b.internalServices()
+		b.addRedirections()
+	}
+	if !b.keepTLS(others) {
+		b.addTLS()
+	}
+	b.drop()
+	b.addChanged()
+	b.addStreams()
+	g.kept.config, g.kept.known = *config, known
+	return b.finish(), b
+}
+
+// drop removes the changed services and routers.
+func (b *builder) drop() {
+	for o := range b.changed {
+		switch o.kind {
+		case "service":
+			if s := b.kept.services[o.name]; s != nil {
+				b.dropped[o.name] = s
+				delete(b.kept.services, o.name)
+			}
+		case "router":
+			if r := b.kept.routers[o.name]; r != nil {
+				b.old[o.name] = r
+				b.tables.remove(r.placed)
+				delete(b.kept.routers, o.name)
+			}
+		}
+	}
+}
+
+// addChanged builds the changed objects that are in the configuration.
+func (b *builder) addChanged() {
+	for _, name := range slices.Sorted(maps.Keys(b.config.HTTP.ServersTransports)) {
+		b.status.of("transport", name)
+	}
+	for _, name := range namesOfKind(b.changed, "service") {
 		b.service(name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Middlewares)) {
-		b.status.of("middleware", name)
+	for _, name := range namesOfKind(b.changed, "middleware") {
+		if b.config.HTTP.Middlewares[name] != nil {
+			b.status.of("middleware", name)
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Routers)) {
-		b.addRouter(name, config.HTTP.Routers[name])
+	for _, name := range namesOfKind(b.changed, "router") {
+		if value := b.config.HTTP.Routers[name]; value != nil {
+			b.addRouter(name, value)
+		}
 	}
-	b.addStreams()
-	b.addRedirections()
-	return b.finish(), b.checked
 }
 
 func (b *builder) finish() *snapshot {
-	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
-		used: b.used}
+	b.tls.byHost = b.optionsByHost()
+	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config}
 	for _, e := range b.static.EntryPoints {
-		lists := b.routers[e.Name]
-		s.entries[e.Name] = &entryRoutes{plain: route.NewTable(lists[0]), tls: route.NewTable(lists[1])}
+		before := &entryRoutes{}
+		if last := b.current.Load(); last != nil {
+			before = last.entries[e.Name]
+		}
+		s.entries[e.Name] = &entryRoutes{plain: b.tables.apply(before.plain, tableKey{e.Name, false}),
+			tls: b.tables.apply(before.tls, tableKey{e.Name, true})}
 	}
 	return s
 }
@@ -93,10 +149,20 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	if status.State == Disabled {
 		return
 	}
-	parsed, err := rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.static.RuleSyntax))
+	outer := b.now
+	b.now = new(parts)
+	parsed := b.addParsed(name, value)
+	b.kept.routers[name] = &builtRouter{rule: parsed, needs: b.now.needs, placed: b.now.placed, tls: b.now.tls}
+	b.tables.add(b.now.placed)
+	b.now = outer
+}
+
+// addParsed adds a router and returns its rule, nil if that cannot be parsed.
+func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
+	parsed, err := b.parse(name, value)
 	if err != nil {
 		b.status.disable("router", name, err.Error())
-		return
+		return nil
 	}
 	for _, w := range parsed.Warnings() {
 		b.status.warn("router", name, w)
@@ -107,7 +173,7 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	service := b.service(value.Service)
 	if service == nil {
 		b.status.disable("router", name, b.serviceProblem(value.Service))
-		return
+		return parsed
 	}
 	entries := value.EntryPoints
 	if len(entries) == 0 {
@@ -118,6 +184,16 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 			b.status.disable("router", name, err.Error())
 		}
 	}
+	return parsed
+}
+
+// parse returns the rule of a router: the last one if its text is the same.
+func (b *builder) parse(name string, value *gateway.Router) (*rule.Rule, error) {
+	last, old := b.kept.config.HTTP.Routers[name], b.old[name]
+	if old != nil && old.rule != nil && last != nil && last.Rule == value.Rule && last.RuleSyntax == value.RuleSyntax {
+		return old.rule, nil
+	}
+	return rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.static.RuleSyntax))
 }
 
 // serviceProblem says why a router's service cannot be used.
@@ -146,25 +222,15 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	priority := cmp.Or(value.Priority, parsed.Priority())
 	secure := cmp.Or(value.TLS, at.TLS)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
-	b.insert(entry, secure != nil, r)
+	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
 	if secure != nil {
-		b.tls.addRouter(entry, parsed, secure)
+		b.now.tls = append(b.now.tls, tlsUse{entry, cmp.Or(secure.Options, defaultOptions), parsed.Domains()})
 		if secure.CertResolver != "" {
 			b.status.warn("router", name, "certificates by ACME are not supported yet: its clients get a certificate from "+
 				"files, or the default one")
 		}
 	}
 	return nil
-}
-
-func (b *builder) insert(entry string, secure bool, r *route.Router) {
-	lists := b.routers[entry]
-	if secure {
-		lists[1] = append(lists[1], r)
-	} else {
-		lists[0] = append(lists[0], r)
-	}
-	b.routers[entry] = lists
 }
 
 // chained puts the middlewares before the handler.
@@ -180,6 +246,7 @@ func (b *builder) chained(names []string, handler http.Handler) (http.Handler, e
 }
 
 func (b *builder) middleware(name string) (func(http.Handler) http.Handler, error) {
+	b.need("middleware", name)
 	value := b.config.HTTP.Middlewares[name]
 	if value == nil {
 		return nil, fmt.Errorf("middleware %s does not exist%s", name, nearest(name, b.config.HTTP.Middlewares))
@@ -189,6 +256,7 @@ func (b *builder) middleware(name string) (func(http.Handler) http.Handler, erro
 	}
 	deps := middleware.Deps{
 		Middleware: func(inner string) (string, *gateway.Middleware, error) {
+			b.need("middleware", inner)
 			value := b.config.HTTP.Middlewares[inner]
 			if value == nil {
 				return inner, nil, fmt.Errorf("middleware %s does not exist%s", inner,
@@ -205,6 +273,9 @@ func (b *builder) middleware(name string) (func(http.Handler) http.Handler, erro
 	}
 	return wrap, nil
 }
+
+// need records that the object on the way is built again if the other one changes.
+func (b *builder) need(kind, name string) { b.now.needs = append(b.now.needs, object{kind, name}) }
 
 // redirectPriority is above all priorities of users.
 const redirectPriority = math.MaxInt - 1
@@ -228,8 +299,8 @@ func (b *builder) addRedirections() {
 			panic(err) // the rule is constant
 		}
 		b.status.of("router", name)
-		b.insert(e.Name, false, &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
-			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.services["noop@internal"])})
+		b.tables.add([]placed{{e.Name, false, &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
+			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}}})
 	}
 }
 

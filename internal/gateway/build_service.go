@@ -24,8 +24,12 @@ func (c checkOf) equal(o checkOf) bool {
 
 // service returns the handler of the service, nil if it cannot be used.
 func (b *builder) service(name string) http.Handler {
-	if h, ok := b.services[name]; ok {
+	b.need("service", name)
+	if h := b.kept.internal[name]; h != nil {
 		return h
+	}
+	if s := b.kept.services[name]; s != nil {
+		return s.handler
 	}
 	value := b.config.HTTP.Services[name]
 	if value == nil {
@@ -39,15 +43,18 @@ func (b *builder) service(name string) http.Handler {
 		return nil
 	}
 	b.building[name] = true
+	outer := b.now
+	b.now = new(parts)
 	h, err := b.buildService(name, value)
+	if err == nil {
+		h, err = b.chained(value.Middlewares, h)
+	}
 	if err != nil {
 		b.status.disable("service", name, err.Error())
 		h = nil
-	} else if h, err = b.chained(value.Middlewares, h); err != nil {
-		b.status.disable("service", name, err.Error())
-		h = nil
 	}
-	b.services[name] = h
+	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, servers: b.now.servers, check: b.now.check}
+	b.now = outer
 	return h
 }
 
@@ -144,7 +151,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
 	}
 	if value.HealthCheck != nil && value.HealthCheck.Mode != "grpc" {
-		b.checked[name] = checkOf{*value.HealthCheck, servers, transport}
+		b.now.check = &checkOf{*value.HealthCheck, servers, transport}
 	} else {
 		if value.HealthCheck != nil {
 			b.status.warn("service", name, "healthCheck mode grpc is not supported yet: its servers count as up")
@@ -161,8 +168,8 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 	if name == "" || name == "default@internal" {
 		return &b.static.Transport, nil
 	}
+	b.need("transport", name)
 	if t := b.config.HTTP.ServersTransports[name]; t != nil {
-		b.status.of("transport", name)
 		return t, nil
 	}
 	return nil, fmt.Errorf("transport %s does not exist", name)
@@ -172,9 +179,6 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 // is one with the same settings.
 func (b *builder) server(u *url.URL, name string, via *gateway.ServersTransport) (*server, error) {
 	key := fmt.Sprintf("%s via %s %+v", u, name, *via)
-	if s := b.used[key]; s != nil {
-		return s, nil
-	}
 	s := b.running[key]
 	if s == nil {
 		f, err := newForwarder(u, via)
@@ -182,7 +186,21 @@ func (b *builder) server(u *url.URL, name string, via *gateway.ServersTransport)
 			return nil, err
 		}
 		s = &server{url: u, key: key, forward: f}
+		b.running[key] = s
 	}
-	b.used[key] = s
+	s.uses++
+	b.now.servers = append(b.now.servers, s)
 	return s, nil
+}
+
+// release closes the servers that only dropped services have used.
+func (b *builder) release() {
+	for _, service := range b.dropped {
+		for _, s := range service.servers {
+			if s.uses--; s.uses == 0 {
+				delete(b.running, s.key)
+				s.forward.Close()
+			}
+		}
+	}
 }

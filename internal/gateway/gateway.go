@@ -11,7 +11,6 @@ package gateway
 import (
 	"crypto/tls"
 	"log/slog"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,7 @@ type Gateway struct {
 	mu      sync.Mutex
 	running map[string]*server
 	checks  map[string]runningCheck
+	kept    kept
 }
 
 // runningCheck is a check with what it was started for.
@@ -52,25 +52,24 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, running: map[string]*server{},
-		checks: map[string]runningCheck{}}
+		checks: map[string]runningCheck{}, kept: newKept()}
 	g.Apply(&gateway.Config{}, nil)
 	return g, nil
 }
 
 // Apply replaces the configuration. known are the objects whose status is known
 // already, such as routers with faulty labels. It returns the status of all objects.
+// Objects that did not change stay as they are, with their state; the caller must not
+// change the configuration or a part of it afterwards.
 func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	next, checked := g.build(config, known)
+	next, b := g.build(config, known)
 	g.current.Store(next)
-	g.follow(checked)
-	for key, s := range g.running {
-		if next.used[key] == nil {
-			s.forward.Close()
-		}
+	for _, name := range namesOfKind(b.changed, "service") {
+		g.follow(name, b.checkOf(name))
 	}
-	g.running = maps.Clone(next.used)
+	b.release()
 	g.observer.configured(next)
 	return next.statuses
 }
@@ -78,29 +77,30 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 // Status returns the status of all objects.
 func (g *Gateway) Status() []Status { return g.current.Load().statuses }
 
-// follow stops and starts checks, and keeps those that stay the same.
-func (g *Gateway) follow(wanted map[string]checkOf) {
-	for name, c := range g.checks {
-		if w, ok := wanted[name]; !ok || !w.equal(c.of) {
-			c.stop()
-			delete(g.checks, name)
-		}
+// follow starts, replaces or stops the checks of a service, and keeps them if they stay
+// the same.
+func (g *Gateway) follow(name string, wanted *checkOf) {
+	c, running := g.checks[name]
+	if running && wanted != nil && wanted.equal(c.of) {
+		return
 	}
-	for name, w := range wanted {
-		if _, ok := g.checks[name]; ok {
-			continue
-		}
-		transport, err := newTransport(w.via)
-		if err != nil {
-			g.log.Warn("cannot check servers", "service", name, "error", err)
-			continue
-		}
-		g.checks[name] = runningCheck{startChecks(w.value, w.servers, transport,
-			func(s *server, down bool, why string) {
-				g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
-				g.observer.serverChanged(name, s.url.String(), !down)
-			}), w}
+	if running {
+		c.stop()
+		delete(g.checks, name)
 	}
+	if wanted == nil {
+		return
+	}
+	transport, err := newTransport(wanted.via)
+	if err != nil {
+		g.log.Warn("cannot check servers", "service", name, "error", err)
+		return
+	}
+	g.checks[name] = runningCheck{startChecks(wanted.value, wanted.servers, transport,
+		func(s *server, down bool, why string) {
+			g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
+			g.observer.serverChanged(name, s.url.String(), !down)
+		}), *wanted}
 }
 
 // Close ends the checks and closes the connections to servers.

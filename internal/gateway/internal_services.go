@@ -17,31 +17,31 @@ import (
 )
 
 // internalServices adds the gateway's own services, and routers for those that are
-// enabled without routers of the user's.
+// enabled without routers of the user's. Only the first build does.
 func (b *builder) internalServices() {
-	b.services["noop@internal"] = http.NotFoundHandler()
+	b.kept.internal["noop@internal"] = http.NotFoundHandler()
 	s := b.static
 	if s.API != nil {
 		api := b.api()
-		b.services["api@internal"], b.services["dashboard@internal"] = api, api
+		b.kept.internal["api@internal"], b.kept.internal["dashboard@internal"] = api, api
 		if s.API.Insecure {
-			b.internalRouter("api@internal", "traefik", "PathPrefix(`/api`)", b.services["api@internal"])
+			b.internalRouter("api@internal", "traefik", "PathPrefix(`/api`)", b.kept.internal["api@internal"])
 		}
 	}
 	if s.Ping != nil {
-		b.services["ping@internal"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b.kept.internal["ping@internal"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("OK")) // the client may be gone
 		})
 		if !s.Ping.ManualRouting {
 			b.internalRouter("ping@internal", orTraefik(s.Ping.EntryPoint), "PathPrefix(`/ping`)",
-				b.services["ping@internal"])
+				b.kept.internal["ping@internal"])
 		}
 	}
 	if s.Metrics != nil {
-		b.services["prometheus@internal"] = promhttp.HandlerFor(b.observer.registry, promhttp.HandlerOpts{})
+		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.registry, promhttp.HandlerOpts{})
 		if !s.Metrics.ManualRouting {
 			b.internalRouter("prometheus@internal", orTraefik(s.Metrics.EntryPoint), "PathPrefix(`/metrics`)",
-				b.services["prometheus@internal"])
+				b.kept.internal["prometheus@internal"])
 		}
 	}
 }
@@ -60,8 +60,8 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 		panic(err) // the rules are constants
 	}
 	b.status.of("router", name)
-	b.insert(entry, false, &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority,
-		Handler: h})
+	b.tables.add([]placed{{entry, false, &route.Router{Name: name, Service: name, Rule: parsed,
+		Priority: redirectPriority, Handler: h}}})
 }
 
 // addStreams says of TCP and UDP routers that they are not served.

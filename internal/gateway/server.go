@@ -16,8 +16,8 @@ import (
 	"fairlead/internal/gateway/h1"
 )
 
-// server is a server of a load balancer. It lives as long as one of the snapshots
-// names it, so its condition and its connections survive changes of others.
+// server is a server of a load balancer. It lives as long as a service uses it, so its
+// condition and its connections survive changes of others.
 type server struct {
 	url *url.URL
 	// key identifies it: its URL, and the transport to it.
@@ -27,6 +27,8 @@ type server struct {
 	// pending is the number of requests without an answer.
 	pending atomic.Int64
 	forward forwarder
+	// uses counts the services that have it. Only changes of the configuration use it.
+	uses int
 }
 
 // forwarder sends requests to one server.

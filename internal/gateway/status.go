@@ -27,19 +27,48 @@ type Status struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// statuses gathers the status of all objects.
-type statuses map[[2]string]*Status
+// statuses gathers the status of all objects. Those of the kinds that a build keeps stay
+// until the object is built again; all others are of one build.
+type statuses struct {
+	lasting, others map[object]*Status
+	// touched are those of the lasting ones that this build may have changed.
+	touched map[object]bool
+	// list is the result of the last build.
+	list []Status
+}
 
-func (s statuses) of(kind, name string) *Status {
-	key := [2]string{kind, name}
-	if s[key] == nil {
-		s[key] = &Status{Kind: kind, Name: name, State: Enabled}
+func newStatuses() statuses { return statuses{lasting: map[object]*Status{}} }
+
+func lasts(kind string) bool { return kind == "router" || kind == "service" || kind == "middleware" }
+
+// begin forgets the statuses of the changed objects, and returns the others that do not
+// last.
+func (s *statuses) begin(changed map[object]bool) (others map[object]*Status) {
+	others = s.others
+	s.others, s.touched = map[object]*Status{}, map[object]bool{}
+	for o := range changed {
+		if lasts(o.kind) {
+			s.touched[o] = true
+			delete(s.lasting, o)
+		}
 	}
-	return s[key]
+	return others
+}
+
+func (s *statuses) of(kind, name string) *Status {
+	key, to := object{kind, name}, s.others
+	if lasts(kind) {
+		to = s.lasting
+		s.touched[key] = true
+	}
+	if to[key] == nil {
+		to[key] = &Status{Kind: kind, Name: name, State: Enabled}
+	}
+	return to[key]
 }
 
 // add records what a provider knows of an object.
-func (s statuses) add(known Status) {
+func (s *statuses) add(known Status) {
 	for _, reason := range known.Reasons {
 		if known.State == Disabled {
 			s.disable(known.Kind, known.Name, reason)
@@ -50,14 +79,14 @@ func (s statuses) add(known Status) {
 }
 
 // disable records why the object cannot be used.
-func (s statuses) disable(kind, name, reason string) {
+func (s *statuses) disable(kind, name, reason string) {
 	at := s.of(kind, name)
 	at.State = Disabled
 	at.Reasons = append(at.Reasons, reason)
 }
 
 // warn records what is doubtful about the object.
-func (s statuses) warn(kind, name, reason string) {
+func (s *statuses) warn(kind, name, reason string) {
 	at := s.of(kind, name)
 	if at.State == Enabled {
 		at.State = Warning
@@ -65,13 +94,53 @@ func (s statuses) warn(kind, name, reason string) {
 	at.Reasons = append(at.Reasons, reason)
 }
 
-func (s statuses) sorted() []Status {
-	var all []Status
-	for _, at := range s {
-		all = append(all, *at)
+// sorted returns all statuses in order. It takes those that this build did not touch from
+// the last list, which has their order.
+func (s *statuses) sorted() []Status {
+	var fresh []Status
+	for key := range s.touched {
+		// One that is gone is empty: it only removes the last one.
+		at := Status{Kind: key.kind, Name: key.name}
+		if found := s.lasting[key]; found != nil {
+			at = *found
+		}
+		fresh = append(fresh, at)
 	}
-	slices.SortFunc(all, func(a, b Status) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
+	for _, at := range s.others {
+		fresh = append(fresh, *at)
+	}
+	slices.SortFunc(fresh, byName)
+	all := make([]Status, 0, len(s.list)+len(fresh))
+	add := func(at Status) {
+		if at.State != "" {
+			all = append(all, at)
+		}
+	}
+	for _, at := range s.list {
+		if !lasts(at.Kind) {
+			continue
+		}
+		order := 1
+		for len(fresh) > 0 {
+			if order = byName(fresh[0], at); order > 0 {
+				break
+			}
+			add(fresh[0])
+			if fresh = fresh[1:]; order == 0 {
+				break
+			}
+		}
+		if order != 0 {
+			all = append(all, at)
+		}
+	}
+	for _, at := range fresh {
+		add(at)
+	}
+	s.list = all
 	return all
+}
+
+func byName(a, b Status) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }

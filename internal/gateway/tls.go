@@ -10,10 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
 )
 
@@ -34,19 +35,60 @@ func newTLSNames() *tlsNames {
 		byHost: map[[2]string]string{}}
 }
 
-// addRouter records the options that the router wants.
-func (n *tlsNames) addRouter(entry string, parsed *rule.Rule, value *gateway.RouterTLS) {
-	options := value.Options
-	if options == "" {
-		options = defaultOptions
+// tlsUse is what a router wants of the connections to its hosts.
+type tlsUse struct {
+	entry, options string
+	domains        []string
+}
+
+// optionsByHost returns the TLS options that are not the default ones, by entry point and
+// host. If routers disagree about a host, it has the default options, as in Traefik.
+func (b *builder) optionsByHost() map[[2]string]string {
+	if last := b.current.Load(); last != nil && !b.tlsChanged() {
+		return last.tls.byHost
 	}
-	for _, host := range parsed.Domains() {
-		key := [2]string{entry, host}
-		if had, ok := n.byHost[key]; ok && had != options {
-			options = defaultOptions // routers disagree: as Traefik, take neither
+	all := map[[2]string]string{}
+	each := func(do func(key [2]string, options string)) {
+		for _, r := range b.kept.routers {
+			for _, use := range r.tls {
+				for _, host := range use.domains {
+					do([2]string{use.entry, host}, use.options)
+				}
+			}
 		}
-		n.byHost[key] = options
 	}
+	each(func(key [2]string, options string) {
+		if options != defaultOptions {
+			all[key] = options
+		}
+	})
+	if len(all) == 0 {
+		return all
+	}
+	disagree := map[[2]string]bool{}
+	each(func(key [2]string, options string) {
+		if had, ok := all[key]; ok && had != options {
+			disagree[key] = true
+		}
+	})
+	for key := range disagree {
+		delete(all, key)
+	}
+	return all
+}
+
+// tlsChanged reports whether a router that has or had TLS has changed.
+func (b *builder) tlsChanged() bool {
+	for o := range b.changed {
+		if o.kind != "router" {
+			continue
+		}
+		old, now := b.old[o.name], b.kept.routers[o.name]
+		if old != nil && old.tls != nil || now != nil && now.tls != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // agree reports whether a request for the host may come on a connection for the
@@ -74,6 +116,41 @@ func (n *tlsNames) certificate(name string) *tls.Certificate {
 		}
 	}
 	return nil
+}
+
+// keepTLS keeps the certificates and options of the last configuration if they are the
+// same, and not in files that may have changed.
+func (b *builder) keepTLS(statuses map[object]*Status) bool {
+	last := b.current.Load()
+	if last == nil || hasFiles(b.config.TLS) || !reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
+		b.tls = newTLSNames()
+		return false
+	}
+	same := *last.tls
+	b.tls = &same
+	for o, status := range statuses {
+		if o.kind == "certificate" || o.kind == "tls options" {
+			b.status.others[o] = status
+		}
+	}
+	return true
+}
+
+// hasFiles reports whether certificates are in files.
+func hasFiles(t gateway.TLS) bool {
+	var all []string
+	for _, c := range t.Certificates {
+		all = append(all, c.CertFile, c.KeyFile)
+	}
+	for _, s := range t.Stores {
+		if c := s.DefaultCertificate; c != nil {
+			all = append(all, c.CertFile, c.KeyFile)
+		}
+	}
+	for _, o := range t.Options {
+		all = append(all, o.ClientAuth.CAFiles...)
+	}
+	return slices.ContainsFunc(all, func(text string) bool { return !strings.Contains(text, "-----BEGIN") })
 }
 
 // addTLS adds the certificates and options of the configuration.

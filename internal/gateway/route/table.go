@@ -3,6 +3,7 @@ package route
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -49,6 +50,53 @@ func NewTable(routers []*Router) *Table {
 		}
 	}
 	return t
+}
+
+// mostPatches is how many routers With replaces one by one.
+const mostPatches = 64
+
+// With returns the table without some routers and with others. The routers to remove are
+// those that the table has, not equal ones. A few cost much less than a new table.
+func (t *Table) With(removed, added []*Router) *Table {
+	switch {
+	case len(removed)+len(added) == 0:
+		return t
+	case len(removed)+len(added) > mostPatches:
+		gone := map[*Router]bool{}
+		for _, r := range removed {
+			gone[r] = true
+		}
+		return NewTable(append(slices.DeleteFunc(t.All(), func(r *Router) bool { return gone[r] }), added...))
+	}
+	next := &Table{byHost: maps.Clone(t.byHost), others: t.others}
+	for _, r := range removed {
+		next.patch(r, func(list []*Router) []*Router {
+			return slices.DeleteFunc(slices.Clone(list), func(o *Router) bool { return o == r })
+		})
+	}
+	for _, r := range added {
+		next.patch(r, func(list []*Router) []*Router {
+			at, _ := slices.BinarySearchFunc(list, r, before)
+			return slices.Insert(slices.Clone(list), at, r)
+		})
+	}
+	return next
+}
+
+// patch replaces the lists that the router is in, or will be.
+func (t *Table) patch(r *Router, change func([]*Router) []*Router) {
+	hosts, ok := r.Rule.Hosts()
+	if !ok {
+		t.others = change(t.others)
+		return
+	}
+	for _, host := range hosts {
+		if list := change(t.byHost[host]); len(list) > 0 {
+			t.byHost[host] = list
+		} else {
+			delete(t.byHost, host)
+		}
+	}
 }
 
 // before orders routers by priority, the highest first, and by name: Traefik leaves

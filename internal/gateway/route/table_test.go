@@ -56,6 +56,39 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestWith checks that a changed table equals a new one, and that the old one stays.
+func TestWith(t *testing.T) {
+	var all []*route.Router
+	for i := range 200 {
+		text := []string{"Host(`a.test`)", "PathPrefix(`/`)", "Host(`b.test`) || Host(`a.test`)", "Host(`c.test`)"}[i%4]
+		all = append(all, router(t, fmt.Sprintf("r%03d", i), text, 1+i%7))
+	}
+	names := func(table *route.Table) (names []string) {
+		for _, host := range []string{"a.test", "b.test", "c.test", "d.test"} {
+			for r := range table.Candidates(&rule.Request{Host: host}) {
+				names = append(names, r.Name)
+			}
+			names = append(names, "|")
+		}
+		return names
+	}
+	for _, n := range []int{0, 1, 7, 99} {
+		before := route.NewTable(all[:100])
+		old := names(before)
+		got := names(before.With(all[:n], all[100:100+n]))
+		if want := names(route.NewTable(all[n : 100+n])); !slices.Equal(got, want) {
+			t.Errorf("%d changes: %v, want %v", n, got, want)
+		}
+		if !slices.Equal(names(before), old) {
+			t.Errorf("%d changes: the old table has changed", n)
+		}
+	}
+	one := route.NewTable(nil).With(nil, all[:1])
+	if got := names(one.With(all[:1], nil)); !slices.Equal(got, []string{"|", "|", "|", "|"}) {
+		t.Errorf("without its only router, a table has %v", got)
+	}
+}
+
 // BenchmarkFind shows that the time does not grow with the number of hosts.
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 100, 10000} {

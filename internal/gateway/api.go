@@ -110,7 +110,7 @@ func (g *Gateway) downServers() map[string]bool {
 	defer g.mu.Unlock()
 	down := map[string]bool{}
 	for _, s := range g.running {
-		if s.down.Load() {
+		if !s.isUp() {
 			down[s.url.String()] = true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/fnv"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -26,6 +27,10 @@ type balancer struct {
 	next     func(r *http.Request) *place
 	cookie   *gateway.Cookie
 	passHost bool
+	passive  *passive
+	// watches: the outcomes of requests are recorded.
+	watches bool
+	log     *slog.Logger
 	// turn counts the requests; ring has the order of the turns.
 	turn atomic.Uint64
 	ring []uint16
@@ -34,8 +39,10 @@ type balancer struct {
 // mostTurns limits the memory of a ring.
 const mostTurns = 4096
 
-func newBalancer(service string, value *gateway.LoadBalancer, places []*place) (*balancer, error) {
-	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader}
+func newBalancer(service string, value *gateway.LoadBalancer, places []*place, log *slog.Logger) (*balancer, error) {
+	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
+		passive: newPassive(value.PassiveHealthCheck), log: log}
+	b.watches = b.passive != nil || value.Strategy == "leasttime"
 	if value.Sticky != nil && value.Sticky.Cookie != nil {
 		c := *value.Sticky.Cookie
 		c.Name = cmp.Or(c.Name, cookieName(service))
@@ -57,8 +64,10 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place) (
 		b.next = b.lessLoaded
 	case "hrw":
 		b.next = b.byAddress
+	case "leasttime":
+		b.next = b.byTime
 	default:
-		return nil, errors.New("strategy " + strconv.Quote(value.Strategy) + ": want wrr, p2c or hrw")
+		return nil, errors.New("strategy " + strconv.Quote(value.Strategy) + ": want wrr, p2c, hrw or leasttime")
 	}
 	return b, nil
 }
@@ -67,7 +76,7 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place) (
 func (b *balancer) byTurn(*http.Request) *place {
 	for range b.ring {
 		p := b.places[b.ring[b.turn.Add(1)%uint64(len(b.ring))]]
-		if !p.down.Load() {
+		if p.isUp() {
 			return p
 		}
 	}
@@ -109,7 +118,7 @@ func (b *balancer) byAddress(r *http.Request) *place {
 func (b *balancer) usable() []*place {
 	up := make([]*place, 0, len(b.places))
 	for _, p := range b.places {
-		if p.weight > 0 && !p.fenced && !p.down.Load() {
+		if p.weight > 0 && !p.fenced && p.isUp() {
 			up = append(up, p)
 		}
 	}
@@ -130,7 +139,7 @@ func (b *balancer) of(r *http.Request) *place {
 		return nil
 	}
 	for _, p := range b.places {
-		if slices.Contains(p.cookies[:], c.Value) && !p.down.Load() {
+		if slices.Contains(p.cookies[:], c.Value) && p.isUp() {
 			return p
 		}
 	}
@@ -145,7 +154,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if p == nil {
 		if p = b.choose(r); p == nil {
-			http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+			unavailable(w)
 			return
 		}
 		if b.cookie != nil {
@@ -153,6 +162,12 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	b.serve(w, r, p)
+}
+
+// unavailable answers that no server is up, for example because all are starting still.
+func unavailable(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 }
 
 // choose returns the server for the request: another one than those that the middleware
@@ -223,16 +238,28 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 	}
 	before, had := r.Header[forwardedFor]
 	appendClient(r)
-	p.pending.Add(1)
 	began := time.Now()
-	err := p.forward.Forward(w, p.addressed(r), host)
-	p.pending.Add(-1)
+	err := b.forward(w, r, p, host, began)
 	if r.Header[forwardedFor] = before; !had {
 		delete(r.Header, forwardedFor)
 	}
 	if x != nil {
 		x.took = time.Since(began)
 	}
+	return err
+}
+
+// forward sends the request to the server, and records the outcome if later requests
+// depend on it.
+func (b *balancer) forward(w http.ResponseWriter, r *http.Request, p *place, host string, began time.Time) error {
+	p.pending.Add(1)
+	defer p.pending.Add(-1) // a response that breaks off ends in a panic
+	if !b.watches {
+		return p.forward.Forward(w, p.addressed(r), host)
+	}
+	seen := &watch{ResponseWriter: w, began: began}
+	err := p.forward.Forward(seen, p.addressed(r), host)
+	b.learn(p, r, seen, err)
 	return err
 }
 

@@ -167,8 +167,9 @@ func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 	for _, w := range parsed.Warnings() {
 		b.status.warn("router", name, w)
 	}
-	if value.Observability != nil {
-		b.status.warn("router", name, "observability has no effect yet: its requests are logged and counted like others")
+	if o := value.Observability; o != nil && (o.Tracing != nil && *o.Tracing || o.TraceVerbosity != "") {
+		b.status.warn("router", name, "observability.tracing has no effect: the gateway passes the trace context of "+
+			"requests on, and records no spans")
 	}
 	service := b.service(value.Service)
 	if service == nil {
@@ -222,6 +223,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	priority := cmp.Or(value.Priority, parsed.Priority())
 	secure := cmp.Or(value.TLS, at.TLS)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
+	b.observe(r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
 	if secure != nil {
 		b.now.tls = append(b.now.tls, tlsUse{entry, cmp.Or(secure.Options, defaultOptions), parsed.Domains()})

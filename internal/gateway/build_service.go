@@ -127,9 +127,6 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 	if err != nil {
 		return nil, err
 	}
-	if value.PassiveHealthCheck != nil {
-		b.status.warn("service", name, "passiveHealthCheck has no effect yet")
-	}
 	var places []*place
 	var servers []*server
 	for _, s := range value.Servers {
@@ -150,17 +147,14 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		}
 		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
 	}
-	if value.HealthCheck != nil && value.HealthCheck.Mode != "grpc" {
+	if value.HealthCheck != nil {
 		b.now.check = &checkOf{*value.HealthCheck, servers, transport}
 	} else {
-		if value.HealthCheck != nil {
-			b.status.warn("service", name, "healthCheck mode grpc is not supported yet: its servers count as up")
-		}
 		for _, s := range servers {
 			s.down.Store(false)
 		}
 	}
-	return newBalancer(name, value, places)
+	return newBalancer(name, value, places, b.log)
 }
 
 // transport returns the named transport, or the default one.

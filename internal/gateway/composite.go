@@ -86,7 +86,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.services[i].ServeHTTP(rw, r)
 		return
 	}
-	http.Error(rw, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+	unavailable(rw)
 }
 
 // failover sends requests to the fallback while the service has no server that is up.

@@ -54,6 +54,7 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, running: map[string]*server{},
 		checks: map[string]runningCheck{}, kept: newKept()}
 	g.Apply(&gateway.Config{}, nil)
+	o.registry.MustRegister(serversUp{g})
 	return g, nil
 }
 
@@ -91,16 +92,14 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	if wanted == nil {
 		return
 	}
-	transport, err := newTransport(wanted.via)
+	started, err := startChecks(*wanted, func(s *server, down bool, why string) {
+		g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
+	})
 	if err != nil {
 		g.log.Warn("cannot check servers", "service", name, "error", err)
 		return
 	}
-	g.checks[name] = runningCheck{startChecks(wanted.value, wanted.servers, transport,
-		func(s *server, down bool, why string) {
-			g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
-			g.observer.serverChanged(name, s.url.String(), !down)
-		}), *wanted}
+	g.checks[name] = runningCheck{started, *wanted}
 }
 
 // Close ends the checks and closes the connections to servers.

@@ -16,32 +16,49 @@ import (
 
 // checks asks the servers of one service in intervals whether they are up.
 type checks struct {
-	value  gateway.HealthCheck
-	client *http.Client
-	log    func(server *server, down bool, why string)
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	value gateway.HealthCheck
+	// library speaks HTTP/1.1, and HTTP/2 if TLS negotiates it; h2c speaks HTTP/2 without TLS.
+	library, h2c *http.Client
+	log          func(server *server, down bool, why string)
+	cancel       context.CancelFunc
+	done         sync.WaitGroup
 }
 
 // startChecks begins to check the servers, each on its own, and at once.
-func startChecks(value gateway.HealthCheck, servers []*server, transport http.RoundTripper,
-	log func(*server, bool, string)) *checks {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &checks{value: value, log: log, cancel: cancel, client: &http.Client{Transport: transport,
-		Timeout: cmp.Or(value.Timeout, 5*time.Second)}}
-	if value.FollowRedirects != nil && !*value.FollowRedirects {
-		c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func startChecks(of checkOf, log func(*server, bool, string)) (*checks, error) {
+	library, err := newTransport(of.via)
+	if err != nil {
+		return nil, err
 	}
-	for _, s := range servers {
+	h2c, err := newTransport(of.via)
+	if err != nil {
+		return nil, err
+	}
+	h2c.Protocols = new(http.Protocols)
+	h2c.Protocols.SetUnencryptedHTTP2(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &checks{value: of.value, log: log, cancel: cancel}
+	c.library, c.h2c = c.client(library), c.client(h2c)
+	for _, s := range of.servers {
 		c.done.Go(func() { c.follow(ctx, s) })
 	}
-	return c
+	return c, nil
+}
+
+func (c *checks) client(transport http.RoundTripper) *http.Client {
+	client := &http.Client{Transport: transport, Timeout: cmp.Or(c.value.Timeout, 5*time.Second)}
+	if c.value.FollowRedirects != nil && !*c.value.FollowRedirects {
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	return client
 }
 
 // stop ends the checks. The servers keep their last condition.
 func (c *checks) stop() {
 	c.cancel()
 	c.done.Wait()
+	c.library.CloseIdleConnections()
+	c.h2c.CloseIdleConnections()
 }
 
 func (c *checks) follow(ctx context.Context, s *server) {
@@ -73,7 +90,10 @@ func (c *checks) follow(ctx context.Context, s *server) {
 
 // ask sends one request and returns why the server is down, nil if it is up.
 func (c *checks) ask(ctx context.Context, s *server) error {
-	to, err := c.target(s)
+	if c.value.Mode == "grpc" {
+		return c.askGRPC(ctx, s)
+	}
+	client, to, err := c.target(s, c.value.Path)
 	if err != nil {
 		return err
 	}
@@ -81,13 +101,8 @@ func (c *checks) ask(ctx context.Context, s *server) error {
 	if err != nil {
 		return err
 	}
-	for name, value := range c.value.Headers {
-		r.Header.Set(name, value)
-	}
-	if c.value.Hostname != "" {
-		r.Host = c.value.Hostname
-	}
-	response, err := c.client.Do(r)
+	c.prepare(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return err
 	}
@@ -101,19 +116,30 @@ func (c *checks) ask(ctx context.Context, s *server) error {
 	return nil
 }
 
-// target returns the URL of the check.
-func (c *checks) target(s *server) (string, error) {
-	u := *s.url
-	if u.Scheme == "h2c" {
-		u.Scheme = "http"
+// prepare sets the headers of a check.
+func (c *checks) prepare(r *http.Request) {
+	for name, value := range c.value.Headers {
+		r.Header.Set(name, value)
 	}
+	if c.value.Hostname != "" {
+		r.Host = c.value.Hostname
+	}
+}
+
+// target returns the URL of the check, and the client that speaks the server's protocol.
+func (c *checks) target(s *server, path string) (*http.Client, string, error) {
+	u := *s.url
 	u.Scheme = cmp.Or(c.value.Scheme, u.Scheme)
+	client := c.library
+	if u.Scheme == "h2c" || u.Scheme == "http" && c.value.Mode == "grpc" {
+		u.Scheme, client = "http", c.h2c
+	}
 	if c.value.Port != 0 {
 		u.Host = net.JoinHostPort(u.Hostname(), strconv.Itoa(c.value.Port))
 	}
-	path, err := url.Parse(c.value.Path)
+	at, err := url.Parse(path)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	return u.ResolveReference(path).String(), nil
+	return client, u.ResolveReference(at).String(), nil
 }

@@ -60,8 +60,9 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 		panic(err) // the rules are constants
 	}
 	b.status.of("router", name)
-	b.tables.add([]placed{{entry, false, &route.Router{Name: name, Service: name, Rule: parsed,
-		Priority: redirectPriority, Handler: h}}})
+	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h}
+	b.observe(r)
+	b.tables.add([]placed{{entry, false, r}})
 }
 
 // addStreams says of TCP and UDP routers that they are not served.

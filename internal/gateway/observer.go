@@ -23,12 +23,13 @@ type observer struct {
 	handles  sync.Map // of handleKey → *handle
 	scopes   map[string]scope
 	open     *prometheus.GaugeVec
-	up       *prometheus.GaugeVec
 	reloads  prometheus.Counter
 	reloaded prometheus.Gauge
 	expiry   *prometheus.GaugeVec
 	metrics  bool
 	number   atomic.Uint64
+	// unmatched says what is recorded of requests without a router, by entry point.
+	unmatched map[string]*gateway.Observability
 }
 
 // scope has the metrics of entry points, of routers or of services.
@@ -48,7 +49,11 @@ type handle struct {
 }
 
 func newObserver(static gateway.Static) (*observer, error) {
-	o := &observer{metrics: static.Metrics != nil, registry: prometheus.NewRegistry()}
+	o := &observer{metrics: static.Metrics != nil, registry: prometheus.NewRegistry(),
+		unmatched: map[string]*gateway.Observability{}}
+	for _, e := range static.EntryPoints {
+		o.unmatched[e.Name] = e.Observability
+	}
 	var err error
 	if static.AccessLog != nil {
 		if o.log, err = openAccessLog(*static.AccessLog); err != nil {
@@ -65,7 +70,6 @@ func newObserver(static gateway.Static) (*observer, error) {
 		"service":    o.scope("service", buckets, "service"),
 	}
 	o.open = o.gauges("traefik_open_connections", "Open connections.", "entrypoint", "protocol")
-	o.up = o.gauges("traefik_service_server_up", "Whether a server is up (1) or down (0).", "service", "url")
 	o.expiry = o.gauges("traefik_tls_certs_not_after", "End of a certificate, in seconds since 1970.", "cn", "serial",
 		"sans")
 	o.reloads = prometheus.NewCounter(prometheus.CounterOpts{Name: "traefik_config_reloads_total",
@@ -99,7 +103,8 @@ func (o *observer) gauges(name, help string, labels ...string) *prometheus.Gauge
 
 // record counts and logs a request that has ended.
 func (o *observer) record(entry string, x *exchange, r *http.Request) {
-	if !o.metrics && o.log == nil {
+	logged, counted := o.wants(entry, x.router)
+	if !logged && !counted {
 		return
 	}
 	took := time.Since(x.started)
@@ -107,7 +112,7 @@ func (o *observer) record(entry string, x *exchange, r *http.Request) {
 		x.status = http.StatusOK
 	}
 	number := o.number.Add(1)
-	if o.metrics {
+	if counted {
 		key := handleKey{scope: "entrypoint", name: entry, method: methodLabel(r.Method), protocol: protocolLabel(r),
 			status: x.status}
 		o.count(key, took, x.written)
@@ -120,7 +125,7 @@ func (o *observer) record(entry string, x *exchange, r *http.Request) {
 			o.count(key, x.took, x.written)
 		}
 	}
-	if o.log != nil {
+	if logged {
 		o.log.write(entry, number, took, x, r)
 	}
 }
@@ -176,14 +181,6 @@ func (o *observer) connections(entry string) func(net.Conn, http.ConnState) {
 			open.Dec()
 		}
 	}
-}
-
-func (o *observer) serverChanged(service, url string, up bool) {
-	value := 0.0
-	if up {
-		value = 1
-	}
-	o.up.WithLabelValues(service, url).Set(value)
 }
 
 // configured counts a new configuration and removes the metrics of what it lacks.

@@ -59,7 +59,7 @@ func TestMetricsAndAPI(t *testing.T) {
 	}
 	_, metrics := w.get("http://x.test/metrics")
 	for _, want := range []string{
-		`traefik_entrypoint_requests_total{code="200",entrypoint="web",method="GET",protocol="http"} 3`,
+		`traefik_entrypoint_requests_total{code="200",entrypoint="web",method="GET",protocol="http"} 2`,
 		`traefik_router_requests_total{code="200",method="GET",protocol="http",router="r@file",service="s@file"} 2`,
 		`traefik_service_requests_total{code="200",method="GET",protocol="http",service="s@file"} 2`,
 		`traefik_service_request_duration_seconds_bucket{code="200",method="GET",protocol="http",service="s@file",le="0.1"}`,

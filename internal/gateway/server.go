@@ -25,8 +25,10 @@ type server struct {
 	// down is true after failed checks.
 	down atomic.Bool
 	// pending is the number of requests without an answer.
-	pending atomic.Int64
-	forward forwarder
+	pending  atomic.Int64
+	failures failures
+	pace     pace
+	forward  forwarder
 	// uses counts the services that have it. Only changes of the configuration use it.
 	uses int
 }

@@ -46,7 +46,6 @@ func Unused(s gateway.Static) (notes []string) {
 		add(e.SanitizePath != nil && !*e.SanitizePath, "%shttp.sanitizePath=false", at)
 		add(e.EncodeQuerySemicolons, "%shttp.encodeQuerySemicolons", at)
 		add(e.EncodedCharacters != nil, "%shttp.encodedCharacters", at)
-		add(e.Observability != nil, "%sobservability", at)
 		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
 			mostHead)
 		add(e.Timeouts.AcceptGrace > 0, "%stransport.lifeCycle.requestAcceptGraceTimeout", at)

@@ -32,21 +32,19 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	w := newWorld(t, model.Static{})
 	secure := serviceOf("https://127.0.0.1:1")
 	secure.LoadBalancer.ServersTransport = "pinned@file"
-	checked := serviceOf("http://127.0.0.1:1")
-	checked.LoadBalancer.PassiveHealthCheck = &model.PassiveHealthCheck{}
 	reasons := map[string]string{}
 	for _, s := range w.gateway.Apply(&model.Config{
 		HTTP: model.HTTP{
-			Services: map[string]*model.Service{"secure@file": secure, "checked@file": checked},
-			Routers: map[string]*model.Router{"quiet@file": {Rule: "Path(`/`)", Service: "checked@file",
-				Observability: &model.Observability{AccessLogs: &no}}},
+			Services: map[string]*model.Service{"secure@file": secure, "plain@file": serviceOf()},
+			Routers: map[string]*model.Router{"quiet@file": {Rule: "Path(`/`)", Service: "plain@file",
+				Observability: &model.Observability{TraceVerbosity: "detailed"}}},
 			ServersTransports: map[string]*model.ServersTransport{"pinned@file": {PeerCertURI: "spiffe://x"}},
 		},
 		TCP: model.TCP{Routers: map[string]*model.TCPRouter{"db@file": {Rule: "HostSNI(`a.test`"}}},
 	}, nil) {
 		reasons[s.Name] = string(s.State) + " " + strings.Join(s.Reasons, "; ")
 	}
-	for name, want := range map[string]string{"secure@file": "disabled peerCertURI", "checked@file": "warning passive",
+	for name, want := range map[string]string{"secure@file": "disabled peerCertURI",
 		"quiet@file": "warning observability", "db@file": "column"} {
 		if !strings.Contains(reasons[name], want) {
 			t.Errorf("%s: %q, want %q", name, reasons[name], want)

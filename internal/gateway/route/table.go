@@ -19,6 +19,8 @@ type Router struct {
 	Rule     *rule.Rule
 	Priority int
 	Handler  http.Handler
+	// Unlogged and Uncounted leave its requests out of the access log and of the metrics.
+	Unlogged, Uncounted bool
 }
 
 // Table has the routers of one kind of connection to an entry point. It does not

@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// watch notes the status of a server's response, and when its head arrived.
+type watch struct {
+	http.ResponseWriter
+	began time.Time
+	// status is 0 until the head has arrived, and after a change of protocols.
+	status int
+	// first is the time from the request to the head.
+	first time.Duration
+}
+
+func (w *watch) note(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status, w.first = status, time.Since(w.began)
+	}
+}
+
+// Unwrap lets http.ResponseController find the methods of the connection.
+func (w *watch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *watch) WriteHeader(status int) {
+	w.note(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *watch) Write(b []byte) (int, error) {
+	w.note(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom, so that the kernel can move a large body.
+func (w *watch) ReadFrom(src io.Reader) (int64, error) {
+	w.note(http.StatusOK)
+	return io.Copy(w.ResponseWriter, src)
+}
+
+// Flush implements http.Flusher.
+func (w *watch) Flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -21,38 +20,59 @@ import (
 type accessLog struct {
 	value gateway.AccessLog
 	mu    sync.Mutex
-	file  io.WriteCloser
+	file  *os.File
 	out   *bufio.Writer
 }
 
-func openAccessLog(value gateway.AccessLog) (*accessLog, error) {
+func newAccessLog(value gateway.AccessLog) (*accessLog, error) {
 	if value.Format != "" && value.Format != "common" && value.Format != "json" {
 		return nil, fmt.Errorf("access log format %s: want common or json", value.Format)
 	}
 	l := &accessLog{value: value}
-	return l, l.reopen()
+	l.to(os.Stdout)
+	return l, nil
 }
 
-// reopen opens the file anew, after another program has renamed it.
-func (l *accessLog) reopen() error {
-	file := io.WriteCloser(os.Stdout)
-	if l.value.FilePath != "" {
-		f, err := os.OpenFile(l.value.FilePath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
-		if err != nil {
-			return fmt.Errorf("access log: %w", err)
-		}
-		file = f
+// OpenLog opens the file of an access log for LogTo.
+func OpenLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("access log: %w", err)
 	}
+	return f, nil
+}
+
+// LogTo writes the access log to the file from now on, and closes the file before. Without
+// it, the log goes to the standard output: the gateway opens no file itself, so that it
+// needs no right to.
+func (g *Gateway) LogTo(file *os.File) {
+	if g.observer.log == nil {
+		_ = file.Close() // nothing was written
+		return
+	}
+	g.observer.log.to(file)
+}
+
+func (l *accessLog) to(file *os.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
-		l.out.Flush()
+		_ = l.out.Flush() // as with each line, a full disk must not stop requests
 		if l.file != os.Stdout {
-			l.file.Close()
+			_ = l.file.Close()
 		}
 	}
 	l.file, l.out = file, bufio.NewWriterSize(file, 4096)
-	return nil
+}
+
+// flush writes what is buffered.
+func (l *accessLog) flush() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.out.Flush()
 }
 
 // write logs a request.

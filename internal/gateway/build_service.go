@@ -180,6 +180,7 @@ func (b *builder) server(u *url.URL, name string, via *gateway.ServersTransport)
 			return nil, err
 		}
 		s = &server{url: u, key: key, forward: f}
+		s.down.Store(len(b.wereDown) > 0 && b.wereDown[digest(key)])
 		b.running[key] = s
 	}
 	s.uses++

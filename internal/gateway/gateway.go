@@ -26,13 +26,23 @@ type Gateway struct {
 	current  atomic.Pointer[snapshot]
 	began    time.Time
 	// own is the certificate for names that no other has.
-	own *tls.Certificate
+	own     *tls.Certificate
+	tickets *tickets
+	// open has the connections of all entry points.
+	open connections
+	// left is closed by Leave; terminating is true when the gateway is about to end.
+	left        chan struct{}
+	leave       sync.Once
+	terminating atomic.Bool
+	last        atomic.Bool
 
 	// mu protects what follows, which only changes of the configuration use.
 	mu      sync.Mutex
 	running map[string]*server
-	checks  map[string]runningCheck
-	kept    kept
+	// wereDown are servers that an earlier gateway has found down.
+	wereDown map[string]bool
+	checks   map[string]runningCheck
+	kept     kept
 }
 
 // runningCheck is a check with what it was started for.
@@ -51,8 +61,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, running: map[string]*server{},
-		checks: map[string]runningCheck{}, kept: newKept()}
+	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, tickets: newTickets(),
+		left: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept()}
 	g.Apply(&gateway.Config{}, nil)
 	o.registry.MustRegister(serversUp{g})
 	return g, nil
@@ -71,6 +81,7 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 		g.follow(name, b.checkOf(name))
 	}
 	b.release()
+	g.wereDown = nil
 	g.observer.configured(next)
 	return next.statuses
 }
@@ -102,7 +113,8 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	g.checks[name] = runningCheck{started, *wanted}
 }
 
-// Close ends the checks and closes the connections to servers.
+// Close ends the checks, closes the connections to servers and completes the access log.
 func (g *Gateway) Close() {
 	g.Apply(&gateway.Config{}, nil)
+	g.observer.log.flush()
 }

@@ -32,6 +32,13 @@ func newWorld(t *testing.T, static model.Static) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if l := static.AccessLog; l != nil && l.FilePath != "" {
+		file, err := gateway.OpenLog(l.FilePath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.LogTo(file)
+	}
 	listeners, err := gateway.Listen(static.EntryPoints)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +46,7 @@ func newWorld(t *testing.T, static model.Static) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- g.Serve(ctx, listeners) }()
-	w := &world{t: t, gateway: g, address: listeners["web"].Addr().String()}
+	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String()}
 	w.client = &http.Client{CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
 		return http.ErrUseLastResponse

@@ -29,9 +29,7 @@ func (b *builder) internalServices() {
 		}
 	}
 	if s.Ping != nil {
-		b.kept.internal["ping@internal"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte("OK")) // the client may be gone
-		})
+		b.kept.internal["ping@internal"] = http.HandlerFunc(b.ping)
 		if !s.Ping.ManualRouting {
 			b.internalRouter("ping@internal", orTraefik(s.Ping.EntryPoint), "PathPrefix(`/ping`)",
 				b.kept.internal["ping@internal"])

@@ -56,7 +56,7 @@ func newObserver(static gateway.Static) (*observer, error) {
 	}
 	var err error
 	if static.AccessLog != nil {
-		if o.log, err = openAccessLog(*static.AccessLog); err != nil {
+		if o.log, err = newAccessLog(*static.AccessLog); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +171,8 @@ func protocolLabel(r *http.Request) string {
 }
 
 // connections returns a function that counts the open connections of the entry point.
-func (o *observer) connections(entry string) func(net.Conn, http.ConnState) {
+// It takes those that have ended off all.
+func (o *observer) connections(entry string, all *connections) func(net.Conn, http.ConnState) {
 	open := o.open.WithLabelValues(entry, "TCP")
 	return func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -179,6 +180,7 @@ func (o *observer) connections(entry string) func(net.Conn, http.ConnState) {
 			open.Inc()
 		case http.StateClosed, http.StateHijacked:
 			open.Dec()
+			all.add(-1)
 		}
 	}
 }

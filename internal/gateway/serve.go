@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,42 +18,24 @@ import (
 // mostHead is the size of the largest head of a request, in bytes.
 const mostHead = 64 << 10
 
-// Listen opens the listeners of the entry points. It opens all or none.
-func Listen(entries []gateway.EntryPoint) (map[string]net.Listener, error) {
-	all := map[string]net.Listener{}
-	for _, e := range entries {
-		address, protocol, _ := strings.Cut(e.Address, "/")
-		if protocol == "udp" {
-			continue
-		}
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			for _, open := range all {
-				open.Close()
-			}
-			return nil, fmt.Errorf("entry point %s: %w", e.Name, err)
-		}
-		all[e.Name] = l
-	}
-	return all, nil
-}
-
 // listening is an entry point that accepts connections.
 type listening struct {
-	name  string
-	http1 *h1.Server
-	http2 *http.Server
-	split *splitter
+	name   string
+	accept *accepting
+	http1  *h1.Server
+	http2  *http.Server
+	split  *splitter
 }
 
 // Serve serves the entry points until the context ends, and then until their requests
-// have ended or the grace time is over.
-func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) error {
+// have ended or the grace time is over. After Leave, it returns when the last connection
+// has ended.
+func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	var all []*listening
 	var running sync.WaitGroup
-	failed := make(chan error, len(listeners))
+	failed := make(chan error, len(sockets))
 	for _, value := range g.static.EntryPoints {
-		l := listeners[value.Name]
+		l := sockets[value.Name].TCP
 		if l == nil {
 			continue
 		}
@@ -69,11 +50,18 @@ func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) 
 			}
 		})
 	}
+	rotating, end := context.WithCancel(ctx)
+	defer end()
+	running.Go(func() { g.tickets.follow(rotating) })
 	var err error
 	select {
 	case <-ctx.Done():
+		g.terminate()
+	case <-g.left:
+		g.drain(ctx, all)
 	case err = <-failed:
 	}
+	end()
 	stop(all, g.grace())
 	running.Wait()
 	g.Close()
@@ -82,27 +70,27 @@ func (g *Gateway) Serve(ctx context.Context, listeners map[string]net.Listener) 
 
 // listen returns the servers of an entry point: our own for HTTP/1.1, the library's for
 // HTTP/2.
-func (g *Gateway) listen(value gateway.EntryPoint, l net.Listener) (*listening, error) {
+func (g *Gateway) listen(value gateway.EntryPoint, l *net.TCPListener) (*listening, error) {
 	e, err := g.newEntry(value)
 	if err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
 	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
 	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
-	at := &listening{name: value.Name}
+	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
 	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience, IdleTimeout: idle,
 		ReadTimeout: patience, WriteTimeout: cmp.Or(value.Timeouts.Write, 60*time.Second), Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	at.http2 = &http.Server{Handler: e, Protocols: protocols, MaxHeaderBytes: headLimit(value),
+	at.http2 = &http.Server{Handler: lastResponse{e, g}, Protocols: protocols, MaxHeaderBytes: headLimit(value),
 		ReadHeaderTimeout: patience,
-		IdleTimeout:       idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name),
+		IdleTimeout:       idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name, &g.open),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 			SendPingTimeout: time.Minute, WriteByteTimeout: time.Minute},
 	}
 	open := g.observer.open.WithLabelValues(value.Name, "TCP")
-	at.split = newSplitter(l, g.serverTLS(value.Name), patience, func(c net.Conn) {
+	at.split = newSplitter(at.accept, g.serverTLS(value.Name), patience, func(c net.Conn) {
 		open.Inc()
 		defer open.Dec()
 		at.http1.ServeConn(c)

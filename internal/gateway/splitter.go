@@ -16,7 +16,7 @@ import (
 // entry point may have routers with and without TLS, and clients of HTTP/1.1 and HTTP/2.
 // Its own listener accepts the connections of HTTP/2.
 type splitter struct {
-	net.Listener
+	*accepting
 	config *tls.Config
 	// patience is how long a client may take for its first bytes and a handshake.
 	patience time.Duration
@@ -29,27 +29,35 @@ type splitter struct {
 }
 
 // newSplitter begins to accept the connections of the listener.
-func newSplitter(l net.Listener, config *tls.Config, patience time.Duration, http1 func(net.Conn)) *splitter {
-	s := &splitter{Listener: l, config: config, patience: patience, http1: http1, http2: make(chan net.Conn),
+func newSplitter(l *accepting, config *tls.Config, patience time.Duration, http1 func(net.Conn)) *splitter {
+	s := &splitter{accepting: l, config: config, patience: patience, http1: http1, http2: make(chan net.Conn),
 		ended: make(chan struct{})}
 	go func() { s.end(h1.Accept(l, s.split)) }()
 	return s
 }
 
-// split waits for the client's first bytes.
+// split serves a connection, or gives it to the server of HTTP/2.
 func (s *splitter) split(c net.Conn) {
+	if !s.serve(c) {
+		s.open.add(-1)
+	}
+}
+
+// serve waits for the client's first bytes. It returns whether the server of HTTP/2 has the
+// connection.
+func (s *splitter) serve(c net.Conn) bool {
 	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
 	kind, err := begins(c)
 	if err != nil {
 		c.Close()
-		return
+		return false
 	}
 	two := kind == beginsHTTP2
 	if kind == beginsTLS {
 		secure := tls.Server(c, s.config)
 		if err := secure.Handshake(); err != nil {
 			secure.Close()
-			return
+			return false
 		}
 		two = secure.ConnectionState().NegotiatedProtocol == "h2"
 		c = secure
@@ -57,12 +65,14 @@ func (s *splitter) split(c net.Conn) {
 	_ = c.SetDeadline(time.Time{})
 	if !two {
 		s.http1(c)
-		return
+		return false
 	}
 	select {
 	case s.http2 <- c:
+		return true
 	case <-s.ended:
 		c.Close()
+		return false
 	}
 }
 
@@ -78,7 +88,7 @@ func (s *splitter) Accept() (net.Conn, error) {
 
 // Close implements net.Listener.
 func (s *splitter) Close() error {
-	err := s.Listener.Close()
+	err := s.accepting.Close()
 	s.end(net.ErrClosed)
 	return err
 }

@@ -216,8 +216,8 @@ func namesOf(c *tls.Certificate) []string {
 // serverTLS returns the configuration of an entry point, which looks up everything
 // else for each connection.
 func (g *Gateway) serverTLS(entry string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config,
-		error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		now := g.current.Load().tls
 		name := now.optionsOf(entry, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
 		options := now.options[name]
@@ -225,7 +225,9 @@ func (g *Gateway) serverTLS(entry string) *tls.Config {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)
 		}
 		return options, nil
-	}}
+	}
+	g.tickets.use(config) // the configurations of options have none of their own
+	return config
 }
 
 // certificateOr returns a function that chooses the certificate of a connection. If

@@ -48,7 +48,6 @@ func Unused(s gateway.Static) (notes []string) {
 		add(e.EncodedCharacters != nil, "%shttp.encodedCharacters", at)
 		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
 			mostHead)
-		add(e.Timeouts.AcceptGrace > 0, "%stransport.lifeCycle.requestAcceptGraceTimeout", at)
 	}
 	return notes
 }

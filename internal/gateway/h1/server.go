@@ -39,8 +39,9 @@ type Server struct {
 	timer     *time.Timer
 	// drained is closed when the last connection ends after Shutdown.
 	drained chan struct{}
-	// draining is set by Shutdown.
-	draining atomic.Bool
+	// draining is set by Shutdown, last by Drain and Shutdown: the next response of a connection is
+	// its last.
+	draining, last atomic.Bool
 	// now is the time of the last inspection, in seconds since the epoch, and date the same time
 	// for the Date field.
 	now     atomic.Int64
@@ -159,6 +160,7 @@ func (s *Server) inspect() {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
+	s.last.Store(true)
 	for l := range s.listeners {
 		_ = l.Close()
 	}

@@ -18,12 +18,19 @@ func Run(ctx context.Context, static model.Static, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if l := static.AccessLog; l != nil && l.FilePath != "" {
+		file, err := gateway.OpenLog(l.FilePath)
+		if err != nil {
+			return err
+		}
+		g.LogTo(file)
+	}
 	listeners, err := gateway.Listen(static.EntryPoints)
 	if err != nil {
 		return err
 	}
 	for _, e := range static.EntryPoints {
-		if l := listeners[e.Name]; l != nil {
+		if l := listeners[e.Name].TCP; l != nil {
 			log.Info("serving", "entry point", e.Name, "address", l.Addr().String())
 		}
 	}

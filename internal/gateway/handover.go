@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// Handover is what a gateway gives to the one that replaces it.
+type Handover struct {
+	Tickets Tickets
+	// Down has the servers that failed their last check, so that a new gateway sends them
+	// no request before its first check.
+	Down []string
+}
+
+// Handover returns what the next gateway needs.
+func (g *Gateway) Handover() Handover {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := Handover{Tickets: g.tickets.get()}
+	for key, at := range g.running {
+		if at.down.Load() {
+			s.Down = append(s.Down, digest(key))
+		}
+	}
+	slices.Sort(s.Down)
+	return s
+}
+
+// Inherit takes what an earlier gateway has given. Call it before the first Apply.
+func (g *Gateway) Inherit(s Handover) {
+	g.tickets.set(s.Tickets)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wereDown = map[string]bool{}
+	for _, d := range s.Down {
+		g.wereDown[d] = true
+	}
+}
+
+// digest names a server without the secrets that its key has.
+func digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}

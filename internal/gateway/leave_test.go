@@ -1,0 +1,97 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+)
+
+// begin runs a gateway at a copy of the sockets, with a router for all requests.
+func begin(t *testing.T, l *net.TCPListener, from *gateway.Gateway) (*gateway.Gateway, <-chan error) {
+	t.Helper()
+	g, err := gateway.New(model.Static{EntryPoints: []model.EntryPoint{{Name: "web",
+		Timeouts: model.Timeouts{Grace: time.Millisecond}}}, Default: []string{"web"}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from != nil {
+		g.Inherit(from.Handover())
+	}
+	g.Apply(&model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{
+		"r@file": {Rule: "PathPrefix(`/`)", Service: "s@file"},
+		"t@file": {Rule: "PathPrefix(`/`)", Service: "s@file", TLS: &model.RouterTLS{}}},
+		Services: map[string]*model.Service{"s@file": server(t, named("hello"))}}}, nil)
+	file, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	copied, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(ctx, gateway.Sockets{"web": {TCP: copied.(*net.TCPListener)}}) }()
+	t.Cleanup(cancel)
+	return g, ended
+}
+
+// TestLeave replaces a gateway by another one at the same socket: the old one ends although
+// its clients keep their connections, and sessions of TLS go on.
+func TestLeave(t *testing.T) {
+	all, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	l := all.(*net.TCPListener)
+	for _, kind := range []string{"http/1.1", "h2"} {
+		t.Run(kind, func(t *testing.T) { testLeave(t, l, kind) })
+	}
+}
+
+func testLeave(t *testing.T, l *net.TCPListener, kind string) {
+	old, ended := begin(t, l, nil)
+	sessions := tls.NewLRUClientSessionCache(1)
+	ask := func(c *http.Client) (resumed bool) {
+		t.Helper()
+		answer, err := c.Get("https://" + l.Addr().String() + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "hello" || answer.ProtoMajor !=
+			map[string]int{"http/1.1": 1, "h2": 2}[kind] {
+			t.Fatalf("%s %q %v", answer.Proto, body, err)
+		}
+		return answer.TLS.DidResume
+	}
+	client := func() *http.Client {
+		tr := &http.Transport{ForceAttemptHTTP2: kind == "h2", TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+			ClientSessionCache: sessions, NextProtos: []string{kind}}}
+		t.Cleanup(tr.CloseIdleConnections)
+		return &http.Client{Transport: tr}
+	}
+	ask(client())
+	next, nextEnded := begin(t, l, old)
+	old.Leave()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if !ask(client()) {
+		t.Error("the new gateway does not resume the session of the old one")
+	}
+	next.Leave()
+	if err := <-nextEnded; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"sync"
+	"time"
+)
+
+const (
+	// ticketRotation is the time after which new session tickets get another key.
+	ticketRotation = 24 * time.Hour
+	// ticketKeys is the number of keys that are accepted: a ticket is valid for a week at
+	// most (RFC 8446 4.6.1).
+	ticketKeys = 7
+)
+
+// Tickets are the keys of TLS session tickets (RFC 8446 4.6.1, RFC 5077), the newest
+// first. Whoever has them can decrypt recorded connections of TLS 1.2: they stay in
+// memory.
+type Tickets struct {
+	Keys [][32]byte
+	// Rotated is when the first key was made.
+	Rotated time.Time
+}
+
+// tickets gives the same keys to all entry points, so that a session survives changes of
+// the configuration and the replacement of the process.
+type tickets struct {
+	mu   sync.Mutex
+	now  Tickets
+	used []*tls.Config
+}
+
+func newTickets() *tickets {
+	t := &tickets{}
+	t.rotate(time.Now())
+	return t
+}
+
+// use makes the configuration use the keys.
+func (t *tickets) use(c *tls.Config) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used = append(t.used, c)
+	c.SetSessionTicketKeys(t.now.Keys)
+}
+
+// set replaces the keys.
+func (t *tickets) set(to Tickets) {
+	if len(to.Keys) == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now = to
+	for _, c := range t.used {
+		c.SetSessionTicketKeys(to.Keys)
+	}
+}
+
+func (t *tickets) get() Tickets {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now
+}
+
+// rotate adds a new key if the newest is too old.
+func (t *tickets) rotate(now time.Time) {
+	old := t.get()
+	if len(old.Keys) > 0 && now.Sub(old.Rotated) < ticketRotation {
+		return
+	}
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // it never fails
+	keys := append([][32]byte{key}, old.Keys...)
+	t.set(Tickets{Keys: keys[:min(len(keys), ticketKeys)], Rotated: now})
+}
+
+// follow rotates the keys until the context ends.
+func (t *tickets) follow(ctx context.Context) {
+	every := time.NewTicker(ticketRotation / 24)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-every.C:
+			t.rotate(now)
+		}
+	}
+}

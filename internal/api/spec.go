@@ -16,6 +16,8 @@ type Spec struct {
 	Attachments []Declared      `json:"attachments,omitempty"`
 	// Services need no Origin.
 	Services []model.VirtualService `json:"services,omitempty"`
+	// Gateway needs no Origin. It is nil if the files declare none.
+	Gateway *model.Gateway `json:"gateway,omitempty"`
 }
 
 // Declared is an attachment that waits for its sandbox whenever that does not run.
@@ -32,8 +34,8 @@ type Declared struct {
 
 // Mistake is an error in a Spec.
 type Mistake struct {
-	// At is the part with the mistake, e.g. networks[0] or
-	// attachments[1].publishes[0]. It is empty if the mistake is about the whole Spec.
+	// At is the part with the mistake, e.g. networks[0], attachments[1].publishes[0] or
+	// gateway.http.routers.shop. It is empty if the mistake is about the whole Spec.
 	At string `json:"at,omitempty"`
 	// Text says what is wrong and what to do.
 	Text string `json:"text"`
@@ -74,10 +76,10 @@ const (
 	Removed Action = "removed"
 )
 
-// Change is the change of one network, attachment, publish or service.
+// Change is the change of one network, attachment, publish, service or part of the gateway.
 type Change struct {
 	Action Action `json:"action"`
-	// Kind is network, attachment, publish or service.
+	// Kind is network, attachment, publish, service or, for example, gateway router.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 }

@@ -74,6 +74,9 @@ func (d *Daemon) applySpec(s api.Spec, found []spec.Located, dry bool) (r api.Re
 	before, problems := d.desired, maps.Clone(d.problems)
 	running := d.sandboxes.inspectLocated(found)
 	t := spec.NewDraft(before, s, found, d.networks.checkOverlap)
+	if d.cfg.Gateway != nil {
+		t.CheckGateway = d.cfg.Gateway.Check
+	}
 	next, err := d.draft(t)
 	r = api.Result{Notes: t.Notes, Changes: spec.Changes(before, next)}
 	r.Changed = len(r.Changes) > 0
@@ -116,6 +119,9 @@ func (d *Daemon) draft(t *spec.Draft) (model.Desired, error) {
 	}
 	for _, name := range t.Declared.Services {
 		delete(d.problems, serviceProblem(name))
+	}
+	if next.Gateway != nil && next.Gateway.Origin == t.Origin() {
+		delete(d.problems, gatewayProblem)
 	}
 	if _, err = d.engine.Plan(t.Trial(d.services.stateOf(next))); err == nil {
 		return next, nil

@@ -54,6 +54,7 @@ func (b *balancer) handleContainer(n sandbox.ContainerEvent) {
 // updateContainers updates the services of containers, and saves the changed notes.
 func (b *balancer) updateContainers(refs []string, changed map[string]any) {
 	b.services.markDirty(b.servicesOf(refs)...)
+	b.updateServers()
 	if b.cfg.Passing != nil {
 		b.warn("save the state of a container", b.cfg.Passing.Put(changed))
 	}

@@ -85,6 +85,10 @@ type Config struct {
 	FindProxy func(context.Context) (engine.Keeper, error)
 	// ProxyEnded receives a value when a proxy has ended; it may be nil.
 	ProxyEnded <-chan struct{}
+	// Gateway runs the HTTP gateway; if nil, none can be declared. GatewayEnded receives a
+	// value when its process has ended; it may be nil.
+	Gateway      Gateway
+	GatewayEnded <-chan struct{}
 	// Containers reports events of containers that may be real servers; it may be nil.
 	Containers Containers
 	// Lasting notes survive a reboot, Passing notes do not. If nil, none are saved.
@@ -115,6 +119,7 @@ type Daemon struct {
 	overlays  *overlays
 	clients   *clients
 	applier   *applier
+	gateways  *gateways
 	externals *externals
 	reals     *reals
 	healer    *healer
@@ -152,8 +157,9 @@ func newDaemon(s *state) *Daemon {
 	d.services = newServices(s, d.networks)
 	d.balancer = &balancer{state: s, services: d.services}
 	d.meters = &meters{state: s, services: d.services}
+	d.gateways = &gateways{state: s, services: d.services}
 	d.applier = &applier{state: s, networks: d.networks, sandboxes: d.sandboxes, services: d.services,
-		overlays: d.overlays}
+		overlays: d.overlays, gateways: d.gateways}
 	d.clients = newClients(s, d.applier.settle)
 	d.applier.clients = d.clients
 	d.reals = &reals{state: s, services: d.services, applier: d.applier}
@@ -187,6 +193,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	kept.Go(func() { d.balancer.run(ctx) })
 	kept.Go(func() { d.balancer.observe(ctx) })
 	kept.Go(func() { d.balancer.followContainers(ctx) })
+	kept.Go(func() { d.gateways.keep(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// Check what happened before the watches began.
 	d.applier.verify(func(*watchedSandbox) bool { return true })
@@ -223,16 +230,16 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 			next.Networks = append(next.Networks, n)
 		}
 	}
-	return errors.Join(d.save(next), d.engine.TearDown(ctx))
+	return errors.Join(d.save(next), d.gateways.apply(next), d.engine.TearDown(ctx))
 }
 
 // Empty reports whether the daemon has nothing to do: there is no attachment, no
-// publish, no virtual service, and no network of Docker, which may need the daemon at
+// publish, no virtual service, no gateway, and no network of Docker, which may need the daemon at
 // any time.
 func (d *Daemon) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.desired.Attachments) == 0 && len(d.desired.Services) == 0 &&
+	return len(d.desired.Attachments) == 0 && len(d.desired.Services) == 0 && d.desired.Gateway == nil &&
 		!slices.ContainsFunc(d.desired.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker })
 }
 

@@ -162,6 +162,7 @@ func (s *services) setPools(pools map[string]*pool.Pool) {
 	s.wake() // there may be new drains
 	s.flows.readAt = time.Time{}
 	s.observeAgain()
+	s.updateServers()
 }
 
 // beginDrain records the drain of a member that has none, and reports whether it did.

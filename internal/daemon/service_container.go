@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"fairlead/internal/daemon/upstream"
 	"fairlead/internal/model"
 )
 
@@ -26,9 +27,10 @@ func (s *services) containerHealth(_ context.Context, endpoint string) (healthy 
 	return c.Health == "healthy", "the container is " + c.Health, nil
 }
 
-// needContainers makes the balancer follow containers, if there is a service.
+// needContainers makes the balancer follow containers, if there is a service or if the
+// gateway selects containers.
 func (s *services) needContainers(w model.Desired) {
-	if len(w.Services) == 0 {
+	if len(w.Services) == 0 && !upstream.HasSelector(w.Gateway) {
 		return
 	}
 	s.needOnce.Do(func() { close(s.needed) })

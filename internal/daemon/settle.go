@@ -18,6 +18,7 @@ type applier struct {
 	sandboxes *sandboxes
 	services  *services
 	overlays  *overlays
+	gateways  *gateways
 	clients   *clients
 }
 
@@ -69,6 +70,9 @@ func (ap *applier) applySaved() error {
 	}
 	ap.sandboxes.forgetUnused()
 	ap.overlays.update()
+	if err := ap.gateways.apply(ap.desired); err != nil {
+		return err
+	}
 	ap.wakeHealer()
 	ap.services.needContainers(ap.desired)
 	ap.changed()
@@ -141,6 +145,9 @@ func (ap *applier) adopt(w model.Desired) {
 		}
 	}
 	ap.sandboxes.recordExternal()
+	if w.Gateway != nil { // a failure is a problem of the gateway alone
+		ap.problems[gatewayProblem] = notApplied
+	}
 	err := ap.cleanUp(ap.sandboxes.dead(ap.desired))
 	if err == nil {
 		ap.clients.startAll()

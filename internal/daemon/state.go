@@ -24,6 +24,7 @@ import (
 //	├─ applier    saves and applies desired states
 //	│  ├─ clients    DHCP clients, which apply their leases
 //	│  ├─ overlays   answers to the checks of other hosts
+//	│  ├─ gateways   the HTTP gateway, with the servers of its services
 //	│  └─ sandboxes  sandboxes that are watched
 //	├─ balancer   events of containers, results of checks, ends of drains
 //	├─ meters     counters
@@ -53,6 +54,8 @@ type state struct {
 	journal journal.Journal
 	// applied receives a value when the applied objects may have changed.
 	applied chan struct{}
+	// serversChanged receives a value when servers of the gateway may have changed.
+	serversChanged chan struct{}
 	// life ends with the daemon.
 	life context.Context
 	end  context.CancelFunc
@@ -65,7 +68,7 @@ func newState(cfg Config) *state {
 	s := &state{cfg: cfg,
 		engine: engine.New(engine.Config{Kernel: cfg.Kernel, Flows: cfg.Flows, Inspector: cfg.Inspector,
 			Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
-		problems: map[string]string{}, applied: make(chan struct{}, 1)}
+		problems: map[string]string{}, applied: make(chan struct{}, 1), serversChanged: make(chan struct{}, 1)}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }

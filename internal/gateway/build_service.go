@@ -130,6 +130,13 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 	var places []*place
 	var servers []*server
 	for _, s := range value.Servers {
+		if s.Down != "" {
+			continue
+		}
+		if s.Service != "" {
+			return nil, fmt.Errorf("virtual service %s is not in use on this host: see `fairlead service show %s`",
+				s.Service, s.Service)
+		}
 		u, err := parseServer(s.URL)
 		if err != nil {
 			return nil, err

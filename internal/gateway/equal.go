@@ -33,7 +33,8 @@ func equalBalancers(a, b *gateway.LoadBalancer) bool {
 
 func equalServers(a, b gateway.Server) bool {
 	return a.URL == b.URL && a.Scheme == b.Scheme && a.Port == b.Port && deepEqual(a.Weight, b.Weight) &&
-		a.PreservePath == b.PreservePath && a.Fenced == b.Fenced
+		a.PreservePath == b.PreservePath && a.Fenced == b.Fenced && a.Down == b.Down && a.Service == b.Service &&
+		a.Label == b.Label && a.Name == b.Name && a.Network == b.Network
 }
 
 // deepEqual compares values that are seldom set, or few.

@@ -11,6 +11,8 @@ type Desired struct {
 	Publishes []Publish `json:"publishes,omitempty"`
 	// Services name their real servers by address or by a selector.
 	Services []VirtualService `json:"services,omitempty"`
+	// Gateway is nil if there is none. Nothing changes its values.
+	Gateway *Gateway `json:"gateway,omitempty"`
 }
 
 // PrivateNetwork reports whether the network was created for an attachment.
@@ -22,7 +24,7 @@ func (w Desired) PrivateNetwork(name string) bool {
 func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
 	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes,
-		Services: s.Services}
+		Services: s.Services, Gateway: w.Gateway}
 	for i := range c.Attachments {
 		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(),
 			c.Attachments[i].Lease.clone()

@@ -56,6 +56,8 @@ type File struct {
 	desired  recordTables
 	networks *table[model.Network]
 	services *table[model.VirtualService]
+	// gateways has at most one row.
+	gateways *table[model.Gateway]
 	// An attachment with Keep set and its publishes are in the database lasting,
 	// the others in boot.
 	attachments, passingAttachments *table[model.Attachment]
@@ -146,6 +148,8 @@ func (f *File) declare() {
 	f.networks = newTable(f.lasting, "networks", networkName, model.Network.Equal)
 	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name },
 		model.VirtualService.Equal)
+	f.gateways = newTable(f.lasting, "gateway", func(model.Gateway) string { return "gateway" },
+		func(a, b model.Gateway) bool { return a.Equal(&b) })
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
@@ -202,6 +206,9 @@ func (f *File) record() Record {
 func (f *File) stored() model.Desired {
 	d := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(),
 		Services: f.services.all()}
+	for _, g := range f.gateways.all() {
+		d.Gateway = &g
+	}
 	// If the process died while it moved an attachment from one database to the
 	// other, the attachment is in both.
 	for _, a := range f.passingAttachments.all() {
@@ -268,8 +275,12 @@ func (f *File) SaveDesired(d model.Desired) error {
 			passingPublishes = append(passingPublishes, p)
 		}
 	}
+	var gateways []model.Gateway
+	if d.Gateway != nil {
+		gateways = append(gateways, *d.Gateway)
+	}
 	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes),
-		f.services.set(d.Services))
+		f.services.set(d.Services), f.gateways.set(gateways))
 	if err == nil {
 		err = f.boot.write(f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes))
 	}

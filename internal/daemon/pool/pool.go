@@ -70,6 +70,8 @@ type Found struct {
 	Leaves string
 	// RunsOn says that its container did not end when it was stopped.
 	RunsOn string
+	// Health is the result of the engine's health check; empty if there is none.
+	Health string
 }
 
 // Inputs are the inputs of a pool's computation, besides the service.

@@ -9,7 +9,7 @@ import (
 )
 
 // Changes lists the differences between two desired states: networks, attachments,
-// publishes, services.
+// publishes, services, parts of the gateway.
 func Changes(before, next model.Desired) []api.Change {
 	return slices.Concat(
 		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name },
@@ -18,7 +18,26 @@ func Changes(before, next model.Desired) []api.Change {
 			model.Attachment.Equal),
 		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal),
 		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name },
-			model.VirtualService.Equal))
+			model.VirtualService.Equal),
+		diffGateway(before.Gateway, next.Gateway))
+}
+
+// diffGateway lists the differences between two gateways, kind by kind. Either may be nil.
+func diffGateway(before, next *model.Gateway) (all []api.Change) {
+	was, now := before.Objects(), next.Objects()
+	seen := map[string]bool{}
+	for _, o := range slices.Concat(was, now) {
+		if !seen[o.Kind] {
+			all = append(all, diff(strings.TrimSpace("gateway "+o.Kind), ofKind(was, o.Kind), ofKind(now, o.Kind),
+				func(o model.GatewayObject) string { return o.Name }, model.GatewayObject.Equal)...)
+		}
+		seen[o.Kind] = true
+	}
+	return all
+}
+
+func ofKind(all []model.GatewayObject, kind string) []model.GatewayObject {
+	return slices.DeleteFunc(slices.Clone(all), func(o model.GatewayObject) bool { return o.Kind != kind })
 }
 
 // publishName returns the endpoint and the host side of a publish.

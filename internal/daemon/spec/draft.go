@@ -26,6 +26,9 @@ type Draft struct {
 	Notes []string
 	// Names are the names of the declared attachments; empty for one with a mistake.
 	Names []string
+	// CheckGateway returns the mistakes in a gateway, except those in what it takes from
+	// the rest of the desired state, and notes. It is nil if the daemon runs no gateway.
+	CheckGateway func(model.Gateway) (api.Mistakes, []string)
 	// Declared are the names of the attachments, publishes (model.Publish.String) and
 	// services that the Spec declares: an earlier problem of theirs is void.
 	Declared Declared
@@ -52,6 +55,9 @@ func NewDraft(w model.Desired, s api.Spec, found []Located, overlaps func(model.
 		Names: make([]string, len(found)), wrong: map[string]bool{}}
 }
 
+// Origin returns the origin of what the Spec declares.
+func (t *Draft) Origin() model.Origin { return t.origin }
+
 func (t *Draft) mistake(at string, err error) {
 	t.mistakes = append(t.mistakes, api.Mistake{At: at, Text: err.Error()})
 }
@@ -70,6 +76,7 @@ func (t *Draft) Desired() (model.Desired, error) {
 	for i := range t.spec.Services {
 		t.service(i)
 	}
+	t.gateway()
 	t.pruneNetworks()
 	for i := range t.spec.Attachments {
 		t.attachment(i)

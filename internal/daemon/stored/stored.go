@@ -38,6 +38,10 @@ func Spec(w model.Desired) (api.Spec, []string) {
 		v.Origin = ""
 		spec.Services = append(spec.Services, v)
 	}
+	if w.Gateway != nil {
+		g := *w.Gateway
+		g.Origin, spec.Gateway = "", &g
+	}
 	slices.SortFunc(spec.Services, func(a, b model.VirtualService) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(spec.Networks, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(spec.Attachments, func(a, b api.Declared) int { return strings.Compare(a.Name, b.Name) })

@@ -1,5 +1,5 @@
 // Package file reads and writes the YAML files that declare networks, attachments
-// with their publishes, and virtual services. It converts text to values and back,
+// with their publishes, virtual services and the HTTP gateway. It converts text to values and back,
 // and reports the line and the field of each mistake, also of those that the daemon
 // finds. It does not apply anything.
 //

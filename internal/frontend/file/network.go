@@ -29,6 +29,7 @@ func (r *reader) document(n *yaml.Node) {
 			})
 		}},
 		{"services", func(n *yaml.Node, path string) { r.named(n, path, "services", r.service) }},
+		{"gateway", r.gateway},
 	}
 	fields(n, func(key, _ *yaml.Node) {
 		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {

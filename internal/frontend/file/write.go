@@ -20,6 +20,7 @@ type (
 		Networks    map[string]networkText `yaml:"networks,omitempty" json:"networks,omitempty"`
 		Attachments []attachmentText       `yaml:"attachments,omitempty" json:"attachments,omitempty"`
 		Services    map[string]ordered     `yaml:"services,omitempty" json:"services,omitempty"`
+		Gateway     ordered                `yaml:"gateway,omitempty" json:"gateway,omitempty"`
 	}
 	networkText struct {
 		Driver   model.Driver `yaml:"driver" json:"driver"`
@@ -116,7 +117,7 @@ func WriteJSON(w io.Writer, spec api.Spec) error {
 }
 
 func written(spec api.Spec) fileText {
-	f := fileText{Name: spec.Set}
+	f := fileText{Name: spec.Set, Gateway: writtenGateway(spec.Gateway)}
 	for _, n := range spec.Networks {
 		if f.Networks == nil {
 			f.Networks = map[string]networkText{}

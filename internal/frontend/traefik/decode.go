@@ -27,6 +27,8 @@ func Decode(n *Node, key string, into any) []Mistake {
 
 type decoder struct {
 	mistakes []Mistake
+	// declared accepts the keys that only fairlead.yaml has.
+	declared bool
 }
 
 func (d *decoder) mistake(n *Node, key, format string, args ...any) {
@@ -91,10 +93,10 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 	seen := map[string]*Node{}
 	for _, child := range n.Children {
 		at := join(key, child.Name)
-		f, ok := field(v.Type(), child.Name)
+		f, ok := d.field(v.Type(), child.Name)
 		one := !ok && strings.EqualFold(child.Name, "server")
 		if one {
-			f, ok = field(v.Type(), "servers")
+			f, ok = d.field(v.Type(), "servers")
 		}
 		switch first := seen[f.Name]; {
 		case !ok:
@@ -133,6 +135,13 @@ func (d *decoder) unknown(n *Node, key string, t reflect.Type) {
 	default:
 		d.mistake(n, key, "%s", unknown(n.Name, fieldNames(t)))
 	}
+}
+
+// field returns the field with this name, ignoring case, unless it is no key here.
+func (d *decoder) field(t reflect.Type, name string) (reflect.StructField, bool) {
+	f, ok := field(t, name)
+	where := f.Tag.Get("declared")
+	return f, ok && (where == "" || where == "only" && d.declared)
 }
 
 // field returns the field with this name, ignoring case.
@@ -279,7 +288,7 @@ func duration(text string) (time.Duration, error) {
 // fieldNames returns the names of a struct's fields as users write them, sorted.
 func fieldNames(t reflect.Type) (found []string) {
 	for _, f := range reflect.VisibleFields(t) {
-		if f.IsExported() && !f.Anonymous {
+		if f.IsExported() && !f.Anonymous && f.Tag.Get("declared") == "" {
 			found = append(found, strings.ToLower(f.Name))
 		}
 	}

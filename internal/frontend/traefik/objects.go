@@ -116,7 +116,7 @@ func (r *reporter) decodeCertificates(n *Node, key string, c *gateway.TLS) {
 	for _, child := range n.Children {
 		at := join(key, child.Name)
 		var cert gateway.Certificate
-		if r.mistakes("certificate "+at, Decode(child, at, &cert)) {
+		if r.mistakes("certificate "+at, r.decode(child, at, &cert)) {
 			c.Certificates = append(c.Certificates, cert)
 		}
 	}
@@ -132,7 +132,7 @@ func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[str
 	for _, child := range n.Children {
 		at, object := join(key, child.Name), r.object(kind, child.Name)
 		var v *T
-		mistakes := Decode(child, at, &v)
+		mistakes := r.decode(child, at, &v)
 		if !r.mistakes(object, mistakes) || v == nil {
 			continue
 		}

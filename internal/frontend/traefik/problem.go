@@ -1,6 +1,9 @@
 package traefik
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Problem is what is wrong with a part of the configuration.
 type Problem struct {
@@ -27,6 +30,9 @@ func (p Problem) String() string {
 type reporter struct {
 	source, provider string
 	problems         []Problem
+	// declared accepts the keys that only fairlead.yaml has. found are all mistakes.
+	declared bool
+	found    []Mistake
 }
 
 // object returns the name of an object in a problem.
@@ -42,9 +48,17 @@ func (r *reporter) warn(object, format string, args ...any) {
 	r.problems = append(r.problems, Problem{object, r.source, fmt.Sprintf(format, args...), true})
 }
 
+// decode decodes a value as Decode does.
+func (r *reporter) decode(n *Node, key string, into any) []Mistake {
+	d := decoder{declared: r.declared}
+	d.value(n, key, reflect.ValueOf(into).Elem())
+	return d.mistakes
+}
+
 // mistakes reports mistakes about an object, and whether it can be used nevertheless.
 func (r *reporter) mistakes(object string, found []Mistake) (usable bool) {
 	usable = true
+	r.found = append(r.found, found...)
 	for _, m := range found {
 		r.problems = append(r.problems, Problem{object, r.source, m.Error(), m.Warning})
 		usable = usable && m.Warning

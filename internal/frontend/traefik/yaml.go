@@ -21,13 +21,18 @@ func YAML(text []byte) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse YAML: %w", err)
 	}
+	return FromYAML(doc.Content[0])
+}
+
+// FromYAML returns the tree of a YAML node, as YAML does.
+func FromYAML(y *yaml.Node) (*Node, error) {
 	// Decoding into a map resolves aliases, with a limit of what they may expand to.
 	var limited map[string]any
-	if err := doc.Decode(&limited); err != nil {
+	if err := y.Decode(&limited); err != nil {
 		return nil, fmt.Errorf("parse YAML: %w", err)
 	}
-	root := &Node{Line: doc.Line}
-	addYAML(root, doc.Content[0])
+	root := &Node{Line: y.Line}
+	addYAML(root, y)
 	return root, nil
 }
 

@@ -87,7 +87,10 @@ type LoadBalancer struct {
 	ServersTransport   string
 }
 
-// Server is an HTTP server. Labels give Port and Scheme, or URL; files give URL.
+// Server is an HTTP server. Labels give Port and Scheme, or URL; files give URL. The tag
+// "declared" marks fields for a daemon: "only" is a key of fairlead.yaml, and not of labels
+// and files of Traefik; "never" is no key. The daemon replaces servers that name a virtual
+// service or select containers by servers with a URL.
 type Server struct {
 	URL    string
 	Scheme string
@@ -98,6 +101,13 @@ type Server struct {
 	PreservePath bool
 	// Fenced servers get requests of existing sessions only.
 	Fenced bool
+	// Service is the name of a virtual service: each of its real servers is a server.
+	Service string `declared:"only"`
+	// Label, Name and Network select containers, as those of a real server do. Each one is
+	// a server at Port.
+	Label, Name, Network string `declared:"only"`
+	// Down is why the server gets no request at present. Its daemon sets it.
+	Down string `declared:"never"`
 }
 
 // Sticky keeps a client on its server.

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/daemon/pool"
+	"fairlead/internal/daemon/upstream"
+	"fairlead/internal/model"
+)
+
+// Gateway runs the HTTP gateway.
+type Gateway interface {
+	// Check returns the mistakes in a gateway that files declare, and notes for their author.
+	Check(model.Gateway) (api.Mistakes, []string)
+	// Run makes the gateway serve these values, whose servers have URLs; nil ends it. When
+	// it returns, new requests meet the values, or it has an error and nothing has changed.
+	Run(context.Context, *model.Gateway) error
+}
+
+// gatewayRetry is the pause before the daemon tries again to run the gateway, e.g. because
+// another process had its port.
+const gatewayRetry = 2 * time.Second
+
+// gatewayProblem is the key of the gateway's problem.
+const gatewayProblem = "gateway"
+
+// gateways keeps the HTTP gateway as declared, with the present servers of its services.
+type gateways struct {
+	*state
+	services *services
+	// running is the gateway that runs, with its servers; nil if none runs. It is valid if
+	// known is true.
+	running *model.Gateway
+	known   bool
+}
+
+// apply makes the gateway run as desired. If the gateway has a problem already, a failure is
+// recorded as its problem, and apply returns nil.
+func (g *gateways) apply(w model.Desired) error {
+	if g.cfg.Gateway == nil {
+		return nil
+	}
+	found := pool.NewSandboxes(w.Attachments, g.full.Endpoints, g.full.Endpoints, g.services.containers)
+	next := upstream.Resolve(w.Gateway, upstream.Inputs{Pools: g.services.pools, Selects: found.Selects})
+	if g.known && next.Equal(g.running) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(g.life, applyLimit)
+	defer cancel()
+	err := g.cfg.Gateway.Run(ctx, next)
+	had := g.problems[gatewayProblem]
+	switch {
+	case err == nil:
+		g.running, g.known = next, true
+		delete(g.problems, gatewayProblem)
+		return nil
+	case had == "":
+		g.known = false
+		return fmt.Errorf("run the gateway: %w", err)
+	case had != err.Error():
+		g.problem(gatewayProblem, err)
+	}
+	g.known = false
+	return nil
+}
+
+// keep applies what changes about the gateway's servers while no request is made, and
+// starts a gateway again that has ended, until ctx ends.
+func (g *gateways) keep(ctx context.Context) {
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.serversChanged:
+		case <-g.cfg.GatewayEnded:
+			g.lost()
+		case <-again:
+		}
+		if again = nil; !g.refresh() {
+			again = time.After(gatewayRetry)
+		}
+	}
+}
+
+// lost records that the gateway's process has ended.
+func (g *gateways) lost() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known = false
+	if g.desired.Gateway != nil {
+		g.cfg.Log.Warn("the gateway has ended: it is started again, and its connections are lost")
+	}
+}
+
+// refresh applies the desired gateway again, and reports whether it runs.
+func (g *gateways) refresh() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.desired.Gateway != nil && g.problems[gatewayProblem] == "" {
+		g.problems[gatewayProblem] = notApplied // a failure is not that of a request
+	}
+	g.warn("run the gateway", g.apply(g.desired))
+	if g.known {
+		delete(g.problems, gatewayProblem)
+	}
+	return g.known || g.cfg.Gateway == nil
+}
+
+// updateServers makes keep compute the gateway's servers again.
+func (s *state) updateServers() {
+	select {
+	case s.serversChanged <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,227 @@
+package traefik
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// dynamicParts are the sections of Traefik's dynamic files, and staticParts the settings of
+// its static file, that the gateway of fairlead.yaml has.
+var (
+	dynamicParts = []string{"http", "tcp", "udp", "tls"}
+	staticParts  = []string{"entrypoints", "providers", "api", "ping", "metrics", "accesslog",
+		"certificatesresolvers", "serverstransport", "tcpserverstransport", "core"}
+)
+
+// Declared returns the gateway that a tree describes: the settings of Traefik's static file
+// and the sections of its dynamic files side by side. key is the key of the tree's root, for
+// the mistakes. Names stay as they are written: Qualified adds the provider. Settings that
+// would have no effect are mistakes, too.
+func Declared(root *Node, key string) (gateway.Static, gateway.Config, []Mistake) {
+	static, dynamic := &Node{Line: root.Line}, &Node{Line: root.Line}
+	d := declared{root: root, key: key}
+	for _, child := range root.Children {
+		switch name := strings.ToLower(child.Name); {
+		case slices.Contains(dynamicParts, name):
+			dynamic.Children = append(dynamic.Children, child)
+		case slices.Contains(staticParts, name):
+			static.Children = append(static.Children, child)
+		default:
+			d.mistakes = append(d.mistakes, Mistake{Key: join(key, child.Name), Line: child.Line,
+				Text: unknown(child.Name, slices.Concat(staticParts, dynamicParts))})
+		}
+	}
+	s := d.static(static)
+	r := &reporter{provider: "file", declared: true}
+	c := r.decodeConfig(dynamic, key)
+	d.mistakes = append(d.mistakes, r.found...)
+	d.certificates(c.TLS)
+	for i := range d.mistakes {
+		d.mistakes[i].Warning = false
+	}
+	return s, c, d.mistakes
+}
+
+// declared collects the mistakes of a tree.
+type declared struct {
+	root     *Node
+	key      string
+	mistakes []Mistake
+}
+
+// static returns the static settings. The builder's mistakes have no lines, and keys below
+// the root.
+func (d *declared) static(n *Node) gateway.Static {
+	var settings staticSettings
+	found := Decode(n, d.key, &settings)
+	d.mistakes = append(d.mistakes, found...)
+	if len(settings.EntryPoints) == 0 {
+		d.add("entryPoints", "want at least one entry point, such as web: {address: \":80\"}")
+		return gateway.Static{}
+	}
+	if p := settings.Providers; p != nil && (p.File != nil || p.Swarm != nil) {
+		d.add("providers", "want docker only: write the content of other files below gateway")
+	}
+	b := &staticBuilder{}
+	s := b.build(&settings)
+	if len(found) > 0 {
+		return s // what the builder finds may be a consequence
+	}
+	for _, m := range b.mistakes {
+		d.add(m.Key, "%s", m.Text)
+	}
+	for _, note := range b.notes {
+		d.add(note.Key, "%s", note.Text)
+	}
+	return s
+}
+
+// add adds a mistake with a key below the root, and the line of the last name of the key
+// that the tree has.
+func (d *declared) add(key, format string, args ...any) {
+	m := Mistake{Key: join(d.key, key), Line: d.root.Line, Text: fmt.Sprintf(format, args...)}
+	for n, at := d.root, ""; n != nil; {
+		m.Line = n.Line
+		i := slices.IndexFunc(n.Children, func(c *Node) bool {
+			below := join(at, c.Name)
+			return strings.EqualFold(below, key[:min(len(below), len(key))]) &&
+				(len(key) == len(below) || len(key) > len(below) && strings.ContainsRune(".[", rune(key[len(below)])))
+		})
+		if i < 0 {
+			break
+		}
+		n, at = n.Children[i], join(at, n.Children[i].Name)
+	}
+	d.mistakes = append(d.mistakes, m)
+}
+
+// certificates checks the certificates and the default one.
+func (d *declared) certificates(c gateway.TLS) {
+	for i, cert := range c.Certificates {
+		if cert.CertFile == "" || cert.KeyFile == "" {
+			d.add(fmt.Sprintf("tls.certificates[%d]", i), "it has no %s", missing(cert))
+		}
+	}
+	for name := range c.Stores {
+		if name != "default" {
+			d.add("tls.stores."+name, "only the store %q is in use", "default")
+		}
+	}
+}
+
+// Qualified returns a copy of a declared configuration in which all names are NAME@file.
+func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config, error) {
+	text, err := json.Marshal(c)
+	var copied gateway.Config
+	if err == nil {
+		err = json.Unmarshal(text, &copied)
+	}
+	if err != nil {
+		return s, copied, fmt.Errorf("copy the configuration: %w", err)
+	}
+	qualifyConfig(&copied, "file")
+	q := qualifier("file")
+	s.EntryPoints = slices.Clone(s.EntryPoints)
+	for i := range s.EntryPoints {
+		e := &s.EntryPoints[i]
+		e.Middlewares = slices.Clone(e.Middlewares)
+		q.names(e.Middlewares)
+		if e.TLS != nil {
+			tls := *e.TLS
+			q.options(&tls.Options)
+			e.TLS = &tls
+		}
+	}
+	return s, copied, nil
+}
+
+// Settings returns the settings from which Declared makes these values, as a pointer to a
+// struct whose fields have the names of keys.
+func Settings(s gateway.Static) any {
+	out := &staticSettings{Ping: s.Ping, EntryPoints: map[string]*entryPointSettings{}}
+	if s.API != nil {
+		out.API = &apiSettings{Insecure: s.API.Insecure, Dashboard: &s.API.Dashboard, BasePath: s.API.BasePath}
+	}
+	if s.Metrics != nil {
+		out.Metrics = &metricsSettings{Prometheus: s.Metrics}
+	}
+	if a := s.AccessLog; a != nil {
+		out.AccessLog = &accessLogSettings{FilePath: a.FilePath, Format: a.Format, BufferingSize: a.BufferingSize,
+			AddInternals: a.AddInternals, Fields: a.Fields, Filters: nonzero(filterSettings{a.StatusCodes,
+				a.RetryAttempts, a.MinDuration})}
+	}
+	if s.RuleSyntax != "" {
+		out.Core = &coreSettings{s.RuleSyntax}
+	}
+	if s.Docker != nil {
+		out.Providers = &providerSettings{Docker: s.Docker}
+	}
+	out.ServersTransport, out.TCPServersTransport = nonzero(s.Transport), nonzero(s.TCPTransport)
+	for _, e := range s.EntryPoints {
+		if e.Name != internalEntryPoint || e.Address != ":8080" || !needsInternal(&s) {
+			out.EntryPoints[e.Name] = entryPointOf(e)
+		}
+	}
+	for name, r := range s.Resolvers {
+		if out.CertificatesResolvers == nil {
+			out.CertificatesResolvers = map[string]*resolverSettings{}
+		}
+		out.CertificatesResolvers[name] = &resolverSettings{ACME: acmeOf(r)}
+	}
+	return out
+}
+
+func entryPointOf(e gateway.EntryPoint) *entryPointSettings {
+	s := &entryPointSettings{Address: e.Address, AsDefault: e.AsDefault, HTTP3: e.HTTP3,
+		Observability: e.Observability, HTTP2: nonzero(http2Settings{e.MaxConcurrentStreams}),
+		ForwardedHeaders: nonzero(forwardedHeaderSettings{e.Insecure, e.TrustedProxies, e.ConnectionHeaders,
+			e.NotAppendXForwardedFor}),
+		ProxyProtocol: nonzero(trustSettings{e.ProxyProtocolInsecure, e.ProxyProtocol}),
+		UDP:           &udpSettings{&e.UDPTimeout}}
+	h := httpSettings{Middlewares: e.Middlewares, TLS: e.TLS, EncodeQuerySemicolons: e.EncodeQuerySemicolons,
+		MaxHeaderBytes: e.MaxHeaderBytes, SanitizePath: e.SanitizePath}
+	if r := e.Redirect; r != nil {
+		h.Redirections = &redirectionSettings{&redirectSettings{r.To, r.Scheme, &r.Permanent, r.Priority}}
+	}
+	if c := e.EncodedCharacters; c != nil {
+		h.EncodedCharacters = &encodedSettings{&c.AllowEncodedSlash, &c.AllowEncodedBackSlash,
+			&c.AllowEncodedNullCharacter, &c.AllowEncodedSemicolon, &c.AllowEncodedPercent,
+			&c.AllowEncodedQuestionMark, &c.AllowEncodedHash}
+	}
+	t := e.Timeouts
+	s.HTTP = nonzero(h)
+	s.Transport = &transportSettings{LifeCycle: &lifeCycleSettings{t.AcceptGrace, &t.Grace},
+		RespondingTimeouts:   &timeoutSettings{&t.Read, &t.Idle, t.Write},
+		KeepAliveMaxRequests: e.MaxRequests, KeepAliveMaxTime: e.MaxAge}
+	return s
+}
+
+func acmeOf(r *gateway.Resolver) *acmeSettings {
+	a := &acmeSettings{Email: r.Email, CAServer: r.CAServer, Storage: r.Storage, KeyType: r.KeyType,
+		CACertificates: r.CACertificates, CAServerName: r.CAServerName, CASystemCertPool: r.CASystemCertPool,
+		EAB: r.EAB, CertificatesDuration: r.CertificatesDuration, PreferredChain: r.PreferredChain, Profile: r.Profile}
+	if r.HTTPChallenge != "" {
+		a.HTTPChallenge = &httpChallengeSettings{r.HTTPChallenge}
+	}
+	if r.TLSChallenge {
+		a.TLSChallenge = &struct{}{}
+	}
+	if d := r.DNSChallenge; d != nil {
+		a.DNSChallenge = &dnsChallengeSettings{Provider: d.Provider, Resolvers: d.Resolvers,
+			DelayBeforeCheck: d.DelayBeforeCheck, DisablePropagationCheck: d.DisableChecks}
+	}
+	return a
+}
+
+// nonzero returns a pointer to a value, and nil if it is zero.
+func nonzero[T any](v T) *T {
+	if reflect.ValueOf(v).IsZero() {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,25 @@
+package gateway
+
+import (
+	"log/slog"
+
+	"fairlead/internal/model/gateway"
+)
+
+// Checking returns a gateway for Explain and Status with a configuration. It serves nothing,
+// opens no file of static, checks no server, and needs no Close.
+func Checking(static gateway.Static, config *gateway.Config, known []Status) (*Gateway, error) {
+	static.AccessLog = nil
+	g, err := New(static, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	next, _ := g.build(config, known)
+	for _, s := range g.running {
+		s.forward.Close()
+	}
+	g.current.Store(next)
+	return g, nil
+}

@@ -22,6 +22,7 @@ func (g *Gateway) api() http.Handler {
 	show("/api/http/services", func() any { return values(g.rawData().Services) })
 	show("/api/http/middlewares", func() any { return values(g.rawData().Middlewares) })
 	show("/api/entrypoints", func() any { return g.static.EntryPoints })
+	mux.HandleFunc("GET /api/explain", g.serveExplain)
 	show("/api/overview", func() any { return g.overview() })
 	show("/api/version", func() any {
 		return map[string]any{"Version": "fairlead", "Codename": "", "startDate": g.began}
@@ -34,6 +35,8 @@ type RawData struct {
 	Routers     map[string]RouterInfo     `json:"routers,omitempty"`
 	Services    map[string]ServiceInfo    `json:"services,omitempty"`
 	Middlewares map[string]MiddlewareInfo `json:"middlewares,omitempty"`
+	// Certificates are those in use.
+	Certificates []ShownCertificate `json:"certificates,omitempty"`
 }
 
 // Info is what all objects have.
@@ -68,7 +71,8 @@ type MiddlewareInfo struct {
 // rawData returns the objects of the current snapshot.
 func (g *Gateway) rawData() RawData {
 	now, down := g.current.Load(), g.downServers()
-	d := RawData{map[string]RouterInfo{}, map[string]ServiceInfo{}, map[string]MiddlewareInfo{}}
+	d := RawData{map[string]RouterInfo{}, map[string]ServiceInfo{}, map[string]MiddlewareInfo{},
+		now.shownCertificates()}
 	for _, s := range now.statuses {
 		_, provider, _ := strings.Cut(s.Name, "@")
 		common := Info{Name: s.Name, Provider: provider, Status: s.State, Errors: s.Reasons}
@@ -97,7 +101,7 @@ func (g *Gateway) rawData() RawData {
 func serverStatus(value *gateway.LoadBalancer, down map[string]bool) map[string]string {
 	all := map[string]string{}
 	for _, server := range value.Servers {
-		if all[server.URL] = "UP"; down[server.URL] {
+		if all[server.URL] = "UP"; down[server.URL] || server.Down != "" {
 			all[server.URL] = "DOWN"
 		}
 	}

@@ -3,23 +3,46 @@ package gateway
 import (
 	"cmp"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 
+	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
 )
 
-// Answer says which router a request takes, or why none.
+// Answer says what happens to a request: which router it takes, or why none.
 type Answer struct {
+	// EntryPoint and Address are of the entry point that the request arrives at. They are
+	// empty if several come into question.
+	EntryPoint string `json:"entryPoint,omitempty"`
+	Address    string `json:"address,omitempty"`
+	// Certificate is what a client of https gets.
+	Certificate *ShownCertificate `json:"certificate,omitempty"`
 	// Router and Service are empty if no router matches.
 	Router      string   `json:"router,omitempty"`
+	Rule        string   `json:"rule,omitempty"`
 	Service     string   `json:"service,omitempty"`
 	Middlewares []string `json:"middlewares,omitempty"`
-	// Nearest are routers that almost match, or that another router precedes.
+	// Servers are those of the service, with their states.
+	Servers []ServerState `json:"servers,omitempty"`
+	// Problems say why no server answers, or what a client does not accept.
+	Problems []string `json:"problems,omitempty"`
+	// Nearest are routers that almost match.
 	Nearest []Nearest `json:"nearest,omitempty"`
+}
+
+// ServerState is a server of a service.
+type ServerState struct {
+	URL string `json:"url"`
+	// State is "up", "draining" or "down". Reason says why it is not up, if that is known.
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Nearest is a router that the request does not take, and why.
@@ -31,8 +54,9 @@ type Nearest struct {
 // mostNearest is how many routers an answer explains.
 const mostNearest = 5
 
-// Explain says which router of the entry point a request takes. An empty entry point
-// means the one that suits the URL's port and scheme best.
+// Explain says which router a request takes that arrives at the entry point. If the name of
+// the entry point is empty, it is the one at the port of the URL. If there is none, all are
+// tried: a port may be mapped to another one.
 func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -50,23 +74,106 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	}
 	request := requestOf(r, netip.Addr{})
 	now := g.current.Load()
-	var answer Answer
+	var missed Answer
+	entries := g.entriesFor(entry, u)
+	if len(entries) == 1 {
+		missed.EntryPoint, missed.Address = entries[0].Name, entries[0].Address
+	}
+	for _, e := range entries {
+		if found := now.entries[e.Name].of(r.TLS != nil).Find(&request); found != nil {
+			return now.answer(e, r, found, g.downServers()), nil
+		}
+		missed.Nearest = append(missed.Nearest, now.entries[e.Name].nearest(r.TLS != nil, &request)...)
+	}
+	missed.Nearest = append(now.disabled(&request), missed.Nearest...)
+	missed.Nearest = missed.Nearest[:min(len(missed.Nearest), mostNearest)]
+	if r.TLS != nil && len(entries) == 1 {
+		missed.Certificate, missed.Problems = now.shownCertificate(entries[0].Name, u.Hostname())
+	}
+	return missed, nil
+}
+
+// entriesFor returns the entry points that a request for a URL may arrive at. If they do not
+// follow from its port, those that redirect all requests do not count.
+func (g *Gateway) entriesFor(name string, u *url.URL) []gateway.EntryPoint {
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	var all, at []gateway.EntryPoint
 	for _, e := range g.static.EntryPoints {
-		if entry != "" && e.Name != entry {
+		if strings.HasSuffix(e.Address, "/udp") || name != "" && e.Name != name {
 			continue
 		}
-		routes := now.entries[e.Name]
-		if found := routes.of(r.TLS != nil).Find(&request); found != nil {
-			answer = Answer{Router: found.Name, Service: found.Service}
-			if v := now.config.HTTP.Routers[found.Name]; v != nil {
-				answer.Middlewares = v.Middlewares
-			}
-			return answer, nil
+		if all = append(all, e); portOfAddress(e.Address) == port {
+			at = append(at, e)
 		}
-		answer.Nearest = append(answer.Nearest, routes.nearest(r.TLS != nil, &request)...)
 	}
-	answer.Nearest = answer.Nearest[:min(len(answer.Nearest), mostNearest)]
-	return answer, nil
+	if name == "" && len(at) > 0 {
+		return at
+	}
+	if len(all) > 1 {
+		all = slices.DeleteFunc(all, func(e gateway.EntryPoint) bool { return e.Redirect != nil })
+	}
+	return all
+}
+
+// answer describes the router that takes a request.
+func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Router, down map[string]bool) Answer {
+	a := Answer{EntryPoint: e.Name, Address: e.Address, Router: found.Name, Service: found.Service}
+	if v := s.config.HTTP.Routers[found.Name]; v != nil {
+		a.Rule, a.Middlewares = v.Rule, slices.Concat(e.Middlewares, v.Middlewares)
+	}
+	if r.TLS != nil {
+		a.Certificate, a.Problems = s.shownCertificate(e.Name, r.TLS.ServerName)
+	}
+	if e.Redirect != nil && a.Rule == "" && found.Service == "noop@internal" {
+		a.Service = ""
+		a.Problems = append(a.Problems, "the entry point redirects all requests to "+e.Redirect.To)
+		return a
+	}
+	v := s.config.HTTP.Services[found.Service]
+	if v == nil || v.LoadBalancer == nil {
+		return a
+	}
+	a.Servers = serverStates(v.LoadBalancer, down)
+	if !slices.ContainsFunc(a.Servers, func(s ServerState) bool { return s.State == "up" }) {
+		a.Problems = append(a.Problems, "the service has no server that is up: the answer is 503")
+	}
+	return a
+}
+
+// serverStates returns the servers of a service. down are the URLs whose checks have failed.
+func serverStates(value *gateway.LoadBalancer, down map[string]bool) []ServerState {
+	var all []ServerState
+	for _, one := range value.Servers {
+		state := ServerState{URL: one.URL, State: "up"}
+		switch {
+		case one.Down != "":
+			state.State, state.Reason = "down", one.Down
+		case down[one.URL]:
+			state.State, state.Reason = "down", "its check failed"
+		case one.Fenced:
+			state.State, state.Reason = "draining", "it gets requests of existing sessions only"
+		}
+		all = append(all, state)
+	}
+	return all
+}
+
+// disabled returns the routers that would match if they could be used.
+func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
+	for _, status := range s.statuses {
+		v := s.config.HTTP.Routers[status.Name]
+		if status.Kind != "router" || status.State != Disabled || v == nil {
+			continue
+		}
+		if parsed, err := rule.Parse(v.Rule, v.RuleSyntax); err == nil && parsed.Match(r) {
+			why := []string{"it is disabled"}
+			if len(status.Reasons) > 0 {
+				why = []string{"it is disabled: " + strings.Join(status.Reasons, "; ")}
+			}
+			all = append(all, Nearest{status.Name, why})
+		}
+	}
+	return all
 }
 
 // nearest explains why routers do not match. Those that would match with the other
@@ -89,4 +196,17 @@ func (e *entryRoutes) nearest(secure bool, r *rule.Request) []Nearest {
 	}
 	slices.SortStableFunc(all, func(a, b Nearest) int { return cmp.Compare(len(a.Why), len(b.Why)) })
 	return all
+}
+
+// serveExplain answers GET /api/explain?url=URL with an Answer; method and entryPoint are
+// optional.
+func (g *Gateway) serveExplain(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	a, err := g.Explain(q.Get("entryPoint"), cmp.Or(q.Get("method"), http.MethodGet), q.Get("url"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(a) // the client may be gone
 }

@@ -23,7 +23,8 @@ func NewGateway(a *command.App) *cobra.Command {
 			"other properties, and forwards it through middlewares to a server. It takes the labels, files\n" +
 			"and flags of Traefik v2 and v3, so a stack changes only the image and the command.",
 	}
-	c.AddCommand(newGatewayTraefik(a), newGatewayCheck(a), newGatewayRouters(a), newGatewayServices(a))
+	c.AddCommand(newGatewayTraefik(a), newGatewayCheck(a), newGatewayRouters(a), newGatewayServices(a),
+		newGatewayCertificates(a))
 	return c
 }
 

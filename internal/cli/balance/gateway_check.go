@@ -2,10 +2,12 @@ package balance
 
 import (
 	"errors"
-	"fmt"
+	"os"
 	"strings"
 
 	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/file"
+	"fairlead/internal/process/hosted"
 	"fairlead/internal/process/standalone"
 
 	"github.com/spf13/cobra"
@@ -16,14 +18,18 @@ func newGatewayCheck(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check files of routers, services and middlewares",
-		Long: "Check files of Traefik's file provider: show the state of each object, and why it cannot be\n" +
-			"used. With --url, show the router that a request takes, or the nearest routers and what of\n" +
+		Long: "Check files of Traefik's file provider, or the gateway that a fairlead.yaml declares: show\n" +
+			"the state of each object, and why it cannot be used. With --url, show the router that a request takes, or the nearest routers and what of\n" +
 			"their rules does not match. Exit with 1 if an object cannot be used, or no router matches.",
 		Example: "  fairlead gateway check /etc/gateway/dynamic.yml\n" +
 			"  fairlead gateway check /etc/gateway/dynamic.yml --url https://example.com/shop",
 		Args: command.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			result, err := standalone.Check(args, url, method)
+			check := standalone.Check
+			if len(args) == 1 && declares(args[0]) {
+				check = checkDeclared
+			}
+			result, err := check(args, url, method)
 			if err != nil {
 				return command.Usage(err)
 			}
@@ -43,6 +49,29 @@ func newGatewayCheck(a *command.App) *cobra.Command {
 	return c
 }
 
+// declares reports whether a file is a fairlead.yaml with a gateway.
+func declares(path string) bool {
+	text, err := os.ReadFile(path)
+	return err == nil && file.DeclaresGateway(text)
+}
+
+// checkDeclared checks the gateway of a fairlead.yaml.
+func checkDeclared(paths []string, url, method string) (result standalone.Checked, err error) {
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		return result, err
+	}
+	set, err := file.Read([]file.Input{{Name: paths[0], Text: text}})
+	if err != nil {
+		return result, err
+	}
+	checked, err := hosted.NewChecked(*set.Spec.Gateway)
+	if err != nil {
+		return result, err
+	}
+	return standalone.Result(checked.Gateway, checked.Status(), url, method)
+}
+
 func printCheck(a *command.App, result standalone.Checked) error {
 	rows := [][]string{{"KIND", "NAME", "STATE", "REASON"}}
 	for _, s := range result.Objects {
@@ -51,18 +80,11 @@ func printCheck(a *command.App, result standalone.Checked) error {
 	if err := a.Out.Table(rows); err != nil || result.Answer == nil {
 		return err
 	}
-	lines := []string{""}
-	answer := result.Answer
-	if answer.Router != "" {
-		lines = append(lines, fmt.Sprintf("router %s, service %s", answer.Router, answer.Service))
-		if len(answer.Middlewares) > 0 {
-			lines = append(lines, "middlewares: "+strings.Join(answer.Middlewares, ", "))
-		}
-	} else {
-		lines = append(lines, "no router matches: the answer is 404. The nearest routers:")
+	if err := a.Out.Lines(""); err != nil {
+		return err
 	}
-	for _, n := range answer.Nearest {
-		lines = append(lines, fmt.Sprintf("  %s: %s", n.Router, strings.Join(n.Why, "; ")))
+	if err := a.Out.Table(command.AnswerRows(*result.Answer)); err != nil {
+		return err
 	}
-	return a.Out.Lines(lines...)
+	return a.Out.Lines(command.AnswerLines(*result.Answer)...)
 }

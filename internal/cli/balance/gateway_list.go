@@ -1,11 +1,6 @@
 package balance
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -45,19 +40,36 @@ func newGatewayServices(a *command.App) *cobra.Command {
 	})
 }
 
+func newGatewayCertificates(a *command.App) *cobra.Command {
+	return gatewayList(a, "certificates", "List the certificates of a running gateway",
+		func(d gateway.RawData) [][]string {
+			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE"}}
+			for _, c := range d.Certificates {
+				use := "for these names"
+				if c.Default {
+					use = "for names that no other has"
+				}
+				rows = append(rows, []string{command.OrDash(strings.Join(c.Names, ",")), command.OrDash(c.Issuer),
+					c.NotAfter.UTC().Format(time.DateTime), use})
+			}
+			return rows
+		})
+}
+
 // gatewayList returns a command that shows objects that the gateway's API lists.
 func gatewayList(a *command.App, what, short string, table func(gateway.RawData) [][]string) *cobra.Command {
-	var at string
+	g := &command.GatewayAPI{Remote: &command.Remote{App: a}}
 	c := &cobra.Command{
 		Use:   what,
 		Short: short,
-		Long: short + ": their state, and why one cannot be used. The\n" +
-			"gateway must serve its API (--api.insecure, or a router to api@internal).",
+		Long: short + ": that of the daemon, which `gateway:` in\n" +
+			"fairlead.yaml declares, or a standalone one. A standalone gateway must serve its API\n" +
+			"(--api.insecure, or a router to api@internal).",
 		Example: "  fairlead gateway " + what + "\n  fairlead gateway " + what + " --api http://10.0.0.2:8080 -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			d, err := readAPI(c.Context(), at)
-			if err != nil {
+			var d gateway.RawData
+			if err := g.Get(c.Context(), "/api/rawdata", &d); err != nil {
 				return err
 			}
 			if a.Output == "json" {
@@ -66,27 +78,7 @@ func gatewayList(a *command.App, what, short string, table func(gateway.RawData)
 			return a.Out.Table(table(d))
 		},
 	}
-	c.Flags().StringVar(&at, "api", "http://127.0.0.1:8080", "URL of the gateway's API")
+	g.Flags(c)
+	g.Flag(c, "api")
 	return c
-}
-
-// readAPI reads all objects from the gateway's API.
-func readAPI(ctx context.Context, at string) (gateway.RawData, error) {
-	var d gateway.RawData
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+"/api/rawdata", nil)
-	if err != nil {
-		return d, command.Usage(fmt.Errorf("--api %s: %w", at, err))
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return d, fmt.Errorf("read the gateway's API: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return d, fmt.Errorf("read the gateway's API at %s: it answers %s: start the gateway with --api.insecure, or "+
-			"give the URL of its API with --api", at, answer.Status)
-	}
-	return d, json.NewDecoder(io.LimitReader(answer.Body, command.MaxFile)).Decode(&d)
 }

@@ -31,9 +31,10 @@ import (
 // NewExplain returns the command `fairlead explain`.
 func NewExplain(a *command.App) *cobra.Command {
 	x := &explainer{Remote: command.Remote{App: a}}
+	x.api.Remote = &x.Remote
 	c := &cobra.Command{
-		Use:   "explain FROM to [TO]:PORT[/tcp|/udp]",
-		Short: "Show a flow's path hop by hop, with the cause of each hop",
+		Use:   "explain FROM to [TO]:PORT[/tcp|/udp] | [FROM to] URL",
+		Short: "Show a flow's path hop by hop, or what the gateway does with a request",
 		Long: "Show each hop of the first packet of a flow: the route, the rule or map element, the bridge\n" +
 			"port, the eBPF program, the proxy, and the socket at the end with its process and container;\n" +
 			"or what drops the packet. The rules of all programs are read, also those of Docker and of\n" +
@@ -43,14 +44,21 @@ func NewExplain(a *command.App) *cobra.Command {
 			"With an arrow, quote the flow as one word: 'web -> db:5432'.\n\n" +
 			"For a virtual service, the hop shows the data plane that takes the packet and the real\n" +
 			"servers that can get it. If the service uses hashing and you give the client's port\n" +
-			"(10.0.0.7:40000 to …), it shows which real server gets it.",
+			"(10.0.0.7:40000 to …), it shows which real server gets it.\n\n" +
+			"For a URL, the gateway is asked: the entry point, certificate, router, middlewares and\n" +
+			"servers of the request are shown, or the nearest routers and what of their rules does not\n" +
+			"match. With FROM, the path to the entry point is shown first.",
 		Example: "  fairlead explain 10.0.0.7 to :8080\n" +
 			"  fairlead explain 'web -> db:5432'\n" +
 			"  fairlead explain localhost to :5353/udp\n" +
 			"  fairlead explain web to 192.0.2.9:443 -o json\n" +
-			"  fairlead explain 10.0.0.7:40000 to 192.0.2.80:80",
+			"  fairlead explain 10.0.0.7:40000 to 192.0.2.80:80\n" +
+			"  fairlead explain https://shop.example.org/cart",
 		Args: command.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if isRequest(args) {
+				return x.explainURL(c, args)
+			}
 			f, err := flow.Parse(args)
 			if err != nil {
 				return command.Usage(err)
@@ -78,6 +86,8 @@ func NewExplain(a *command.App) *cobra.Command {
 		},
 	}
 	x.Flags(c)
+	x.api.Flag(c, "gateway")
+	c.Flags().StringVar(&x.method, "method", "GET", "method of the request to a URL")
 	c.Flags().StringVar(&x.probe, "probe", "", "send one packet, and show at which hops it was seen; `ADDRESS` "+
 		"allows\nsending to that address although it is not of this host")
 	c.Flags().Lookup("probe").NoOptDefVal = probeThisHost
@@ -102,6 +112,9 @@ type explainer struct {
 	command.Remote
 	probe   string
 	timeout time.Duration
+	// api and method are for requests to a URL.
+	api    command.GatewayAPI
+	method string
 }
 
 // probing returns the options of a probe, and whether to send one.

@@ -24,6 +24,7 @@
 //	GET  /v1/services/{name}  → api.ServiceView
 //	GET  /v1/events           → Events; with ?follow, one api.Event per line
 //	GET  /v1/stats            → api.Stats
+//	GET  /v1/gateway/api/…    → what the API of the daemon's HTTP gateway answers
 package admin
 
 import "fairlead/internal/api"
@@ -31,7 +32,8 @@ import "fairlead/internal/api"
 // Socket is the default path of the daemon's socket.
 const Socket = "/run/fairlead/fairlead.sock"
 
-// Daemon are the calls that the API makes. *daemon.Daemon implements all of them.
+// Daemon are the calls that the API makes. *daemon.Daemon implements all of them
+// but the last.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -40,6 +42,8 @@ type Daemon struct {
 	Specs       SpecCalls
 	Events      EventCalls
 	Stats       StatsCalls
+	// Gateway is nil if the daemon runs no HTTP gateway.
+	Gateway GatewayCalls
 }
 
 // Error is the response to a request that failed.

@@ -131,6 +131,7 @@ func Handler(d Daemon) http.Handler {
 	specHandlers(mux, d.Specs)
 	eventHandlers(mux, d.Events)
 	statsHandlers(mux, d.Stats)
+	gatewayHandlers(mux, d.Gateway)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

@@ -91,7 +91,12 @@ func Check(paths []string, url, method string) (Checked, error) {
 	config, problems := traefik.Files(paths)
 	everywhere(&config)
 	all, known := together(map[string]part{"file": {config, problems}})
-	result := Checked{Objects: slices.DeleteFunc(g.Apply(&all, known), func(s gateway.Status) bool {
+	return Result(g, g.Apply(&all, known), url, method)
+}
+
+// Result returns the result of a check from the states of the objects.
+func Result(g *gateway.Gateway, objects []gateway.Status, url, method string) (Checked, error) {
+	result := Checked{Objects: slices.DeleteFunc(slices.Clone(objects), func(s gateway.Status) bool {
 		return strings.HasSuffix(s.Name, "@internal")
 	})}
 	if slices.ContainsFunc(result.Objects, func(s gateway.Status) bool { return s.State == gateway.Disabled }) {

@@ -18,5 +18,7 @@ int fl_sandbox(struct __sk_buff *skb)
 	act = outward(skb, &p, 0);
 	if (act == NOT_A_REPLY || (act == UNTOUCHED && p.kind == PACKET_ERROR))
 		act = inward(skb, &p, FLOW_PEER);
+	if (act == UNTOUCHED && is_endpoint_address(skb->ifindex, &p.src))
+		skb->mark |= SOURCE_VALID;
 	return act;
 }

@@ -32,6 +32,13 @@ inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 	return e && (same(&e->v4, a) || same(&e->v6, a));
 }
 
+/* The bit that fl_sandbox sets in the mark of a packet that goes to the host's network
+ * stack with the endpoint's address as its source. The nftables chain `sources` clears it
+ * and does not look up the source again, which takes much longer. A sandbox cannot set
+ * the bit, because the kernel clears the mark of a packet that changes its namespace.
+ */
+#define SOURCE_VALID (1U << 30)
+
 /* is_return_link reports whether a route via the link out is a route back to the source
  * of packets on the other link. A macvlan or ipvlan link of the host is on its parent's
  * segment, so a neighbour's packets may arrive on either. The routing table returns one

@@ -15,6 +15,10 @@ const (
 	InternalLinks LinkGroup = 0x66616974
 )
 
+// SourceValid is the bit in the mark of packets whose source address fl_sandbox has found
+// to be the endpoint's: SOURCE_VALID of bpf/include/source.h.
+const SourceValid = 1 << 30
+
 // option returns the option of `ip link set` that sets the group, if there is one.
 func (g LinkGroup) option() string {
 	if g == 0 {

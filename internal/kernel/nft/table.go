@@ -105,8 +105,12 @@ func tableChains() []chain {
 	linkLocal := rule(v6.is(), v6.linkLocalNet(v6.dst), accept)
 	return []chain{
 		{"sources", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(fromSandboxes, localSource(), drop),
+			rule(fromSandboxes, verdict(expr.VerdictJump, "sandbox_sources")),
 			rule(fromInternal, verdict(expr.VerdictJump, "internal_sources")),
+		}},
+		{name: "sandbox_sources", rules: [][]expr.Any{
+			rule(hasMark(plan.SourceValid), clearMark(plan.SourceValid), accept),
+			rule(localSource(), drop),
 		}},
 		{name: "internal_sources", rules: [][]expr.Any{
 			rule(localSource(), drop),
@@ -216,6 +220,23 @@ func localSource() []expr.Any {
 		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
 }
 
+// hasMark matches packets with the bit in their mark.
+func hasMark(bit uint32) []expr.Any {
+	return rule(meta(expr.MetaKeyMARK, reg1), masked(bit), equal(binaryutil.NativeEndian.PutUint32(bit)))
+}
+
+// clearMark clears the bit in the packet's mark.
+func clearMark(bit uint32) []expr.Any {
+	return rule(meta(expr.MetaKeyMARK, reg1), masked(^bit),
+		[]expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg1}})
+}
+
+// masked keeps those bits of the first register.
+func masked(bits uint32) []expr.Any {
+	return []expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4,
+		Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)}}
+}
+
 // notBehindLink matches packets whose source address the host does not reach
 // through the link that they came in on. In prerouting every kernel with fib
 // accepts this expression.
@@ -226,12 +247,8 @@ func notBehindLink() []expr.Any {
 }
 
 func ctKey(key expr.CtKey, bits uint32) []expr.Any {
-	return []expr.Any{
-		&expr.Ct{Key: key, Register: reg1},
-		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4,
-			Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 4)},
-	}
+	return rule([]expr.Any{&expr.Ct{Key: key, Register: reg1}}, masked(bits),
+		[]expr.Any{&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 4)}})
 }
 
 // dnatted matches flows whose destination was rewritten: IPS_DST_NAT of

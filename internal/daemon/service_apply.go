@@ -20,15 +20,27 @@ type target struct {
 // stateOf returns the state that the host must have now, for a desired state.
 func (s *services) stateOf(w model.Desired) model.State {
 	host := s.networks.hostState(w)
-	host.Services = s.completed(w, s.poolsOf(w, host.Endpoints, nil), nil)
+	host.Services = s.completed(w, s.poolsOf(w, host.Endpoints, s.leased(w, host), nil), nil)
 	return host
 }
 
-// targetOf does the same as state, and starts the checks of new real servers. If only
-// is not nil, it updates only these services.
-func (s *services) targetOf(w model.Desired, only map[string]bool) target {
-	host := s.networks.hostState(w)
-	pools := s.poolsOf(w, host.Endpoints, only)
+// leased returns the endpoints with the addresses that they have, or will have once the
+// state is applied.
+func (s *services) leased(w model.Desired, host model.State) []model.Endpoint {
+	if !slices.ContainsFunc(w.Services, pool.HasSelector) {
+		return s.full.Endpoints
+	}
+	endpoints, err := s.engine.Lease(host)
+	if err != nil { // applying fails too, and reports it
+		return s.full.Endpoints
+	}
+	return endpoints
+}
+
+// targetOf does the same as stateOf for endpoints with known addresses, and starts the
+// checks of new real servers. If only is not nil, it updates only these services.
+func (s *services) targetOf(w model.Desired, host model.State, known []model.Endpoint, only map[string]bool) target {
+	pools := s.poolsOf(w, host.Endpoints, known, only)
 	resolved := make([]model.VirtualService, 0, len(pools))
 	for _, v := range w.Services {
 		if p := pools[v.Name]; p != nil {
@@ -60,23 +72,25 @@ func (s *services) completed(w model.Desired, pools map[string]*pool.Pool,
 	return all
 }
 
-// apply applies a desired state. Sandboxes that services select may get their
-// addresses only by that: then it applies a second step. New real servers are checked
-// once they can be reached.
+// apply applies a desired state. New real servers are checked once they can be reached.
+// If a service cannot have the real servers that it newly selects, the state is applied
+// without them: a service must not keep a sandbox from being attached.
 func (s *services) apply(w model.Desired) error {
 	defer s.health.Hold()()
-	want := s.targetOf(w, nil)
-	if err := s.applyTarget(want); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(w.Services, pool.HasSelector) {
+	host := s.networks.hostState(w)
+	want := s.targetOf(w, host, s.leased(w, host), nil)
+	err := s.applyTarget(want)
+	if err == nil {
 		return nil
 	}
-	if next := s.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
-		if err := s.applyTarget(next); err != nil {
-			s.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
-		}
+	without := s.targetOf(w, host, s.full.Endpoints, nil)
+	if slices.EqualFunc(without.Services, want.Services, model.VirtualService.Equal) {
+		return err
 	}
+	if err := s.applyTarget(without); err != nil {
+		return err
+	}
+	s.note(api.Event{Kind: api.Unhealed, Object: "services", Detail: err.Error()})
 	return nil
 }
 
@@ -104,7 +118,8 @@ func (s *services) reapply(names ...string) error {
 	for _, name := range names {
 		only[name] = true
 	}
-	if err := s.applyTarget(s.targetOf(s.desired, only)); err != nil {
+	want := s.targetOf(s.desired, s.networks.hostState(s.desired), s.full.Endpoints, only)
+	if err := s.applyTarget(want); err != nil {
 		return err
 	}
 	for _, name := range names {

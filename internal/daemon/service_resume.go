@@ -19,14 +19,6 @@ func (s *services) resume(w model.Desired) error {
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
-	if slices.ContainsFunc(w.Services, pool.HasSelector) {
-		// A sandbox that a name selects must be found with its current address.
-		// Without it, the service would have no real servers until the first step has
-		// returned the leases, and all its connections would be ended.
-		full, err := s.engine.State()
-		s.warn("find the addresses of sandboxes", err)
-		s.full.Endpoints = full.Endpoints
-	}
 	out := s.takenOut(w)
 	wanted := map[string]bool{}
 	for _, v := range w.Services {

@@ -82,9 +82,11 @@ func (s *services) observeAgain() {
 	}
 }
 
-// poolsOf computes the pools of a desired state, with the endpoints of a state. If
-// only is not nil, it computes only these and takes the others from the current pools.
-func (s *services) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[string]bool) map[string]*pool.Pool {
+// poolsOf computes the pools of a desired state, with the endpoints of a state. known are
+// the endpoints with their addresses. If only is not nil, it computes only these and
+// takes the others from the current pools.
+func (s *services) poolsOf(w model.Desired, endpoints, known []model.Endpoint,
+	only map[string]bool) map[string]*pool.Pool {
 	all := make(map[string]*pool.Pool, len(w.Services))
 	var inputs func(string) pool.Inputs
 	for _, v := range w.Services {
@@ -97,7 +99,7 @@ func (s *services) poolsOf(w model.Desired, endpoints []model.Endpoint, only map
 			continue
 		}
 		if inputs == nil {
-			inputs = s.inputs(w, endpoints)
+			inputs = s.inputs(w, endpoints, known)
 		}
 		all[v.Name] = pool.New(v, before, inputs(v.Name))
 	}
@@ -108,8 +110,8 @@ func (s *services) poolsOf(w model.Desired, endpoints []model.Endpoint, only map
 func serviceProblem(name string) string { return "service " + name }
 
 // inputs returns the inputs of the computation of pools.
-func (s *services) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) pool.Inputs {
-	found := pool.NewSandboxes(w.Attachments, endpoints, s.full.Endpoints, s.containers)
+func (s *services) inputs(w model.Desired, endpoints, known []model.Endpoint) func(service string) pool.Inputs {
+	found := pool.NewSandboxes(w.Attachments, endpoints, known, s.containers)
 	now := time.Now()
 	return func(service string) pool.Inputs {
 		return pool.Inputs{Now: now, Selects: found.Selects, Owns: found.Owns, Alive: found.Alive,

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -276,6 +277,33 @@ func TestSelected(t *testing.T) {
 	if got := w.happened(); !slices.Contains(got, "service web real 172.30.0.2:8080: joined") ||
 		!slices.Contains(got, "service web real 172.30.0.2:8080: draining") {
 		t.Errorf("%q", got)
+	}
+}
+
+// countingMeter counts how often the desired state is applied.
+type countingMeter struct{ n atomic.Int32 }
+
+func (m *countingMeter) Applied(time.Duration, error) { m.n.Add(1) }
+func (m *countingMeter) Healed(string, int)           {}
+
+// TestSelectedAtOnce attaches a sandbox that a service selects: the state is applied
+// once, with the sandbox as a real server at the address that it gets.
+func TestSelectedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	applied := &countingMeter{}
+	w.meter = applied
+	w.start()
+	w.network(lan)
+	w.serve(site("web", model.RealServer{Select: model.Select{Name: "other*"}, Port: 8080, Weight: 1}))
+	other := to(w.watchedSandbox())
+	other.Name = "other"
+	before := applied.n.Load()
+	w.attach(other)
+	if n := applied.n.Load() - before; n != 1 {
+		t.Errorf("the state is applied %d times, want once", n)
+	}
+	if got := w.servers("web"); got != "172.30.0.2:8080 up" {
+		t.Errorf("the service has %q", got)
 	}
 }
 

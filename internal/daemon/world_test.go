@@ -62,6 +62,7 @@ type world struct {
 	pins string
 	// killed is the process of the daemon that kill9 started last.
 	killed int
+	meter  daemon.Meter
 }
 
 func newWorld(t testing.TB) *world {
@@ -123,7 +124,7 @@ func (w *world) start() *world {
 	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: s, Sandboxes: finder,
-		DHCP: w.dhcp, Facts: w.facts,
+		DHCP: w.dhcp, Facts: w.facts, Meter: w.meter,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})

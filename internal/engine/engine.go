@@ -196,19 +196,21 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	return e.apply(ctx, &record, have, t.plan)
 }
 
-// State returns the desired state as Set does, with leased addresses and chosen
-// modes filled in.
-func (e *Engine) State() (model.State, error) {
+// Lease returns the state's endpoints with the addresses that Set would lease, and
+// changes nothing.
+func (e *Engine) Lease(want model.State) ([]model.Endpoint, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	record, err := e.load()
 	if err != nil {
-		return model.State{}, err
+		return nil, err
 	}
-	facts, err := e.facts(record.Desired)
+	facts, err := e.facts(want)
 	if err != nil {
-		return model.State{}, err
+		return nil, err
 	}
-	full, _, err := e.complete(record.Desired, record.Leases, facts)
-	return full, err
+	full, _, err := lease(want, record.Leases, facts)
+	return full.Endpoints, err
 }
 
 // Complete returns a state with leased addresses and chosen modes filled in,

@@ -58,7 +58,7 @@ func TestFailureLeavesTheHostAsItWas(t *testing.T) {
 				t.Errorf("want an error about %q, got: %v", c.want, err)
 			}
 			unchanged(t, w, before)
-			if got, err := w.Engine.State(); err != nil || len(got.Networks) != 0 {
+			if got, err := w.Engine.Verify(context.Background()); err != nil || len(got) != 0 {
 				t.Errorf("the engine keeps a state that failed: %+v, %v", got, err)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 var version = "devel"
 
 func main() {
-	command := func() int { return cli.Main(version, os.Args[1:], os.Stdout, os.Stderr) }
+	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
 		proxy.Role: proxy.Main, load.Role: load.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,

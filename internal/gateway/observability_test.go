@@ -16,9 +16,9 @@ import (
 func TestObservability(t *testing.T) {
 	yes, no := true, false
 	path := filepath.Join(t.TempDir(), "access.log")
+	web := model.EntryPoint{Name: "web", Address: "127.0.0.1:0", Observability: &model.Observability{AccessLogs: &no}}
 	w := newWorld(t, model.Static{AccessLog: &model.AccessLog{FilePath: path},
-		Metrics: &model.Metrics{EntryPoint: "web"}, EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
-			Observability: &model.Observability{AccessLogs: &no}}}})
+		Metrics: &model.Metrics{EntryPoint: "web"}, EntryPoints: []model.EntryPoint{web}})
 	quiet := func(o *model.Observability, host string) *model.Router {
 		return &model.Router{Rule: "Host(`" + host + "`)", Service: "s@file", Observability: o}
 	}

@@ -26,9 +26,6 @@ func Unused(s gateway.Static) (notes []string) {
 		add(s.Docker.Username != "", "providers.docker.username")
 		add(s.Docker.HTTPClientTimeout > 0, "providers.docker.httpClientTimeout")
 	}
-	add(s.LogLevel == "debug", "log.level=debug")
-	add(s.LogFormat == "json", "log.format=json")
-	add(s.LogFile != "", "log.filePath")
 	if s.AccessLog != nil {
 		add(s.AccessLog.Fields != nil, "accessLog.fields")
 	}

@@ -34,11 +34,17 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 		Short: "Run the gateway with Traefik's flags, in the foreground",
 		Long: "Run the gateway in the foreground with Traefik's flags, or else its TRAEFIK_ environment\n" +
 			"variables or static file. Flags that have no effect here are reported. Objects of the\n" +
-			"configuration that cannot be used are reported with the reason, and do not disturb others.",
+			"configuration that cannot be used are reported with the reason, and do not disturb others.\n" +
+			"Instead of flags, \"healthcheck FLAGS…\" asks a running gateway at its ping, and \"version\" prints\n" +
+			"the version. A link named traefik to the binary runs this command.",
 		Example: "  fairlead gateway traefik -- --entrypoints.web.address=:8080 --providers.docker\n" +
-			"  fairlead gateway traefik -- --entrypoints.web.address=:8080 --providers.file.directory=/etc/gateway",
+			"  fairlead gateway traefik -- --entrypoints.web.address=:8080 --providers.file.directory=/etc/gateway\n" +
+			"  fairlead gateway traefik -- healthcheck --ping",
 		Args: command.Arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
+			if done, err := runWord(c.Context(), a, args); done {
+				return err
+			}
 			static, notes, err := traefik.Static(args, os.Environ())
 			if err != nil {
 				return command.Usage(err)
@@ -52,7 +58,11 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 			if len(static.EntryPoints) == 0 {
 				return command.Usage(errors.New("the gateway needs an entry point, e.g. --entrypoints.web.address=:80"))
 			}
-			if err := standalone.Run(c.Context(), static, process.Logger(a.Log)); err != nil {
+			log, err := process.GatewayLogger(static, a.Log)
+			if err != nil {
+				return command.Usage(err)
+			}
+			if err := standalone.Run(c.Context(), static, log); err != nil {
 				return fmt.Errorf("run the gateway: %w", err)
 			}
 			return command.Exit{Code: command.ExitOK} // a signal is the normal end

@@ -15,6 +15,8 @@ func (j *job) serveRun(l *listener) {
 		j.fail(err)
 	}
 	switch {
+	case j.spec.Workload.HTTP():
+		j.serveHTTP(l)
 	case j.spec.Workload == TCPCRR:
 		for range min(j.spec.Streams, acceptors) {
 			j.receive(func(t *thread) error { return j.crrServer(t, l.tcp) })

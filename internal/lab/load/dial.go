@@ -15,6 +15,9 @@ func (j *job) connectRun(target netip.AddrPort) error {
 	if err := j.openFlows(target); err != nil {
 		return err
 	}
+	if j.spec.Workload.HTTP() {
+		return j.connectHTTP(target)
+	}
 	if j.spec.Workload == TCPCRR {
 		return j.crrRun(target)
 	}

@@ -2,9 +2,11 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +46,8 @@ type job struct {
 	mu      sync.Mutex
 	threads []*thread
 	fault   error
+	// sources are the addresses of the clients of an HTTP server.
+	sources map[netip.Addr]bool
 }
 
 // spareProcessors are for control, admission and the Go runtime: a stream keeps its
@@ -53,9 +57,14 @@ const spareProcessors = 4
 // newJob prepares the process for a run: one processor per stream, so that no
 // stream waits for another's system call, and no garbage collection until finish.
 func newJob(side Side, q request) *job {
-	runtime.GOMAXPROCS(q.Spec.links() + spareProcessors)
+	runtime.GOMAXPROCS(q.Spec.threads() + spareProcessors)
 	runtime.GC()
-	debug.SetGCPercent(-1)
+	percent := -1
+	if q.Spec.TLS {
+		// Every handshake allocates, and its goroutines can wait for a collection.
+		percent = 800
+	}
+	debug.SetGCPercent(percent)
 	return &job{spec: q.Spec, token: q.Token, side: side, clock: newClock()}
 }
 
@@ -65,10 +74,22 @@ func (j *job) receive(f func(*thread) error) { j.spawn(&j.receivers, f) }
 
 func (j *job) spawn(group *sync.WaitGroup, f func(*thread) error) {
 	t := j.newThread()
-	group.Go(func() {
+	j.lock(group, func() error { return f(t) })
+}
+
+// lock runs f on a new thread of a group.
+func (j *job) lock(group *sync.WaitGroup, f func() error) {
+	j.share(group, func() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		if err := f(t); err != nil {
+		return f()
+	})
+}
+
+// share runs f in a goroutine of a group, which may share its thread with others.
+func (j *job) share(group *sync.WaitGroup, f func() error) {
+	group.Go(func() {
+		if err := f(); err != nil {
 			j.fail(err)
 		}
 	})
@@ -132,7 +153,7 @@ func (j *job) finish() (outcome, error) {
 	j.done.Store(true)
 	j.receivers.Wait()
 	debug.SetGCPercent(100)
-	out := outcome{Totals: j.totals()}
+	out := outcome{Totals: j.totals(), Sources: slices.Collect(maps.Keys(j.sources))}
 	latency, service, lateness := newHistogram(), newHistogram(), newHistogram()
 	for _, t := range j.threads {
 		out.MarkedSent += t.markedSent

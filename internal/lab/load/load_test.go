@@ -179,6 +179,10 @@ func TestEveryWorkloadCounts(t *testing.T) {
 
 func checkMoved(t *testing.T, m load.Measurement) {
 	t.Helper()
+	if m.Spec.Workload.HTTP() {
+		checkHTTP(t, m)
+		return
+	}
 	up := m.Spec.Direction != load.Down
 	down := m.Spec.Direction != load.Up || m.Latency != nil
 	if up != (m.BytesUp > 0) || down != (m.BytesDown > 0) {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -36,6 +37,9 @@ type Measurement struct {
 	// that arrived, in the window or later. Loss is computed from these two.
 	PacketsSent     uint64
 	PacketsReceived uint64
+	// Sources are the addresses of the HTTP server's clients in the whole run.
+	Sources []netip.Addr
+
 	// PacketsDelivered counts those that arrived within the receiver's window.
 	PacketsDelivered uint64
 
@@ -86,6 +90,7 @@ func (r *run) measurement() (Measurement, error) {
 		ServerGeneratorShare: r.own(r.begin.server, r.end.server),
 		ClientTotals:         r.clientEnded.Totals,
 		ServerTotals:         r.serverEnded.Totals,
+		Sources:              r.serverEnded.Sources,
 	}
 	if r.spec.Workload.bulk() {
 		m.SentBytes += server.SentBytes
@@ -98,7 +103,7 @@ func (r *run) measurement() (Measurement, error) {
 
 // own is the share of a side's streams' time that went into user code.
 func (r *run) own(begin, end edge) float64 {
-	return float64(end.User-begin.User) / float64(end.Mono-begin.Mono) / float64(r.spec.links())
+	return float64(end.User-begin.User) / float64(end.Mono-begin.Mono) / float64(r.spec.threads())
 }
 
 // maxOwn is the greatest share of its time that a generator may spend in its own
@@ -167,12 +172,15 @@ func (m Measurement) Metrics() map[result.Metric]float64 {
 	out := map[result.Metric]float64{}
 	w := m.Spec.Workload
 	switch {
-	case w.bulk():
+	case w.payload():
 		out[result.Throughput] = 8 * (per(m.BytesUp, m.ServerSeconds) + per(m.BytesDown, m.Seconds))
 	case w == UDPPPS:
 		out[result.PacketRate] = per(m.PacketsDelivered, m.ServerSeconds)
 	case w == TCPCRR:
 		out[result.ConnectionRate] = per(m.Connections, m.Seconds)
+	case w == HTTPIdle: // it has no traffic
+	case w.HTTP():
+		out[result.RequestRate] = per(m.Transactions, m.Seconds)
 	default:
 		out[result.TransactionRate] = per(m.Transactions, m.Seconds)
 	}
@@ -183,6 +191,9 @@ func (m Measurement) Metrics() map[result.Metric]float64 {
 		out[result.LatencyP50] = quantile(m.Histogram, 0.5)
 		out[result.LatencyP99] = quantile(m.Histogram, 0.99)
 		out[result.LatencyMean] = m.Histogram.Mean() / 1e9
+	}
+	if w.HTTP() && m.Latency != nil {
+		out[result.LatencyP999] = quantile(m.Histogram, 0.999)
 	}
 	return out
 }

@@ -48,12 +48,19 @@ func (p *pace) wait(j *job) (intended int64, ok bool) {
 		}
 		p.sleep(now, intended)
 	}
-	p.n++
-	p.next = p.start + int64(p.step*float64(p.n))
+	p.take()
 	if j.phase.Load() == phaseWindow {
 		note(p.t.lateness, p.clock.now()-max(intended, free))
 	}
 	return intended, true
+}
+
+// take returns the next arrival's intended time, and goes on to the one after it.
+func (p *pace) take() (intended int64) {
+	intended = p.next
+	p.n++
+	p.next = p.start + int64(p.step*float64(p.n))
+	return intended
 }
 
 // sleep waits until shortly before the intended time, and not at all within

@@ -152,6 +152,9 @@ func (a *agent) arm(q request) error {
 	}
 	a.job = newJob(ServerSide, q)
 	a.job.serveRun(a.listener)
+	if q.Spec.TLS {
+		return a.job.serveTLS(q.Addr.Port())
+	}
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (j *job) turn(p *pace) (intended, sent int64, ok bool) {
 
 func (j *job) record(t *thread, intended, sent, done int64) {
 	t.transactions.Add(1)
-	if j.phase.Load() != phaseWindow {
+	if t.latency == nil || j.phase.Load() != phaseWindow {
 		return
 	}
 	note(t.latency, done-intended)

@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"time"
 )
 
@@ -17,10 +18,18 @@ const (
 	UDPBulk Workload = "udp-bulk"
 	UDPRR   Workload = "udp-rr"
 	UDPPPS  Workload = "udp-pps"
+
+	HTTPRR   Workload = "http-rr"
+	HTTPCRR  Workload = "http-crr"
+	HTTPDown Workload = "http-down"
+	HTTPUp   Workload = "http-up"
+	WSRR     Workload = "ws-rr"
+	HTTPIdle Workload = "idle-conns"
 )
 
 // Workloads lists all of them.
-var Workloads = []Workload{TCPBulk, TCPRR, TCPCRR, UDPBulk, UDPRR, UDPPPS}
+var Workloads = []Workload{TCPBulk, TCPRR, TCPCRR, UDPBulk, UDPRR, UDPPPS, HTTPRR, HTTPCRR, HTTPDown, HTTPUp, WSRR,
+	HTTPIdle}
 
 // Mode says how a transaction waits.
 type Mode string
@@ -58,12 +67,20 @@ type Spec struct {
 	Mode Mode
 	// Direction is for tcp-bulk and udp-bulk (default up).
 	Direction Direction
-	// Streams counts parallel streams, or concurrent transactions (default 1).
+	// Streams counts parallel streams, or concurrent transactions (default 1). For
+	// HTTP it counts connections.
 	Streams int
 	// Size is in bytes: of one buffer for tcp-bulk (128 KiB), of request and
 	// of response for rr and crr (1), of the UDP payload for udp-bulk (1472)
-	// and udp-pps (18: a 64-byte frame).
+	// and udp-pps (18: a 64-byte frame). For HTTP it is that of a body: of the
+	// answer (64, in http-down 16 MiB), of the request in http-up (16 MiB), or of a
+	// WebSocket message (64).
 	Size int
+	// TLS is for http-rr and http-crr.
+	TLS bool
+	// Multiplex is the number of concurrent requests on each connection of http-rr
+	// with TLS, which then use HTTP/2; 0 means HTTP/1.1.
+	Multiplex int
 	// Rate is the offered load of all streams: bit/s of payload for bulk (per
 	// direction), packets/s for udp-pps, transactions/s for the others. 0 means
 	// as much as the path can carry.
@@ -87,9 +104,12 @@ type Spec struct {
 }
 
 const (
-	maxStreams = 1024
-	maxRR      = 1 << 20
-	maxUDP     = 65507
+	maxStreams   = 1024
+	maxIdle      = 15_000
+	maxRR        = 1 << 20
+	maxUDP       = 65507
+	maxBody      = 1 << 30
+	maxMultiplex = 100
 )
 
 // Normal returns the spec with defaults filled in, or an error that names the
@@ -119,6 +139,10 @@ func defaultSize(w Workload) int {
 		return 1472
 	case UDPPPS:
 		return 18
+	case HTTPRR, HTTPCRR, WSRR, HTTPIdle:
+		return 64
+	case HTTPDown, HTTPUp:
+		return 16 << 20
 	}
 	return 1
 }
@@ -134,8 +158,10 @@ func (s Spec) check() error {
 		return fmt.Errorf("unknown direction %q", s.Direction)
 	case s.Close != FIN && s.Close != RST:
 		return fmt.Errorf("unknown close %q", s.Close)
-	case s.Streams < 1 || s.Streams > maxStreams:
-		return fmt.Errorf("%d streams: want 1 to %d", s.Streams, maxStreams)
+	case s.Streams < 1 || s.Streams > s.Workload.maxStreams():
+		return fmt.Errorf("%d streams: want 1 to %d", s.Streams, s.Workload.maxStreams())
+	case s.Multiplex < 0 || s.Multiplex > maxMultiplex:
+		return fmt.Errorf("%d concurrent requests: want 0 to %d", s.Multiplex, maxMultiplex)
 	case s.Size < least || s.Size > most:
 		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, least, most)
 	case s.Count < 0 || s.Flows < 0 || s.Flows > len(s.FlowAddrs)*flowPorts:
@@ -163,6 +189,12 @@ func (s Spec) fits() error {
 		return fmt.Errorf("%s has no GSO", s.Workload)
 	case s.Count > 0 && (s.Workload != TCPCRR || s.Streams != 1):
 		return fmt.Errorf("%s over %d streams has no count", s.Workload, s.Streams)
+	case s.TLS && s.Workload != HTTPRR && s.Workload != HTTPCRR:
+		return fmt.Errorf("%s has no TLS", s.Workload)
+	case s.Multiplex > 0 && (s.Workload != HTTPRR || !s.TLS):
+		return fmt.Errorf("%s without TLS has one request at a time on a connection", s.Workload)
+	case s.Rate > 0 && s.Workload.HTTP() && (s.Workload != HTTPRR || s.TLS):
+		return fmt.Errorf("%s has no fixed rate, or not with TLS", s.Workload)
 	}
 	return nil
 }
@@ -177,16 +209,38 @@ func sizes(w Workload) (least, most int, ok bool) {
 		return 1, maxUDP, true
 	case UDPBulk, UDPPPS:
 		return stampSize, maxUDP, true
+	case HTTPRR, HTTPCRR, HTTPIdle:
+		return 1, maxRR, true
+	case HTTPDown, HTTPUp:
+		return 1, maxBody, true
+	case WSRR:
+		return 1, maxFrame, true
 	}
 	return 0, 0, false
 }
 
-func (w Workload) bulk() bool { return w == TCPBulk || w == UDPBulk }
+func (w Workload) maxStreams() int {
+	if w == HTTPIdle {
+		return maxIdle
+	}
+	return maxStreams
+}
+
+// HTTP reports whether the traffic is requests over HTTP.
+func (w Workload) HTTP() bool {
+	return w == HTTPRR || w == HTTPCRR || w == HTTPDown || w == HTTPUp || w == WSRR || w == HTTPIdle
+}
+
+// payload reports whether the workload's figure is its number of bytes.
+func (w Workload) payload() bool { return w.bulk() || w == HTTPDown || w == HTTPUp }
+func (w Workload) bulk() bool    { return w == TCPBulk || w == UDPBulk }
 
 func (w Workload) udp() bool { return w == UDPBulk || w == UDPRR || w == UDPPPS }
 
 // transactional reports whether the workload has a latency.
-func (w Workload) transactional() bool { return w == TCPRR || w == TCPCRR || w == UDPRR }
+func (w Workload) transactional() bool {
+	return w == TCPRR || w == TCPCRR || w == UDPRR || w == HTTPRR || w == HTTPCRR || w == WSRR
+}
 
 // links counts the streams in all directions.
 func (s Spec) links() int {
@@ -194,6 +248,24 @@ func (s Spec) links() int {
 		return 2 * s.Streams
 	}
 	return s.Streams
+}
+
+// threads counts each side's threads: one per stream. For HTTP a thread has many
+// connections, so it is half of the number of CPUs; with TLS it is that number.
+func (s Spec) threads() int {
+	switch {
+	case !s.Workload.HTTP():
+		return s.links()
+	case s.TLS:
+		return runtime.NumCPU()
+	}
+	return min(s.Streams, max(1, runtime.NumCPU()/2))
+}
+
+// share is the number of connections of the i-th thread.
+func (s Spec) share(i int) int {
+	n := s.threads()
+	return (s.Streams + n - 1 - i) / n
 }
 
 // flow is the direction of the i-th stream.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/model"
@@ -33,7 +34,7 @@ func (d *docker) Memory(r *rig.Rig) (m rig.Memory, err error) {
 		return m, fmt.Errorf("measure the memory of the container engine: %w", err)
 	}
 	for _, pid := range pids {
-		name, size, err := readMemory(pid)
+		name, size, err := program.Memory(pid)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue // it has ended
 		}
@@ -76,25 +77,6 @@ func proxyTime(r *rig.Rig) (uint64, error) {
 		return uint64(1e9 * seconds), err
 	}
 	return 0, errors.Join(errors.New("find Fairlead's proxy: it does not run"), err)
-}
-
-// readMemory returns a process's name and its proportional set size in bytes.
-func readMemory(pid string) (name string, size float64, err error) {
-	comm, err := os.ReadFile("/proc/" + pid + "/comm")
-	if err != nil {
-		return "", 0, err
-	}
-	rollup, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
-	if err != nil {
-		return "", 0, err
-	}
-	for line := range strings.Lines(string(rollup)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
-			kib, err := strconv.ParseFloat(f[1], 64)
-			return strings.TrimSpace(string(comm)), kib * 1024, err
-		}
-	}
-	return strings.TrimSpace(string(comm)), 0, nil // a process that ends has no pages
 }
 
 // StartProof implements rig.Containers: docker-proxy has at least one process per

@@ -18,6 +18,9 @@ func Missing(p suite.Path, docker string) string {
 	needs := Maker(p).Needs()
 	for _, needed := range needs.Programs {
 		if _, err := program.Find(needed.Name, docker); err != nil {
+			if needed.Package == "" {
+				return needed.Name + " is not installed: " + needed.Source
+			}
 			return needed.Name + " is not installed (Debian: " + needed.Package + ")"
 		}
 	}

@@ -24,6 +24,12 @@ var peers = []struct {
 	{suite.HAProxy, newHAProxy},
 	{suite.Docker, newDocker},
 	{suite.DockerFairlead, newDockerFairlead},
+	{suite.FairleadGateway, newFairleadGateway},
+	{suite.Nginx, newNginx},
+	{suite.HAProxyHTTP, newHAProxyHTTP},
+	{suite.Traefik, newTraefik},
+	{suite.Traefik2, newTraefik},
+	{suite.Caddy, newCaddy},
 }
 
 // Maker returns the maker of a path: its peer's, or Fairlead's engine. It panics

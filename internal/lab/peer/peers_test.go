@@ -37,7 +37,7 @@ func TestPeersNamePackages(t *testing.T) {
 	for _, p := range suite.Paths() {
 		needs := Maker(p).Needs()
 		for _, program := range needs.Programs {
-			if program.Name == "" || program.Package == "" {
+			if program.Name == "" || (program.Package == "") == (program.Source == "") {
 				t.Errorf("%s: %+v", p.Name, program)
 			}
 		}

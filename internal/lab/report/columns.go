@@ -35,7 +35,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 		case c.metric == result.Main(c.workload), c.metric == result.LatencyMean && !hasMain(all, c):
 			c.title = workloadTitle(c.workload) + byTool(c.tool)
 			main = append(main, c)
-		case ofBulk(c) || !bulk && c.metric == result.CPUPerOp:
+		case ofBulk(c) || ofBodies(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
 		case slices.Contains(additional, c.metric):
 			c.title = workloadTitle(c.workload) + ", " + metricTitle(c.metric)
@@ -68,10 +68,13 @@ func ofBulk(c column) bool {
 	return c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool)
 }
 
+// ofBodies reports whether a column is the CPU cost of large HTTP bodies.
+func ofBodies(c column) bool { return c.metric == result.CPUPerGB && result.HTTP(c.workload) }
+
 // additional are the metrics that are shown in addition to a workload's main
 // metric.
 var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime,
-	result.ReturnTime, result.SlowestRequest}
+	result.ReturnTime, result.SlowestRequest, result.GatewayPerOp, result.GatewayPerGB}
 
 // allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -94,12 +97,12 @@ func allColumns(r *result.Report, client result.Client) []column {
 
 // metricOrder is the order in which the metrics of a workload are shown.
 var metricOrder = []result.Metric{
-	result.Throughput, result.LatencyP50, result.LatencyMean, result.LatencyP99, result.ConnectionRate,
-	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
+	result.Throughput, result.RequestRate, result.LatencyP50, result.LatencyMean, result.LatencyP99,
+	result.LatencyP999, result.ConnectionRate, result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
 	result.Requests,
-	result.CPUPerOp, result.IdleShare, result.Efficiency,
+	result.CPUPerOp, result.GatewayPerOp, result.GatewayPerGB, result.IdleShare, result.Efficiency,
 }
 
 // scaleOf returns the unit for the whole column.

@@ -35,18 +35,20 @@ func prefixes(m result.Metric) []prefix {
 		return labelled("mean ", seconds())
 	case result.LatencyP99:
 		return labelled("p99 ", seconds())
+	case result.LatencyP999:
+		return labelled("p99.9 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
 		result.SlowestRequest:
 		return seconds()
 	case result.Memory, result.PublishMemory:
 		return []prefix{{0, "MB", 1e6}}
-	case result.CPUPerOp:
+	case result.CPUPerOp, result.GatewayPerOp:
 		return []prefix{{10e-3, "ms/op", 1e-3}, {0, "µs/op", 1e-6}}
-	case result.ConnectionRate, result.TransactionRate:
+	case result.ConnectionRate, result.TransactionRate, result.RequestRate:
 		return []prefix{{0, "/s", 1}}
 	case result.PacketRate:
 		return []prefix{{0, "kpps", 1e3}}
-	case result.CPUPerGB:
+	case result.CPUPerGB, result.GatewayPerGB:
 		return []prefix{{0, "s/GB", 1}}
 	case result.FailedRequests:
 		return []prefix{{0, "failed", 1}}

@@ -16,6 +16,9 @@ func workloadTitle(workload string) string {
 		"tcp-bulk": "bulk", "tcp-rr": "round trip", "tcp-crr": "connect",
 		"udp-bulk": "UDP bulk", "udp-rr": "UDP round trip", "udp-pps": "small packets",
 		result.DockerRun: "docker run", result.Failover: "failover",
+		"http-rr": "HTTP", "https-rr": "HTTPS", "h2-rr": "HTTP/2", "http-crr": "HTTP connect",
+		"https-crr": "HTTPS connect", "ws-rr": "WebSocket", result.HTTPDown: "HTTP download",
+		result.HTTPUp: "HTTP upload", result.IdleConns: "idle connections",
 	}[kind]
 	if title == "" {
 		return workload
@@ -54,6 +57,12 @@ func metricTitle(m result.Metric) string {
 		return "mean latency"
 	case result.LatencyP99:
 		return "p99 latency"
+	case result.LatencyP999:
+		return "p99.9 latency"
+	case result.RequestRate:
+		return "requests per second"
+	case result.GatewayPerOp, result.GatewayPerGB:
+		return "gateway CPU"
 	case result.ConnectionRate:
 		return "connections"
 	case result.TransactionRate:

@@ -8,24 +8,31 @@ type Metric string
 
 // The metrics.
 const (
-	Throughput      Metric = "throughput"
-	LatencyP50      Metric = "latency_p50"
-	LatencyP99      Metric = "latency_p99"
-	LatencyMean     Metric = "latency_mean"
+	Throughput  Metric = "throughput"
+	LatencyP50  Metric = "latency_p50"
+	LatencyP99  Metric = "latency_p99"
+	LatencyMean Metric = "latency_mean"
+	// LatencyP999 is the 99.9th percentile of HTTP requests.
+	LatencyP999     Metric = "latency_p999"
+	RequestRate     Metric = "request_rate"
 	ConnectionRate  Metric = "connection_rate"
 	TransactionRate Metric = "transaction_rate"
 	PacketRate      Metric = "packet_rate"
 	Loss            Metric = "loss"
 	CPUPerGB        Metric = "cpu_per_gb"
 	CPUPerOp        Metric = "cpu_per_op"
-	IdleShare       Metric = "idle_share"
-	Efficiency      Metric = "cpu_adjusted_throughput"
+	// GatewayPerGB and GatewayPerOp are the parts of the gateway's own processes in
+	// CPUPerGB and CPUPerOp.
+	GatewayPerGB Metric = "gateway_cpu_per_gb"
+	GatewayPerOp Metric = "gateway_cpu_per_op"
+	IdleShare    Metric = "idle_share"
+	Efficiency   Metric = "cpu_adjusted_throughput"
 	// StartTime is the time from the start of `docker run` to the first answer.
 	// RunTime ends when `docker run --rm` has ended, which is requested at that
 	// answer.
 	StartTime Metric = "start_time"
 	RunTime   Metric = "run_time"
-	// Memory is the memory of all processes of the engine. PublishMemory is that
+	// Memory is the memory of all processes of the engine, or of the gateway. PublishMemory is that
 	// of the processes that publish ports: docker-proxy, or Fairlead's. Shared
 	// pages are divided among the processes that map them (PSS).
 	Memory        Metric = "memory"
@@ -68,12 +75,16 @@ var Units = map[Metric]Unit{
 	LatencyP50:      {"s", Lower},
 	LatencyP99:      {"s", Lower},
 	LatencyMean:     {"s", Lower},
+	LatencyP999:     {"s", Lower},
+	RequestRate:     {"1/s", Higher},
 	ConnectionRate:  {"1/s", Higher},
 	TransactionRate: {"1/s", Higher},
 	PacketRate:      {"1/s", Higher},
 	Loss:            {"ratio", Lower},
 	CPUPerGB:        {"s/GB", Lower},
 	CPUPerOp:        {"s", Lower},
+	GatewayPerGB:    {"s/GB", Lower},
+	GatewayPerOp:    {"s", Lower},
 	IdleShare:       {"ratio", Higher},
 	Efficiency:      {"bit/s", Higher},
 	StartTime:       {"s", Lower},

@@ -8,7 +8,21 @@ import (
 
 // Kinds lists the kinds of workload, in display order. A workload's name is its
 // kind, optionally followed by a variant: tcp-rr-block.
-var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun, Failover}
+var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun,
+	Failover}, httpKinds)
+
+// httpKinds are the kinds of workload with requests over HTTP.
+var httpKinds = []string{"http-rr", "https-rr", "h2-rr", "http-crr", "https-crr", "ws-rr", HTTPDown, HTTPUp, IdleConns}
+
+// The kinds with large bodies, and that with idle connections.
+const (
+	HTTPDown  = "http-down"
+	HTTPUp    = "http-up"
+	IdleConns = "idle-conns"
+)
+
+// HTTP reports whether a workload sends requests over HTTP.
+func HTTP(workload string) bool { return slices.Contains(httpKinds, Kind(workload)) }
 
 // DockerRun is the kind of workload that starts a container. It sends no traffic.
 const DockerRun = "docker-run"
@@ -40,6 +54,16 @@ func Main(workload string) Metric {
 		return StartTime
 	case Failover:
 		return FailedRequests
+	case HTTPDown, HTTPUp:
+		return Throughput
+	case IdleConns:
+		return Memory
+	}
+	switch {
+	case HTTP(workload) && FixedRate(workload):
+		return LatencyP99
+	case HTTP(workload):
+		return RequestRate
 	}
 	return Throughput
 }
@@ -63,16 +87,25 @@ func Cost(workload string) Metric {
 		return StartTime
 	case Failover:
 		return FailedRequests
+	case IdleConns:
+		return Memory
+	case HTTPDown, HTTPUp:
+		return CPUPerGB
+	}
+	if HTTP(workload) {
+		return CPUPerOp
 	}
 	return CPUPerGB
 }
 
 // fixedRate matches the end of the name of a workload at a fixed rate:
-// tcp-bulk-2g.
+// tcp-bulk-2g, http-rr-10k.
 var fixedRate = regexp.MustCompile(`-[0-9]+[kmg]$`)
 
-// FixedRate reports whether bulk data is sent at a rate that every path can carry.
-// The throughput is then that rate, and only the cost is of interest.
+// FixedRate reports whether bulk data or requests are sent at a rate that every path
+// can carry. The throughput is then that rate, and only the cost and the latency are
+// of interest.
 func FixedRate(workload string) bool {
-	return strings.HasSuffix(Kind(workload), "-bulk") && fixedRate.MatchString(workload)
+	kind := Kind(workload)
+	return (strings.HasSuffix(kind, "-bulk") || kind == "http-rr") && fixedRate.MatchString(workload)
 }

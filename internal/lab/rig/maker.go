@@ -41,9 +41,9 @@ type Needs struct {
 	Static bool
 }
 
-// Program is an external program and its Debian package. A CNI plugin has the name
-// cni/PLUGIN.
-type Program struct{ Name, Package string }
+// Program is an external program and its Debian package; if there is none, Source says
+// where to get it. A CNI plugin has the name cni/PLUGIN.
+type Program struct{ Name, Package, Source string }
 
 // Containers is implemented by makers whose workload is in a container, which an
 // engine starts.

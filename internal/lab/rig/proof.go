@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/topology"
 )
 
 // Counters are the values that a path's proof compares. Each path sets those that
@@ -39,6 +42,11 @@ type Window struct {
 	Before, After Counters
 	Received      uint64
 	Ledger        *result.Ledger
+	// Requests counts the requests over HTTP that the client sent and got answers to,
+	// Served those that the server answered. Sources are the addresses from which it
+	// got them.
+	Requests, Served uint64
+	Sources          []netip.Addr
 }
 
 // proxied returns the bytes through the user-space proxy of the rig's engine.
@@ -98,6 +106,18 @@ func WireProof(w Window) *result.Proof {
 func CPUProof(program string, seconds float64) *result.Proof {
 	spent := uint64(1e6 * seconds)
 	return &result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", program), Want: 1, Got: spent, OK: spent > 0}
+}
+
+// GatewayProof returns the proof that a gateway has forwarded all requests: the server
+// has got them, and none from the client itself.
+func GatewayProof(w Window) *result.Proof {
+	p := &result.Proof{Counter: "requests at the server", Want: w.Requests, Got: w.Served,
+		Absent: "requests from the client itself"}
+	if slices.Contains(w.Sources, topology.ClientAddr4) {
+		p.AbsentGot = w.Served
+	}
+	p.OK = p.Got >= p.Want && p.AbsentGot == 0
+	return p
 }
 
 // WithoutConntrack adds to the proof that conntrack has followed no flow.

@@ -27,12 +27,22 @@ import (
 	"fairlead/internal/plan"
 )
 
-// LoadPort is the port of Fairlead's generator; external tools use the ports after
-// it, up to LastPort. Every port is published under the same number.
+// LoadPort is the port of Fairlead's generator; TLSPort is that of its requests with
+// TLS. External tools use the ports after LoadPort, up to LastPort. Every port is
+// published under the same number.
 const (
 	LoadPort = 8080
+	TLSPort  = 8081
 	LastPort = 8084
 )
+
+// PortOf returns the port for a load.
+func PortOf(s load.Spec) uint16 {
+	if s.TLS {
+		return TLSPort
+	}
+	return LoadPort
+}
 
 // Options configure a Rig.
 type Options struct {

@@ -40,26 +40,33 @@ func measure(ctx context.Context, r *rig.Rig, c result.Client, w suite.Workload)
 	w.Spec.FlowAddrs = r.Crowd
 	var window *ledger.Window
 	var gates ledger.Gates
+	var memory float64
 	hooks := load.Hooks{
 		Begin: func() (err error) { window, err = ledger.Begin(r.Parties(c)); return err },
 		End: func() error {
 			l, g, err := window.End()
-			run.Ledger, gates = &l, g
+			if run.Ledger, gates = &l, g; err == nil && w.Spec.Workload == load.HTTPIdle {
+				memory, err = r.ProxyMemory()
+			}
 			return err
 		},
 	}
-	m, err := load.Run(ctx, r.Clients[c], r.Server, r.Dial(c, rig.LoadPort), w.Spec, hooks)
+	m, err := load.Run(ctx, r.Clients[c], r.Server, r.Dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
 	if err != nil {
 		return invalid(run, err)
 	}
 	run.Seconds, run.Latency, run.Metrics = m.Seconds, m.Latency, m.Metrics()
+	if memory > 0 {
+		run.Metrics[result.Memory] = memory
+	}
 	stats.Derive(&run)
 	after, err := r.Count(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
 	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger,
-		Received: m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes})
+		Received: m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes,
+		Requests: m.ClientTotals.Transactions, Served: m.ServerTotals.Transactions, Sources: m.Sources})
 	rig.ProveFlows(run.Proof, w.Spec.Flows, after)
 	judge(&run, m, gates)
 	if m.GeneratorBound() {

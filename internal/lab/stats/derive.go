@@ -8,8 +8,9 @@ import "fairlead/internal/lab/result"
 //	idle_share              = 1 - (busy - others) / (busy + idle)
 //	cpu_adjusted_throughput = throughput / busy share
 //	cpu_per_gb              = CPU-seconds used / 10^9 bytes received
-//	cpu_per_op              = CPU-seconds used / transactions, connections
-//	                          or packets
+//	cpu_per_op              = CPU-seconds used / transactions, connections,
+//	                          packets or requests
+//	gateway_cpu_per_…       = the same for the processes of a gateway alone
 //
 // docker-networking-on-linux compares paths with the second figure ("adjusting for
 // CPU load"): the throughput of the path if it could use the whole machine at the
@@ -36,10 +37,26 @@ func Derive(run *result.Run) {
 		setAbsent(run, result.Efficiency, rate/busy)
 		setAbsent(run, result.CPUPerGB, work/(rate/8e9))
 	}
-	for _, m := range []result.Metric{result.TransactionRate, result.ConnectionRate, result.PacketRate} {
+	for _, m := range []result.Metric{result.TransactionRate, result.ConnectionRate, result.PacketRate,
+		result.RequestRate} {
 		if rate := run.Metrics[m]; rate > 0 {
 			setAbsent(run, result.CPUPerOp, work/rate)
 		}
+	}
+	deriveGateway(run)
+}
+
+// deriveGateway adds the cost of a gateway's own processes.
+func deriveGateway(run *result.Run) {
+	work := run.Ledger.Proxy / run.Ledger.Wall
+	if work <= 0 || !result.HTTP(run.Workload) {
+		return
+	}
+	if rate := run.Metrics[result.Throughput]; rate > 0 {
+		setAbsent(run, result.GatewayPerGB, work/(rate/8e9))
+	}
+	if rate := run.Metrics[result.RequestRate]; rate > 0 {
+		setAbsent(run, result.GatewayPerOp, work/rate)
 	}
 }
 

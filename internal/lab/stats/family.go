@@ -142,7 +142,7 @@ func (g *group) kase(path string) result.Case {
 // none with the metric, has no series.
 func (g *group) family(m result.Metric) family {
 	f := family{group: g, metric: m, base: g.series(g.baseline, m, true)}
-	f.hasBaseline = !result.Absolute(m) && (len(f.base.values) > 0 || f.base.invalid > 0)
+	f.hasBaseline = !result.Absolute(m) && (len(f.base.values) > 0 || f.base.invalid > 0) && g.shows(g.baseline, m)
 	for _, p := range g.paths() {
 		if g.shows(p, m) {
 			f.paths = append(f.paths, g.series(p, m, f.hasBaseline))
@@ -168,14 +168,19 @@ func (g *group) paths() []string {
 func (g *group) shows(path string, m result.Metric) bool {
 	valid := 0
 	for _, rd := range g.rounds {
-		r := rd.paths[path]
-		if r == nil || len(r.Invalid) > 0 {
-			continue
+		runs := []*result.Run{rd.paths[path]}
+		if path == g.baseline {
+			runs = rd.halves[:]
 		}
-		if has(r, m) {
-			return true
+		for _, r := range runs {
+			if r == nil || len(r.Invalid) > 0 {
+				continue
+			}
+			if has(r, m) {
+				return true
+			}
+			valid++
 		}
-		valid++
 	}
 	return valid == 0
 }

@@ -91,7 +91,8 @@ var (
 // Supports reports whether the workload can be measured on the path. A container's
 // start needs an engine, and is the only workload for paths with many ports. A
 // failover needs a path that can have several real servers. Datagrams need a path
-// that carries UDP.
+// that carries UDP. Requests over HTTP need a gateway, or a path to the workload's own
+// address, and a gateway carries nothing else.
 func (p Path) Supports(w Workload) bool {
 	switch {
 	case w.Start != "":
@@ -100,6 +101,10 @@ func (p Path) Supports(w Workload) bool {
 		return p.failsOver()
 	case p.Passive:
 		return false // it differs in failovers only
+	case w.Spec.Workload.HTTP():
+		return p.Peer.Gateway || p.Peer.Name == "" && p.Via == "" && p.Plane == ""
+	case p.Peer.Gateway:
+		return false
 	}
 	return p.Ports == 1 && !(p.Peer.TCPOnly && isUDP(w.Spec.Workload))
 }

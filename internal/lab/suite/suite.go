@@ -40,7 +40,7 @@ type Path struct {
 	// Passive makes the balancer count failures of clients' connections, in
 	// addition to its checks.
 	Passive bool
-	// Others is the number of other published ports, or of other services.
+	// Others is the number of other published ports, services or routers.
 	Others int
 	// Tracked is true if conntrack follows the forwarded packets. For HandHops its
 	// maker configures that.
@@ -80,6 +80,8 @@ type Peer struct {
 	Balances bool
 	// TCPOnly: the peer does not carry UDP.
 	TCPOnly bool
+	// Gateway: the peer forwards requests over HTTP and nothing else.
+	Gateway bool
 }
 
 // The peers. Each has a maker of paths in the package peer.
@@ -187,7 +189,7 @@ func Paths() []Path {
 			Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
 			Filter: model.FilterOn, Direct: true},
-	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths())...)
+	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths())...)
 }
 
 // FindPath returns the path of that name. NAME-mtuBYTES is the path NAME over a
@@ -273,5 +275,6 @@ var (
 // in the number of streams, the suite's own workload is used.
 func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8,
-		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
+		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR, h2RR,
+		httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k, http10k, http20k}
 }

@@ -1,0 +1,54 @@
+package peer
+
+import (
+	"fmt"
+
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+)
+
+// newCaddy returns the maker of Caddy with its defaults, without its administration
+// interface, and with enough connections to the server.
+func newCaddy(p suite.Path) rig.Maker {
+	return &gateway{Engine: rig.NewEngine(p),
+		needs: []rig.Program{{Name: "caddy", Source: "put Caddy's program into PATH (docs/guide/laboratory.md, Gateways)"}},
+		command: func(suite.Path) ([]string, map[string]string) {
+			return []string{"caddy", "run", "--config", "/mnt/Caddyfile", "--adapter", "caddyfile"},
+				map[string]string{"Caddyfile": caddyConfig()}
+		},
+		environment: []string{"HOME=/mnt", "XDG_DATA_HOME=/mnt", "XDG_CONFIG_HOME=/mnt"}}
+}
+
+func caddyConfig() string {
+	return fmt.Sprintf(`{
+	admin off
+	persist_config off
+	auto_https off
+	log {
+		level ERROR
+	}
+	servers {
+		protocols h1 h2
+	}
+}
+http://%[1]s:%[3]d {
+	bind %[2]s
+	reverse_proxy %[5]s {
+		transport http {
+			keepalive_idle_conns_per_host 256
+		}
+	}
+}
+https://%[1]s:%[4]d {
+	bind %[2]s
+	tls /mnt/%[6]s /mnt/%[7]s
+	reverse_proxy %[5]s {
+		transport http {
+			keepalive_idle_conns_per_host 256
+		}
+	}
+}
+`, load.Host, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, upstream, chainFile, keyFile)
+}

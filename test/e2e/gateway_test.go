@@ -1,0 +1,35 @@
+package e2e_test
+
+import (
+	"testing"
+)
+
+// TestGateways measures the gateways that Debian has and Fairlead's, with every kind of request. Path
+// proofs must show that all requests went through them.
+func TestGateways(t *testing.T) {
+	r := newRoom(t)
+	paths := []string{"routed", "gateway:fairlead", "gateway:nginx", "gateway:haproxy", "gateway:fairlead-100"}
+	args := append([]string{"lab", "run", "gateway"}, paths...)
+	r.undisturbed("g.json", append(args, "--rounds", "1", "--duration", "100ms", "--workload",
+		"http-rr,http-crr,https-rr,https-crr,h2-rr,ws-rr,http-down,http-up,idle-conns")...).expect(t, 0, nil)
+	got := decode(t, r.read("g.json"))
+	for _, path := range paths {
+		for _, metric := range []string{"http-rr request_rate", "http-crr request_rate", "https-rr request_rate",
+			"https-crr request_rate", "h2-rr request_rate", "ws-rr latency_p999", "http-down throughput",
+			"http-up cpu_per_gb"} {
+			wantSane(t, got, "fairlead", path, metric)
+		}
+		if path == "routed" {
+			continue // it has no gateway
+		}
+		for _, metric := range []string{"http-rr gateway_cpu_per_op", "idle-conns memory"} {
+			wantSane(t, got, "fairlead", path, metric)
+		}
+	}
+	for _, x := range got.Runs {
+		if x.Proof == nil || !x.Proof.OK || len(x.Invalid) > 0 {
+			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)
+		}
+		checkLedger(t, x)
+	}
+}

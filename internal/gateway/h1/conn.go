@@ -28,6 +28,8 @@ type conn struct {
 	// progress or 0.
 	reading, writing atomic.Int64
 	ctx              atomic.Pointer[requestContext]
+	// seen is what the kernel has moved as of the last inspection.
+	seen transferred
 
 	// request, url, header and values are used again by each request. blank is a request with
 	// nothing but the context.
@@ -116,9 +118,11 @@ func (c *conn) readRequest(first bool) error {
 		}
 	}
 	limit := c.server.maxHead()
+	c.small = c.raw == nil
 	for searched := 0; ; {
 		b := c.bytes()
 		if n := headEnd(b, searched); n > 0 && n <= limit {
+			c.small = false
 			text := string(b[:n])
 			c.consume(n)
 			c.enter(phaseHandler)
@@ -247,16 +251,35 @@ func (c *conn) inspect() {
 	case phaseIdle:
 		c.limitRead(s.IdleTimeout, waited)
 	case phaseBody:
-		c.limitRead(s.ReadTimeout, waited)
+		if waited > 0 && c.moved(received) {
+			c.reading.CompareAndSwap(r, mark(phaseBody, now))
+		} else {
+			c.limitRead(s.ReadTimeout, waited)
+		}
 	case phaseHandler:
 		if waited > 0 && c.socket != nil && closedByPeer(c.socket, c.tls == nil) {
 			c.ctx.Load().cancel(context.Canceled)
 		}
 	}
-	if begun := c.writing.Load(); begun > 0 && s.WriteTimeout > 0 && now-begun > seconds(s.WriteTimeout) &&
-		(c.socket == nil || unsent(c.socket)) {
+	begun := c.writing.Load()
+	switch {
+	case begun == 0 || begun == now || s.WriteTimeout == 0:
+	case c.moved(acknowledged):
+		c.writing.CompareAndSwap(begun, now)
+	case now-begun > seconds(s.WriteTimeout) && (c.socket == nil || unsent(c.socket)):
 		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
+}
+
+// moved returns true if bytes have arrived, or were acknowledged, since the last inspection. One read
+// or write can last long: the kernel moves much of a long body in one.
+func (c *conn) moved(direction int) bool {
+	if c.socket == nil {
+		return false
+	}
+	last := c.seen[direction]
+	c.seen[direction] = transferredBy(c.socket)[direction]
+	return c.seen[direction] != last
 }
 
 func (c *conn) limitRead(limit time.Duration, waited int64) {

@@ -11,14 +11,22 @@ import (
 // bufferSize is the size of the pooled buffers, and so of the largest head of a response.
 const bufferSize = 64 << 10
 
-// buffers keeps unused buffers.
-var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+// smallSize is the size of the buffers in which a part of a head waits for the rest.
+const smallSize = 4 << 10
+
+// buffers and smallBuffers keep unused buffers.
+var (
+	buffers      = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+	smallBuffers = sync.Pool{New: func() any { return new([smallSize]byte) }}
+)
 
 // errFull is returned by fill if a head or a line is longer than the buffer.
 var errFull = errors.New("head or line is too long")
 
 // input reads a connection through a buffer. While a plain TCP connection waits for its first byte,
-// input has no buffer: many waiting connections cost little memory. Only one goroutine may use it.
+// input has no buffer, and a small one while it waits for the rest of a head. Other connections have a
+// small one in both cases. So many waiting connections cost little memory, whatever their clients
+// have sent. Only one goroutine may use it.
 type input struct {
 	conn net.Conn
 	// raw is nil if the connection is not a TCP connection.
@@ -28,6 +36,8 @@ type input struct {
 	r, w int
 	// max is the largest size of the buffer.
 	max int
+	// small is true if the connection waits for a head, and cannot be asked whether a byte is there.
+	small bool
 	// wait, if not nil, is called before a read that may block.
 	wait func()
 
@@ -82,10 +92,39 @@ func (in *input) consume(n int) {
 // release gives the buffer back. Bytes that are not consumed are lost.
 func (in *input) release() {
 	in.r, in.w = 0, 0
-	if len(in.buf) == bufferSize {
+	switch len(in.buf) {
+	case bufferSize:
 		buffers.Put((*[bufferSize]byte)(in.buf))
+	case smallSize:
+		smallBuffers.Put((*[smallSize]byte)(in.buf))
 	}
 	in.buf = nil
+}
+
+// shrink replaces a large buffer that has nothing, or only the beginning of a head or line, by one that
+// has at most four times the size of what it holds.
+func (in *input) shrink() {
+	n := in.buffered()
+	if n == 0 {
+		in.release()
+		return
+	}
+	size := smallSize
+	for size < 2*n {
+		size *= 2
+	}
+	if size >= len(in.buf) {
+		return
+	}
+	var smaller []byte
+	if size == smallSize {
+		smaller = smallBuffers.Get().(*[smallSize]byte)[:]
+	} else {
+		smaller = make([]byte, size)
+	}
+	copy(smaller, in.bytes())
+	in.release()
+	in.buf, in.w = smaller, n
 }
 
 // fill reads at least one byte. It returns errFull if the buffer has its largest size and is full.
@@ -101,7 +140,11 @@ func (in *input) fill() error {
 		}
 		return in.err
 	}
-	if in.buf == nil {
+	switch {
+	case in.buf != nil:
+	case in.small:
+		in.buf = smallBuffers.Get().(*[smallSize]byte)[:]
+	default:
 		in.buf = buffers.Get().(*[bufferSize]byte)[:]
 	}
 	if in.wait != nil {
@@ -142,9 +185,7 @@ func (in *input) tryRead(fd uintptr) bool {
 	}
 	n, errno := recvNow(fd, in.buf[in.w:], 0)
 	if errno == syscall.EAGAIN {
-		if in.r == in.w {
-			in.release()
-		}
+		in.shrink()
 		if in.wait != nil {
 			in.wait()
 		}

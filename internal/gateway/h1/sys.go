@@ -67,6 +67,23 @@ func unsent(raw syscall.RawConn) bool {
 	return err == nil && n > 0
 }
 
+// transferred has the numbers of bytes that a socket has received, and that its peer has acknowledged.
+type transferred [2]uint64
+
+const (
+	received = iota
+	acknowledged
+)
+
+func transferredBy(raw syscall.RawConn) (t transferred) {
+	_ = raw.Control(func(fd uintptr) { // fails only if the connection is closed
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			t = transferred{info.Bytes_received, info.Bytes_acked}
+		}
+	})
+	return t
+}
+
 // States of a TCP socket (include/net/tcp_states.h of the kernel).
 const (
 	tcpClose     = 7

@@ -28,8 +28,8 @@ func TestChangesEqualAFreshStart(t *testing.T) {
 		config = mutate(r, config)
 		var known []gateway.Status
 		for i := range r.IntN(3) {
-			known = append(known, gateway.Status{Kind: "router", Name: fmt.Sprintf("r%d@file", i), State: gateway.Disabled,
-				Reasons: []string{"faulty"}})
+			known = append(known, gateway.Status{Kind: "router", Name: fmt.Sprintf("r%d@file", i),
+				State: gateway.Disabled, Reasons: []string{"faulty"}})
 		}
 		fresh := newGateway(t, static)
 		got := changed.Apply(&model.Config{HTTP: config}, known)
@@ -87,7 +87,8 @@ func mutate(r *rand.Rand, old model.HTTP) model.HTTP {
 		case 3:
 			next.Middlewares[name("m")] = anyMiddleware(r, name)
 		case 4:
-			next.ServersTransports["t@file"] = &model.ServersTransport{PeerCertURI: []string{"", "spiffe://x"}[r.IntN(2)]}
+			peer := []string{"", "spiffe://x"}[r.IntN(2)]
+			next.ServersTransports["t@file"] = &model.ServersTransport{PeerCertURI: peer}
 		case 5:
 			next.Services[name("s")] = anyService(r, name)
 		default:

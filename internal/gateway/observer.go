@@ -26,6 +26,7 @@ type observer struct {
 	reloads  prometheus.Counter
 	reloaded prometheus.Gauge
 	expiry   *prometheus.GaugeVec
+	refused  *prometheus.CounterVec
 	metrics  bool
 	number   atomic.Uint64
 	// unmatched says what is recorded of requests without a router, by entry point.
@@ -76,7 +77,10 @@ func newObserver(static gateway.Static) (*observer, error) {
 		Help: "Configurations that were put to use."})
 	o.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "traefik_config_last_reload_success",
 		Help: "Time of the last configuration, in seconds since 1970."})
-	o.registry.MustRegister(o.reloads, o.reloaded)
+	o.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_gateway_refused_connections_total",
+		Help: "Connections that were closed at once because there were too many, by limit."},
+		[]string{"entrypoint", "limit"})
+	o.registry.MustRegister(o.reloads, o.reloaded, o.refused)
 	return o, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h2"
 	"fairlead/internal/model/gateway"
 )
 
@@ -77,25 +78,41 @@ func (g *Gateway) listen(value gateway.EntryPoint, l *net.TCPListener) (*listeni
 	}
 	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
 	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
+	write := cmp.Or(value.Timeouts.Write, 60*time.Second)
 	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
 	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience, IdleTimeout: idle,
-		ReadTimeout: patience, WriteTimeout: cmp.Or(value.Timeouts.Write, 60*time.Second), Panicked: g.panicked}
+		ReadTimeout: patience, WriteTimeout: write, Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	at.http2 = &http.Server{Handler: lastResponse{e, g}, Protocols: protocols, MaxHeaderBytes: headLimit(value),
-		ReadHeaderTimeout: patience,
-		IdleTimeout:       idle, ErrorLog: g.errorLog(), ConnState: g.observer.connections(value.Name, &g.open),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(value.MaxConcurrentStreams, 250),
-			SendPingTimeout: time.Minute, WriteByteTimeout: time.Minute},
+	limits := g.newLimits(value, e.forwarding)
+	count := g.observer.connections(value.Name, &g.open)
+	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{e, g}, patience, write), Protocols: protocols,
+		MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience, WriteTimeout: write + h2.PaceMargin,
+		IdleTimeout: idle,
+		ErrorLog:    g.errorLog(), HTTP2: http2Limits(value),
+		ConnContext: h2.WithTLS,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if count(c, state); state == http.StateClosed {
+				limits.leave(c)
+			}
+		},
 	}
 	open := g.observer.open.WithLabelValues(value.Name, "TCP")
-	at.split = newSplitter(at.accept, g.serverTLS(value.Name), patience, func(c net.Conn) {
+	at.split = newSplitter(at.accept, g.serverTLS(value.Name), patience, limits, func(c net.Conn) {
 		open.Inc()
 		defer open.Dec()
 		at.http1.ServeConn(c)
 	})
 	return at, nil
+}
+
+// http2Limits returns the limits of a connection of HTTP/2. Clients that ignore
+// MaxConcurrentStreams, or reset streams to evade it, get GOAWAY when four times as many
+// wait for their handlers to end (CVE-2023-44487, CVE-2025-8671).
+func http2Limits(value gateway.EntryPoint) *http.HTTP2Config {
+	return &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(value.MaxConcurrentStreams, 250),
+		MaxReadFrameSize: 16 << 10, SendPingTimeout: time.Minute, WriteByteTimeout: time.Minute}
 }
 
 // headLimit returns the size of the largest head of a request: a user can lower it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/h2"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,7 @@ type splitter struct {
 	config *tls.Config
 	// patience is how long a client may take for its first bytes and a handshake.
 	patience time.Duration
+	limits   *limits
 	// http1 serves a connection of HTTP/1.1.
 	http1 func(net.Conn)
 	http2 chan net.Conn
@@ -28,19 +30,28 @@ type splitter struct {
 	err   error
 }
 
-// newSplitter begins to accept the connections of the listener.
-func newSplitter(l *accepting, config *tls.Config, patience time.Duration, http1 func(net.Conn)) *splitter {
-	s := &splitter{accepting: l, config: config, patience: patience, http1: http1, http2: make(chan net.Conn),
-		ended: make(chan struct{})}
+// newSplitter begins to accept the connections of the listener. Who accepts one of HTTP/2
+// removes it from the limits at its end.
+func newSplitter(l *accepting, config *tls.Config, patience time.Duration, limits *limits,
+	http1 func(net.Conn)) *splitter {
+	s := &splitter{accepting: l, config: config, patience: patience, limits: limits, http1: http1,
+		http2: make(chan net.Conn), ended: make(chan struct{})}
 	go func() { s.end(h1.Accept(l, s.split)) }()
 	return s
 }
 
-// split serves a connection, or gives it to the server of HTTP/2.
+// split serves a connection if there are not too many, or gives it to the server of
+// HTTP/2.
 func (s *splitter) split(c net.Conn) {
-	if !s.serve(c) {
-		s.open.add(-1)
+	switch {
+	case !s.limits.enter(c):
+		c.Close()
+	case s.serve(c):
+		return
+	default:
+		s.limits.leave(c)
 	}
+	s.open.add(-1)
 }
 
 // serve waits for the client's first bytes. It returns whether the server of HTTP/2 has the
@@ -68,7 +79,7 @@ func (s *splitter) serve(c net.Conn) bool {
 		return false
 	}
 	select {
-	case s.http2 <- c:
+	case s.http2 <- h2.New(c):
 		return true
 	case <-s.ended:
 		c.Close()

@@ -121,6 +121,8 @@ type transportSettings struct {
 	RespondingTimeouts   *timeoutSettings
 	KeepAliveMaxRequests int
 	KeepAliveMaxTime     time.Duration
+	// Traefik has no such limits.
+	MaxConnections, MaxConnectionsPerClient int
 }
 
 type lifeCycleSettings struct {

@@ -2,6 +2,7 @@ package h1
 
 import (
 	"bufio"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -149,6 +150,8 @@ func (c *conn) parseUncommon(text string) error {
 	parsed, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 	seen := scan(text)
 	switch {
+	case !isHTTP(text):
+		return errNotHTTP
 	case seen.encoding && seen.length:
 		return &refusal{http.StatusBadRequest, "both Content-Length and Transfer-Encoding"}
 	case err != nil && strings.Contains(err.Error(), "transfer encoding"):
@@ -178,6 +181,16 @@ func (c *conn) parseUncommon(text string) error {
 	r.Header, r.Trailer, r.TransferEncoding = parsed.Header, parsed.Trailer, parsed.TransferEncoding
 	r.ContentLength, r.Close = parsed.ContentLength, parsed.Close
 	return nil
+}
+
+// errNotHTTP ends a connection without a response: the client speaks another protocol, for example
+// HTTP/2 with a broken preface (RFC 9113 3.4).
+var errNotHTTP = errors.New("the first line does not name HTTP")
+
+// isHTTP returns true if the first line ends with the name and a version of HTTP.
+func isHTTP(text string) bool {
+	line, _, _ := nextLine(text)
+	return strings.HasPrefix(line[strings.LastIndexByte(line, ' ')+1:], "HTTP/")
 }
 
 // special is what a head has of the fields that frame and route the request, however they are written.

@@ -62,6 +62,10 @@ type EntryPoint struct {
 	// no limit.
 	MaxRequests int
 	MaxAge      time.Duration
+	// MaxConnections is by default half of the descriptors that the process may have,
+	// divided between the entry points. MaxConnectionsPerClient limits those from one
+	// address, or one /64 of IPv6, by default 16384; proxies in TrustedProxies are exempt.
+	MaxConnections, MaxConnectionsPerClient int
 	// MaxHeaderBytes of a request, by default 1 MiB.
 	MaxHeaderBytes int
 	// SanitizePath removes dot segments and repeated slashes of paths. Nil means true.

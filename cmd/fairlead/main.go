@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/startup"
@@ -19,7 +20,7 @@ var version = "devel"
 func main() {
 	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
-		proxy.Role: proxy.Main, load.Role: load.Main,
+		proxy.Role: proxy.Main, serving.Role: serving.Main, load.Role: load.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
 		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,
 		failover.HostRole: failover.HostMain, failover.CommandRole: command,

@@ -44,3 +44,6 @@ func digest(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:8])
 }
+
+// Objects returns all objects with their states.
+func (g *Gateway) Objects() RawData { return g.rawData() }

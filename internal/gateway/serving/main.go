@@ -1,0 +1,253 @@
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+
+	"golang.org/x/sys/unix"
+)
+
+// Role is the name under which Main must be given to child.Dispatch.
+const Role = "gateway"
+
+// controlDescriptor is where the process finds its end of the control socket.
+const controlDescriptor = 3
+
+// Main is the main function of the serving process.
+func Main() int {
+	if err := confine(); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
+		return 1
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer cancel()
+	// Signals of a terminal and the signal to reopen logs are for the controlling process.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	s := &server{cancel: cancel, began: time.Now()}
+	if err := s.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
+		return 1
+	}
+	return 0
+}
+
+// server is the state of the serving process.
+type server struct {
+	gateway *gateway.Gateway
+	sockets gateway.Sockets
+	// static is the JSON form of the static settings.
+	static string
+	began  time.Time
+	// owner is the user of the controlling processes.
+	owner   uint32
+	control *net.UnixListener
+	// cancel ends the process within the grace time.
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	config *model.Config
+	// keeps: the process continues without a controlling process.
+	keeps, left bool
+}
+
+// run serves until the controlling process or a signal ends it.
+func (s *server) run(ctx context.Context) error {
+	first, err := s.accept()
+	if err != nil {
+		return err
+	}
+	go s.attend(first)
+	if s.control != nil {
+		go s.admit()
+	}
+	return s.gateway.Serve(ctx, s.sockets)
+}
+
+// accept takes the first request, and answers it when the gateway has its configuration and
+// its sockets.
+func (s *server) accept() (*link, error) {
+	file := os.NewFile(controlDescriptor, "control")
+	conn, err := net.FileConn(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("open the control socket: %w", err)
+	}
+	l := &link{conn: conn.(*net.UnixConn)}
+	var r request
+	fds, err := l.receive(&r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Start == nil {
+		return nil, errors.New("the first request is not to start")
+	}
+	answer := response{ID: r.ID}
+	if answer.Statuses, err = s.start(r.Start, fds); err != nil {
+		answer.Fault = err.Error()
+	}
+	return l, errors.Join(err, l.send(answer, nil))
+}
+
+// start makes the gateway with its first configuration.
+func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
+	static, err := json.Marshal(order.Static)
+	if err != nil {
+		return nil, err
+	}
+	s.static, s.owner = string(static), order.Owner
+	rest := fds[min(len(order.Sockets), len(fds)):]
+	sockets, err := received(order.Sockets, fds[:len(fds)-len(rest)])
+	if err != nil {
+		return nil, err
+	}
+	if s.sockets, err = sockets.sockets(); err != nil {
+		return nil, err
+	}
+	if s.gateway, err = gateway.New(order.Static, logger(order.Static)); err != nil {
+		return nil, err
+	}
+	if order.Log && len(rest) > 0 {
+		s.gateway.LogTo(os.NewFile(uintptr(rest[0]), "access log"))
+		rest = rest[1:]
+	}
+	if order.Control && len(rest) > 0 {
+		file := os.NewFile(uintptr(rest[0]), "control")
+		l, err := net.FileListener(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("listen for the next controlling process: %w", err)
+		}
+		s.control = l.(*net.UnixListener)
+	}
+	s.gateway.Inherit(order.Handover)
+	return s.apply(order.Config), nil
+}
+
+// logger writes to the standard error what the level of the static settings wants.
+func logger(static model.Static) *slog.Logger {
+	level := slog.LevelInfo
+	_ = level.UnmarshalText([]byte(static.LogLevel)) // the front end has checked it
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// apply changes the configuration, and returns the objects that have a problem.
+func (s *server) apply(c change) []gateway.Status {
+	from := s.config
+	if from == nil || c.Whole {
+		from = new(model.Config)
+	}
+	s.config = c.apply(from)
+	return slices.DeleteFunc(slices.Clone(s.gateway.Apply(s.config, c.Known)), func(at gateway.Status) bool {
+		return len(at.Reasons) == 0
+	})
+}
+
+// admit serves the next controlling processes.
+func (s *server) admit() {
+	for {
+		conn, err := s.control.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // clients have all descriptors
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		if who, err := peerOf(conn); err != nil || who.Uid != 0 && who.Uid != s.owner {
+			conn.Close()
+			continue
+		}
+		go s.attend(&link{conn: conn})
+	}
+}
+
+// attend answers the requests of a controlling process until it closes the socket.
+func (s *server) attend(l *link) {
+	defer l.conn.Close()
+	for {
+		var r request
+		fds, err := l.receive(&r)
+		if err != nil {
+			s.mu.Lock()
+			if !s.keeps {
+				if !errors.Is(err, io.EOF) {
+					fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
+				}
+				os.Exit(1) // without a controlling process, it would serve an old configuration for ever
+			}
+			s.mu.Unlock()
+			return
+		}
+		answer, give := s.answer(r, fds)
+		err = l.send(answer, give)
+		closeAll(give)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// answer carries out a request. It owns the descriptors.
+func (s *server) answer(r request, fds []int) (answer response, give []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer.ID = r.ID
+	if r.Ask == askLog && len(fds) == 1 {
+		s.gateway.LogTo(os.NewFile(uintptr(fds[0]), "access log"))
+		return answer, nil
+	}
+	closeAll(fds)
+	switch {
+	case r.Apply != nil:
+		answer.Statuses = s.apply(*r.Apply)
+	case r.Explain != nil:
+		found, err := s.gateway.Explain(r.Explain.Entry, r.Explain.Method, r.Explain.URL)
+		if answer.Answer = &found; err != nil {
+			answer.Fault = err.Error()
+		}
+	default:
+		give, answer.Fault = s.asked(r.Ask, &answer)
+	}
+	return answer, give
+}
+
+// asked answers a request without parameters. It returns descriptors to send and what is
+// wrong.
+func (s *server) asked(what ask, answer *response) (give []int, fault string) {
+	switch what {
+	case askSelf:
+		answer.Self = &self{Static: s.static, Began: s.began.UnixNano(), Left: s.left}
+	case askKeep:
+		s.keeps = true
+	case askHandover:
+		h := s.gateway.Handover()
+		answer.Handover = &h
+		copied, err := copies(s.sockets)
+		if err != nil {
+			return nil, err.Error()
+		}
+		answer.Sockets, give = copied.list()
+	case askLeave:
+		s.left = true
+		s.gateway.Leave()
+	case askStop:
+		s.cancel()
+	case askRaw:
+		raw := s.gateway.Objects()
+		answer.Raw = &raw
+	default:
+		return nil, fmt.Sprintf("this serving process does not know the request %q", what)
+	}
+	return give, ""
+}

@@ -1,0 +1,253 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"fairlead/internal/child"
+
+	"golang.org/x/sys/unix"
+)
+
+// answerLimit limits the time until a serving process answers a request.
+const answerLimit = 30 * time.Second
+
+// process is a serving process as a controlling process sees it.
+type process struct {
+	pid int
+	// kill ends it at once; done is closed when it has ended.
+	kill func()
+	done <-chan struct{}
+	// path is of its socket for the next controlling process, empty if it has none.
+	path string
+
+	mu   sync.Mutex
+	link *link
+	last uint64
+}
+
+// launch starts a process that has no settings yet.
+func launch(opt Options) (*process, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make control socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer theirs.Close()
+	conn, err := net.FileConn(ours)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, fmt.Errorf("make control socket: %w", err)
+	}
+	// What this process may have inherited must not stay open in the other. Needs Linux
+	// 5.11.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	started, err := fork(opt, theirs)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &process{pid: started.Cmd.Process.Pid, done: started.Done(), link: &link{conn: conn.(*net.UnixConn)},
+		kill: func() { _ = started.Kill() }}, nil
+}
+
+// fork starts the program as a user of its own. Where this process may not choose the
+// user, as in a container without CAP_SETUID, it keeps this one.
+func fork(opt Options, control *os.File) (*child.Process, error) {
+	start := func(as *syscall.Credential) (*child.Process, error) {
+		cmd := child.Self(Role)
+		cmd.Env = append(environment(), child.Role+"="+Role)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = "/", opt.Stdout, opt.Stderr
+		cmd.ExtraFiles = []*os.File{control}
+		// A terminal's Ctrl-C is for the controlling process.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: opt.Directory == "", Credential: as}
+		return child.Start(context.Background(), cmd, child.Place{Netns: opt.Netns, Outlives: opt.Directory != ""})
+	}
+	as := credential()
+	p, err := start(as)
+	if as != nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL)) {
+		opt.Log.Warn("the serving process keeps this process's user, and can read its files: "+
+			"give this process CAP_SETUID and CAP_SETGID", "error", err)
+		p, err = start(nil)
+	}
+	if errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("%w: let all users execute the program file (chmod a+rx)", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the serving process: %w", err)
+	}
+	return p, nil
+}
+
+// call sends a request with descriptors, and returns the answer and its descriptors.
+func (p *process) call(ctx context.Context, r request, fds []int) (answer response, got []int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := time.Now().Add(answerLimit)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	p.last++
+	r.ID = p.last
+	err = p.link.conn.SetDeadline(limit)
+	if err == nil {
+		err = p.link.send(r, fds)
+	}
+	if err == nil {
+		got, err = p.link.receive(&answer)
+	}
+	if err == nil && answer.ID != r.ID {
+		err = fmt.Errorf("it answers request %d instead of %d", answer.ID, r.ID)
+	}
+	if err != nil {
+		closeAll(got)
+		// The next answer could be of this request.
+		return answer, nil, errors.Join(fmt.Errorf("ask the serving process %d: %w", p.pid, err), p.link.conn.Close())
+	}
+	if err = answer.err(); err != nil {
+		closeAll(got)
+		return answer, nil, fmt.Errorf("the serving process %d: %w", p.pid, err)
+	}
+	return answer, got, nil
+}
+
+// ask sends a request without parameters, and expects no descriptors.
+func (p *process) ask(ctx context.Context, what ask) (response, error) {
+	answer, fds, err := p.call(ctx, request{Ask: what}, nil)
+	closeAll(fds)
+	return answer, err
+}
+
+// prefix begins the names of the sockets in Options.Directory.
+const prefix = "gateway-"
+
+// listen makes a socket for the next controlling process in a directory.
+func listen(directory string) (descriptor int, path string, err error) {
+	path = filepath.Join(directory, prefix+strconv.FormatInt(time.Now().UnixNano(), 36)+".sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return -1, "", err
+	}
+	l.SetUnlinkOnClose(false)
+	descriptor, err = duplicate(l)
+	if err = errors.Join(err, l.Close(), os.Chmod(path, 0o600)); err != nil {
+		return -1, "", errors.Join(err, os.Remove(path))
+	}
+	return descriptor, path, nil
+}
+
+// find returns the processes that listen in the directory, the newest first. It removes the
+// sockets of those that have ended.
+func find(ctx context.Context, opt Options) (found []*process, err error) {
+	paths, err := filepath.Glob(filepath.Join(opt.Directory, prefix+"*.sock"))
+	if err != nil || opt.Directory == "" {
+		return nil, err
+	}
+	began := map[*process]int64{}
+	for _, path := range paths {
+		p, err := connect(ctx, path)
+		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(path)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the serving process at %s: %w", path, err)
+		}
+		answer, err := p.ask(ctx, askSelf)
+		if err != nil || answer.Self == nil {
+			opt.Log.Warn("a serving process does not answer: it is ended", "pid", p.pid, "error", err)
+			p.kill()
+			_ = os.Remove(path)
+			continue
+		}
+		if answer.Self.Left {
+			_ = p.link.conn.Close() // it ends by itself
+			continue
+		}
+		began[p] = answer.Self.Began
+		found = append(found, p)
+	}
+	slices.SortFunc(found, func(a, b *process) int { return int(began[b] - began[a]) })
+	return found, nil
+}
+
+// connect returns the process that listens at the path.
+func connect(ctx context.Context, path string) (*process, error) {
+	made, err := (&net.Dialer{Timeout: answerLimit}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	conn := made.(*net.UnixConn)
+	p, err := identify(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	p.path = path
+	return p, nil
+}
+
+// identify finds out which process serves the socket. The kernel says who began to listen: this
+// user's controlling process; and who writes: the serving process.
+func identify(conn *net.UnixConn) (*process, error) {
+	who, err := peerOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	if who.Uid != 0 && int(who.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("user %d listens there, which is another user: remove the file", who.Uid)
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
+	if err = errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	p := &process{link: &link{conn: conn}}
+	if _, err := p.ask(context.Background(), askSelf); err != nil {
+		return nil, err
+	}
+	sender := p.link.sender
+	if sender == nil || sender.Uid != 0 && sender.Uid != User && int(sender.Uid) != os.Geteuid() {
+		return nil, errors.New("another user's process answers there: remove the file")
+	}
+	pidfd, err := unix.PidfdOpen(int(sender.Pid), 0)
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", sender.Pid, err)
+	}
+	p.pid = int(sender.Pid)
+	p.kill = func() { _ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) }
+	done := make(chan struct{})
+	p.done = done
+	go func() {
+		defer unix.Close(pidfd)
+		for {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+			if !errors.Is(err, unix.EINTR) {
+				close(done)
+				return
+			}
+		}
+	}()
+	return p, nil
+}
+
+// runsOurProgram reports whether the process runs the same file as this one. While a file is
+// executed, deleted or not, its inode is not used again.
+func (p *process) runsOurProgram() bool {
+	theirs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", p.pid))
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat("/proc/self/exe")
+	return err == nil && os.SameFile(theirs, ours)
+}

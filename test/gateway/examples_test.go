@@ -1,0 +1,197 @@
+package gateway_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel/netns"
+)
+
+const examples = "../../examples/gateway"
+
+// checks send the requests of each example.
+var checks = map[string]func(*example){
+	"two-networks": twoNetworks, "basic-auth": basicAuth, "v2-rules": v2Rules, "sticky-sessions": stickySessions,
+	"forward-auth": forwardAuth, "wildcard-certificate": wildcardCertificate, "several-ports": severalPorts,
+	"websocket": webSocket, "grpc": grpc,
+}
+
+// example is a stack of examples/gateway that runs.
+type example struct {
+	*stack
+	host  *netns.Namespace
+	roots *x509.CertPool
+}
+
+// TestExamples starts each example with docker-compose, and sends requests.
+func TestExamples(t *testing.T) {
+	s := newStack(t)
+	s.docker("tag", "gateway:test", "fairlead:latest")
+	apps := filepath.Join(t.TempDir(), "apps")
+	s.build("./testdata/apps", apps)
+	s.app("traefik/whoami", apps, "EXPOSE 80")
+	s.app("thomseddon/traefik-forward-auth:2", apps, "EXPOSE 4181")
+	s.app("minio/minio", apps, "EXPOSE 9000")
+	s.app("moul/grpcbin", apps, "EXPOSE 80", "EXPOSE 443", "EXPOSE 9000", "EXPOSE 9001")
+	host, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", s.engine.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	all, err := filepath.Glob(filepath.Join(examples, "*", "compose.yaml"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("no examples", err)
+	}
+	for _, file := range all {
+		name := filepath.Base(filepath.Dir(file))
+		t.Run(name, func(t *testing.T) {
+			check := checks[name]
+			if check == nil {
+				t.Fatal("no check of this example")
+			}
+			x := &example{stack: &stack{T: t, engine: s.engine, web: s.web}, host: host}
+			x.up(name)
+			check(x)
+		})
+	}
+}
+
+// app imports the program as an image with the name of an application.
+func (s *stack) app(name, program string, changes ...string) {
+	s.Helper()
+	content, err := os.ReadFile(program)
+	if err != nil {
+		s.Fatal(err)
+	}
+	at := filepath.Base(name)
+	var image bytes.Buffer
+	w := tar.NewWriter(&image)
+	_ = w.WriteHeader(&tar.Header{Name: at, Mode: 0o755, Size: int64(len(content))})
+	_, _ = w.Write(content)
+	_ = w.Close() // a buffer does not fail
+	args := []string{"import", "--change", fmt.Sprintf("ENTRYPOINT [%q]", "/"+at)}
+	for _, c := range changes {
+		args = append(args, "--change", c)
+	}
+	cmd := s.engine.Docker(s.Context(), append(args, "-", name)...)
+	cmd.Stdin = &image
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("import %s: %v\n%s", name, err, out)
+	}
+}
+
+// up starts a copy of the example, with certificates for it. The stack is removed at the end
+// of the test.
+func (x *example) up(name string) {
+	x.Helper()
+	dir := filepath.Join(x.TempDir(), name)
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(examples, name))); err != nil {
+		x.Fatal(err)
+	}
+	x.roots = certificates(x.T, filepath.Join(dir, "certs"), map[string]string{"wildcard": "*.example.com",
+		"passed": "passed.example.com", "ended": "ended.example.com"})
+	x.Cleanup(func() {
+		if x.Failed() {
+			out, _ := x.compose(context.Background(), name, dir, "logs", "--no-color").CombinedOutput()
+			x.Logf("the stack's log:\n%s", out)
+		}
+		down := x.compose(context.Background(), name, dir, "down", "--timeout", "1")
+		if out, err := down.CombinedOutput(); err != nil {
+			x.Errorf("compose down: %v\n%s", err, out)
+		}
+	})
+	if out, err := x.compose(x.Context(), name, dir, "up", "--detach").CombinedOutput(); err != nil {
+		x.Fatalf("compose up: %v\n%s", err, out)
+	}
+}
+
+func (x *example) compose(ctx context.Context, project, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "docker-compose", append([]string{"--project-name", project, "--file",
+		filepath.Join(dir, "compose.yaml")}, args...)...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+x.engine.Root()+"/run/docker.sock", "HOME="+dir)
+	return cmd
+}
+
+// dial connects to a published port of the engine's host.
+func (x *example) dial(address string) (conn net.Conn, err error) {
+	_, port, _ := net.SplitHostPort(address)
+	err = x.host.Do(func() error {
+		conn, err = net.DialTimeout("tcp", "127.0.0.1:"+port, 10*time.Second)
+		return err
+	})
+	return conn, err
+}
+
+// client returns an HTTP client of its own connections.
+func (x *example) client() *http.Client {
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: x.roots},
+		DialContext: func(_ context.Context, _, address string) (net.Conn, error) { return x.dial(address) }}
+	x.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// ask sends a request with headers, NAME VALUE …, and returns the answer with its body.
+func (x *example) ask(method, url string, headers ...string) (*http.Response, string) {
+	x.Helper()
+	answer, body, err := send(x.client(), method, url, headers)
+	if err != nil {
+		x.Fatalf("%s %s: %v", method, url, err)
+	}
+	return answer, body
+}
+
+func send(client *http.Client, method, url string, headers []string) (*http.Response, string, error) {
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return answer, string(body), err
+}
+
+// until sends a request until the answer has the status, for up to a minute: the gateway and
+// the applications are starting still.
+func (x *example) until(status int, method, url string, headers ...string) (*http.Response, string) {
+	x.Helper()
+	client, last := x.client(), ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		answer, body, err := send(client, method, url, headers)
+		if err == nil && answer.StatusCode == status {
+			return answer, body
+		}
+		last = fmt.Sprint(answer, body, err)
+	}
+	x.Fatalf("%s %s: no answer %d within a minute; the last one: %s", method, url, status, last)
+	return nil, ""
+}
+
+// want sends a request once, and compares the status and a part of the body.
+func (x *example) want(status int, part, method, url string, headers ...string) {
+	x.Helper()
+	answer, body := x.ask(method, url, headers...)
+	if answer.StatusCode != status || !strings.Contains(body, part) {
+		x.Errorf("%s %s %v: %d %q, want %d %q", method, url, headers, answer.StatusCode, body, status, part)
+	}
+}

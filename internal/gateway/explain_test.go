@@ -108,8 +108,9 @@ func TestServersThatAreDown(t *testing.T) {
 	}
 	statuses := w.apply(routers, map[string]*model.Service{"all@file": {LoadBalancer: &model.LoadBalancer{
 		Servers: []model.Server{{Service: "gone"}}}}})
-	if i := slices.IndexFunc(statuses, func(s gateway.Status) bool { return s.Name == "all@file" && s.Kind == "service" }); i <
-		0 || statuses[i].State != gateway.Disabled || !strings.Contains(statuses[i].Reasons[0], "virtual service gone") {
+	i := slices.IndexFunc(statuses, func(s gateway.Status) bool { return s.Name == "all@file" && s.Kind == "service" })
+	if i < 0 || statuses[i].State != gateway.Disabled ||
+		!strings.Contains(statuses[i].Reasons[0], "virtual service gone") {
 		t.Errorf("statuses: %+v", statuses)
 	}
 }

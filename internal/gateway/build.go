@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
 
@@ -20,6 +21,8 @@ type snapshot struct {
 	tls      *tlsNames
 	statuses []Status
 	config   *gateway.Config
+	// streams are the TCP routers by entry point.
+	streams map[string]*stream.Routes
 }
 
 // entryRoutes are the routers of one entry point. Connections with TLS see only
@@ -51,6 +54,9 @@ type builder struct {
 	now    *parts
 	tables tableChanges
 	tls    *tlsNames
+	// streams are the TCP routers, streamUse what they use.
+	streams   map[string]*stream.Routes
+	streamUse *stream.Use
 }
 
 // parts are what a router or a service consists of.
@@ -131,7 +137,8 @@ func (b *builder) addChanged() {
 
 func (b *builder) finish() *snapshot {
 	b.tls.byHost = b.optionsByHost()
-	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config}
+	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
+		streams: b.streams}
 	for _, e := range b.static.EntryPoints {
 		before := &entryRoutes{}
 		if last := b.current.Load(); last != nil {

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
 
@@ -43,6 +44,7 @@ type Gateway struct {
 	wereDown map[string]bool
 	checks   map[string]runningCheck
 	kept     kept
+	streams  *stream.Use
 }
 
 // runningCheck is a check with what it was started for.
@@ -62,7 +64,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, tickets: newTickets(),
-		left: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept()}
+		left: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
+		streams: stream.NewUse()}
 	g.Apply(&gateway.Config{}, nil)
 	o.registry.MustRegister(serversUp{g})
 	return g, nil
@@ -82,6 +85,8 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 	}
 	b.release()
 	g.wereDown = nil
+	b.streamUse.Start(g.streams)
+	g.streams = b.streamUse
 	g.observer.configured(next)
 	return next.statuses
 }

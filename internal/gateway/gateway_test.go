@@ -20,6 +20,8 @@ type world struct {
 	gateway *gateway.Gateway
 	address string
 	client  *http.Client
+	// stop ends the gateway; the test waits for that.
+	stop func()
 }
 
 func newWorld(t *testing.T, static model.Static) *world {
@@ -46,7 +48,7 @@ func newWorld(t *testing.T, static model.Static) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- g.Serve(ctx, listeners) }()
-	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String()}
+	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String(), stop: cancel}
 	w.client = &http.Client{CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
 		return http.ErrUseLastResponse

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"log"
 	"log/slog"
 	"maps"
@@ -63,34 +62,10 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 	b.tables.add([]placed{{entry, false, r}})
 }
 
-// addStreams says of TCP and UDP routers that they are not served.
-func (b *builder) addStreams() {
-	const reason = "routers of TCP connections and UDP datagrams are not supported yet"
-	for _, name := range slices.Sorted(maps.Keys(b.config.TCP.Routers)) {
-		b.status.disable("tcp router", name, reason)
-		r := b.config.TCP.Routers[name]
-		if _, err := rule.ParseTCP(r.Rule, cmp.Or(r.RuleSyntax, b.static.RuleSyntax)); err != nil {
-			b.status.disable("tcp router", name, err.Error())
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(b.config.UDP.Routers)) {
-		b.status.disable("udp router", name, reason)
-	}
-}
-
 // nearest returns a hint at a name that is almost the missing one, or at the same name
 // of another provider.
 func nearest[T any](name string, known map[string]T) string {
-	bare, _, _ := strings.Cut(name, "@")
-	names := map[string]string{}
-	for _, k := range slices.Sorted(maps.Keys(known)) {
-		other, _, _ := strings.Cut(k, "@")
-		names[other] = k
-	}
-	if found, ok := similar.Nearest(bare, slices.Sorted(maps.Keys(names))); ok {
-		return ": do you mean " + names[found] + "?"
-	}
-	return ""
+	return similar.Qualified(name, maps.Keys(known))
 }
 
 func joined(names []string) string { return strings.Join(names, ",") }

@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
 
@@ -26,6 +27,8 @@ type listening struct {
 	http1  *h1.Server
 	http2  *http.Server
 	split  *splitter
+	// streams are the connections of TCP routers.
+	streams *stream.Entry
 }
 
 // Serve serves the entry points until the context ends, and then until their requests
@@ -99,11 +102,19 @@ func (g *Gateway) listen(value gateway.EntryPoint, l *net.TCPListener) (*listeni
 		},
 	}
 	open := g.observer.open.WithLabelValues(value.Name, "TCP")
-	at.split = newSplitter(at.accept, g.serverTLS(value.Name), patience, limits, func(c net.Conn) {
-		open.Inc()
-		defer open.Dec()
-		at.http1.ServeConn(c)
-	})
+	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
+	g.tickets.use(at.streams.TLS)
+	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value.Name), patience: patience, limits: limits,
+		stream: at.streams.Take,
+		http1: func(c net.Conn) {
+			open.Inc()
+			defer open.Dec()
+			at.http1.ServeConn(c)
+		}}
+	if at.split.proxied, err = stream.Proxied(value); err != nil {
+		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
+	}
+	at.split.start()
 	return at, nil
 }
 
@@ -152,6 +163,7 @@ func stop(servers []*listening, grace time.Duration) {
 			}
 		})
 		all.Go(func() { _ = s.http1.Shutdown(ctx) }) // it closes what is left
+		all.Go(func() { s.streams.Shutdown(ctx) })
 	}
 	all.Wait()
 }

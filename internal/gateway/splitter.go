@@ -4,13 +4,11 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
-
-	"golang.org/x/sys/unix"
+	"fairlead/internal/gateway/opening"
 )
 
 // splitter divides the connections of a listener by what the client begins with: an
@@ -22,6 +20,10 @@ type splitter struct {
 	// patience is how long a client may take for its first bytes and a handshake.
 	patience time.Duration
 	limits   *limits
+	// proxied reads the PROXY header of a trusted peer.
+	proxied func(net.Conn) (net.Conn, error)
+	// stream serves a connection if a TCP router takes it.
+	stream func(net.Conn) bool
 	// http1 serves a connection of HTTP/1.1.
 	http1 func(net.Conn)
 	http2 chan net.Conn
@@ -30,21 +32,18 @@ type splitter struct {
 	err   error
 }
 
-// newSplitter begins to accept the connections of the listener. Who accepts one of HTTP/2
-// removes it from the limits at its end.
-func newSplitter(l *accepting, config *tls.Config, patience time.Duration, limits *limits,
-	http1 func(net.Conn)) *splitter {
-	s := &splitter{accepting: l, config: config, patience: patience, limits: limits, http1: http1,
-		http2: make(chan net.Conn), ended: make(chan struct{})}
-	go func() { s.end(h1.Accept(l, s.split)) }()
-	return s
+// start begins to accept the connections of the listener.
+func (s *splitter) start() {
+	s.http2, s.ended = make(chan net.Conn), make(chan struct{})
+	go func() { s.end(h1.Accept(s.accepting, s.split)) }()
 }
 
 // split serves a connection if there are not too many, or gives it to the server of
-// HTTP/2.
+// HTTP/2. Who accepts one of HTTP/2 removes it from the limits at its end.
 func (s *splitter) split(c net.Conn) {
+	c, counted := s.count(c)
 	switch {
-	case !s.limits.enter(c):
+	case !counted:
 		c.Close()
 	case s.serve(c):
 		return
@@ -54,17 +53,34 @@ func (s *splitter) split(c net.Conn) {
 	s.open.add(-1)
 }
 
+// count reads the PROXY header of a trusted peer and counts the connection. It returns the
+// connection with the address of the client, and false if it must be closed.
+func (s *splitter) count(c net.Conn) (net.Conn, bool) {
+	if !s.limits.enter(c) {
+		return c, false
+	}
+	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
+	claimed, err := s.proxied(c)
+	if claimed == c && err == nil {
+		return c, true
+	}
+	s.limits.leave(c)
+	return claimed, err == nil && s.limits.enter(claimed)
+}
+
 // serve waits for the client's first bytes. It returns whether the server of HTTP/2 has the
 // connection.
 func (s *splitter) serve(c net.Conn) bool {
-	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
-	kind, err := begins(c)
+	if s.stream(c) {
+		return false
+	}
+	kind, err := opening.PeekKind(c)
 	if err != nil {
 		c.Close()
 		return false
 	}
-	two := kind == beginsHTTP2
-	if kind == beginsTLS {
+	two := kind == opening.HTTP2
+	if kind == opening.TLS {
 		secure := tls.Server(c, s.config)
 		if err := secure.Handshake(); err != nil {
 			secure.Close()
@@ -110,45 +126,4 @@ func (s *splitter) end(err error) {
 		s.err = err
 		close(s.ended)
 	})
-}
-
-// What a client begins with.
-type beginning int
-
-const (
-	beginsHTTP1 beginning = iota
-	beginsHTTP2
-	beginsTLS
-)
-
-// begins looks at the first bytes of a connection without reading them, so that the
-// connection stays one of package net, whose bodies the kernel can move.
-func begins(c net.Conn) (beginning, error) {
-	raw, err := c.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var first [3]byte
-	n := 0
-	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		n, _, failed = unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		if failed == unix.EAGAIN || failed == unix.EINTR {
-			return false
-		}
-		return failed != nil || n == 0 || n == len(first) || first[0] != 'P'
-	})
-	switch {
-	case err != nil:
-		return 0, err
-	case failed != nil:
-		return 0, failed
-	case n == 0:
-		return 0, net.ErrClosed
-	case first[0] == 0x16: // the record type of a handshake (RFC 8446 5.1)
-		return beginsTLS, nil
-	case string(first[:]) == "PRI": // the preface of HTTP/2 (RFC 9113 3.4)
-		return beginsHTTP2, nil
-	}
-	return beginsHTTP1, nil
 }

@@ -45,8 +45,11 @@ type input struct {
 	err  error
 }
 
-// tcpOf returns the TCP connection if c is one without TLS.
+// tcpOf returns the TCP connection if c is one without TLS, perhaps with other addresses.
 func tcpOf(c net.Conn) *net.TCPConn {
+	if p, ok := c.(interface{ Plain() *net.TCPConn }); ok {
+		return p.Plain()
+	}
 	t, _ := c.(*net.TCPConn)
 	return t
 }

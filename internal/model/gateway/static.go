@@ -1,6 +1,9 @@
 package gateway
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Static is what stays the same while the gateway runs.
 type Static struct {
@@ -81,6 +84,12 @@ type EntryPoint struct {
 	MaxConcurrentStreams int
 	// UDPTimeout ends the session of a silent client, by default 3 s.
 	UDPTimeout time.Duration
+}
+
+// IsUDP reports whether the entry point receives datagrams.
+func (e *EntryPoint) IsUDP() bool {
+	_, protocol, _ := strings.Cut(e.Address, "/")
+	return strings.EqualFold(protocol, "udp")
 }
 
 // Redirection redirects all requests of an entry point.

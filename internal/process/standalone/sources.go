@@ -119,4 +119,7 @@ func everywhere(config *model.Config) {
 	for _, r := range config.HTTP.Routers {
 		r.EntryPoints = []string{"check"}
 	}
+	for _, r := range config.TCP.Routers {
+		r.EntryPoints = []string{"check"}
+	}
 }

@@ -1,0 +1,221 @@
+package stream
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"fairlead/internal/gateway/route"
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
+	"fairlead/internal/similar"
+)
+
+// The kinds of objects, as front ends name them too.
+const (
+	RouterKind     = "TCP router"
+	ServiceKind    = "TCP service"
+	MiddlewareKind = "TCP middleware"
+	TransportKind  = "TCP transport"
+)
+
+// Status records what became of objects.
+type Status interface {
+	// Disabled adds the object, and reports whether it is known that it cannot be used.
+	Disabled(kind, name string) bool
+	Disable(kind, name, reason string)
+	Warn(kind, name, reason string)
+}
+
+// Source is what routers are built from.
+type Source struct {
+	Static *gateway.Static
+	Config *gateway.Config
+	Status Status
+	Log    *slog.Logger
+	// Options are the TLS options by qualified name.
+	Options map[string]*tls.Config
+	// ServerTLS returns the parameters of TLS to servers.
+	ServerTLS func(*gateway.ServerTLS) (*tls.Config, error)
+	// HTTPS calls add with the entry point and the names of each HTTPS router.
+	HTTPS func(add func(entry string, names []string))
+}
+
+// builder makes the routers of one configuration.
+type builder struct {
+	Source
+	now, next *Use
+	services  map[string]Handler
+	building  map[string]bool
+	entries   map[string]*entryRouters
+}
+
+// entryRouters are the routers of an entry point without and with TLS.
+type entryRouters struct {
+	plain, tls []*route.Router
+	targets    map[string]*target
+}
+
+// Build returns the TCP routers by entry point, and what they use: it takes from now what is
+// in use already. Faulty objects are left out, and their status says why.
+func Build(from Source, now *Use) (map[string]*Routes, *Use) {
+	b := &builder{Source: from, now: now, next: NewUse(), services: map[string]Handler{}, building: map[string]bool{},
+		entries: map[string]*entryRouters{}}
+	tcp := from.Config.TCP
+	for _, name := range slices.Sorted(maps.Keys(tcp.Services)) {
+		b.service(name)
+	}
+	for name := range tcp.Middlewares {
+		b.Status.Disabled(MiddlewareKind, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(tcp.Routers)) {
+		b.router(name, tcp.Routers[name])
+	}
+	return b.finish(), b.next
+}
+
+func (b *builder) finish() map[string]*Routes {
+	all := map[string]*Routes{}
+	acme := false
+	for _, r := range b.Static.Resolvers {
+		acme = acme || r.TLSChallenge
+	}
+	for name, e := range b.entries {
+		all[name] = &Routes{https: map[string]bool{}, acme: acme, plain: newRouteList(e.plain, e.targets),
+			tls: newRouteList(e.tls, e.targets)}
+	}
+	if len(all) == 0 {
+		return all
+	}
+	b.HTTPS(func(entry string, names []string) {
+		r := all[entry]
+		if r == nil {
+			return
+		}
+		for _, name := range names {
+			r.https[name] = true
+		}
+		r.others = r.others || len(names) == 0
+	})
+	return all
+}
+
+func newRouteList(routers []*route.Router, targets map[string]*target) routeList {
+	l := routeList{table: route.NewTable(routers), targets: map[string]*target{}}
+	for _, r := range routers {
+		l.targets[r.Name] = targets[r.Name]
+	}
+	return l
+}
+
+// router adds a router to its entry points.
+func (b *builder) router(name string, value *gateway.TCPRouter) {
+	if b.Status.Disabled(RouterKind, name) {
+		return
+	}
+	parsed, err := rule.ParseTCP(value.Rule, cmp.Or(value.RuleSyntax, b.Static.RuleSyntax))
+	if err != nil {
+		b.Status.Disable(RouterKind, name, err.Error())
+		return
+	}
+	for _, w := range parsed.Warnings() {
+		b.Status.Warn(RouterKind, name, w)
+	}
+	to, err := b.target(name, value, parsed)
+	if err != nil {
+		b.Status.Disable(RouterKind, name, err.Error())
+		return
+	}
+	entries := value.EntryPoints
+	if len(entries) == 0 {
+		entries = b.Static.Default
+	}
+	for _, entry := range entries {
+		if !b.hasEntry(entry) {
+			b.Status.Disable(RouterKind, name, fmt.Sprintf("TCP entry point %s does not exist", entry))
+			continue
+		}
+		b.insert(entry, value.TLS != nil, to, &route.Router{Name: name, Service: value.Service, Rule: parsed,
+			Priority: cmp.Or(value.Priority, parsed.Priority())})
+	}
+}
+
+func (b *builder) hasEntry(name string) bool {
+	return slices.ContainsFunc(b.Static.EntryPoints, func(e gateway.EntryPoint) bool {
+		return e.Name == name && !e.IsUDP()
+	})
+}
+
+func (b *builder) insert(entry string, secure bool, to *target, r *route.Router) {
+	e := b.entries[entry]
+	if e == nil {
+		e = &entryRouters{targets: map[string]*target{}}
+		b.entries[entry] = e
+	}
+	e.targets[r.Name] = to
+	if secure {
+		e.tls = append(e.tls, r)
+	} else {
+		e.plain = append(e.plain, r)
+	}
+}
+
+// target returns what serves the router's connections.
+func (b *builder) target(name string, value *gateway.TCPRouter, parsed *rule.Rule) (*target, error) {
+	if value.TLS == nil && len(parsed.Domains()) > 0 {
+		return nil, errors.New("HostSNI needs tls: without TLS a client names no server; write HostSNI(`*`), or add tls")
+	}
+	handler := b.service(value.Service)
+	if handler == nil {
+		return nil, errors.New(Unusable(ServiceKind, value.Service, b.Config.TCP.Services))
+	}
+	for _, m := range slices.Backward(value.Middlewares) {
+		var err error
+		if handler, err = b.middleware(name, m, handler); err != nil {
+			return nil, err
+		}
+	}
+	to := &target{handler: handler, all: parsed.Priority() < 0}
+	if value.TLS == nil || value.TLS.Passthrough {
+		return to, nil
+	}
+	options := b.Options[cmp.Or(value.TLS.Options, "default")]
+	if options == nil {
+		return nil, fmt.Errorf("TLS options %s cannot be used", value.TLS.Options)
+	}
+	to.config = b.next.config(b.now, options)
+	return to, nil
+}
+
+// middleware puts the middleware of a router before the handler.
+func (b *builder) middleware(router, name string, next Handler) (Handler, error) {
+	value := b.Config.TCP.Middlewares[name]
+	if value == nil {
+		return nil, fmt.Errorf("TCP middleware %s does not exist%s", name,
+			similar.Qualified(name, maps.Keys(b.Config.TCP.Middlewares)))
+	}
+	if b.Status.Disabled(MiddlewareKind, name) {
+		return nil, fmt.Errorf("TCP middleware %s is disabled", name)
+	}
+	list := cmp.Or(value.IPAllowList, value.IPWhiteList)
+	var err error
+	switch {
+	case list != nil && len(list.SourceRange) == 0:
+		err = errors.New("ipAllowList: sourceRange is empty, so it would refuse all clients")
+	case list != nil:
+		prefixes, bad := Prefixes(list.SourceRange)
+		if err = bad; err == nil {
+			return AllowList(prefixes, next), nil
+		}
+	case value.InFlightConn != nil && value.InFlightConn.Amount > 0:
+		return b.next.limiter(b.now, router+" "+name).Limit(value.InFlightConn.Amount, next), nil
+	default:
+		err = errors.New("inFlightConn: amount must be at least 1")
+	}
+	b.Status.Disable(MiddlewareKind, name, err.Error())
+	return nil, fmt.Errorf("TCP middleware %s: %w", name, err)
+}

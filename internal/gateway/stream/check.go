@@ -1,0 +1,87 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Check connects to servers in intervals. A server is up if it accepts the connection and, if
+// Expect is not empty, sends that text in answer to Send.
+type Check struct {
+	// Port replaces that of the servers if it is not 0.
+	Port                                 int
+	Send, Expect                         string
+	Interval, UnhealthyInterval, Timeout time.Duration
+}
+
+// Start begins to check the servers, each on its own and at once. It calls changed when a
+// server goes up or down. The function that it returns ends the checks; servers keep their
+// last condition.
+func (c Check) Start(servers []*Server, t *Transport, changed func(s *Server, down bool, why string)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, s := range servers {
+		running.Go(func() { c.follow(ctx, s, t, changed) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (c Check) follow(ctx context.Context, s *Server, t *Transport, changed func(*Server, bool, string)) {
+	for {
+		err := c.ask(ctx, s, t)
+		if ctx.Err() != nil {
+			return
+		}
+		why, wait := "", c.Interval
+		if err != nil {
+			why, wait = err.Error(), c.UnhealthyInterval
+		}
+		if s.down.Swap(err != nil) != (err != nil) {
+			changed(s, err != nil, why)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// ask returns why the server is down, nil if it is up.
+func (c Check) ask(ctx context.Context, s *Server, t *Transport) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	at := &Server{Address: s.Address, TLS: s.TLS}
+	if c.Port != 0 {
+		host, _, _ := net.SplitHostPort(s.Address) // ParseServer has checked it
+		at.Address = net.JoinHostPort(host, strconv.Itoa(c.Port))
+	}
+	conn, err := at.dial(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := io.WriteString(conn, c.Send); err != nil {
+		return err
+	}
+	got := make([]byte, len(c.Expect))
+	n, err := io.ReadFull(conn, got)
+	switch {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF):
+		return fmt.Errorf("wait for %q: %w", c.Expect, err)
+	case string(got[:n]) != c.Expect:
+		return fmt.Errorf("the server sent %q, want %q", got[:n], c.Expect)
+	}
+	return nil
+}

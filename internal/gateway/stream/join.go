@@ -1,0 +1,258 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// bufferSize is that of the pooled buffers, smallSize that of the buffer in which a
+	// silent TLS connection waits.
+	bufferSize, smallSize = 32 << 10, 4 << 10
+	// bulkAfter is how many full buffers in a row make a direction splice.
+	bulkAfter = 2
+	// spliceStep is how much is spliced at once.
+	spliceStep = 1 << 20
+	// quiet is how long a splicing direction keeps its pipe while nothing arrives: the
+	// kernel limits the memory of an unprivileged user's pipes.
+	quiet = time.Second
+)
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// errSilent ends a direction that was silent for too long after the other one has ended.
+var errSilent = errors.New("the termination delay has passed")
+
+// Join moves bytes between two connections until both directions have ended, and closes them.
+// When one direction has ended, the other may be silent for the delay at most; a negative
+// delay means no limit. If a connection fails, both are reset, so that neither side takes the
+// failure for the end.
+func Join(a, b net.Conn, delay time.Duration) {
+	there, back := newDirection(b, a, delay), newDirection(a, b, delay)
+	var both sync.WaitGroup
+	both.Go(func() { there.run(back) })
+	back.run(there)
+	both.Wait()
+	_ = a.Close() // both have ended
+	_ = b.Close()
+}
+
+// direction moves bytes one way.
+type direction struct {
+	to, from net.Conn
+	// sink and source are nil if TLS, not the kernel, has the bytes.
+	sink, source *net.TCPConn
+	raw          syscall.RawConn
+	delay        time.Duration
+	small        []byte
+	// full counts the full buffers in a row.
+	full  int
+	moved atomic.Int64
+
+	// receive is passed to raw.Read; it sets buffer, n and failed.
+	receive func(fd uintptr) bool
+	buffer  *[bufferSize]byte
+	n       int
+	failed  error
+
+	// mu protects the deadline of from, and what it is for.
+	mu sync.Mutex
+	// last is set when the other direction has ended. Seen is what was moved at the last
+	// inspection.
+	last bool
+	seen int64
+}
+
+func newDirection(to, from net.Conn, delay time.Duration) *direction {
+	d := &direction{to: to, from: from, sink: plain(to), source: plain(from), delay: delay}
+	d.receive = d.tryReceive
+	if d.source != nil {
+		d.raw, _ = d.source.SyscallConn() // nil only if the connection is
+	}
+	return d
+}
+
+// plain returns the TCP connection whose bytes are those of c, nil if c uses TLS.
+func plain(c net.Conn) *net.TCPConn {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		return c
+	case interface{ Plain() *net.TCPConn }:
+		return c.Plain()
+	}
+	return nil
+}
+
+// run moves bytes until the source has ended, and passes that on.
+func (d *direction) run(other *direction) {
+	err := d.copy()
+	if half, ok := d.to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {
+		other.limit()
+		return
+	}
+	if errors.Is(err, errSilent) {
+		_ = d.from.Close()
+		_ = d.to.Close()
+		return
+	}
+	Reset(d.from)
+	Reset(d.to)
+}
+
+// copy returns nil at the end of the source.
+func (d *direction) copy() error {
+	for {
+		n, err := d.move()
+		d.moved.Add(n)
+		switch {
+		case err == nil:
+		case err == io.EOF:
+			return nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case !d.again():
+			return errSilent
+		}
+	}
+}
+
+// limit begins to limit how long the direction may be silent.
+func (d *direction) limit() {
+	if d.delay < 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last, d.seen = true, d.moved.Load()
+	_ = d.from.SetReadDeadline(time.Now().Add(d.delay)) // fails only with the connection
+}
+
+// again decides after a deadline whether to continue.
+func (d *direction) again() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := time.Time{}
+	if d.last {
+		moved := d.moved.Load()
+		if moved == d.seen {
+			return false
+		}
+		d.seen, next = moved, time.Now().Add(d.delay)
+	}
+	return d.from.SetReadDeadline(next) == nil
+}
+
+// move moves some bytes, and waits for them if there are none.
+func (d *direction) move() (int64, error) {
+	switch {
+	case d.full >= bulkAfter && d.source != nil && d.sink != nil:
+		return d.splice()
+	case d.source != nil:
+		return d.carry()
+	}
+	return d.carrySecure()
+}
+
+// carry copies from a TCP connection. It takes a buffer when there are bytes.
+func (d *direction) carry() (int64, error) {
+	err := d.raw.Read(d.receive)
+	if d.buffer == nil {
+		return 0, err
+	}
+	b := d.buffer
+	d.buffer = nil
+	defer buffers.Put(b)
+	switch {
+	case d.failed != nil:
+		return 0, d.failed
+	case d.n == 0:
+		return 0, io.EOF
+	}
+	if d.full++; d.n < len(b) {
+		d.full = 0
+	}
+	n, err := d.to.Write(b[:d.n])
+	return int64(n), err
+}
+
+func (d *direction) tryReceive(fd uintptr) bool {
+	b := buffers.Get().(*[bufferSize]byte)
+	for {
+		d.n, d.failed = unix.Read(int(fd), b[:])
+		if d.failed != unix.EINTR {
+			break
+		}
+	}
+	if d.failed == unix.EAGAIN {
+		buffers.Put(b)
+		return false
+	}
+	d.buffer = b
+	return true
+}
+
+// carrySecure copies from a TLS connection, which needs a buffer while it waits: a small one
+// as long as little arrives.
+func (d *direction) carrySecure() (int64, error) {
+	if d.small == nil {
+		d.small = make([]byte, smallSize)
+	}
+	b := d.small
+	if d.full > 0 {
+		large := buffers.Get().(*[bufferSize]byte)
+		defer buffers.Put(large)
+		b = large[:]
+	}
+	n, err := d.from.Read(b)
+	if d.full = 0; n >= smallSize {
+		d.full = 1
+	}
+	if n == 0 {
+		return 0, err
+	}
+	moved, failed := d.to.Write(b[:n])
+	if failed != nil {
+		err = failed
+	}
+	return int64(moved), err
+}
+
+// splice lets the kernel move the bytes. The deadline ends it when nothing arrives.
+func (d *direction) splice() (int64, error) {
+	d.mu.Lock()
+	if !d.last {
+		_ = d.from.SetReadDeadline(time.Now().Add(quiet)) // fails only with the connection
+	}
+	d.mu.Unlock()
+	n, err := d.sink.ReadFrom(&io.LimitedReader{R: d.source, N: spliceStep})
+	if err == nil && n < spliceStep {
+		err = io.EOF
+	}
+	if err != nil {
+		d.full = 0
+	}
+	return n, err
+}
+
+// Reset closes a connection so that its peer notices a failure.
+func Reset(c net.Conn) {
+	for {
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = outer.NetConn()
+	}
+	if tcp := plain(c); tcp != nil {
+		_ = tcp.SetLinger(0) // fails only if it is closed already
+	}
+	_ = c.Close()
+}

@@ -1,0 +1,132 @@
+package stream_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/gateway/stream"
+)
+
+// never is a termination delay that no test waits for.
+const never = time.Hour
+
+// pair returns both ends of a TCP connection with deadlines against hanging.
+func pair(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+// joined returns the outer ends of two joined connections, and a channel that is closed when
+// they have ended.
+func joined(t *testing.T, delay time.Duration) (client, server *net.TCPConn, ended chan struct{}) {
+	client, a := pair(t)
+	server, b := pair(t)
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		stream.Join(a, b, delay)
+	}()
+	t.Cleanup(func() { client.Close(); server.Close(); <-ended })
+	return client, server, ended
+}
+
+// TestJoin sends more than pipes and buffers hold, in both directions at once and with an end.
+func TestJoin(t *testing.T) {
+	for _, size := range []int{0, 1, 40 << 10, 9 << 20} {
+		client, server, ended := joined(t, never)
+		text := make([]byte, size)
+		_, _ = rand.Read(text)
+		for _, c := range []*net.TCPConn{client, server} {
+			go func() {
+				_, _ = c.Write(text) // the other end fails by what it reads
+				_ = c.CloseWrite()
+			}()
+		}
+		for _, c := range []*net.TCPConn{server, client} {
+			if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, text) {
+				t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+			}
+		}
+		<-ended
+	}
+}
+
+// TestHalfClose checks that the end of one direction leaves the other as long as bytes come,
+// and that a message in between does not wait for more.
+func TestHalfClose(t *testing.T) {
+	client, server, _ := joined(t, never)
+	_ = client.CloseWrite()
+	if b, err := io.ReadAll(server); err != nil || len(b) > 0 {
+		t.Fatalf("the server read %q, %v", b, err)
+	}
+	for range 3 {
+		if _, err := io.WriteString(server, "late"); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4)
+		if _, err := io.ReadFull(client, got); err != nil || string(got) != "late" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+}
+
+// TestTerminationDelay checks that a silent direction ends after the other, and that one with
+// bytes does not.
+func TestTerminationDelay(t *testing.T) {
+	client, server, ended := joined(t, time.Millisecond)
+	_ = client.CloseWrite()
+	<-ended
+	if _, err := io.ReadAll(server); err != nil {
+		t.Errorf("the server's connection failed: %v", err)
+	}
+
+	client, server, ended = joined(t, 2*time.Second)
+	text := make([]byte, 64<<20)
+	go func() {
+		_, _ = server.Write(text) // the client fails by what it reads
+		_ = server.CloseWrite()
+	}()
+	_ = client.CloseWrite()
+	if n, err := io.Copy(io.Discard, client); err != nil || n != int64(len(text)) {
+		t.Errorf("the client read %d bytes, %v", n, err)
+	}
+	<-ended
+}
+
+// TestFailures checks that a connection that fails is not taken for one that has ended.
+func TestFailures(t *testing.T) {
+	client, server, ended := joined(t, never)
+	if _, err := io.WriteString(client, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.SetLinger(0)
+	server.Close()
+	<-ended
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client sees %v, want a reset", err)
+	}
+}

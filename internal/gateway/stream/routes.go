@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/gateway/opening"
+	"fairlead/internal/gateway/route"
+	"fairlead/internal/gateway/rule"
+)
+
+// Routes are the TCP routers of one entry point: those of connections without TLS, and
+// those with.
+type Routes struct {
+	plain, tls routeList
+	// https has the names of HTTPS routers, *.NAME for wildcards; others says that there are
+	// HTTPS routers for other names.
+	https  map[string]bool
+	others bool
+	// acme says that the gateway itself answers challenges by TLS-ALPN (RFC 8737).
+	acme bool
+}
+
+// routeList has routers by name, and finds that of a connection.
+type routeList struct {
+	table   *route.Table
+	targets map[string]*target
+}
+
+// target serves the connections of a TCP router.
+type target struct {
+	handler Handler
+	// config terminates TLS. If nil, the server does, or there is none.
+	config *tls.Config
+	// all says that the rule is HostSNI(`*`).
+	all bool
+}
+
+func (l routeList) empty() bool { return len(l.targets) == 0 }
+
+func (l routeList) find(client netip.Addr, hello opening.Hello) *target {
+	if l.empty() {
+		return nil
+	}
+	r := l.table.Find(&rule.Request{Host: hello.ServerName, Client: client, ALPN: hello.Protocols})
+	if r == nil {
+		return nil
+	}
+	return l.targets[r.Name]
+}
+
+// atOnce reports whether connections are divided before the client has sent anything, so that
+// servers may speak first: nothing but TCP routers without TLS can take them.
+func (s *Routes) atOnce() bool {
+	return !s.plain.empty() && s.tls.empty() && len(s.https) == 0 && !s.others
+}
+
+// secure returns the router of a client with TLS, nil if HTTPS routers take it. HTTPS routers
+// for the name come first, then TCP routers for it, then HTTPS routers for all names, then TCP
+// routers for all names.
+func (s *Routes) secure(client netip.Addr, hello opening.Hello) *target {
+	if s.acme && slices.Contains(hello.Protocols, "acme-tls/1") || s.https[hello.ServerName] {
+		return nil
+	}
+	if _, parent, ok := strings.Cut(hello.ServerName, "."); ok && s.https["*."+parent] {
+		return nil
+	}
+	r := s.tls.find(client, hello)
+	if r != nil && r.all && s.others {
+		return nil
+	}
+	return r
+}

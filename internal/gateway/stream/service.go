@@ -1,0 +1,148 @@
+package stream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"fairlead/internal/model/gateway"
+	"fairlead/internal/similar"
+)
+
+// service returns the handler of the service, nil if it cannot be used.
+func (b *builder) service(name string) Handler {
+	if h, ok := b.services[name]; ok {
+		return h
+	}
+	value := b.Config.TCP.Services[name]
+	if value == nil || b.Status.Disabled(ServiceKind, name) {
+		return nil
+	}
+	if b.building[name] {
+		b.Status.Disable(ServiceKind, name, "it contains itself")
+		return nil
+	}
+	b.building[name] = true
+	h, err := b.newService(name, value)
+	if err != nil {
+		b.Status.Disable(ServiceKind, name, err.Error())
+		h = nil
+	}
+	b.services[name] = h
+	return h
+}
+
+// Unusable says why a service cannot be used.
+func Unusable[T any](kind, name string, known map[string]*T) string {
+	switch {
+	case name == "":
+		return "it names no service"
+	case known[name] == nil:
+		return fmt.Sprintf("%s %s does not exist%s", kind, name, similar.Qualified(name, maps.Keys(known)))
+	}
+	return fmt.Sprintf("%s %s is disabled", kind, name)
+}
+
+func (b *builder) newService(name string, value *gateway.TCPService) (Handler, error) {
+	switch {
+	case value.LoadBalancer != nil:
+		return b.balancer(name, value.LoadBalancer)
+	case value.Weighted != nil:
+		return b.weighted(value.Weighted.Services)
+	}
+	return nil, errors.New("it has no loadBalancer or weighted")
+}
+
+func (b *builder) weighted(services []gateway.WeightedService) (Handler, error) {
+	var parts []Handler
+	for _, part := range services {
+		h := b.service(part.Name)
+		if h == nil {
+			return nil, errors.New(Unusable(ServiceKind, part.Name, b.Config.TCP.Services))
+		}
+		parts = append(parts, h)
+	}
+	weights, err := Weights(services)
+	return NewWeighted(parts, weights), err
+}
+
+// Weights returns the weights of services, of which one must be above 0.
+func Weights(services []gateway.WeightedService) ([]int, error) {
+	weights, sum := make([]int, len(services)), 0
+	for i, part := range services {
+		weights[i] = 1
+		if part.Weight != nil {
+			weights[i] = *part.Weight
+		}
+		if weights[i] < 0 {
+			return nil, fmt.Errorf("service %s: weight %d is negative", part.Name, weights[i])
+		}
+		sum += weights[i]
+	}
+	if sum == 0 {
+		return nil, errors.New("weighted names no service with a weight above 0")
+	}
+	return weights, nil
+}
+
+func (b *builder) balancer(name string, value *gateway.TCPLoadBalancer) (Handler, error) {
+	via, err := b.transportValue(value.ServersTransport)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := b.transport(value, via)
+	if err != nil {
+		return nil, err
+	}
+	to := &Balancer{Service: name, Transport: transport, Log: b.Log}
+	for _, v := range value.Servers {
+		at, err := ParseServer(v.Address, v.TLS)
+		if err != nil {
+			return nil, err
+		}
+		to.Servers = append(to.Servers, b.next.server(b.now, name, at))
+	}
+	if c := value.HealthCheck; c != nil {
+		interval := cmp.Or(c.Interval, 30*time.Second)
+		b.next.checks[name] = &check{servers: to.Servers, transport: transport, log: b.Log,
+			depends: depends{*c, *via},
+			value: Check{Port: c.Port, Send: c.Send, Expect: c.Expect, Interval: interval,
+				UnhealthyInterval: cmp.Or(c.UnhealthyInterval, interval), Timeout: cmp.Or(c.Timeout, 5*time.Second)}}
+	}
+	return to, nil
+}
+
+// transportValue returns the settings of connections to servers.
+func (b *builder) transportValue(name string) (*gateway.TCPServersTransport, error) {
+	if name == "" || name == "default@internal" {
+		return &b.Static.TCPTransport, nil
+	}
+	value := b.Config.TCP.ServersTransports[name]
+	if value == nil {
+		return nil, fmt.Errorf("%s %s does not exist%s", TransportKind, name,
+			similar.Qualified(name, maps.Keys(b.Config.TCP.ServersTransports)))
+	}
+	b.Status.Disabled(TransportKind, name)
+	return value, nil
+}
+
+// transport returns how to connect to the servers of a load balancer. The defaults are
+// Traefik's.
+func (b *builder) transport(lb *gateway.TCPLoadBalancer, value *gateway.TCPServersTransport) (*Transport, error) {
+	t := &Transport{DialTimeout: cmp.Or(value.DialTimeout, 30*time.Second),
+		KeepAlive:        cmp.Or(value.DialKeepAlive, 15*time.Second),
+		TerminationDelay: cmp.Or(value.TerminationDelay, 100*time.Millisecond)}
+	if lb.TerminationDelay != nil {
+		t.TerminationDelay = time.Duration(*lb.TerminationDelay) * time.Millisecond
+	}
+	if p := cmp.Or(lb.ProxyProtocol, value.ProxyProtocol); p != nil {
+		if t.Header = cmp.Or(p.Version, 2); t.Header < 1 || t.Header > 2 {
+			return nil, fmt.Errorf("proxyProtocol: version %d: want 1 or 2", p.Version)
+		}
+	}
+	var err error
+	t.TLS, err = b.ServerTLS(cmp.Or(value.TLS, &gateway.ServerTLS{}))
+	return t, err
+}

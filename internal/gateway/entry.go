@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
 )
@@ -17,11 +18,17 @@ type entry struct {
 	*Gateway
 	name       string
 	forwarding forwarding
+	// denied, if not nil, refuses paths with some encoded characters.
+	denied func(path string) bool
 }
 
 func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := newForwarding(value.TrustedProxies, value.Insecure, portOfAddress(value.Address))
-	return &entry{Gateway: g, name: value.Name, forwarding: f}, err
+	e := &entry{Gateway: g, name: value.Name, forwarding: f}
+	if value.EncodedCharacters != nil {
+		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
+	}
+	return e, err
 }
 
 // ServeHTTP implements http.Handler.
@@ -42,7 +49,7 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
 		return
 	}
-	if !cleanTarget(r) {
+	if !cleanTarget(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
 		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 		return
 	}

@@ -41,7 +41,6 @@ func Unused(s gateway.Static) (notes []string) {
 		add(e.MaxRequests > 0 || e.MaxAge > 0, "%stransport.keepAliveMaxRequests or keepAliveMaxTime", at)
 		add(e.SanitizePath != nil && !*e.SanitizePath, "%shttp.sanitizePath=false", at)
 		add(e.EncodeQuerySemicolons, "%shttp.encodeQuerySemicolons", at)
-		add(e.EncodedCharacters != nil, "%shttp.encodedCharacters", at)
 		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
 			mostHead)
 	}

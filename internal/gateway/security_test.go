@@ -1,0 +1,150 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	model "fairlead/internal/model/gateway"
+)
+
+// echoed is what a server has received, as the body of its response.
+func echoed(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	fmt.Fprintf(rw, "%s %s\n", r.Method, r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			fmt.Fprintf(rw, "%s: %s\n", name, v)
+		}
+	}
+	fmt.Fprintf(rw, "body %q, error %v\n", body, err)
+}
+
+// exposed starts a gateway before a server that returns what it receives, at a.test.
+func exposed(t *testing.T, at model.EntryPoint, middlewares map[string]*model.Middleware, chain ...string) *world {
+	at.Name, at.Address = "web", "127.0.0.1:0"
+	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{at}})
+	w.gateway.Apply(&model.Config{HTTP: model.HTTP{Middlewares: middlewares,
+		Routers: map[string]*model.Router{
+			"r@file": {Rule: "Host(`a.test`)", Service: "s@file", Middlewares: chain},
+			"t@file": {Rule: "Host(`a.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
+		},
+		Services: map[string]*model.Service{"s@file": server(t, echoed)}}}, nil)
+	return w
+}
+
+// send sends text on a new connection, and returns all that comes back until the gateway
+// closes it.
+func (w *world) send(text string) string {
+	w.t.Helper()
+	c := w.connect()
+	go func() { _, _ = io.WriteString(c, text) }() // the gateway may refuse it before the end
+	all, _ := io.ReadAll(c)                        // a reset is an end, too
+	return string(all)
+}
+
+// connect connects to the gateway.
+func (w *world) connect() net.Conn {
+	w.t.Helper()
+	c, err := net.Dial("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+// last is a request that ends the connection: if it is answered, what precedes it was
+// taken for a whole request.
+const last = "GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
+
+// TestAmbiguousRequestsAreRefused sends requests that two servers could frame or route
+// differently: each gets 400 (or another error), and its connection ends.
+func TestAmbiguousRequestsAreRefused(t *testing.T) {
+	w := exposed(t, model.EntryPoint{}, nil)
+	const post = "POST / HTTP/1.1\r\nHost: a.test\r\n"
+	for name, s := range map[string]struct {
+		text   string
+		status int
+	}{
+		"Content-Length and Transfer-Encoding": {
+			post + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"Transfer-Encoding and Content-Length": {
+			post + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n", 400},
+		"two lengths":           {post + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 400},
+		"length with a sign":    {post + "Content-Length: +5\r\n\r\nhello", 400},
+		"list of lengths":       {post + "Content-Length: 5, 5\r\n\r\nhello", 400},
+		"coding before chunked": {post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		"unknown coding":        {post + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501},
+		"coding with a control": {post + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400},
+		"space before a colon":  {post + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400},
+		"coding in HTTP/1.0": {
+			"POST / HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		"two hosts":                   {"GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n", 400},
+		"no host":                     {"GET / HTTP/1.1\r\n\r\n", 400},
+		"host with a path":            {"GET / HTTP/1.1\r\nHost: a.test/x\r\n\r\n", 400},
+		"name with a control":         {post + "X\x00Y: z\r\n\r\n", 400},
+		"value with a line end":       {post + "X: a\rb\r\n\r\n", 400},
+		"target without a slash":      {"GET rootless HTTP/1.1\r\nHost: a.test\r\n\r\n", 400},
+		"target with a fragment":      {"GET /a#b HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", 400},
+		"target with a broken escape": {"GET /%zz HTTP/1.1\r\nHost: a.test\r\n\r\n", 400},
+		"CONNECT": {
+			"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", 501},
+		"another version": {"GET / HTTP/3.0\r\nHost: a.test\r\n\r\n", 505},
+	} {
+		got := w.send(s.text + last)
+		if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", s.status)) || strings.Contains(got, "/last") ||
+			!strings.Contains(got, "Connection: close\r\n") {
+			t.Errorf("%s: got %.200q, want %d and the end", name, got, s.status)
+		}
+	}
+}
+
+// TestFieldsOfOneConnectionStayOnIt checks what a server sees of a client's fields.
+func TestFieldsOfOneConnectionStayOnIt(t *testing.T) {
+	w := exposed(t, model.EntryPoint{}, nil)
+	for name, s := range map[string]struct{ head, must, mustNot string }{
+		"Connection names X-Forwarded-For": {
+			"Connection: close, X-Forwarded-For\r\n", "X-Forwarded-For: 127.0.0.1", ""},
+		"Connection names X-Real-Ip": {"Connection: close, X-Real-Ip\r\n", "X-Real-Ip: 127.0.0.1", ""},
+		"Connection names a field":   {"Connection: close, X-Hop\r\nX-Hop: 1\r\n", "", "X-Hop"},
+		"Keep-Alive":                 {"Keep-Alive: 300\r\n", "", "Keep-Alive"},
+		"Proxy-Connection":           {"Proxy-Connection: keep-alive\r\n", "", "Proxy-Connection"},
+		"Te":                         {"TE: gzip\r\n", "", "Te:"},
+		"Proxy-Authorization":        {"Proxy-Authorization: Basic eA==\r\n", "", "Proxy-Auth"},
+		"upgrade to h2c": {"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+			"GET /", "h2c"},
+		"upgrade to h2c without Connection": {"Upgrade: h2c\r\n", "GET /", "h2c"},
+		"folded line": {
+			"X: y\r\n Transfer-Encoding: chunked\r\n", "X: y Transfer-Encoding: chunked\n", ""},
+		"aliases": {"X_Forwarded_For: 6.6.6.6\r\nX_Real-Ip: 6.6.6.6\r\nx-forwarded_proto: https\r\n" +
+			"X-Forwarded_Host: evil.test\r\n", "X-Forwarded-Proto: http\n", "6.6.6.6"},
+		"aliases of the host": {"X-Forwarded_Host: evil.test\r\n", "X-Forwarded-Host: a.test", "evil.test"},
+	} {
+		got := w.send("GET / HTTP/1.1\r\nHost: a.test\r\n" + s.head + "\r\n" + last)
+		first, _, _ := strings.Cut(got, "/last")
+		if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.Contains(first, s.must) ||
+			s.mustNot != "" && strings.Contains(first, s.mustNot) {
+			t.Errorf("%s: the server has received %q, want %q and not %q", name, first, s.must, s.mustNot)
+		}
+	}
+}
+
+// TestOrigins checks that an absolute target routes by its own host, and that the server
+// gets that one.
+func TestOrigins(t *testing.T) {
+	w := exposed(t, model.EntryPoint{}, nil)
+	got := w.send("GET http://b.test/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+	if !strings.HasPrefix(got, "HTTP/1.1 404 ") {
+		t.Errorf("a target with the host b.test and the field Host: a.test: %.100q, want 404", got)
+	}
+	got = w.send("GET http://a.test/x HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
+	if !strings.Contains(got, "GET /x\n") || !strings.Contains(got, "X-Forwarded-Host: a.test\n") {
+		t.Errorf("the server has received %q", got)
+	}
+}

@@ -85,10 +85,8 @@ type Config struct {
 	FindProxy func(context.Context) (engine.Keeper, error)
 	// ProxyEnded receives a value when a proxy has ended; it may be nil.
 	ProxyEnded <-chan struct{}
-	// Gateway runs the HTTP gateway; if nil, none can be declared. GatewayEnded receives a
-	// value when its process has ended; it may be nil.
-	Gateway      Gateway
-	GatewayEnded <-chan struct{}
+	// Gateway runs the HTTP gateway; if nil, none can be declared.
+	Gateway Gateway
 	// Containers reports events of containers that may be real servers; it may be nil.
 	Containers Containers
 	// Lasting notes survive a reboot, Passing notes do not. If nil, none are saved.

@@ -16,7 +16,8 @@ type Gateway interface {
 	// Check returns the mistakes in a gateway that files declare, and notes for their author.
 	Check(model.Gateway) (api.Mistakes, []string)
 	// Run makes the gateway serve these values, whose servers have URLs; nil ends it. When
-	// it returns, new requests meet the values, or it has an error and nothing has changed.
+	// it returns, new requests meet the values. After an error, the gateway may have an
+	// earlier configuration. A gateway that ends is started again without the daemon.
 	Run(context.Context, *model.Gateway) error
 }
 
@@ -67,8 +68,8 @@ func (g *gateways) apply(w model.Desired) error {
 	return nil
 }
 
-// keep applies what changes about the gateway's servers while no request is made, and
-// starts a gateway again that has ended, until ctx ends.
+// keep applies what changes about the gateway's servers while no request is made, and tries
+// again after a failure, until ctx ends.
 func (g *gateways) keep(ctx context.Context) {
 	var again <-chan time.Time
 	for {
@@ -76,23 +77,11 @@ func (g *gateways) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-g.serversChanged:
-		case <-g.cfg.GatewayEnded:
-			g.lost()
 		case <-again:
 		}
 		if again = nil; !g.refresh() {
 			again = time.After(gatewayRetry)
 		}
-	}
-}
-
-// lost records that the gateway's process has ended.
-func (g *gateways) lost() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.known = false
-	if g.desired.Gateway != nil {
-		g.cfg.Log.Warn("the gateway has ended: it is started again, and its connections are lost")
 	}
 }
 

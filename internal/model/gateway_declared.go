@@ -35,7 +35,7 @@ type GatewayObject struct {
 }
 
 // Objects returns the objects of the gateway, kind by kind. The last one has no kind, the
-// name "settings", and all other settings. g may be nil.
+// name "settings", and all other settings, if there are any. g may be nil.
 func (g *Gateway) Objects() (all []GatewayObject) {
 	if g == nil {
 		return nil
@@ -61,6 +61,9 @@ func (g *Gateway) Objects() (all []GatewayObject) {
 	}
 	rest := g.Static
 	rest.EntryPoints, rest.Default = nil, nil
+	if reflect.ValueOf(rest).IsZero() {
+		return all
+	}
 	return append(all, GatewayObject{"", "", "settings", rest})
 }
 

@@ -22,6 +22,7 @@ import (
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
+	"fairlead/internal/process/hosted"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 	"fairlead/test/place"
@@ -76,7 +77,7 @@ func runDaemon(do order) error {
 	idle := newIdle(false)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { defer cancel(); process.Idle() }()
-	err = serve(ctx, opt, d, idle)
+	err = serve(ctx, opt, d, hosted.NewRunner(hosted.Options{Log: opt.Log}), idle)
 	if err == nil && opt.TearDown {
 		err = d.TearDown(context.Background())
 	}

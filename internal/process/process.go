@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
+	"fairlead/internal/process/hosted"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 
@@ -117,16 +118,20 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if opt.Docker, err = dockerSocketOf(opt, files); err != nil {
 		return err
 	}
+	gateway := hosted.NewRunner(hosted.Options{Directory: filepath.Join(opt.Run, "gateway"),
+		Errors: filepath.Join(opt.Run, "gateway.log"), Netns: host.Netns(), Log: opt.Log})
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(),
 		DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
 		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host),
 		CountReals: countReals(host),
+		Gateway:    gateway,
 		Containers: sandbox.New(), Lasting: files.Lasting(), Passing: files.Passing(),
 	})
 	if err != nil {
 		return err
 	}
+	defer closing(func() error { gateway.Part(); return nil })
 	idle.empty = d.Empty
 	defer closing(func() error {
 		if !d.Empty() {
@@ -136,7 +141,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	})
 	opt.docker = dockerDriver(d, files, host, opt)
 	defer closing(gauge.show(d, opt))
-	if err := serve(ctx, opt, d, idle); err != nil || !opt.TearDown {
+	if err := serve(ctx, opt, d, gateway, idle); err != nil || !opt.TearDown {
 		return err
 	}
 	return d.TearDown(context.Background())
@@ -144,14 +149,17 @@ func Run(ctx context.Context, opt Options) (err error) {
 
 // serve answers requests and runs the daemon's tasks until ctx ends, the daemon is
 // idle, or a task fails.
-func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error {
+func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.Runner, idle *idle) error {
 	l, done, err := opt.Sockets.take(adminSocket, opt.Socket, admin.Listen)
 	if err != nil {
 		return err
 	}
 	defer done()
-	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d}
-	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
+	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d,
+		Gateway: gateway}
+	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }
+	tasks := []func(context.Context) error{d.Run, follow,
+		serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)
 		if err != nil {

@@ -46,6 +46,10 @@ var elsewhere = regexp.MustCompile(`@docker (does not exist|is disabled)`)
 // Mistakes returns what is wrong with the objects, each at its part of the Spec.
 func (c *Checked) Mistakes() api.Mistakes {
 	all := relativePaths(c.declared.Config.TLS)
+	if l := c.declared.Static.AccessLog; l != nil && !filepath.IsAbs(l.FilePath) {
+		all = append(all, api.Mistake{At: "gateway.accesslog",
+			Text: "want filePath, an absolute path: the gateway has no standard output"})
+	}
 	for _, s := range c.Status() {
 		if s.State != gateway.Disabled || strings.HasSuffix(s.Name, "@internal") {
 			continue

@@ -1,0 +1,80 @@
+package upstream_test
+
+import (
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"fairlead/internal/daemon/pool"
+	"fairlead/internal/daemon/upstream"
+	"fairlead/internal/model"
+	"fairlead/internal/model/gateway"
+)
+
+// web is a pool with real servers in all states.
+func web() *pool.Pool {
+	at := func(last byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, last}) }
+	reals := []model.RealServer{
+		{Address: at(1), Weight: 3},
+		{Address: at(2), Port: 81, Weight: 1, State: model.RealDraining},
+		{Address: at(3), Weight: 1, State: model.RealDown},
+	}
+	return &pool.Pool{Spec: model.VirtualService{Ports: []model.PortRange{model.Port(80)}},
+		Full: model.VirtualService{Reals: reals}}
+}
+
+// found are containers with addresses of one family or both.
+func found(by model.Select, v4 bool) []pool.Found {
+	if by.Label != "app=blog" {
+		return nil
+	}
+	if !v4 {
+		return []pool.Found{{Endpoint: "both", At: netip.MustParseAddr("fd00::1")},
+			{Endpoint: "six", At: netip.MustParseAddr("fd00::2"), Health: "starting"}}
+	}
+	return []pool.Found{{Endpoint: "both", At: netip.MustParseAddr("10.0.1.1"), Health: "healthy"},
+		{Endpoint: "leaves", At: netip.MustParseAddr("10.0.1.2"), Leaves: "it is being stopped"}}
+}
+
+func declared(servers ...gateway.Server) *model.Gateway {
+	return &model.Gateway{Config: gateway.Config{HTTP: gateway.HTTP{Services: map[string]*gateway.Service{
+		"s": {LoadBalancer: &gateway.LoadBalancer{Servers: servers}}, "other": {Weighted: &gateway.Weighted{}}}}}}
+}
+
+// TestResolve checks which servers an entry stands for, and that the declared gateway stays.
+func TestResolve(t *testing.T) {
+	weight := func(w int) *int { return &w }
+	in := upstream.Inputs{Pools: map[string]*pool.Pool{"web": web()}, Selects: found}
+	for name, c := range map[string]struct {
+		entry gateway.Server
+		want  []gateway.Server
+	}{
+		"a virtual service": {gateway.Server{Service: "web", Scheme: "https"}, []gateway.Server{
+			{URL: "https://10.0.0.1:80", Weight: weight(3)},
+			{URL: "https://10.0.0.2:81", Weight: weight(1), Fenced: true},
+			{URL: "https://10.0.0.3:80", Weight: weight(1), Down: "it is down"}}},
+		"a service that is not in use": {gateway.Server{Service: "gone"}, []gateway.Server{{Service: "gone"}}},
+		"containers": {gateway.Server{Label: "app=blog", Port: "8080", Weight: weight(5)}, []gateway.Server{
+			{URL: "http://10.0.1.1:8080", Weight: weight(5)},
+			{URL: "http://10.0.1.2:8080", Weight: weight(5), Fenced: true},
+			{URL: "http://[fd00::2]:8080", Weight: weight(5), Down: "the container is starting"}}},
+		"no container": {gateway.Server{Name: "x", Port: "1"}, nil},
+		"a URL":        {gateway.Server{URL: "http://a"}, []gateway.Server{{URL: "http://a"}}},
+	} {
+		g := declared(c.entry)
+		got := upstream.Resolve(g, in).Config.HTTP.Services["s"].LoadBalancer.Servers
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if !g.Equal(declared(c.entry)) {
+			t.Errorf("%s: the declared gateway has changed", name)
+		}
+	}
+	if upstream.Resolve(nil, in) != nil || upstream.HasSelector(nil) {
+		t.Error("no gateway is resolved to one")
+	}
+	if !upstream.HasSelector(declared(gateway.Server{Label: "a"})) ||
+		upstream.HasSelector(declared(gateway.Server{URL: "a"})) {
+		t.Error("HasSelector")
+	}
+}

@@ -1,0 +1,79 @@
+package hosted
+
+import (
+	"strings"
+	"testing"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model"
+	values "fairlead/internal/model/gateway"
+)
+
+func declared() model.Gateway {
+	return model.Gateway{
+		Static: values.Static{EntryPoints: []values.EntryPoint{{Name: "web", Address: ":80"}},
+			Default: []string{"web"}},
+		Config: values.Config{HTTP: values.HTTP{
+			Routers: map[string]*values.Router{"shop": {Rule: "Host(`a.test`)", Service: "shop",
+				Middlewares: []string{"auth@docker"}}},
+			Services: map[string]*values.Service{"shop": {LoadBalancer: &values.LoadBalancer{
+				Servers: []values.Server{{Service: "web"}}}}},
+		}},
+	}
+}
+
+// TestMistakes checks which mistakes a declared gateway has, and where.
+func TestMistakes(t *testing.T) {
+	mistakes := func(change func(*model.Gateway)) string {
+		t.Helper()
+		g := declared()
+		change(&g)
+		c, err := NewChecked(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Mistakes().Error()
+	}
+	for want, change := range map[string]func(*model.Gateway){
+		// What labels may define later is a mistake only if no labels are read.
+		"": func(g *model.Gateway) { g.Static.Docker = &values.Docker{} },
+		"gateway.http.routers.shop: middleware auth@docker does not exist": func(*model.Gateway) {},
+		"gateway.http.routers.shop: service shpo does not exist: do you mean shop?": func(g *model.Gateway) {
+			g.Config.HTTP.Routers["shop"].Service = "shpo"
+		},
+		"gateway.tls.certificates[0]: file a.pem: want an absolute path": func(g *model.Gateway) {
+			g.Config.TLS.Certificates = []values.Certificate{{CertFile: "a.pem", KeyFile: "/etc/a.key"}}
+		},
+		"gateway.accesslog: want filePath": func(g *model.Gateway) { g.Static.AccessLog = &values.AccessLog{} },
+	} {
+		got := mistakes(change)
+		if !strings.Contains("\n"+got, "\n"+want) || want == "" && got != "" {
+			t.Errorf("mistakes %q, want %q", got, want)
+		}
+	}
+}
+
+// TestLabelsNameNoFiles checks that the daemon reads no file of the host for a container.
+func TestLabelsNameNoFiles(t *testing.T) {
+	c := values.Config{HTTP: values.HTTP{Middlewares: map[string]*values.Middleware{
+		"plain@docker":  {BasicAuth: &values.BasicAuth{Users: []string{"a:b"}}},
+		"basic@docker":  {BasicAuth: &values.BasicAuth{UsersFile: "/etc/shadow"}},
+		"digest@docker": {DigestAuth: &values.DigestAuth{UsersFile: "/etc/shadow"}},
+		"ask@docker":    {ForwardAuth: &values.ForwardAuth{TLS: &values.ClientTLS{Key: "/etc/ssl/private/host.key"}}},
+	}}}
+	problems := withoutFiles(&c, []traefik.Problem{{Text: "earlier"}})
+	if len(c.HTTP.Middlewares) != 1 || c.HTTP.Middlewares["plain@docker"] == nil || len(problems) != 4 {
+		t.Errorf("middlewares %v, problems %v", c.HTTP.Middlewares, problems)
+	}
+}
+
+// TestReuse checks that equal objects stay the same.
+func TestReuse(t *testing.T) {
+	before, next := declared().Config, declared().Config
+	next.HTTP.Routers["shop"].Priority = 7
+	reuse(&next, &before)
+	a, b := before.HTTP, next.HTTP
+	if b.Services["shop"] != a.Services["shop"] || b.Routers["shop"] == a.Routers["shop"] {
+		t.Error("equal objects differ, or different ones are equal")
+	}
+}

@@ -1,0 +1,276 @@
+package hosted
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/provider"
+	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/serving"
+	"fairlead/internal/model"
+	values "fairlead/internal/model/gateway"
+	"fairlead/internal/process/standalone"
+)
+
+// Options say where the gateway runs.
+type Options struct {
+	// Directory is where the next daemon finds the serving process.
+	Directory string
+	// Errors is the file to which the serving process writes when it cannot run. It does not
+	// have the daemon's standard error, which it outlives.
+	Errors string
+	// Netns is the network namespace of the entry points.
+	Netns *os.File
+	Log   *slog.Logger
+}
+
+// Runner runs the gateway as a child of the daemon. It implements daemon.Gateway and
+// admin.GatewayCalls. Its methods may be called concurrently.
+//
+// Theory of operation. The daemon calls Run at each change of what files declare, and of the
+// servers. Containers with labels are followed here. Both sources together are the
+// configuration of the serving process, which gets what has changed. The serving process
+// outlives the daemon; the next daemon adopts it with its first Run.
+type Runner struct {
+	opt Options
+	log *slog.Logger
+
+	mu sync.Mutex
+	// controller is nil while no gateway runs.
+	controller *serving.Controller
+	static     values.Static
+	// declared is the configuration of the files, and one of the sources.
+	declared values.Config
+	sources  map[string]standalone.Source
+	docker   *following
+	// errors is open while a gateway runs: a process that has ended is started again.
+	errors *os.File
+	// files are the states of the files that the configuration names, when it was applied.
+	files map[string]fileState
+	// reported are the problems that are logged already.
+	reported map[string]bool
+}
+
+// The sources of the configuration: the order of their names is that of precedence.
+const (
+	fromContainers = "docker"
+	fromFiles      = "file"
+)
+
+// NewRunner returns a runner. It starts nothing.
+func NewRunner(opt Options) *Runner {
+	return &Runner{opt: opt, log: opt.Log, sources: map[string]standalone.Source{}, reported: map[string]bool{}}
+}
+
+// Check implements daemon.Gateway.
+func (r *Runner) Check(g model.Gateway) (api.Mistakes, []string) {
+	c, err := NewChecked(g)
+	if err != nil {
+		return api.Mistakes{{At: "gateway", Text: err.Error()}}, nil
+	}
+	return c.Mistakes(), c.Notes()
+}
+
+// Run implements daemon.Gateway.
+func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g == nil {
+		return r.end(ctx)
+	}
+	static, config, err := traefik.Qualified(g.Static, g.Config)
+	if err != nil {
+		return err
+	}
+	reuse(&config, &r.declared)
+	r.declared = config
+	r.sources[fromFiles] = standalone.NewSource(config, nil)
+	if err := r.followDocker(static.Docker); err != nil {
+		return err
+	}
+	return r.apply(ctx, static)
+}
+
+// apply makes the serving process have the sources and the static settings.
+func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
+	config, known := standalone.Together(r.sources)
+	r.files = filesOf(config)
+	var statuses []gateway.Status
+	switch {
+	case r.controller == nil:
+		var with serving.Options
+		if with, err = r.options(); err != nil {
+			return err
+		}
+		r.controller, statuses, err = serving.Start(ctx, with, static, &config, known)
+	case !reflect.DeepEqual(static, r.static):
+		if _, err = r.controller.Replace(ctx, static); err == nil {
+			r.static = static
+			statuses, err = r.controller.Apply(ctx, &config, known)
+		}
+	default:
+		statuses, err = r.controller.Apply(ctx, &config, known)
+	}
+	if err != nil {
+		return err
+	}
+	r.static = static
+	r.report(statuses)
+	return nil
+}
+
+// stopLimit is how long requests in progress have when the gateway ends.
+const stopLimit = 10 * time.Second
+
+// end ends the serving process, also one that an earlier daemon has left.
+func (r *Runner) end(ctx context.Context) error {
+	r.stopDocker()
+	r.sources, r.files = map[string]standalone.Source{}, nil
+	var err error
+	if r.controller != nil {
+		ctx, cancel := context.WithTimeout(ctx, stopLimit)
+		defer cancel()
+		r.controller.Stop(ctx)
+		r.controller = nil
+	} else if _, failed := os.Stat(r.opt.Directory); failed == nil {
+		err = serving.End(ctx, serving.Options{Directory: r.opt.Directory, Netns: r.opt.Netns, Log: r.log})
+	}
+	if r.errors != nil {
+		_ = r.errors.Close()
+		r.errors = nil
+	}
+	_ = os.Remove(r.opt.Directory) // it may not exist, and may have files of others
+	if info, failed := os.Stat(r.opt.Errors); failed == nil && info.Size() == 0 {
+		_ = os.Remove(r.opt.Errors)
+	}
+	return err
+}
+
+// options returns the options of a serving process, for which it makes the files.
+func (r *Runner) options() (serving.Options, error) {
+	err := os.MkdirAll(r.opt.Directory, 0o700)
+	if err == nil && r.errors == nil {
+		r.errors, err = os.OpenFile(r.opt.Errors, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return serving.Options{}, fmt.Errorf("make the gateway's files: %w", err)
+	}
+	return serving.Options{Directory: r.opt.Directory, Netns: r.opt.Netns, Stderr: r.errors, Log: r.log}, nil
+}
+
+// Part leaves the serving process to the next daemon.
+func (r *Runner) Part() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopDocker()
+	if r.controller != nil {
+		r.controller.Part()
+		r.controller = nil
+	}
+}
+
+// following is a provider of containers that is followed.
+type following struct {
+	of     values.Docker
+	cancel context.CancelFunc
+}
+
+// dockerWait is how long Run waits for the containers of an engine: a serving process that
+// an earlier daemon has left must not lose their routers for a moment.
+const dockerWait = 3 * time.Second
+
+// followDocker follows the containers of an engine, or stops that if of is nil.
+func (r *Runner) followDocker(of *values.Docker) error {
+	if of != nil && r.docker != nil && reflect.DeepEqual(*of, r.docker.of) {
+		return nil
+	}
+	r.stopDocker()
+	if of == nil {
+		return nil
+	}
+	with := *of
+	if host := os.Getenv("DOCKER_HOST"); strings.HasPrefix(host, "unix://") {
+		with.Endpoint = cmp.Or(with.Endpoint, host)
+	}
+	docker, err := provider.NewDocker(with, r.log)
+	if err != nil {
+		return fmt.Errorf("follow containers: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.docker = &following{*of, cancel}
+	first := make(chan standalone.Source, 1)
+	go docker.Follow(ctx, func(config values.Config, problems []traefik.Problem) {
+		problems = withoutFiles(&config, slices.Clone(problems))
+		source := standalone.NewSource(config, problems)
+		select {
+		case first <- source:
+		default:
+		}
+		r.containersChanged(ctx, source)
+	})
+	select {
+	case r.sources[fromContainers] = <-first:
+	case <-time.After(dockerWait):
+		r.log.Warn("the container engine does not answer: the gateway begins without its containers")
+	}
+	return nil
+}
+
+// containersChanged applies the configuration of the containers, unless ctx has ended.
+func (r *Runner) containersChanged(ctx context.Context, source standalone.Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil || r.controller == nil {
+		return
+	}
+	r.sources[fromContainers] = source
+	if err := r.apply(ctx, r.static); err != nil {
+		r.log.Error("apply the routers of containers", "error", err)
+	}
+}
+
+func (r *Runner) stopDocker() {
+	if r.docker != nil {
+		r.docker.cancel()
+		r.docker = nil
+	}
+	delete(r.sources, fromContainers)
+}
+
+// report logs each object that cannot be used, once for each reason.
+func (r *Runner) report(all []gateway.Status) {
+	now := map[string]bool{}
+	for _, s := range all {
+		for _, reason := range s.Reasons {
+			key := s.Kind + " " + s.Name + ": " + reason
+			if now[key] = true; !r.reported[key] {
+				r.log.Warn("gateway: "+reason, s.Kind, s.Name, "state", s.State)
+			}
+		}
+	}
+	r.reported = now
+}
+
+// errNone is the answer while no gateway runs.
+var errNone = errors.New("the daemon runs no gateway: declare one with `gateway:` in fairlead.yaml")
+
+// running returns the controller, or a Fault with code NotFound.
+func (r *Runner) running() (*serving.Controller, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.controller == nil {
+		return nil, &api.Fault{Code: api.NotFound, Err: errNone}
+	}
+	return r.controller, nil
+}

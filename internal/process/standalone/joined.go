@@ -1,0 +1,17 @@
+package standalone
+
+import (
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+)
+
+// Source is the configuration of one provider, with its problems.
+type Source = part
+
+// NewSource returns a source.
+func NewSource(config model.Config, problems []traefik.Problem) Source { return part{config, problems} }
+
+// Together returns the configuration of all sources, and the problems that are known. The
+// objects are the same as in the sources.
+func Together(sources map[string]Source) (model.Config, []gateway.Status) { return together(sources) }

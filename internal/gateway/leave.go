@@ -20,6 +20,10 @@ func (g *Gateway) drain(ctx context.Context, all []*listening) {
 	for _, at := range all {
 		_ = at.accept.leave() // fails only if it is closed
 		at.http1.Drain()
+		if at.http3 != nil {
+			// The other process reads the packets now.
+			_ = at.http3.Close()
+		}
 	}
 	grace := time.NewTimer(g.grace())
 	defer grace.Stop()

@@ -50,9 +50,12 @@ func defaultConnections(entries int) int {
 	return int(min(r.Cur, 1<<24)) / 2 / max(entries, 1)
 }
 
+// peer is a client's connection, of TCP or QUIC.
+type peer interface{ RemoteAddr() net.Addr }
+
 // enter counts a connection, and returns false if there are too many. The caller calls
 // leave when an accepted connection has ended.
-func (l *limits) enter(c net.Conn) bool {
+func (l *limits) enter(c peer) bool {
 	client := clientOf(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +79,7 @@ func (l *limits) enter(c net.Conn) bool {
 	return false
 }
 
-func (l *limits) leave(c net.Conn) {
+func (l *limits) leave(c peer) {
 	client := clientOf(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,12 +91,12 @@ func (l *limits) leave(c net.Conn) {
 
 // clientOf returns the address of a client. Those of one /64 of IPv6 are one client,
 // which commonly has all addresses of it.
-func clientOf(c net.Conn) netip.Addr {
-	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
+func clientOf(c peer) netip.Addr {
+	remote, ok := c.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	at := tcp.AddrPort().Addr().Unmap().WithZone("")
+	at := remote.AddrPort().Addr().Unmap().WithZone("")
 	if at.Is4() {
 		return at
 	}

@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
+	"fairlead/internal/gateway/h3"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
@@ -27,6 +28,8 @@ type listening struct {
 	http1  *h1.Server
 	http2  *http.Server
 	split  *splitter
+	// http3 is nil if the entry point does not speak HTTP/3.
+	http3 *h3.Server
 	// streams are the connections of TCP routers.
 	streams *stream.Entry
 }
@@ -43,11 +46,14 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 		if l == nil {
 			continue
 		}
-		at, err := g.listen(value, l)
+		at, err := g.listen(value, sockets[value.Name])
 		if err != nil {
 			return err
 		}
 		all = append(all, at)
+		if at.http3 != nil {
+			running.Go(func() { _ = at.http3.Serve() }) // until it is shut down
+		}
 		running.Go(func() {
 			if err := at.http2.Serve(at.split); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("entry point %s: %w", at.name, err)
@@ -74,23 +80,24 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 
 // listen returns the servers of an entry point: our own for HTTP/1.1, the library's for
 // HTTP/2.
-func (g *Gateway) listen(value gateway.EntryPoint, l *net.TCPListener) (*listening, error) {
+func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, error) {
 	e, err := g.newEntry(value)
 	if err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
+	l, handler := sockets.TCP, advertised(value, sockets.TCP, e)
 	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
 	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
 	write := cmp.Or(value.Timeouts.Write, 60*time.Second)
 	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
-	at.http1 = &h1.Server{Handler: e, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience, IdleTimeout: idle,
-		ReadTimeout: patience, WriteTimeout: write, Panicked: g.panicked}
+	at.http1 = &h1.Server{Handler: handler, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience,
+		IdleTimeout: idle, ReadTimeout: patience, WriteTimeout: write, Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	limits := g.newLimits(value, e.forwarding)
 	count := g.observer.connections(value.Name, &g.open)
-	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{e, g}, patience, write), Protocols: protocols,
+	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{handler, g}, patience, write), Protocols: protocols,
 		MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience, WriteTimeout: write + h2.PaceMargin,
 		IdleTimeout: idle,
 		ErrorLog:    g.errorLog(), HTTP2: http2Limits(value),
@@ -113,6 +120,11 @@ func (g *Gateway) listen(value gateway.EntryPoint, l *net.TCPListener) (*listeni
 		}}
 	if at.split.proxied, err = stream.Proxied(value); err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
+	}
+	if value.HTTP3 != nil && sockets.UDP != nil {
+		if at.http3, err = g.listenHTTP3(value, sockets.UDP, e, limits); err != nil {
+			return nil, fmt.Errorf("entry point %s: serve HTTP/3: %w", value.Name, err)
+		}
 	}
 	at.split.start()
 	return at, nil
@@ -163,6 +175,9 @@ func stop(servers []*listening, grace time.Duration) {
 			}
 		})
 		all.Go(func() { _ = s.http1.Shutdown(ctx) }) // it closes what is left
+		if s.http3 != nil {
+			all.Go(func() { _ = s.http3.Shutdown(ctx) })
+		}
 		all.Go(func() { s.streams.Shutdown(ctx) })
 	}
 	all.Wait()

@@ -35,7 +35,6 @@ func Unused(s gateway.Static) (notes []string) {
 	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
 	for _, e := range s.EntryPoints {
 		at := "entryPoints." + e.Name + "."
-		add(e.HTTP3 != nil, "%shttp3", at)
 		add(len(e.ConnectionHeaders) > 0, "%sforwardedHeaders.connection", at)
 		add(e.NotAppendXForwardedFor, "%sforwardedHeaders.notAppendXForwardedFor", at)
 		add(e.MaxRequests > 0 || e.MaxAge > 0, "%stransport.keepAliveMaxRequests or keepAliveMaxTime", at)

@@ -15,11 +15,11 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	notes := strings.Join(gateway.Unused(model.Static{
 		Resolvers: map[string]*model.Resolver{"le": {}},
 		Docker:    &model.Docker{SwarmMode: true, Watch: &no},
-		EntryPoints: []model.EntryPoint{{Name: "web", HTTP3: &model.HTTP3{},
+		EntryPoints: []model.EntryPoint{{Name: "web",
 			MaxHeaderBytes: 1 << 19, SanitizePath: &no}},
 	}), "\n")
 	for _, want := range []string{"certificatesResolvers.le", "swarmMode", "docker.watch=false",
-		"web.http3", "web.http.maxHeaderBytes", "web.http.sanitizePath"} {
+		"web.http.maxHeaderBytes", "web.http.sanitizePath"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note about %s:\n%s", want, notes)
 		}

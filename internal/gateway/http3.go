@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"time"
+
+	"fairlead/internal/gateway/h3"
+	"fairlead/internal/model/gateway"
+
+	"github.com/quic-go/quic-go"
+)
+
+// advertised returns the handler for connections of TCP. It announces HTTP/3 if the entry
+// point has it.
+func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) http.Handler {
+	if value.HTTP3 == nil {
+		return h
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return h3.Advertise(cmp.Or(value.HTTP3.AdvertisedPort, port), h)
+}
+
+// listenHTTP3 begins to accept connections of HTTP/3.
+func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
+	limits *limits) (*h3.Server, error) {
+	open := g.observer.open.WithLabelValues(value.Name, "UDP")
+	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value.Name), Handler: h,
+		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
+		Idle: cmp.Or(value.Timeouts.Idle, 180*time.Second), Read: cmp.Or(value.Timeouts.Read, time.Minute),
+		Write: cmp.Or(value.Timeouts.Write, time.Minute),
+		Enter: func(c *quic.Conn) bool {
+			if !limits.enter(c) {
+				return false
+			}
+			open.Inc()
+			return true
+		},
+		Leave: func(c *quic.Conn) {
+			open.Dec()
+			limits.leave(c)
+		},
+	})
+}

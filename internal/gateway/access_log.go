@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fairlead/internal/escape"
+	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/model/gateway"
 )
 
@@ -160,7 +161,7 @@ func jsonLine(entry string, number uint64, took time.Duration, x *exchange, r *h
 		"OriginDuration": x.took.Nanoseconds(), "Overhead": (took - x.took).Nanoseconds(),
 		"RequestAddr": r.Host, "RequestContentSize": max(r.ContentLength, 0), "RequestCount": number,
 		"RequestHost": hostOf(r.Host), "RequestMethod": r.Method, "RequestPath": x.target,
-		"RequestProtocol": r.Proto, "RequestScheme": scheme(r), "RetryAttempts": max(x.attempts-1, 0),
+		"RequestProtocol": r.Proto, "RequestScheme": forwarded.Scheme(r), "RetryAttempts": max(x.attempts-1, 0),
 		"StartLocal": x.started, "StartUTC": x.started.UTC(), "entryPointName": entry, "level": "info", "msg": "",
 		"time": time.Now(), "request_User-Agent": r.UserAgent(), "request_Referer": r.Referer(),
 	}

@@ -21,6 +21,7 @@ func (g *Gateway) api() http.Handler {
 	show("/api/http/routers", func() any { return values(g.rawData().Routers) })
 	show("/api/http/services", func() any { return values(g.rawData().Services) })
 	show("/api/http/middlewares", func() any { return values(g.rawData().Middlewares) })
+	show("/api/certificates", func() any { return g.rawData().Certificates })
 	show("/api/entrypoints", func() any { return g.static.EntryPoints })
 	mux.HandleFunc("GET /api/explain", g.serveExplain)
 	show("/api/overview", func() any { return g.overview() })
@@ -35,7 +36,7 @@ type RawData struct {
 	Routers     map[string]RouterInfo     `json:"routers,omitempty"`
 	Services    map[string]ServiceInfo    `json:"services,omitempty"`
 	Middlewares map[string]MiddlewareInfo `json:"middlewares,omitempty"`
-	// Certificates are those in use.
+	// Certificates are those in use, and those that resolvers try to obtain.
 	Certificates []ShownCertificate `json:"certificates,omitempty"`
 }
 

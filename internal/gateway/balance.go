@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
@@ -236,12 +237,12 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 		x.service, x.server = b.service, p.url.Host
 		x.attempts++
 	}
-	before, had := r.Header[forwardedFor]
-	appendClient(r)
+	before, had := r.Header[forwarded.For]
+	forwarded.AppendClient(r, addressOf(r.RemoteAddr))
 	began := time.Now()
 	err := b.forward(w, r, p, host, began)
-	if r.Header[forwardedFor] = before; !had {
-		delete(r.Header, forwardedFor)
+	if r.Header[forwarded.For] = before; !had {
+		delete(r.Header, forwarded.For)
 	}
 	if x != nil {
 		x.took = time.Since(began)

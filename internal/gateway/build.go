@@ -71,6 +71,7 @@ type parts struct {
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
 func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *builder) {
+	known = slices.Concat(known, certificateProblems(config.ACME.Certificates))
 	changed := g.kept.changes(config, known)
 	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed,
 		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},
@@ -89,6 +90,7 @@ func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *bui
 	if !b.keepTLS(others) {
 		b.addTLS()
 	}
+	b.addChallenges()
 	b.drop()
 	b.addChanged()
 	b.addStreams()
@@ -234,10 +236,6 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
 	if secure != nil {
 		b.now.tls = append(b.now.tls, tlsUse{entry, cmp.Or(secure.Options, defaultOptions), parsed.Domains()})
-		if secure.CertResolver != "" {
-			b.status.warn("router", name, "certificates by ACME are not supported yet: its clients get a certificate from "+
-				"files, or the default one")
-		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
@@ -17,13 +18,13 @@ import (
 type entry struct {
 	*Gateway
 	name       string
-	forwarding forwarding
+	forwarding forwarded.Headers
 	// denied, if not nil, refuses paths with some encoded characters.
 	denied func(path string) bool
 }
 
 func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
-	f, err := newForwarding(value.TrustedProxies, value.Insecure, portOfAddress(value.Address))
+	f, err := forwarded.New(value.TrustedProxies, value.Insecure, portOfAddress(value.Address))
 	e := &entry{Gateway: g, name: value.Name, forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
@@ -54,7 +55,7 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		return
 	}
 	peer := addressOf(r.RemoteAddr)
-	e.forwarding.apply(r, peer)
+	e.forwarding.Apply(r, peer)
 	x.request = requestOf(r, peer)
 	now := e.current.Load()
 	if r.TLS != nil && !now.tls.agree(e.name, r.TLS.ServerName, x.request.Host) {

@@ -7,16 +7,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead/internal/model/gateway"
 )
 
 // ShownCertificate is a certificate as people see it.
 type ShownCertificate struct {
 	Names     []string  `json:"names"`
 	Issuer    string    `json:"issuer,omitempty"`
-	NotBefore time.Time `json:"notBefore"`
-	NotAfter  time.Time `json:"notAfter"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	NotAfter  time.Time `json:"notAfter,omitzero"`
 	// Default says that clients get it for names that no other certificate has.
 	Default bool `json:"default,omitempty"`
+	// ACME is the state at the resolver that obtains it. The dates are zero while there is none.
+	ACME *gateway.CertificateState `json:"acme,omitempty"`
 }
 
 // shown describes a certificate.
@@ -53,7 +57,8 @@ func (s *snapshot) shownCertificate(entry, name string) (*ShownCertificate, []st
 	now := time.Now()
 	switch {
 	case c.Default:
-		problems = append(problems, "no certificate has the name "+name+": clients get the default one and refuse it")
+		problems = append(problems, "no certificate has the name "+name+": clients get the default one and refuse it"+
+			s.whyNone(name))
 	case now.After(c.NotAfter):
 		problems = append(problems, "the certificate has expired: clients refuse it")
 	case now.Before(c.NotBefore):
@@ -62,8 +67,34 @@ func (s *snapshot) shownCertificate(entry, name string) (*ShownCertificate, []st
 	return &c, problems
 }
 
-// shownCertificates returns all certificates that are in use, by their first names, and the
-// default one last.
+// whyNone says why a resolver has no certificate for the name, empty if none tries.
+func (s *snapshot) whyNone(name string) string {
+	for _, c := range s.config.ACME.Certificates {
+		if slices.Contains(c.Names, strings.ToLower(name)) {
+			return "; " + c.String()
+		}
+	}
+	return ""
+}
+
+// withACME adds the states of certificates from resolvers.
+func withACME(all []ShownCertificate, states []gateway.CertificateState) []ShownCertificate {
+	for _, state := range states {
+		own := slices.IndexFunc(all, func(c ShownCertificate) bool {
+			return c.ACME == nil && !state.NotAfter.IsZero() && c.NotAfter.Equal(state.NotAfter) &&
+				!slices.ContainsFunc(state.Names, func(name string) bool { return !slices.Contains(c.Names, name) })
+		})
+		if own < 0 {
+			all = append(all, ShownCertificate{Names: state.Names, NotAfter: state.NotAfter})
+			own = len(all) - 1
+		}
+		all[own].ACME = &state
+	}
+	return all
+}
+
+// shownCertificates returns all certificates that are in use or that resolvers try to obtain,
+// by their first names, and the default one last.
 func (s *snapshot) shownCertificates() []ShownCertificate {
 	all := []ShownCertificate{}
 	seen := map[*tls.Certificate]bool{s.tls.fallback: true}
@@ -74,6 +105,7 @@ func (s *snapshot) shownCertificates() []ShownCertificate {
 		}
 		seen[pair] = true
 	}
+	all = withACME(all, s.config.ACME.Certificates)
 	slices.SortFunc(all, func(a, b ShownCertificate) int { return slices.Compare(a.Names, b.Names) })
 	if c, err := shown(s.tls.fallback); err == nil {
 		c.Default = true

@@ -11,10 +11,10 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"strings"
 	"time"
 
+	"fairlead/internal/gateway/forwarded"
+	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
 
@@ -63,7 +63,7 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport) (*library, error) {
 func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	out := p.Out
 	out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
-	for _, name := range forwardedHeaders {
+	for _, name := range forwarded.Names {
 		if values, ok := p.In.Header[name]; ok {
 			out.Header[name] = values
 		}
@@ -113,11 +113,11 @@ func clientConfig(t *gateway.ServersTransport) (*tls.Config, error) {
 		return nil, errors.New("peerCertURI is not supported: verify servers with serverName and rootCAs")
 	}
 	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify}
-	if err := limitTLS(config, t.MinVersion, t.MaxVersion, t.CipherSuites); err != nil {
+	if err := tlsconfig.Limit(config, t.MinVersion, t.MaxVersion, t.CipherSuites); err != nil {
 		return nil, err
 	}
 	for _, ca := range t.RootCAs {
-		pem, err := pemOf(ca)
+		pem, err := tlsconfig.PEM(ca)
 		if err != nil {
 			return nil, err
 		}
@@ -125,51 +125,15 @@ func clientConfig(t *gateway.ServersTransport) (*tls.Config, error) {
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("root CA %s: it has no PEM certificate", nameOf(ca))
+			return nil, fmt.Errorf("root CA %s: it has no PEM certificate", tlsconfig.NameOf(ca))
 		}
 	}
 	for _, c := range t.Certificates {
-		pair, err := keyPair(c)
+		pair, err := tlsconfig.KeyPair(c)
 		if err != nil {
 			return nil, err
 		}
 		config.Certificates = append(config.Certificates, pair)
 	}
 	return config, nil
-}
-
-// keyPair reads a certificate and its key.
-func keyPair(c gateway.Certificate) (tls.Certificate, error) {
-	cert, err := pemOf(c.CertFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	key, err := pemOf(c.KeyFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return pair, fmt.Errorf("certificate %s: %w", nameOf(c.CertFile), err)
-	}
-	return pair, nil
-}
-
-// pemOf returns the value, or the content of the file that it names.
-func pemOf(value string) ([]byte, error) {
-	if strings.Contains(value, "-----BEGIN") {
-		return []byte(value), nil
-	}
-	if value == "" {
-		return nil, errors.New("a certificate needs certFile and keyFile")
-	}
-	return os.ReadFile(value)
-}
-
-// nameOf returns a name of a file or PEM text for messages.
-func nameOf(value string) string {
-	if strings.Contains(value, "-----BEGIN") {
-		return "given as text"
-	}
-	return value
 }

@@ -24,7 +24,9 @@ type kept struct {
 	routers  map[string]*builtRouter
 	// internal are the gateway's own services, which do not change.
 	internal map[string]http.Handler
-	statuses statuses
+	// challenges are the routers that answer authorities.
+	challenges []placed
+	statuses   statuses
 }
 
 func newKept() kept {

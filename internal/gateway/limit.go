@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,8 +35,8 @@ type limits struct {
 	logged time.Time
 }
 
-func (g *Gateway) newLimits(value gateway.EntryPoint, f forwarding) *limits {
-	return &limits{log: g.log, entry: value.Name, trusts: f.trusts, refused: g.observer.refused,
+func (g *Gateway) newLimits(value gateway.EntryPoint, f forwarded.Headers) *limits {
+	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.refused,
 		most:      cmp.Or(value.MaxConnections, defaultConnections(len(g.static.EntryPoints))),
 		perClient: cmp.Or(value.MaxConnectionsPerClient, perClient), clients: map[netip.Addr]int{}}
 }

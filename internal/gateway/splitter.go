@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
 	"fairlead/internal/gateway/opening"
+	"fairlead/internal/gateway/tlsconfig"
 )
 
 // splitter divides the connections of a listener by what the client begins with: an
@@ -84,6 +85,10 @@ func (s *splitter) serve(c net.Conn) bool {
 		secure := tls.Server(c, s.config)
 		if err := secure.Handshake(); err != nil {
 			secure.Close()
+			return false
+		}
+		if secure.ConnectionState().NegotiatedProtocol == tlsconfig.ChallengeProtocol {
+			secure.Close() // the handshake is the whole answer (RFC 8737, 3)
 			return false
 		}
 		two = secure.ConnectionState().NegotiatedProtocol == "h2"

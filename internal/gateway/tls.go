@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
 
@@ -23,6 +24,8 @@ type tlsNames struct {
 	certificates map[string]*tls.Certificate
 	// fallback is for names that no certificate has.
 	fallback *tls.Certificate
+	// challenges answer authorities, by name.
+	challenges map[string]*tls.Config
 	// options are by qualified name; byHost has their names by entry point and host.
 	options map[string]*tls.Config
 	byHost  map[[2]string]string
@@ -156,12 +159,12 @@ func hasFiles(t gateway.TLS) bool {
 // addTLS adds the certificates and options of the configuration.
 func (b *builder) addTLS() {
 	for _, c := range b.config.TLS.Certificates {
-		pair, err := keyPair(c)
+		pair, err := tlsconfig.KeyPair(c)
 		if err != nil {
-			b.status.disable("certificate", nameOf(c.CertFile), err.Error())
+			b.status.disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
 			continue
 		}
-		b.status.of("certificate", nameOf(c.CertFile))
+		b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
 		for _, name := range namesOf(&pair) {
 			if b.tls.certificates[name] == nil {
 				b.tls.certificates[name] = &pair
@@ -170,15 +173,15 @@ func (b *builder) addTLS() {
 	}
 	b.tls.fallback = b.own
 	if s := b.config.TLS.Stores[defaultOptions]; s != nil && s.DefaultCertificate != nil {
-		pair, err := keyPair(*s.DefaultCertificate)
+		pair, err := tlsconfig.KeyPair(*s.DefaultCertificate)
 		if err != nil {
-			b.status.disable("certificate", nameOf(s.DefaultCertificate.CertFile), err.Error())
+			b.status.disable("certificate", tlsconfig.NameOf(s.DefaultCertificate.CertFile), err.Error())
 		} else {
 			b.tls.fallback = &pair
 		}
 	}
 	for name, value := range b.config.TLS.Options {
-		config, err := optionsConfig(value)
+		config, err := tlsconfig.Options(value)
 		if err != nil {
 			b.status.disable("tls options", name, err.Error())
 			continue
@@ -191,7 +194,7 @@ func (b *builder) addTLS() {
 		}
 	}
 	if b.tls.options[defaultOptions] == nil {
-		config, _ := optionsConfig(&gateway.TLSOptions{}) // empty options are valid
+		config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
 		config.GetCertificate = b.certificateOr(false)
 		b.tls.options[defaultOptions] = config
 	}
@@ -219,6 +222,9 @@ func (g *Gateway) serverTLS(entry string) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		now := g.current.Load().tls
+		if c := now.challenge(hello); c != nil {
+			return c, nil
+		}
 		name := now.optionsOf(entry, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
 		options := now.options[name]
 		if options == nil {

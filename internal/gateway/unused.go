@@ -16,9 +16,6 @@ func Unused(s gateway.Static) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...)+" has no effect yet")
 		}
 	}
-	for name := range s.Resolvers {
-		add(true, "certificatesResolvers.%s (certificates by ACME)", name)
-	}
 	add(s.Swarm != nil, "providers.swarm")
 	add(s.Docker != nil && s.Docker.SwarmMode, "providers.docker.swarmMode (the labels of services)")
 	if s.Docker != nil {

@@ -227,6 +227,18 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway", "internal/gateway/middleware/..."},
 	},
 	{
+		Name:   "entry points get certificates as values, and obtain none themselves",
+		Of:     []string{"internal/gateway/..."},
+		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},
+		Deny: []string{"internal/gateway/acme/...", "github.com/caddyserver/certmagic/...",
+			"github.com/mholt/acmez/...", "github.com/go-acme/..."},
+	},
+	{
+		Name: "what obtains certificates gets the rest of the gateway as values",
+		Of:   []string{"internal/gateway/acme/..."},
+		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule"},
+	},
+	{
 		Name: "rules of routers are matched without the gateway",
 		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar"}, Deny: []string{"os/..."},
 		StdOnly: true,

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/cli/command"
 	"fairlead/internal/gateway"
+	gatewaymodel "fairlead/internal/model/gateway"
 
 	"github.com/spf13/cobra"
 )
@@ -43,17 +44,29 @@ func newGatewayServices(a *command.App) *cobra.Command {
 func newGatewayCertificates(a *command.App) *cobra.Command {
 	return gatewayList(a, "certificates", "List the certificates of a running gateway",
 		func(d gateway.RawData) [][]string {
-			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE"}}
+			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE", "RESOLVER", "STATE", "NEXT ATTEMPT", "REASON"}}
 			for _, c := range d.Certificates {
 				use := "for these names"
 				if c.Default {
 					use = "for names that no other has"
 				}
+				from := gatewaymodel.CertificateState{}
+				if c.ACME != nil {
+					from = *c.ACME
+				}
 				rows = append(rows, []string{command.OrDash(strings.Join(c.Names, ",")), command.OrDash(c.Issuer),
-					c.NotAfter.UTC().Format(time.DateTime), use})
+					timeOrDash(c.NotAfter), use, command.OrDash(from.Resolver), command.OrDash(from.State),
+					timeOrDash(from.Next), command.OrDash(from.Reason)})
 			}
 			return rows
 		})
+}
+
+func timeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateTime)
 }
 
 // gatewayList returns a command that shows objects that the gateway's API lists.

@@ -204,7 +204,7 @@ func entryPointOf(e gateway.EntryPoint) *entryPointSettings {
 func acmeOf(r *gateway.Resolver) *acmeSettings {
 	a := &acmeSettings{Email: r.Email, CAServer: r.CAServer, Storage: r.Storage, KeyType: r.KeyType,
 		CACertificates: r.CACertificates, CAServerName: r.CAServerName, CASystemCertPool: r.CASystemCertPool,
-		EAB: r.EAB, CertificatesDuration: r.CertificatesDuration, PreferredChain: r.PreferredChain, Profile: r.Profile}
+		EAB: r.EAB, PreferredChain: r.PreferredChain, Profile: r.Profile}
 	if r.HTTPChallenge != "" {
 		a.HTTPChallenge = &httpChallengeSettings{r.HTTPChallenge}
 	}

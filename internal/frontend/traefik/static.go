@@ -155,8 +155,7 @@ func (b *staticBuilder) resolvers(
 		out[name] = &gateway.Resolver{Email: a.Email, CAServer: a.CAServer, Storage: cmp.Or(a.Storage, "acme.json"),
 			KeyType: a.KeyType, TLSChallenge: a.TLSChallenge != nil, DNSChallenge: dnsChallenge(a.DNSChallenge),
 			CACertificates: a.CACertificates, CAServerName: a.CAServerName, CASystemCertPool: a.CASystemCertPool,
-			EAB: a.EAB, CertificatesDuration: cmp.Or(a.CertificatesDuration, 2160),
-			PreferredChain: a.PreferredChain, Profile: a.Profile}
+			EAB: a.EAB, PreferredChain: a.PreferredChain, Profile: a.Profile}
 		if a.HTTPChallenge != nil {
 			out[name].HTTPChallenge = b.httpChallenge(key+".httpChallenge", a.HTTPChallenge.EntryPoint, eps)
 		}

@@ -36,6 +36,7 @@ var ignoredSettings = []ignoredSetting{
 	{"api.dashboardname", noDashboard},
 	{"api.debug", "the gateway has no debugging pages"},
 	{"api.disabledashboardad", noDashboard},
+	{"certificatesresolvers.*.acme.certificatesduration", "the gateway renews a certificate after two thirds of its own life"},
 	{"certificatesresolvers.*.acme.certificatetimeout", ownTimeouts},
 	{"certificatesresolvers.*.acme.clientresponseheadertimeout", ownTimeouts},
 	{"certificatesresolvers.*.acme.clienttimeout", ownTimeouts},

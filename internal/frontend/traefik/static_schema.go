@@ -159,7 +159,6 @@ type acmeSettings struct {
 	CAServerName             string
 	CASystemCertPool         bool
 	EAB                      *gateway.EAB
-	CertificatesDuration     int
 	PreferredChain, Profile  string
 }
 

@@ -91,9 +91,8 @@ func TestStaticOfAStack(t *testing.T) {
 		{"access log", s.AccessLog, &gateway.AccessLog{Format: "common", StatusCodes: []string{"500-599", "404"},
 			Fields: &gateway.LogFields{Headers: &gateway.LogHeaders{Names: map[string]string{"User-Agent": "keep"}}}}},
 		{"resolvers", s.Resolvers, map[string]*gateway.Resolver{
-			"le": {Email: "a@example.com", Storage: "/acme.json", HTTPChallenge: "web", TLSChallenge: true,
-				CertificatesDuration: 2160},
-			"dns": {Storage: "acme.json", CertificatesDuration: 2160, DNSChallenge: &gateway.DNSChallenge{
+			"le": {Email: "a@example.com", Storage: "/acme.json", HTTPChallenge: "web", TLSChallenge: true},
+			"dns": {Storage: "acme.json", DNSChallenge: &gateway.DNSChallenge{
 				Provider: "rfc2136", DelayBeforeCheck: 5 * time.Second}}}},
 		{"metrics", s.Metrics, &gateway.Metrics{EntryPoint: "traefik", Buckets: []float64{0.1, 1}}},
 		{"ping", s.Ping, &gateway.Ping{EntryPoint: "traefik", TerminatingStatusCode: 503}},

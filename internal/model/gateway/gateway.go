@@ -13,6 +13,8 @@ type Config struct {
 	TCP  TCP
 	UDP  UDP
 	TLS  TLS
+	// ACME is not from a provider: it comes from the process that obtains certificates.
+	ACME ACME
 }
 
 // HTTP has the routers of HTTP requests and what they use.

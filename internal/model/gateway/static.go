@@ -212,12 +212,10 @@ type Resolver struct {
 	DNSChallenge             *DNSChallenge
 	// CACertificates are files or PEM texts that the server's certificate is verified
 	// with, as CAServerName if that is not empty. CASystemCertPool adds the system's.
-	CACertificates   []string
-	CAServerName     string
-	CASystemCertPool bool
-	EAB              *EAB
-	// CertificatesDuration is in hours, by default 2160.
-	CertificatesDuration    int
+	CACertificates          []string
+	CAServerName            string
+	CASystemCertPool        bool
+	EAB                     *EAB
 	PreferredChain, Profile string
 }
 

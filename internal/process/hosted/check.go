@@ -75,6 +75,10 @@ func (c *Checked) Notes() (notes []string) {
 	for _, n := range gateway.Unused(c.declared.Static) {
 		notes = append(notes, "gateway: "+n)
 	}
+	for _, name := range gateway.SortedKeys(c.declared.Static.Resolvers) {
+		notes = append(notes, fmt.Sprintf("gateway: certificatesResolvers.%s (certificates by ACME) has no effect in the "+
+			"daemon's gateway yet", name))
+	}
 	return notes
 }
 

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/frontend/traefik/provider"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/acme"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -44,6 +45,8 @@ func Run(ctx context.Context, static model.Static, log *slog.Logger) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
+	s.certificates = acme.New(acme.Options{Static: static, Log: log, Changed: s.again})
+	following.Go(func() { s.certificates.Run(ctx) })
 	if err := s.start(ctx, static, &following); err != nil {
 		return err
 	}
@@ -57,7 +60,8 @@ type sources struct {
 	mu      sync.Mutex
 	parts   map[string]part
 	// reported are the problems that were logged already.
-	reported map[string]bool
+	reported     map[string]bool
+	certificates *acme.Manager
 }
 
 // part is the configuration of one provider.
@@ -90,7 +94,21 @@ func (s *sources) from(name string) provider.Changed {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.parts[name] = part{config, problems}
-		all, known := together(s.parts)
-		s.report(s.gateway.Apply(&all, known))
+		s.apply()
 	}
+}
+
+// again puts the configuration to use with other certificates.
+func (s *sources) again(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.apply()
+	return nil
+}
+
+// apply puts the configurations of all providers to use. The caller has locked mu.
+func (s *sources) apply() {
+	all, known := together(s.parts)
+	s.certificates.Complete(&all)
+	s.report(s.gateway.Apply(&all, known))
 }

@@ -1,4 +1,6 @@
-package gateway
+// Package forwarded sets the headers that describe the client of a request to a server, and
+// removes those that only a trusted proxy may send.
+package forwarded
 
 import (
 	"net"
@@ -9,24 +11,26 @@ import (
 	"strings"
 )
 
-// forwardedHeaders are what a proxy says about the client of a request. From a peer
-// that is not trusted, they are removed.
-var forwardedHeaders = []string{
+// Names are the headers in which a proxy describes the client of a request. If the peer is not
+// trusted, they are removed.
+var Names = []string{
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Server",
 	"X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Prefix", "X-Forwarded-Tls-Client-Cert",
 	"X-Forwarded-Tls-Client-Cert-Info", "X-Real-Ip", "X-Replaced-Path", "Forwarded",
 }
 
-// forwarding sets the headers about the client at one entry point.
-type forwarding struct {
+// Headers are the headers about the client at one entry point.
+type Headers struct {
 	trusted  []netip.Prefix
 	insecure bool
 	port     string
 	server   string
 }
 
-func newForwarding(trusted []string, insecure bool, port string) (forwarding, error) {
-	f := forwarding{insecure: insecure, port: port}
+// New returns the headers of an entry point at the port. trusted are prefixes and addresses
+// of proxies; if insecure, all peers are trusted.
+func New(trusted []string, insecure bool, port string) (Headers, error) {
+	f := Headers{insecure: insecure, port: port}
 	f.server, _ = os.Hostname() // only a note for the servers
 	for _, text := range trusted {
 		p, err := prefix(text)
@@ -47,40 +51,40 @@ func prefix(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), err
 }
 
-// trusts reports whether the peer may set the headers.
-func (f *forwarding) trusts(peer netip.Addr) bool {
+// Trusts reports whether the peer may set the headers.
+func (f *Headers) Trusts(peer netip.Addr) bool {
 	return f.insecure || slices.ContainsFunc(f.trusted, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
-// apply prepares the request's headers for the servers.
-func (f *forwarding) apply(r *http.Request, peer netip.Addr) {
+// Apply prepares the request's headers for the servers.
+func (f *Headers) Apply(r *http.Request, peer netip.Addr) {
 	h := r.Header
-	if !f.trusts(peer) {
+	if !f.Trusts(peer) {
 		removeForwarded(h)
 	}
 	removeConnection(h)
 	setIfMissing(h, "X-Real-Ip", peer.String())
-	setIfMissing(h, "X-Forwarded-Proto", scheme(r))
+	setIfMissing(h, "X-Forwarded-Proto", Scheme(r))
 	setIfMissing(h, "X-Forwarded-Port", f.portOf(r))
 	setIfMissing(h, "X-Forwarded-Host", r.Host)
 	setIfMissing(h, "X-Forwarded-Server", f.server)
 }
 
-// forwardedFor has the addresses of the client and of the proxies before this one.
-const forwardedFor = "X-Forwarded-For"
+// For has the addresses of the client and of the proxies before this one.
+const For = "X-Forwarded-For"
 
-// appendClient appends the peer's address to X-Forwarded-For. Middlewares see the header
+// AppendClient appends the client's address to X-Forwarded-For. Middlewares see the header
 // without it, as in Traefik. A header that is present without a value stays away.
-func appendClient(r *http.Request) {
-	before, ok := r.Header[forwardedFor]
+func AppendClient(r *http.Request, client netip.Addr) {
+	before, ok := r.Header[For]
 	if ok && before == nil {
 		return
 	}
-	client := addressOf(r.RemoteAddr).String()
+	value := client.String()
 	if len(before) > 0 {
-		client = strings.Join(before, ", ") + ", " + client
+		value = strings.Join(before, ", ") + ", " + value
 	}
-	r.Header[forwardedFor] = []string{client}
+	r.Header[For] = []string{value}
 }
 
 // removeForwarded removes the headers, and names that servers may take for them
@@ -97,7 +101,7 @@ func isForwarded(name string) bool {
 	if strings.Contains(name, "_") {
 		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 	}
-	return slices.Contains(forwardedHeaders, name)
+	return slices.Contains(Names, name)
 }
 
 // removeConnection removes the fields that the client's Connection header names (RFC
@@ -129,8 +133,8 @@ func setIfMissing(h http.Header, name, value string) {
 	}
 }
 
-// scheme returns that of the client's URL. WebSocket has its own schemes.
-func scheme(r *http.Request) string {
+// Scheme returns that of the client's URL. WebSocket has its own schemes.
+func Scheme(r *http.Request) string {
 	name := "http"
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		name = "ws"
@@ -141,7 +145,7 @@ func scheme(r *http.Request) string {
 	return name
 }
 
-func (f *forwarding) portOf(r *http.Request) string {
+func (f *Headers) portOf(r *http.Request) string {
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		return port
 	}

@@ -1,4 +1,5 @@
-package gateway
+// Package tlsconfig makes configurations of crypto/tls from TLS options, certificates and keys.
+package tlsconfig
 
 import (
 	"crypto/tls"
@@ -24,13 +25,17 @@ var curves = map[string]tls.CurveID{"CurveP256": tls.CurveP256, "CurveP384": tls
 	"CurveP521": tls.CurveP521, "X25519": tls.X25519, "X25519MLKEM768": tls.X25519MLKEM768,
 	"secp256r1": tls.CurveP256, "secp384r1": tls.CurveP384, "secp521r1": tls.CurveP521, "x25519": tls.X25519}
 
-// optionsConfig returns the configuration with the options.
-func optionsConfig(o *gateway.TLSOptions) (*tls.Config, error) {
+// ChallengeProtocol is the ALPN protocol of a TLS-ALPN-01 challenge (RFC 8737, 6.2).
+const ChallengeProtocol = "acme-tls/1"
+
+// Options returns the configuration with the options.
+func Options(o *gateway.TLSOptions) (*tls.Config, error) {
 	c := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: o.DisableSessionTickets}
 	if len(o.ALPNProtocols) > 0 {
-		c.NextProtos = o.ALPNProtocols
+		c.NextProtos = slices.DeleteFunc(slices.Clone(o.ALPNProtocols),
+			func(name string) bool { return name == ChallengeProtocol })
 	}
-	if err := limitTLS(c, o.MinVersion, o.MaxVersion, o.CipherSuites); err != nil {
+	if err := Limit(c, o.MinVersion, o.MaxVersion, o.CipherSuites); err != nil {
 		return nil, err
 	}
 	if len(c.CipherSuites) == 0 {
@@ -46,8 +51,8 @@ func optionsConfig(o *gateway.TLSOptions) (*tls.Config, error) {
 	return c, clientAuth(c, o.ClientAuth)
 }
 
-// limitTLS sets which versions and cipher suites a connection may use.
-func limitTLS(c *tls.Config, least, most string, suites []string) (err error) {
+// Limit sets which versions and cipher suites a connection may use.
+func Limit(c *tls.Config, least, most string, suites []string) (err error) {
 	if c.MinVersion, err = named(tlsVersions, "minVersion", least); err != nil {
 		return err
 	}
@@ -75,7 +80,7 @@ func clientAuth(c *tls.Config, value gateway.ClientAuth) error {
 	}
 	c.ClientAuth = kind
 	for _, ca := range value.CAFiles {
-		pem, err := pemOf(ca)
+		pem, err := PEM(ca)
 		if err != nil {
 			return err
 		}
@@ -83,7 +88,7 @@ func clientAuth(c *tls.Config, value gateway.ClientAuth) error {
 			c.ClientCAs = x509.NewCertPool()
 		}
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("caFiles: %s has no PEM certificate", nameOf(ca))
+			return fmt.Errorf("caFiles: %s has no PEM certificate", NameOf(ca))
 		}
 	}
 	if c.ClientCAs == nil && (kind == tls.VerifyClientCertIfGiven || kind == tls.RequireAndVerifyClientCert) {

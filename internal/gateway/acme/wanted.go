@@ -1,0 +1,266 @@
+package acme
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
+)
+
+// mostNames is the largest number of names of a certificate: Let's Encrypt's limit.
+const mostNames = 100
+
+// wanted is a certificate that routers ask a resolver for.
+type wanted struct {
+	resolver string
+	// names are in lower case, the main one first.
+	names   []string
+	routers []string
+	// isDefault makes it the certificate for names that no other has.
+	isDefault bool
+	// problem says why it cannot be obtained before the settings change.
+	problem string
+}
+
+// key identifies the certificate: the order of its names does not matter.
+func (w wanted) key() string { return w.resolver + " " + setOf(w.names) }
+
+func setOf(names []string) string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ",")
+}
+
+// wantedBy returns the certificates that the configuration asks for, sorted by key. As in
+// Traefik, tls.domains of a router come before the names of its rule, and a name of a rule
+// needs no certificate if one from a file, or a wildcard, is valid for it. A certificate
+// whose names another one has too is left out.
+func wantedBy(config *gateway.Config, static *gateway.Static, given []string, known *rules) []wanted {
+	c := collector{static: static, all: map[string]*wanted{}, given: given, known: known}
+	defer known.keep()
+	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Routers)) {
+		r := config.HTTP.Routers[name]
+		for _, at := range c.entries(r.EntryPoints) {
+			if t := cmp.Or(r.TLS, at.TLS); t != nil && t.CertResolver != "" {
+				c.router(name, t, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), false}))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.TCP.Routers)) {
+		r := config.TCP.Routers[name]
+		if r.TLS == nil || r.TLS.Passthrough || r.TLS.CertResolver == "" {
+			continue
+		}
+		c.router(name, &r.TLS.RouterTLS, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), true}))
+	}
+	if s := config.TLS.Stores["default"]; s != nil && s.DefaultCertificate == nil && s.DefaultGeneratedCert != nil {
+		if g := s.DefaultGeneratedCert; g.Domain != nil {
+			c.add(g.Resolver, namesOfDomain(*g.Domain), "").isDefault = true
+		}
+	}
+	return c.distinct()
+}
+
+// collector gathers the certificates of all routers.
+type collector struct {
+	static *gateway.Static
+	all    map[string]*wanted
+	// given are the names of certificates from files.
+	given []string
+	known *rules
+	// fromRules are the certificates that only rules ask for, with the router's name.
+	fromRules []fromRule
+}
+
+type fromRule struct {
+	resolver, router string
+	names            []string
+}
+
+// entries returns the entry points with the names, or the default ones.
+func (c *collector) entries(names []string) (all []gateway.EntryPoint) {
+	if len(names) == 0 {
+		names = c.static.Default
+	}
+	for _, e := range c.static.EntryPoints {
+		if slices.Contains(names, e.Name) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// ruleKey is what a rule is parsed from.
+type ruleKey struct {
+	text, syntax string
+	tcp          bool
+}
+
+// rules has the names in the rules of the last configuration, so that each is parsed once.
+type rules struct{ last, now map[ruleKey][]string }
+
+// domains returns the names of a rule. A rule that cannot be parsed disables its router, so
+// it has none.
+func (r *rules) domains(key ruleKey) []string {
+	names, ok := r.last[key]
+	if !ok {
+		parse := rule.Parse
+		if key.tcp {
+			parse = rule.ParseTCP
+		}
+		if parsed, err := parse(key.text, key.syntax); err == nil {
+			names = parsed.Domains()
+		}
+	}
+	if r.now == nil {
+		r.now = map[ruleKey][]string{}
+	}
+	r.now[key] = names
+	return names
+}
+
+// keep forgets the rules that the configuration does not have.
+func (r *rules) keep() { r.last, r.now = r.now, nil }
+
+// router adds the certificates of a router.
+func (c *collector) router(name string, t *gateway.RouterTLS, names []string) {
+	for _, d := range t.Domains {
+		if names := namesOfDomain(d); len(names) > 0 {
+			c.add(t.CertResolver, names, name)
+		}
+	}
+	if len(t.Domains) == 0 && len(names) > 0 {
+		c.fromRules = append(c.fromRules, fromRule{t.CertResolver, name, names})
+	}
+}
+
+func namesOfDomain(d gateway.Domain) (names []string) {
+	for _, name := range append([]string{d.Main}, d.SANs...) {
+		name = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(name)), ".")
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// add adds a certificate, or a router to one that is known.
+func (c *collector) add(resolver string, names []string, router string) *wanted {
+	w := wanted{resolver: resolver, names: names}
+	if c.all[w.key()] == nil {
+		w.problem = c.problem(w)
+		c.all[w.key()] = &w
+	}
+	at := c.all[w.key()]
+	if router != "" && !slices.Contains(at.routers, router) {
+		at.routers = append(at.routers, router)
+	}
+	return at
+}
+
+// problem says why the certificate cannot be obtained.
+func (c *collector) problem(w wanted) string {
+	r := c.static.Resolvers[w.resolver]
+	if r == nil {
+		return fmt.Sprintf("resolver %s does not exist: define certificatesResolvers.%s.acme", w.resolver, w.resolver)
+	}
+	if len(w.names) > mostNames {
+		return fmt.Sprintf("%d names: a certificate can have %d: divide them among several tls.domains", len(w.names),
+			mostNames)
+	}
+	for _, name := range w.names {
+		if strings.HasPrefix(name, "*.") && r.DNSChallenge == nil {
+			return fmt.Sprintf("%s: authorities give a wildcard only for a dnsChallenge: set it for resolver %s", name,
+				w.resolver)
+		}
+		if !isName(name) {
+			return fmt.Sprintf("%q is no name of a host: write it in ASCII (punycode), with *. only as the first label", name)
+		}
+	}
+	if r.HTTPChallenge == "" && !r.TLSChallenge && r.DNSChallenge == nil {
+		return fmt.Sprintf("resolver %s has no challenge: set httpChallenge, tlsChallenge or dnsChallenge", w.resolver)
+	}
+	return ""
+}
+
+// isName reports whether the authority can be asked for a certificate for the name.
+func isName(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	name = strings.TrimPrefix(name, "*.")
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' ||
+			strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return false
+		}
+	}
+	return len(name) <= 253
+}
+
+// distinct returns the certificates without those that another one makes needless.
+func (c *collector) distinct() []wanted {
+	covered := map[string]bool{}
+	for _, name := range c.given {
+		covered[name] = true
+	}
+	for _, w := range c.all {
+		for _, name := range w.names {
+			covered[name] = true
+		}
+	}
+	for _, r := range c.fromRules {
+		names := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return covers(covered, name) })
+		if len(names) > 0 {
+			c.add(r.resolver, names, r.router)
+		}
+	}
+	byName := map[string][]*wanted{}
+	sorted := slices.Sorted(maps.Keys(c.all))
+	for _, key := range sorted {
+		for _, name := range c.all[key].names {
+			byName[name] = append(byName[name], c.all[key])
+		}
+	}
+	var kept []*wanted
+	for _, key := range sorted {
+		w := c.all[key]
+		if largest := w.largest(byName[w.names[0]]); largest == w || w.isDefault {
+			kept = append(kept, w)
+		} else {
+			largest.routers = append(largest.routers, w.routers...)
+		}
+	}
+	all := make([]wanted, 0, len(kept))
+	for _, w := range kept {
+		w.routers = slices.Compact(slices.Sorted(slices.Values(w.routers)))
+		all = append(all, *w)
+	}
+	return all
+}
+
+// largest returns the certificate with the most names that include those of this one.
+func (w *wanted) largest(all []*wanted) *wanted {
+	for _, other := range all {
+		if other.includes(w) {
+			return other.largest(all)
+		}
+	}
+	return w
+}
+
+// includes reports whether the certificate has all names of the other one, and more.
+func (w *wanted) includes(other *wanted) bool {
+	return w.resolver == other.resolver && w.problem == "" && len(w.names) > len(other.names) &&
+		!slices.ContainsFunc(other.names, func(name string) bool { return !slices.Contains(w.names, name) })
+}
+
+// covers reports whether the names have the name, or a wildcard that it matches.
+func covers(names map[string]bool, name string) bool {
+	_, parent, ok := strings.Cut(name, ".")
+	return names[name] || ok && names["*."+parent]
+}

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"fairlead/internal/gateway/route"
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/tlsconfig"
+	"fairlead/internal/model/gateway"
+)
+
+// challengePriority is above redirections: the authority asks without TLS.
+const challengePriority = math.MaxInt
+
+// addChallenges makes all entry points answer the challenges of the configuration. Requests
+// for other tokens take the routers, because a server can obtain certificates of its own.
+func (b *builder) addChallenges() {
+	last := b.kept.config.ACME
+	if !maps.Equal(last.Tokens, b.config.ACME.Tokens) {
+		b.tables.remove(b.kept.challenges)
+		b.kept.challenges = nil
+		for _, token := range slices.Sorted(maps.Keys(b.config.ACME.Tokens)) {
+			b.addToken(token, b.config.ACME.Tokens[token])
+		}
+		b.tables.add(b.kept.challenges)
+	}
+	b.tls.challenges = map[string]*tls.Config{}
+	for name, value := range b.config.ACME.Challenges {
+		pair, err := tlsconfig.KeyPair(value)
+		if err != nil {
+			b.status.disable("certificate", name, "challenge: "+err.Error())
+			continue
+		}
+		b.tls.challenges[name] = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+			NextProtos: []string{tlsconfig.ChallengeProtocol}}
+	}
+}
+
+// addToken places a router that answers a token with its key authorization (RFC 8555, 8.3).
+func (b *builder) addToken(token, answer string) {
+	const router = "acme-http@internal"
+	parsed, err := rule.Parse("Path(`/.well-known/acme-challenge/"+token+"`)", "v3")
+	if err != nil {
+		b.status.disable("certificate", "challenge", err.Error())
+		return
+	}
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write([]byte(answer)) // the client may be gone
+	})
+	for _, e := range b.static.EntryPoints {
+		for _, secure := range []bool{false, true} {
+			b.kept.challenges = append(b.kept.challenges, placed{e.Name, secure, &route.Router{Name: router,
+				Service: router, Rule: parsed, Priority: challengePriority, Handler: h}})
+		}
+	}
+}
+
+// challenge returns the configuration for a connection of an authority that validates the
+// name (RFC 8737, 3), nil for all others.
+func (n *tlsNames) challenge(hello *tls.ClientHelloInfo) *tls.Config {
+	if len(n.challenges) == 0 || len(hello.SupportedProtos) != 1 ||
+		hello.SupportedProtos[0] != tlsconfig.ChallengeProtocol {
+		return nil
+	}
+	return n.challenges[strings.TrimSuffix(strings.ToLower(hello.ServerName), ".")]
+}
+
+// certificateProblems returns what routers' certificates lack, for the states of the routers.
+func certificateProblems(all []gateway.CertificateState) (known []Status) {
+	for _, c := range all {
+		if c.Reason == "" {
+			continue
+		}
+		reason := "certificate for " + strings.Join(c.Names, ", ") + ": " + c.Reason
+		for _, name := range c.Routers {
+			known = append(known, Status{Kind: "router", Name: name, State: Warning, Reasons: []string{reason}})
+		}
+	}
+	return known
+}

@@ -1,8 +1,6 @@
 package e2e_test
 
-import (
-	"testing"
-)
+import "testing"
 
 // TestGateways measures the gateways that Debian has and Fairlead's, with every kind of request. Path
 // proofs must show that all requests went through them.
@@ -11,12 +9,12 @@ func TestGateways(t *testing.T) {
 	paths := []string{"routed", "gateway:fairlead", "gateway:nginx", "gateway:haproxy", "gateway:fairlead-100"}
 	args := append([]string{"lab", "run", "gateway"}, paths...)
 	r.undisturbed("g.json", append(args, "--rounds", "1", "--duration", "100ms", "--workload",
-		"http-rr,http-crr,https-rr,https-crr,h2-rr,ws-rr,http-down,http-up,idle-conns")...).expect(t, 0, nil)
+		"http-rr,http-crr,https-rr,https-crr,h2-rr,ws-rr,http-down,http-up,idle-conns,http-rr-changes",
+		"--with", "wrk")...).expect(t, 0, nil)
 	got := decode(t, r.read("g.json"))
 	for _, path := range paths {
 		for _, metric := range []string{"http-rr request_rate", "http-crr request_rate", "https-rr request_rate",
-			"https-crr request_rate", "h2-rr request_rate", "ws-rr latency_p999", "http-down throughput",
-			"http-up cpu_per_gb"} {
+			"https-crr request_rate", "h2-rr request_rate", "ws-rr latency_p999", "http-down throughput"} {
 			wantSane(t, got, "fairlead", path, metric)
 		}
 		if path == "routed" {
@@ -26,6 +24,8 @@ func TestGateways(t *testing.T) {
 			wantSane(t, got, "fairlead", path, metric)
 		}
 	}
+	wantSane(t, got, "fairlead", "gateway:fairlead", "http-rr-changes change_time")
+	wantSane(t, got, "wrk", "gateway:nginx", "http-crr request_rate")
 	for _, x := range got.Runs {
 		if x.Proof == nil || !x.Proof.OK || len(x.Invalid) > 0 {
 			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)

@@ -150,19 +150,17 @@ func (c labChoice) narrow(s *suite.Suite) error {
 // narrowLoads keeps only the workloads that the flags name and that the clients
 // support.
 func (c labChoice) narrowLoads(s *suite.Suite) error {
-	own := s.Workloads
+	own := *s
 	if len(c.loads) > 0 {
 		s.Workloads = nil
 	}
 	for _, name := range c.loads {
-		is := func(w suite.Workload) bool { return w.Name == name }
-		all := append(slices.Clone(own), suite.Workloads()...)
-		i := slices.IndexFunc(all, is)
-		if i < 0 {
+		w, ok := own.FindWorkload(name)
+		if !ok {
 			return fmt.Errorf("there is no workload %q: %s", name,
 				command.Suggest(name, namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name })))
 		}
-		s.Workloads = append(s.Workloads, all[i])
+		s.Workloads = append(s.Workloads, w)
 	}
 	if slices.Contains(s.Clients, result.Remote) {
 		return nil

@@ -12,6 +12,9 @@ import (
 // received.
 const chunk = 256 << 10
 
+// highest is the priority of a thread that sends by a schedule (setpriority(2)).
+const highest = -20
+
 // httpClient drives a share of the client's connections on one thread. Without a
 // rate, each connection sends its next request as soon as it has its answer. At a
 // fixed rate, a request that is due is sent on any connection that waits for none,
@@ -147,20 +150,20 @@ func (c *httpClient) dial(x *httpConn) error {
 // run drives the connections until the run is quiet and every request has its
 // answer.
 func (c *httpClient) run(i int) error {
-	c.pace = c.j.newPace(c.t, c.j.spec.Rate, i, c.j.spec.threads(), 0)
+	if c.pace = c.j.newPace(c.t, c.j.spec.Rate, i, c.j.spec.threads(), 0); c.pace != nil {
+		// A client on another machine would not wait for the gateway's CPUs.
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, highest)
+		defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) }()
+	}
 	if err := c.begin(); err != nil {
 		return err
 	}
 	for !c.j.quiet.Load() || c.open > 0 {
-		wait := tick
-		if c.pace != nil {
-			due, err := c.sendDue()
-			if err != nil {
-				return err
-			}
-			wait = min(wait, due)
+		due, err := c.sendDue()
+		if err != nil {
+			return err
 		}
-		if err := c.events(wait); err != nil {
+		if err := c.events(min(tick, due)); err != nil {
 			c.t.errors.Add(1)
 			if c.j.phase.Load() == phaseWindow {
 				c.t.failed++
@@ -190,8 +193,9 @@ func (c *httpClient) begin() error {
 }
 
 // sendDue sends the requests that are due, and returns how long until the next is.
+// Without a rate, none is ever due.
 func (c *httpClient) sendDue() (time.Duration, error) {
-	for !c.j.quiet.Load() {
+	for c.pace != nil && !c.j.quiet.Load() {
 		now := c.j.clock.now()
 		if c.pace.next > now {
 			return time.Duration(c.pace.next - now), nil
@@ -280,6 +284,9 @@ func (c *httpClient) events(d time.Duration) error {
 			err = c.flush(x)
 		} else {
 			err = c.receive(x)
+		}
+		if err == nil {
+			_, err = c.sendDue()
 		}
 		if err != nil {
 			return err

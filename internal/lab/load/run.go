@@ -37,7 +37,7 @@ func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec 
 	err = r.traffic(ctx)
 	// The children must finish after a failure and after ctx has ended too. Then
 	// they stay usable, and the error includes the cause that a stream reported.
-	if e := r.both(context.WithoutCancel(ctx), doFinish, nil); e != nil {
+	if e := r.both(context.WithoutCancel(ctx), doFinish, nil); e != nil && (err == nil || e.Error() != err.Error()) {
 		err = errors.Join(err, e)
 	}
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 
 // gateway forwards requests over HTTP to a sandbox of Fairlead's engine. The program
 // runs on the server host, where it listens at the wire's address: on LoadPort without
-// TLS, on TLSPort with TLS. Its files are in a private /mnt.
+// TLS, on TLSPort with TLS, and on WebPort for the web server of external tools. Its
+// files are in a private /mnt.
 type gateway struct {
 	*rig.Engine
 	needs []rig.Program
@@ -34,6 +35,7 @@ type gateway struct {
 	command func(suite.Path) (args []string, files map[string]string)
 	// environment has further variables.
 	environment []string
+	process     *child.Process
 }
 
 // The files of the certificate in a gateway's /mnt: the chain, the key, and both.
@@ -43,8 +45,11 @@ const (
 	bothFile  = "both.pem"
 )
 
-// upstream is the server's address.
-var upstream = netip.AddrPortFrom(rig.WorkloadAddr, rig.LoadPort)
+// upstream is the server's address, upstreamWeb that of the tools' server.
+var (
+	upstream    = netip.AddrPortFrom(rig.WorkloadAddr, rig.LoadPort)
+	upstreamWeb = netip.AddrPortFrom(rig.WorkloadAddr, rig.WebPort)
+)
 
 // ownFiles runs a program with a private /mnt, into which it first copies the files
 // that $1 names from the descriptors from 3 on. Everything is gone when it ends.
@@ -64,8 +69,14 @@ func (g *gateway) Dial(_ result.Client, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(topology.ServerAddr4, port)
 }
 
-// Proof implements rig.Maker.
-func (g *gateway) Proof(w rig.Window, _ *result.Proof) *result.Proof { return rig.GatewayProof(w) }
+// Proof implements rig.Maker. Of a tool's requests only the CPU time of the gateway is
+// known.
+func (g *gateway) Proof(w rig.Window, _ *result.Proof) *result.Proof {
+	if w.Requests == 0 {
+		return rig.CPUProof(g.Path.Peer.Name, w.Ledger.Proxy)
+	}
+	return rig.GatewayProof(w)
+}
 
 // Start implements rig.Maker.
 func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
@@ -88,6 +99,7 @@ func (g *gateway) Start(ctx context.Context, r *rig.Rig) error {
 		return err
 	}
 	r.Keep(p)
+	g.process = p
 	if err := g.await(ctx, r, p); err != nil {
 		return fmt.Errorf("start %s: %w: %s", g.Path.Peer.Name, err, said.Text())
 	}
@@ -132,7 +144,7 @@ func (g *gateway) run(
 // many seconds.
 const startLimit = 2 * time.Minute
 
-// await waits until the gateway listens on both ports and knows the route. The server
+// await waits until the gateway listens on its ports and knows the route. The server
 // does not run yet, so the answer is an error of the gateway.
 func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
@@ -140,7 +152,7 @@ func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error
 	var failed error
 	known := func() bool {
 		pid := p.Cmd.Process.Pid
-		if !program.Listens(pid, rig.LoadPort) || !program.Listens(pid, rig.TLSPort) {
+		if !program.Listens(pid, rig.LoadPort) || !program.Listens(pid, rig.TLSPort) || !program.Listens(pid, rig.WebPort) {
 			failed = errors.New("it does not listen")
 			return false
 		}
@@ -155,28 +167,33 @@ func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error
 
 // knows returns an error if the gateway does not know the route.
 func (g *gateway) knows(r *rig.Rig) error {
+	status, err := g.ask(r, load.Host)
+	if err == nil && status < http.StatusInternalServerError {
+		err = fmt.Errorf("it does not forward to the server: its answer is %d", status)
+	}
+	return err
+}
+
+// ask sends a request for a host and returns the status of the answer.
+func (g *gateway) ask(r *rig.Rig, host string) (status int, err error) {
 	var conn net.Conn
-	err := r.World.DoClient(func() (err error) {
+	err = r.World.DoClient(func() (err error) {
 		conn, err = net.DialTimeout("tcp", g.Dial(result.Remote, rig.LoadPort).String(), proofPatience)
 		return err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(proofPatience)); err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", load.Host); err != nil {
-		return err
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
+		return 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode < http.StatusInternalServerError {
-		return fmt.Errorf("it does not forward to the server: its answer is %s", answer.Status)
-	}
-	return nil
+	return answer.StatusCode, answer.Body.Close()
 }

@@ -41,6 +41,14 @@ http://%[1]s:%[3]d {
 		}
 	}
 }
+http://%[1]s:%[8]d {
+	bind %[2]s
+	reverse_proxy %[9]s {
+		transport http {
+			keepalive_idle_conns_per_host 256
+		}
+	}
+}
 https://%[1]s:%[4]d {
 	bind %[2]s
 	tls /mnt/%[6]s /mnt/%[7]s
@@ -50,5 +58,6 @@ https://%[1]s:%[4]d {
 		}
 	}
 }
-`, load.Host, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, upstream, chainFile, keyFile)
+`, load.Host, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, upstream, chainFile, keyFile, rig.WebPort,
+		upstreamWeb)
 }

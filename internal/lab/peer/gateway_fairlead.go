@@ -8,12 +8,15 @@ import (
 )
 
 // newFairleadGateway returns the maker of Fairlead's gateway in Traefik's place, with
-// the same flags and routes, and without an access log and metrics.
+// the same flags and routes, and without an access log and metrics. By default an entry
+// point takes no more connections than its share of the process's descriptors, so the
+// limit is raised for many idle ones.
 func newFairleadGateway(p suite.Path) rig.Maker {
-	return &gateway{Engine: rig.NewEngine(p),
+	return &fileGateway{&gateway{Engine: rig.NewEngine(p),
 		command: func(p suite.Path) ([]string, map[string]string) {
-			return append([]string{"fairlead", "gateway", "traefik", "--"}, traefikFlags()...),
-				map[string]string{routesFile: traefikRoutes(p.Others)}
+			args := []string{"fairlead", "gateway", "traefik", "--", "--entrypoints.web.transport.maxconnections=11000"}
+			return append(args, traefikFlags()...),
+				map[string]string{routesFile: traefikRoutes(p.Others, 0)}
 		},
-		environment: []string{child.Role + "=" + failover.CommandRole}}
+		environment: []string{child.Role + "=" + failover.CommandRole}}}
 }

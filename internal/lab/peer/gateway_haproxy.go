@@ -40,7 +40,13 @@ frontend web
  http-request set-header X-Forwarded-Proto https if { ssl_fc }
  http-request set-header X-Forwarded-Proto http unless { ssl_fc }
  use_backend server if { hdr(host) -i %[5]s %[5]s:%[2]d %[5]s:%[3]d }
+frontend tools
+ bind %[1]s:%[7]d
+ use_backend web if { hdr(host) -i %[5]s %[5]s:%[7]d }
 backend server
  server workload %[6]s pool-purge-delay 1h
-`, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, "/mnt/"+bothFile, load.Host, upstream)
+backend web
+ server workload %[8]s pool-purge-delay 1h
+`, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, "/mnt/"+bothFile, load.Host, upstream, rig.WebPort,
+		upstreamWeb)
 }

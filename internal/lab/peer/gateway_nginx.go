@@ -34,6 +34,11 @@ http {
 	ssl_certificate %[1]s; ssl_certificate_key %[2]s; ssl_protocols TLSv1.2 TLSv1.3;
 	ssl_session_cache off; ssl_session_tickets off;
 	upstream server { server %[3]s; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 1h; }
+	upstream web { server %[8]s; keepalive 256; keepalive_requests 1000000000; keepalive_timeout 1h; }
+	proxy_http_version 1.1; proxy_read_timeout 1h;
+	proxy_set_header Connection $connection_of_server; proxy_set_header Upgrade $http_upgrade;
+	proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+	proxy_set_header X-Forwarded-Proto $scheme;
 	map $http_upgrade $connection_of_server { default upgrade; '' ''; }
 	server {
 		listen %[4]s:%[5]d default_server reuseport backlog=4096;
@@ -42,13 +47,13 @@ http {
 	}
 	server {
 		listen %[4]s:%[5]d; listen %[4]s:%[6]d ssl http2; server_name %[7]s;
-		location / {
-			proxy_pass http://server; proxy_http_version 1.1;
-			proxy_set_header Connection $connection_of_server; proxy_set_header Upgrade $http_upgrade;
-			proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-			proxy_set_header X-Forwarded-Proto $scheme; proxy_read_timeout 1h;
-		}
+		location / { proxy_pass http://server; }
+	}
+	server {
+		listen %[4]s:%[9]d reuseport backlog=4096; server_name %[7]s;
+		location / { proxy_pass http://web; }
 	}
 }
-`, "/mnt/"+chainFile, "/mnt/"+keyFile, upstream, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, load.Host)
+`, "/mnt/"+chainFile, "/mnt/"+keyFile, upstream, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, load.Host,
+		upstreamWeb, rig.WebPort)
 }

@@ -2,6 +2,8 @@ package peer
 
 import (
 	"fmt"
+	"net/http"
+	"os"
 	"strings"
 
 	"fairlead/internal/lab/load"
@@ -14,14 +16,14 @@ import (
 // access log nor metrics: version 3 is the program traefik, version 2 traefik2.
 func newTraefik(p suite.Path) rig.Maker {
 	name := p.Peer.Name
-	return &gateway{Engine: rig.NewEngine(p),
+	return &fileGateway{&gateway{Engine: rig.NewEngine(p),
 		needs: []rig.Program{{Name: name, Source: "put Traefik's program into PATH under this name " +
 			"(docs/guide/laboratory.md, Gateways)"}},
 		command: func(p suite.Path) ([]string, map[string]string) {
 			args := append([]string{name, "--global.checknewversion=false", "--global.sendanonymoususage=false",
 				"--log.level=ERROR"}, traefikFlags()...)
-			return args, map[string]string{routesFile: traefikRoutes(p.Others)}
-		}}
+			return args, map[string]string{routesFile: traefikRoutes(p.Others, 0)}
+		}}}
 }
 
 // routesFile is the file of Traefik's file provider in /mnt.
@@ -32,20 +34,51 @@ func traefikFlags() []string {
 	return []string{
 		fmt.Sprintf("--entrypoints.web.address=%s:%d", topology.ServerAddr4, rig.LoadPort),
 		fmt.Sprintf("--entrypoints.secure.address=%s:%d", topology.ServerAddr4, rig.TLSPort),
+		fmt.Sprintf("--entrypoints.tools.address=%s:%d", topology.ServerAddr4, rig.WebPort),
 		"--providers.file.filename=/mnt/" + routesFile,
 	}
 }
 
 // traefikRoutes returns the configuration for the file provider: a router for each
-// entry point, and others that get no requests.
-func traefikRoutes(others int) string {
+// entry point, others that get no requests, and after the first change one for it.
+func traefikRoutes(others, change int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "http:\n  services:\n    lab: {loadBalancer: {servers: [{url: \"http://%s\"}]}}\n  routers:\n"+
+	fmt.Fprintf(&b, "http:\n  services:\n    lab: {loadBalancer: {servers: [{url: \"http://%s\"}]}}\n"+
+		"    web: {loadBalancer: {servers: [{url: \"http://%[3]s\"}]}}\n  routers:\n"+
+		"    web: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools]}\n"+
 		"    lab: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [web]}\n"+
-		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", upstream, load.Host)
+		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", upstream, load.Host, upstreamWeb)
 	for i := range others {
 		fmt.Fprintf(&b, "    other-%d: {rule: \"Host(`other-%[1]d.%s`)\", service: lab, entryPoints: [web]}\n", i, load.Host)
+	}
+	if change > 0 {
+		fmt.Fprintf(&b, "    change: {rule: \"Host(`%s`)\", service: lab, entryPoints: [web]}\n", changedHost(change))
 	}
 	fmt.Fprintf(&b, "tls: {certificates: [{certFile: /mnt/%s, keyFile: /mnt/%s}]}\n", chainFile, keyFile)
 	return b.String()
 }
+
+// fileGateway is a gateway with Traefik's file provider.
+type fileGateway struct{ *gateway }
+
+// Change implements rig.Changing. It replaces the file, as the provider's
+// documentation advises.
+func (g *fileGateway) Change(_ *rig.Rig, n int) error {
+	dir := fmt.Sprintf("/proc/%d/root/mnt/", g.process.Cmd.Process.Pid)
+	if err := os.WriteFile(dir+"next", []byte(traefikRoutes(g.Path.Others, n)), 0o644); err != nil {
+		return fmt.Errorf("change the routes: %w", err)
+	}
+	if err := os.Rename(dir+"next", dir+routesFile); err != nil {
+		return fmt.Errorf("change the routes: %w", err)
+	}
+	return nil
+}
+
+// Changed implements rig.Changing.
+func (g *fileGateway) Changed(r *rig.Rig, n int) (bool, error) {
+	status, err := g.ask(r, changedHost(n))
+	return status == http.StatusOK, err
+}
+
+// changedHost returns the host of the router that exists after the nth change.
+func changedHost(n int) string { return fmt.Sprintf("change-%d.%s", n, load.Host) }

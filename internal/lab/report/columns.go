@@ -38,7 +38,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 		case ofBulk(c) || ofBodies(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
 		case slices.Contains(additional, c.metric):
-			c.title = workloadTitle(c.workload) + ", " + metricTitle(c.metric)
+			c.title = workloadTitle(c.workload) + byTool(c.tool) + ", " + metricTitle(c.metric)
 			extra = append(extra, c)
 		case publishes(r, c):
 			c.title = metricTitle(c.metric)
@@ -74,7 +74,7 @@ func ofBodies(c column) bool { return c.metric == result.CPUPerGB && result.HTTP
 // additional are the metrics that are shown in addition to a workload's main
 // metric.
 var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime,
-	result.ReturnTime, result.SlowestRequest, result.GatewayPerOp, result.GatewayPerGB}
+	result.ReturnTime, result.SlowestRequest, result.ChangeTime, result.GatewayPerOp, result.GatewayPerGB}
 
 // allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -101,7 +101,7 @@ var metricOrder = []result.Metric{
 	result.LatencyP999, result.ConnectionRate, result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
-	result.Requests,
+	result.Requests, result.ChangeTime,
 	result.CPUPerOp, result.GatewayPerOp, result.GatewayPerGB, result.IdleShare, result.Efficiency,
 }
 

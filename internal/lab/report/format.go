@@ -38,7 +38,7 @@ func prefixes(m result.Metric) []prefix {
 	case result.LatencyP999:
 		return labelled("p99.9 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
-		result.SlowestRequest:
+		result.SlowestRequest, result.ChangeTime:
 		return seconds()
 	case result.Memory, result.PublishMemory:
 		return []prefix{{0, "MB", 1e6}}

@@ -97,6 +97,8 @@ func metricTitle(m result.Metric) string {
 		return "recovery time"
 	case result.ReturnTime:
 		return "return time"
+	case result.ChangeTime:
+		return "time to a change"
 	case result.SlowestRequest:
 		return "slowest request"
 	}

@@ -49,6 +49,9 @@ const (
 	NoticeTime   Metric = "notice_time"
 	RecoveryTime Metric = "recovery_time"
 	ReturnTime   Metric = "return_time"
+	// ChangeTime is the time from the change of a gateway's configuration until the
+	// gateway uses it.
+	ChangeTime Metric = "change_time"
 	// SlowestRequest is the longest time to an answer.
 	SlowestRequest Metric = "slowest_request"
 )
@@ -96,6 +99,7 @@ var Units = map[Metric]Unit{
 	NoticeTime:      {"s", Lower},
 	RecoveryTime:    {"s", Lower},
 	ReturnTime:      {"s", Lower},
+	ChangeTime:      {"s", Lower},
 	SlowestRequest:  {"s", Lower},
 }
 

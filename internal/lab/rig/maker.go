@@ -63,6 +63,15 @@ type Containers interface {
 	StartProof(r *Rig, m Memory) *result.Proof
 }
 
+// Changing is implemented by makers of gateways whose configuration can be changed
+// while they serve.
+type Changing interface {
+	// Change changes the configuration for the nth time.
+	Change(r *Rig, n int) error
+	// Changed reports whether the gateway uses the nth change.
+	Changed(r *Rig, n int) (bool, error)
+}
+
 // Container is a container that runs.
 type Container interface {
 	// End makes the container end, and waits until the engine has removed it.

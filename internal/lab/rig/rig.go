@@ -28,11 +28,12 @@ import (
 )
 
 // LoadPort is the port of Fairlead's generator; TLSPort is that of its requests with
-// TLS. External tools use the ports after LoadPort, up to LastPort. Every port is
-// published under the same number.
+// TLS, and WebPort that of the web server of external tools. These use the ports after
+// LoadPort, up to LastPort. Every port is published under the same number.
 const (
 	LoadPort = 8080
 	TLSPort  = 8081
+	WebPort  = 8082
 	LastPort = 8084
 )
 

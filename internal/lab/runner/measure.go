@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -23,7 +24,8 @@ const (
 	// laboratory.
 	maxThrottled = 0.01
 	// maxLateness is the limit for the generator's own p99 lateness at a fixed
-	// rate, as a share of the measured median latency.
+	// rate, as a share of the measured median latency; for HTTP, whose figure is the
+	// p99, as a share of that.
 	maxLateness = 0.5
 )
 
@@ -41,24 +43,30 @@ func measure(ctx context.Context, r *rig.Rig, c result.Client, w suite.Workload)
 	var window *ledger.Window
 	var gates ledger.Gates
 	var memory float64
+	var changes *changes
 	hooks := load.Hooks{
-		Begin: func() (err error) { window, err = ledger.Begin(r.Parties(c)); return err },
+		Begin: func() (err error) {
+			changes = startChanges(ctx, r, w)
+			window, err = ledger.Begin(r.Parties(c))
+			return err
+		},
 		End: func() error {
 			l, g, err := window.End()
 			if run.Ledger, gates = &l, g; err == nil && w.Spec.Workload == load.HTTPIdle {
 				memory, err = r.ProxyMemory()
 			}
-			return err
+			return errors.Join(err, changes.end())
 		},
 	}
 	m, err := load.Run(ctx, r.Clients[c], r.Server, r.Dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
 	if err != nil {
-		return invalid(run, err)
+		return invalid(run, errors.Join(err, changes.abandon()))
 	}
 	run.Seconds, run.Latency, run.Metrics = m.Seconds, m.Latency, m.Metrics()
 	if memory > 0 {
 		run.Metrics[result.Memory] = memory
 	}
+	changes.report(&run)
 	stats.Derive(&run)
 	after, err := r.Count(ctx, c)
 	if err != nil {
@@ -104,7 +112,11 @@ func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
 	if m.Errors > 0 {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
-	if m.Spec.Rate > 0 && m.Latency != nil && m.LatenessP99 > maxLateness*run.Metrics[result.LatencyP50] {
+	limit := maxLateness * run.Metrics[result.LatencyP50]
+	if m.Spec.Workload.HTTP() {
+		limit = maxLateness * run.Metrics[result.LatencyP99]
+	}
+	if m.Spec.Rate > 0 && m.Latency != nil && m.LatenessP99 > limit {
 		run.Invalid = append(run.Invalid,
 			fmt.Sprintf("the generator itself was delayed: p99 lateness %.0f µs", 1e6*m.LatenessP99))
 	}

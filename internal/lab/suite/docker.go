@@ -102,7 +102,10 @@ func (p Path) Supports(w Workload) bool {
 	case p.Passive:
 		return false // it differs in failovers only
 	case w.Spec.Workload.HTTP():
-		return p.Peer.Gateway || p.Peer.Name == "" && p.Via == "" && p.Plane == ""
+		if p.Peer.Gateway {
+			return w.Changes == 0 || p.Peer.Changes
+		}
+		return p.Peer.Name == "" && p.Via == "" && p.Plane == ""
 	case p.Peer.Gateway:
 		return false
 	}

@@ -1,6 +1,9 @@
 package suite
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"fairlead/internal/lab/load"
@@ -10,11 +13,11 @@ import (
 
 // The HTTP gateways. All of them forward to a sandbox of Fairlead's engine.
 var (
-	FairleadGateway = Peer{Name: "gateway-fairlead", Extends: true, Gateway: true}
+	FairleadGateway = Peer{Name: "gateway-fairlead", Extends: true, Gateway: true, Changes: true}
 	Nginx           = Peer{Name: "nginx", Extends: true, Gateway: true}
 	HAProxyHTTP     = Peer{Name: "haproxy-http", Extends: true, Gateway: true}
-	Traefik         = Peer{Name: "traefik", Extends: true, Gateway: true}
-	Traefik2        = Peer{Name: "traefik2", Extends: true, Gateway: true}
+	Traefik         = Peer{Name: "traefik", Extends: true, Gateway: true, Changes: true}
+	Traefik2        = Peer{Name: "traefik2", Extends: true, Gateway: true, Changes: true}
 	Caddy           = Peer{Name: "caddy", Extends: true, Gateway: true}
 )
 
@@ -41,20 +44,38 @@ func gatewayPaths() []Path {
 // crr make a new one for each request. A number at the end is that of requests per
 // second, which are then sent by a schedule.
 var (
-	httpRR   = Workload{Name: "http-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50}}
-	httpsRR  = Workload{Name: "https-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50, TLS: true}}
-	h2RR     = Workload{Name: "h2-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 10, TLS: true, Multiplex: 10}}
-	httpCRR  = Workload{Name: "http-crr", Spec: load.Spec{Workload: load.HTTPCRR, Streams: 50}}
-	httpsCRR = Workload{Name: "https-crr", Spec: load.Spec{Workload: load.HTTPCRR, Streams: 16, TLS: true}}
-	wsRR     = Workload{Name: "ws-rr", Spec: load.Spec{Workload: load.WSRR, Streams: 50}}
-	httpDown = Workload{Name: "http-down", Spec: load.Spec{Workload: load.HTTPDown, Streams: 8}}
-	httpUp   = Workload{Name: "http-up", Spec: load.Spec{Workload: load.HTTPUp, Streams: 8}}
-	http5k   = Workload{Name: "http-rr-5k", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50, Rate: 5_000}}
-	http10k  = Workload{Name: "http-rr-10k", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50, Rate: 10_000}}
-	http20k  = Workload{Name: "http-rr-20k", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50, Rate: 20_000}}
+	httpRR    = Workload{Name: "http-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50}}
+	httpsRR   = Workload{Name: "https-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 50, TLS: true}}
+	h2RR      = Workload{Name: "h2-rr", Spec: load.Spec{Workload: load.HTTPRR, Streams: 10, TLS: true, Multiplex: 10}}
+	httpCRR   = Workload{Name: "http-crr", Spec: load.Spec{Workload: load.HTTPCRR, Streams: 50}}
+	httpsCRR  = Workload{Name: "https-crr", Spec: load.Spec{Workload: load.HTTPCRR, Streams: 16, TLS: true}}
+	wsRR      = Workload{Name: "ws-rr", Spec: load.Spec{Workload: load.WSRR, Streams: 50}}
+	httpDown  = Workload{Name: "http-down", Spec: load.Spec{Workload: load.HTTPDown, Streams: 8}}
+	httpUp    = Workload{Name: "http-up", Spec: load.Spec{Workload: load.HTTPUp, Streams: 8}}
+	http5k, _ = atRate("http-rr-5k")
 
-	idleConns = Workload{Name: result.IdleConns, Spec: load.Spec{Workload: load.HTTPIdle, Streams: 10_000}}
+	// httpChanges is http-rr while the gateway's routers change.
+	httpChanges = Workload{Name: "http-rr-changes", Spec: httpRR.Spec, Changes: 20}
+	idleConns   = Workload{Name: result.IdleConns, Spec: load.Spec{Workload: load.HTTPIdle, Streams: 10_000}}
 )
+
+// maxRate is the greatest rate of a workload, in thousands of requests per second.
+const maxRate = 1000
+
+// atRate returns the workload http-rr-Nk or http-rr-changes-Nk, which sends N thousand
+// requests per second.
+func atRate(name string) (Workload, bool) {
+	for _, w := range []Workload{httpRR, httpChanges} {
+		digits, marked := strings.CutSuffix(strings.TrimPrefix(name, w.Name+"-"), "k")
+		n, err := strconv.Atoi(digits)
+		if !marked || err != nil || n < 1 || n > maxRate || name != fmt.Sprintf("%s-%dk", w.Name, n) {
+			continue
+		}
+		w.Name, w.Spec.Rate = name, float64(n)*1000
+		return w, true
+	}
+	return Workload{}, false
+}
 
 // gateway returns the suite about the cost of an HTTP gateway per request and per
 // byte, and about its latency at a rate that all gateways can carry.

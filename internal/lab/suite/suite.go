@@ -82,6 +82,8 @@ type Peer struct {
 	TCPOnly bool
 	// Gateway: the peer forwards requests over HTTP and nothing else.
 	Gateway bool
+	// Changes: its configuration can be changed while it serves.
+	Changes bool
 }
 
 // The peers. Each has a maker of paths in the package peer.
@@ -114,6 +116,8 @@ type Workload struct {
 	Start model.Proto
 	// Event is what happens to one of several real servers, instead of a Spec.
 	Event Event
+	// Changes is the number of changes per second of the gateway's configuration.
+	Changes int
 }
 
 // Generated reports whether the workload is traffic of Fairlead's generator, as
@@ -276,5 +280,14 @@ var (
 func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8,
 		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR, h2RR,
-		httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k, http10k, http20k}
+		httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k,
+		httpChanges}
+}
+
+// FindWorkload returns the workload of that name; the suite's own are preferred.
+func (s Suite) FindWorkload(name string) (Workload, bool) {
+	if w, ok := find(append(slices.Clone(s.Workloads), Workloads()...), func(w Workload) bool { return w.Name == name }); ok {
+		return w, true
+	}
+	return atRate(name)
 }

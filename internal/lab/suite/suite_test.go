@@ -131,6 +131,24 @@ func TestAtMTUs(t *testing.T) {
 	}
 }
 
+func TestFindWorkload(t *testing.T) {
+	s, _ := Find("publish")
+	for name, want := range map[string]float64{"http-rr-5k": 5000, "http-rr-changes-3k": 3000, "http-rr-27k": 27_000, "tcp-bulk": 0} {
+		if w, ok := s.FindWorkload(name); !ok || w.Spec.Rate != want || w.Name != name {
+			t.Errorf("%s: %+v, %v", name, w, ok)
+		}
+	}
+	if w, _ := s.FindWorkload("tcp-bulk"); w.Spec.Streams != 10 {
+		t.Errorf("not the suite's own workload: %+v", w)
+	}
+	for _, name := range []string{"", "http-rr-", "http-rr-k", "http-rr-0k", "http-rr-05k", "http-rr-1001k", "https-rr-5k", "http-rr-changes-k",
+		"http-rr-5", "http-rr--5k"} {
+		if w, ok := s.FindWorkload(name); ok {
+			t.Errorf("FindWorkload accepts %q: %+v", name, w)
+		}
+	}
+}
+
 func TestFindPathWithPorts(t *testing.T) {
 	for name, want := range map[string]int{"docker:publish": 1, "docker:publish-ports200": 200,
 		"docker:fairlead-nat-ports2-mtu9000": 2, "docker:host": 1} {

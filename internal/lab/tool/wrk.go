@@ -15,7 +15,7 @@ import (
 )
 
 // wrkPort is nginx's port.
-const wrkPort = rig.LoadPort + 2
+const wrkPort = rig.WebPort
 
 // nginxConfig makes nginx answer every request from memory, with one process
 // because Fairlead's generator has one server. Nginx must write its pid to a file,
@@ -33,17 +33,17 @@ func nginxServer(suite.Workload) []string {
 	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/proc/self/fd/3"}
 }
 
-// wrkClient sends requests over HTTP: for tcp-rr on one persistent connection, for
-// tcp-crr on a new connection each time.
+// wrkClient sends requests over HTTP: for tcp-rr and http-rr on persistent connections,
+// for tcp-crr and http-crr on a new connection each time.
 func wrkClient(w suite.Workload, target string, seconds int) []string {
 	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s",
-		"--connections", strconv.Itoa(max(1, w.Spec.Streams))}
+		"--connections", strconv.Itoa(max(1, w.Spec.Streams)), "--header", "Host: " + load.Host}
 	switch {
 	case w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Flows > 0 || w.Spec.Count > 0 ||
-		w.Spec.Close == load.RST:
+		w.Spec.Close == load.RST || w.Spec.TLS || w.Changes > 0:
 		return nil
-	case w.Spec.Workload == load.TCPRR:
-	case w.Spec.Workload == load.TCPCRR:
+	case w.Spec.Workload == load.TCPRR, w.Spec.Workload == load.HTTPRR:
+	case w.Spec.Workload == load.TCPCRR, w.Spec.Workload == load.HTTPCRR:
 		args = append(args, "--header", "Connection: close")
 	default:
 		return nil
@@ -60,21 +60,25 @@ var (
 // readWrk reads requests per second, which are connections if each has its own,
 // and latencies with their units. It returns an error if requests failed.
 func readWrk(w suite.Workload, out []byte) (map[result.Metric]float64, error) {
-	rate := wrkRate.FindSubmatch(out)
-	if rate == nil {
+	found := wrkRate.FindSubmatch(out)
+	if found == nil {
 		return nil, fmt.Errorf("no figure in %q", out)
 	}
 	if failed := wrkFailed.Find(out); failed != nil {
 		return nil, fmt.Errorf("requests failed: %s", bytes.TrimSpace(failed))
 	}
-	v, err := strconv.ParseFloat(string(rate[1]), 64)
+	v, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {
 		return nil, err
 	}
-	metrics := map[result.Metric]float64{result.TransactionRate: v}
-	if w.Spec.Workload == load.TCPCRR {
-		metrics = map[result.Metric]float64{result.ConnectionRate: v}
+	rate := result.TransactionRate
+	switch {
+	case w.Spec.Workload == load.TCPCRR:
+		rate = result.ConnectionRate
+	case w.Spec.Workload.HTTP():
+		rate = result.RequestRate
 	}
+	metrics := map[result.Metric]float64{rate: v}
 	for _, m := range wrkLatency.FindAllSubmatch(out, -1) {
 		d, err := time.ParseDuration(strings.Replace(string(m[2])+string(m[3]), "us", "µs", 1))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 
+	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -23,6 +24,8 @@ type snapshot struct {
 	config   *gateway.Config
 	// streams are the TCP routers by entry point.
 	streams map[string]*stream.Routes
+	// datagrams are the UDP routers by entry point.
+	datagrams map[string]*datagram.Route
 }
 
 // entryRoutes are the routers of one entry point. Connections with TLS see only
@@ -55,8 +58,10 @@ type builder struct {
 	tables tableChanges
 	tls    *tlsNames
 	// streams are the TCP routers, streamUse what they use.
-	streams   map[string]*stream.Routes
-	streamUse *stream.Use
+	streams     map[string]*stream.Routes
+	streamUse   *stream.Use
+	datagrams   map[string]*datagram.Route
+	datagramUse datagram.Use
 }
 
 // parts are what a router or a service consists of.
@@ -140,7 +145,7 @@ func (b *builder) addChanged() {
 func (b *builder) finish() *snapshot {
 	b.tls.byHost = b.optionsByHost()
 	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
-		streams: b.streams}
+		streams: b.streams, datagrams: b.datagrams}
 	for _, e := range b.static.EntryPoints {
 		before := &entryRoutes{}
 		if last := b.current.Load(); last != nil {

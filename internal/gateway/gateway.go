@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
@@ -45,6 +46,8 @@ type Gateway struct {
 	checks   map[string]runningCheck
 	kept     kept
 	streams  *stream.Use
+	// datagrams are the servers of UDP services.
+	datagrams datagram.Use
 }
 
 // runningCheck is a check with what it was started for.
@@ -87,6 +90,8 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 	g.wereDown = nil
 	b.streamUse.Start(g.streams)
 	g.streams = b.streamUse
+	b.datagramUse.Start(g.datagrams)
+	g.datagrams = b.datagramUse
 	g.observer.configured(next)
 	return next.statuses
 }

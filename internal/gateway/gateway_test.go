@@ -21,7 +21,8 @@ type world struct {
 	address string
 	client  *http.Client
 	// stop ends the gateway; the test waits for that.
-	stop func()
+	stop    func()
+	sockets gateway.Sockets
 }
 
 func newWorld(t *testing.T, static model.Static) *world {
@@ -48,7 +49,8 @@ func newWorld(t *testing.T, static model.Static) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- g.Serve(ctx, listeners) }()
-	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String(), stop: cancel}
+	w := &world{t: t, gateway: g, address: listeners["web"].TCP.Addr().String(), stop: cancel,
+		sockets: listeners}
 	w.client = &http.Client{CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
 		return http.ErrUseLastResponse

@@ -60,6 +60,7 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 			}
 		})
 	}
+	datagrams := g.receive(sockets)
 	rotating, end := context.WithCancel(ctx)
 	defer end()
 	running.Go(func() { g.tickets.follow(rotating) })
@@ -68,10 +69,12 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	case <-ctx.Done():
 		g.terminate()
 	case <-g.left:
+		datagrams.leave()
 		g.drain(ctx, all)
 	case err = <-failed:
 	}
 	end()
+	datagrams.close()
 	stop(all, g.grace())
 	running.Wait()
 	g.Close()

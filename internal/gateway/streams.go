@@ -1,16 +1,55 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/tls"
+	"time"
 
+	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 )
 
-// addStreams builds the TCP routers.
+// addStreams builds the TCP and UDP routers.
 func (b *builder) addStreams() {
 	b.streams, b.streamUse = stream.Build(stream.Source{Static: &b.static, Config: b.config, Status: objects{b.status},
 		Log: b.log, Options: b.tls.options, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS}, b.Gateway.streams)
+	b.datagrams, b.datagramUse = datagram.Build(&b.static, &b.config.UDP, objects{b.status}, b.Gateway.datagrams)
+}
+
+// receiving are the entry points that receive datagrams.
+type receiving []*datagram.Entry
+
+// receive begins to serve the entry points that receive datagrams.
+func (g *Gateway) receive(sockets Sockets) (all receiving) {
+	for _, value := range g.static.EntryPoints {
+		c := sockets[value.Name].UDP
+		if c == nil || !value.IsUDP() {
+			continue
+		}
+		e := datagram.NewEntry(c, cmp.Or(value.UDPTimeout, 3*time.Second),
+			func() *datagram.Route { return g.current.Load().datagrams[value.Name] },
+			g.observer.open.WithLabelValues(value.Name, "UDP"), g.open.add)
+		all = append(all, e)
+		e.Start(func(err error) {
+			g.log.Error("cannot receive datagrams", "entry point", value.Name, "error", err)
+		})
+	}
+	return all
+}
+
+// leave stops reading: another process receives the clients' datagrams.
+func (r receiving) leave() {
+	for _, e := range r {
+		e.Leave()
+	}
+}
+
+// close ends all sessions.
+func (r receiving) close() {
+	for _, e := range r {
+		e.Close()
+	}
 }
 
 // namesOfHTTPS calls add with the names of each router with TLS.

@@ -1,0 +1,165 @@
+package datagram
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"fairlead/internal/gateway/stream"
+	"fairlead/internal/model/gateway"
+)
+
+// The kinds of objects, as front ends name them too.
+const (
+	RouterKind  = "UDP router"
+	ServiceKind = "UDP service"
+)
+
+// Route is the router of an entry point.
+type Route struct {
+	router  string
+	service service
+}
+
+// Router returns the router's name.
+func (r *Route) Router() string { return r.router }
+
+// Use is what services keep when the configuration changes: the servers by service and address.
+type Use map[string]*Server
+
+// builder makes the routers of one configuration.
+type builder struct {
+	static    *gateway.Static
+	config    *gateway.UDP
+	status    stream.Status
+	now, next Use
+	services  map[string]service
+	building  map[string]bool
+}
+
+// Build returns the UDP router of each entry point that has one, and what they use: it takes
+// from now what is in use already. Faulty objects are left out, and their status says why.
+func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, now Use) (map[string]*Route, Use) {
+	b := &builder{static: static, config: config, status: status, now: now, next: Use{},
+		services: map[string]service{}, building: map[string]bool{}}
+	for _, name := range slices.Sorted(maps.Keys(config.Services)) {
+		b.service(name)
+	}
+	routes := map[string]*Route{}
+	for _, name := range slices.Sorted(maps.Keys(config.Routers)) {
+		if err := b.router(routes, name, config.Routers[name]); err != nil {
+			status.Disable(RouterKind, name, err.Error())
+		}
+	}
+	return routes, b.next
+}
+
+// Start removes the servers of the last configuration that this one, which is put to use, lacks.
+func (u Use) Start(last Use) {
+	for k, s := range last {
+		if u[k] == nil {
+			s.remove()
+		}
+	}
+}
+
+// router adds a router to its entry points. As in Traefik, each has one; here it is the first
+// by name.
+func (b *builder) router(routes map[string]*Route, name string, value *gateway.UDPRouter) error {
+	if b.status.Disabled(RouterKind, name) {
+		return nil
+	}
+	service := b.service(value.Service)
+	if service == nil {
+		return errors.New(stream.Unusable(ServiceKind, value.Service, b.config.Services))
+	}
+	entries := value.EntryPoints
+	if len(entries) == 0 {
+		for _, e := range b.static.EntryPoints {
+			if e.IsUDP() {
+				entries = append(entries, e.Name)
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return errors.New("there is no UDP entry point: add one, for example --entrypoints.dns.address=:53/udp")
+	}
+	for _, entry := range entries {
+		if !slices.ContainsFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool {
+			return e.Name == entry && e.IsUDP()
+		}) {
+			return fmt.Errorf("UDP entry point %s does not exist", entry)
+		}
+		if r := routes[entry]; r != nil {
+			return fmt.Errorf("entry point %s has the router %s already: a UDP entry point has one router", entry,
+				r.router)
+		}
+		routes[entry] = &Route{name, service}
+	}
+	return nil
+}
+
+// service returns the service, nil if it cannot be used.
+func (b *builder) service(name string) service {
+	if s, ok := b.services[name]; ok {
+		return s
+	}
+	value := b.config.Services[name]
+	if value == nil || b.status.Disabled(ServiceKind, name) {
+		return nil
+	}
+	if b.building[name] {
+		b.status.Disable(ServiceKind, name, "it contains itself")
+		return nil
+	}
+	b.building[name] = true
+	s, err := b.newService(name, value)
+	if err != nil {
+		b.status.Disable(ServiceKind, name, err.Error())
+		s = nil
+	}
+	b.services[name] = s
+	return s
+}
+
+func (b *builder) newService(name string, value *gateway.UDPService) (service, error) {
+	switch {
+	case value.LoadBalancer != nil:
+		return b.balancer(name, value.LoadBalancer)
+	case value.Weighted == nil:
+		return nil, errors.New("it has no loadBalancer or weighted")
+	}
+	weights, err := stream.Weights(value.Weighted.Services)
+	if err != nil {
+		return nil, err
+	}
+	var parts []service
+	for _, part := range value.Weighted.Services {
+		s := b.service(part.Name)
+		if s == nil {
+			return nil, errors.New(stream.Unusable(ServiceKind, part.Name, b.config.Services))
+		}
+		parts = append(parts, s)
+	}
+	return newWeighted(parts, weights), nil
+}
+
+func (b *builder) balancer(name string, value *gateway.UDPLoadBalancer) (service, error) {
+	for _, v := range value.Servers {
+		if _, err := stream.ParseServer(v.Address, false); err != nil {
+			return nil, err
+		}
+	}
+	to := &balancer{}
+	for _, v := range value.Servers {
+		k := name + " " + v.Address
+		if b.next[k] == nil {
+			if b.next[k] = b.now[k]; b.next[k] == nil {
+				b.next[k] = newServer(v.Address)
+			}
+		}
+		to.servers = append(to.servers, b.next[k])
+	}
+	return to, nil
+}

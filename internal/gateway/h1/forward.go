@@ -43,7 +43,7 @@ var exchanges = sync.Pool{New: func() any {
 // w.Header(). What is readable of the response is passed on before Forward waits for more.
 //
 // A request on a reused connection that turns out to be closed is sent once more on a new connection,
-// if nothing was written, or if its method is idempotent and its body is short.
+// if the server has received nothing of it, or if its method is idempotent and its body is short.
 //
 // Any error is an *Error. If its field Started is set, the caller must end the response with
 // panic(http.ErrAbortHandler); otherwise w has received nothing.
@@ -148,6 +148,7 @@ func (x *exchange) settle(failed *Error) {
 	} else {
 		failed.Err = u.reason(failed.Err)
 		failed.BodyRead = failed.BodyRead || x.mode == bodyInline || x.sender != nil
+		failed.Sent = failed.Sent && !x.unread(failed.Err)
 	}
 	if s := x.sender; s != nil {
 		complete = s.finish(x, failed != nil) && complete
@@ -163,6 +164,15 @@ func (x *exchange) settle(failed *Error) {
 	default:
 		x.pool.drop(u)
 	}
+}
+
+// unread returns true if the server closed the connection, which had waited for a request, before it
+// received any of this one: its FIN arrived and acknowledges nothing of the request. A server that ends
+// closes its idle connections, so this happens in each rolling update. A reset instead of a FIN
+// proves nothing: the server may have read a part.
+func (x *exchange) unread(err error) bool {
+	return x.u.reused && x.u.tcp != nil && x.mode != bodyStream && !x.answered &&
+		(err == io.EOF || err == io.ErrUnexpectedEOF) && unacknowledged(x.u.probe) >= len(x.out)
 }
 
 // send writes the request, or starts to.

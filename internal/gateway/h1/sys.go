@@ -61,10 +61,12 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 
 // unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
 // spliced, this alone distinguishes a slow client from a slow server.
-func unsent(raw syscall.RawConn) bool {
-	n := 0
-	err := raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
-	return err == nil && n > 0
+func unsent(raw syscall.RawConn) bool { return unacknowledged(raw) > 0 }
+
+// unacknowledged returns the number of bytes that were written and that the peer has not acknowledged.
+func unacknowledged(raw syscall.RawConn) (n int) {
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) }) // 0 if it is closed
+	return n
 }
 
 // transferred has the numbers of bytes that a socket has received, and that its peer has acknowledged.

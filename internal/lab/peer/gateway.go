@@ -152,7 +152,8 @@ func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error
 	var failed error
 	known := func() bool {
 		pid := p.Cmd.Process.Pid
-		if !program.Listens(pid, rig.LoadPort) || !program.Listens(pid, rig.TLSPort) || !program.Listens(pid, rig.WebPort) {
+		if !program.Listens(pid, rig.LoadPort) || !program.Listens(pid, rig.TLSPort) ||
+			!program.Listens(pid, rig.WebPort) {
 			failed = errors.New("it does not listen")
 			return false
 		}

@@ -286,7 +286,8 @@ func Workloads() []Workload {
 
 // FindWorkload returns the workload of that name; the suite's own are preferred.
 func (s Suite) FindWorkload(name string) (Workload, bool) {
-	if w, ok := find(append(slices.Clone(s.Workloads), Workloads()...), func(w Workload) bool { return w.Name == name }); ok {
+	if w, ok := find(append(slices.Clone(s.Workloads), Workloads()...),
+		func(w Workload) bool { return w.Name == name }); ok {
 		return w, true
 	}
 	return atRate(name)

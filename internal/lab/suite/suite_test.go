@@ -133,7 +133,8 @@ func TestAtMTUs(t *testing.T) {
 
 func TestFindWorkload(t *testing.T) {
 	s, _ := Find("publish")
-	for name, want := range map[string]float64{"http-rr-5k": 5000, "http-rr-changes-3k": 3000, "http-rr-27k": 27_000, "tcp-bulk": 0} {
+	for name, want := range map[string]float64{"http-rr-5k": 5000, "http-rr-changes-3k": 3000, "http-rr-27k": 27_000,
+		"tcp-bulk": 0} {
 		if w, ok := s.FindWorkload(name); !ok || w.Spec.Rate != want || w.Name != name {
 			t.Errorf("%s: %+v, %v", name, w, ok)
 		}
@@ -141,7 +142,8 @@ func TestFindWorkload(t *testing.T) {
 	if w, _ := s.FindWorkload("tcp-bulk"); w.Spec.Streams != 10 {
 		t.Errorf("not the suite's own workload: %+v", w)
 	}
-	for _, name := range []string{"", "http-rr-", "http-rr-k", "http-rr-0k", "http-rr-05k", "http-rr-1001k", "https-rr-5k", "http-rr-changes-k",
+	for _, name := range []string{"", "http-rr-", "http-rr-k", "http-rr-0k", "http-rr-05k", "http-rr-1001k",
+		"https-rr-5k", "http-rr-changes-k",
 		"http-rr-5", "http-rr--5k"} {
 		if w, ok := s.FindWorkload(name); ok {
 			t.Errorf("FindWorkload accepts %q: %+v", name, w)

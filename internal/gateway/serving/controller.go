@@ -59,9 +59,13 @@ func Start(ctx context.Context, opt Options, static model.Static, config *model.
 	c := &Controller{opt: opt, static: static, sockets: descriptors{}, leaving: map[*process]bool{},
 		ended: make(chan struct{})}
 	c.config, c.known = Resolve(config, known)
-	found, err := find(ctx, opt)
+	found, leaving, err := find(ctx, opt)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, p := range leaving {
+		c.leaving[p] = true
+		go c.forget(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,13 +211,16 @@ func (c *Controller) dismiss(ctx context.Context, old *process) {
 		old.kill()
 	}
 	c.leaving[old] = true
-	go func() {
-		<-old.done
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.leaving, old)
-		old.forget()
-	}()
+	go c.forget(old)
+}
+
+// forget removes what an earlier process has left when it has ended.
+func (c *Controller) forget(old *process) {
+	<-old.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.leaving, old)
+	old.forget()
 }
 
 // restartWait is the time before a process is started again that has lived for less than this
@@ -429,8 +436,8 @@ func stop(ctx context.Context, all []*process) {
 
 // End ends the serving processes that earlier controlling processes have left.
 func End(ctx context.Context, opt Options) error {
-	all, err := find(ctx, opt)
-	stop(ctx, all)
+	found, leaving, err := find(ctx, opt)
+	stop(ctx, append(found, leaving...))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,87 +145,103 @@ func listen(directory string) (descriptor int, path string, err error) {
 	return descriptor, path, nil
 }
 
-// find returns the processes that listen in the directory, the newest first. It removes the
-// sockets of those that have ended.
-func find(ctx context.Context, opt Options) (found []*process, err error) {
+// find returns the processes that listen in the directory, the newest first, and those that
+// complete their last connections. It removes the sockets of processes that have ended.
+func find(ctx context.Context, opt Options) (found, leaving []*process, err error) {
+	if opt.Directory == "" {
+		return nil, nil, nil
+	}
 	paths, err := filepath.Glob(filepath.Join(opt.Directory, prefix+"*.sock"))
-	if err != nil || opt.Directory == "" {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
 	began := map[*process]int64{}
 	for _, path := range paths {
-		p, err := connect(ctx, path)
-		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+		p, is, failed := meet(ctx, path)
+		switch {
+		case failed != nil:
+			err = errors.Join(err, fmt.Errorf("find the serving process at %s: %w", path, failed))
+		case p == nil:
 			_ = os.Remove(path)
-			continue
+		case is.Left:
+			leaving = append(leaving, p)
+		default:
+			began[p] = is.Began
+			found = append(found, p)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("find the serving process at %s: %w", path, err)
-		}
-		answer, err := p.ask(ctx, askSelf)
-		if err != nil || answer.Self == nil {
-			opt.Log.Warn("a serving process does not answer: it is ended", "pid", p.pid, "error", err)
-			p.kill()
-			_ = os.Remove(path)
-			continue
-		}
-		if answer.Self.Left {
-			_ = p.link.conn.Close() // it ends by itself
-			continue
-		}
-		began[p] = answer.Self.Began
-		found = append(found, p)
 	}
-	slices.SortFunc(found, func(a, b *process) int { return int(began[b] - began[a]) })
-	return found, nil
+	slices.SortFunc(found, func(a, b *process) int { return cmp.Compare(began[b], began[a]) })
+	return found, leaving, err
 }
 
-// connect returns the process that listens at the path.
-func connect(ctx context.Context, path string) (*process, error) {
+// meet connects to the process that listens at the path, and asks what it is. It returns nil
+// if none does any more.
+func meet(ctx context.Context, path string) (p *process, is self, err error) {
+	for range 3 { // it may end meanwhile
+		p, is, err = connect(ctx, path)
+		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+			return nil, is, nil
+		}
+		if err == nil {
+			return p, is, nil
+		}
+	}
+	return nil, is, err
+}
+
+// connect returns the process that listens at the path, and what it says of itself.
+func connect(ctx context.Context, path string) (*process, self, error) {
 	made, err := (&net.Dialer{Timeout: answerLimit}).DialContext(ctx, "unix", path)
 	if err != nil {
-		return nil, err
+		return nil, self{}, err
 	}
-	conn := made.(*net.UnixConn)
-	p, err := identify(conn)
+	p := &process{path: path, link: &link{conn: made.(*net.UnixConn)}}
+	is, err := p.identify(ctx)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, self{}, errors.Join(err, made.Close())
 	}
-	p.path = path
-	return p, nil
+	return p, is, nil
 }
 
 // identify finds out which process serves the socket. The kernel says who began to listen: this
 // user's controlling process; and who writes: the serving process.
-func identify(conn *net.UnixConn) (*process, error) {
-	who, err := peerOf(conn)
+func (p *process) identify(ctx context.Context) (is self, err error) {
+	who, err := peerOf(p.link.conn)
 	if err != nil {
-		return nil, err
+		return is, err
 	}
 	if who.Uid != 0 && int(who.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("user %d listens there, which is another user: remove the file", who.Uid)
+		return is, fmt.Errorf("user %d listens there, which is another user: remove the file", who.Uid)
 	}
-	raw, err := conn.SyscallConn()
+	raw, err := p.link.conn.SyscallConn()
 	if err != nil {
-		return nil, err
+		return is, err
 	}
 	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
 	if err = errors.Join(failed, err); err != nil {
-		return nil, err
+		return is, err
 	}
-	p := &process{link: &link{conn: conn}}
-	if _, err := p.ask(context.Background(), askSelf); err != nil {
-		return nil, err
+	answer, err := p.ask(ctx, askSelf)
+	if err != nil {
+		return is, err
 	}
 	sender := p.link.sender
 	if sender == nil || sender.Uid != 0 && sender.Uid != User && int(sender.Uid) != os.Geteuid() {
-		return nil, errors.New("another user's process answers there: remove the file")
+		return is, errors.New("another user's process answers there: remove the file")
 	}
-	pidfd, err := unix.PidfdOpen(int(sender.Pid), 0)
+	if answer.Self == nil {
+		return is, errors.New("it does not say what it is: end that process")
+	}
+	return *answer.Self, p.follow(int(sender.Pid))
+}
+
+// follow sets the process that p stands for.
+func (p *process) follow(pid int) error {
+	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open process %d: %w", sender.Pid, err)
+		return fmt.Errorf("open process %d: %w", pid, err)
 	}
-	p.pid = int(sender.Pid)
+	p.pid = pid
 	p.kill = func() { _ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) }
 	done := make(chan struct{})
 	p.done = done
@@ -238,7 +255,7 @@ func identify(conn *net.UnixConn) (*process, error) {
 			}
 		}
 	}()
-	return p, nil
+	return nil
 }
 
 // runsOurProgram reports whether the process runs the same file as this one. While a file is

@@ -65,11 +65,11 @@ func Start(o Options) (*Authority, error) {
 	a := &Authority{}
 	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/order-plz" {
-			a.orders.Add(1)
 			if seconds := a.limit.Load(); seconds > 0 {
 				refuse(w, seconds)
 				return
 			}
+			w = countOrders{w, &a.orders}
 		}
 		handler.ServeHTTP(w, r)
 	}))
@@ -87,7 +87,22 @@ func Start(o Options) (*Authority, error) {
 // Close stops the authority.
 func (a *Authority) Close() { a.server.Close() }
 
-// Orders returns the number of certificates that clients have asked for.
+// countOrders counts the orders that the authority accepts. It refuses some requests at random,
+// so that clients must repeat them with a new nonce (RFC 8555, 6.5).
+type countOrders struct {
+	http.ResponseWriter
+	n *atomic.Int32
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (c countOrders) WriteHeader(status int) {
+	if status == http.StatusCreated {
+		c.n.Add(1)
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Orders returns the number of orders that the authority has accepted.
 func (a *Authority) Orders() int { return int(a.orders.Load()) }
 
 // Refuse refuses orders from now on, and asks clients to come again after so many seconds.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"fairlead/internal/balance/wrr"
@@ -32,13 +31,8 @@ type balancer struct {
 	// watches: the outcomes of requests are recorded.
 	watches bool
 	log     *slog.Logger
-	// turn counts the requests; ring has the order of the turns.
-	turn atomic.Uint64
-	ring []uint16
+	turns   *wrr.Turns
 }
-
-// mostTurns limits the memory of a ring.
-const mostTurns = 4096
 
 func newBalancer(service string, value *gateway.LoadBalancer, places []*place, log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
@@ -55,9 +49,7 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place, l
 			weights[i] = 0
 		}
 	}
-	if slices.ContainsFunc(weights, func(w int) bool { return w > 0 }) {
-		b.ring = wrr.Ring(weights, mostTurns)
-	}
+	b.turns = wrr.NewTurns(weights)
 	switch value.Strategy {
 	case "", "wrr":
 		b.next = b.byTurn
@@ -75,8 +67,8 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place, l
 
 // byTurn takes the server whose turn it is, or the next one that is up.
 func (b *balancer) byTurn(*http.Request) *place {
-	for range b.ring {
-		p := b.places[b.ring[b.turn.Add(1)%uint64(len(b.ring))]]
+	for range b.turns.Ring() {
+		p := b.places[b.turns.Next()]
 		if p.isUp() {
 			return p
 		}

@@ -28,8 +28,7 @@ type weighted struct {
 	services []http.Handler
 	values   []string
 	cookie   *gateway.Cookie
-	turn     atomic.Uint64
-	ring     []uint16
+	turns    *wrr.Turns
 }
 
 func newWeighted(name string, value *gateway.Weighted, services []http.Handler) *weighted {
@@ -42,7 +41,7 @@ func newWeighted(name string, value *gateway.Weighted, services []http.Handler) 
 		}
 		w.values = append(w.values, s.Name)
 	}
-	w.ring = wrr.Ring(weights, mostTurns)
+	w.turns = wrr.NewTurns(weights)
 	if value.Sticky != nil && value.Sticky.Cookie != nil {
 		c := *value.Sticky.Cookie
 		if c.Name == "" {
@@ -54,7 +53,7 @@ func newWeighted(name string, value *gateway.Weighted, services []http.Handler) 
 }
 
 func (w *weighted) available() bool {
-	for _, i := range w.ring {
+	for _, i := range w.turns.Ring() {
 		if up(w.services[i]) {
 			return true
 		}
@@ -74,8 +73,8 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	for range w.ring {
-		i := w.ring[w.turn.Add(1)%uint64(len(w.ring))]
+	for range w.turns.Ring() {
+		i := w.turns.Next()
 		if !up(w.services[i]) {
 			continue
 		}

@@ -102,9 +102,9 @@ func (b *balancer) byTime(*http.Request) *place {
 	now := time.Now()
 	var best *place
 	least := 0.0
-	start := b.turn.Add(1)
+	start := b.turns.Next() // there is one: a server that is usable has a weight
 	for i := range up {
-		p := up[(start+uint64(i))%uint64(len(up))]
+		p := up[(start+i)%len(up)]
 		score := float64(p.pace.at(now)) * float64(1+p.pending.Load()) / float64(p.weight)
 		if best == nil || score < least {
 			best, least = p, score

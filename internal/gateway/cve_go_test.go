@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -173,18 +174,7 @@ func scriptedServer(t *testing.T, serve func(net.Conn, *bufio.Reader)) (address 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				serve(c, bufio.NewReader(c))
-			}()
-		}
-	}()
+	go place.Accept(l, func(c net.Conn) { serve(c, bufio.NewReader(c)) })
 	return l.Addr().String()
 }
 

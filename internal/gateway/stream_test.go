@@ -12,6 +12,7 @@ import (
 
 	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // limit ends what hangs.
@@ -26,19 +27,10 @@ func tcpServer(t *testing.T, serve func(c net.Conn)) *model.TCPService {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(limit))
-				serve(c)
-			}()
-		}
-	}()
+	go place.Accept(l, func(c net.Conn) {
+		_ = c.SetDeadline(time.Now().Add(limit))
+		serve(c)
+	})
 	return tcpServiceOf(l.Addr().String())
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -24,15 +25,10 @@ func twoNetworks(x *example) {
 	if !strings.Contains(said+x.errors("two-networks_gateway_1"), "the gateway shares no network with the container") {
 		x.Errorf("the log does not say why admin has no server:\n%s", said)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	x.patiently(func() (bool, string) {
 		health := x.docker("inspect", "--format", "{{.State.Health.Status}}", "two-networks_gateway_1")
-		if health == "healthy" {
-			return
-		}
-		if time.Now().After(end) {
-			x.Fatalf("the gateway is %s", health)
-		}
-	}
+		return health == "healthy", "the gateway is " + health
+	})
 }
 
 // errors returns what the container has written to its standard error.
@@ -229,15 +225,11 @@ func grpc(x *example) {
 		return client.Do(r)
 	}
 	var answer *http.Response
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	x.patiently(func() (bool, string) {
 		var err error
-		if answer, err = call("DummyUnary", bytes.NewReader(message("one"))); err == nil && answer.StatusCode == 200 {
-			break
-		}
-		if time.Now().After(end) {
-			x.Fatalf("no answer within a minute: %v %v", answer, err)
-		}
-	}
+		answer, err = call("DummyUnary", bytes.NewReader(message("one")))
+		return err == nil && answer.StatusCode == 200, fmt.Sprint(answer, err)
+	})
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || !bytes.Equal(got, message("one")) || answer.Trailer.Get("Grpc-Status") != "0" ||
 		answer.ProtoMajor != 2 {

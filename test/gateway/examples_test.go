@@ -175,16 +175,31 @@ func send(client *http.Client, method, url string, headers []string) (*http.Resp
 // the applications are starting still.
 func (x *example) until(status int, method, url string, headers ...string) (*http.Response, string) {
 	x.Helper()
-	client, last := x.client(), ""
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		answer, body, err := send(client, method, url, headers)
-		if err == nil && answer.StatusCode == status {
-			return answer, body
+	client := x.client()
+	var answer *http.Response
+	var body string
+	x.patiently(func() (bool, string) {
+		var err error
+		answer, body, err = send(client, method, url, headers)
+		return err == nil && answer.StatusCode == status,
+			fmt.Sprintf("%s %s: want %d, got %v %s %v", method, url, status, answer, body, err)
+	})
+	return answer, body
+}
+
+// patiently asks until something holds, for up to a minute. Docker and the applications tell
+// no one when they are ready.
+func (x *example) patiently(holds func() (is bool, otherwise string)) {
+	x.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		is, otherwise := holds()
+		if is {
+			return
 		}
-		last = fmt.Sprint(answer, body, err)
+		if time.Now().After(end) {
+			x.Fatalf("after a minute: %s", otherwise)
+		}
 	}
-	x.Fatalf("%s %s: no answer %d within a minute; the last one: %s", method, url, status, last)
-	return nil, ""
 }
 
 // want sends a request once, and compares the status and a part of the body.

@@ -74,6 +74,26 @@ func Serve(t testing.TB, in Place, addr string, converse func(net.Conn)) (stop f
 	return stop
 }
 
+// Pair returns both ends of a TCP connection over loopback, until the test ends.
+func Pair(t testing.TB) (dialled, accepted *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
 // ServeUDP answers each datagram to an address in the place, until the test ends.
 func ServeUDP(t testing.TB, in Place, addr string, reply func(datagram []byte, client net.Addr) []byte) {
 	t.Helper()

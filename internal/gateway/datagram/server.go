@@ -106,20 +106,16 @@ func (b *balancer) next() *Server {
 // weighted gives each service its share.
 type weighted struct {
 	services []service
-	ring     []uint16
-	turn     atomic.Uint64
+	turns    *wrr.Turns
 }
 
-// mostTurns limits the memory of a ring.
-const mostTurns = 4096
-
 func newWeighted(services []service, weights []int) *weighted {
-	return &weighted{services: services, ring: wrr.Ring(weights, mostTurns)}
+	return &weighted{services: services, turns: wrr.NewTurns(weights)}
 }
 
 func (w *weighted) next() *Server {
-	for range w.ring {
-		if s := w.services[w.ring[w.turn.Add(1)%uint64(len(w.ring))]].next(); s != nil {
+	for range w.turns.Ring() {
+		if s := w.services[w.turns.Next()].next(); s != nil {
 			return s
 		}
 	}

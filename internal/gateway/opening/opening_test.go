@@ -16,27 +16,15 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/opening"
+	"fairlead/test/place"
 )
 
 // pair returns both ends of a TCP connection. The server's end has a deadline against hanging.
 func pair(t *testing.T) (client, server *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); s.Close() })
-	_ = s.SetDeadline(time.Now().Add(20 * time.Second))
-	return c.(*net.TCPConn), s.(*net.TCPConn)
+	client, server = place.Pair(t)
+	_ = server.SetDeadline(time.Now().Add(20 * time.Second))
+	return client, server
 }
 
 // helloOf returns the record that a client of crypto/tls begins with.

@@ -85,21 +85,17 @@ func (b *Balancer) order() []*Server {
 // Weighted divides connections between services.
 type Weighted struct {
 	services []Handler
-	ring     []uint16
-	turn     atomic.Uint64
+	turns    *wrr.Turns
 }
-
-// mostTurns limits the memory of a ring.
-const mostTurns = 4096
 
 // NewWeighted returns the handler that gives each service its share.
 func NewWeighted(services []Handler, weights []int) *Weighted {
-	return &Weighted{services: services, ring: wrr.Ring(weights, mostTurns)}
+	return &Weighted{services: services, turns: wrr.NewTurns(weights)}
 }
 
 // Available reports whether a service is up.
 func (w *Weighted) Available() bool {
-	for _, i := range w.ring {
+	for _, i := range w.turns.Ring() {
 		if up(w.services[i]) {
 			return true
 		}
@@ -109,8 +105,8 @@ func (w *Weighted) Available() bool {
 
 // Serve implements Handler.
 func (w *Weighted) Serve(ctx context.Context, c *Client) {
-	for range w.ring {
-		h := w.services[w.ring[w.turn.Add(1)%uint64(len(w.ring))]]
+	for range w.turns.Ring() {
+		h := w.services[w.turns.Next()]
 		if up(h) {
 			h.Serve(ctx, c)
 			return

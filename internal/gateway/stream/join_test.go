@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/stream"
+	"fairlead/test/place"
 )
 
 // never is a termination delay that no test waits for.
@@ -19,22 +20,9 @@ const never = time.Hour
 // pair returns both ends of a TCP connection with deadlines against hanging.
 func pair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); s.Close() })
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	return c.(*net.TCPConn), s.(*net.TCPConn)
+	near, far = place.Pair(t)
+	_ = near.SetDeadline(time.Now().Add(30 * time.Second))
+	return near, far
 }
 
 // joined returns the outer ends of two joined connections, and a channel that is closed when

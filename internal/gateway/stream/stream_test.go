@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/stream"
+	"fairlead/test/place"
 )
 
 // server starts a TCP server that sends its name and what it receives.
@@ -20,19 +21,10 @@ func server(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				_, _ = io.WriteString(c, name+":")
-				_, _ = io.Copy(c, c)
-			}()
-		}
-	}()
+	go place.Accept(l, func(c net.Conn) {
+		_, _ = io.WriteString(c, name+":")
+		place.Echo(c)
+	})
 	return l.Addr().String()
 }
 

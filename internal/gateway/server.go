@@ -66,13 +66,8 @@ func cookieName(service string) string {
 // parseServer checks the URL of a server.
 func parseServer(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	switch u.Scheme {
-	case "http", "https", "h2c":
-	default:
-		return nil, fmt.Errorf("server %s: want a URL with http, https or h2c, for example http://10.0.0.2:8080", text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
+		return nil, fmt.Errorf("server %q: want a URL with http, https or h2c, for example http://10.0.0.2:8080", text)
 	}
 	if u.Host == "" {
 		return nil, fmt.Errorf("server %s: it has no host", text)

@@ -116,7 +116,11 @@ func AnswerRows(a gateway.Answer) (rows [][]string) {
 // AnswerLines returns the problems of a request, and the routers that almost match.
 func AnswerLines(a gateway.Answer) (lines []string) {
 	lines = append(lines, a.Problems...)
-	if a.Router == "" {
+	switch {
+	case a.Router != "":
+	case len(a.Nearest) == 0:
+		lines = append(lines, "no router matches: the answer is 404. The entry point has no router that can be used")
+	default:
 		lines = append(lines, "no router matches: the answer is 404. The nearest routers:")
 	}
 	for _, n := range a.Nearest {

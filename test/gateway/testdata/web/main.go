@@ -51,7 +51,9 @@ func serve(name string) {
 		}
 		fmt.Fprintf(w, "%s %s %s %s %s\n", name, r.Method, r.URL.Path, r.Header.Get("X-Forwarded-Proto"), body)
 	})}
+	finished := make(chan struct{})
 	go func() {
+		defer close(finished)
 		<-ctx.Done()
 		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -61,6 +63,7 @@ func serve(name string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	<-finished // ListenAndServe returns when Shutdown begins
 }
 
 // get waits up to a minute for a router and a server.

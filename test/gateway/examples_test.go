@@ -187,8 +187,8 @@ func (x *example) until(status int, method, url string, headers ...string) (*htt
 	return answer, body
 }
 
-// patiently asks until something holds, for up to a minute. Docker and the applications tell
-// no one when they are ready.
+// patiently asks until something holds, for up to a minute. Nothing announces that Docker and the
+// applications are ready.
 func (x *example) patiently(holds func() (is bool, otherwise string)) {
 	x.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {

@@ -166,15 +166,6 @@ func (x *exchange) settle(failed *Error) {
 	}
 }
 
-// unread returns true if the server closed the connection, which had waited for a request, before it
-// received any of this one: its FIN arrived and acknowledges nothing of the request. A server that ends
-// closes its idle connections, so this happens in each rolling update. A reset instead of a FIN
-// proves nothing: the server may have read a part.
-func (x *exchange) unread(err error) bool {
-	return x.u.reused && x.u.tcp != nil && x.mode != bodyStream && !x.answered &&
-		(err == io.EOF || err == io.ErrUnexpectedEOF) && unacknowledged(x.u.probe) >= len(x.out)
-}
-
 // send writes the request, or starts to.
 func (x *exchange) send() *Error {
 	if x.mode == bodyStream {

@@ -76,7 +76,7 @@ type parts struct {
 // build makes a snapshot of the configuration. Faulty objects are left out; their
 // status says why.
 func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *builder) {
-	known = slices.Concat(known, certificateProblems(config.ACME.Certificates))
+	known = slices.Concat(known, certificateProblems(config))
 	changed := g.kept.changes(config, known)
 	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed,
 		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},

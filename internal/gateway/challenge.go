@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
@@ -72,14 +73,22 @@ func (n *tlsNames) challenge(hello *tls.ClientHelloInfo) *tls.Config {
 }
 
 // certificateProblems returns what routers' certificates lack, for the states of the routers.
-func certificateProblems(all []gateway.CertificateState) (known []Status) {
-	for _, c := range all {
+func certificateProblems(config *gateway.Config) (known []Status) {
+	for _, c := range config.ACME.Certificates {
 		if c.Reason == "" {
 			continue
 		}
 		reason := "certificate for " + strings.Join(c.Names, ", ") + ": " + c.Reason
+		add := func(kind, name string) {
+			known = append(known, Status{Kind: kind, Name: name, State: Warning, Reasons: []string{reason}})
+		}
 		for _, name := range c.Routers {
-			known = append(known, Status{Kind: "router", Name: name, State: Warning, Reasons: []string{reason}})
+			if config.HTTP.Routers[name] != nil {
+				add("router", name)
+			}
+			if config.TCP.Routers[name] != nil {
+				add(stream.RouterKind, name)
+			}
 		}
 	}
 	return known

@@ -2,13 +2,16 @@ package acme_test
 
 import (
 	"crypto/tls"
+	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"fairlead/internal/gateway/acme/acmetest"
+	"fairlead/internal/gateway/opening"
 	model "fairlead/internal/model/gateway"
+	"fairlead/test/place"
 )
 
 // TestChallenges checks that a resolver obtains certificates by each challenge: for a router's
@@ -153,5 +156,45 @@ func TestRefusal(t *testing.T) {
 	if err == nil {
 		c.Close()
 		t.Error("a name without a certificate is served")
+	}
+}
+
+// TestPassthrough checks that a TCP router for all names does not get the challenges of the
+// gateway's names, but those of its server.
+func TestPassthrough(t *testing.T) {
+	w := newWorld(t, acmetest.Options{}, model.Resolver{TLSChallenge: true})
+	names := make(chan string, 100)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go place.Accept(l, func(c net.Conn) {
+		hello, _ := opening.PeekHello(c) // without one, the name is empty
+		names <- hello.ServerName
+	})
+	tcp := func(address string) *model.TCPService {
+		return &model.TCPService{LoadBalancer: &model.TCPLoadBalancer{Servers: []model.TCPServer{{Address: address}}}}
+	}
+	w.config.TCP = model.TCP{
+		Services: map[string]*model.TCPService{"all@file": tcp(l.Addr().String())},
+		Routers: map[string]*model.TCPRouter{
+			"all@file": {Rule: "HostSNI(`*`)", Service: "all@file", TLS: &model.TCPRouterTLS{Passthrough: true}},
+			"db@file": {Rule: "HostSNI(`db.test`)", Service: "all@file",
+				TLS: &model.TCPRouterTLS{RouterTLS: model.RouterTLS{CertResolver: "le"}}}}}
+	w.routers(map[string]*model.Router{"a@file": secureRouter("Host(`a.test`)", model.Domain{Main: "b.test"})})
+	w.start()
+	w.until("b.test", valid)
+	w.until("db.test", valid)
+	if len(names) > 0 {
+		t.Errorf("the server for all names gets the challenge for %s", <-names)
+	}
+	c, err := tls.Dial("tcp", w.secure, &tls.Config{ServerName: "other.test", NextProtos: []string{"acme-tls/1"},
+		InsecureSkipVerify: true})
+	if err == nil {
+		c.Close()
+	}
+	if got := <-names; got != "other.test" {
+		t.Errorf("the server for all names gets %s, want its own challenge", got)
 	}
 }

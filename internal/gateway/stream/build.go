@@ -80,13 +80,9 @@ func Build(from Source, now *Use) (map[string]*Routes, *Use) {
 
 func (b *builder) finish() map[string]*Routes {
 	all := map[string]*Routes{}
-	acme := false
-	for _, r := range b.Static.Resolvers {
-		acme = acme || r.TLSChallenge
-	}
 	for name, e := range b.entries {
-		all[name] = &Routes{https: map[string]bool{}, acme: acme, plain: newRouteList(e.plain, e.targets),
-			tls: newRouteList(e.tls, e.targets)}
+		all[name] = &Routes{https: map[string]bool{}, challenges: b.Config.ACME.Challenges,
+			plain: newRouteList(e.plain, e.targets), tls: newRouteList(e.tls, e.targets)}
 	}
 	if len(all) == 0 {
 		return all

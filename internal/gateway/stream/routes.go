@@ -9,6 +9,8 @@ import (
 	"fairlead/internal/gateway/opening"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/tlsconfig"
+	"fairlead/internal/model/gateway"
 )
 
 // Routes are the TCP routers of one entry point: those of connections without TLS, and
@@ -19,8 +21,8 @@ type Routes struct {
 	// HTTPS routers for other names.
 	https  map[string]bool
 	others bool
-	// acme says that the gateway itself answers challenges by TLS-ALPN (RFC 8737).
-	acme bool
+	// challenges are the names that an authority validates by TLS-ALPN (RFC 8737).
+	challenges map[string]gateway.Certificate
 }
 
 // routeList has routers by name, and finds that of a connection.
@@ -57,11 +59,18 @@ func (s *Routes) atOnce() bool {
 	return !s.plain.empty() && s.tls.empty() && len(s.https) == 0 && !s.others
 }
 
+// validates reports whether the client is an authority that validates a name of the gateway. No
+// router may take it. Authorities that validate names of servers take the routers.
+func (s *Routes) validates(hello opening.Hello) bool {
+	_, ok := s.challenges[hello.ServerName]
+	return ok && slices.Equal(hello.Protocols, []string{tlsconfig.ChallengeProtocol})
+}
+
 // secure returns the router of a client with TLS, nil if HTTPS routers take it. HTTPS routers
 // for the name come first, then TCP routers for it, then HTTPS routers for all names, then TCP
 // routers for all names.
 func (s *Routes) secure(client netip.Addr, hello opening.Hello) *target {
-	if s.acme && slices.Contains(hello.Protocols, "acme-tls/1") || s.https[hello.ServerName] {
+	if s.validates(hello) || s.https[hello.ServerName] {
 		return nil
 	}
 	if _, parent, ok := strings.Cut(hello.ServerName, "."); ok && s.https["*."+parent] {

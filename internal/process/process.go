@@ -119,7 +119,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	gateway := hosted.NewRunner(hosted.Options{Directory: filepath.Join(opt.Run, "gateway"),
-		Errors: filepath.Join(opt.Run, "gateway.log"), Netns: host.Netns(), Log: opt.Log})
+		Errors: filepath.Join(opt.Run, "gateway.log"), State: opt.State, Netns: host.Netns(), Log: opt.Log})
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(),
 		DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,

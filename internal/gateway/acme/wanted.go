@@ -64,6 +64,18 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 	return c.distinct()
 }
 
+// Check returns the certificates that cannot be obtained before the settings change, each with
+// its routers and the reason. It reads the certificates in files, and no storage.
+func Check(config *gateway.Config, static gateway.Static) (all []gateway.CertificateState) {
+	for _, w := range wantedBy(config, &static, givenNames(config.TLS.Certificates), &rules{}) {
+		if w.problem != "" {
+			all = append(all, gateway.CertificateState{Names: w.names, Resolver: w.resolver, Routers: w.routers,
+				State: gateway.CertificateFailed, Reason: w.problem})
+		}
+	}
+	return all
+}
+
 // collector gathers the certificates of all routers.
 type collector struct {
 	static *gateway.Static

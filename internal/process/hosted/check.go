@@ -11,6 +11,8 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/acme"
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 )
@@ -20,6 +22,8 @@ import (
 type Checked struct {
 	*gateway.Gateway
 	declared model.Gateway
+	// missing are the certificates that resolvers can never obtain.
+	missing []values.CertificateState
 }
 
 // NewChecked checks a declared gateway. It opens no listener; it reads the files of
@@ -36,7 +40,7 @@ func NewChecked(g model.Gateway) (*Checked, error) {
 		}
 	}
 	checking, err := gateway.Checking(static, &config, nil)
-	return &Checked{checking, g}, err
+	return &Checked{checking, g, acme.Check(&config, static)}, err
 }
 
 // elsewhere is the reason of an object that refers to one of a container's labels, which may
@@ -60,7 +64,23 @@ func (c *Checked) Mistakes() api.Mistakes {
 			}
 		}
 	}
+	for _, missing := range c.missing {
+		all = append(all, api.Mistake{At: c.askedBy(missing), Text: fmt.Sprintf("certificate for %s: %s",
+			strings.Join(missing.Names, ", "), missing.Reason)})
+	}
 	return all
+}
+
+// askedBy returns the part of the Spec that asks for a certificate.
+func (c *Checked) askedBy(missing values.CertificateState) string {
+	for _, router := range missing.Routers {
+		for _, kind := range []string{"router", stream.RouterKind} {
+			if at := c.partOf(gateway.Status{Kind: kind, Name: router}); at != "gateway" {
+				return at
+			}
+		}
+	}
+	return "gateway.tls.stores.default"
 }
 
 // Notes returns what has an effect that its author may not expect.
@@ -74,10 +94,6 @@ func (c *Checked) Notes() (notes []string) {
 	}
 	for _, n := range gateway.Unused(c.declared.Static) {
 		notes = append(notes, "gateway: "+n)
-	}
-	for _, name := range gateway.SortedKeys(c.declared.Static.Resolvers) {
-		notes = append(notes, fmt.Sprintf("gateway: certificatesResolvers.%s (certificates by ACME) has no effect in the "+
-			"daemon's gateway yet", name))
 	}
 	return notes
 }

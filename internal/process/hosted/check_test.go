@@ -44,6 +44,16 @@ func TestMistakes(t *testing.T) {
 		"gateway.tls.certificates[0]: file a.pem: want an absolute path": func(g *model.Gateway) {
 			g.Config.TLS.Certificates = []values.Certificate{{CertFile: "a.pem", KeyFile: "/etc/a.key"}}
 		},
+		"gateway.http.routers.shop: certificate for a.test: resolver le does not exist": func(g *model.Gateway) {
+			g.Config.HTTP.Routers["shop"].TLS = &values.RouterTLS{CertResolver: "le"}
+		},
+		"gateway.tcp.routers.db: certificate for *.test: *.test: authorities give a wildcard only for a dnsChallenge": func(
+			g *model.Gateway) {
+			g.Static.Resolvers = map[string]*values.Resolver{"le": {TLSChallenge: true}}
+			g.Config.TCP.Routers = map[string]*values.TCPRouter{"db": {Rule: "HostSNI(`a.test`)", Service: "db",
+				TLS: &values.TCPRouterTLS{RouterTLS: values.RouterTLS{CertResolver: "le",
+					Domains: []values.Domain{{Main: "*.test"}}}}}}
+		},
 		"gateway.accesslog: want filePath": func(g *model.Gateway) { g.Static.AccessLog = &values.AccessLog{} },
 	} {
 		got := mistakes(change)

@@ -30,6 +30,8 @@ type Options struct {
 	// Errors is the file to which the serving process writes when it cannot run. It does not
 	// have the daemon's standard error, which it outlives.
 	Errors string
+	// State is the directory of storages of certificates whose paths are relative.
+	State string
 	// Netns is the network namespace of the entry points.
 	Netns *os.File
 	Log   *slog.Logger
@@ -39,9 +41,9 @@ type Options struct {
 // admin.GatewayCalls. Its methods may be called concurrently.
 //
 // Theory of operation. The daemon calls Run at each change of what files declare, and of the
-// servers. Containers with labels are followed here. Both sources together are the
-// configuration of the serving process, which gets what has changed. The serving process
-// outlives the daemon; the next daemon adopts it with its first Run.
+// servers. Containers with labels are followed here. Both sources together, and the
+// certificates of resolvers, are the configuration of the serving process, which gets what has
+// changed. The serving process outlives the daemon; the next daemon adopts it with its first Run.
 type Runner struct {
 	opt Options
 	log *slog.Logger
@@ -54,6 +56,8 @@ type Runner struct {
 	declared values.Config
 	sources  map[string]standalone.Source
 	docker   *following
+	// obtained are the certificates of resolvers, nil if there are none.
+	obtained *obtained
 	// errors is open while a gateway runs: a process that has ended is started again.
 	errors *os.File
 	// files are the states of the files that the configuration names, when it was applied.
@@ -93,6 +97,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	if err != nil {
 		return err
 	}
+	static.Resolvers = r.withStorages(static.Resolvers)
 	reuse(&config, &r.declared)
 	r.declared = config
 	r.sources[fromFiles] = standalone.NewSource(config, nil)
@@ -106,6 +111,8 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	config, known := standalone.Together(r.sources)
 	r.files = filesOf(config)
+	r.obtain(static)
+	r.obtained.complete(&config)
 	var statuses []gateway.Status
 	switch {
 	case r.controller == nil:
@@ -127,6 +134,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	}
 	r.static = static
 	r.report(statuses)
+	r.obtained.start()
 	return nil
 }
 
@@ -136,6 +144,7 @@ const stopLimit = 10 * time.Second
 // end ends the serving process, also one that an earlier daemon has left.
 func (r *Runner) end(ctx context.Context) error {
 	r.stopDocker()
+	r.stopObtaining()
 	r.sources, r.files = map[string]standalone.Source{}, nil
 	var err error
 	if r.controller != nil {
@@ -174,6 +183,7 @@ func (r *Runner) Part() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopDocker()
+	r.stopObtaining()
 	if r.controller != nil {
 		r.controller.Part()
 		r.controller = nil

@@ -39,8 +39,11 @@ type Options struct {
 type Authority struct {
 	// URL is that of its directory.
 	URL string
-	// Roots is the certificate that its own server is verified with, as PEM text.
-	Roots  string
+	// Roots is the certificate that its own server is verified with, as PEM text. Its names are
+	// example.com, 127.0.0.1 and ::1.
+	Roots string
+	// Root is the certificate that the issued certificates are verified with, as PEM text.
+	Root   string
 	server *httptest.Server
 	orders atomic.Int32
 	limit  atomic.Int32
@@ -62,7 +65,7 @@ func Start(o Options) (*Authority, error) {
 	front := wfe.New(quiet, store, va.New(quiet, o.HTTPPort, o.TLSPort, true, o.DNS, store), signer, nil, true,
 		o.KeyID != "", 0, 0)
 	handler := front.Handler()
-	a := &Authority{}
+	a := &Authority{Root: string(signer.GetRootCert(0).PEM())}
 	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/order-plz" {
 			if seconds := a.limit.Load(); seconds > 0 {

@@ -1,0 +1,152 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel/netns"
+	model "fairlead/internal/model/gateway"
+	"fairlead/test/authority"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{authority.Role: authority.Main})
+	os.Exit(m.Run())
+}
+
+// seed is the project of DockerLab's stacks.
+type seed struct {
+	*example
+	authority *authority.Authority
+	dir, data string
+}
+
+// TestSeed runs the stacks of DockerLab's text with the gateway's image in place of Traefik's: it
+// obtains the website's certificate from the authority, and keeps it.
+func TestSeed(t *testing.T) {
+	x := newSeed(t)
+	x.up()
+	x.roots = x.authority.Root
+	const url = "https://example.com/shop"
+	first, body := x.until(200, "GET", url)
+	if body != "website GET /shop https \n" || first.ProtoMajor != 2 {
+		t.Errorf("the website answers %q with %s", body, first.Proto)
+	}
+	redirect, _ := x.ask("GET", "http://example.com/shop")
+	if got := redirect.Header.Get("Location"); redirect.StatusCode != 301 || got != url {
+		t.Errorf("http: %s to %q, want 301 to %s", redirect.Status, got, url)
+	}
+	for path, want := range map[string]string{
+		"metrics":     `traefik_router_requests_total{code="200",method="GET",protocol="http",router="my-router@docker"`,
+		"api/rawdata": `"my-routerhttp@docker"`,
+	} {
+		x.want(200, want, "GET", "http://localhost:8888/"+path)
+	}
+	said := x.docker("logs", "dockerlab_traefik_1") + x.errors("dockerlab_traefik_1")
+	if !strings.Contains(said, "my-httprouter") || !strings.Contains(said, `"GET /shop HTTP/2.0" 200`) {
+		t.Errorf("the log names no typo, or has no line of the request:\n%s", said)
+	}
+	serial := first.TLS.PeerCertificates[0].SerialNumber
+	x.docker("restart", "--time", "1", "dockerlab_traefik_1")
+	for _, after := range []string{"a restart", "an update of the image"} {
+		again, _ := x.until(200, "GET", url)
+		if got := again.TLS.PeerCertificates[0].SerialNumber; got.Cmp(serial) != 0 {
+			t.Errorf("after %s: certificate %v, want %v", after, got, serial)
+		}
+		x.nothingIsDue()
+		x.compose("up", "--detach", "--force-recreate", "--no-deps", "traefik")
+	}
+	if n := x.authority.Orders(); n != 1 {
+		t.Errorf("the authority has accepted %d orders, want one", n)
+	}
+	info, err := os.Stat(filepath.Join(x.data, "acme.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("acme.json: %v, %v, want mode 0600", info, err)
+	}
+}
+
+// newSeed starts an engine, and an authority in the network namespace of its host.
+func newSeed(t *testing.T) *seed {
+	t.Helper()
+	s := newStack(t)
+	host, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", s.engine.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	x := &seed{example: &example{stack: s, host: host}, dir: t.TempDir()}
+	x.data = filepath.Join(x.dir, "acme")
+	if err := os.Mkdir(x.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x.authority = authority.Start(t, authority.Order{Address: x.bridge() + ":14000"},
+		child.Place{Netns: host.File()})
+	return x
+}
+
+// bridge returns the address of the engine's bridge, which containers of all networks reach.
+func (x *seed) bridge() string {
+	x.Helper()
+	out, err := x.engine.Command(x.Context(), "ip", "-4", "-brief", "address", "show", "docker0").Output()
+	words := strings.Fields(string(out)) // docker0 DOWN 172.17.0.1/16
+	if err != nil || len(words) < 3 {
+		x.Fatalf("the bridge's address: %q, %v", out, err)
+	}
+	address, _, _ := strings.Cut(words[2], "/")
+	return address
+}
+
+// up starts the stacks. They are removed at the end of the test.
+func (x *seed) up() {
+	x.Helper()
+	x.Cleanup(func() {
+		down := x.command(context.Background(), "down", "--timeout", "1", "--volumes")
+		if out, err := down.CombinedOutput(); err != nil {
+			x.Errorf("compose down: %v\n%s", err, out)
+		}
+	})
+	x.Cleanup(func() {
+		if x.Failed() {
+			out, _ := x.command(context.Background(), "logs", "--no-color").CombinedOutput()
+			x.Logf("the stack's log:\n%s", out)
+		}
+	})
+	x.compose("up", "--detach")
+}
+
+// compose runs docker-compose.
+func (x *seed) compose(args ...string) {
+	x.Helper()
+	if out, err := x.command(x.Context(), args...).CombinedOutput(); err != nil {
+		x.Fatalf("compose %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func (x *seed) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "docker-compose", append([]string{"--project-name", "dockerlab", "--file",
+		"testdata/seed/compose.yaml"}, args...)...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+x.engine.Root()+"/run/docker.sock", "HOME="+x.dir,
+		"AUTHORITY="+x.authority.URL, "AUTHORITY_ROOTS="+x.authority.Roots, "ACME_DATA="+x.data)
+	return cmd
+}
+
+// nothingIsDue checks that the gateway has the certificate, and obtains none.
+func (x *seed) nothingIsDue() {
+	x.Helper()
+	var all []struct{ ACME *model.CertificateState }
+	_, body := x.ask("GET", "http://localhost:8888/api/certificates")
+	if err := json.Unmarshal([]byte(body), &all); err != nil {
+		x.Fatalf("%v: %s", err, body)
+	}
+	if c := all[0].ACME; c == nil || c.State != model.CertificateValid || time.Until(c.Next) < time.Hour {
+		x.Errorf("certificates: %s", body)
+	}
+}

@@ -33,8 +33,11 @@ func twoNetworks(x *example) {
 
 // errors returns what the container has written to its standard error.
 func (x *example) errors(container string) string {
-	out, _ := x.engine.Docker(x.Context(), "logs", container).CombinedOutput()
-	return string(out)
+	var out strings.Builder
+	cmd := x.engine.Docker(x.Context(), "logs", container)
+	cmd.Stderr = &out
+	_ = cmd.Run() // the container may be gone
+	return out.String()
 }
 
 func basicAuth(x *example) {
@@ -155,6 +158,39 @@ func wildcardCertificate(x *example) {
 	other := tls.Client(conn, &tls.Config{ServerName: "example.org", InsecureSkipVerify: true})
 	if err := other.Handshake(); err == nil {
 		x.Error("a client gets a certificate for another name than it asks for")
+	}
+}
+
+func tcpSNI(x *example) {
+	for name, certificate := range map[string]string{"web": "*.example.com", "vault": "vault.example.com"} {
+		answer, body := x.until(200, "GET", "https://"+name+".example.com/")
+		if got := answer.TLS.PeerCertificates[0].DNSNames[0]; got != certificate ||
+			!strings.Contains(body, "Name: "+name) || strings.Contains(body, "X-Forwarded-For") != (name == "web") {
+			x.Errorf("%s: the certificate is for %s, the answer is %s", name, got, body)
+		}
+	}
+	const accepted = "\x20\x02\x00\x00" // CONNACK (MQTT 3.1.1, 3.2)
+	connect := func(name string) (answer []byte, err error) {
+		conn, err := x.dial(":8883")
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		secure := tls.Client(conn, &tls.Config{ServerName: name, RootCAs: x.roots})
+		_ = secure.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := secure.Write([]byte("\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00")); err != nil {
+			return nil, err
+		}
+		answer = make([]byte, 4)
+		_, err = io.ReadFull(secure, answer)
+		return answer, err
+	}
+	x.patiently(func() (bool, string) {
+		answer, err := connect("mqtt.example.com")
+		return err == nil && string(answer) == accepted, fmt.Sprintf("mqtt: %x %v", answer, err)
+	})
+	if answer, _ := connect("other.example.com"); string(answer) == accepted {
+		x.Error("a client gets the server of another name than it asks for")
 	}
 }
 

@@ -26,7 +26,7 @@ const examples = "../../examples/gateway"
 var checks = map[string]func(*example){
 	"two-networks": twoNetworks, "basic-auth": basicAuth, "v2-rules": v2Rules, "sticky-sessions": stickySessions,
 	"forward-auth": forwardAuth, "wildcard-certificate": wildcardCertificate, "several-ports": severalPorts,
-	"websocket": webSocket, "grpc": grpc,
+	"websocket": webSocket, "grpc": grpc, "tcp-sni": tcpSNI,
 }
 
 // example is a stack of examples/gateway that runs.
@@ -45,6 +45,7 @@ func TestExamples(t *testing.T) {
 	s.app("traefik/whoami", apps, "EXPOSE 80")
 	s.app("thomseddon/traefik-forward-auth:2", apps, "EXPOSE 4181")
 	s.app("minio/minio", apps, "EXPOSE 9000")
+	s.app("eclipse-mosquitto:2", apps, "EXPOSE 1883")
 	s.app("moul/grpcbin", apps, "EXPOSE 80", "EXPOSE 443", "EXPOSE 9000", "EXPOSE 9001")
 	host, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", s.engine.PID()))
 	if err != nil {
@@ -102,7 +103,7 @@ func (x *example) up(name string) {
 		x.Fatal(err)
 	}
 	x.roots = certificates(x.T, filepath.Join(dir, "certs"), map[string]string{"wildcard": "*.example.com",
-		"passed": "passed.example.com", "ended": "ended.example.com"})
+		"vault": "vault.example.com"})
 	x.Cleanup(func() {
 		if x.Failed() {
 			out, _ := x.compose(context.Background(), name, dir, "logs", "--no-color").CombinedOutput()

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bufio"
+	"encoding/binary"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +20,8 @@ func main() {
 		err = whoami(os.Args[1:])
 	case name == "minio":
 		err = minio()
+	case strings.HasPrefix(name, "eclipse-mosquitto"):
+		err = mosquitto()
 	case name == "grpcbin":
 		err = grpcbin()
 	case strings.HasPrefix(name, "traefik-forward-auth"):
@@ -48,4 +53,36 @@ func named(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, name, r.URL.Path, r.Header.Get("X-Forwarded-Prefix"))
 	})
+}
+
+// mosquitto accepts MQTT clients, and ignores what they send after CONNECT.
+func mosquitto() error {
+	l, err := net.Listen("tcp", ":1883")
+	for err == nil {
+		var c net.Conn
+		if c, err = l.Accept(); err == nil {
+			go acknowledge(c)
+		}
+	}
+	return err
+}
+
+func acknowledge(c net.Conn) {
+	defer c.Close()
+	for r := bufio.NewReader(c); ; {
+		kind, err := r.ReadByte()
+		if err != nil {
+			return
+		}
+		length, err := binary.ReadUvarint(r)
+		if err != nil {
+			return
+		}
+		if _, err := r.Discard(int(length)); err != nil {
+			return
+		}
+		if kind == 0x10 {
+			_, _ = c.Write([]byte{0x20, 2, 0, 0}) // the client may be gone
+		}
+	}
 }

@@ -171,6 +171,9 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 	}
 	b.need("transport", name)
 	if t := b.config.HTTP.ServersTransports[name]; t != nil {
+		if b.status.of("transport", name).State == Disabled {
+			return nil, fmt.Errorf("transport %s is disabled", name)
+		}
 		return t, nil
 	}
 	return nil, fmt.Errorf("transport %s does not exist", name)

@@ -180,24 +180,31 @@ func (b *builder) addTLS() {
 			b.tls.fallback = &pair
 		}
 	}
+	config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
+	config.GetCertificate = b.certificateOr(false)
+	b.tls.options[defaultOptions] = config
 	for name, value := range b.config.TLS.Options {
-		config, err := tlsconfig.Options(value)
-		if err != nil {
-			b.status.disable("tls options", name, err.Error())
-			continue
-		}
-		b.status.of("tls options", name)
-		config.GetCertificate = b.certificateOr(value.SNIStrict)
+		config := b.optionsOf(name, value)
 		b.tls.options[name] = config
 		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
 			b.tls.options[defaultOptions] = config
 		}
 	}
-	if b.tls.options[defaultOptions] == nil {
-		config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
-		config.GetCertificate = b.certificateOr(false)
-		b.tls.options[defaultOptions] = config
+}
+
+// optionsOf returns the configuration with TLS options. It is nil if they cannot be used: then
+// the handshakes of their routers fail, because they may demand certificates of clients.
+func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config {
+	if b.status.of("tls options", name).State == Disabled {
+		return nil // its files cannot be read
 	}
+	config, err := tlsconfig.Options(value)
+	if err != nil {
+		b.status.disable("tls options", name, err.Error())
+		return nil
+	}
+	config.GetCertificate = b.certificateOr(value.SNIStrict)
+	return config
 }
 
 // namesOf returns the names that the certificate is for.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -76,6 +77,34 @@ func TestCertificates(t *testing.T) {
 				s.want)
 		}
 		c.Close()
+	}
+}
+
+// TestUnusableDefaultOptions: if the options that demand certificates of clients cannot be used,
+// clients must not get in without.
+func TestUnusableDefaultOptions(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	config := func(authorities ...string) *model.Config {
+		return &model.Config{TLS: model.TLS{Options: map[string]*model.TLSOptions{"default": {
+			ClientAuth: model.ClientAuth{CAFiles: authorities, ClientAuthType: "RequireAndVerifyClientCert"}}}}}
+	}
+	handshake := func() error {
+		c, err := tls.Dial("tcp", w.address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12})
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	w.gateway.Apply(&model.Config{}, nil)
+	if err := handshake(); err != nil {
+		t.Fatal(err)
+	}
+	unread := gateway.Status{Kind: "tls options", Name: "default", State: gateway.Disabled, Reasons: []string{"unread"}}
+	for name, known := range map[string][]gateway.Status{"faulty": nil, "not read": {unread}} {
+		w.gateway.Apply(config("-----BEGIN nothing"), known)
+		if err := handshake(); err == nil {
+			t.Errorf("%s authorities: a client without a certificate gets in", name)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func TestGatewayLogger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.static.LogFile = filepath.Join(t.TempDir(), "log")
-			log, err := GatewayLogger(c.static, os.Stderr)
+			log, _, err := GatewayLogger(c.static, os.Stderr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestGatewayLogger(t *testing.T) {
 		})
 	}
 	missing := gateway.Static{LogFile: filepath.Join(t.TempDir(), "none", "log")}
-	if _, err := GatewayLogger(missing, os.Stderr); err == nil {
+	if _, _, err := GatewayLogger(missing, os.Stderr); err == nil {
 		t.Error("a file that cannot be opened is accepted")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/cli/command"
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/process"
 	"fairlead/internal/process/standalone"
 
@@ -58,11 +59,12 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 			if len(static.EntryPoints) == 0 {
 				return command.Usage(errors.New("the gateway needs an entry point, e.g. --entrypoints.web.address=:80"))
 			}
-			log, err := process.GatewayLogger(static, a.Log)
+			log, file, err := process.GatewayLogger(static, a.Log)
 			if err != nil {
 				return command.Usage(err)
 			}
-			if err := standalone.Run(c.Context(), static, log); err != nil {
+			opt := serving.Options{Stdout: os.Stdout, Stderr: file, Log: log}
+			if err := standalone.Run(c.Context(), static, opt); err != nil {
 				return fmt.Errorf("run the gateway: %w", err)
 			}
 			return command.Exit{Code: command.ExitOK} // a signal is the normal end

@@ -41,7 +41,8 @@ type Controller struct {
 	current      *process
 	// leaving are processes that complete their last connections.
 	leaving map[*process]bool
-	ending  bool
+	// ending: Stop or Part was called; released: Part was.
+	ending, released bool
 	// ended is closed when Stop or Part was called.
 	ended chan struct{}
 }
@@ -268,12 +269,13 @@ func (c *Controller) restart(p *process) bool {
 }
 
 // Apply changes the configuration. It returns the statuses of the objects that have a
-// problem. If it fails, the next serving process gets the configuration.
+// problem. If it fails, the next serving process gets the configuration. While Stop waits for
+// requests, Apply works still: their servers may change.
 func (c *Controller) Apply(ctx context.Context, config *model.Config, known []gateway.Status) ([]gateway.Status,
 	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending {
+	if c.released {
 		return nil, errEnding
 	}
 	c.config, c.known = Resolve(config, known)
@@ -391,6 +393,7 @@ func (c *Controller) Part() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.finish()
+	c.released = true
 }
 
 func (c *Controller) finish() (all []*process) {

@@ -19,8 +19,18 @@ import (
 // serving process. Its rest is a directory with a socket and a file of root.
 const hostile = "hostile:"
 
+// try prints what an attacker has achieved.
+func try(what string, err error) {
+	if err == nil {
+		fmt.Println(what, "succeeded")
+	}
+}
+
 // mainOrHostile is Main, or what an attacker does in its place.
 func mainOrHostile() int {
+	if dir, ok := os.LookupEnv(sameUser); ok {
+		return hostileSameUser(dir)
+	}
 	dir, ok := strings.CutPrefix(os.Getenv("TMPDIR"), hostile)
 	if !ok {
 		return Main()
@@ -29,15 +39,11 @@ func mainOrHostile() int {
 		fmt.Println(err)
 		return 1
 	}
-	try := func(what string, err error) {
-		if err == nil {
-			fmt.Println(what, "succeeded")
-		}
-	}
 	_, err := net.Dial("unix", filepath.Join(dir, "docker.sock"))
 	try("connect to Docker's socket", err)
 	_, err = os.ReadFile(filepath.Join(dir, "secret"))
 	try("read a file of root", err)
+	try("write a file of root", os.WriteFile(filepath.Join(dir, "secret"), nil, 0))
 	try("become root", syscall.Setuid(0))
 	try("mount", unix.Mount("none", dir, "tmpfs", 0, ""))
 	try("make a network namespace", unix.Unshare(unix.CLONE_NEWNET))
@@ -61,23 +67,7 @@ func needRoot(t *testing.T) {
 // TestHostileServingProcess: an attacker in the serving process reaches nothing of root's.
 func TestHostileServingProcess(t *testing.T) {
 	needRoot(t)
-	dir := t.TempDir()
-	for at := dir; at != "/tmp" && at != "/"; at = filepath.Dir(at) { // only the files stop it
-		if err := os.Chmod(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "docker.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := os.Chmod(filepath.Join(dir, "docker.sock"), 0o660); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := filesOfRoot(t)
 	t.Setenv("TMPDIR", hostile+dir)
 	t.Setenv("SECRET_TOKEN", "leaked")
 	ours, theirs, err := os.Pipe()
@@ -95,6 +85,29 @@ func TestHostileServingProcess(t *testing.T) {
 	if <-p.done; err != nil || string(said) != "done \n" {
 		t.Errorf("the attacker: %q %v", said, err)
 	}
+}
+
+// filesOfRoot returns a directory with a socket and a file that only root may open.
+func filesOfRoot(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for at := dir; at != "/tmp" && at != "/"; at = filepath.Dir(at) { // only the files stop others
+		if err := os.Chmod(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "docker.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	if err := os.Chmod(filepath.Join(dir, "docker.sock"), 0o660); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestPrivileges reads what the kernel says of a serving process, on all of its threads.

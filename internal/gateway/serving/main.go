@@ -134,11 +134,15 @@ func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
 	return s.apply(order.Config), nil
 }
 
-// logger writes to the standard error what the level of the static settings wants.
+// logger writes to the standard error with the level and the format of the static settings.
 func logger(static model.Static) *slog.Logger {
 	level := slog.LevelInfo
 	_ = level.UnmarshalText([]byte(static.LogLevel)) // the front end has checked it
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	if static.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
 // apply changes the configuration, and returns the objects that have a problem.

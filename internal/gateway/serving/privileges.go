@@ -46,18 +46,21 @@ func confine() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // only root may trace it
 		return fmt.Errorf("forbid to trace this process: %w", err)
 	}
-	if err := everywhere(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+	if err := everywhere(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	if err := everywhere(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL); err != nil {
+	if err := everywhere(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
-	return dropCapabilities()
+	if err := dropCapabilities(); err != nil || os.Getuid() == User {
+		return err
+	}
+	return restrict() // the user id does not: it is the controlling process's
 }
 
 // everywhere makes a system call on all threads.
-func everywhere(trap, a1, a2 uintptr) error {
-	if _, _, errno := syscall.AllThreadsSyscall6(trap, a1, a2, 0, 0, 0, 0); errno != 0 {
+func everywhere(trap, a1, a2, a3 uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall6(trap, a1, a2, a3, 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

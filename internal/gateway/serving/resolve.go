@@ -20,7 +20,7 @@ func Resolve(config *model.Config, known []gateway.Status) (*model.Config, []gat
 	c := *config
 	c.TLS.Certificates = r.certificates(c.TLS.Certificates)
 	c.TLS.Options = resolved(r, "tls options", c.TLS.Options, options)
-	c.TLS.Stores = resolved(r, "tls store", c.TLS.Stores, store)
+	c.TLS.Stores = resolved(r, "tls store", c.TLS.Stores, r.store)
 	c.HTTP.Middlewares = resolved(r, "middleware", c.HTTP.Middlewares, middleware)
 	c.HTTP.ServersTransports = resolved(r, "transport", c.HTTP.ServersTransports, transport)
 	c.TCP.ServersTransports = resolved(r, "tcp transport", c.TCP.ServersTransports, tcpTransport)
@@ -128,11 +128,15 @@ func resolved[T any](r *resolver, kind string, all map[string]*T, read func(*fil
 
 func options(f *files, o *model.TLSOptions) { f.texts(&o.ClientAuth.CAFiles) }
 
-func store(f *files, s *model.Store) {
-	if s.DefaultCertificate != nil {
-		c := *s.DefaultCertificate
-		f.pair(&c)
-		s.DefaultCertificate = &c
+// store leaves out a default certificate that cannot be read.
+func (r *resolver) store(f *files, s *model.Store) {
+	if s.DefaultCertificate == nil {
+		return
+	}
+	f.read = true
+	pair := r.certificates([]model.Certificate{*s.DefaultCertificate})
+	if s.DefaultCertificate = nil; len(pair) > 0 {
+		s.DefaultCertificate = &pair[0]
 	}
 }
 

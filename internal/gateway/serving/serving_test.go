@@ -161,6 +161,36 @@ func TestKilledServingProcess(t *testing.T) {
 	}
 }
 
+// TestApplyWhileEnding changes the configuration while the gateway accepts its last requests.
+func TestApplyWhileEnding(t *testing.T) {
+	static := settings("127.0.0.1:0")
+	static.EntryPoints[0].Timeouts.AcceptGrace = time.Hour
+	static.Ping = &model.Ping{EntryPoint: "web"}
+	c := begin(t, optionsAt(""), static, configOf(backend(t, "one")))
+	url := "http://" + c.Address("web")
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan bool)
+	go func() { c.Stop(ctx); close(stopped) }()
+	for got := ""; got != "503 "; { // nothing announces that the process ends
+		var err error
+		if got, err = get(url + "/ping"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Apply(t.Context(), configOf(backend(t, "two")), nil); err != nil {
+		t.Fatal(err)
+	}
+	wantGet(t, url+"/", "200 two")
+	cancel()
+	<-stopped
+	if _, err := get(url + "/"); err == nil {
+		t.Error("the gateway answers after its end")
+	}
+	if _, err := c.Apply(t.Context(), &model.Config{}, nil); err == nil {
+		t.Error("a process that has ended takes a configuration")
+	}
+}
+
 // TestReopen renames the file of the access log, as logrotate does.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()

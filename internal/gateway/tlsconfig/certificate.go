@@ -1,7 +1,10 @@
 package tlsconfig
 
 import (
+	"cmp"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -38,10 +41,16 @@ func PEM(value string) ([]byte, error) {
 	return os.ReadFile(value)
 }
 
-// NameOf returns a name of a file or PEM text for messages.
+// NameOf returns a name for messages: the file, or the first name of the certificate that is
+// given as text.
 func NameOf(value string) string {
-	if strings.Contains(value, "-----BEGIN") {
-		return "given as text"
+	if !strings.Contains(value, "-----BEGIN") {
+		return value
 	}
-	return value
+	if block, _ := pem.Decode([]byte(value)); block != nil {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			return cmp.Or(append(c.DNSNames, c.Subject.CommonName)[0], "without a name")
+		}
+	}
+	return "given as text"
 }

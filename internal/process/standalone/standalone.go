@@ -1,114 +1,84 @@
-// Package standalone runs the gateway as a process of its own, in place of Traefik.
+// Package standalone runs the gateway in place of Traefik. This process reads the providers,
+// obtains certificates and opens the entry points; a serving process has the clients.
 package standalone
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
-	"sync"
+	"os"
+	"os/signal"
+	"time"
 
-	"fairlead/internal/frontend/traefik"
-	"fairlead/internal/frontend/traefik/provider"
-	"fairlead/internal/gateway"
-	"fairlead/internal/gateway/acme"
+	"fairlead/internal/gateway/serving"
 	model "fairlead/internal/model/gateway"
+
+	"golang.org/x/sys/unix"
 )
 
-// Run serves the entry points until the context ends.
-func Run(ctx context.Context, static model.Static, log *slog.Logger) error {
-	g, err := gateway.New(static, log)
-	if err != nil {
+// Run serves the entry points until the context ends. Then the gateway ends as Traefik does:
+// it accepts requests for requestAcceptGraceTimeout, and those in progress have graceTimeOut.
+// SIGUSR1 reopens the file of the access log. Options.Log is the log of this process.
+func Run(ctx context.Context, static model.Static, opt serving.Options) error {
+	if static.Docker == nil && static.File == nil {
+		opt.Log.Warn("no provider is enabled, so there are no routers: add --providers.docker, or " +
+			"--providers.file.directory=DIRECTORY")
+	}
+	// The serving process may have the same user, if this one may not choose.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid to trace this process: %w", err)
+	}
+	reopen := make(chan os.Signal, 1)
+	signal.Notify(reopen, unix.SIGUSR1)
+	defer signal.Stop(reopen)
+	s := newSources(static, opt.Log)
+	defer s.following.Wait()
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx)) // they change while the gateway ends
+	defer cancel()
+	if err := s.start(following); err != nil {
 		return err
 	}
-	if l := static.AccessLog; l != nil && l.FilePath != "" {
-		file, err := gateway.OpenLog(l.FilePath)
-		if err != nil {
-			return err
-		}
-		g.LogTo(file)
-	}
-	listeners, err := gateway.Listen(static.EntryPoints)
-	if err != nil {
+	obtaining, stop := context.WithCancel(ctx)
+	defer stop()
+	s.following.Go(func() { s.certificates.Run(obtaining) })
+	c, err := s.serve(ctx, opt)
+	if c == nil || err != nil {
 		return err
 	}
 	for _, e := range static.EntryPoints {
-		if l := listeners[e.Name].TCP; l != nil {
-			log.Info("serving", "entry point", e.Name, "address", l.Addr().String())
-		}
+		opt.Log.Info("serving", "entry point", e.Name, "address", c.Address(e.Name))
 	}
-	if static.Docker == nil && static.File == nil {
-		log.Warn("no provider is enabled, so there are no routers: add --providers.docker, or " +
-			"--providers.file.directory=DIRECTORY")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := &sources{gateway: g, log: log, parts: map[string]part{}, reported: map[string]bool{}}
-	var following sync.WaitGroup
-	defer following.Wait()
-	defer cancel()
-	s.certificates = acme.New(acme.Options{Static: static, Log: log, Changed: s.again})
-	following.Go(func() { s.certificates.Run(ctx) })
-	if err := s.start(ctx, static, &following); err != nil {
-		return err
-	}
-	return g.Serve(ctx, listeners)
-}
-
-// sources puts the configurations of all providers together.
-type sources struct {
-	gateway *gateway.Gateway
-	log     *slog.Logger
-	mu      sync.Mutex
-	parts   map[string]part
-	// reported are the problems that were logged already.
-	reported     map[string]bool
-	certificates *acme.Manager
-}
-
-// part is the configuration of one provider.
-type part struct {
-	config   model.Config
-	problems []traefik.Problem
-}
-
-func (s *sources) start(ctx context.Context, static model.Static, following *sync.WaitGroup) error {
-	if static.File != nil {
-		files, err := provider.NewFiles(*static.File, s.log)
-		if err != nil {
-			return err
-		}
-		following.Go(func() { files.Follow(ctx, s.from("file")) })
-	}
-	if static.Docker != nil {
-		docker, err := provider.NewDocker(*static.Docker, s.log)
-		if err != nil {
-			return err
-		}
-		following.Go(func() { docker.Follow(ctx, s.from("docker")) })
-	}
+	control(ctx, c, reopen, opt.Log)
+	ending, end := context.WithTimeout(context.WithoutCancel(ctx), stopLimit(static))
+	defer end()
+	c.Stop(ending)
 	return nil
 }
 
-// from returns a function that replaces the configuration of one provider.
-func (s *sources) from(name string) provider.Changed {
-	return func(config model.Config, problems []traefik.Problem) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.parts[name] = part{config, problems}
-		s.apply()
+// control reopens the access log at each signal until the context ends.
+func control(ctx context.Context, c *serving.Controller, reopen <-chan os.Signal, log *slog.Logger) {
+	for {
+		select {
+		case <-reopen:
+			if err := c.Reopen(ctx); err != nil {
+				log.Error("cannot reopen the access log", "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// again puts the configuration to use with other certificates.
-func (s *sources) again(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.apply()
-	return nil
-}
+// stopMargin is how long a serving process may take to end after its grace times.
+const stopMargin = 5 * time.Second
 
-// apply puts the configurations of all providers to use. The caller has locked mu.
-func (s *sources) apply() {
-	all, known := together(s.parts)
-	s.certificates.Complete(&all)
-	s.report(s.gateway.Apply(&all, known))
+// stopLimit is the time after which a serving process that should end is killed.
+func stopLimit(static model.Static) time.Duration {
+	var accept, grace time.Duration
+	for _, e := range static.EntryPoints {
+		accept = max(accept, e.Timeouts.AcceptGrace)
+		grace = max(grace, cmp.Or(e.Timeouts.Grace, 10*time.Second))
+	}
+	return accept + grace + stopMargin
 }

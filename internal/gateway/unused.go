@@ -16,8 +16,6 @@ func Unused(s gateway.Static) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...)+" has no effect yet")
 		}
 	}
-	add(s.Swarm != nil, "providers.swarm")
-	add(s.Docker != nil && s.Docker.SwarmMode, "providers.docker.swarmMode (the labels of services)")
 	if s.Docker != nil {
 		add(s.Docker.Watch != nil && !*s.Docker.Watch, "providers.docker.watch=false")
 		add(s.Docker.Username != "", "providers.docker.username")

@@ -13,11 +13,11 @@ import (
 func TestNothingIsLeftOutInSilence(t *testing.T) {
 	no := false
 	notes := strings.Join(gateway.Unused(model.Static{
-		Docker: &model.Docker{SwarmMode: true, Watch: &no},
+		Docker: &model.Docker{Watch: &no},
 		EntryPoints: []model.EntryPoint{{Name: "web",
 			MaxHeaderBytes: 1 << 19, SanitizePath: &no}},
 	}), "\n")
-	for _, want := range []string{"swarmMode", "docker.watch=false",
+	for _, want := range []string{"docker.watch=false",
 		"web.http.maxHeaderBytes", "web.http.sanitizePath"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note about %s:\n%s", want, notes)

@@ -153,8 +153,19 @@ func TestStack(t *testing.T) {
 	s.replace()
 }
 
-// replace replaces the servers one by one while clients send requests.
+// replace replaces the servers one by one under load.
 func (s *stack) replace() {
+	s.Helper()
+	s.underLoad(func() {
+		for n := range 3 {
+			s.replica(fmt.Sprintf("new%d", n))
+			s.docker("stop", fmt.Sprintf("web%d", n))
+		}
+	})
+}
+
+// underLoad calls change while clients send requests, and checks that none fails.
+func (s *stack) underLoad(change func()) {
 	s.Helper()
 	load := s.engine.Command(s.Context(), s.web, "load", "http://127.0.0.1/", "plain.example.com", "400")
 	in, err := load.StdinPipe()
@@ -166,10 +177,7 @@ func (s *stack) replace() {
 	if err := load.Start(); err != nil {
 		s.Fatal(err)
 	}
-	for n := range 3 {
-		s.replica(fmt.Sprintf("new%d", n))
-		s.docker("stop", fmt.Sprintf("web%d", n))
-	}
+	change()
 	in.Close()
 	if err := load.Wait(); err != nil {
 		s.Errorf("the clients: %v", err)

@@ -116,7 +116,7 @@ gateway:
 		`f.yaml:4: gateway.entryPionts: the key "entryPionts" is not known: the nearest one is "entrypoints"`,
 		`f.yaml:6: gateway.entryPoints.web.address: value "80": want [ADDRESS]:PORT`,
 		`f.yaml:7: gateway.entryPoints.tls.http.redirections.entryPoint.to: has no effect: there is no entry point "wbe"`,
-		`f.yaml:8: gateway.providers: want docker only`,
+		`f.yaml:8: gateway.providers: want docker or swarm`,
 		`f.yaml:13: gateway.http.routers.shop.servcie: the key "servcie" is not known: the nearest one is "service"`,
 		`f.yaml:14: gateway.http.routers.down.service`,
 		`f.yaml:16: gateway.http.services.both: it has several kinds`,

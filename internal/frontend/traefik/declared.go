@@ -64,8 +64,8 @@ func (d *declared) static(n *Node) gateway.Static {
 		d.add("entryPoints", "want at least one entry point, such as web: {address: \":80\"}")
 		return gateway.Static{}
 	}
-	if p := settings.Providers; p != nil && (p.File != nil || p.Swarm != nil) {
-		d.add("providers", "want docker only: write the content of other files below gateway")
+	if p := settings.Providers; p != nil && (p.File != nil || p.Docker != nil && p.Swarm != nil) {
+		d.add("providers", "want docker or swarm: write the content of other files below gateway")
 	}
 	b := &staticBuilder{}
 	s := b.build(&settings)

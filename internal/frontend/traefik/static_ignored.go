@@ -22,7 +22,6 @@ const (
 	noSPIFFE      = "the gateway takes certificates from files and from ACME"
 	noDashboard   = "the gateway has no other dashboard than its API"
 	atOnce        = "changes of the configuration take effect at once"
-	byEvents      = "the gateway follows the events of the engine"
 	noCNAME       = "hosts are compared as the client sent them"
 	ownTimeouts   = "the gateway uses timeouts of its own"
 	alwaysChecked = "the gateway checks the record at the zone's own servers"
@@ -75,7 +74,6 @@ var ignoredSettings = []ignoredSetting{
 	{"ocsp", "certificates of ACME are renewed in time, and most authorities have ended OCSP"},
 	{"pilot", "Traefik Pilot has ended"},
 	{"providers.consul*", onlyDocker},
-	{"providers.docker.swarmmoderefreshseconds", byEvents},
 	{"providers.ecs", onlyDocker},
 	{"providers.etcd", onlyDocker},
 	{"providers.file.debugloggeneratedtemplate", "fairlead gateway check shows what a file has"},
@@ -90,7 +88,6 @@ var ignoredSettings = []ignoredSetting{
 	{"providers.rancher", onlyDocker},
 	{"providers.redis", onlyDocker},
 	{"providers.rest", onlyDocker},
-	{"providers.swarm.refreshseconds", byEvents},
 	{"providers.zookeeper", onlyDocker},
 	{"serverstransport.spiffe", noSPIFFE},
 	{"spiffe", noSPIFFE},

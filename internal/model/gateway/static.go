@@ -180,14 +180,17 @@ type Docker struct {
 	Endpoint string
 	TLS      *ClientTLS
 	// ExposedByDefault: nil means true.
-	ExposedByDefault   *bool
-	Network            string
-	DefaultRule        string
-	Constraints        string
-	UseBindPortIP      bool
-	SwarmMode          bool
-	Watch              *bool
-	AllowEmptyServices bool
+	ExposedByDefault *bool
+	Network          string
+	DefaultRule      string
+	Constraints      string
+	UseBindPortIP    bool
+	SwarmMode        bool
+	// RefreshSeconds is the time between two questions for the tasks of a swarm. 0 means the default.
+	// SwarmModeRefreshSeconds is its name in v2.
+	RefreshSeconds, SwarmModeRefreshSeconds time.Duration
+	Watch                                   *bool
+	AllowEmptyServices                      bool
 	// Username and Password are for an endpoint with HTTP authentication.
 	Username, Password string
 	// HTTPClientTimeout limits a request to the endpoint. 0 means no limit.

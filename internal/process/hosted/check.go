@@ -2,6 +2,7 @@
 package hosted
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -59,7 +60,8 @@ func (c *Checked) Mistakes() api.Mistakes {
 			continue
 		}
 		for _, reason := range s.Reasons {
-			if c.declared.Static.Docker == nil || !elsewhere.MatchString(reason) {
+			if cmp.Or(c.declared.Static.Docker, c.declared.Static.Swarm) == nil ||
+				!elsewhere.MatchString(reason) {
 				all = append(all, api.Mistake{At: c.partOf(s), Text: bare(reason)})
 			}
 		}

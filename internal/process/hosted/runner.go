@@ -101,7 +101,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	reuse(&config, &r.declared)
 	r.declared = config
 	r.sources[fromFiles] = standalone.NewSource(config, nil)
-	if err := r.followDocker(static.Docker); err != nil {
+	if err := r.followDocker(cmp.Or(static.Docker, static.Swarm)); err != nil {
 		return err
 	}
 	return r.apply(ctx, static)
@@ -213,7 +213,7 @@ func (r *Runner) followDocker(of *values.Docker) error {
 	if host := os.Getenv("DOCKER_HOST"); strings.HasPrefix(host, "unix://") {
 		with.Endpoint = cmp.Or(with.Endpoint, host)
 	}
-	docker, err := provider.NewDocker(with, r.log)
+	docker, err := provider.New(with, r.log)
 	if err != nil {
 		return fmt.Errorf("follow containers: %w", err)
 	}

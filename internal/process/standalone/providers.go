@@ -57,12 +57,15 @@ func (s *sources) start(ctx context.Context) error {
 		}
 		s.follow(ctx, "file", files.Follow)
 	}
-	if s.static.Docker != nil {
-		docker, err := provider.NewDocker(*s.static.Docker, s.log)
+	for name, of := range map[string]*model.Docker{"docker": s.static.Docker, "swarm": s.static.Swarm} {
+		if of == nil {
+			continue
+		}
+		labels, err := provider.New(*of, s.log)
 		if err != nil {
 			return err
 		}
-		s.follow(ctx, "docker", docker.Follow)
+		s.follow(ctx, name, labels.Follow)
 	}
 	return nil
 }

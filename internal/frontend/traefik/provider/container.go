@@ -52,17 +52,27 @@ func parsePort(text string) (traefik.Port, bool) {
 	return traefik.Port{Number: uint16(n), Protocol: protocol}, err == nil
 }
 
+// shortID is the length of the beginning of a container's ID that is its host name by default.
+const shortID = 12
+
+// networks returns the names of the container's networks, nil if it uses that of the host.
+func (c *inspected) networks() []string {
+	if c.HostConfig.NetworkMode == "host" {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.NetworkSettings.Networks))
+}
+
 // ownNetworks returns the networks of the container that the gateway runs in, nil if
-// it runs in none that the engine knows. By default, the host name of a container is
-// the beginning of its ID.
+// it runs in none that the engine knows.
 func (d *Docker) ownNetworks() []string {
 	name, err := os.Hostname()
-	if err != nil || len(name) < 12 {
+	if err != nil || len(name) < shortID {
 		return nil
 	}
 	for id, c := range d.known {
-		if strings.HasPrefix(id, name) && c.HostConfig.NetworkMode != "host" {
-			return slices.Sorted(maps.Keys(c.NetworkSettings.Networks))
+		if strings.HasPrefix(id, name) {
+			return c.networks()
 		}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -36,45 +35,19 @@ type Docker struct {
 	containers map[string]*traefik.Container
 }
 
-// NewDocker returns a provider for the engine.
-func NewDocker(value gateway.Docker, log *slog.Logger) (*Docker, error) {
-	e, err := newEngine(cmp.Or(value.Endpoint, "unix:///var/run/docker.sock"), value.TLS)
+func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
-		known: map[string]inspected{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}, err
+		known: map[string]inspected{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
 }
 
-// again is the time until the next attempt to reach an engine that does not answer.
-const again = time.Second
-
-// Changed takes a configuration and the problems in it.
-type Changed func(gateway.Config, []traefik.Problem)
-
-// Follow calls changed with the configuration of the running containers now and after
-// each change, until the context ends. While the engine does not answer, the last
-// containers stay.
+// Follow implements Provider. While the engine does not answer, the last containers stay.
 func (d *Docker) Follow(ctx context.Context, changed Changed) {
-	for silent := false; ctx.Err() == nil; {
-		err := d.follow(ctx, changed)
-		if ctx.Err() != nil {
-			return
-		}
-		if !silent {
-			d.log.Warn("the container engine does not answer: its containers stay as they are", "error", err)
-		}
-		silent = !errors.Is(err, errEnded)
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
-	}
+	persist(ctx, d.log, func() error { return d.follow(ctx, changed) })
 }
-
-// errEnded is the error if the engine has ended its stream of events.
-var errEnded = errors.New("the stream of events has ended")
 
 func (d *Docker) follow(ctx context.Context, changed Changed) error {
-	stream, err := d.engine.events(ctx)
+	stream, err := d.engine.events(ctx, "container")
 	if err != nil {
 		return err
 	}
@@ -139,7 +112,7 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 	switch action {
 	case "kill":
 		c, ok := d.known[id]
-		if !ok || d.stopping[id] || !stops(c, e.Actor.Attributes["signal"]) {
+		if !ok || d.stopping[id] || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
 			return false
 		}
 		d.stopping[id] = true
@@ -166,15 +139,15 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2",
 	"15": "TERM", "28": "WINCH"}
 
-// stops reports whether the signal ends the container: it is its stop signal, or
-// SIGKILL. Other signals, such as HUP, do not end it.
-func stops(c inspected, signal string) bool {
+// stops reports whether the signal ends a container with the stop signal ("" means SIGTERM): it is
+// that, or SIGKILL. Other signals, such as HUP, do not end it.
+func stops(stopSignal, signal string) bool {
 	name := func(s string) string {
 		s = strings.TrimPrefix(strings.ToUpper(s), "SIG")
 		return cmp.Or(signals[s], s)
 	}
 	got := name(signal)
-	return got == "KILL" || got == name(cmp.Or(c.Config.StopSignal, "TERM"))
+	return got == "KILL" || got == name(cmp.Or(stopSignal, "TERM"))
 }
 
 // config returns the configuration of all running containers.

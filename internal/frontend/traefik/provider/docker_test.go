@@ -99,7 +99,7 @@ func TestContainersComeAndGo(t *testing.T) {
 	engine := httptest.NewServer(f)
 	defer engine.Close()
 	f.set("one", "10.0.0.1", "", "")
-	d, err := NewDocker(gateway.Docker{Endpoint: engine.URL}, slog.New(slog.DiscardHandler))
+	d, err := New(gateway.Docker{Endpoint: engine.URL}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

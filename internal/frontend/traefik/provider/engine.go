@@ -120,10 +120,10 @@ func (e *engine) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("the engine answers %s: %s", answer.Status, strings.TrimSpace(string(text)))
 }
 
-// event is an event of a container, as the engine's API names it.
+// event is an event of an object, as the engine's API names it.
 type event struct {
-	Action string
-	Actor  struct {
+	Type, Action string
+	Actor        struct {
 		ID         string
 		Attributes map[string]string
 	}
@@ -177,8 +177,11 @@ func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
 	return c, e.get(ctx, "/containers/"+url.PathEscape(id)+"/json", &c)
 }
 
-// events returns the stream of containers' events from now on.
-func (e *engine) events(ctx context.Context) (io.ReadCloser, error) {
-	filter := url.Values{"filters": {`{"type":["container"]}`}}
-	return e.open(ctx, "/events?"+filter.Encode())
+// events returns the stream of events of objects of these types from now on.
+func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, error) {
+	filter, err := json.Marshal(map[string][]string{"type": types})
+	if err != nil {
+		return nil, err
+	}
+	return e.open(ctx, "/events?"+url.Values{"filters": {string(filter)}}.Encode())
 }

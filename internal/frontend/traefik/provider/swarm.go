@@ -1,0 +1,145 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model/gateway"
+)
+
+// Swarm follows the services of an engine's swarm. The engine must be a manager.
+//
+// Theory of operation. The engine reports changes of services, and the containers of its own node. It
+// does not report tasks, so Swarm also asks for them: soon after each event, then less and less often. A
+// task on the engine's node leaves as soon as its container gets its stop signal; one on another node
+// leaves when the swarm wants it to end.
+type Swarm struct {
+	engine   *engine
+	log      *slog.Logger
+	options  traefik.DockerOptions
+	interval time.Duration
+	labels   *traefik.Docker
+	// tasks are the running tasks by the ID of their container; stopping those whose container got
+	// its stop signal.
+	tasks    map[string]task
+	stopping map[string]bool
+	// containers are the tasks as the labels take them, by the same ID. A pointer stays the same until
+	// its task changes.
+	containers map[string]*traefik.Container
+}
+
+const (
+	// soonest is the time from an event to the next question for the tasks. The time then doubles
+	// with each question, up to the interval.
+	soonest = 100 * time.Millisecond
+	// usually is the interval if the settings have none.
+	usually = 5 * time.Second
+)
+
+func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
+	options := traefik.DockerOptions{Docker: value}
+	return &Swarm{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
+		interval: cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually),
+		tasks:    map[string]task{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
+}
+
+// Follow implements Provider. While the engine does not answer, or is no manager, the last tasks stay.
+func (s *Swarm) Follow(ctx context.Context, changed Changed) {
+	persist(ctx, s.log, func() error { return s.follow(ctx, changed) })
+}
+
+func (s *Swarm) follow(ctx context.Context, changed Changed) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, ended, err := s.subscribe(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.read(ctx); err != nil {
+		return err
+	}
+	changed(s.config())
+	for wait := s.interval; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case err := <-ended:
+			timer.Stop()
+			return err
+		case e := <-events:
+			timer.Stop()
+			if s.stops(e) {
+				changed(s.config())
+			}
+			wait = min(soonest, s.interval)
+			continue
+		case <-timer.C:
+			wait = min(2*wait, s.interval)
+		}
+		switch differs, err := s.read(ctx); {
+		case err != nil:
+			return err
+		case differs:
+			changed(s.config())
+		}
+	}
+}
+
+// subscribe returns the events of services, nodes and this node's containers until ctx ends, and the
+// error that ends them.
+func (s *Swarm) subscribe(ctx context.Context) (<-chan event, <-chan error, error) {
+	stream, err := s.engine.events(ctx, "container", "service", "node")
+	if err != nil {
+		return nil, nil, err
+	}
+	events, ended := make(chan event), make(chan error, 1)
+	go func() {
+		defer stream.Close()
+		for decoder := json.NewDecoder(stream); ; {
+			var e event
+			if err := decoder.Decode(&e); err != nil {
+				ended <- errors.Join(errEnded, err)
+				return
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return events, ended, nil
+}
+
+// stops reports whether the event is the stop signal of a task's container.
+func (s *Swarm) stops(e event) bool {
+	id := e.Actor.ID
+	t, ok := s.tasks[id]
+	if e.Type != "container" || e.Action != "kill" || !ok || s.stopping[id] ||
+		!stops(t.Spec.ContainerSpec.StopSignal, e.Actor.Attributes["signal"]) {
+		return false
+	}
+	s.stopping[id] = true
+	return true
+}
+
+// config returns the configuration of all running tasks.
+func (s *Swarm) config() (gateway.Config, []traefik.Problem) {
+	var all []*traefik.Container
+	for _, id := range slices.Sorted(maps.Keys(s.containers)) {
+		c := s.containers[id]
+		if s.stopping[id] && !c.Stopping {
+			stopping := *c
+			stopping.Stopping = true
+			c, s.containers[id] = &stopping, &stopping
+		}
+		all = append(all, c)
+	}
+	return s.labels.Config(all)
+}

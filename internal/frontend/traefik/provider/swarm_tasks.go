@@ -1,0 +1,157 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"fairlead/internal/frontend/traefik"
+)
+
+// hostNetwork is the name of the network of tasks that use their node's network.
+const hostNetwork = "host"
+
+// read reads the tasks of all services, and reports whether they have changed.
+func (s *Swarm) read(ctx context.Context) (bool, error) {
+	services, err := s.engine.services(ctx)
+	if err != nil {
+		return false, err
+	}
+	tasks, err := s.engine.tasks(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.tasks = map[string]task{}
+	needNodes := false
+	for _, t := range tasks {
+		if t.runs() {
+			s.tasks[t.Status.ContainerStatus.ContainerID] = t
+			needNodes = needNodes || t.usesHost()
+		}
+	}
+	var nodes map[string]netip.Addr
+	if needNodes {
+		if nodes, err = s.engine.nodes(ctx); err != nil {
+			return false, err
+		}
+	}
+	own, err := s.ownNetworks(ctx)
+	if err != nil {
+		return false, err
+	}
+	maps.DeleteFunc(s.stopping, func(id string, _ bool) bool { _, ok := s.tasks[id]; return !ok })
+	differs := s.keep(containersOf(services, s.tasks, nodes))
+	if !slices.Equal(own, s.options.GatewayNetworks) {
+		s.options.GatewayNetworks = own
+		s.labels, differs = traefik.NewDocker(s.options), true
+	}
+	return differs, nil
+}
+
+// keep replaces the containers, and reports whether they differ. Those that are the same keep their
+// pointers.
+func (s *Swarm) keep(now map[string]*traefik.Container) bool {
+	differs := len(now) != len(s.containers)
+	for id, c := range now {
+		c.Stopping = c.Stopping || s.stopping[id]
+		if before := s.containers[id]; before != nil && reflect.DeepEqual(before, c) {
+			now[id] = before
+		} else {
+			differs = true
+		}
+	}
+	s.containers = now
+	return differs
+}
+
+// ownNetworks returns the networks of the container that the gateway runs in, nil if it runs in none
+// that the engine knows.
+func (s *Swarm) ownNetworks(ctx context.Context) ([]string, error) {
+	name, err := os.Hostname()
+	if err != nil || len(name) < shortID {
+		return nil, nil
+	}
+	c, err := s.engine.inspect(ctx, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return c.networks(), err
+}
+
+// containersOf returns the tasks with the labels of their services.
+func containersOf(services []service, tasks map[string]task, nodes map[string]netip.Addr) map[string]*traefik.Container {
+	names := map[string]string{}
+	for _, t := range tasks {
+		for _, at := range t.NetworksAttachments {
+			names[at.Network.ID] = at.Network.Spec.Name
+		}
+	}
+	byID := map[string]*service{}
+	for i := range services {
+		byID[services[i].ID] = &services[i]
+	}
+	all := map[string]*traefik.Container{}
+	for id, t := range tasks {
+		if of := byID[t.ServiceID]; of != nil {
+			c := t.container(of, nodes)
+			c.VirtualIPs = of.virtualIPs(names)
+			all[id] = c
+		}
+	}
+	return all
+}
+
+// container returns what the service's labels are completed with.
+func (t *task) container(of *service, nodes map[string]netip.Addr) *traefik.Container {
+	which := t.ID
+	if t.Slot != 0 {
+		which = strconv.Itoa(t.Slot)
+	}
+	c := &traefik.Container{ID: t.ID, Name: of.Spec.Name + "." + which, Service: of.Spec.Name,
+		Created: of.CreatedAt, Labels: of.Spec.Labels, Running: true, Stopping: t.DesiredState != running,
+		Networks: map[string][]netip.Addr{}}
+	for _, at := range t.NetworksAttachments {
+		add(c.Networks, at.Network.Spec.Name, at.Addresses...)
+	}
+	if t.usesHost() {
+		c.NetworkMode, c.NodeIP = hostNetwork, nodes[t.NodeID]
+	}
+	return c
+}
+
+// usesHost reports whether the task uses the network of its node.
+func (t *task) usesHost() bool {
+	for _, at := range t.NetworksAttachments {
+		if at.Network.Spec.Name == hostNetwork {
+			return true
+		}
+	}
+	return false
+}
+
+// virtualIPs returns the addresses of the service by the name of the network. Names are those of the
+// networks by their ID.
+func (s *service) virtualIPs(names map[string]string) map[string][]netip.Addr {
+	all := map[string][]netip.Addr{}
+	for _, v := range s.Endpoint.VirtualIPs {
+		if name := cmp.Or(names[v.NetworkID], v.NetworkID); v.Addr != "" {
+			add(all, name, v.Addr)
+		}
+	}
+	return all
+}
+
+// add adds addresses, which have the form ADDRESS/LENGTH, to those of a network.
+func add(to map[string][]netip.Addr, network string, addresses ...string) {
+	for _, text := range addresses {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			to[network] = append(to[network], p.Addr())
+		}
+	}
+}

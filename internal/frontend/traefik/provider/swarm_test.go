@@ -1,0 +1,175 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/model/gateway"
+)
+
+// fakeSwarm answers like an engine that is a manager. A test uses it for states of tasks that a real
+// engine shows only by chance, and for tasks on other nodes.
+type fakeSwarm struct {
+	mu     sync.Mutex
+	tasks  []map[string]any
+	label  string
+	events chan string
+}
+
+func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/events" {
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case e := <-f.events:
+				_, _ = io.WriteString(w, e)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch r.URL.Path {
+	case "/services":
+		labels := map[string]string{"traefik.http.routers.web.rule": "Host(`a.test`)",
+			"traefik.http.services.web.loadbalancer.server.port": "80"}
+		if f.label != "" {
+			labels[f.label] = "true"
+		}
+		_ = json.NewEncoder(w).Encode([]map[string]any{{"ID": "s", "Spec": map[string]any{"Name": "site_web",
+			"Labels": labels}, "Endpoint": map[string]any{"VirtualIPs": []map[string]any{
+			{"NetworkID": "n", "Addr": "10.0.9.9/24"}}}}})
+	case "/tasks":
+		_ = json.NewEncoder(w).Encode(f.tasks)
+	case "/nodes":
+		_ = json.NewEncoder(w).Encode([]map[string]any{{"ID": "second", "Status": map[string]any{"Addr": "192.0.2.2"}}})
+	default:
+		http.Error(w, "no such container", http.StatusNotFound)
+	}
+}
+
+// set replaces the tasks.
+func (f *fakeSwarm) set(tasks ...map[string]any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tasks = tasks
+}
+
+// taskOf returns a task with an address on a network.
+func taskOf(id, network, address, state, desired string) map[string]any {
+	return map[string]any{"ID": id, "ServiceID": "s", "NodeID": "second", "Slot": 1, "DesiredState": desired,
+		"Spec":   map[string]any{"ContainerSpec": map[string]any{"StopSignal": "SIGQUIT"}},
+		"Status": map[string]any{"State": state, "ContainerStatus": map[string]any{"ContainerID": "c" + id}},
+		"NetworksAttachments": []map[string]any{{"Network": map[string]any{"ID": "n",
+			"Spec": map[string]any{"Name": network}}, "Addresses": []string{address}}}}
+}
+
+// followSwarm follows the swarm and returns a check of the servers after the next change.
+func followSwarm(t *testing.T, f *fakeSwarm) func(step, servers string) {
+	engine := httptest.NewServer(f)
+	t.Cleanup(engine.Close)
+	p, err := New(gateway.Docker{Endpoint: engine.URL, SwarmMode: true, RefreshSeconds: 10 * time.Millisecond},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	states := make(chan string)
+	var following sync.WaitGroup
+	following.Go(func() {
+		p.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
+			select {
+			case states <- serversOf(c):
+			case <-ctx.Done():
+			}
+		})
+	})
+	t.Cleanup(following.Wait)
+	t.Cleanup(cancel)
+	return func(step, want string) {
+		t.Helper()
+		if got := <-states; got != want {
+			t.Errorf("%s: servers %q, want %q", step, got, want)
+		}
+	}
+}
+
+// TestTasksComeAndGo checks which servers get requests after each change of a service's tasks.
+func TestTasksComeAndGo(t *testing.T) {
+	f := &fakeSwarm{events: make(chan string)}
+	one := taskOf("1", "front", "10.0.0.1/24", "running", "running")
+	f.set(one)
+	want := followSwarm(t, f)
+	want("at the start", "http://10.0.0.1:80")
+	f.set(one, taskOf("2", "front", "10.0.0.2/24", "starting", "running"),
+		taskOf("3", "front", "10.0.0.3/24", "running", "running"))
+	want("while the second starts", "http://10.0.0.1:80 http://10.0.0.3:80")
+	f.set(one, taskOf("2", "front", "10.0.0.2/24", "running", "running"))
+	want("when the second runs and the third is gone", "http://10.0.0.1:80 http://10.0.0.2:80")
+	kill := func(signal string) {
+		f.events <- fmt.Sprintf(`{"Type":"container","Action":"kill","Actor":{"ID":"c1","Attributes":{"signal":%q}}}`,
+			signal)
+	}
+	kill("15") // its stop signal is another one
+	kill("3")
+	want("at the first one's stop signal", "http://10.0.0.2:80")
+	f.set(taskOf("2", "front", "10.0.0.2/24", "running", "shutdown"))
+	want("when the swarm wants the second to end", "")
+}
+
+// TestAddressesOfTasks checks the addresses of servers on a node's network and behind the service's
+// virtual address.
+func TestAddressesOfTasks(t *testing.T) {
+	f := &fakeSwarm{events: make(chan string)}
+	host := taskOf("1", "host", "", "running", "running")
+	f.set(host)
+	followSwarm(t, f)("on the node's network", "http://192.0.2.2:80")
+	f = &fakeSwarm{events: make(chan string), label: "traefik.docker.lbswarm"}
+	f.set(taskOf("1", "front", "10.0.0.1/24", "running", "running"),
+		taskOf("2", "front", "10.0.0.2/24", "running", "running"))
+	followSwarm(t, f)("by the virtual address", "http://10.0.9.9:80")
+}
+
+// TestNoManager checks that a node which is no manager leaves the last tasks as they are, with the
+// engine's reason in the log.
+func TestNoManager(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			w.(http.Flusher).Flush()
+			return
+		}
+		http.Error(w, `{"message":"This node is not a swarm manager."}`, http.StatusServiceUnavailable)
+	}))
+	defer engine.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var log strings.Builder
+	p, err := New(gateway.Docker{Endpoint: engine.URL, SwarmMode: true},
+		slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+			cancel()
+			return log.Write(b)
+		}), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Follow(ctx, func(gateway.Config, []traefik.Problem) { t.Error("the tasks have changed") })
+	if !strings.Contains(log.String(), "not a swarm manager") {
+		t.Errorf("the log has no reason: %s", log.String())
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

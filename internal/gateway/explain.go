@@ -13,43 +13,17 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
 )
 
-// Answer says what happens to a request: which router it takes, or why none.
-type Answer struct {
-	// EntryPoint and Address are of the entry point that the request arrives at. They are
-	// empty if several come into question.
-	EntryPoint string `json:"entryPoint,omitempty"`
-	Address    string `json:"address,omitempty"`
-	// Certificate is what a client of https gets.
-	Certificate *ShownCertificate `json:"certificate,omitempty"`
-	// Router and Service are empty if no router matches.
-	Router      string   `json:"router,omitempty"`
-	Rule        string   `json:"rule,omitempty"`
-	Service     string   `json:"service,omitempty"`
-	Middlewares []string `json:"middlewares,omitempty"`
-	// Servers are those of the service, with their states.
-	Servers []ServerState `json:"servers,omitempty"`
-	// Problems say why no server answers, or what a client does not accept.
-	Problems []string `json:"problems,omitempty"`
-	// Nearest are routers that almost match.
-	Nearest []Nearest `json:"nearest,omitempty"`
-}
-
-// ServerState is a server of a service.
-type ServerState struct {
-	URL string `json:"url"`
-	// State is "up", "draining" or "down". Reason says why it is not up, if that is known.
-	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"`
-}
-
-// Nearest is a router that the request does not take, and why.
-type Nearest struct {
-	Router string   `json:"router"`
-	Why    []string `json:"why"`
-}
+// What an explanation shows; see package shown.
+type (
+	Answer           = shown.Answer
+	ServerState      = shown.ServerState
+	Nearest          = shown.Nearest
+	ShownCertificate = shown.Certificate
+)
 
 // mostNearest is how many routers an answer explains.
 const mostNearest = 5
@@ -170,7 +144,7 @@ func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
 			if len(status.Reasons) > 0 {
 				why = []string{"it is disabled: " + strings.Join(status.Reasons, "; ")}
 			}
-			all = append(all, Nearest{status.Name, why})
+			all = append(all, Nearest{Router: status.Name, Why: why})
 		}
 	}
 	return all
@@ -185,7 +159,7 @@ func (e *entryRoutes) nearest(secure bool, r *rule.Request) []Nearest {
 		if secure {
 			why = "it has no tls, so it takes only http: set tls=true"
 		}
-		all = append(all, Nearest{other.Name, []string{why}})
+		all = append(all, Nearest{Router: other.Name, Why: []string{why}})
 	}
 	for _, router := range e.of(secure).All() {
 		n := Nearest{Router: router.Name}

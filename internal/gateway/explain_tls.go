@@ -8,32 +8,19 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
 )
 
-// ShownCertificate is a certificate as people see it.
-type ShownCertificate struct {
-	Names     []string  `json:"names"`
-	Issuer    string    `json:"issuer,omitempty"`
-	NotBefore time.Time `json:"notBefore,omitzero"`
-	NotAfter  time.Time `json:"notAfter,omitzero"`
-	// Default says that clients get it for names that no other certificate has.
-	Default bool `json:"default,omitempty"`
-	// ACME is the state at the resolver that obtains it. The dates are zero while there is none.
-	ACME *gateway.CertificateState `json:"acme,omitempty"`
-}
-
-// shown describes a certificate.
-func shown(c *tls.Certificate) (ShownCertificate, error) {
+// shownOf describes a certificate.
+func shownOf(c *tls.Certificate) (s ShownCertificate, err error) {
 	leaf := c.Leaf
 	if leaf == nil {
-		var err error
 		if leaf, err = x509.ParseCertificate(c.Certificate[0]); err != nil {
-			return ShownCertificate{}, err
+			return s, err
 		}
 	}
-	return ShownCertificate{Names: namesOf(&tls.Certificate{Leaf: leaf}), Issuer: leaf.Issuer.String(),
-		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}, nil
+	return shown.Of(leaf, namesOf(&tls.Certificate{Leaf: leaf})), nil
 }
 
 // shownCertificate returns the certificate that a client gets which asks an entry point for
@@ -48,23 +35,12 @@ func (s *snapshot) shownCertificate(entry, name string) (*ShownCertificate, []st
 	if err != nil {
 		return nil, []string{"the handshake fails: " + err.Error()}
 	}
-	c, err := shown(pair)
+	c, err := shownOf(pair)
 	if err != nil {
 		return nil, []string{"the certificate cannot be read: " + err.Error()}
 	}
 	c.Default = pair == s.tls.fallback
-	var problems []string
-	now := time.Now()
-	switch {
-	case c.Default:
-		problems = append(problems, "no certificate has the name "+name+": clients get the default one and refuse it"+
-			s.whyNone(name))
-	case now.After(c.NotAfter):
-		problems = append(problems, "the certificate has expired: clients refuse it")
-	case now.Before(c.NotBefore):
-		problems = append(problems, "the certificate is not valid yet: clients refuse it")
-	}
-	return &c, problems
+	return &c, c.Problems(name, s.whyNone(name), time.Now())
 }
 
 // whyNone says why a resolver has no certificate for the name, empty if none tries.
@@ -100,14 +76,14 @@ func (s *snapshot) shownCertificates() []ShownCertificate {
 	seen := map[*tls.Certificate]bool{s.tls.fallback: true}
 	for _, name := range SortedKeys(s.tls.certificates) {
 		pair := s.tls.certificates[name]
-		if c, err := shown(pair); err == nil && !seen[pair] {
+		if c, err := shownOf(pair); err == nil && !seen[pair] {
 			all = append(all, c)
 		}
 		seen[pair] = true
 	}
 	all = withACME(all, s.config.ACME.Certificates)
 	slices.SortFunc(all, func(a, b ShownCertificate) int { return slices.Compare(a.Names, b.Names) })
-	if c, err := shown(s.tls.fallback); err == nil {
+	if c, err := shownOf(s.tls.fallback); err == nil {
 		c.Default = true
 		all = append(all, c)
 	}

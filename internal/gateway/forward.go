@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/forwarded"
+	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
@@ -22,6 +23,8 @@ import (
 type library struct {
 	proxy     *httputil.ReverseProxy
 	transport *http.Transport
+	// upgrades, if not nil, forwards the requests that ask for another protocol.
+	upgrades *h1.Pool
 }
 
 // result carries an error out of the reverse proxy, which has no return value.
@@ -44,6 +47,9 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport) (*library, error) {
 		transport.Protocols.SetUnencryptedHTTP2(true)
 	}
 	l := &library{transport: transport}
+	if to.Scheme == "https" {
+		l.upgrades = newUpgrades(to, t, transport.TLSClientConfig)
+	}
 	l.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, &target) },
 		Transport:     transport,
@@ -78,13 +84,21 @@ func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 
 // Forward implements forwarder.
 func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) error {
+	if l.upgrades != nil && r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
+		return l.upgrades.Forward(w, r, host)
+	}
 	res := &result{host: host}
 	l.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), resultKey{}, res)))
 	return res.err
 }
 
 // Close closes the idle connections.
-func (l *library) Close() { l.transport.CloseIdleConnections() }
+func (l *library) Close() {
+	l.transport.CloseIdleConnections()
+	if l.upgrades != nil {
+		l.upgrades.Close()
+	}
+}
 
 // newTransport returns the transport of net/http with the settings.
 func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {

@@ -16,7 +16,8 @@ import (
 )
 
 // perClient is how many connections the clients at one address may have by default:
-// enough for the many users behind one address, and for load tests.
+// enough for the many users behind one address, and for load tests. They have at most half
+// of those of the entry point, so that one client cannot take all.
 const perClient = 16384
 
 // limits counts the connections of an entry point, so that one client cannot take all
@@ -36,9 +37,10 @@ type limits struct {
 }
 
 func (g *Gateway) newLimits(value gateway.EntryPoint, f forwarded.Headers) *limits {
-	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.refused,
-		most:      cmp.Or(value.MaxConnections, defaultConnections(len(g.static.EntryPoints))),
-		perClient: cmp.Or(value.MaxConnectionsPerClient, perClient), clients: map[netip.Addr]int{}}
+	most := cmp.Or(value.MaxConnections, defaultConnections(len(g.static.EntryPoints)))
+	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.refused, most: most,
+		perClient: cmp.Or(value.MaxConnectionsPerClient, min(perClient, (most+1)/2)),
+		clients:   map[netip.Addr]int{}}
 }
 
 // defaultConnections divides half of the descriptors between the entry points. The other

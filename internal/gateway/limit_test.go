@@ -63,7 +63,8 @@ func TestLimitsOfConnections(t *testing.T) {
 		at      model.EntryPoint
 		refused string
 	}{
-		{"of all", model.EntryPoint{MaxConnections: 2}, "maxConnections"},
+		{"of all", model.EntryPoint{MaxConnections: 2, MaxConnectionsPerClient: 3}, "maxConnections"},
+		{"half of all", model.EntryPoint{MaxConnections: 4}, "maxConnectionsPerClient"},
 		{"of a client", model.EntryPoint{MaxConnectionsPerClient: 2}, "maxConnectionsPerClient"},
 		{"not of a trusted proxy", model.EntryPoint{MaxConnectionsPerClient: 2,
 			TrustedProxies: []string{"127.0.0.1"}}, ""},

@@ -3,11 +3,10 @@ package h1
 import (
 	"bufio"
 	"context"
-	"io"
-	"net"
 	"net/http"
-	"sync"
 	"time"
+
+	"fairlead/internal/gateway/tunnel"
 )
 
 // switchProtocols passes on a response 101 and moves bytes both ways until both sides have ended.
@@ -43,7 +42,7 @@ func (x *exchange) switchProtocols(h response) *Error {
 	if failed := x.sendBuffered(rw.Reader); failed != nil {
 		return failed
 	}
-	tunnel(client, u.conn)
+	tunnel.Join(client, u.conn, -1)
 	return nil
 }
 
@@ -80,24 +79,4 @@ func (x *exchange) sendBuffered(from *bufio.Reader) *Error {
 		return &Error{Op: "write request", Err: err, Sent: true, Started: true}
 	}
 	return nil
-}
-
-// tunnel copies both ways, by splice between TCP connections. The end of one direction is passed on and
-// leaves the other direction open.
-func tunnel(a, b net.Conn) {
-	var both sync.WaitGroup
-	both.Go(func() { pass(b, a) })
-	pass(a, b)
-	both.Wait()
-}
-
-// pass copies from one connection to the other. An error ends both directions.
-func pass(to, from net.Conn) {
-	_, err := io.Copy(to, from)
-	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
-		return
-	}
-	_ = to.Close()
-	_ = from.Close()
 }

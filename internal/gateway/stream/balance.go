@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/tunnel"
 )
 
 // Balancer divides connections between servers, in turn.
@@ -35,12 +36,12 @@ func (b *Balancer) Available() bool {
 func (b *Balancer) Serve(ctx context.Context, c *Client) {
 	s, conn := b.connect(ctx, c)
 	if s == nil {
-		Reset(c.Conn)
+		tunnel.Reset(c.Conn)
 		return
 	}
 	s.open.Add(1)
 	defer s.open.Add(-1)
-	Join(c.Conn, conn, b.Transport.TerminationDelay)
+	tunnel.Join(c.Conn, conn, b.Transport.TerminationDelay)
 }
 
 // connect connects to the server whose turn it is, or to another one. Without a server it
@@ -112,5 +113,5 @@ func (w *Weighted) Serve(ctx context.Context, c *Client) {
 			return
 		}
 	}
-	Reset(c.Conn)
+	tunnel.Reset(c.Conn)
 }

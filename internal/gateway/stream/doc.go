@@ -1,11 +1,8 @@
 // Package stream serves the connections of TCP routers: middlewares, the choice of a server,
-// the connection to it, and moving the bytes.
+// and the connection to it. The package tunnel moves the bytes.
 //
 // Theory of operation. A handler has a client's connection for as long as it lasts. It
-// connects to a server, and to another one if that fails, because nothing was sent yet. Two
-// goroutines then move the bytes, one per direction. A direction between TCP connections
-// waits without a buffer; it copies small amounts through a pooled buffer, and the kernel
-// splices large ones. The end of one direction is passed on, and the other continues.
+// connects to a server, and to another one if that fails, because nothing was sent yet.
 //
 // Servers, their condition and the number of a client's connections are kept apart from
 // handlers, so that they survive changes of the configuration.

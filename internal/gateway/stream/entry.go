@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/opening"
+	"fairlead/internal/gateway/tunnel"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -234,7 +235,7 @@ func (e *Entry) Shutdown(ctx context.Context) {
 	e.cancel()
 	e.mu.Lock()
 	for c := range e.clients {
-		Reset(c)
+		tunnel.Reset(c)
 	}
 	e.mu.Unlock()
 	<-e.ended

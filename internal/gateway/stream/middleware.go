@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+
+	"fairlead/internal/gateway/tunnel"
 )
 
 // Prefixes parses addresses and prefixes.
@@ -39,7 +41,7 @@ func Contain(prefixes []netip.Prefix, addr netip.Addr) bool {
 func AllowList(prefixes []netip.Prefix, next Handler) Handler {
 	return handlerFunc{next, func(ctx context.Context, c *Client) {
 		if !Contain(prefixes, c.Address) {
-			Reset(c.Conn)
+			tunnel.Reset(c.Conn)
 			return
 		}
 		next.Serve(ctx, c)
@@ -60,7 +62,7 @@ func NewLimiter() *Limiter { return &Limiter{open: map[netip.Addr]int64{}} }
 func (l *Limiter) Limit(most int64, next Handler) Handler {
 	return handlerFunc{next, func(ctx context.Context, c *Client) {
 		if !l.take(c.Address, most) {
-			Reset(c.Conn)
+			tunnel.Reset(c.Conn)
 			return
 		}
 		defer l.give(c.Address)

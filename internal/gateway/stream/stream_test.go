@@ -31,14 +31,14 @@ func server(t *testing.T, name string) string {
 // closed returns an address at which nothing listens as long as the test runs.
 func closed(t *testing.T) string {
 	t.Helper()
-	c, _ := pair(t) // an established connection keeps its port
+	c, _ := place.Pair(t) // an established connection keeps its port
 	return c.LocalAddr().String()
 }
 
 func balancer(t *testing.T, addresses ...string) *stream.Balancer {
 	t.Helper()
 	b := &stream.Balancer{Service: "s", Log: slog.New(slog.DiscardHandler),
-		Transport: &stream.Transport{DialTimeout: 10 * time.Second, TerminationDelay: never}}
+		Transport: &stream.Transport{DialTimeout: 10 * time.Second, TerminationDelay: time.Hour}}
 	for _, a := range addresses {
 		s, err := stream.ParseServer(a, false)
 		if err != nil {
@@ -52,7 +52,7 @@ func balancer(t *testing.T, addresses ...string) *stream.Balancer {
 // ask serves a connection and returns all that its client gets.
 func ask(t *testing.T, h stream.Handler) string {
 	t.Helper()
-	client, inner := pair(t)
+	client, inner := place.Pair(t)
 	go h.Serve(context.Background(), &stream.Client{Conn: inner, Address: netip.MustParseAddr("192.0.2.1")})
 	_ = client.CloseWrite()
 	b, err := io.ReadAll(client)
@@ -130,7 +130,7 @@ func TestMiddlewares(t *testing.T) {
 		t.Error("a wrong prefix is accepted")
 	}
 	limited := stream.NewLimiter().Limit(1, b)
-	first, inner := pair(t)
+	first, inner := place.Pair(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

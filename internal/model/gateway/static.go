@@ -67,7 +67,8 @@ type EntryPoint struct {
 	MaxAge      time.Duration
 	// MaxConnections is by default half of the descriptors that the process may have,
 	// divided between the entry points. MaxConnectionsPerClient limits those from one
-	// address, or one /64 of IPv6, by default 16384; proxies in TrustedProxies are exempt.
+	// address, or one /64 of IPv6, by default 16384 and at most half of MaxConnections;
+	// proxies in TrustedProxies are exempt.
 	MaxConnections, MaxConnectionsPerClient int
 	// MaxHeaderBytes of a request, by default 1 MiB.
 	MaxHeaderBytes int

@@ -1,4 +1,4 @@
-package stream_test
+package tunnel_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/tunnel"
 	"fairlead/test/place"
 )
 
@@ -33,7 +33,7 @@ func joined(t *testing.T, delay time.Duration) (client, server *net.TCPConn, end
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
-		stream.Join(a, b, delay)
+		tunnel.Join(a, b, delay)
 	}()
 	t.Cleanup(func() { client.Close(); server.Close(); <-ended })
 	return client, server, ended

@@ -1,4 +1,11 @@
-package stream
+// Package tunnel moves bytes between two connections, as TCP routers and upgrades of HTTP need
+// it.
+//
+// Theory of operation. Two goroutines move the bytes, one per direction. A direction between
+// TCP connections waits without a buffer and without a pipe, so idle connections cost no more
+// than their descriptors. It copies small amounts through a pooled buffer, and the kernel
+// splices large ones. The end of one direction is passed on, and the other continues.
+package tunnel
 
 import (
 	"errors"

@@ -13,7 +13,7 @@ var (
 	everySuite  = []string{"quick", "publish", "modes", "bridge-filter", "rules", "waterfall", "scale"}
 	someLoads   = []string{"tcp-bulk", "tcp-rr-spin", "tcp-crr", "udp-pps"}
 	everyClient = []string{"remote", "local", "peer"}
-	everyTool   = []string{"iperf3", "qperf", "sockperf", "wrk"}
+	everyTool   = []string{"iperf3", "qperf", "sockperf", "wrk", "h2load"}
 )
 
 func TestErrorsBeforeMeasuring(t *testing.T) {

@@ -10,7 +10,7 @@ func TestGateways(t *testing.T) {
 	args := append([]string{"lab", "run", "gateway"}, paths...)
 	r.undisturbed("g.json", append(args, "--rounds", "1", "--duration", "100ms", "--workload",
 		"http-rr,http-crr,https-rr,https-crr,h2-rr,ws-rr,http-down,http-up,idle-conns,http-rr-changes",
-		"--with", "wrk")...).expect(t, 0, nil)
+		"--with", "wrk,h2load")...).expect(t, 0, nil)
 	got := decode(t, r.read("g.json"))
 	for _, path := range paths {
 		for _, metric := range []string{"http-rr request_rate", "http-crr request_rate", "https-rr request_rate",
@@ -26,6 +26,12 @@ func TestGateways(t *testing.T) {
 	}
 	wantSane(t, got, "fairlead", "gateway:fairlead", "http-rr-changes change_time")
 	wantSane(t, got, "wrk", "gateway:nginx", "http-crr request_rate")
+	for _, path := range paths {
+		for _, workload := range []string{"http-rr", "https-rr", "h2-rr"} {
+			wantSane(t, got, "h2load", path, workload+" request_rate")
+			wantSane(t, got, "h2load", path, workload+" latency_mean")
+		}
+	}
 	for _, x := range got.Runs {
 		if x.Proof == nil || !x.Proof.OK || len(x.Invalid) > 0 {
 			t.Errorf("%s, %s: %+v %v", x.Path, x.Workload, x.Proof, x.Invalid)

@@ -9,7 +9,7 @@ import (
 // the summary with plausible figures.
 func TestRealTools(t *testing.T) {
 	r := newRoom(t)
-	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf,wrk", "--workload",
+	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", strings.Join(everyTool, ","), "--workload",
 		"tcp-bulk,tcp-rr,udp-rr",
 		"--rounds", "1", "--duration", "100ms")
 	o.expect(t, 0, nil)

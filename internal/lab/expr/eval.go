@@ -178,9 +178,9 @@ func expected(k result.Case, m result.Metric) bool {
 	case result.Throughput, result.CPUPerGB, result.Efficiency:
 		return strings.HasSuffix(kind, "-bulk")
 	case result.LatencyP50, result.LatencyP99:
-		return oneByOne && k.Tool != "qperf"
+		return oneByOne && k.Tool != "qperf" && k.Tool != "h2load"
 	case result.LatencyMean:
-		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf")
+		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf" || k.Tool == "h2load")
 	case result.TransactionRate:
 		return strings.HasSuffix(kind, "-rr") && (ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
 	case result.ConnectionRate:

@@ -26,8 +26,8 @@ import (
 
 // gateway forwards requests over HTTP to a sandbox of Fairlead's engine. The program
 // runs on the server host, where it listens at the wire's address: on LoadPort without
-// TLS, on TLSPort with TLS, and on WebPort for the web server of external tools. Its
-// files are in a private /mnt.
+// TLS, on TLSPort with TLS, and on WebPort and SecureWebPort for the web server of external
+// tools. Its files are in a private /mnt.
 type gateway struct {
 	*rig.Engine
 	needs []rig.Program
@@ -151,11 +151,11 @@ func (g *gateway) await(ctx context.Context, r *rig.Rig, p *child.Process) error
 	defer cancel()
 	var failed error
 	known := func() bool {
-		pid := p.Cmd.Process.Pid
-		if !program.Listens(pid, rig.LoadPort) || !program.Listens(pid, rig.TLSPort) ||
-			!program.Listens(pid, rig.WebPort) {
-			failed = errors.New("it does not listen")
-			return false
+		for _, port := range []int{rig.LoadPort, rig.TLSPort, rig.WebPort, rig.SecureWebPort} {
+			if !program.Listens(p.Cmd.Process.Pid, port) {
+				failed = fmt.Errorf("it does not listen on port %d", port)
+				return false
+			}
 		}
 		failed = g.knows(r)
 		return failed == nil

@@ -58,6 +58,15 @@ https://%[1]s:%[4]d {
 		}
 	}
 }
+https://%[1]s:%[10]d {
+	bind %[2]s
+	tls /mnt/%[6]s /mnt/%[7]s
+	reverse_proxy %[9]s {
+		transport http {
+			keepalive_idle_conns_per_host 256
+		}
+	}
+}
 `, load.Host, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, upstream, chainFile, keyFile, rig.WebPort,
-		upstreamWeb)
+		upstreamWeb, rig.SecureWebPort)
 }

@@ -14,7 +14,8 @@ import (
 func newFairleadGateway(p suite.Path) rig.Maker {
 	return &fileGateway{&gateway{Engine: rig.NewEngine(p),
 		command: func(p suite.Path) ([]string, map[string]string) {
-			args := []string{"fairlead", "gateway", "traefik", "--", "--entrypoints.web.transport.maxconnections=11000"}
+			args := []string{"fairlead", "gateway", "traefik", "--", "--entrypoints.web.transport.maxconnections=11000",
+				"--entrypoints.web.transport.maxconnectionsperclient=11000"}
 			return append(args, traefikFlags()...),
 				map[string]string{routesFile: traefikRoutes(p.Others, 0)}
 		},

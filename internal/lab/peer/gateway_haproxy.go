@@ -42,11 +42,12 @@ frontend web
  use_backend server if { hdr(host) -i %[5]s %[5]s:%[2]d %[5]s:%[3]d }
 frontend tools
  bind %[1]s:%[7]d
- use_backend web if { hdr(host) -i %[5]s %[5]s:%[7]d }
+ bind %[1]s:%[9]d ssl crt %[4]s alpn h2,http/1.1 no-tls-tickets
+ use_backend web if { hdr(host) -i %[5]s %[5]s:%[7]d %[5]s:%[9]d }
 backend server
  server workload %[6]s pool-purge-delay 1h
 backend web
  server workload %[8]s pool-purge-delay 1h
 `, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, "/mnt/"+bothFile, load.Host, upstream, rig.WebPort,
-		upstreamWeb)
+		upstreamWeb, rig.SecureWebPort)
 }

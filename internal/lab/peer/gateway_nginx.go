@@ -50,10 +50,11 @@ http {
 		location / { proxy_pass http://server; }
 	}
 	server {
-		listen %[4]s:%[9]d reuseport backlog=4096; server_name %[7]s;
+		listen %[4]s:%[9]d reuseport backlog=4096; listen %[4]s:%[10]d reuseport backlog=4096 ssl http2;
+		server_name %[7]s;
 		location / { proxy_pass http://web; }
 	}
 }
 `, "/mnt/"+chainFile, "/mnt/"+keyFile, upstream, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, load.Host,
-		upstreamWeb, rig.WebPort)
+		upstreamWeb, rig.WebPort, rig.SecureWebPort)
 }

@@ -35,6 +35,7 @@ func traefikFlags() []string {
 		fmt.Sprintf("--entrypoints.web.address=%s:%d", topology.ServerAddr4, rig.LoadPort),
 		fmt.Sprintf("--entrypoints.secure.address=%s:%d", topology.ServerAddr4, rig.TLSPort),
 		fmt.Sprintf("--entrypoints.tools.address=%s:%d", topology.ServerAddr4, rig.WebPort),
+		fmt.Sprintf("--entrypoints.tools-secure.address=%s:%d", topology.ServerAddr4, rig.SecureWebPort),
 		"--providers.file.filename=/mnt/" + routesFile,
 	}
 }
@@ -46,6 +47,7 @@ func traefikRoutes(others, change int) string {
 	fmt.Fprintf(&b, "http:\n  services:\n    lab: {loadBalancer: {servers: [{url: \"http://%s\"}]}}\n"+
 		"    web: {loadBalancer: {servers: [{url: \"http://%[3]s\"}]}}\n  routers:\n"+
 		"    web: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools]}\n"+
+		"    web-secure: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools-secure], tls: {}}\n"+
 		"    lab: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [web]}\n"+
 		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", upstream, load.Host, upstreamWeb)
 	for i := range others {

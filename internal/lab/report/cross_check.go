@@ -38,7 +38,7 @@ func crossChecks(r *result.Report) []string {
 // checked are the metrics on which two generators must agree. CPU time is not one
 // of them, because it includes that of the generator.
 var checked = []result.Metric{result.Throughput, result.LatencyP50, result.LatencyMean, result.ConnectionRate,
-	result.TransactionRate, result.PacketRate}
+	result.TransactionRate, result.PacketRate, result.RequestRate}
 
 // compared reports whether a row has a ratio with an interval.
 func compared(s *result.Summary) bool {

@@ -28,13 +28,14 @@ import (
 )
 
 // LoadPort is the port of Fairlead's generator; TLSPort is that of its requests with
-// TLS, and WebPort that of the web server of external tools. These use the ports after
-// LoadPort, up to LastPort. Every port is published under the same number.
+// TLS. WebPort and SecureWebPort are those of the web server of external tools. These use
+// the ports after LoadPort, up to LastPort. Every port is published under the same number.
 const (
-	LoadPort = 8080
-	TLSPort  = 8081
-	WebPort  = 8082
-	LastPort = 8084
+	LoadPort      = 8080
+	TLSPort       = 8081
+	WebPort       = 8082
+	SecureWebPort = 8083
+	LastPort      = 8084
 )
 
 // PortOf returns the port for a load.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -100,13 +99,19 @@ func (f foreignLoad) serve(ctx context.Context, r *rig.Rig) (*child.Process, err
 	listening := program.Expect(f.Ready)
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Stdout, cmd.Stderr = listening, listening
-	if f.Config != "" {
-		config, err := program.InMemory(f.Config)
+	if f.Files != nil {
+		files, err := f.Files()
 		if err != nil {
 			return nil, err
 		}
-		defer config.Close()
-		cmd.ExtraFiles = []*os.File{config}
+		for _, content := range files {
+			file, err := program.InMemory(content)
+			if err != nil {
+				return nil, err
+			}
+			defer file.Close()
+			cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+		}
 	}
 	at := r.ServerPlace()
 	at.Contained = false // as process 1 of a PID namespace, some tools ignore signals

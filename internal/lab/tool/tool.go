@@ -15,6 +15,8 @@ import (
 // Tool is an external generator.
 type Tool struct {
 	Name string
+	// Package is the Debian package with the tool.
+	Package string
 	// Server and Client return the command lines; Client returns nil if the tool
 	// does not support the workload. Times are whole seconds, because the tools
 	// accept no others.
@@ -24,8 +26,8 @@ type Tool struct {
 	// server that prints nothing.
 	Ready  string
 	Silent int
-	// Config is what the server reads from its descriptor 3.
-	Config string
+	// Files, if not nil, returns what the server reads from its descriptors from 3 on.
+	Files func() ([]string, error)
 	// Read returns the metrics from the client's output.
 	Read func(w suite.Workload, out []byte) (map[result.Metric]float64, error)
 }
@@ -41,10 +43,15 @@ const (
 // Tools returns every tool.
 func Tools() []Tool {
 	return []Tool{
-		{Name: "iperf3", Server: iperf3Server, Client: iperf3Client, Ready: "Server listening", Read: readIperf3},
-		{Name: "qperf", Server: qperfServer, Client: qperfClient, Silent: qperfPort, Read: readQperf},
-		{Name: "sockperf", Server: sockperfServer, Client: sockperfClient, Ready: "using recvfrom", Read: readSockperf},
-		{Name: "wrk", Server: nginxServer, Client: wrkClient, Silent: wrkPort, Config: nginxConfig, Read: readWrk},
+		{Name: "iperf3", Package: "iperf3", Server: iperf3Server, Client: iperf3Client, Ready: "Server listening",
+			Read: readIperf3},
+		{Name: "qperf", Package: "qperf", Server: qperfServer, Client: qperfClient, Silent: qperfPort, Read: readQperf},
+		{Name: "sockperf", Package: "sockperf", Server: sockperfServer, Client: sockperfClient,
+			Ready: "using recvfrom", Read: readSockperf},
+		{Name: "wrk", Package: "wrk", Server: nginxServer, Client: wrkClient, Silent: rig.WebPort, Files: nginxFiles,
+			Read: readWrk},
+		{Name: "h2load", Package: "nghttp2-client", Server: nginxServer, Client: h2loadClient,
+			Silent: rig.SecureWebPort, Files: nginxFiles, Read: readH2load},
 	}
 }
 
@@ -60,9 +67,11 @@ func Names() []string {
 // Missing returns an error if the tool of that name, which must exist, or the
 // server that it needs is not installed.
 func Missing(name string) error {
-	for _, needed := range []string{name, find(name).Server(suite.Workload{})[0]} {
-		if _, err := program.Find(needed); err != nil {
-			return fmt.Errorf("%s is not installed: install Debian's package of the same name", needed)
+	t := find(name)
+	needed := map[string]string{"nginx": "nginx-light", name: t.Package}
+	for _, command := range []string{name, t.Server(suite.Workload{})[0]} {
+		if _, err := program.Find(command); err != nil {
+			return fmt.Errorf("%s is not installed: install Debian's package %s", command, needed[command])
 		}
 	}
 	return nil

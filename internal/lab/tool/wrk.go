@@ -14,25 +14,6 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// wrkPort is nginx's port.
-const wrkPort = rig.WebPort
-
-// nginxConfig makes nginx answer every request from memory, with one process
-// because Fairlead's generator has one server. Nginx must write its pid to a file,
-// which it unlinks when it ends. With /dev/null that would remove the device, so
-// it gets the in-memory file that contained the configuration.
-var nginxConfig = fmt.Sprintf(`daemon off; master_process off; pid /proc/self/fd/3; error_log stderr;
-events { worker_connections 4096; }
-http {
-	access_log off; keepalive_requests 1000000000;
-	server { listen %d; location / { return 200 "ok\n"; } }
-}
-`, wrkPort)
-
-func nginxServer(suite.Workload) []string {
-	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/proc/self/fd/3"}
-}
-
 // wrkClient sends requests over HTTP: for tcp-rr and http-rr on persistent connections,
 // for tcp-crr and http-crr on a new connection each time.
 func wrkClient(w suite.Workload, target string, seconds int) []string {
@@ -48,7 +29,7 @@ func wrkClient(w suite.Workload, target string, seconds int) []string {
 	default:
 		return nil
 	}
-	return append(args, fmt.Sprintf("http://%s:%d/", target, wrkPort))
+	return append(args, fmt.Sprintf("http://%s:%d/", target, rig.WebPort))
 }
 
 var (

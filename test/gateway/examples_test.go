@@ -41,7 +41,9 @@ func TestExamples(t *testing.T) {
 	s := newStack(t)
 	s.docker("tag", "gateway:test", "fairlead:latest")
 	apps := filepath.Join(t.TempDir(), "apps")
-	s.build("./testdata/apps", apps)
+	if err := build("./testdata/apps", apps); err != nil {
+		t.Fatal(err)
+	}
 	s.app("traefik/whoami", apps, "EXPOSE 80")
 	s.app("thomseddon/traefik-forward-auth:2", apps, "EXPOSE 4181")
 	s.app("minio/minio", apps, "EXPOSE 9000")

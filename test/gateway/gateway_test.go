@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"fairlead/internal/child"
 	"fairlead/internal/lab/dockerd"
+	"fairlead/test/authority"
 	"fairlead/test/engines"
 )
 
@@ -21,24 +24,51 @@ type stack struct {
 	web    string
 }
 
+// directory has what built has made, "" before. TestMain removes it.
+var directory string
+
+// built returns a directory with the test's program, web, and the archive of the gateway's image,
+// image.tar.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "fairlead-gateway-"); err != nil {
+		return "", err
+	}
+	directory = dir
+	binary := filepath.Join(dir, "fairlead")
+	if err := build("../../cmd/fairlead", binary); err != nil {
+		return dir, err
+	}
+	pack := exec.Command("../../packaging/image", binary, "gateway:test", filepath.Join(dir, "image.tar"))
+	if out, err := pack.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("make the image: %w\n%s", err, out)
+	}
+	return dir, build("./testdata/web", filepath.Join(dir, "web"))
+})
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{authority.Role: authority.Main})
+	status := m.Run()
+	if directory != "" {
+		_ = os.RemoveAll(directory) // what stays is in the directory for temporary files
+	}
+	os.Exit(status)
+}
+
 // newStack starts an engine that has the images gateway and web.
 func newStack(t *testing.T) *stack {
 	t.Helper()
-	dir := t.TempDir()
-	s := &stack{T: t, web: filepath.Join(dir, "web")}
-	binary, archive := filepath.Join(dir, "fairlead"), filepath.Join(dir, "image.tar")
-	s.build("../../cmd/fairlead", binary)
-	s.build("./testdata/web", s.web)
-	if out, err := exec.Command("../../packaging/image", binary, "gateway:test", archive).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	s := &stack{T: t, web: filepath.Join(dir, "web")}
 	s.engine = engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}})
 	if out, err := s.engine.Command(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	engines.Image(t, s.engine, "web", s.web)
 	load := s.engine.Docker(t.Context(), "load")
-	in, err := os.Open(archive)
+	in, err := os.Open(filepath.Join(dir, "image.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +80,13 @@ func newStack(t *testing.T) *stack {
 	return s
 }
 
-func (s *stack) build(pkg, to string) {
-	s.Helper()
+func build(pkg, to string) error {
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", to, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.Fatalf("build %s: %v\n%s", pkg, err, out)
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
+	return nil
 }
 
 func (s *stack) docker(args ...string) string {

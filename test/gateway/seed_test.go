@@ -17,11 +17,6 @@ import (
 	"fairlead/test/authority"
 )
 
-func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{authority.Role: authority.Main})
-	os.Exit(m.Run())
-}
-
 // seed is the project of DockerLab's stacks.
 type seed struct {
 	*example

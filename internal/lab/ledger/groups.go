@@ -138,6 +138,20 @@ func Sweep() ([]string, error) {
 	return removed, failed
 }
 
+// Left reports whether there are cgroups of a process, which has this process id in
+// this PID namespace and may have ended.
+func Left(pid int) (bool, error) {
+	root, err := cgroup.Root()
+	if errors.Is(err, cgroup.ErrNone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	all, err := filepath.Glob(filepath.Join(root, fmt.Sprintf("%s%d-*", prefix, pid)))
+	return len(all) > 0, err
+}
+
 // abandoned reports whether a cgroup belongs to a laboratory of the same PID
 // namespace whose owner has ended: its process id is free, or belongs to a process
 // with another start time.
@@ -156,5 +170,5 @@ func abandoned(name string, pids uint64) bool {
 		return false
 	}
 	owner, err := readTask(pid)
-	return err != nil || owner.start != start
+	return err != nil || owner.start != start || owner.zombie
 }

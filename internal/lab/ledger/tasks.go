@@ -25,6 +25,8 @@ type task struct {
 	// the same id.
 	start  uint64
 	kernel bool
+	// zombie is true if the process has ended and its parent has not waited for it.
+	zombie bool
 	parent int
 	// cpu is the process's own time, reaped that of the descendants that it has
 	// waited for; in seconds.
@@ -94,7 +96,7 @@ func parseTask(text string) (task, error) {
 	_, name, _ := strings.Cut(text[:max(end, 0)], "(")
 	return task{
 		name: printable(name), start: v[start], kernel: v[flags]&pfKthread != 0, parent: int(v[parent]),
-		reaped: float64(v[childUser]+v[childSystem]) * tick,
+		reaped: float64(v[childUser]+v[childSystem]) * tick, zombie: fields[0] == "Z",
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -134,6 +135,23 @@ func (p *process) lost(ctx context.Context, q request, err error) error {
 	return fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, errors.Join(err, p.child.Wait()))
 }
 
+// relay passes the messages of a process elsewhere on to the child and back, until
+// either ends. Then it closes both channels, and the child ends itself.
+func (p *process) relay(conn net.Conn) error {
+	ended := make(chan error, 2)
+	pass := func(to, from net.Conn) {
+		_, err := io.Copy(to, from)
+		ended <- err
+	}
+	go pass(p.control, conn)
+	go pass(conn, p.control)
+	err := <-ended
+	p.control.Close()
+	conn.Close()
+	<-ended
+	return err
+}
+
 // endLimit is how long a child may take to end by itself. The kernel removes its
 // namespaces then, which takes seconds on a busy machine.
 const endLimit = time.Minute
@@ -182,6 +200,10 @@ func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPor
 	return r.Addr, err
 }
 
+// Relay passes the messages of an adopted Server elsewhere on to this one, until conn
+// or the child ends. Only Close may be called after that.
+func (s *Server) Relay(conn net.Conn) error { return s.process.relay(conn) }
+
 // PID is the child's process id.
 func (s *Server) PID() int { return s.process.child.PID() }
 
@@ -204,6 +226,10 @@ func StartClient(ctx context.Context, at child.Place) (*Client, error) {
 
 // AdoptClient returns a Client for such a child.
 func AdoptClient(c Child, control net.Conn) *Client { return &Client{adopt(ClientSide, c, control)} }
+
+// Relay passes the messages of an adopted Client elsewhere on to this one, as
+// Server.Relay does.
+func (c *Client) Relay(conn net.Conn) error { return c.process.relay(conn) }
 
 // PID is the child's process id.
 func (c *Client) PID() int { return c.process.child.PID() }

@@ -31,7 +31,7 @@ func Main() int {
 		fmt.Fprintln(os.Stderr, "fairlead load:", err)
 		return 1
 	}
-	a := &agent{}
+	a := &generator{}
 	if err := a.obey(control); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead load:", err)
 		return 1
@@ -52,8 +52,8 @@ func inherited() (net.Conn, error) {
 	return conn, nil
 }
 
-// agent is the child's state between requests.
-type agent struct {
+// generator is the child's state between requests.
+type generator struct {
 	side     Side
 	listener *listener
 	job      *job
@@ -61,7 +61,7 @@ type agent struct {
 
 // obey answers requests until the channel closes. If no request comes in time
 // during a run, it returns an error, and the process and its traffic end.
-func (a *agent) obey(control net.Conn) error {
+func (a *generator) obey(control net.Conn) error {
 	in, out := json.NewDecoder(control), json.NewEncoder(control)
 	for {
 		var q request
@@ -85,7 +85,7 @@ func (a *agent) obey(control net.Conn) error {
 
 // deadline returns the time by which the next request must come; without a run, the
 // zero time, which means no deadline.
-func (a *agent) deadline() time.Time {
+func (a *generator) deadline() time.Time {
 	if a.job == nil {
 		return time.Time{}
 	}
@@ -96,7 +96,7 @@ func (a *agent) deadline() time.Time {
 	return time.Now().Add(limit)
 }
 
-func (a *agent) handle(q request) (r reply, err error) {
+func (a *generator) handle(q request) (r reply, err error) {
 	switch q.Do {
 	case doListen:
 		r.Addr, err = a.listen(q)
@@ -113,7 +113,7 @@ func (a *agent) handle(q request) (r reply, err error) {
 }
 
 // edge handles the requests within a run, and returns a stream's failure.
-func (a *agent) edge(q request) (r reply, err error) {
+func (a *generator) edge(q request) (r reply, err error) {
 	if a.job == nil {
 		return r, fmt.Errorf("%s: no run is active", q.Do)
 	}
@@ -133,7 +133,7 @@ func (a *agent) edge(q request) (r reply, err error) {
 	return r, a.job.failure()
 }
 
-func (a *agent) listen(q request) (addr netip.AddrPort, err error) {
+func (a *generator) listen(q request) (addr netip.AddrPort, err error) {
 	a.side = ServerSide
 	l, err := listen(q.Addr)
 	if err != nil {
@@ -146,9 +146,12 @@ func (a *agent) listen(q request) (addr netip.AddrPort, err error) {
 	return l.addr, nil
 }
 
-func (a *agent) arm(q request) error {
+func (a *generator) arm(q request) error {
 	if a.listener == nil || a.job != nil {
 		return errors.New("arm: the server does not listen, or a run is active")
+	}
+	if err := q.Spec.check(); err != nil {
+		return fmt.Errorf("arm: %w", err)
 	}
 	a.job = newJob(ServerSide, q)
 	a.job.serveRun(a.listener)
@@ -158,10 +161,13 @@ func (a *agent) arm(q request) error {
 	return nil
 }
 
-func (a *agent) connect(q request) error {
+func (a *generator) connect(q request) error {
 	a.side = ClientSide
 	if a.job != nil {
 		return errors.New("connect: a run is active")
+	}
+	if err := q.Spec.check(); err != nil {
+		return fmt.Errorf("connect: %w", err)
 	}
 	a.job = newJob(ClientSide, q)
 	return a.job.connectRun(q.Addr)
@@ -169,7 +175,7 @@ func (a *agent) connect(q request) error {
 
 // finish ends the run, if there is one. So a parent that cleans up after a failure
 // need not know whether the run had begun.
-func (a *agent) finish() (outcome, error) {
+func (a *generator) finish() (outcome, error) {
 	if a.job == nil {
 		return outcome{}, nil
 	}

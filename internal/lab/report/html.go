@@ -123,12 +123,12 @@ func (s *section) name() {
 // facts lists the machine and its relevant settings.
 func facts(r *result.Report) []fact {
 	h := r.Host
-	all := []fact{
+	all := append(machineFacts(r), []fact{
 		{"kernel", h.Kernel},
 		{"CPUs", fmt.Sprintf("%d × %s", h.CPUs, cmp.Or(h.CPUModel, "unknown model"))},
 		{"memory", fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))},
 		{"fairlead", h.Fairlead},
-	}
+	}...)
 	for _, k := range slices.Sorted(maps.Keys(h.Tools)) {
 		all = append(all, fact{k, h.Tools[k]})
 	}

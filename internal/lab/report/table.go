@@ -35,6 +35,9 @@ func Table(w io.Writer, r *result.Report, o Options) error {
 	out := bufio.NewWriter(w)
 	t := table{out: out, r: r, o: o, base: baselineOf(r)}
 	t.heading()
+	for _, s := range machineLines(r) {
+		t.line(s)
+	}
 	for _, s := range disturbances(r) {
 		t.line("warning: ", s)
 	}

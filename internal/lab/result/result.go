@@ -137,11 +137,16 @@ type Report struct {
 	// Shared is true if load of other processes invalidated no run, as the user
 	// asked. Laboratories are the process ids of other laboratories that ran at
 	// the same time.
-	Shared       bool      `json:"shared,omitempty"`
-	Laboratories []int     `json:"laboratories,omitempty"`
-	Host         Host      `json:"host"`
-	Runs         []Run     `json:"runs"`
-	Summary      []Summary `json:"summary"`
+	Shared       bool  `json:"shared,omitempty"`
+	Laboratories []int `json:"laboratories,omitempty"`
+	// Host is the machine that measured; between two machines, the server's.
+	Host Host `json:"host"`
+	// Machines are the two machines, and Differences what differs between them.
+	// Both are empty if everything was measured on one machine.
+	Machines    []Machine `json:"machines,omitempty"`
+	Differences []string  `json:"differences,omitempty"`
+	Runs        []Run     `json:"runs"`
+	Summary     []Summary `json:"summary"`
 	// Steps are what each hop adds, in suites that measure hop by hop.
 	Steps []Step `json:"steps,omitempty"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
@@ -192,6 +197,9 @@ type Run struct {
 	Metrics map[Metric]float64 `json:"metrics"`
 	Latency *Latency           `json:"latency,omitempty"`
 	Ledger  *Ledger            `json:"ledger,omitempty"`
+	// Ledgers are those of each machine, by the part that it had. Ledger is then
+	// their sum.
+	Ledgers map[string]Ledger `json:"ledgers,omitempty"`
 	// Others are the processes that used most of the ledger's Other.
 	Others []Consumer `json:"others,omitempty"`
 	Proof  *Proof     `json:"proof,omitempty"`

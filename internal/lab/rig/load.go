@@ -12,7 +12,9 @@ import (
 
 // startLoad starts the children that the suite's workloads need.
 func (r *Rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
-	reached := slices.DeleteFunc(slices.Clone(s.Clients), func(c result.Client) bool { return !r.Path.Reaches(c) })
+	reached := slices.DeleteFunc(slices.Clone(s.Clients), func(c result.Client) bool {
+		return !r.Path.Reaches(c) || !r.hosts(c)
+	})
 	if r.takes(s, func(w suite.Workload) bool { return w.Start != "" }) {
 		for _, c := range reached {
 			if r.askers[c], err = r.startAsker(ctx, c); err != nil {
@@ -23,12 +25,10 @@ func (r *Rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 	if !r.takes(s, suite.Workload.Generated) {
 		return nil
 	}
-	if r.Server, err = r.startServer(ctx); err != nil {
-		return err
-	}
-	listen := netip.AddrPortFrom(netip.IPv4Unspecified(), carrierOf(r.Path).listenPort())
-	if _, err = r.Server.Listen(ctx, listen); err != nil {
-		return err
+	if r.part.HasServer() {
+		if err = r.startListening(ctx); err != nil {
+			return err
+		}
 	}
 	for _, c := range reached {
 		if r.Clients[c], err = r.startClient(ctx, c); err != nil {
@@ -36,6 +36,23 @@ func (r *Rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 		}
 	}
 	return nil
+}
+
+// startListening starts the generator's server.
+func (r *Rig) startListening(ctx context.Context) (err error) {
+	if r.Server, err = r.startServer(ctx); err != nil {
+		return err
+	}
+	_, err = r.Server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), carrierOf(r.Path).listenPort()))
+	return err
+}
+
+// hosts reports whether the client runs on a host of the rig's part.
+func (r *Rig) hosts(c result.Client) bool {
+	if c == result.Remote {
+		return r.part.HasClient()
+	}
+	return r.part.HasServer()
 }
 
 // takes reports whether a workload of the suite that satisfies is goes through the

@@ -53,9 +53,14 @@ type Options struct {
 	// Docker is a directory with programs of a Docker engine, which are preferred
 	// to those in PATH.
 	Docker string
+	// Part selects the hosts of the rig, and Uplink connects the one host of a part
+	// with another machine.
+	Part   topology.Part
+	Uplink topology.Uplink
 }
 
-// Rig is one path in a separate world, with its generator's children.
+// Rig is one path in a separate world, with its generator's children. A rig of a part
+// has the hosts and children of that part.
 type Rig struct {
 	Path  suite.Path
 	Maker Maker
@@ -75,6 +80,8 @@ type Rig struct {
 
 	// askers are the clients of a container whose start is measured.
 	askers map[result.Client]*asker
+	part   topology.Part
+	uplink topology.Uplink
 	// processes and undo are what the maker left in the world.
 	processes []*child.Process
 	undo      []func() error
@@ -84,7 +91,7 @@ type Rig struct {
 
 // New builds the maker's path for those of the suite's clients that reach it.
 func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err error) {
-	r = &Rig{Path: p, Maker: m, Docker: opt.Docker,
+	r = &Rig{Path: p, Maker: m, Docker: opt.Docker, part: opt.Part, uplink: opt.Uplink,
 		Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
 		if err != nil {
@@ -118,7 +125,8 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 // Options returns the options of the rig's world: its cgroup determines which
 // processes are local clients.
 func (r *Rig) Options() topology.Options {
-	opt := topology.Options{MTU: r.Path.MTU, ProxyPlace: r.Place(child.Place{}, ProxyGroup)}
+	opt := topology.Options{MTU: r.Path.MTU, ProxyPlace: r.Place(child.Place{}, ProxyGroup), Part: r.part,
+		Uplink: r.uplink}
 	if r.Groups != nil {
 		opt.Cgroup = r.Groups.Path()
 	}
@@ -127,28 +135,44 @@ func (r *Rig) Options() topology.Options {
 
 // Start makes the wires, the client host's routes and the path.
 func (r *Rig) Start(ctx context.Context) error {
-	at := siteOf(r.Path.Driver)
-	if at.wires != nil {
-		if err := at.wires(r.World); err != nil {
+	if err := r.addWires(); err != nil {
+		return err
+	}
+	if r.part.HasClient() {
+		if err := r.addRoutes(); err != nil {
+			return err
+		}
+	}
+	if !r.part.HasServer() {
+		return nil
+	}
+	return r.Maker.Start(ctx, r)
+}
+
+// addWires makes the wires that the path needs in addition to the first one.
+func (r *Rig) addWires() error {
+	if wires := siteOf(r.Path.Driver).wires; wires != nil {
+		if err := wires(r.World); err != nil {
 			return err
 		}
 	}
 	if r.Path.Wires > 1 {
-		if err := r.World.AddSecondWire(); err != nil {
-			return err
-		}
+		return r.World.AddSecondWire()
 	}
-	if at.routed {
+	return nil
+}
+
+// addRoutes adds the routes of the client host.
+func (r *Rig) addRoutes() error {
+	if siteOf(r.Path.Driver).routed {
 		if err := r.World.Route(Subnet); err != nil {
 			return err
 		}
 	}
 	if r.Path.Plane != "" {
-		if err := r.World.Route(netip.PrefixFrom(virtual, virtual.BitLen())); err != nil {
-			return err
-		}
+		return r.World.Route(netip.PrefixFrom(virtual, virtual.BitLen()))
 	}
-	return r.Maker.Start(ctx, r)
+	return nil
 }
 
 // Dial returns the address that the client dials for a port of the workload.
@@ -175,7 +199,7 @@ func (r *Rig) ServerPlace() child.Place {
 // another workload on the host; on an overlay, clients are in sandboxes.
 func (r *Rig) ClientPlace(c result.Client) child.Place {
 	site := siteOf(r.Path.Driver)
-	at := r.World.Server()
+	var at child.Place
 	switch {
 	case c == result.Remote && site.visitor != "":
 		at = r.World.InSandbox(site.visitor)
@@ -186,6 +210,7 @@ func (r *Rig) ClientPlace(c result.Client) child.Place {
 		at = r.World.InSandbox(Neighbor)
 		at.Contained = !r.Path.Bare
 	default:
+		at = r.World.Server()
 		at.Contained = c == result.Peer && !r.Path.Bare
 	}
 	return r.Place(at, ClientGroup)
@@ -222,9 +247,12 @@ func (r *Rig) Parties(c result.Client) ledger.Parties {
 	if r.Groups != nil {
 		return r.Groups.Parties()
 	}
-	p := ledger.Parties{
-		Client: ledger.Party{PIDs: []int{r.Clients[c].PID()}},
-		Server: ledger.Party{PIDs: []int{r.Server.PID()}},
+	var p ledger.Parties
+	if client := r.Clients[c]; client != nil {
+		p.Client.PIDs = []int{client.PID()}
+	}
+	if r.Server != nil {
+		p.Server.PIDs = []int{r.Server.PID()}
 	}
 	if r.World.Proxy != nil {
 		p.Proxy.PIDs = []int{r.World.Proxy.PID()}

@@ -30,8 +30,11 @@ type changes struct {
 // startChanges begins the workload's changes. It returns nil if it has none, or if the
 // path has no gateway.
 func startChanges(ctx context.Context, r *rig.Rig, w suite.Workload) *changes {
+	if r == nil || w.Changes == 0 {
+		return nil
+	}
 	maker, ok := r.Maker.(rig.Changing)
-	if !ok || w.Changes == 0 {
+	if !ok {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)

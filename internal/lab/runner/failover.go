@@ -28,7 +28,8 @@ func (f failing) what() suite.Workload { return f.Workload }
 
 // run builds the path in a separate world and removes it afterwards, because
 // daemons and checks would not be idle while other paths are measured.
-func (f failing) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+func (f failing) run(ctx context.Context, b *built, c result.Client) result.Run {
+	r := b.Rig
 	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: f.Name, Tool: result.OwnTool}}
 	w, err := buildFailing(ctx, r, f)
 	if err != nil {

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
 	"fairlead/internal/plan"
 )
 
@@ -28,6 +30,16 @@ var settings = []string{
 var features = []plan.Feature{
 	plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6,
 	plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureMacvlan, plan.FeatureIPvlan, plan.FeatureVXLAN,
+}
+
+// watchLink is how long the traffic of a link is measured before a session.
+const watchLink = time.Second
+
+// Describe describes this machine and its link for a session with another machine. It
+// measures the link's traffic for a moment.
+func Describe(link string, opt Options) (result.Machine, error) {
+	at, err := topology.DescribeLink(link, watchLink)
+	return result.Machine{Host: hostFacts(opt), Link: at}, err
 }
 
 // hostFacts describes this machine, as far as it matters for the figures.

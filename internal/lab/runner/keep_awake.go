@@ -12,12 +12,12 @@ import (
 // (Documentation/power/pm_qos_interface.rst).
 const latencyDevice = "/dev/cpu_dma_latency"
 
-// keepAwake makes idle CPUs poll instead of sleep while the returned file is open.
+// KeepAwake makes idle CPUs poll instead of sleep while the returned file is open.
 // Waking a sleeping CPU takes tens of µs; in a virtual machine this is more than the
 // longest path takes. A path that keeps a CPU awake by accident, such as a proxy,
 // would then be faster than the host itself. The second value describes the setting
 // for the report.
-func keepAwake() (*os.File, string) {
+func KeepAwake() (*os.File, string) {
 	f, err := os.OpenFile(latencyDevice, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, fmt.Sprintf("CPUs sleep when idle: %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/stats"
@@ -29,54 +30,42 @@ const (
 	maxLateness = 0.5
 )
 
-// measure runs one workload for one client through the rig's path.
-func measure(ctx context.Context, r *rig.Rig, c result.Client, w suite.Workload) result.Run {
-	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: w.Name, Tool: result.OwnTool}}
-	if err := r.ForgetFlows(); err != nil {
+// measure runs one workload for one client through the path.
+func measure(ctx context.Context, b *built, c result.Client, w suite.Workload) result.Run {
+	run := result.Run{Case: result.Case{Path: b.Path.Name, Client: c, Workload: w.Name, Tool: result.OwnTool}}
+	window := b.window(c)
+	if err := window.prepare(ctx, c); err != nil {
 		return invalid(run, err)
 	}
-	before, err := r.Count(ctx, c)
-	if err != nil {
-		return invalid(run, err)
-	}
-	w.Spec.FlowAddrs = r.Crowd
-	var window *ledger.Window
-	var gates ledger.Gates
-	var memory float64
+	w.Spec.FlowAddrs = b.of(c).FlowAddrs()
 	var changes *changes
 	hooks := load.Hooks{
-		Begin: func() (err error) {
-			changes = startChanges(ctx, r, w)
-			window, err = ledger.Begin(r.Parties(c))
-			return err
+		Begin: func() error {
+			changes = startChanges(ctx, b.Rig, w)
+			return window.begin(ctx, c)
 		},
 		End: func() error {
-			l, g, err := window.End()
-			if run.Ledger, gates = &l, g; err == nil && w.Spec.Workload == load.HTTPIdle {
-				memory, err = r.ProxyMemory()
-			}
-			return errors.Join(err, changes.end())
+			return errors.Join(window.end(ctx, w.Spec.Workload == load.HTTPIdle), changes.end())
 		},
 	}
-	m, err := load.Run(ctx, r.Clients[c], r.Server, r.Dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
+	m, err := load.Run(ctx, b.of(c).Client(c), b.server.Server(), b.dial(c, rig.PortOf(w.Spec)), w.Spec, hooks)
 	if err != nil {
 		return invalid(run, errors.Join(err, changes.abandon()))
 	}
 	run.Seconds, run.Latency, run.Metrics = m.Seconds, m.Latency, m.Metrics()
-	if memory > 0 {
-		run.Metrics[result.Memory] = memory
+	if window.memory > 0 {
+		run.Metrics[result.Memory] = window.memory
 	}
+	window.account(&run)
 	changes.report(&run)
 	stats.Derive(&run)
-	after, err := r.Count(ctx, c)
-	if err != nil {
+	traffic := machine.Traffic{Client: c, Flows: w.Spec.Flows,
+		Received: m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes,
+		Requests: m.ClientTotals.Transactions, Served: m.ServerTotals.Transactions, Sources: m.Sources}
+	if err := window.prove(ctx, traffic, &run); err != nil {
 		return invalid(run, err)
 	}
-	run.Proof = r.Prove(rig.Window{Client: c, Before: before, After: after, Ledger: run.Ledger,
-		Received: m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes,
-		Requests: m.ClientTotals.Transactions, Served: m.ServerTotals.Transactions, Sources: m.Sources})
-	rig.ProveFlows(run.Proof, w.Spec.Flows, after)
-	judge(&run, m, gates)
+	judge(&run, m, window.gates...)
 	if m.GeneratorBound() {
 		run.Notes = append(run.Notes, result.GeneratorBound)
 	}
@@ -88,8 +77,8 @@ func invalid(run result.Run, err error) result.Run {
 	return run
 }
 
-// disturbed records other load on the machine, and makes the run invalid if that
-// load is too great.
+// disturbed records other load on a machine, and makes the run invalid if that load
+// is too great.
 func disturbed(run *result.Run, g ledger.Gates) {
 	var why []string
 	// /proc/stat counts steal in ticks, and one may have begun before the window.
@@ -103,12 +92,15 @@ func disturbed(run *result.Run, g ledger.Gates) {
 	if g.Thermal > 0 {
 		why = append(why, "a CPU was throttled because of heat")
 	}
-	run.Invalid, run.Disturbed, run.Others = append(run.Invalid, why...), len(why) > 0, g.Others
+	run.Invalid, run.Others = append(run.Invalid, why...), append(run.Others, g.Others...)
+	run.Disturbed = run.Disturbed || len(why) > 0
 }
 
 // judge records the reasons why the run does not count.
-func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
-	disturbed(run, g)
+func judge(run *result.Run, m load.Measurement, gates ...ledger.Gates) {
+	for _, g := range gates {
+		disturbed(run, g)
+	}
 	if m.Errors > 0 {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
@@ -44,6 +45,10 @@ type Options struct {
 	// are the process ids of other running laboratories. The report contains both.
 	Shared       bool
 	Laboratories []int
+	// Server and Client are two machines, one for each end of the wire. If both are
+	// nil, everything happens on this machine. Machines describes the two.
+	Server, Client machine.Machine
+	Machines       []result.Machine
 	// Progress is called before and after each run.
 	Progress func(Progress)
 }
@@ -81,7 +86,7 @@ func Runs(opt Options) (runs int, takes time.Duration) {
 // session is one Run.
 type session struct {
 	Options
-	rigs        map[string]*rig.Rig
+	existing    map[string]*built
 	unavailable []result.Unavailable
 	runs        []result.Run
 	// planned and repeated count the planned runs, and those that were repeated.
@@ -96,14 +101,14 @@ var ErrTakeDown = errors.New("take the laboratory down")
 // ErrNothing if no other path can be built. If the removal failed, the error is also
 // ErrTakeDown.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
-	s := &session{Options: opt, rigs: map[string]*rig.Rig{}}
+	s := &session{Options: opt, existing: map[string]*built{}}
 	s.planned, _ = Runs(opt)
 	defer func() {
 		if e := s.close(); e != nil {
 			err = errors.Join(err, fmt.Errorf("%w: %w", ErrTakeDown, e))
 		}
 	}()
-	awake, wakefulness := keepAwake()
+	awake, wakefulness := KeepAwake()
 	defer awake.Close()
 	started := time.Now()
 	if err := s.build(ctx); err != nil {
@@ -118,6 +123,11 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: s.unavailable, Published: s.Suite.Published,
 		Shared: s.Shared, Laboratories: s.Laboratories,
+		Machines: s.Machines,
+	}
+	if s.divided() {
+		rep.Host = s.Machines[0].Host
+		rep.Differences = result.Differences(s.Machines[0], s.Machines[1])
 	}
 	rep.Host.Settings["cpu_dma_latency"] = wakefulness
 	rep.Summary = stats.Summarize(rep.Runs, s.Suite.Baseline, s.Seed)
@@ -133,12 +143,12 @@ var ErrBaseline = errors.New("baseline")
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		why, failed := peer.Unavailable(p, s.Facts, s.Docker), false
+		why, failed := s.unavailableHere(ctx, p), false
 		if why == "" {
 			failed = true
-			r, err := s.rig(ctx, p)
+			b, err := s.path(ctx, p)
 			if err == nil {
-				s.rigs[name] = r // even if ctx has ended: close takes it down
+				s.existing[name] = b // even if ctx has ended: close takes it down
 				s.noteUnreached(p)
 			}
 			if ctx.Err() != nil {
@@ -163,7 +173,7 @@ var ErrNothing = errors.New("no path but the baseline can be built on this host"
 // nothingToCompare returns ErrNothing if only the baseline could be built, unless
 // the user asked for nothing else.
 func (s *session) nothingToCompare() error {
-	if len(s.rigs) > 1 || len(s.Suite.Paths) < 2 {
+	if len(s.existing) > 1 || len(s.Suite.Paths) < 2 {
 		return nil
 	}
 	var reasons []string
@@ -173,15 +183,38 @@ func (s *session) nothingToCompare() error {
 	return fmt.Errorf("%w: %s", ErrNothing, strings.Join(reasons, "; "))
 }
 
-// rig builds the path, or uses the engine of a path that differs only in its
-// number of ports.
-func (s *session) rig(ctx context.Context, p suite.Path) (*rig.Rig, error) {
-	for _, r := range s.rigs {
-		if p.Ports > 1 && r.Path.Plain == p.Plain && r.Path.MTU == p.MTU {
-			return r.Offer(p), nil
+// path builds the path, or uses the engine of a path that differs only in its number
+// of ports.
+func (s *session) path(ctx context.Context, p suite.Path) (*built, error) {
+	if s.divided() {
+		return s.buildParts(ctx, p)
+	}
+	for _, b := range s.existing {
+		if p.Ports > 1 && b.Path.Plain == p.Plain && b.Path.MTU == p.MTU {
+			return whole(b.Rig.Offer(p)), nil
 		}
 	}
-	return rig.New(ctx, p, peer.Maker(p), rig.Options{Suite: s.Suite, Facts: s.Facts, Docker: s.Docker})
+	r, err := rig.New(ctx, p, peer.Maker(p), rig.Options{Suite: s.Suite, Facts: s.Facts, Docker: s.Docker})
+	if err != nil {
+		return nil, err
+	}
+	return whole(r), nil
+}
+
+// unavailableHere returns why the path cannot be built on the machines of the session;
+// "" if it can.
+func (s *session) unavailableHere(ctx context.Context, p suite.Path) string {
+	if !s.divided() {
+		return peer.Unavailable(p, s.Facts, s.Docker)
+	}
+	if why := p.Undivided(); why != "" {
+		return why
+	}
+	why, err := s.Server.Unavailable(ctx, p.Name)
+	if err != nil {
+		why = err.Error()
+	}
+	return why
 }
 
 // noteUnreached lists a path with the clients for which it has no figures.
@@ -196,7 +229,7 @@ func (s *session) noteUnreached(p suite.Path) {
 
 // built lists the paths that were built, in the suite's order.
 func (s *session) built() []string {
-	return slices.DeleteFunc(slices.Clone(s.Suite.Paths), func(name string) bool { return s.rigs[name] == nil })
+	return slices.DeleteFunc(slices.Clone(s.Suite.Paths), func(name string) bool { return s.existing[name] == nil })
 }
 
 // steps returns the steps whose paths were built, each over the nearest earlier
@@ -208,10 +241,10 @@ func (s *session) steps() []result.Step {
 	}
 	var all []result.Step
 	for _, step := range s.Suite.Steps {
-		if s.rigs[step.Path] == nil {
+		if s.existing[step.Path] == nil {
 			continue
 		}
-		for step.Over != "" && s.rigs[step.Over] == nil {
+		for step.Over != "" && s.existing[step.Over] == nil {
 			step.Over = over[step.Over]
 		}
 		all = append(all, result.Step{Name: step.Name, Path: step.Path, Over: step.Over})
@@ -229,7 +262,7 @@ func (s *session) rounds(ctx context.Context) error {
 	for round := range s.Suite.Rounds {
 		for _, i := range order.Perm(len(units)) {
 			for _, turn := range schedules[i][round] {
-				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.rigs[turn.Path].Path)) {
+				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.existing[turn.Path].Path)) {
 					continue // a schedule always contains a baseline
 				}
 				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
@@ -250,7 +283,7 @@ func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) err
 		Case: result.Case{Path: t.Path, Client: u.client, Workload: workload, Tool: tool}}
 	s.report(progress)
 	for try := 1; ; try++ {
-		run := u.load.run(ctx, s.rigs[t.Path], u.client)
+		run := u.load.run(ctx, s.existing[t.Path], u.client)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -276,8 +309,8 @@ func (s *session) report(p Progress) {
 
 func (s *session) close() error {
 	var errs []error
-	for _, r := range s.rigs {
-		errs = append(errs, r.Close())
+	for _, b := range s.existing {
+		errs = append(errs, b.Close())
 	}
 	return errors.Join(errs...)
 }

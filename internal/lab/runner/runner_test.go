@@ -11,9 +11,9 @@ import (
 
 func TestStepsSkipMissingPaths(t *testing.T) {
 	waterfall, _ := suite.Find("waterfall")
-	s := &session{Options: Options{Suite: waterfall}, rigs: map[string]*rig.Rig{}}
+	s := &session{Options: Options{Suite: waterfall}, existing: map[string]*built{}}
 	for _, name := range []string{"host", "hop-veth", "hop-conntrack", "nat"} {
-		s.rigs[name] = &rig.Rig{}
+		s.existing[name] = &built{}
 	}
 	var got []string
 	for _, step := range s.steps() {

@@ -23,7 +23,8 @@ func (s starting) what() suite.Workload { return s.Workload }
 
 // run starts a container with `docker run --rm`, and waits until it has answered
 // on the last of its ports and has then ended.
-func (s starting) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+func (s starting) run(ctx context.Context, path *built, c result.Client) result.Run {
+	r := path.Rig
 	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: s.Name, Tool: result.OwnTool}}
 	engine, ok := r.Maker.(rig.Containers)
 	if !ok {

@@ -32,7 +32,8 @@ func (f foreignLoad) what() suite.Workload { return f.Workload }
 
 // run starts the tool's server, runs its client for the window and reads its
 // output.
-func (f foreignLoad) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
+func (f foreignLoad) run(ctx context.Context, b *built, c result.Client) result.Run {
+	r := b.Rig
 	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: f.Workload.Name, Tool: f.Tool.Name}}
 	server, err := f.serve(ctx, r)
 	if err != nil {

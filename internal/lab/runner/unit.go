@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"fairlead/internal/lab/result"
-	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
 )
@@ -25,7 +24,7 @@ type unit struct {
 type workloadRunner interface {
 	name() (workload, tool string)
 	what() suite.Workload
-	run(ctx context.Context, r *rig.Rig, c result.Client) result.Run
+	run(ctx context.Context, b *built, c result.Client) result.Run
 }
 
 // native is Fairlead's generator.
@@ -35,8 +34,8 @@ func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
 
 func (n native) what() suite.Workload { return n.Workload }
 
-func (n native) run(ctx context.Context, r *rig.Rig, c result.Client) result.Run {
-	return measure(ctx, r, c, n.Workload)
+func (n native) run(ctx context.Context, b *built, c result.Client) result.Run {
+	return measure(ctx, b, c, n.Workload)
 }
 
 // Estimates of the time of a run in addition to its window, in this order: starting
@@ -78,7 +77,7 @@ func (u unit) compares() bool { return u.load.what().Event == "" }
 
 // paths returns the paths on which the unit is measured.
 func (s *session) paths(u unit) []string {
-	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].Path) })
+	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.existing[name].Path) })
 }
 
 func (s *session) units() []unit {

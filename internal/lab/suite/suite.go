@@ -248,6 +248,20 @@ func (p Path) OnWire() bool {
 		model.DriverDevice}, p.Driver)
 }
 
+// Undivided returns why the path is measured on one machine only; "" if it can also be
+// divided between two machines.
+func (p Path) Undivided() string {
+	switch {
+	case p.OnWire() || p.Wires > 1:
+		return "between two machines, paths with sandboxes on the wire are not measured yet"
+	case p.Peer.InDocker:
+		return "between two machines, containers of a Docker engine are not measured yet"
+	case p.Peer.Gateway || p.Peer.Balances:
+		return "between two machines, gateways and balancers are not measured yet"
+	}
+	return ""
+}
+
 // The workloads. Round trips wait in the kernel unless the name says spin. Bulk
 // data flows to the server unless the name says down or both. A number of flows in
 // a name is the number of other live flows; the number in tcp-crr-8 is that of

@@ -13,9 +13,14 @@ import (
 	"fairlead/internal/plan"
 )
 
-// LinkBytes returns the bytes that a link of the server host has received and
-// sent, added up.
-func (w *World) LinkBytes(link string) (uint64, error) { return w.server.Net().LinkBytes("", link) }
+// LinkBytes returns the bytes that a link of the server host has received and sent,
+// added up. In a world without server host it is the client host's link.
+func (w *World) LinkBytes(link string) (uint64, error) {
+	if w.server == nil {
+		return w.client.Net().LinkBytes("", link)
+	}
+	return w.server.Net().LinkBytes("", link)
+}
 
 // SandboxBytes returns the bytes that a link in the sandbox of that name, which must
 // exist, has received and sent, added up.

@@ -11,6 +11,9 @@
 //	client host                     server host
 //	198.51.100.1 ══ wire (veth) ══ 198.51.100.2 ── engine's paths ── sandboxes
 //	2001:db8:1::1                  2001:db8:1::2
+//
+// On two machines, each has a world with one of the two hosts. Then the ends of the
+// wire are macvlans on the machines' links (kernel.WireOut).
 package topology
 
 import (
@@ -40,7 +43,8 @@ func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
 // through.
 func TunnelLink(network string) string { return driver.TunnelLink(network) }
 
-// World is two hosts and their sandboxes, with an engine on the server host.
+// World is two hosts and their sandboxes, with an engine on the server host. A world
+// for one Part has one of the hosts, and only that host's methods may be called.
 type World struct {
 	// Engine runs the server host.
 	Engine *engine.Engine
@@ -73,29 +77,75 @@ type Options struct {
 	XDP datapath.XDP
 	// LooseSources accepts clients through any uplink of the server host.
 	LooseSources bool
+	// Part selects the hosts of the world, and Uplink connects the wire's end of the
+	// one host with another machine.
+	Part   Part
+	Uplink Uplink
 }
 
-// New creates two hosts and a wire, without sandboxes.
+// Part is the part of a world that a machine has.
+type Part string
+
+// The parts: both hosts, or one of them.
+const (
+	Whole      Part = ""
+	ServerPart Part = "server"
+	ClientPart Part = "client"
+)
+
+// HasServer reports whether the part has the server host.
+func (p Part) HasServer() bool { return p != ClientPart }
+
+// HasClient reports whether the part has the client host.
+func (p Part) HasClient() bool { return p != ServerPart }
+
+// New creates the hosts of a part, both by default, and a wire, without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
 	w := &World{sandboxes: map[string]*netns.Namespace{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
 	if w.mtu == 0 {
 		w.mtu = 1500
 	}
-	var err error
-	if w.client, err = w.host(kernel.Options{}); err == nil {
-		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP, LooseSources: opt.LooseSources})
-		w.usesEBPF = w.server
-	}
-	if err == nil {
-		err = w.wire(Wire, wire)
-	}
-	if err != nil {
+	if err := w.build(opt); err != nil {
 		return nil, errors.Join(fmt.Errorf("make topology: %w", err), w.Close())
+	}
+	if w.server == nil {
+		return w, nil
 	}
 	w.place.Netns = w.server.Netns()
 	w.Engine = engine.New(engine.Config{Kernel: w.server, Flows: w.server, Inspector: w.server, Store: &store.Memory{},
 		Facts: facts, StartProxy: w.startProxy})
 	return w, nil
+}
+
+// build creates the hosts and the wire.
+func (w *World) build(opt Options) (err error) {
+	if opt.Part.HasClient() {
+		if w.client, err = w.host(kernel.Options{}); err != nil {
+			return err
+		}
+	}
+	if opt.Part.HasServer() {
+		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP, LooseSources: opt.LooseSources})
+		w.usesEBPF = w.server
+		if err != nil {
+			return err
+		}
+	}
+	if opt.Part == Whole {
+		return w.wire(Wire, wire)
+	}
+	return w.wireOut(opt.Uplink)
+}
+
+// Part returns the part that the world has.
+func (w *World) Part() Part {
+	switch {
+	case w.server == nil:
+		return ClientPart
+	case w.client == nil:
+		return ServerPart
+	}
+	return Whole
 }
 
 func (w *World) startProxy(context.Context) (engine.Proxy, error) {

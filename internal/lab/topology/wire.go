@@ -61,6 +61,23 @@ func (w *World) wire(name string, at ends) error {
 	return nil
 }
 
+// wireOut connects the world's only host with the other machine.
+func (w *World) wireOut(up Uplink) error {
+	host, own, others := w.server, wire.server, wire.client
+	if host == nil {
+		host, own, others = w.client, wire.client, wire.server
+	}
+	if err := kernel.WireOut(host, Wire, w.mtu, kernel.Uplink(up), others); err != nil {
+		return err
+	}
+	for _, a := range own {
+		if err := host.Set(plan.Address{Link: Wire, Prefix: Subnet(a)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AddSecondWire adds the second wire.
 func (w *World) AddSecondWire() error { return w.wire(SecondWire, second) }
 

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
 	"fairlead/internal/gateway/serving"
+	"fairlead/internal/lab/agent"
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/startup"
@@ -23,7 +24,7 @@ func main() {
 		proxy.Role: proxy.Main, serving.Role: serving.Main, load.Role: load.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
 		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,
-		failover.HostRole: failover.HostMain, failover.CommandRole: command,
+		agent.SweeperRole: agent.SweeperMain, failover.HostRole: failover.HostMain, failover.CommandRole: command,
 	})
 	os.Exit(command())
 }

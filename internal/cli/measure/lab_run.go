@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,24 +24,34 @@ import (
 
 func newLabRun(a *command.App) *cobra.Command {
 	var choice labChoice
+	var machines labMachines
 	var files reportFiles
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "run [SUITE] [PATH…]",
 		Short: "Build paths, send traffic through them and show what each costs",
 		Long: "Run a suite (default: quick), or measure the named paths with the suite's settings.\n" +
-			"Everything happens in network namespaces, which are removed at the end.",
+			"Everything happens in network namespaces, which are removed at the end. With --server or --client, the\n" +
+			"namespaces of one side are on another machine, where `fairlead lab agent` runs.",
 		Example: "  fairlead lab run\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
-			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'",
+			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'\n" +
+			"  fairlead lab run modes --server 192.0.2.10=TOKEN",
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, name := range []string{"rounds", "duration"} {
 				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
 					return command.Usage(fmt.Errorf("%s %s: want more than 0", name, f.Value))
 				}
 			}
+			var err error
+			if choice.clients, err = machines.take(choice.clients); err != nil {
+				return command.Usage(err)
+			}
 			s, err := choice.suite(args)
+			if err == nil && machines.any() {
+				err = runner.Divided(s, choice.tools)
+			}
 			if err != nil {
 				return command.Usage(err)
 			}
@@ -56,14 +67,18 @@ func newLabRun(a *command.App) *cobra.Command {
 			}
 			opt := runner.Options{Suite: s, Seed: seed, Version: a.Version, Tools: choice.tools, Docker: choice.docker,
 				Shared: choice.shared}
-			return runLab(a, c, opt, files, conditions, args)
+			return runLab(a, c, opt, machines, files, conditions, args)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&choice.rounds, "rounds", 0, "number of rounds (default: the suite's)")
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
-	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
+	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer; or the machine "+
+		"HOST[:PORT][=TOKEN] with the clients across the wire")
+	f.StringVar(&machines.server, "server", "", "machine with the paths and their workloads, as `HOST[:PORT][=TOKEN]`: "+
+		"see `fairlead lab agent` (default: this machine)")
+	f.StringVar(&machines.link, "link", "", "this machine's link to the other one (default: that of the route there)")
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
 		"1500,9000 (default 1500)")
@@ -85,8 +100,8 @@ func newLabRun(a *command.App) *cobra.Command {
 const labShared = "FAIRLEAD_LAB_SHARED"
 
 // runLab measures, writes the reports, and evaluates the conditions.
-func runLab(a *command.App, c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr,
-	named []string) error {
+func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMachines, files reportFiles,
+	conditions []*expr.Expr, named []string) error {
 	if err := runner.Engine(opt.Docker); err != nil {
 		return command.Usage(err)
 	}
@@ -102,6 +117,17 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, files reportFi
 	}
 	defer release.Close()
 	opt.Laboratories = met
+	ctx := c.Context()
+	if machines.any() {
+		connected, err := machines.connect(ctx, &opt)
+		if err != nil {
+			return err
+		}
+		defer connected.Close()
+		watched, cancel := connected.watch(ctx)
+		defer cancel(nil)
+		ctx = watched
+	}
 	if err := noteBusy(a, opt); err != nil {
 		return err
 	}
@@ -115,8 +141,11 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, files reportFi
 			progress.Start(p.Round, p.Rounds, p.Case)
 		}
 	}
-	rep, err := runner.Run(c.Context(), opt)
+	rep, err := runner.Run(ctx, opt)
 	progress.Clear()
+	if ctx.Err() != nil && c.Context().Err() == nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
 	if errors.Is(err, runner.ErrBaseline) || errors.Is(err, runner.ErrNothing) {
 		return command.Usage(err)
 	}
@@ -157,6 +186,9 @@ func noteBusy(a *command.App, opt runner.Options) error {
 // noteAbsent reports before the measurement which paths will be missing in the
 // report. The runner returns an error if the baseline is one of them.
 func noteAbsent(a *command.App, opt runner.Options) {
+	if opt.Server != nil {
+		return // the runner asks the machine
+	}
 	for _, name := range opt.Suite.Paths {
 		p, _ := suite.FindPath(name)
 		if why := peer.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {

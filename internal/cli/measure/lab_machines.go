@@ -1,0 +1,206 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"fairlead/internal/cli/command"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/agent"
+	"fairlead/internal/lab/machine"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+)
+
+// labMachines holds the flags of `lab run` that name other machines.
+type labMachines struct{ server, client, link string }
+
+// The environment variables with the tokens, which the list of processes does not
+// show.
+const (
+	serverToken = "FAIRLEAD_LAB_SERVER_TOKEN"
+	clientToken = "FAIRLEAD_LAB_CLIENT_TOKEN"
+)
+
+// take removes a machine from the values of --client, and returns the kinds of clients
+// that are left.
+func (m *labMachines) take(values []string) (clients []string, err error) {
+	for _, v := range values {
+		switch {
+		case slices.Contains([]string{string(result.Remote), string(result.Local), string(result.Peer)}, v):
+			clients = append(clients, v)
+		case !strings.ContainsAny(v, ".:=") && m.server == "":
+			return nil, fmt.Errorf("there is no client %q: want remote, local or peer, or a machine as HOST=TOKEN", v)
+		case m.client != "":
+			return nil, fmt.Errorf("client %s: one machine has all clients across the wire, and %s is given too",
+				hostOf(v), hostOf(m.client))
+		default:
+			m.client = v
+		}
+	}
+	return clients, nil
+}
+
+// any reports whether another machine is used.
+func (m *labMachines) any() bool { return m.server != "" || m.client != "" }
+
+// connections are those of a session with other machines.
+type connections struct {
+	server, client *agent.Remote
+	sweeper        io.Closer
+}
+
+// Close ends the connections. The agents then remove everything.
+func (c *connections) Close() {
+	for _, r := range []*agent.Remote{c.server, c.client} {
+		if r != nil {
+			r.Close()
+		}
+	}
+	c.sweeper.Close()
+}
+
+// watch returns a context that ends with ctx, or when a connection is lost. The
+// function ends it.
+func (c *connections) watch(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	for _, r := range []*agent.Remote{c.server, c.client} {
+		if r == nil {
+			continue
+		}
+		go func() {
+			<-r.Gone()
+			cancel(fmt.Errorf("the connection to the agent at %s has ended: it was killed, or the link is lost", r.Address))
+		}()
+	}
+	return ctx, cancel
+}
+
+// connect connects the machines and checks that they can be used together.
+func (m *labMachines) connect(ctx context.Context, opt *runner.Options) (*connections, error) {
+	sweeper, err := agent.StartSweeper()
+	if err != nil {
+		return nil, err
+	}
+	c := &connections{sweeper: sweeper}
+	if err = m.open(ctx, c, opt); err == nil {
+		err = m.check(ctx, c, opt)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// open opens the connections.
+func (m *labMachines) open(ctx context.Context, c *connections, opt *runner.Options) (err error) {
+	if m.server != "" {
+		c.server, err = connect(ctx, "server", m.server, serverToken, opt)
+	}
+	if err == nil && m.client != "" {
+		c.client, err = connect(ctx, "client", m.client, clientToken, opt)
+	}
+	return err
+}
+
+// check describes the machines, and returns an error if nothing can be measured
+// between them.
+func (m *labMachines) check(ctx context.Context, c *connections, opt *runner.Options) error {
+	if err := m.describe(ctx, c, opt); err != nil {
+		return err
+	}
+	for _, described := range opt.Machines {
+		if why := runner.Crowded(described); why != "" && !opt.Shared {
+			return command.Usage(errors.New(why))
+		}
+	}
+	err := runner.Probe(ctx, *opt)
+	if errors.Is(err, runner.ErrBetween) {
+		return command.Usage(err)
+	}
+	return err
+}
+
+// describe sets the machines of a session. One that is not given is this machine.
+func (m *labMachines) describe(ctx context.Context, c *connections, opt *runner.Options) error {
+	for _, v := range []struct {
+		part          string
+		remote, other *agent.Remote
+		to            *machine.Machine
+	}{{"server", c.server, c.client, &opt.Server}, {"client", c.client, c.server, &opt.Client}} {
+		var described result.Machine
+		var err error
+		if v.remote != nil {
+			*v.to = v.remote
+			described, err = v.remote.Describe(ctx, opt.Suite.Paths)
+		} else {
+			*v.to, described, err = m.this(v.other, *opt)
+		}
+		if err != nil {
+			return command.Usage(err)
+		}
+		described.Part = v.part
+		opt.Machines = append(opt.Machines, described)
+	}
+	return nil
+}
+
+// this returns this machine, connected with another one.
+func (m *labMachines) this(other *agent.Remote, opt runner.Options) (machine.Machine, result.Machine, error) {
+	local := &machine.Local{Facts: opt.Facts, Link: m.link}
+	if local.Link == "" {
+		var err error
+		if local.Link, err = kernel.LinkTo(other.Addr()); err != nil {
+			return nil, result.Machine{}, fmt.Errorf("find this machine's link to %s: %w: name the link with --link",
+				other.Address, err)
+		}
+	}
+	described, err := runner.Describe(local.Link, opt)
+	return local, described, err
+}
+
+// connect connects the machine that a flag names as HOST, HOST:PORT, or with =TOKEN.
+func connect(ctx context.Context, flag, text, variable string, opt *runner.Options) (*agent.Remote, error) {
+	host, word, given := strings.Cut(text, "=")
+	if !given {
+		word = os.Getenv(variable)
+	}
+	if word == "" {
+		return nil, command.Usage(fmt.Errorf("%s %s: run `fairlead lab agent` there, and give the token that it prints: "+
+			"--%s %s=TOKEN, or in the environment variable %s", flag, host, flag, host, variable))
+	}
+	token, err := agent.ParseToken(word)
+	if err != nil {
+		return nil, command.Usage(fmt.Errorf("token for %s %s: %w", flag, host, err))
+	}
+	r, err := agent.Connect(ctx, withPort(host), token, opt.Version, opt.Shared)
+	if err != nil {
+		return nil, command.Usage(err)
+	}
+	return r, nil
+}
+
+// hostOf returns a machine without its token.
+func hostOf(text string) string {
+	host, _, _ := strings.Cut(text, "=")
+	return host
+}
+
+// withPort adds the port of agents to a host without one.
+func withPort(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return net.JoinHostPort(host, agentPort)
+	}
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), agentPort)
+}

@@ -1,0 +1,343 @@
+// Package machines_test runs the laboratory between two machines. The machines are
+// network namespaces that share nothing but a link.
+package machines_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/cli"
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/netns"
+	"fairlead/internal/lab/agent"
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/proxy"
+)
+
+// commandRole is the command line in this test binary.
+const commandRole = "command"
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
+		commandRole: func() int { return cli.Main("test", cli.Arguments(os.Args), os.Stdout, os.Stderr) }})
+	os.Exit(m.Run())
+}
+
+// limit is how long anything in these tests may take.
+const limit = 2 * time.Minute
+
+// serverAddress is the address of the server's machine.
+const serverAddress = "192.0.2.2"
+
+// machines returns the machines of the client and the server, whose links are both
+// called eth0. A switch with its own filters connects them.
+func machines(t *testing.T) (client, server, between *netns.Namespace) {
+	t.Helper()
+	client, server, between = kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t)
+	ip := func(ns *netns.Namespace, args ...string) { kerneltest.Run(t, ns, "ip", args...) }
+	ip(between, "link", "add", "br0", "type", "bridge")
+	ip(between, "link", "set", "br0", "up")
+	for i, m := range []*netns.Namespace{client, server} {
+		port := fmt.Sprintf("port%d", i)
+		ip(between, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprintf("/proc/%d/fd/%d",
+			os.Getpid(), m.File().Fd()))
+		ip(between, "link", "set", port, "master", "br0", "up")
+		ip(m, "addr", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
+		ip(m, "link", "set", "eth0", "up")
+	}
+	return client, server, between
+}
+
+// command is a running fairlead.
+type command struct {
+	*child.Process
+	lines chan string
+	// text is the standard error, complete when the process has ended.
+	text *strings.Builder
+}
+
+// start runs fairlead on a machine.
+func start(t *testing.T, on *netns.Namespace, env []string, args ...string) command {
+	t.Helper()
+	cmd := child.Self(commandRole)
+	cmd.Args = append([]string{"fairlead"}, args...)
+	cmd.Env = append(cmd.Env, env...)
+	c := command{lines: make(chan string, 100), text: &strings.Builder{}}
+	out, in := io.Pipe()
+	cmd.Stdout, cmd.Stderr = in, c.text
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: on.File()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Process = p
+	go func() {
+		for scan := bufio.NewScanner(out); scan.Scan(); {
+			c.lines <- scan.Text()
+		}
+	}()
+	t.Cleanup(func() { _ = p.Kill() })
+	return c
+}
+
+// startAgent starts an agent on a machine, and returns its first token.
+func startAgent(t *testing.T, on *netns.Namespace) (command, string) {
+	t.Helper()
+	c := start(t, on, nil, "lab", "agent", "--expose", "eth0", "-o", "json")
+	return c, c.token(t)
+}
+
+// token waits for the agent's next token.
+func (c command) token(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-c.lines:
+		var issued struct{ Token string }
+		if err := json.Unmarshal([]byte(line), &issued); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return issued.Token
+	case <-c.Done():
+		t.Fatalf("the agent ended: %s", c.text)
+	case <-time.After(limit):
+		t.Fatal("the agent issued no token")
+	}
+	return ""
+}
+
+// startLab starts a laboratory with the server's side at the agent.
+func startLab(t *testing.T, on *netns.Namespace, token string, args ...string) command {
+	t.Helper()
+	return start(t, on, []string{"FAIRLEAD_LAB_SERVER_TOKEN=" + token}, append([]string{"lab", "run", "--shared",
+		"--server", serverAddress}, args...)...)
+}
+
+// runLab runs it to its end.
+func runLab(t *testing.T, on *netns.Namespace, token string, args ...string) (text string, err error) {
+	t.Helper()
+	c := startLab(t, on, token, args...)
+	select {
+	case <-c.Done():
+		return c.text.String(), c.Wait()
+	case <-time.After(limit):
+		t.Fatal("the laboratory did not end")
+	}
+	return "", nil
+}
+
+// nothingLeft waits until no cgroup and no process of a fairlead is left.
+func nothingLeft(t *testing.T, c command) {
+	t.Helper()
+	pid := c.Cmd.Process.Pid
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		left, err := filepath.Glob(filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*", pid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left behind: %q", left)
+		}
+	}
+}
+
+// linksOf returns the names of a machine's links.
+func linksOf(t *testing.T, m *netns.Namespace) (names string) {
+	t.Helper()
+	for line := range strings.Lines(kerneltest.Run(t, m, "ip", "-br", "link")) {
+		names += strings.Fields(line)[0] + " "
+	}
+	return names
+}
+
+// TestBetweenTwoMachines: the report has figures of every path, proved by counters of
+// both machines, and describes both.
+func TestBetweenTwoMachines(t *testing.T) {
+	client, server, _ := machines(t)
+	before := linksOf(t, server)
+	served, token := startAgent(t, server)
+	file := filepath.Join(t.TempDir(), "report.json")
+	text, err := runLab(t, client, token, "publish", "--workload", "tcp-rr,tcp-bulk", "--client", "remote,local",
+		"--rounds", "1", "--duration", "30ms", "--json", file)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	var rep result.Report
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, &rep)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Machines) != 2 || rep.Machines[0].Link.Driver != "veth" || rep.Machines[1].Link.Name != "eth0" {
+		t.Errorf("machines %+v", rep.Machines)
+	}
+	seen := map[string]bool{}
+	for _, run := range rep.Runs {
+		if len(run.Invalid) > 0 || run.Proof == nil || !run.Proof.OK {
+			t.Errorf("%s %s %s: %q, %+v", run.Path, run.Client, run.Workload, run.Invalid, run.Proof)
+		}
+		if want := map[result.Client]int{result.Remote: 2, result.Local: 1}[run.Client]; len(run.Ledgers) != want {
+			t.Errorf("%s %s: %d ledgers, want %d", run.Path, run.Client, len(run.Ledgers), want)
+		}
+		seen[run.Path] = true
+	}
+	for _, path := range []string{"host", "ebpf", "nat", "proxy"} {
+		if !seen[path] {
+			t.Errorf("path %s was not measured: %+v", path, rep.Unavailable)
+		}
+	}
+	served.token(t) // the laboratory's end is known to the agent
+	nothingLeft(t, served)
+	if after := linksOf(t, server); after != before {
+		t.Errorf("links of the server's machine: %s, want %s", after, before)
+	}
+}
+
+// TestKilled: whichever side is killed, at any moment, nothing is left on either
+// machine, and the agent serves the next laboratory.
+func TestKilled(t *testing.T) {
+	for round := range 2 {
+		for _, victim := range []string{"laboratory", "agent"} {
+			t.Run(fmt.Sprint(victim, round), func(t *testing.T) {
+				t.Parallel()
+				client, server, _ := machines(t)
+				before := linksOf(t, server)
+				served, token := startAgent(t, server)
+				lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
+				awaitGroups(t, served)
+				time.Sleep(time.Duration(round) * time.Second) // another moment each time
+				killed := map[string]command{"laboratory": lab, "agent": served}[victim]
+				if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				if victim == "agent" {
+					select {
+					case <-lab.Done():
+					case <-time.After(limit):
+						t.Fatal("the laboratory did not end")
+					}
+					if !strings.Contains(lab.text.String(), "the connection") {
+						t.Errorf("the laboratory ended with %s", lab.text)
+					}
+				} else {
+					served.token(t)
+				}
+				<-killed.Done()
+				nothingLeft(t, served)
+				nothingLeft(t, lab)
+				if after := linksOf(t, server); after != before {
+					t.Errorf("links of the server's machine: %s, want %s", after, before)
+				}
+			})
+		}
+	}
+}
+
+// awaitGroups waits until the agent has built something.
+func awaitGroups(t *testing.T, served command) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		found, err := filepath.Glob(filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*",
+			served.Cmd.Process.Pid)))
+		if err == nil && len(found) > 0 {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the agent has built nothing: %v", err)
+		}
+	}
+}
+
+// TestLostLink: when the link is lost, both sides end without a packet from the other,
+// and the agent removes everything.
+func TestLostLink(t *testing.T) {
+	t.Parallel()
+	client, server, between := machines(t)
+	served, token := startAgent(t, server)
+	lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
+	awaitGroups(t, served)
+	kerneltest.Run(t, between, "ip", "link", "set", "br0", "down")
+	served.token(t)
+	nothingLeft(t, served)
+	select {
+	case <-lab.Done():
+	case <-time.After(limit):
+		t.Fatal("the laboratory did not end")
+	}
+	nothingLeft(t, lab)
+}
+
+// TestRefusals: the laboratory refuses with a reason that names what is wrong.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		// on is run on the machine of the server, or in between.
+		server, between []string
+		want            string
+	}{
+		"a filter on the server's machine": {
+			server: []string{"add table netdev guard", "add chain netdev guard in { type filter hook ingress device eth0 " +
+				"priority 0; }", "add rule netdev guard in ip daddr 198.51.100.2 udp dport 8080 drop"},
+			want: "nftables table netdev guard on the server's machine",
+		},
+		"a firewall in between": {
+			between: []string{"add table bridge guard", "add chain bridge guard passing { type filter hook forward priority 0; }",
+				"add rule bridge guard passing ether type ip ip daddr 198.51.100.2 tcp dport 8080 drop"},
+			want: "no TCP packets pass between link eth0 of the server's machine and link eth0 of the client's machine, " +
+				"but others do: a firewall",
+		},
+		"frames of other MAC addresses are dropped": {
+			between: []string{"add table bridge guard", "add chain bridge guard passing { type filter hook forward priority 0; }",
+				"add rule bridge guard passing ether type ip ip daddr 198.51.100.0/24 drop"},
+			want: "drops frames from other MAC addresses",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, server, between := machines(t)
+			for _, rule := range c.server {
+				kerneltest.Run(t, server, "nft", rule)
+			}
+			for _, rule := range c.between {
+				kerneltest.Run(t, between, "nft", rule)
+			}
+			served, token := startAgent(t, server)
+			text, err := runLab(t, client, token, "modes")
+			if err == nil || !strings.Contains(text, c.want) {
+				t.Errorf("got %v: %s\nwant a refusal with %q", err, text, c.want)
+			}
+			served.token(t)
+			nothingLeft(t, served)
+		})
+	}
+}
+
+// TestNoAgent: without an agent, and without a route, the error says so.
+func TestNoAgent(t *testing.T) {
+	client, server, _ := machines(t)
+	served, token := startAgent(t, server)
+	if err := served.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := runLab(t, client, token, "modes")
+	if err == nil || !strings.Contains(text, "run `fairlead lab agent`") {
+		t.Errorf("without an agent: %v: %s", err, text)
+	}
+	kerneltest.Run(t, client, "ip", "addr", "flush", "dev", "eth0")
+	if text, err := runLab(t, client, token, "modes"); err == nil || !strings.Contains(text, "there is no route") {
+		t.Errorf("without a route: %v: %s", err, text)
+	}
+}

@@ -76,14 +76,3 @@ func TestLabelsNameNoFiles(t *testing.T) {
 		t.Errorf("middlewares %v, problems %v", c.HTTP.Middlewares, problems)
 	}
 }
-
-// TestReuse checks that equal objects stay the same.
-func TestReuse(t *testing.T) {
-	before, next := declared().Config, declared().Config
-	next.HTTP.Routers["shop"].Priority = 7
-	reuse(&next, &before)
-	a, b := before.HTTP, next.HTTP
-	if b.Services["shop"] != a.Services["shop"] || b.Routers["shop"] == a.Routers["shop"] {
-		t.Error("equal objects differ, or different ones are equal")
-	}
-}

@@ -98,7 +98,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 		return err
 	}
 	static.Resolvers = r.withStorages(static.Resolvers)
-	reuse(&config, &r.declared)
+	standalone.Reuse(&config, &r.declared)
 	r.declared = config
 	r.sources[fromFiles] = standalone.NewSource(config, nil)
 	if err := r.followDocker(cmp.Or(static.Docker, static.Swarm)); err != nil {

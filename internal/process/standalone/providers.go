@@ -80,6 +80,8 @@ func (s *sources) follow(ctx context.Context, name string, follow func(context.C
 			defer first()
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			before := s.parts[name].config
+			Reuse(&config, &before)
 			s.parts[name] = part{config, problems}
 			_ = s.apply(ctx) // it is logged, and the next serving process has the configuration
 		})

@@ -1,4 +1,4 @@
-package hosted
+package standalone
 
 import (
 	"reflect"
@@ -6,9 +6,9 @@ import (
 	values "fairlead/internal/model/gateway"
 )
 
-// reuse replaces the objects of a configuration by those of an earlier one that are equal:
+// Reuse replaces the objects of a configuration by those of an earlier one that are equal:
 // the same pointer shows the serving process's controller that an object has not changed.
-func reuse(next, before *values.Config) {
+func Reuse(next, before *values.Config) {
 	same(next.HTTP.Routers, before.HTTP.Routers)
 	same(next.HTTP.Services, before.HTTP.Services)
 	same(next.HTTP.Middlewares, before.HTTP.Middlewares)

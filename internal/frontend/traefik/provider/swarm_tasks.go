@@ -85,7 +85,8 @@ func (s *Swarm) ownNetworks(ctx context.Context) ([]string, error) {
 }
 
 // containersOf returns the tasks with the labels of their services.
-func containersOf(services []service, tasks map[string]task, nodes map[string]netip.Addr) map[string]*traefik.Container {
+func containersOf(services []service, tasks map[string]task,
+	nodes map[string]netip.Addr) map[string]*traefik.Container {
 	names := map[string]string{}
 	for _, t := range tasks {
 		for _, at := range t.NetworksAttachments {

@@ -25,6 +25,9 @@ TEST_FLAGS ?=
 
 SOAK       ?= 30m
 
+# Names and patterns of Autobahn's cases; empty means all.
+CASES ?=
+
 FIGURES_SUITES ?= quick publish modes bridge-filter rules waterfall scale attach docker
 FIGURES_FLAGS  ?= --rounds 60 --duration 5s
 
@@ -114,6 +117,11 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
+
+.PHONY: autobahn
+autobahn: check-go ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)
+	@test/install-debian
+	kosoku=$$(test/install-autobahn) && go run ./test/autobahn "$$kosoku" $(CASES)
 
 .PHONY: figures
 figures: build ## run every suite for hours, for figures to publish (root)

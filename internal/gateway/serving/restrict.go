@@ -14,9 +14,8 @@ import (
 // not: it opens no unix socket, so not Docker's, and writes no file but temporary ones. The
 // kernel may not support a restriction; then the process goes on without it.
 func restrict() error {
-	// io_uring opens sockets too, and the filter does not see it there.
-	if err := refuseUnixSockets(); err != nil && !unsupported(err) {
-		return fmt.Errorf("refuse unix sockets: %w", err)
+	if err := refuseCalls(); err != nil && !unsupported(err) {
+		return fmt.Errorf("refuse system calls: %w", err)
 	}
 	if err := refuseWrites(os.TempDir()); err != nil && !unsupported(err) {
 		return fmt.Errorf("refuse to write files: %w", err)
@@ -33,10 +32,11 @@ func unsupported(err error) bool {
 // architectures are those whose system calls the filter knows.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// refuseUnixSockets makes socket(AF_UNIX, …) and io_uring_setup fail (seccomp(2)), on all
-// threads. The offsets are those of struct seccomp_data on little-endian machines. System calls
-// of other architectures do not exist, and neither do those of x32.
-func refuseUnixSockets() error {
+// refuseCalls makes socket(AF_UNIX, …), io_uring_setup and truncate fail (seccomp(2)), on all
+// threads: io_uring opens sockets too, and Landlock does not know truncate before Linux 6.2. The
+// offsets are those of struct seccomp_data on little-endian machines. System calls of other
+// architectures do not exist, and neither do those of x32.
+func refuseCalls() error {
 	arch, ok := architectures[runtime.GOARCH]
 	if !ok {
 		return nil
@@ -52,10 +52,10 @@ func refuseUnixSockets() error {
 		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 	}
 	filter := []unix.SockFilter{
-		load(architecture), jump(unix.BPF_JEQ, arch, 0, 6),
-		load(number), jump(unix.BPF_JGE, x32, 4, 0),
-		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 3, 0), jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 3),
-		load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 2, 1),
+		load(architecture), jump(unix.BPF_JEQ, arch, 0, 7),
+		load(number), jump(unix.BPF_JGE, x32, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 4, 0), jump(unix.BPF_JEQ, unix.SYS_TRUNCATE, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 3), load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 2, 1),
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
 		end(unix.SECCOMP_RET_ALLOW),
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)),

@@ -31,8 +31,8 @@ func newLabRun(a *command.App) *cobra.Command {
 		Use:   "run [SUITE] [PATH…]",
 		Short: "Build paths, send traffic through them and show what each costs",
 		Long: "Run a suite (default: quick), or measure the named paths with the suite's settings.\n" +
-			"Everything happens in network namespaces, which are removed at the end. With --server or --client, the\n" +
-			"namespaces of one side are on another machine, where `fairlead lab agent` runs.",
+			"Everything happens in network namespaces, which are removed at the end. With --server or --client these are\n" +
+			"on another machine for one side of the paths. `fairlead lab agent` runs there.",
 		Example: "  fairlead lab run\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +

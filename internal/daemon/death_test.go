@@ -234,7 +234,7 @@ func TestKillSandboxAtAnyMoment(t *testing.T) {
 	}
 	w.unchanged(before)
 	record, err := w.record()
-	if err != nil || len(record.Leases) != 0 || len(record.Settings) != 0 || len(record.Desired.Endpoints) != 0 {
+	if err != nil || len(record.Leases) != 0 || len(record.Settings) != 0 || len(record.Applied.Endpoints) != 0 {
 		t.Errorf("the record is %+v, %v, want it empty", record, err)
 	}
 }

@@ -24,8 +24,8 @@ func (s *services) resume(w model.Desired) error {
 	for _, v := range w.Services {
 		wanted[v.Name] = true
 	}
-	inUse := make([]model.VirtualService, 0, len(record.Desired.Services))
-	for _, v := range record.Desired.Services {
+	inUse := make([]model.VirtualService, 0, len(record.Applied.Services))
+	for _, v := range record.Applied.Services {
 		if !wanted[v.Name] {
 			continue
 		}

@@ -1,4 +1,4 @@
-// Package engine applies the desired state to one host: it builds a plan, compares
+// Package engine applies a state to one host: it builds a plan, compares
 // the plan with the state of the kernel and of the proxy, and carries out the steps
 // between the two. It repairs differences by doing the same again. How networks
 // connect sandboxes and how ports are published is decided by drivers and publish
@@ -106,7 +106,7 @@ type Config struct {
 	Facts     plan.Facts
 }
 
-// Engine keeps one host in the desired state. It is safe for concurrent use.
+// Engine keeps one host in the state that was last applied. It is safe for concurrent use.
 type Engine struct {
 	cfg Config
 
@@ -144,7 +144,7 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	return diff(record, have, t.plan), err
 }
 
-// Set applies the desired state to the host. It returns that state with leased
+// Set applies a state to the host. It returns that state with leased
 // addresses and chosen modes filled in. If an object cannot be created, Set
 // restores the host's earlier state.
 func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error) {
@@ -165,7 +165,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil {
 		return want, err
 	}
-	if err := e.shadowed(before.Desired, t.full); err != nil {
+	if err := e.shadowed(before.Applied, t.full); err != nil {
 		return want, err
 	}
 	byAccount := e.applied != nil
@@ -190,7 +190,7 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	if err != nil {
 		return false, err
 	}
-	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings),
+	record := store.Record{Applied: want, Leases: t.leases, Settings: slices.Clone(before.Settings),
 		Inside:  slices.Clone(before.Inside),
 		Virtual: slices.Clone(before.Virtual), Devices: slices.Clone(before.Devices)}
 	return e.apply(ctx, &record, have, t.plan)
@@ -229,7 +229,7 @@ func (e *Engine) Complete(s model.State) (model.State, error) {
 	return full, err
 }
 
-// Verify returns the steps that would restore the desired state; none if nothing
+// Verify returns the steps that would restore the applied state; none if nothing
 // differs. It observes the kernel and does not rely on the list of applied objects.
 func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
@@ -273,7 +273,7 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 	if err != nil {
 		return record, nil, target{}, err
 	}
-	t, err := e.target(record.Desired, record)
+	t, err := e.target(record.Applied, record)
 	if err != nil {
 		return record, nil, t, err
 	}
@@ -305,7 +305,7 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	}
 	// A record that this version or kernel cannot interpret fully is no error here:
 	// Fairlead's marks in the kernel still identify its objects.
-	should, _ := e.target(record.Desired, record)
+	should, _ := e.target(record.Applied, record)
 	have, err := e.cfg.Kernel.Observe(append(should.plan, staleLinks(record)...), want)
 	if err != nil {
 		return nil, fmt.Errorf("observe host: %w", err)

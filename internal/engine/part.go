@@ -47,7 +47,7 @@ func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error
 	return differing, err
 }
 
-// Assume sets the account to the desired state without observing the kernel.
+// Assume sets the account to the applied state of the record, without observing the kernel.
 // HealPart then finds what differs.
 func (e *Engine) Assume() error {
 	e.mu.Lock()
@@ -56,7 +56,7 @@ func (e *Engine) Assume() error {
 	if err != nil {
 		return err
 	}
-	t, err := e.target(record.Desired, record)
+	t, err := e.target(record.Applied, record)
 	if err == nil {
 		e.applied = t.plan
 	}

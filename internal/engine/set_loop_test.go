@@ -116,7 +116,7 @@ func killAtRandom(t *testing.T, do setLoop) {
 }
 
 // TestNextEngineRemovesWhatTheRecordNoLongerHas simulates a kill after the
-// engine saved an empty desired state and before it changed the kernel. The next
+// engine saved an empty applied state and before it changed the kernel. The next
 // engine still removes links that exist only in a sandbox, also incomplete ones.
 func TestNextEngineRemovesWhatTheRecordNoLongerHas(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverDevice, model.DriverMacvlan} {
@@ -135,7 +135,7 @@ func TestNextEngineRemovesWhatTheRecordNoLongerHas(t *testing.T) {
 				stop()
 				sh(t, in(w, "web"), damage)
 				record, err := kept.Load()
-				record.Desired = model.State{}
+				record.Applied = model.State{}
 				if err = errors.Join(err, kept.Save(record)); err != nil {
 					t.Fatal(err)
 				}

@@ -15,7 +15,7 @@ import (
 	"fairlead/internal/store"
 )
 
-// target is a desired state with its plan.
+// target is a state to apply, with its plan.
 type target struct {
 	full   model.State
 	leases ipam.Leases

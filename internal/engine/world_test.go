@@ -88,12 +88,12 @@ func mustSet(t testing.TB, w *topology.World, s model.State) model.State {
 	return full
 }
 
-// undrifted fails the test if Verify lists a difference from the desired state.
+// undrifted fails the test if Verify lists a difference from the applied state.
 func undrifted(t testing.TB, w *topology.World) {
 	t.Helper()
 	ops, err := w.Engine.Verify(context.Background())
 	if err != nil || len(ops) != 0 {
-		t.Errorf("the host differs from the desired state: %v\n%s", err, plan.Text(ops))
+		t.Errorf("the host differs from the applied state: %v\n%s", err, plan.Text(ops))
 	}
 }
 

@@ -283,7 +283,7 @@ func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	if err != nil {
 		return err
 	}
-	stored := len(record.Desired.Networks) + len(record.Desired.Endpoints) + len(record.Desired.Services) +
+	stored := len(record.Applied.Networks) + len(record.Applied.Endpoints) + len(record.Applied.Services) +
 		len(desired.Networks) + len(desired.Attachments) + len(desired.Services)
 	if stored > 0 {
 		return nil

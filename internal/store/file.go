@@ -53,7 +53,7 @@ type File struct {
 	// pid is the path of the file with the process id of the owner.
 	pid string
 
-	desired  recordTables
+	record   recordTables
 	networks *table[model.Network]
 	services *table[model.VirtualService]
 	// gateways has at most one row.
@@ -131,7 +131,7 @@ func (f *File) open(at Places) error {
 	if another {
 		f.awaitSandboxes()
 	}
-	return errors.Join(f.memory.Save(f.record()), f.memory.SaveDesired(f.stored()))
+	return errors.Join(f.memory.Save(f.saved()), f.memory.SaveDesired(f.stored()))
 }
 
 // awaitSandboxes removes the sandbox from every attachment that survived a
@@ -155,12 +155,12 @@ func (f *File) declare() {
 	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
 	f.passingPublishes = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
 	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
-	f.desired = recordTables{
-		networks: newTable(f.boot, "desired networks", networkName, model.Network.Equal),
-		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name },
+	f.record = recordTables{
+		networks: newTable(f.boot, appliedNetworks, networkName, model.Network.Equal),
+		endpoints: newTable(f.boot, appliedEndpoints, func(e model.Endpoint) string { return e.Name },
 			model.Endpoint.Equal),
-		publishes: newTable(f.boot, "desired publishes", publishKey, model.Publish.Equal),
-		services: newTable(f.boot, "desired services", func(v model.VirtualService) string { return v.Name },
+		publishes: newTable(f.boot, appliedPublishes, publishKey, model.Publish.Equal),
+		services: newTable(f.boot, appliedServices, func(v model.VirtualService) string { return v.Name },
 			model.VirtualService.Equal),
 		leases: newTable(f.boot, "leases", func(l lease) string { return l.Endpoint },
 			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),
@@ -182,18 +182,18 @@ func publishKey(p model.Publish) string {
 	return fmt.Sprintf("%s %s %s %s", p.Endpoint, p.Proto, p.HostAddr, p.HostPorts)
 }
 
-// record returns the Record that is in the tables.
-func (f *File) record() Record {
+// saved returns the Record that is in the tables.
+func (f *File) saved() Record {
 	r := Record{
-		Desired: model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(),
-			Publishes: f.desired.publishes.all(),
-			Services:  f.desired.services.all()},
-		Settings: f.desired.settings.all(),
-		Inside:   f.desired.inside.all(),
-		Virtual:  f.desired.virtual.all(),
-		Devices:  f.desired.devices.all(),
+		Applied: model.State{Networks: f.record.networks.all(), Endpoints: f.record.endpoints.all(),
+			Publishes: f.record.publishes.all(),
+			Services:  f.record.services.all()},
+		Settings: f.record.settings.all(),
+		Inside:   f.record.inside.all(),
+		Virtual:  f.record.virtual.all(),
+		Devices:  f.record.devices.all(),
 	}
-	for _, l := range f.desired.leases.all() {
+	for _, l := range f.record.leases.all() {
 		if r.Leases == nil {
 			r.Leases = ipam.Leases{}
 		}
@@ -237,11 +237,11 @@ func (f *File) Save(r Record) error {
 	for name, addrs := range r.Leases {
 		leases = append(leases, lease{name, addrs})
 	}
-	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
-		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services),
-		f.desired.leases.set(leases),
-		f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside), f.desired.virtual.set(r.Virtual),
-		f.desired.devices.set(r.Devices))
+	err := f.boot.write(f.record.networks.set(r.Applied.Networks), f.record.endpoints.set(r.Applied.Endpoints),
+		f.record.publishes.set(r.Applied.Publishes), f.record.services.set(r.Applied.Services),
+		f.record.leases.set(leases),
+		f.record.settings.set(r.Settings), f.record.inside.set(r.Inside), f.record.virtual.set(r.Virtual),
+		f.record.devices.set(r.Devices))
 	if err == nil {
 		f.memory.setRecord(r)
 	}

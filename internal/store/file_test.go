@@ -51,7 +51,7 @@ func TestNextProcessFindsAll(t *testing.T) {
 
 	// The files follow changes and deletions.
 	changed, fewer := record(), desired()
-	changed.Settings[0].Before, changed.Desired.Publishes, changed.Leases = "1", nil, nil
+	changed.Settings[0].Before, changed.Applied.Publishes, changed.Leases = "1", nil, nil
 	fewer.Attachments, fewer.Publishes = fewer.Attachments[:1], fewer.Publishes[:1]
 	fewer.Attachments[0].Keep = false
 	if err := errors.Join(f.Save(changed), f.SaveDesired(fewer)); err != nil {

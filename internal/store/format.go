@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 
 // format is the current version of the databases' contents. A database without a
 // version has format 1.
-const format = 2
+const format = 3
 
 // keysOfFormat1 maps JSON keys of format 1 to those of format 2, in the values
 // of the buckets modelBuckets.
@@ -21,10 +22,24 @@ var keysOfFormat1 = map[string]string{
 	"unlisted": "unpublished",
 }
 
+// Buckets of the applied state.
+const (
+	appliedNetworks  = "applied networks"
+	appliedEndpoints = "applied endpoints"
+	appliedPublishes = "applied publishes"
+	appliedServices  = "applied services"
+)
+
+// bucketsOfFormat2 maps names of buckets in the formats 1 and 2 to those of format 3.
+var bucketsOfFormat2 = map[string]string{
+	"desired networks": appliedNetworks, "desired endpoints": appliedEndpoints,
+	"desired publishes": appliedPublishes, "desired services": appliedServices,
+}
+
 // modelBuckets are the buckets with values of package model. A migration does not
 // change other buckets, even if another version of the program wrote them.
 var modelBuckets = []string{"networks", "services", "attachments", "publishes",
-	"desired networks", "desired endpoints", "desired publishes", "desired services"}
+	appliedNetworks, appliedEndpoints, appliedPublishes, appliedServices}
 
 var metaBucket, formatKey = []byte("meta"), []byte("format")
 
@@ -65,6 +80,9 @@ func (d *database) migrate() error {
 // rewrite rewrites the database in the current format. stored is its old format.
 func (d *database) rewrite(stored int) error {
 	return d.db.Update(func(tx *bbolt.Tx) error {
+		if err := renameBuckets(tx); err != nil {
+			return err
+		}
 		err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
 		if err != nil {
 			return err
@@ -75,6 +93,24 @@ func (d *database) rewrite(stored int) error {
 		}
 		return meta.Put(formatKey, []byte(strconv.Itoa(format)))
 	})
+}
+
+// renameBuckets gives the buckets of older formats their current names.
+func renameBuckets(tx *bbolt.Tx) error {
+	for old, name := range bucketsOfFormat2 {
+		from := tx.Bucket([]byte(old))
+		if from == nil {
+			continue
+		}
+		to, err := tx.CreateBucketIfNotExists([]byte(name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(from.ForEach(to.Put), tx.DeleteBucket([]byte(old))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
@@ -95,9 +131,9 @@ func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
 }
 
 // upgrade converts a value of the bucket from the format stored to the current
-// format.
+// format. The values of format 2 are still the same.
 func upgrade(bucket string, text []byte, stored int) ([]byte, error) {
-	if stored >= format || !slices.Contains(modelBuckets, bucket) {
+	if stored >= 2 || !slices.Contains(modelBuckets, bucket) {
 		return text, nil
 	}
 	var value any

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func TestFormat1IsMigrated(t *testing.T) {
 		if err != nil || len(r.Devices) != 1 || len(r.Settings) != 5 || len(r.Leases) != 3 {
 			t.Errorf("record: %+v, %v", r, err)
 		}
-		for _, services := range [][]model.VirtualService{d.Services, r.Desired.Services} {
+		for _, services := range [][]model.VirtualService{d.Services, r.Applied.Services} {
 			if len(services) != 1 || services[0].SourceNAT != model.SourceNATMasqueraded {
 				t.Errorf("services: %+v", services)
 			}
@@ -122,6 +123,49 @@ func TestFormat1IsMigrated(t *testing.T) {
 	}
 }
 
+// TestFormat2IsMigrated opens a database of format 2, whose buckets of the applied state
+// had other names, and checks that a record saved afterwards replaces the old one.
+func TestFormat2IsMigrated(t *testing.T) {
+	at := places(t)
+	f := open(t, at)
+	if err := f.Save(record()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	inDatabase(t, filepath.Join(at.Run, "boot.db"), asFormat2)
+	f = open(t, at)
+	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, record()) {
+		t.Errorf("record of format 2: %+v, %v", r, err)
+	}
+	changed := record()
+	changed.Applied.Networks, changed.Applied.Endpoints, changed.Applied.Publishes = nil, nil, nil
+	if err := f.Save(changed); err != nil {
+		t.Fatal(err)
+	}
+	f = reopen(t, f, at)
+	defer f.Close()
+	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, changed) {
+		t.Errorf("changed record: %+v, %v", r, err)
+	}
+}
+
+// asFormat2 renames the buckets of the applied state to their names in format 2.
+func asFormat2(tx *bbolt.Tx) error {
+	for _, kind := range []string{"networks", "endpoints", "publishes", "services"} {
+		now := []byte("applied " + kind)
+		old, err := tx.CreateBucket([]byte("desired " + kind))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(tx.Bucket(now).ForEach(old.Put), tx.DeleteBucket(now)); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("2"))
+}
+
 // TestNewerFormatIsRefused checks that databases of a newer version are not changed.
 func TestNewerFormatIsRefused(t *testing.T) {
 	at := places(t)
@@ -129,12 +173,12 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(at.State, "fairlead.db")
-	writeEntries(t, path, "meta\tformat\t3\nnetworks\tweb\t{\"newer\":1}\n")
+	writeEntries(t, path, "meta\tformat\t4\nnetworks\tweb\t{\"newer\":1}\n")
 	for name, try := range map[string]func() error{
 		"open": func() error { _, err := store.OpenFile(at); return err },
 		"read": func() error { _, err := store.ReadDesired(at); return err },
 	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), "format 3 is newer than this program's 2") {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "format 4 is newer than this program's 3") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package store saves the daemon's state: what users declared (networks,
-// attachments, publishes, services), the desired state that follows from it,
-// and a record of what the daemon changed on the host, so that it can restore
+// Package store saves the daemon's state: the desired state (networks, attachments,
+// publishes, services, the gateway), the applied state that the daemon derived from
+// it, and a record of what the daemon changed on the host, so that it can restore
 // the previous values. The package does not interpret what it saves.
 package store
 
@@ -16,7 +16,10 @@ import (
 
 // Record is what the daemon saves about one host.
 type Record struct {
-	Desired model.State
+	// Applied is the state that the host has, or that the engine was applying when
+	// its process ended: the endpoints that run and the real servers in use. It
+	// cannot be derived from the desired state, which does not know either.
+	Applied model.State
 	Leases  ipam.Leases
 	// Settings lists every sysctl that the daemon changed and has not restored.
 	Settings []Setting
@@ -76,7 +79,7 @@ func (r Record) Setting(netns, name string) (Setting, bool) {
 // Clone returns a copy that shares nothing with r.
 func (r Record) Clone() Record {
 	c := r
-	c.Desired = r.Desired.Clone()
+	c.Applied = r.Applied.Clone()
 	c.Leases = maps.Clone(r.Leases)
 	for name, addrs := range c.Leases {
 		c.Leases[name] = slices.Clone(addrs)

@@ -12,7 +12,7 @@ import (
 
 func record() store.Record {
 	return store.Record{
-		Desired: model.State{Networks: []model.Network{{Name: "net",
+		Applied: model.State{Networks: []model.Network{{Name: "net",
 			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
 			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
 			Publishes: []model.Publish{{Endpoint: "web"}},
@@ -28,14 +28,14 @@ func record() store.Record {
 
 // spoil modifies everything that a record refers to.
 func spoil(r store.Record) {
-	r.Desired.Networks[0].Name = "x"
-	r.Desired.Networks[0].Subnets[0] = model.Subnet{}
-	r.Desired.Endpoints[0].Addresses[0] = netip.Addr{}
-	r.Desired.Endpoints[0].Name = "x"
-	r.Desired.Publishes[0].Endpoint = "x"
+	r.Applied.Networks[0].Name = "x"
+	r.Applied.Networks[0].Subnets[0] = model.Subnet{}
+	r.Applied.Endpoints[0].Addresses[0] = netip.Addr{}
+	r.Applied.Endpoints[0].Name = "x"
+	r.Applied.Publishes[0].Endpoint = "x"
 	r.Leases["web"][0] = netip.Addr{}
 	r.Leases["x"] = nil
-	r.Desired.Services[0].Reals[0].Weight = 7
+	r.Applied.Services[0].Reals[0].Weight = 7
 	r.Settings[0].Before = "x"
 	r.Inside[0].Netns = "x"
 	r.Virtual[0].Link = "x"

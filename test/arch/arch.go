@@ -184,7 +184,7 @@ var Rules = []Rule{
 		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
 	},
 	{
-		Name: "a store keeps values: desired state, leases, and the plan's settings to restore",
+		Name: "a store keeps values: desired and applied state, leases, and the plan's settings to restore",
 		Of:   []string{"internal/store/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
 	},

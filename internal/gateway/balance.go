@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/balance/wrr"
@@ -34,7 +35,8 @@ type balancer struct {
 	turns   *wrr.Turns
 }
 
-func newBalancer(service string, value *gateway.LoadBalancer, places []*place, log *slog.Logger) (*balancer, error) {
+func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64,
+	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
 		passive: newPassive(value.PassiveHealthCheck), log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
@@ -49,7 +51,7 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place, l
 			weights[i] = 0
 		}
 	}
-	b.turns = wrr.NewTurns(weights)
+	b.turns = wrr.NewTurns(weights, turns)
 	switch value.Strategy {
 	case "", "wrr":
 		b.next = b.byTurn

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/middleware"
@@ -71,6 +72,11 @@ type parts struct {
 	check   *checkOf
 	placed  []placed
 	tls     []tlsUse
+	// last and states are the middlewares before and after the change, by entry point; those
+	// of a service have none.
+	last, states map[string]middleware.States
+	// turns counts the turns of a service.
+	turns *atomic.Uint64
 }
 
 // build makes a snapshot of the configuration. Faulty objects are left out; their
@@ -165,8 +171,15 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	}
 	outer := b.now
 	b.now = new(parts)
+	if old := b.old[name]; old != nil {
+		b.now.last = old.states
+	}
 	parsed := b.addParsed(name, value)
-	b.kept.routers[name] = &builtRouter{rule: parsed, needs: b.now.needs, placed: b.now.placed, tls: b.now.tls}
+	if len(b.now.placed) == 0 {
+		b.now.states = b.now.last // it may be usable again with the next change
+	}
+	b.kept.routers[name] = &builtRouter{rule: parsed, needs: b.now.needs, placed: b.now.placed, tls: b.now.tls,
+		states: b.now.states}
 	b.tables.add(b.now.placed)
 	b.now = outer
 }
@@ -230,7 +243,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	}
 	at := b.static.EntryPoints[i]
 	chain := slices.Concat(at.Middlewares, value.Middlewares)
-	handler, err := b.chained(chain, service)
+	handler, err := b.chained(entry, chain, service)
 	if err != nil {
 		return err
 	}
@@ -245,10 +258,16 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	return nil
 }
 
-// chained puts the middlewares before the handler.
-func (b *builder) chained(names []string, handler http.Handler) (http.Handler, error) {
+// chained puts the middlewares before the handler, at an entry point.
+func (b *builder) chained(entry string, names []string, handler http.Handler) (http.Handler, error) {
+	if len(names) > 0 {
+		if b.now.states == nil {
+			b.now.states = map[string]middleware.States{}
+		}
+		b.now.states[entry] = middleware.States{}
+	}
 	for _, name := range slices.Backward(names) {
-		wrap, err := b.middleware(name)
+		wrap, err := b.middleware(entry, name)
 		if err != nil {
 			return nil, err
 		}
@@ -257,7 +276,7 @@ func (b *builder) chained(names []string, handler http.Handler) (http.Handler, e
 	return handler, nil
 }
 
-func (b *builder) middleware(name string) (func(http.Handler) http.Handler, error) {
+func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handler, error) {
 	b.need("middleware", name)
 	value := b.config.HTTP.Middlewares[name]
 	if value == nil {
@@ -277,6 +296,7 @@ func (b *builder) middleware(name string) (func(http.Handler) http.Handler, erro
 			return inner, value, nil
 		},
 		Service: b.part,
+		Last:    b.now.last[entry], Next: b.now.states[entry],
 	}
 	wrap, err := middleware.New(name, value, deps)
 	if err != nil {

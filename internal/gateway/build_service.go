@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"fairlead/internal/model/gateway"
 )
@@ -44,16 +45,20 @@ func (b *builder) service(name string) http.Handler {
 	}
 	b.building[name] = true
 	outer := b.now
-	b.now = new(parts)
+	b.now = &parts{turns: new(atomic.Uint64)}
+	if old := b.dropped[name]; old != nil {
+		b.now.last, b.now.turns = old.states, old.turns
+	}
 	h, err := b.buildService(name, value)
 	if err == nil {
-		h, err = b.chained(value.Middlewares, h)
+		h, err = b.chained("", value.Middlewares, h)
 	}
 	if err != nil {
 		b.status.disable("service", name, err.Error())
-		h = nil
+		h, b.now.states = nil, b.now.last
 	}
-	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, servers: b.now.servers, check: b.now.check}
+	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, servers: b.now.servers, check: b.now.check,
+		states: b.now.states, turns: b.now.turns}
 	b.now = outer
 	return h
 }
@@ -97,7 +102,7 @@ func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, 
 		}
 		parts = append(parts, h)
 	}
-	return newWeighted(name, value, parts), nil
+	return newWeighted(name, value, parts, b.now.turns), nil
 }
 
 func (b *builder) mirroring(value *gateway.Mirroring) (http.Handler, error) {
@@ -105,7 +110,7 @@ func (b *builder) mirroring(value *gateway.Mirroring) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mirroring{service: main, most: -1, body: value.MirrorBody == nil || *value.MirrorBody}
+	m := &mirroring{service: main, most: -1, count: b.now.turns, body: value.MirrorBody == nil || *value.MirrorBody}
 	if value.MaxBodySize != nil {
 		m.most = *value.MaxBodySize
 	}
@@ -161,7 +166,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 			s.down.Store(false)
 		}
 	}
-	return newBalancer(name, value, places, b.log)
+	return newBalancer(name, value, places, b.now.turns, b.log)
 }
 
 // transport returns the named transport, or the default one.

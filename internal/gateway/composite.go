@@ -31,7 +31,7 @@ type weighted struct {
 	turns    *wrr.Turns
 }
 
-func newWeighted(name string, value *gateway.Weighted, services []http.Handler) *weighted {
+func newWeighted(name string, value *gateway.Weighted, services []http.Handler, turns *atomic.Uint64) *weighted {
 	w := &weighted{services: services}
 	weights := make([]int, len(services))
 	for i, s := range value.Services {
@@ -41,7 +41,7 @@ func newWeighted(name string, value *gateway.Weighted, services []http.Handler) 
 		}
 		w.values = append(w.values, s.Name)
 	}
-	w.turns = wrr.NewTurns(weights)
+	w.turns = wrr.NewTurns(weights, turns)
 	if value.Sticky != nil && value.Sticky.Cookie != nil {
 		c := *value.Sticky.Cookie
 		if c.Name == "" {
@@ -109,7 +109,7 @@ type mirroring struct {
 	// most is the size of the largest body that is copied; negative: no limit.
 	most  int64
 	body  bool
-	count atomic.Uint64
+	count *atomic.Uint64
 }
 
 type mirror struct {

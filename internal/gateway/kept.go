@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
@@ -40,6 +42,8 @@ type builtService struct {
 	needs   []object
 	servers []*server
 	check   *checkOf
+	states  map[string]middleware.States
+	turns   *atomic.Uint64
 }
 
 // builtRouter is a router with what it was built from.
@@ -48,6 +52,7 @@ type builtRouter struct {
 	needs  []object
 	placed []placed
 	tls    []tlsUse
+	states map[string]middleware.States
 }
 
 // placed is a router in the table of an entry point.

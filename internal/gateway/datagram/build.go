@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
@@ -25,8 +26,22 @@ type Route struct {
 // Router returns the router's name.
 func (r *Route) Router() string { return r.router }
 
-// Use is what services keep when the configuration changes: the servers by service and address.
-type Use map[string]*Server
+// Use is what services keep when the configuration changes.
+type Use struct {
+	// servers are by service and address, turns by service.
+	servers map[string]*Server
+	turns   map[string]*atomic.Uint64
+}
+
+// turn returns what counts the turns of a service.
+func (u Use) turn(now Use, service string) *atomic.Uint64 {
+	if u.turns[service] == nil {
+		if u.turns[service] = now.turns[service]; u.turns[service] == nil {
+			u.turns[service] = new(atomic.Uint64)
+		}
+	}
+	return u.turns[service]
+}
 
 // builder makes the routers of one configuration.
 type builder struct {
@@ -41,7 +56,8 @@ type builder struct {
 // Build returns the UDP router of each entry point that has one, and what they use: it takes
 // from now what is in use already. Faulty objects are left out, and their status says why.
 func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, now Use) (map[string]*Route, Use) {
-	b := &builder{static: static, config: config, status: status, now: now, next: Use{},
+	b := &builder{static: static, config: config, status: status, now: now,
+		next:     Use{map[string]*Server{}, map[string]*atomic.Uint64{}},
 		services: map[string]service{}, building: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(config.Services)) {
 		b.service(name)
@@ -57,8 +73,8 @@ func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, no
 
 // Start removes the servers of the last configuration that this one, which is put to use, lacks.
 func (u Use) Start(last Use) {
-	for k, s := range last {
-		if u[k] == nil {
+	for k, s := range last.servers {
+		if u.servers[k] == nil {
 			s.remove()
 		}
 	}
@@ -142,7 +158,7 @@ func (b *builder) newService(name string, value *gateway.UDPService) (service, e
 		}
 		parts = append(parts, s)
 	}
-	return newWeighted(parts, weights), nil
+	return newWeighted(parts, weights, b.next.turn(b.now, name)), nil
 }
 
 func (b *builder) balancer(name string, value *gateway.UDPLoadBalancer) (service, error) {
@@ -151,15 +167,15 @@ func (b *builder) balancer(name string, value *gateway.UDPLoadBalancer) (service
 			return nil, err
 		}
 	}
-	to := &balancer{}
+	to := &balancer{turn: b.next.turn(b.now, name)}
 	for _, v := range value.Servers {
 		k := name + " " + v.Address
-		if b.next[k] == nil {
-			if b.next[k] = b.now[k]; b.next[k] == nil {
-				b.next[k] = newServer(v.Address)
+		if b.next.servers[k] == nil {
+			if b.next.servers[k] = b.now.servers[k]; b.next.servers[k] == nil {
+				b.next.servers[k] = newServer(v.Address)
 			}
 		}
-		to.servers = append(to.servers, b.next[k])
+		to.servers = append(to.servers, b.next.servers[k])
 	}
 	return to, nil
 }

@@ -86,7 +86,7 @@ type service interface{ next() *Server }
 // balancer takes its servers in turn.
 type balancer struct {
 	servers []*Server
-	turn    atomic.Uint64
+	turn    *atomic.Uint64
 }
 
 func (b *balancer) next() *Server {
@@ -109,8 +109,8 @@ type weighted struct {
 	turns    *wrr.Turns
 }
 
-func newWeighted(services []service, weights []int) *weighted {
-	return &weighted{services: services, turns: wrr.NewTurns(weights)}
+func newWeighted(services []service, weights []int, n *atomic.Uint64) *weighted {
+	return &weighted{services: services, turns: wrr.NewTurns(weights, n)}
 }
 
 func (w *weighted) next() *Server {

@@ -40,7 +40,8 @@ type account struct {
 
 // newBasicAuth asks for a name and password (RFC 7617). The user's name is in
 // Request.URL.User for the access log.
-func newBasicAuth(_ *builder, v *gateway.BasicAuth) (Func, error) {
+func newBasicAuth(b *builder, v *gateway.BasicAuth) (Func, error) {
+	b.depends = v.UsersFile != ""
 	a, err := readAccounts(v)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ func newChain(b *builder, v *gateway.Chain) (Func, error) {
 	if b.Middleware == nil {
 		return nil, errors.New("no other middleware can be used here")
 	}
+	b.depends = true
 	var parts []Func
 	for _, name := range v.Middlewares {
 		qualified, value, err := b.Middleware(name)

@@ -29,6 +29,7 @@ type digestAuth struct {
 func newDigestAuth(b *builder, v *gateway.DigestAuth) (Func, error) {
 	d := &digestAuth{realm: realmOr(v.Realm), opaque: rand.Text(), hashes: map[string]string{},
 		nonces: newNonces(b.Now)}
+	b.depends = v.UsersFile != ""
 	lines, err := readUsers(v.UsersFile, v.Users)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ func newErrors(b *builder, v *gateway.Errors) (Func, error) {
 			e.rewrites[r] = to
 		}
 	}
+	b.depends = true
 	if e.service, err = b.Service(v.Service); err != nil {
 		return nil, fmt.Errorf("use service %q: %w", v.Service, err)
 	}

@@ -31,11 +31,12 @@ type forwardAuth struct {
 // newForwardAuth sends the head of each request to another server. A 2xx response accepts
 // the request; any other one is the client's response. Headers that the other server sets
 // replace the client's, under aliases also.
-func newForwardAuth(_ *builder, v *gateway.ForwardAuth) (Func, error) {
+func newForwardAuth(b *builder, v *gateway.ForwardAuth) (Func, error) {
 	address, err := url.Parse(v.Address)
 	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
 		return nil, fmt.Errorf("read address %q: want http://HOST[:PORT]/PATH", v.Address)
 	}
+	b.depends = v.TLS != nil // it may name files
 	f := &forwardAuth{ForwardAuth: v}
 	if v.AuthResponseHeadersRegex != "" {
 		if f.responseHeaders, err = compileRegex(v.AuthResponseHeadersRegex); err != nil {

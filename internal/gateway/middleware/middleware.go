@@ -30,19 +30,25 @@ type Deps struct {
 	Middleware func(name string) (qualified string, value *gateway.Middleware, err error)
 	// Now is the time, by default time.Now.
 	Now func() time.Time
+	// Last has the middlewares that the last configuration had at this place. New adds to
+	// Next those that the next configuration may take. If Next is nil, none is kept.
+	Last, Next States
 }
 
 // builder has what the constructors of middlewares need.
 type builder struct {
 	Deps
-	// path has the names of the chains around the middleware.
+	// path has the names of the chains around the middleware, and its own.
 	path []string
+	// depends says that the middleware depends on more than its value: on other objects, or
+	// on files.
+	depends bool
 }
 
 // New returns the middleware of a value. It fails if the value has no field, more than
 // one, or an invalid one; the error names the middleware. The caller builds one per
 // router: a middleware with a state, such as a rate, does not share it with another
-// router.
+// router. Deps.Last and Deps.Next carry states from one configuration to the next.
 func New(name string, value *gateway.Middleware, deps Deps) (func(http.Handler) http.Handler, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
@@ -59,6 +65,9 @@ func (b *builder) build(name string, value *gateway.Middleware) (Func, error) {
 			strings.Join(append(slices.Clone(b.path), name), " → "))
 	}
 	inner := &builder{Deps: b.Deps, path: append(slices.Clone(b.path), name)}
+	if made := inner.kept(value); made != nil {
+		return made, nil
+	}
 	var found []Func
 	for _, kind := range kinds {
 		made, err := kind(inner, value)
@@ -73,6 +82,7 @@ func (b *builder) build(name string, value *gateway.Middleware) (Func, error) {
 	case 0:
 		return nil, fmt.Errorf("build middleware %q: its type is missing", name)
 	case 1:
+		inner.keep(value, found[0])
 		return found[0], nil
 	}
 	return nil, fmt.Errorf("build middleware %q: it has %d types: make one middleware of each", name, len(found))

@@ -16,7 +16,8 @@ type Balancer struct {
 	Servers   []*Server
 	Transport *Transport
 	Log       *slog.Logger
-	turn      atomic.Uint64
+	// Turns counts the connections. It outlives configurations.
+	Turns *atomic.Uint64
 }
 
 // mostAttempts is how many servers a connection tries at most.
@@ -69,7 +70,7 @@ func (b *Balancer) connect(ctx context.Context, c *Client) (*Server, net.Conn) {
 func (b *Balancer) order() []*Server {
 	first := make([]*Server, 0, len(b.Servers))
 	var last []*Server
-	turn := b.turn.Add(1)
+	turn := b.Turns.Add(1)
 	for i := range b.Servers {
 		s := b.Servers[(turn+uint64(i))%uint64(len(b.Servers))]
 		switch {
@@ -89,9 +90,9 @@ type Weighted struct {
 	turns    *wrr.Turns
 }
 
-// NewWeighted returns the handler that gives each service its share.
-func NewWeighted(services []Handler, weights []int) *Weighted {
-	return &Weighted{services: services, turns: wrr.NewTurns(weights)}
+// NewWeighted returns the handler that gives each service its share. n counts the turns.
+func NewWeighted(services []Handler, weights []int, n *atomic.Uint64) *Weighted {
+	return &Weighted{services: services, turns: wrr.NewTurns(weights, n)}
 }
 
 // Available reports whether a service is up.

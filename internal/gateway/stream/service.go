@@ -50,12 +50,12 @@ func (b *builder) newService(name string, value *gateway.TCPService) (Handler, e
 	case value.LoadBalancer != nil:
 		return b.balancer(name, value.LoadBalancer)
 	case value.Weighted != nil:
-		return b.weighted(value.Weighted.Services)
+		return b.weighted(name, value.Weighted.Services)
 	}
 	return nil, errors.New("it has no loadBalancer or weighted")
 }
 
-func (b *builder) weighted(services []gateway.WeightedService) (Handler, error) {
+func (b *builder) weighted(name string, services []gateway.WeightedService) (Handler, error) {
 	var parts []Handler
 	for _, part := range services {
 		h := b.service(part.Name)
@@ -65,7 +65,7 @@ func (b *builder) weighted(services []gateway.WeightedService) (Handler, error) 
 		parts = append(parts, h)
 	}
 	weights, err := Weights(services)
-	return NewWeighted(parts, weights), err
+	return NewWeighted(parts, weights, b.next.turn(b.now, name)), err
 }
 
 // Weights returns the weights of services, of which one must be above 0.
@@ -96,7 +96,7 @@ func (b *builder) balancer(name string, value *gateway.TCPLoadBalancer) (Handler
 	if err != nil {
 		return nil, err
 	}
-	to := &Balancer{Service: name, Transport: transport, Log: b.Log}
+	to := &Balancer{Service: name, Transport: transport, Log: b.Log, Turns: b.next.turn(b.now, name)}
 	for _, v := range value.Servers {
 		at, err := ParseServer(v.Address, v.TLS)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func closed(t *testing.T) string {
 
 func balancer(t *testing.T, addresses ...string) *stream.Balancer {
 	t.Helper()
-	b := &stream.Balancer{Service: "s", Log: slog.New(slog.DiscardHandler),
+	b := &stream.Balancer{Service: "s", Log: slog.New(slog.DiscardHandler), Turns: new(atomic.Uint64),
 		Transport: &stream.Transport{DialTimeout: 10 * time.Second, TerminationDelay: time.Hour}}
 	for _, a := range addresses {
 		s, err := stream.ParseServer(a, false)
@@ -91,7 +92,7 @@ func TestAnotherServer(t *testing.T) {
 
 func TestWeighted(t *testing.T) {
 	w := stream.NewWeighted([]stream.Handler{balancer(t, server(t, "a")), balancer(t, server(t, "b")), balancer(t)},
-		[]int{3, 1, 5})
+		[]int{3, 1, 5}, new(atomic.Uint64))
 	counts := map[string]int{}
 	for range 8 {
 		counts[ask(t, w)]++

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"fairlead/internal/model/gateway"
 )
@@ -14,6 +15,8 @@ type Use struct {
 	servers  map[string]*Server
 	limiters map[string]*Limiter
 	checks   map[string]*check
+	// turns count the turns of services.
+	turns map[string]*atomic.Uint64
 	// configs are those that terminate TLS, by the TLS options that they are made of.
 	configs map[*tls.Config]*tls.Config
 }
@@ -36,7 +39,8 @@ type depends struct {
 
 // NewUse returns that of the empty configuration.
 func NewUse() *Use {
-	return &Use{map[string]*Server{}, map[string]*Limiter{}, map[string]*check{}, map[*tls.Config]*tls.Config{}}
+	return &Use{map[string]*Server{}, map[string]*Limiter{}, map[string]*check{}, map[string]*atomic.Uint64{},
+		map[*tls.Config]*tls.Config{}}
 }
 
 // Start starts the checks of a configuration that is put to use, except for those that the
@@ -79,6 +83,10 @@ func (u *Use) server(now *Use, service string, s *Server) *Server {
 		key += " with TLS"
 	}
 	return keep(u.servers, now.servers, key, func() *Server { return s })
+}
+
+func (u *Use) turn(now *Use, service string) *atomic.Uint64 {
+	return keep(u.turns, now.turns, service, func() *atomic.Uint64 { return new(atomic.Uint64) })
 }
 
 func (u *Use) limiter(now *Use, key string) *Limiter {

@@ -1,0 +1,52 @@
+package middleware
+
+import (
+	"reflect"
+	"strings"
+
+	"fairlead/internal/model/gateway"
+)
+
+// States are the middlewares of one place, for example a router at an entry point, with
+// what they have counted: rates, requests in flight, failures. The next configuration
+// takes from them the middlewares whose values are the same. Otherwise each change would
+// let clients begin anew, and whoever can cause changes could evade the limits.
+type States map[string]state
+
+// state is a middleware that was built, and its value.
+type state struct {
+	value *gateway.Middleware
+	made  Func
+}
+
+// key returns the key of the middleware at the end of the path of chains. One that a place
+// has twice has two states.
+func (s States) key(path []string) string {
+	key := strings.Join(path, "\x00")
+	for s[key].made != nil {
+		key += "\x00"
+	}
+	return key
+}
+
+// kept returns the middleware of the last configuration, nil if there is none with this value.
+func (b *builder) kept(value *gateway.Middleware) Func {
+	if b.Next == nil {
+		return nil
+	}
+	key := b.Next.key(b.path)
+	last := b.Last[key]
+	if last.made == nil || last.value != value && !reflect.DeepEqual(last.value, value) {
+		return nil
+	}
+	b.Next[key] = state{value, last.made}
+	return last.made
+}
+
+// keep records a middleware for the next configuration, unless it depends on more than its
+// value.
+func (b *builder) keep(value *gateway.Middleware, made Func) {
+	if b.Next != nil && !b.depends {
+		b.Next[b.Next.key(b.path)] = state{value, made}
+	}
+}

@@ -32,11 +32,12 @@ type Gateway struct {
 	tickets *tickets
 	// open has the connections of all entry points.
 	open connections
-	// left is closed by Leave; terminating is true when the gateway is about to end.
-	left        chan struct{}
-	leave       sync.Once
-	terminating atomic.Bool
-	last        atomic.Bool
+	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
+	// to end.
+	left, hurried chan struct{}
+	leave, hurry  sync.Once
+	terminating   atomic.Bool
+	last          atomic.Bool
 
 	// mu protects what follows, which only changes of the configuration use.
 	mu      sync.Mutex
@@ -67,7 +68,7 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, tickets: newTickets(),
-		left: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
+		left: make(chan struct{}), hurried: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
 	g.Apply(&gateway.Config{}, nil)
 	o.registry.MustRegister(serversUp{g})

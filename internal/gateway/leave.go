@@ -45,15 +45,29 @@ func (g *Gateway) drain(ctx context.Context, all []*listening) {
 }
 
 // terminate makes /ping answer that the gateway ends, while it still accepts requests for the
-// time that the entry points define (requestAcceptGraceTimeout).
-func (g *Gateway) terminate() {
+// time that the entry points define (requestAcceptGraceTimeout). Hurry and Leave end it early,
+// and so does an entry point that fails.
+func (g *Gateway) terminate(failed <-chan error) error {
 	g.terminating.Store(true)
 	most := time.Duration(0)
 	for _, e := range g.static.EntryPoints {
 		most = max(most, e.Timeouts.AcceptGrace)
 	}
-	time.Sleep(most)
+	accepting := time.NewTimer(most)
+	defer accepting.Stop()
+	select {
+	case <-accepting.C:
+	case <-g.hurried:
+	case <-g.left:
+	case err := <-failed:
+		return err
+	}
+	return nil
 }
+
+// Hurry makes a gateway that is about to end accept no more requests at once. Those that it
+// has complete within the grace time.
+func (g *Gateway) Hurry() { g.hurry.Do(func() { close(g.hurried) }) }
 
 // ping answers 200, or the terminating status while the gateway ends.
 func (g *Gateway) ping(w http.ResponseWriter, _ *http.Request) {

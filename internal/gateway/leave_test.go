@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -93,5 +94,28 @@ func testLeave(t *testing.T, l *net.TCPListener, kind string) {
 	next.Leave()
 	if err := <-nextEnded; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAcceptGrace stops a gateway that accepts requests for a long time still: it serves them,
+// reports at /ping that it ends, and Hurry and Leave end that time.
+func TestAcceptGrace(t *testing.T) {
+	for name, end := range map[string]func(*gateway.Gateway){"Hurry": (*gateway.Gateway).Hurry,
+		"Leave": (*gateway.Gateway).Leave} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, model.Static{Ping: &model.Ping{EntryPoint: "web"}, EntryPoints: []model.EntryPoint{{
+				Name: "web", Address: "127.0.0.1:0", Timeouts: model.Timeouts{AcceptGrace: time.Hour}}}})
+			if status, _ := w.get("http://a.test/ping"); status != http.StatusOK {
+				t.Fatalf("ping: %d", status)
+			}
+			w.stop()
+			eventually(t, "ping shows the end", func() error {
+				if status, _ := w.get("http://a.test/ping"); status != http.StatusServiceUnavailable {
+					return fmt.Errorf("status %d", status)
+				}
+				return nil
+			})
+			end(w.gateway) // newWorld waits for the end
+		})
 	}
 }

@@ -67,7 +67,7 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	var err error
 	select {
 	case <-ctx.Done():
-		g.terminate()
+		err = g.terminate(failed)
 	case <-g.left:
 		datagrams.leave()
 		g.drain(ctx, all)

@@ -32,12 +32,14 @@ func Main() int {
 		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
 		return 1
 	}
-	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	ends := make(chan os.Signal, 2)
+	signal.Notify(ends, unix.SIGTERM)
 	// Signals of a terminal and the signal to reopen logs are for the controlling process.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
-	s := &server{cancel: cancel, began: time.Now()}
-	if err := s.run(ctx); err != nil {
+	s := &server{ctx: ctx, cancel: cancel, began: time.Now()}
+	if err := s.run(ends); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
 		return 1
 	}
@@ -54,7 +56,8 @@ type server struct {
 	// owner is the user of the controlling processes.
 	owner   uint32
 	control *net.UnixListener
-	// cancel ends the process within the grace time.
+	// cancel ends the process within the grace time, which ctx shows.
+	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -64,16 +67,30 @@ type server struct {
 }
 
 // run serves until the controlling process or a signal ends it.
-func (s *server) run(ctx context.Context) error {
+func (s *server) run(ends <-chan os.Signal) error {
 	first, err := s.accept()
 	if err != nil {
 		return err
 	}
 	go s.attend(first)
+	go func() {
+		for range ends {
+			s.end()
+		}
+	}()
 	if s.control != nil {
 		go s.admit()
 	}
-	return s.gateway.Serve(ctx, s.sockets)
+	return s.gateway.Serve(s.ctx, s.sockets)
+}
+
+// end makes the process accept requests for the time that its settings have for that, and end
+// within the grace time. The second call ends the first time.
+func (s *server) end() {
+	if s.ctx.Err() != nil {
+		s.gateway.Hurry()
+	}
+	s.cancel()
 }
 
 // accept takes the first request, and answers it when the gateway has its configuration and
@@ -246,7 +263,8 @@ func (s *server) asked(what ask, answer *response) (give []int, fault string) {
 		s.left = true
 		s.gateway.Leave()
 	case askStop:
-		s.cancel()
+		s.left = true // the next controlling process must not adopt it
+		s.end()
 	case askRaw:
 		raw := s.gateway.Objects()
 		answer.Raw = &raw

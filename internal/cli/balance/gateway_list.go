@@ -7,43 +7,82 @@ import (
 
 	"fairlead/internal/cli/command"
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/view"
 	gatewaymodel "fairlead/internal/model/gateway"
 
 	"github.com/spf13/cobra"
 )
 
+// routerLists and serviceLists are what the commands show with -o json: the parts of the
+// gateway's raw data, under their keys there.
+type routerLists struct {
+	Routers    map[string]view.Router `json:"routers,omitempty"`
+	TCPRouters map[string]view.Router `json:"tcpRouters,omitempty"`
+	UDPRouters map[string]view.Router `json:"udpRouters,omitempty"`
+}
+
+type serviceLists struct {
+	Services    map[string]view.Service `json:"services,omitempty"`
+	TCPServices map[string]view.Service `json:"tcpServices,omitempty"`
+	UDPServices map[string]view.Service `json:"udpServices,omitempty"`
+}
+
+type certificateList struct {
+	Certificates []gateway.ShownCertificate `json:"certificates"`
+}
+
 func newGatewayRouters(a *command.App) *cobra.Command {
-	return gatewayList(a, "routers", "List the routers of a running gateway", func(d gateway.RawData) [][]string {
-		rows := [][]string{{"NAME", "ENTRY POINTS", "RULE", "SERVICE", "STATE", "REASON"}}
-		for _, name := range gateway.SortedKeys(d.Routers) {
-			r := d.Routers[name]
-			rows = append(rows, []string{name, command.OrDash(strings.Join(r.EntryPoints, ",")), command.OrDash(r.Rule),
-				command.OrDash(r.Service), string(r.Status), command.OrDash(strings.Join(r.Errors, "; "))})
+	return gatewayList(a, "routers", "List the routers of a running gateway for HTTP, TCP and UDP",
+		func(d gateway.RawData) (any, [][]string) {
+			lists := routerLists{d.Routers, d.TCPRouters, d.UDPRouters}
+			rows := [][]string{{"PROTOCOL", "NAME", "ENTRY POINTS", "RULE", "SERVICE", "STATE", "REASON"}}
+			rows = routerRows(rows, "http", lists.Routers)
+			rows = routerRows(rows, "tcp", lists.TCPRouters)
+			return lists, routerRows(rows, "udp", lists.UDPRouters)
+		})
+}
+
+func routerRows(rows [][]string, protocol string, all map[string]view.Router) [][]string {
+	for _, name := range gateway.SortedKeys(all) {
+		r := all[name]
+		entries := r.EntryPoints
+		if len(entries) == 0 {
+			entries = r.Using
 		}
-		return rows
-	})
+		rows = append(rows, []string{protocol, name, command.OrDash(strings.Join(entries, ",")),
+			command.OrDash(r.Rule), command.OrDash(r.Service), r.Status, command.OrDash(strings.Join(r.Errors, "; "))})
+	}
+	return rows
 }
 
 func newGatewayServices(a *command.App) *cobra.Command {
-	return gatewayList(a, "services", "List the services of a running gateway", func(d gateway.RawData) [][]string {
-		rows := [][]string{{"NAME", "SERVERS", "STATE", "REASON"}}
-		for _, name := range gateway.SortedKeys(d.Services) {
-			s := d.Services[name]
-			var servers []string
-			for url, state := range s.ServerStatus {
-				servers = append(servers, url+" "+strings.ToLower(state))
-			}
-			slices.Sort(servers)
-			rows = append(rows, []string{name, command.OrDash(strings.Join(servers, ", ")), string(s.Status),
-				command.OrDash(strings.Join(s.Errors, "; "))})
+	return gatewayList(a, "services", "List the services of a running gateway for HTTP, TCP and UDP",
+		func(d gateway.RawData) (any, [][]string) {
+			lists := serviceLists{d.Services, d.TCPServices, d.UDPServices}
+			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "SERVERS", "STATE", "REASON"}}
+			rows = serviceRows(rows, "http", lists.Services)
+			rows = serviceRows(rows, "tcp", lists.TCPServices)
+			return lists, serviceRows(rows, "udp", lists.UDPServices)
+		})
+}
+
+func serviceRows(rows [][]string, protocol string, all map[string]view.Service) [][]string {
+	for _, name := range gateway.SortedKeys(all) {
+		s := all[name]
+		var servers []string
+		for at, state := range s.ServerStatus {
+			servers = append(servers, at+" "+strings.ToLower(state))
 		}
-		return rows
-	})
+		slices.Sort(servers)
+		rows = append(rows, []string{protocol, name, command.OrDash(s.Type),
+			command.OrDash(strings.Join(servers, ", ")), s.Status, command.OrDash(strings.Join(s.Errors, "; "))})
+	}
+	return rows
 }
 
 func newGatewayCertificates(a *command.App) *cobra.Command {
 	return gatewayList(a, "certificates", "List the certificates of a running gateway",
-		func(d gateway.RawData) [][]string {
+		func(d gateway.RawData) (any, [][]string) {
 			rows := [][]string{{"NAMES", "ISSUER", "VALID UNTIL", "USE", "RESOLVER", "STATE", "NEXT ATTEMPT", "REASON"}}
 			for _, c := range d.Certificates {
 				use := "for these names"
@@ -58,7 +97,7 @@ func newGatewayCertificates(a *command.App) *cobra.Command {
 					timeOrDash(c.NotAfter), use, command.OrDash(from.Resolver), command.OrDash(from.State),
 					timeOrDash(from.Next), command.OrDash(from.Reason)})
 			}
-			return rows
+			return certificateList{d.Certificates}, rows
 		})
 }
 
@@ -69,8 +108,10 @@ func timeOrDash(t time.Time) string {
 	return t.UTC().Format(time.DateTime)
 }
 
-// gatewayList returns a command that shows objects that the gateway's API lists.
-func gatewayList(a *command.App, what, short string, table func(gateway.RawData) [][]string) *cobra.Command {
+// gatewayList returns a command that shows objects that the gateway's API lists. show returns
+// them for -o json, and the rows of a table.
+func gatewayList(a *command.App, what, short string,
+	show func(gateway.RawData) (any, [][]string)) *cobra.Command {
 	g := &command.GatewayAPI{Remote: &command.Remote{App: a}}
 	c := &cobra.Command{
 		Use:   what,
@@ -85,10 +126,11 @@ func gatewayList(a *command.App, what, short string, table func(gateway.RawData)
 			if err := g.Get(c.Context(), "/api/rawdata", &d); err != nil {
 				return err
 			}
+			value, rows := show(d)
 			if a.Output == "json" {
-				return a.Out.JSON(d)
+				return a.Out.JSON(value)
 			}
-			return a.Out.Table(table(d))
+			return a.Out.Table(rows)
 		},
 	}
 	g.Flags(c)

@@ -1,0 +1,226 @@
+package view
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fairlead/internal/gateway/shown"
+	"fairlead/internal/model/gateway"
+)
+
+// Source is what is shown.
+type Source struct {
+	Static *gateway.Static
+	Config *gateway.Config
+	// Objects are the states of all objects.
+	Objects []Object
+	// Down are the URLs of HTTP servers that checks or failed requests have taken out, TCPDown
+	// the addresses of a TCP service's servers.
+	Down         map[string]bool
+	TCPDown      func(service string) []string
+	Certificates []shown.Certificate
+}
+
+// Object is the state of an object.
+type Object struct {
+	// Kind is "router", "TCP router" and so on.
+	Kind, Name, Status string
+	Reasons            []string
+}
+
+// Of returns the objects of a configuration.
+func Of(from Source) RawData {
+	d := RawData{map[string]Router{}, map[string]Middleware{}, map[string]Service{}, map[string]Router{},
+		map[string]Middleware{}, map[string]Service{}, map[string]Router{}, map[string]Service{}, from.Certificates}
+	for _, o := range from.Objects {
+		_, provider, _ := strings.Cut(o.Name, "@")
+		from.add(&d, o.Kind, Info{Name: o.Name, Provider: provider, Status: o.Status, Errors: o.Reasons})
+	}
+	link(d.Routers, d.Services, d.Middlewares)
+	link(d.TCPRouters, d.TCPServices, d.TCPMiddlewares)
+	link(d.UDPRouters, d.UDPServices, nil)
+	return d
+}
+
+// add adds an object. The gateway's own have no value in the configuration.
+func (s *Source) add(d *RawData, kind string, info Info) {
+	name, c := info.Name, s.Config
+	switch kind {
+	case "router":
+		d.Routers[name] = s.router(info, c.HTTP.Routers[name])
+	case "service":
+		d.Services[name] = s.service(info, c.HTTP.Services[name])
+	case "middleware":
+		d.Middlewares[name] = middleware(info, c.HTTP.Middlewares[name])
+	case "TCP router":
+		d.TCPRouters[name] = s.tcpRouter(info, c.TCP.Routers[name])
+	case "TCP service":
+		d.TCPServices[name] = s.tcpService(info, c.TCP.Services[name])
+	case "TCP middleware":
+		d.TCPMiddlewares[name] = middleware(info, c.TCP.Middlewares[name])
+	case "UDP router":
+		d.UDPRouters[name] = s.udpRouter(info, c.UDP.Routers[name])
+	case "UDP service":
+		d.UDPServices[name] = udpService(info, c.UDP.Services[name])
+	}
+}
+
+func (s *Source) router(info Info, v *gateway.Router) Router {
+	r := Router{Info: info}
+	if v == nil {
+		return r
+	}
+	r.EntryPoints, r.Middlewares, r.Service, r.RuleSyntax = v.EntryPoints, v.Middlewares, v.Service, v.RuleSyntax
+	r.Rule, r.Priority, r.TLS = v.Rule, cmp.Or(v.Priority, len(v.Rule)), form(v.TLS)
+	r.Using = s.using(&r, false)
+	return r
+}
+
+func (s *Source) tcpRouter(info Info, v *gateway.TCPRouter) Router {
+	r := Router{Info: info}
+	if v == nil {
+		return r
+	}
+	r.EntryPoints, r.Middlewares, r.Service, r.RuleSyntax = v.EntryPoints, v.Middlewares, v.Service, v.RuleSyntax
+	r.Rule, r.Priority, r.TLS = v.Rule, v.Priority, form(v.TLS)
+	if r.Priority == 0 {
+		if r.Priority = len(v.Rule); v.Rule == "HostSNI(`*`)" {
+			r.Priority = -1
+		}
+	}
+	r.Using = s.using(&r, false)
+	return r
+}
+
+func (s *Source) udpRouter(info Info, v *gateway.UDPRouter) Router {
+	r := Router{Info: info}
+	if v != nil {
+		r.EntryPoints, r.Service = v.EntryPoints, v.Service
+		r.Using = s.using(&r, true)
+	}
+	return r
+}
+
+// using returns the entry points where a router is in use: those that it names, or the default
+// ones. UDP routers without names are at all that receive datagrams.
+func (s *Source) using(r *Router, udp bool) (names []string) {
+	if r.Status == "disabled" {
+		return nil
+	}
+	for _, e := range s.Static.EntryPoints {
+		named := slices.Contains(r.EntryPoints, e.Name)
+		if len(r.EntryPoints) == 0 {
+			named = udp || slices.Contains(s.Static.Default, e.Name)
+		}
+		if named && e.IsUDP() == udp {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+func (s *Source) service(info Info, v *gateway.Service) Service {
+	if v == nil {
+		return Service{Info: info}
+	}
+	service := Service{Info: info, LoadBalancer: form(v.LoadBalancer), Weighted: form(v.Weighted),
+		Mirroring: form(v.Mirroring), Failover: form(v.Failover)}
+	service.Type = service.kind()
+	if v.LoadBalancer != nil {
+		service.ServerStatus = map[string]string{}
+		for _, at := range v.LoadBalancer.Servers {
+			service.ServerStatus[at.URL] = upOrDown(s.Down[at.URL] || at.Down != "")
+		}
+	}
+	return service
+}
+
+func (s *Source) tcpService(info Info, v *gateway.TCPService) Service {
+	if v == nil {
+		return Service{Info: info}
+	}
+	service := Service{Info: info, LoadBalancer: form(v.LoadBalancer), Weighted: form(v.Weighted)}
+	service.Type = service.kind()
+	if v.LoadBalancer != nil {
+		down := s.TCPDown(info.Name)
+		service.ServerStatus = map[string]string{}
+		for _, at := range v.LoadBalancer.Servers {
+			service.ServerStatus[at.Address] = upOrDown(slices.Contains(down, at.Address))
+		}
+	}
+	return service
+}
+
+// udpService describes a UDP service. Its servers are not checked, so none is known to be down.
+func udpService(info Info, v *gateway.UDPService) Service {
+	if v == nil {
+		return Service{Info: info}
+	}
+	service := Service{Info: info, LoadBalancer: form(v.LoadBalancer), Weighted: form(v.Weighted)}
+	service.Type = service.kind()
+	if v.LoadBalancer != nil {
+		service.ServerStatus = map[string]string{}
+		for _, at := range v.LoadBalancer.Servers {
+			service.ServerStatus[at.Address] = upOrDown(false)
+		}
+	}
+	return service
+}
+
+func upOrDown(down bool) string {
+	if down {
+		return "DOWN"
+	}
+	return "UP"
+}
+
+// kind returns the type of a service, in Traefik's words.
+func (s *Service) kind() string {
+	switch {
+	case s.LoadBalancer != nil:
+		return "loadbalancer"
+	case s.Weighted != nil:
+		return "weighted"
+	case s.Mirroring != nil:
+		return "mirroring"
+	case s.Failover != nil:
+		return "failover"
+	}
+	return ""
+}
+
+// middleware describes a middleware for HTTP or TCP.
+func middleware[T any](info Info, v *T) Middleware {
+	m := Middleware{Info: info, Value: map[string]any{}}
+	if v != nil {
+		addFields(m.Value, reflect.ValueOf(v).Elem())
+	}
+	for key := range m.Value {
+		m.Type = strings.ToLower(key)
+	}
+	return m
+}
+
+// link adds to services and middlewares by which routers they are used.
+func link(routers map[string]Router, services map[string]Service, middlewares map[string]Middleware) {
+	for name, r := range routers {
+		if s, ok := services[r.Service]; ok {
+			s.UsedBy = append(s.UsedBy, name)
+			services[r.Service] = s
+		}
+		for _, used := range r.Middlewares {
+			if m, ok := middlewares[used]; ok {
+				m.UsedBy = append(m.UsedBy, name)
+				middlewares[used] = m
+			}
+		}
+	}
+	for _, s := range services {
+		slices.Sort(s.UsedBy)
+	}
+	for _, m := range middlewares {
+		slices.Sort(m.UsedBy)
+	}
+}

@@ -4,17 +4,15 @@ import (
 	"context"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/provider"
 	values "fairlead/internal/model/gateway"
 )
-
-// filesEvery is how often the files that the configuration names are looked at: other
-// programs renew certificates.
-const filesEvery = 5 * time.Second
 
 // fileState is what shows that a file has changed. It is zero if there is no such file.
 type fileState struct {
@@ -23,23 +21,72 @@ type fileState struct {
 }
 
 // Follow applies the configuration again when a file has changed that it names, until ctx
-// ends.
+// ends: other programs renew certificates.
 func (r *Runner) Follow(ctx context.Context) {
-	tick := time.NewTicker(filesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.checkFiles(ctx)
-		}
+	w, err := provider.NewWatcher(r.log)
+	if err != nil {
+		r.log.Warn("cannot watch the gateway's files: their changes need an apply", "error", err)
+		return
 	}
+	defer w.Close()
+	r.watchWith(w)
+	defer r.watchWith(nil)
+	r.checkFiles(ctx) // what has changed before
+	w.Follow(ctx, func() { r.checkFiles(ctx) })
+}
+
+// watchWith sets the watcher of the files.
+func (r *Runner) watchWith(w *provider.Watcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watcher = w
+	r.watchFiles()
+}
+
+// setFiles sets the files of the configuration that is put to use. They are watched before
+// their states are read, so that no change is missed.
+func (r *Runner) setFiles(paths []string) {
+	r.files = map[string]fileState{}
+	for _, path := range paths {
+		r.files[path] = fileState{}
+	}
+	r.watchFiles()
+	for _, path := range paths {
+		r.files[path] = stateOf(path)
+	}
+}
+
+// watchFiles watches the files of the configuration that is in use.
+func (r *Runner) watchFiles() {
+	if r.watcher != nil {
+		r.watcher.Set(directoriesOf(slices.Collect(maps.Keys(r.files))))
+	}
+}
+
+// directoriesOf returns the directories where the files can change: those of the names, and of
+// what they link to. In place of a directory that does not exist, it is the one above.
+func directoriesOf(paths []string) (all []string) {
+	for _, path := range paths {
+		if to, err := filepath.EvalSymlinks(path); err == nil {
+			all = append(all, filepath.Dir(to))
+		}
+		at := filepath.Dir(path)
+		for at != filepath.Dir(at) {
+			if info, err := os.Stat(at); err == nil && info.IsDir() {
+				break
+			}
+			at = filepath.Dir(at)
+		}
+		all = append(all, at)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (r *Runner) checkFiles(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.watchFiles() // a directory may exist now
 	changed := slices.ContainsFunc(slices.Collect(maps.Keys(r.files)), func(path string) bool {
 		return stateOf(path) != r.files[path]
 	})
@@ -52,14 +99,12 @@ func (r *Runner) checkFiles(ctx context.Context) {
 	}
 }
 
-// filesOf returns the files of certificates and users that a configuration names, with their
-// states.
-func filesOf(c values.Config) map[string]fileState {
-	files := map[string]fileState{}
+// filesOf returns the files of certificates and users that a configuration names.
+func filesOf(c values.Config) (files []string) {
 	add := func(paths ...string) {
 		for _, path := range paths {
 			if path != "" && !strings.Contains(path, "-----BEGIN") {
-				files[path] = stateOf(path)
+				files = append(files, path)
 			}
 		}
 	}

@@ -61,7 +61,12 @@ type Runner struct {
 	// errors is open while a gateway runs: a process that has ended is started again.
 	errors *os.File
 	// files are the states of the files that the configuration names, when it was applied.
-	files map[string]fileState
+	// watcher watches them; it is nil while nothing follows them.
+	files   map[string]fileState
+	watcher *provider.Watcher
+	// ending is closed when the gateway that ended last has completed its requests; nil if none
+	// has.
+	ending chan struct{}
 	// reported are the problems that are logged already.
 	reported map[string]bool
 }
@@ -91,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g == nil {
-		return r.end(ctx)
+		return r.end()
 	}
 	static, config, err := traefik.Qualified(g.Static, g.Config)
 	if err != nil {
@@ -110,7 +115,7 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 // apply makes the serving process have the sources and the static settings.
 func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	config, known := standalone.Together(r.sources)
-	r.files = filesOf(config)
+	r.setFiles(filesOf(config))
 	r.obtain(static)
 	r.obtained.complete(&config)
 	var statuses []gateway.Status
@@ -120,7 +125,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 		if with, err = r.options(); err != nil {
 			return err
 		}
-		r.controller, statuses, err = serving.Start(ctx, with, static, &config, known)
+		r.controller, statuses, err = r.start(ctx, with, static, &config, known)
 	case !reflect.DeepEqual(static, r.static):
 		if _, err = r.controller.Replace(ctx, static); err == nil {
 			r.static = static
@@ -136,34 +141,6 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	r.report(statuses)
 	r.obtained.start()
 	return nil
-}
-
-// stopLimit is how long requests in progress have when the gateway ends.
-const stopLimit = 10 * time.Second
-
-// end ends the serving process, also one that an earlier daemon has left.
-func (r *Runner) end(ctx context.Context) error {
-	r.stopDocker()
-	r.stopObtaining()
-	r.sources, r.files = map[string]standalone.Source{}, nil
-	var err error
-	if r.controller != nil {
-		ctx, cancel := context.WithTimeout(ctx, stopLimit)
-		defer cancel()
-		r.controller.Stop(ctx)
-		r.controller = nil
-	} else if _, failed := os.Stat(r.opt.Directory); failed == nil {
-		err = serving.End(ctx, serving.Options{Directory: r.opt.Directory, Netns: r.opt.Netns, Log: r.log})
-	}
-	if r.errors != nil {
-		_ = r.errors.Close()
-		r.errors = nil
-	}
-	_ = os.Remove(r.opt.Directory) // it may not exist, and may have files of others
-	if info, failed := os.Stat(r.opt.Errors); failed == nil && info.Size() == 0 {
-		_ = os.Remove(r.opt.Errors)
-	}
-	return err
 }
 
 // options returns the options of a serving process, for which it makes the files.

@@ -8,6 +8,10 @@ import (
 	"fairlead/internal/model"
 )
 
+// MaxSpec is the size of the largest request with a Spec, in bytes: about 45,000 routers of the
+// gateway.
+const MaxSpec = 32 << 20
+
 // Spec is what a set of files declares for a host.
 type Spec struct {
 	// Set is the name of the set of files. It is empty for files without a set name.

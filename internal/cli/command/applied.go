@@ -9,7 +9,7 @@ import (
 
 // MaxFile is the maximum size of a file in bytes: the daemon accepts no larger
 // request.
-const MaxFile = 1 << 20
+const MaxFile = api.MaxSpec
 
 // PrintApplied prints one line per change.
 func (r *Remote) PrintApplied(result api.Result) error {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of simultaneous connections. Together with maxBody and maxHeader they
-// limit the memory that callers can use.
+// Limits of simultaneous connections. Together with maxBody, maxLarge and maxHeader
+// they limit the memory that callers can use.
 const (
 	// MaxConns is the limit for all callers. More connections wait in the socket's
 	// queue.

@@ -18,9 +18,12 @@ import (
 )
 
 // Limits of a request. The write limit is long because an attachment with DHCP waits
-// for the DHCP servers.
+// for the DHCP servers. A Spec may be larger than maxBody, but at most maxLarge such
+// requests are read at the same time: others wait.
 const (
 	maxBody     = 1 << 20
+	maxSpec     = api.MaxSpec
+	maxLarge    = 2
 	maxHeader   = 16 << 10
 	headerLimit = 5 * time.Second
 	readLimit   = 10 * time.Second
@@ -154,9 +157,29 @@ func RootOnly(h http.Handler) http.Handler {
 
 // post registers fn as the handler of a path.
 func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.Context, Request) (Result, error)) {
+	postUpTo(mux, path, maxBody, fn)
+}
+
+// postUpTo is post with another limit for the size of the request.
+func postUpTo[Request, Result any](mux *http.ServeMux, path string, limit int64,
+	fn func(context.Context, Request) (Result, error)) {
+	large := make(chan struct{}, maxLarge)
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		if n := r.ContentLength; limit > maxBody && (n < 0 || n > maxBody) {
+			select {
+			case large <- struct{}{}:
+				defer func() { <-large }()
+			case <-r.Context().Done():
+				return
+			}
+			// The time begins when the request is read. It fails only with the connection.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readLimit))
+		}
 		var request Request
-		if err := decode(http.MaxBytesReader(w, r.Body, maxBody), &request); err != nil {
+		if err := decode(http.MaxBytesReader(w, r.Body, limit), &request); err != nil {
+			if errors.As(err, new(*http.MaxBytesError)) {
+				err = fmt.Errorf("it is larger than %d bytes", limit)
+			}
 			refuse(w, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("read request: %w", err)})
 			return
 		}

@@ -34,7 +34,7 @@ type State struct {
 
 // specHandlers registers the handlers of Specs.
 func specHandlers(mux *http.ServeMux, d SpecCalls) {
-	post(mux, pathApply, func(ctx context.Context, r SpecRequest) (api.Result, error) {
+	postUpTo(mux, pathApply, maxSpec, func(ctx context.Context, r SpecRequest) (api.Result, error) {
 		return d.Apply(ctx, r.Spec, r.DryRun)
 	})
 	mux.HandleFunc("GET "+pathState, func(w http.ResponseWriter, _ *http.Request) {

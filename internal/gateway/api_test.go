@@ -26,9 +26,10 @@ func apiWorld(t *testing.T) *world {
 	w.gateway.Apply(&model.Config{
 		HTTP: model.HTTP{
 			Routers: map[string]*model.Router{
-				"api@file":  {Rule: "PathPrefix(`/api`)", Service: "api@internal"},
-				"shop@file": {Rule: "Host(`shop.test`)", Service: "shop@file", Middlewares: []string{"limit@file"}, TLS: &model.RouterTLS{}},
-				"bad@file":  {Rule: "Host(", Service: "shop@file", EntryPoints: []string{"web"}},
+				"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"},
+				"shop@file": {Rule: "Host(`shop.test`)", Service: "shop@file", Middlewares: []string{"limit@file"},
+					TLS: &model.RouterTLS{}},
+				"bad@file": {Rule: "Host(", Service: "shop@file", EntryPoints: []string{"web"}},
 			},
 			Middlewares: map[string]*model.Middleware{
 				"limit@file": {RateLimit: &model.RateLimit{Average: 7, Period: time.Minute}},

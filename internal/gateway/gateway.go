@@ -68,7 +68,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{static: static, log: log, observer: o, began: time.Now(), own: own, tickets: newTickets(),
-		left: make(chan struct{}), hurried: make(chan struct{}), running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
+		left: make(chan struct{}), hurried: make(chan struct{}),
+		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
 	g.Apply(&gateway.Config{}, nil)
 	o.registry.MustRegister(serversUp{g})

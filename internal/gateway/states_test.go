@@ -103,7 +103,9 @@ func TestChangesKeepRequestsInFlight(t *testing.T) {
 // TestChangesKeepCircuitBreakers checks that an open circuit breaker stays open.
 func TestChangesKeepCircuitBreakers(t *testing.T) {
 	w := newWorld(t, model.Static{})
-	service := server(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusInternalServerError) })
+	service := server(t, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusInternalServerError)
+	})
 	breaker := func() *model.Middleware {
 		return &model.Middleware{CircuitBreaker: &model.CircuitBreaker{CheckPeriod: time.Nanosecond,
 			Expression: "ResponseCodeRatio(500, 600, 0, 600) > 0.5", FallbackDuration: time.Hour, ResponseCode: 418}}
@@ -129,9 +131,10 @@ func TestPlacesHaveTheirOwnStates(t *testing.T) {
 		return &model.Config{HTTP: model.HTTP{
 			Routers: map[string]*model.Router{
 				"a@file": {Rule: "Host(`a.test`)", Service: "s@file", Middlewares: []string{"limit@file"}},
-				"b@file": {Rule: "Host(`b.test`)", Service: "s@file", Middlewares: []string{"limit@file", "limit@file"}}},
-			Middlewares: map[string]*model.Middleware{"limit@file": {RateLimit: &model.RateLimit{Average: 2, Burst: 2,
-				Period: 24 * time.Hour}}},
+				"b@file": {Rule: "Host(`b.test`)", Service: "s@file",
+					Middlewares: []string{"limit@file", "limit@file"}}},
+			Middlewares: map[string]*model.Middleware{"limit@file": {RateLimit: &model.RateLimit{Average: 2,
+				Burst: 2, Period: 24 * time.Hour}}},
 			Services: map[string]*model.Service{"s@file": serviceOf(servers...)}}}
 	}
 	url := server(t, named("ok")).LoadBalancer.Servers[0].URL
@@ -313,7 +316,8 @@ func TestChangesKeepSessions(t *testing.T) {
 	for _, name := range []string{"a.gateway.test", "tcp.gateway.test"} {
 		for _, most := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			apply(0)
-			config := &tls.Config{ServerName: name, MaxVersion: most, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+			config := &tls.Config{ServerName: name, MaxVersion: most,
+				ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 			if w.resumes(config) {
 				t.Errorf("%s, version %x: the first connection has a session", name, most)
 			}

@@ -94,11 +94,7 @@ func newWorld(t *testing.T) *world {
 // shows why a name has none, and that the next daemon obtains none again.
 func TestDaemon(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "fairlead.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, declared, w.authority.URL, w.authority.Roots), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.daemon.Run("apply", "-f", file)
+	w.apply(declared)
 	w.settled()
 	serials := map[string]string{}
 	for _, name := range []string{"api.test", "www.test", "db.test", "shop.test", "a.shop.test"} {
@@ -134,6 +130,66 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// waiting is a gateway whose attempt waits for the time that the parameter says.
+const waiting = `gateway:
+  entryPoints:
+    websecure: {address: "127.0.0.1:443"}
+  certificatesResolvers:
+    dns: {acme: {caServer: "%[1]s", caCertificates: ["%[2]s"],
+      dnsChallenge: {provider: rfc2136, resolvers: ["127.0.0.1:53"], delayBeforeCheck: %[3]s}}}
+  http:
+    routers:
+      shop: {rule: Host(` + "`shop.test`" + `), service: s, tls: {certResolver: dns}}
+    services:
+      s: {loadBalancer: {servers: [{url: "http://127.0.0.1:8080"}]}}
+`
+
+// TestChangeDuringAttempt checks that a change of a resolver ends its attempt, which does not count
+// as failed, and begins another one in the same serving process; and that the gateway can end
+// during an attempt.
+func TestChangeDuringAttempt(t *testing.T) {
+	w := newWorld(t)
+	state := func(want string) {
+		t.Helper()
+		w.until(func(all []model.CertificateState) bool {
+			return len(all) == 1 && all[0].State == want && all[0].Failures == 0
+		})
+	}
+	w.apply(waiting, "1h")
+	state(model.CertificateObtaining)
+	before := w.serving()
+	w.apply(waiting, "0")
+	state(model.CertificateValid)
+	if after := w.serving(); after != before {
+		t.Errorf("the serving process %s is replaced by %s", before, after)
+	}
+	w.apply(strings.ReplaceAll(waiting, "shop.test", "db.test"), "1h")
+	state(model.CertificateObtaining)
+	w.apply("# no gateway; %[1]s %[2]s\n")
+	w.daemon.Stop()
+}
+
+// serving returns the name of the control socket, which each serving process has of its own.
+func (w *world) serving() string {
+	w.Helper()
+	all, err := filepath.Glob(filepath.Join(w.daemon.Order.Run, "gateway", "*.sock"))
+	if err != nil || len(all) != 1 {
+		w.Fatalf("serving processes: %v, %v", all, err)
+	}
+	return all[0]
+}
+
+// apply makes the daemon have a gateway that the format declares.
+func (w *world) apply(format string, args ...any) {
+	w.Helper()
+	file := filepath.Join(filepath.Dir(w.daemon.State), "fairlead.yaml")
+	text := fmt.Appendf(nil, format, append([]any{w.authority.URL, w.authority.Roots}, args...)...)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	w.daemon.Run("apply", "-f", file)
+}
+
 // certificates returns the states of the certificates.
 func (w *world) certificates() (all []model.CertificateState) {
 	w.Helper()
@@ -149,15 +205,22 @@ func (w *world) certificates() (all []model.CertificateState) {
 	return all
 }
 
-// settled waits until each certificate is valid or has failed. No command announces that.
+// settled waits until each certificate is valid or has failed.
 func (w *world) settled() {
+	w.Helper()
+	w.until(func(all []model.CertificateState) bool {
+		return len(all) == 5 && !slices.ContainsFunc(all, func(c model.CertificateState) bool {
+			return c.State != model.CertificateValid && c.State != model.CertificateFailed
+		})
+	})
+}
+
+// until waits until the states are accepted. No command announces a change of them.
+func (w *world) until(accept func([]model.CertificateState) bool) {
 	w.Helper()
 	for end := time.Now().Add(2 * place.Timeout); ; time.Sleep(100 * time.Millisecond) {
 		all := w.certificates()
-		open := slices.ContainsFunc(all, func(c model.CertificateState) bool {
-			return c.State != model.CertificateValid && c.State != model.CertificateFailed
-		})
-		if len(all) == 5 && !open {
+		if accept(all) {
 			return
 		}
 		if time.Now().After(end) {

@@ -126,7 +126,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 			return err
 		}
 		r.controller, statuses, err = r.start(ctx, with, static, &config, known)
-	case !reflect.DeepEqual(static, r.static):
+	case !reflect.DeepEqual(served(static), served(r.static)):
 		if _, err = r.controller.Replace(ctx, static); err == nil {
 			r.static = static
 			statuses, err = r.controller.Apply(ctx, &config, known)
@@ -141,6 +141,12 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	r.report(statuses)
 	r.obtained.start()
 	return nil
+}
+
+// served returns the static settings that the serving process has.
+func served(static values.Static) values.Static {
+	static.Docker, static.Swarm, static.Resolvers = nil, nil, nil
+	return static
 }
 
 // options returns the options of a serving process, for which it makes the files.

@@ -100,6 +100,8 @@ func (c *certificate) state() gateway.CertificateState {
 		s.NotAfter = c.held.leaf.NotAfter
 	}
 	switch {
+	case c.resolver == "":
+		s.Reason, s.Next, s.State = c.problem, time.Time{}, gateway.CertificateMissing
 	case c.problem != "":
 		s.Reason, s.Next = c.problem, time.Time{}
 		s.State = gateway.CertificateFailed

@@ -44,14 +44,14 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Routers)) {
 		r := config.HTTP.Routers[name]
 		for _, at := range c.entries(r.EntryPoints) {
-			if t := cmp.Or(r.TLS, at.TLS); t != nil && t.CertResolver != "" {
+			if t := cmp.Or(r.TLS, at.TLS); t != nil {
 				c.router(name, t, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), false}))
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.TCP.Routers)) {
 		r := config.TCP.Routers[name]
-		if r.TLS == nil || r.TLS.Passthrough || r.TLS.CertResolver == "" {
+		if r.TLS == nil || r.TLS.Passthrough {
 			continue
 		}
 		c.router(name, &r.TLS.RouterTLS, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), true}))
@@ -61,14 +61,14 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 			c.add(g.Resolver, namesOfDomain(*g.Domain), "").isDefault = true
 		}
 	}
-	return c.distinct()
+	return append(c.distinct(), c.missing(config.TLS.Stores["default"])...)
 }
 
 // Check returns the certificates that cannot be obtained before the settings change, each with
 // its routers and the reason. It reads the certificates in files, and no storage.
 func Check(config *gateway.Config, static gateway.Static) (all []gateway.CertificateState) {
 	for _, w := range wantedBy(config, &static, givenNames(config.TLS.Certificates), &rules{}) {
-		if w.problem != "" {
+		if w.problem != "" && w.resolver != "" {
 			all = append(all, gateway.CertificateState{Names: w.names, Resolver: w.resolver, Routers: w.routers,
 				State: gateway.CertificateFailed, Reason: w.problem})
 		}
@@ -85,6 +85,8 @@ type collector struct {
 	known *rules
 	// fromRules are the certificates that only rules ask for, with the router's name.
 	fromRules []fromRule
+	// without are the routers that ask no resolver.
+	without []fromRule
 }
 
 type fromRule struct {
@@ -139,6 +141,10 @@ func (r *rules) keep() { r.last, r.now = r.now, nil }
 
 // router adds the certificates of a router.
 func (c *collector) router(name string, t *gateway.RouterTLS, names []string) {
+	if t.CertResolver == "" {
+		c.without = append(c.without, fromRule{"", name, names})
+		return
+	}
 	for _, d := range t.Domains {
 		if names := namesOfDomain(d); len(names) > 0 {
 			c.add(t.CertResolver, names, name)
@@ -214,8 +220,8 @@ func isName(name string) bool {
 	return len(name) <= 253
 }
 
-// distinct returns the certificates without those that another one makes needless.
-func (c *collector) distinct() []wanted {
+// covered are the names of given and wanted certificates.
+func (c *collector) covered() map[string]bool {
 	covered := map[string]bool{}
 	for _, name := range c.given {
 		covered[name] = true
@@ -225,6 +231,12 @@ func (c *collector) distinct() []wanted {
 			covered[name] = true
 		}
 	}
+	return covered
+}
+
+// distinct returns the certificates without those that another one makes needless.
+func (c *collector) distinct() []wanted {
+	covered := c.covered()
 	for _, r := range c.fromRules {
 		names := slices.DeleteFunc(slices.Clone(r.names), func(name string) bool { return covers(covered, name) })
 		if len(names) > 0 {

@@ -2,9 +2,14 @@ package acme_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"log/slog"
+	"math/big"
 	"net"
 	"path/filepath"
 	"slices"
@@ -167,4 +172,27 @@ func (w *world) served(name string) *x509.Certificate {
 	}
 	defer c.Close()
 	return c.ConnectionState().PeerCertificates[0]
+}
+
+// certificateFor returns a certificate for the name, as PEM texts.
+func certificateFor(t *testing.T, name string) model.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return model.Certificate{CertFile: text("CERTIFICATE", der), KeyFile: text("PRIVATE KEY", private)}
 }

@@ -19,6 +19,7 @@ const (
 	CertificatePending   = "pending"
 	CertificateObtaining = "obtaining"
 	CertificateFailed    = "failed"
+	CertificateMissing   = "missing"
 )
 
 // CertificateState is the state of a certificate that routers ask a resolver for.
@@ -29,7 +30,7 @@ type CertificateState struct {
 	// Routers are the qualified names of the routers that ask for it.
 	Routers []string `json:"routers,omitempty"`
 	// State is "valid", "pending" before the first attempt, "obtaining" during an attempt
-	// without a valid certificate, or "failed".
+	// without a valid certificate, "failed", or "missing" if no router asks a resolver for it.
 	State string `json:"state"`
 	// Reason says why the last attempt has failed. The certificate can be in use nevertheless.
 	Reason string `json:"reason,omitempty"`
@@ -44,6 +45,9 @@ type CertificateState struct {
 
 // String says what the resolver has done, and when it tries again.
 func (c CertificateState) String() string {
+	if c.Resolver == "" {
+		return c.Reason
+	}
 	text := "resolver " + c.Resolver + ": " + c.State
 	if c.Reason != "" {
 		text += ": " + c.Reason

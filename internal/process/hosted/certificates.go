@@ -39,9 +39,6 @@ func (r *Runner) obtain(static values.Static) {
 		return
 	}
 	r.stopObtaining()
-	if len(static.Resolvers) == 0 {
-		return
-	}
 	o := &obtained{of: static}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	o.manager = acme.New(acme.Options{Static: static, Log: r.log, Changed: func(context.Context) error {
@@ -57,17 +54,10 @@ func (r *Runner) obtain(static values.Static) {
 	r.obtained = o
 }
 
-// complete adds the certificates, challenges and states to a configuration.
-func (o *obtained) complete(config *values.Config) {
-	if o != nil {
-		o.manager.Complete(config)
-	}
-}
-
 // start begins to obtain certificates. The serving process must have the configuration, so that
 // it can answer challenges.
 func (o *obtained) start() {
-	if o == nil || o.ended != nil {
+	if o.ended != nil {
 		return
 	}
 	o.ended = make(chan struct{})

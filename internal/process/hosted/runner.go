@@ -56,7 +56,7 @@ type Runner struct {
 	declared values.Config
 	sources  map[string]standalone.Source
 	docker   *following
-	// obtained are the certificates of resolvers, nil if there are none.
+	// obtained are the certificates of resolvers, nil while no gateway runs.
 	obtained *obtained
 	// errors is open while a gateway runs: a process that has ended is started again.
 	errors *os.File
@@ -117,7 +117,7 @@ func (r *Runner) apply(ctx context.Context, static values.Static) (err error) {
 	config, known := standalone.Together(r.sources)
 	r.setFiles(filesOf(config))
 	r.obtain(static)
-	r.obtained.complete(&config)
+	r.obtained.manager.Complete(&config)
 	var statuses []gateway.Status
 	switch {
 	case r.controller == nil:

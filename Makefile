@@ -114,9 +114,11 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
 
 .PHONY: soak
-soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations (root)
+soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
+	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
+		go test -count=1 -timeout 0 -v -run 'TestStack|TestUpgrade' ./test/gateway
 
 .PHONY: autobahn
 autobahn: check-go ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)

@@ -204,6 +204,8 @@ func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
 			p = b.other(tried[:n+1])
 		}
 		if p == nil {
+			b.log.Debug("a request cannot be forwarded", "service", b.service, "server", tried[n].url.Host,
+				"method", r.Method, "attempts", n+1, "error", err)
 			failed(w, r, err)
 			return
 		}

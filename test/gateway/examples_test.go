@@ -49,11 +49,7 @@ func TestExamples(t *testing.T) {
 	s.app("minio/minio", apps, "EXPOSE 9000")
 	s.app("eclipse-mosquitto:2", apps, "EXPOSE 1883")
 	s.app("moul/grpcbin", apps, "EXPOSE 80", "EXPOSE 443", "EXPOSE 9000", "EXPOSE 9001")
-	host, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", s.engine.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer host.Close()
+	host := s.onHost().host
 	all, err := filepath.Glob(filepath.Join(examples, "*", "compose.yaml"))
 	if err != nil || len(all) == 0 {
 		t.Fatal("no examples", err)

@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/kernel/netns"
 	model "fairlead/internal/model/gateway"
 	"fairlead/test/authority"
 )
@@ -71,19 +69,13 @@ func TestSeed(t *testing.T) {
 // newSeed starts an engine, and an authority in the network namespace of its host.
 func newSeed(t *testing.T) *seed {
 	t.Helper()
-	s := newStack(t)
-	host, err := netns.Open(fmt.Sprintf("/proc/%d/ns/net", s.engine.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { host.Close() })
-	x := &seed{example: &example{stack: s, host: host}, dir: t.TempDir()}
+	x := &seed{example: newStack(t).onHost(), dir: t.TempDir()}
 	x.data = filepath.Join(x.dir, "acme")
 	if err := os.Mkdir(x.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	x.authority = authority.Start(t, authority.Order{Address: x.bridge() + ":14000"},
-		child.Place{Netns: host.File()})
+		child.Place{Netns: x.host.File()})
 	return x
 }
 

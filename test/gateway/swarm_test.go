@@ -21,5 +21,7 @@ func TestSwarm(t *testing.T) {
 		!strings.HasSuffix(got, "GET /shop https") {
 		t.Errorf("https answers %q", got)
 	}
-	s.underLoad(func() { s.docker("service", "update", "--force", "site_website") })
+	l := s.onHost().load(200)
+	s.docker("service", "update", "--force", "site_website")
+	wantAll(t, "update", l.end())
 }

@@ -11,9 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -21,8 +19,8 @@ import (
 const usage = `usage: web serve NAME             answer with the name and the request's headers
        web get URL ADDRESS            send a request to the address until the answer is
                                       neither 404 nor 503; print status, Location and body
-       web load URL HOST COUNT        send COUNT requests, every third with a body, and more
-                                      until the input ends; print how many failed`
+       web ready                      make the container healthy
+       web healthy                    check that it is`
 
 func main() {
 	switch {
@@ -30,17 +28,24 @@ func main() {
 		serve(os.Args[2])
 	case len(os.Args) == 4 && os.Args[1] == "get":
 		get(os.Args[2], os.Args[3])
-	case len(os.Args) == 5 && os.Args[1] == "load":
-		count, _ := strconv.Atoi(os.Args[4])
-		load(os.Args[2], os.Args[3], count)
+	case len(os.Args) == 2 && os.Args[1] == "ready":
+		exitOn(os.WriteFile(ready, nil, 0o644))
+	case len(os.Args) == 2 && os.Args[1] == "healthy":
+		_, err := os.Stat(ready)
+		exitOn(err)
 	default:
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)
 	}
 }
 
-// serve answers until SIGTERM, and then finishes the requests that it has, as servers of
-// web applications do.
+// serveOn is how long the server accepts requests after SIGTERM, so that the gateway learns of it.
+// net/http drops requests that it has read when Shutdown begins, and no gateway can know
+// whether such a request was processed.
+const serveOn = time.Second
+
+// serve answers until SIGTERM, serves on for a moment, and then finishes the requests that it has, as
+// servers that are replaced without a loss do.
 func serve(name string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -55,6 +60,7 @@ func serve(name string) {
 	go func() {
 		defer close(finished)
 		<-ctx.Done()
+		time.Sleep(serveOn)
 		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = s.Shutdown(end)
@@ -99,63 +105,12 @@ func get(url, address string) {
 	os.Exit(1)
 }
 
-// load sends requests with four clients until the standard input ends, at least count.
-func load(url, host string, count int) {
-	ended := make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(ended)
-	}()
-	var mu sync.Mutex
-	answers := map[string]int{}
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-ended:
-					if n*4 >= count {
-						return
-					}
-				default:
-				}
-				answer := request(url, host, n%3 == 0)
-				mu.Lock()
-				answers[answer]++
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	for answer, n := range answers {
-		fmt.Println(n, answer)
-	}
-}
+// ready is the file whose existence makes a container healthy.
+const ready = "/ready"
 
-// request returns "ok", or why the request failed.
-func request(url, host string, post bool) string {
-	method, body := http.MethodGet, ""
-	if post {
-		method, body = http.MethodPost, "0123456789"
-	}
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
+func exitOn(err error) {
 	if err != nil {
-		return err.Error()
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	r.Host = host
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err.Error()
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	switch {
-	case err != nil:
-		return err.Error()
-	case answer.StatusCode != http.StatusOK:
-		return method + " " + answer.Status
-	case post && !strings.HasSuffix(strings.TrimSpace(string(text)), body):
-		return "the body is lost"
-	}
-	return "ok"
 }

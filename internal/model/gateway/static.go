@@ -188,10 +188,13 @@ type Docker struct {
 	UseBindPortIP    bool
 	SwarmMode        bool
 	// RefreshSeconds is the time between two questions for the tasks of a swarm. 0 means the default.
-	// SwarmModeRefreshSeconds is its name in v2.
-	RefreshSeconds, SwarmModeRefreshSeconds time.Duration
-	Watch                                   *bool
-	AllowEmptyServices                      bool
+	//lint:ignore ST1011 the key is Traefik's
+	RefreshSeconds time.Duration
+	// SwarmModeRefreshSeconds is RefreshSeconds in v2.
+	//lint:ignore ST1011 the key is Traefik's
+	SwarmModeRefreshSeconds time.Duration
+	Watch                   *bool
+	AllowEmptyServices      bool
 	// Username and Password are for an endpoint with HTTP authentication.
 	Username, Password string
 	// HTTPClientTimeout limits a request to the endpoint. 0 means no limit.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -63,4 +64,35 @@ func TestFilesChange(t *testing.T) {
 	until("b@file", "Path(`/3`)")
 	write("sub/b.yaml", "Path(`/4`)")
 	until("b@file", "Path(`/4`)")
+}
+
+// TestConstantChanges checks that changes are reported while others follow without a pause, for
+// example those of a log in the same directory.
+func TestConstantChanges(t *testing.T) {
+	dir := t.TempDir()
+	w, err := NewWatcher(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	w.Set([]string{dir})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		for tick := time.NewTicker(settle / 20); ctx.Err() == nil; <-tick.C {
+			if err := os.WriteFile(filepath.Join(dir, "log"), []byte("line"), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	reported := false
+	w.Follow(ctx, func() {
+		reported = true
+		cancel()
+	})
+	if !reported {
+		t.Error("no change is reported while others follow")
+	}
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long files must stay the same: editors write them in several steps.
-const settle = 100 * time.Millisecond
+const (
+	// settle is how long files must stay the same: editors write them in several steps.
+	settle = 100 * time.Millisecond
+	// latest is the longest time from a change to its report, while other changes follow.
+	latest = 10 * settle
+)
 
 // Watcher reports changes of files (inotify). It watches directories: a file that is replaced
 // by another is not the watched one any more.
@@ -53,17 +57,22 @@ func (w *Watcher) Set(directories []string) {
 func (w *Watcher) Follow(ctx context.Context, changed func()) {
 	timer := time.NewTimer(settle)
 	timer.Stop()
+	var first time.Time // the first change that was not reported, zero if there is none
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.notify.Events:
-			timer.Reset(settle)
 		case err := <-w.notify.Errors:
 			w.log.Warn("watching files", "error", err)
-			timer.Reset(settle)
 		case <-timer.C:
+			first = time.Time{}
 			changed()
+			continue
 		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		timer.Reset(min(settle, time.Until(first.Add(latest))))
 	}
 }

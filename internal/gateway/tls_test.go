@@ -2,42 +2,23 @@ package gateway_test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net/http"
 	"testing"
-	"time"
 
 	"fairlead/internal/gateway"
+	lab "fairlead/internal/lab/certificate"
 	model "fairlead/internal/model/gateway"
 )
 
 // certificate returns a certificate for the names, as PEM texts.
-func certificate(t *testing.T, names ...string) model.Certificate {
+func certificate(t *testing.T, name string, others ...string) model.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := lab.New(name, others...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: names, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return model.Certificate{CertFile: text("CERTIFICATE", der), KeyFile: text("PRIVATE KEY", private)}
+	return model.Certificate{CertFile: string(pair.Chain), KeyFile: string(pair.Key)}
 }
 
 // TestCertificates checks which certificate and protocol a client gets.

@@ -135,20 +135,26 @@ func runLab(t *testing.T, on *netns.Namespace, token string, args ...string) (te
 	return "", nil
 }
 
-// nothingLeft waits until no cgroup and no process of a fairlead is left.
+// nothingLeft waits until no cgroup of a fairlead is left, and so no process in one.
 func nothingLeft(t *testing.T, c command) {
 	t.Helper()
-	pid := c.Cmd.Process.Pid
+	awaitGroups(t, c, false)
+}
+
+// awaitGroups waits until a fairlead has cgroups, or has none.
+func awaitGroups(t *testing.T, c command, some bool) {
+	t.Helper()
+	pattern := filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*", c.Cmd.Process.Pid))
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		left, err := filepath.Glob(filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*", pid)))
+		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(left) == 0 {
+		if some == (len(found) > 0) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("left behind: %q", left)
+			t.Fatalf("cgroups: %q, want some: %t", found, some)
 		}
 	}
 }
@@ -218,7 +224,7 @@ func TestKilled(t *testing.T) {
 				before := linksOf(t, server)
 				served, token := startAgent(t, server)
 				lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
-				awaitGroups(t, served)
+				awaitGroups(t, served, true)
 				time.Sleep(time.Duration(round) * time.Second) // another moment each time
 				killed := map[string]command{"laboratory": lab, "agent": served}[victim]
 				if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -247,21 +253,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// awaitGroups waits until the agent has built something.
-func awaitGroups(t *testing.T, served command) {
-	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		found, err := filepath.Glob(filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*",
-			served.Cmd.Process.Pid)))
-		if err == nil && len(found) > 0 {
-			return
-		}
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("the agent has built nothing: %v", err)
-		}
-	}
-}
-
 // TestLostLink: when the link is lost, both sides end without a packet from the other,
 // and the agent removes everything.
 func TestLostLink(t *testing.T) {
@@ -269,7 +260,7 @@ func TestLostLink(t *testing.T) {
 	client, server, between := machines(t)
 	served, token := startAgent(t, server)
 	lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
-	awaitGroups(t, served)
+	awaitGroups(t, served, true)
 	kerneltest.Run(t, between, "ip", "link", "set", "br0", "down")
 	served.token(t)
 	nothingLeft(t, served)

@@ -2,14 +2,9 @@ package acme_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"path/filepath"
 	"slices"
@@ -22,6 +17,7 @@ import (
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
 	"fairlead/internal/gateway/acme/acmetest"
+	"fairlead/internal/lab/certificate"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -177,22 +173,9 @@ func (w *world) served(name string) *x509.Certificate {
 // certificateFor returns a certificate for the name, as PEM texts.
 func certificateFor(t *testing.T, name string) model.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := certificate.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return model.Certificate{CertFile: text("CERTIFICATE", der), KeyFile: text("PRIVATE KEY", private)}
+	return model.Certificate{CertFile: string(pair.Chain), KeyFile: string(pair.Key)}
 }

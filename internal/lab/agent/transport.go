@@ -1,20 +1,17 @@
 package agent
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
 
+	"fairlead/internal/lab/certificate"
+
 	"github.com/xtaci/smux"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -28,17 +25,14 @@ const (
 // alpn names the protocol in the TLS handshake.
 const alpn = "fairlead-lab"
 
-// newCertificate returns a certificate that is valid until the process ends.
+// newCertificate returns the certificate of an agent. Its fingerprint identifies it; nothing depends on
+// its name or its dates.
 func newCertificate() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := certificate.New("agent.invalid")
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fairlead lab agent"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	return tls.X509KeyPair(pair.Chain, pair.Key)
 }
 
 // serverTLS returns the agent's settings.

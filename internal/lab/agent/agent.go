@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type Options struct {
 	// Version is Fairlead's version; a laboratory must have the same.
 	Version string
 	Facts   plan.Facts
+	// Once ends Serve after one laboratory, or if none connects within onceLimit.
+	Once bool
 	// Issued is called with each new token, before it is valid.
 	Issued func(Token)
 	// Log is called with one line for each thing that happens.
@@ -26,23 +29,25 @@ type Options struct {
 }
 
 const (
-	// maxTries is the number of wrong secrets after which a token is void.
-	maxTries = 3
-	// maxUnproved limits connections without a greeting, greetingLimit how long one
-	// may take.
-	maxUnproved   = 8
+	// prefaceLimit is how long a connection may take for its preface, greetingLimit for
+	// the greeting. maxGreetings limits the connections between the two.
+	prefaceLimit  = 2 * time.Second
 	greetingLimit = 10 * time.Second
+	maxGreetings  = 8
+	// onceLimit is described at Options.Once.
+	onceLimit = 30 * time.Second
 )
 
 // Agent serves laboratories, one after the other.
 type Agent struct {
 	Options
-	tls  *tls.Config
-	cert []byte
+	tls       *tls.Config
+	cert      []byte
+	waiting   waiting
+	greetings chan struct{}
 
 	mu    sync.Mutex
 	token Token
-	tries int
 	// busy is true while a laboratory uses the machine; no token is valid then.
 	busy bool
 }
@@ -53,7 +58,8 @@ func New(opt Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the agent's certificate: %w", err)
 	}
-	a := &Agent{Options: opt, tls: serverTLS(cert), cert: cert.Certificate[0]}
+	a := &Agent{Options: opt, tls: serverTLS(cert), cert: cert.Certificate[0],
+		greetings: make(chan struct{}, maxGreetings)}
 	return a, a.issue()
 }
 
@@ -66,16 +72,20 @@ func (a *Agent) issue() error {
 	a.Issued(token)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.token, a.tries, a.busy = token, 0, false
+	a.token, a.busy = token, false
 	return nil
 }
 
 // Serve serves laboratories until ctx ends, and then removes everything that the
 // current one has built. It closes the listener.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
-	unproved := make(chan struct{}, maxUnproved)
+	if a.Once {
+		defer time.AfterFunc(onceLimit, func() { a.idle(cancel) }).Stop()
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
@@ -86,23 +96,63 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		if err != nil {
 			return fmt.Errorf("accept a laboratory: %w", err)
 		}
-		select {
-		case unproved <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
+		tcp := conn.(*net.TCPConn)
+		a.waiting.add(tcp)
 		all.Go(func() {
 			defer conn.Close()
-			s, err := a.greet(ctx, conn.(*net.TCPConn))
-			<-unproved
-			if err != nil {
-				a.Log("%s: %v", conn.RemoteAddr(), err)
-				return
+			if a.connected(ctx, tcp) && a.Once {
+				cancel()
 			}
-			a.serve(ctx, s, conn.RemoteAddr())
 		})
 	}
+}
+
+// idle calls fn if no laboratory uses the agent.
+func (a *Agent) idle(fn func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.busy {
+		fn()
+	}
+}
+
+// connected serves a connection until it ends, and reports whether it was an admitted
+// laboratory's. A connection without the token leaves no line in the log: anyone can
+// make many.
+func (a *Agent) connected(ctx context.Context, conn *net.TCPConn) bool {
+	proved := a.proved(ctx, conn)
+	a.waiting.remove(conn)
+	if !proved {
+		return false
+	}
+	select {
+	case a.greetings <- struct{}{}:
+	default:
+		return false
+	}
+	s, err := a.greet(ctx, conn)
+	<-a.greetings
+	if err != nil {
+		a.Log("%s: %v", conn.RemoteAddr(), err)
+		return false
+	}
+	a.serve(ctx, s, conn.RemoteAddr())
+	return true
+}
+
+// proved reads the preface, and reports whether it was made with the token.
+func (a *Agent) proved(ctx context.Context, conn *net.TCPConn) bool {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var preface [prefaceSize]byte
+	if conn.SetDeadline(time.Now().Add(prefaceLimit)) != nil {
+		return false
+	}
+	if _, err := io.ReadFull(conn, preface[:]); err != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.token.proves(preface[:])
 }
 
 // serve serves an admitted laboratory, and issues the next token.
@@ -113,7 +163,7 @@ func (a *Agent) serve(ctx context.Context, s *session, from net.Addr) {
 	if err != nil {
 		a.Log("remove what the laboratory at %s built: %v", from, err)
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || a.Once {
 		return
 	}
 	if err := a.issue(); err != nil {
@@ -165,31 +215,14 @@ func (a *Agent) admit(g greeting) error {
 	case a.busy:
 		return errors.New("another laboratory uses this agent: wait until it ends, and use the token that the agent " +
 			"prints then")
-	case a.tries >= maxTries:
-		return errVoid
 	case !a.token.matches(g.Secret):
-		if a.tries++; a.tries < maxTries {
-			return errors.New("the token is wrong, or was used already: use the last one that the agent has printed")
-		}
-		go a.replace()
-		return errVoid
+		return errors.New("the token is wrong, or was used already: use the last one that the agent has printed")
 	case g.Version != a.Version:
 		return fmt.Errorf("the agent has version %s of fairlead, the laboratory %s: use the same binary on both machines",
 			a.Version, g.Version)
 	}
 	a.busy = true
 	return nil
-}
-
-// errVoid means that too many wrong secrets were tried.
-var errVoid = fmt.Errorf("the token is void after %d wrong ones: use the one that the agent prints now", maxTries)
-
-// replace issues another token for one that is void.
-func (a *Agent) replace() {
-	a.Log("the token is void after %d wrong ones", maxTries)
-	if err := a.issue(); err != nil {
-		a.Log("%v", err)
-	}
 }
 
 // release makes the token valid again after the machine could not be used.

@@ -2,12 +2,13 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/topology"
@@ -79,27 +80,22 @@ func TestOneLaboratoryPerToken(t *testing.T) {
 	s.refused(t, first, "v1", "another laboratory uses this agent")
 	r.Close()
 	second := <-s.tokens
-	s.refused(t, first, "v1", "the token is wrong, or was used already")
+	s.refused(t, first, "v1", "the token is wrong, was used already")
 	if _, err := s.connect(t, second, "v1"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestWrongTokensVoidTheToken: after a few wrong secrets the right one is refused too.
-func TestWrongTokensVoidTheToken(t *testing.T) {
+// TestWrongTokens: however many wrong tokens were tried, the right one is valid.
+func TestWrongTokens(t *testing.T) {
 	s := serve(t)
 	right := <-s.tokens
 	wrong := right
 	wrong.secret[0] ^= 1
-	for range maxTries - 1 {
+	for range 20 {
 		s.refused(t, wrong, "v1", "the token is wrong")
 	}
-	s.refused(t, wrong, "v1", "the token is void")
-	next := <-s.tokens
-	if _, err := s.connect(t, right, "v1"); err == nil {
-		t.Error("the void token was accepted")
-	}
-	if _, err := s.connect(t, next, "v1"); err != nil {
+	if _, err := s.connect(t, right, "v1"); err != nil {
 		t.Error(err)
 	}
 }
@@ -115,38 +111,94 @@ func TestOtherVersion(t *testing.T) {
 }
 
 // TestOtherAgent: the laboratory sends no secret to an agent whose certificate has
-// another fingerprint.
+// another fingerprint, even if that agent accepts the preface.
 func TestOtherAgent(t *testing.T) {
 	s, other := serve(t), serve(t)
-	if _, err := s.connect(t, <-other.tokens, "v1"); !errors.Is(err, errOtherAgent) {
+	token := <-other.tokens
+	if _, err := s.connect(t, token, "v1"); !errors.Is(err, errNotAdmitted) {
+		t.Errorf("got %v, want %v", err, errNotAdmitted)
+	}
+	s.mu.Lock()
+	s.token = token
+	s.mu.Unlock()
+	if _, err := s.connect(t, token, "v1"); !errors.Is(err, errOtherAgent) {
 		t.Errorf("got %v, want %v", err, errOtherAgent)
 	}
-	if _, err := s.connect(t, <-s.tokens, "v1"); err != nil {
+}
+
+// TestReplayedPreface: the copy of a preface does not admit a laboratory without the
+// secret.
+func TestReplayedPreface(t *testing.T) {
+	s := serve(t)
+	token := <-s.tokens
+	preface, err := token.preface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(preface); err != nil {
+		t.Fatal(err)
+	}
+	secure := tls.Client(conn, clientTLS(token))
+	var a answer
+	if err := errors.Join(send(secure, greeting{Version: "v1", Secret: make([]byte, secretSize)}),
+		receive(secure, maxGreeting, &a)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(a.Refused, "the token is wrong") {
+		t.Errorf("got %+v, want a refusal", a)
+	}
+	if _, err := s.connect(t, token, "v1"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSilentConnections: connections that send nothing do not keep a laboratory out
-// for longer than they may take to greet.
-func TestSilentConnections(t *testing.T) {
+// TestFlood: hosts without the token hold as many connections as they get, send other
+// protocols and wrong prefaces, and try again at once. Each laboratory is admitted at
+// its first try.
+func TestFlood(t *testing.T) {
 	s := serve(t)
-	for range maxUnproved {
-		conn, err := net.Dial("tcp", s.address)
+	ctx, cancel := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	defer flood.Wait()
+	defer cancel()
+	for i, text := range []string{"GET / HTTP/1.1\r\nHost: agent\r\nUser-Agent: scanner\r\n\r\n", strings.Repeat("x", prefaceSize)} {
+		flood.Go(func() {
+			for ctx.Err() == nil {
+				if conn := s.from(ctx, byte(i), text); conn != nil {
+					_, _ = conn.Read(make([]byte, 1)) // until the agent closes it
+					conn.Close()
+				}
+			}
+		})
+	}
+	for range 5 {
+		for range 2 * maxWaiting {
+			if conn := s.from(ctx, 100, ""); conn != nil {
+				defer conn.Close()
+			}
+		}
+		r, err := Connect(t.Context(), s.address, <-s.tokens, "v1", true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		r.Close()
 	}
-	token := <-s.tokens
-	for limit := time.Now().Add(3 * greetingLimit); ; time.Sleep(100 * time.Millisecond) {
-		_, err := s.connect(t, token, "v1")
-		if err == nil {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatal(err)
-		}
+}
+
+// from connects a host with the agent, and sends text; it returns nil if that fails.
+func (s served) from(ctx context.Context, host byte, text string) net.Conn {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, host)}}
+	conn, err := d.DialContext(ctx, "tcp", s.address)
+	if err != nil {
+		return nil
 	}
+	_, _ = conn.Write([]byte(text)) // the agent may have closed it
+	return conn
 }
 
 // TestHostileOrders: an agent builds nothing that a laboratory of this version does

@@ -12,8 +12,12 @@
 // An agent has a certificate of its own, made when it starts. Its token contains the
 // certificate's fingerprint and a secret: the laboratory knows with whom it talks, and
 // the agent knows that the laboratory has the token. A token is valid for one
-// laboratory; after a few wrong secrets it is void. Then, and after each laboratory,
-// the agent issues another one.
+// laboratory; then the agent issues another one.
+//
+// A laboratory's first bytes are a preface, which only the token's owner can make. A
+// connection without it ends after prefaceLimit, or earlier: if there are maxWaiting,
+// the host that has most loses its oldest one. Wrong tokens have no effect; a secret of
+// 128 bits cannot be guessed. So hosts without the token cannot keep a laboratory out.
 //
 // After the greeting the connection carries streams (smux). A call is one stream with
 // one request and one reply. A stream for the load generator has a request too, and

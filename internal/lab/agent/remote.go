@@ -75,9 +75,16 @@ func greet(ctx context.Context, conn *net.TCPConn, token Token, g greeting) (*Re
 	if err := conn.SetDeadline(time.Now().Add(greetingLimit)); err != nil {
 		return nil, err
 	}
+	preface, err := token.preface()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(preface); err != nil {
+		return nil, closed(err)
+	}
 	secure := tls.Client(conn, clientTLS(token))
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("TLS handshake: %w", err)
+		return nil, fmt.Errorf("TLS handshake: %w", closed(err))
 	}
 	if err := send(secure, g); err != nil {
 		return nil, err

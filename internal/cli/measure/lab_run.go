@@ -27,6 +27,7 @@ func newLabRun(a *command.App) *cobra.Command {
 	var machines labMachines
 	var files reportFiles
 	var seed uint64
+	var sessions int
 	c := &cobra.Command{
 		Use:   "run [SUITE] [PATH…]",
 		Short: "Build paths, send traffic through them and show what each costs",
@@ -34,6 +35,7 @@ func newLabRun(a *command.App) *cobra.Command {
 			"Everything happens in network namespaces, which are removed at the end. With --server or --client these are\n" +
 			"on another machine for one side of the paths. `fairlead lab agent` runs there.",
 		Example: "  fairlead lab run\n" +
+			"  fairlead lab run publish --sessions 5\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
 			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'\n" +
@@ -43,6 +45,9 @@ func newLabRun(a *command.App) *cobra.Command {
 				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
 					return command.Usage(fmt.Errorf("%s %s: want more than 0", name, f.Value))
 				}
+			}
+			if sessions < 1 || sessions > maxSessions {
+				return command.Usage(fmt.Errorf("sessions %d: want 1 to %d", sessions, maxSessions))
 			}
 			var err error
 			if choice.clients, err = machines.take(choice.clients); err != nil {
@@ -65,13 +70,15 @@ func newLabRun(a *command.App) *cobra.Command {
 			if !c.Flags().Changed("seed") {
 				seed = rand.Uint64N(1e6)
 			}
-			opt := runner.Options{Suite: s, Seed: seed, Version: a.Version, Tools: choice.tools, Docker: choice.docker,
-				Shared: choice.shared}
+			opt := runner.Options{Suite: s, Sessions: sessions, Seed: seed, Version: a.Version, Tools: choice.tools,
+				Docker: choice.docker, Shared: choice.shared}
 			return runLab(a, c, opt, machines, files, conditions, args)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&choice.rounds, "rounds", 0, "number of rounds (default: the suite's)")
+	f.IntVar(&sessions, "sessions", 1, "number of whole sessions, each with new topologies and a new random order; "+
+		"with 2 or more, a second interval includes the differences between sessions")
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer; or the machine "+
@@ -94,6 +101,9 @@ func newLabRun(a *command.App) *cobra.Command {
 	files.flags(f)
 	return c
 }
+
+// maxSessions limits a run to what fits into memory.
+const maxSessions = 1000
 
 // labShared is the environment variable that sets --shared, for tests that run
 // several sessions at the same time.
@@ -138,7 +148,7 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMa
 		if p.Ended {
 			progress.Done()
 		} else {
-			progress.Start(p.Round, p.Rounds, p.Case)
+			progress.Start(p.Session, p.Sessions, p.Round, p.Rounds, p.Case)
 		}
 	}
 	rep, err := runner.Run(ctx, opt)

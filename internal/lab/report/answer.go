@@ -80,7 +80,7 @@ func findingOf(s *result.Summary) finding {
 	case worse:
 		return isWorse
 	}
-	if s.Rounds < 2 || math.Max(s.Noise, widest95(s)) > tooNoisy {
+	if s.Rounds < 2 || s.Sessions == 1 || math.Max(s.Noise, widest95(s)) > tooNoisy {
 		return noisy
 	}
 	return similar
@@ -88,7 +88,8 @@ func findingOf(s *result.Summary) finding {
 
 // widest95 is the distance from the ratio to the farther end of its interval.
 func widest95(s *result.Summary) float64 {
-	return math.Expm1(math.Max(math.Log(s.RatioHigh/s.Ratio), math.Log(s.Ratio/s.RatioLow)))
+	low, high := s.Interval()
+	return math.Expm1(math.Max(math.Log(high/s.Ratio), math.Log(s.Ratio/low)))
 }
 
 // pathSentences returns one sentence per path about all columns.
@@ -171,18 +172,20 @@ func worstSentence(r *result.Report) []string {
 	if worst == nil {
 		return nil
 	}
+	low, high := worst.Interval()
 	return []string{fmt.Sprintf("The greatest cost is %s on %s for a %s: %s\u00a0×\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s).", where.title, worst.Path,
-		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(worst.RatioLow),
-		formatRatio(worst.RatioHigh))}
+		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(low),
+		formatRatio(high))}
 }
 
 // leastDifference is the least difference from the baseline within the interval,
 // as a logarithm.
 func leastDifference(s *result.Summary) float64 {
-	if s.RatioLow <= 1 && s.RatioHigh >= 1 {
+	low, high := s.Interval()
+	if low <= 1 && high >= 1 {
 		return 0
 	}
-	return math.Min(math.Abs(math.Log(s.RatioLow)), math.Abs(math.Log(s.RatioHigh)))
+	return math.Min(math.Abs(math.Log(low)), math.Abs(math.Log(high)))
 }
 
 // and joins words with commas and a final "and".

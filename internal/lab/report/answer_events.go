@@ -20,11 +20,12 @@ func stepSentences(r *result.Report, client result.Client) []string {
 				continue
 			}
 			name := s.Name + over(r, i)
+			low, high := f.Interval()
 			switch {
 			case f.Distinguishable:
 				adds = append(adds, fmt.Sprintf("%s %s\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s)", name,
-					c.signed(f.Added), unitOf(c.scale), c.signed(f.Low), c.signed(f.High)))
-			case f.Rounds < 2 || math.Max(f.Noise, (f.High-f.Low)/2) > tooNoisy*f.Value:
+					c.signed(f.Added), unitOf(c.scale), c.signed(low), c.signed(high)))
+			case f.Rounds < 2 || math.Max(f.Noise, (high-low)/2) > tooNoisy*f.Value:
 				noise = append(noise, name)
 			default:
 				nothing = append(nothing, name)

@@ -32,6 +32,9 @@ type Change struct {
 	// changed as much as the baseline's has not changed. Between sessions without
 	// a baseline it is New over Old.
 	Ratio, Low, High float64
+	// SessionLow and SessionHigh are the interval with the session component; both are 0
+	// unless both reports have several sessions.
+	SessionLow, SessionHigh float64
 	// Verdict is faster, slower or ≈. It is empty, and there is no ratio, for the
 	// baseline itself and for a metric whose best value is zero (result.Absolute).
 	Verdict string
@@ -76,6 +79,7 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 func (c *Change) compared(s stats.Change) {
 	c.OldRatio, c.NewRatio = s.Before, s.After
 	c.Ratio, c.Low, c.High = s.Ratio, s.Low, s.High
+	c.SessionLow, c.SessionHigh = s.SessionLow, s.SessionHigh
 	c.judge(s.Distinguishable())
 }
 
@@ -167,20 +171,30 @@ func CompareTable(w io.Writer, c Comparison, o Options) error {
 
 // changes writes one table per client.
 func (t table) changes(all []Change) {
+	sessions := slices.ContainsFunc(all, func(c Change) bool { return c.SessionHigh > 0 })
 	for _, client := range clientsIn(all) {
 		rows := [][]string{{clientTitle(client), "", "before", "ratio", "now", "ratio", "now/before", "95 %", ""}}
+		sides := "llrrrrrll"
+		if sessions {
+			rows, sides = [][]string{slices.Insert(rows[0], 8, "95 % with sessions")}, "llrrrrrlll"
+		}
 		for _, c := range all {
 			if c.Client == client {
-				rows = append(rows, c.row(t.o.Color))
+				rows = append(rows, c.row(t.o.Color, sessions))
 			}
 		}
-		t.aligned(rows, "llrrrrrll")
+		t.aligned(rows, sides)
 		t.line()
 	}
 	t.line("now/before compares the ratios to the baseline; ≈ not distinguishable: within the interval or the noise floor of one session")
+	if sessions {
+		t.line("the interval with sessions includes the differences between sessions, and decides whether a change is distinguishable")
+	} else {
+		t.line("no interval includes the differences between sessions: that needs two reports of `fairlead lab run --sessions`")
+	}
 }
 
-func (c Change) row(color bool) []string {
+func (c Change) row(color, sessions bool) []string {
 	s := scaleFor(c.Metric, []float64{c.Old, c.New})
 	ratio, interval := none, ""
 	if c.Ratio > 0 {
@@ -191,8 +205,16 @@ func (c Change) row(color bool) []string {
 		mark = paint(map[string]verdict{"≈": same, "faster": better, "slower": worse}[c.Verdict], mark)
 	}
 	what := workloadTitle(c.Workload) + byTool(c.Tool) + ", " + metricTitle(c.Metric)
-	return []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s),
-		ratioTo(c.NewRatio), ratio, interval, mark}
+	cells := []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s),
+		ratioTo(c.NewRatio), ratio, interval}
+	if sessions {
+		interval = ""
+		if c.SessionHigh > 0 {
+			interval = fmt.Sprintf("%.3f to %.3f", c.SessionLow, c.SessionHigh)
+		}
+		cells = append(cells, interval)
+	}
+	return append(cells, mark)
 }
 
 // ratioTo formats a ratio to the baseline, "" if there is none.

@@ -22,7 +22,7 @@ func crossChecks(r *result.Report) []string {
 		same := theirs.Case
 		same.Tool = result.OwnTool
 		ours := find(r, same, theirs.Metric)
-		if ours == nil || !compared(ours) || theirs.RatioLow <= ours.RatioHigh && ours.RatioLow <= theirs.RatioHigh {
+		if ours == nil || !compared(ours) || overlap(ours, theirs) {
 			continue
 		}
 		all = append(all,
@@ -43,6 +43,13 @@ var checked = []result.Metric{result.Throughput, result.LatencyP50, result.Laten
 // compared reports whether a row has a ratio with an interval.
 func compared(s *result.Summary) bool {
 	return s.Baseline != "" && s.Path != s.Baseline && s.Rounds > 1 && s.Ratio > 0
+}
+
+// overlap reports whether the intervals of two ratios overlap.
+func overlap(a, b *result.Summary) bool {
+	lowA, highA := a.Interval()
+	lowB, highB := b.Interval()
+	return lowA <= highB && lowB <= highA
 }
 
 // disagreement compares the two generators on the baseline. The slower one is the

@@ -37,7 +37,8 @@ func ratioEnds(r *result.Report, client result.Client, columns []column) []float
 	for _, c := range columns {
 		for _, p := range pathsOf(r, client) {
 			if s := c.at(r, p); s != nil && s.Rounds > 0 && s.Baseline != "" {
-				all = append(all, s.RatioLow, s.RatioHigh)
+				low, high := s.Interval()
+				all = append(all, s.RatioLow, s.RatioHigh, low, high)
 			}
 		}
 	}
@@ -81,8 +82,12 @@ func forestRow(ch *chart, s *result.Summary, c column, path string, x axis, y fl
 	for _, end := range []float64{s.RatioLow, s.RatioHigh} {
 		ch.line(x.at(end), y-4, x.at(end), y+4, class)
 	}
+	low, high := s.Interval()
+	if s.Sessions > 1 {
+		ch.line(x.at(low), y, x.at(high), y, class+" thin")
+	}
 	hint := fmt.Sprintf("%s: %s × %s, 95 %% %s to %s; %s %s", path, formatRatio(s.Ratio), s.Baseline,
-		formatRatio(s.RatioLow), formatRatio(s.RatioHigh), c.scale.format(s.Value), c.scale.label)
+		formatRatio(low), formatRatio(high), c.scale.format(s.Value), c.scale.label)
 	ch.Dots = append(ch.Dots, dotMark{X: x.at(s.Ratio), Y: y, R: 4.5, Class: class, Hint: hint})
 	text := formatRatio(s.Ratio)
 	if s.Rounds > 1 {

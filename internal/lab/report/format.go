@@ -138,9 +138,22 @@ func formatRatio(ratio float64) string {
 
 // formatMargin writes half the width of a ratio's interval, with as many
 // characters as the ratio. A very small one has no 0 before the point, but one more
-// decimal.
+// decimal. In a report of several sessions the interval with the session component
+// follows.
 func formatMargin(s *result.Summary) string {
-	half := (s.RatioHigh - s.RatioLow) / 2
+	margin := formatHalf(s, s.RatioLow, s.RatioHigh)
+	switch s.Sessions {
+	case 0:
+		return margin
+	case 1:
+		return margin + " ±?"
+	}
+	return margin + " " + formatHalf(s, s.SessionLow, s.SessionHigh)
+}
+
+// formatHalf writes half the width of one interval of a ratio.
+func formatHalf(s *result.Summary, low, high float64) string {
+	half := (high - low) / 2
 	if half < 0.00495 {
 		return "±" + strings.TrimPrefix(fmt.Sprintf("%.3f", half), "0")
 	}

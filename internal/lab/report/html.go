@@ -25,7 +25,7 @@ func HTML(w io.Writer, r *result.Report) error {
 	if err != nil {
 		return err
 	}
-	page, err := template.New("").Funcs(functions()).ParseFS(templates, "template/*")
+	page, err := template.New("").Funcs(functions(r)).ParseFS(templates, "template/*")
 	if err != nil {
 		return fmt.Errorf("read page template: %w", err)
 	}
@@ -37,13 +37,14 @@ func HTML(w io.Writer, r *result.Report) error {
 }
 
 // functions are the functions that the templates call.
-func functions() template.FuncMap {
+func functions(r *result.Report) template.FuncMap {
 	return template.FuncMap{
 		"px": func(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) },
 		"cross": func(d dotMark) string {
 			return fmt.Sprintf("M%.1f %.1fl%g %gm0 %gl%g %g", d.X-d.R, d.Y-d.R, 2*d.R, 2*d.R, -2*d.R, -2*d.R, 2*d.R)
 		},
-		"detailHeads": func() []string { return detailHeads },
+		"detailHeads": func() []string { return detailHeads(r) },
+		"measured":    func() string { return measured(r) },
 		// A dash pattern distinguishes the paths for readers who cannot
 		// distinguish the colours.
 		"dashes": func() []template.CSS {

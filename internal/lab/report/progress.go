@@ -40,9 +40,14 @@ func NewProgress(f *os.File, total int) *Progress {
 	return p
 }
 
-// Start shows which case is measured now.
-func (p *Progress) Start(round, rounds int, c result.Case) {
-	line := fmt.Sprintf("round %d/%d  %s  %s, %s", round, rounds, c.Path, workloadTitle(c.Workload)+byTool(c.Tool),
+// Start shows which case is measured now, in which round; session is 0 if there is only
+// one.
+func (p *Progress) Start(session, sessions, round, rounds int, c result.Case) {
+	line := ""
+	if session > 0 {
+		line = fmt.Sprintf("session %d/%d  ", session, sessions)
+	}
+	line += fmt.Sprintf("round %d/%d  %s  %s, %s", round, rounds, c.Path, workloadTitle(c.Workload)+byTool(c.Tool),
 		clientTitle(c.Client))
 	if left, known := p.left(); known {
 		line += "  about " + left.String() + " left"

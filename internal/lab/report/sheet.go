@@ -84,7 +84,7 @@ func details(r *result.Report, client result.Client) []sheet {
 		t := &all[at[title]]
 		for _, p := range pathsOf(r, client) {
 			if s := c.at(r, p); s != nil {
-				t.Rows = append(t.Rows, detailRow(c, s))
+				t.Rows = append(t.Rows, detailRow(r, c, s))
 			}
 		}
 	}
@@ -93,11 +93,17 @@ func details(r *result.Report, client result.Client) []sheet {
 
 // detailHeads are the headings of the columns that detailRow fills, after the
 // column of the path.
-var detailHeads = []string{"figure", "median", "unit", "95 %", "ratio", "95 %", "p", "floor", "rounds", "discarded"}
+func detailHeads(r *result.Report) []string {
+	heads := []string{"figure", "median", "unit", "95 %", "ratio", "95 %", "p", "floor", "rounds", "discarded"}
+	if r.Sessions > 1 {
+		heads = append(heads, "sessions", "95 % with sessions")
+	}
+	return heads
+}
 
 // detailRow returns figure, its interval, ratio, its interval, p, floor and
-// rounds.
-func detailRow(c column, s *result.Summary) sheetRow {
+// rounds; for several sessions, also the interval with the session component.
+func detailRow(r *result.Report, c column, s *result.Summary) sheetRow {
 	row := sheetRow{Path: s.Path}
 	cells := []string{metricTitle(c.metric), none, c.scale.label, "", "", "", "", "", fmt.Sprint(s.Rounds),
 		fmt.Sprint(s.Invalid)}
@@ -111,6 +117,9 @@ func detailRow(c column, s *result.Summary) sheetRow {
 		cells[6] = fmt.Sprintf("%.2g", s.P)
 		cells[7] = "±" + percent(s.Noise)
 	}
+	if r.Sessions > 1 {
+		cells = append(cells, fmt.Sprint(s.Sessions), sessionSpan(s))
+	}
 	for i, text := range cells {
 		class := ""
 		if i == 4 {
@@ -119,6 +128,14 @@ func detailRow(c column, s *result.Summary) sheetRow {
 		row.Cells = append(row.Cells, sheetCell{Value: text, Class: class})
 	}
 	return row
+}
+
+// sessionSpan writes the interval with the session component, "" if there is none.
+func sessionSpan(s *result.Summary) string {
+	if s.Sessions < 2 {
+		return ""
+	}
+	return span(fmt.Sprintf("%.3f", s.SessionLow), fmt.Sprintf("%.3f", s.SessionHigh))
 }
 
 // span writes an interval.

@@ -48,7 +48,8 @@ func makeStepColumn(r *result.Report, i int) stepColumn {
 	return c
 }
 
-// cells formats a step's figure, what it adds and the interval of that.
+// cells formats a step's figure, what it adds and the interval of that; of several
+// sessions, also the interval with the session component.
 func (c stepColumn) cells(s result.Step) (value, added, interval string) {
 	f := c.at(s)
 	if f.Rounds == 0 {
@@ -62,7 +63,11 @@ func (c stepColumn) cells(s result.Step) (value, added, interval string) {
 	if !f.Distinguishable {
 		added = "≈ " + added
 	}
-	return value, added, span(c.signed(f.Low), c.signed(f.High))
+	interval = span(c.signed(f.Low), c.signed(f.High))
+	if f.Sessions > 1 {
+		interval += "; " + span(c.signed(f.SessionLow), c.signed(f.SessionHigh))
+	}
+	return value, added, interval
 }
 
 // signed formats a difference with its sign, including a plus.

@@ -70,7 +70,7 @@ func (t table) line(parts ...string) {
 // heading writes what was measured, where, and with which noise floor.
 func (t table) heading() {
 	left := strings.Join([]string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU"),
-		plural(t.r.Rounds, "round"), fmt.Sprint("seed ", t.r.Seed)}, " · ")
+		measured(t.r), fmt.Sprint("seed ", t.r.Seed)}, " · ")
 	var columns []column
 	for _, c := range clientsOf(t.r) {
 		columns = append(columns, headColumns(t.r, c)...)
@@ -85,6 +85,14 @@ func (t table) heading() {
 		right = "A/A noise floor ±" + percent(floor)
 	}
 	t.line(left, strings.Repeat(" ", max(2, min(t.o.Width, 88)-width(left)-width(right))), right)
+}
+
+// measured writes how often each path was measured.
+func measured(r *result.Report) string {
+	if r.Sessions > 1 {
+		return plural(r.Sessions, "session") + " of " + plural(r.Rounds, "round")
+	}
+	return plural(r.Rounds, "round")
 }
 
 func kernel(release string) string {
@@ -176,6 +184,9 @@ func (t table) legend() {
 		parts = append(parts, "full report: "+t.o.Full)
 	}
 	t.line(strings.Join(parts, "     "))
+	if t.r.Sessions > 1 {
+		t.line("± half of the 95 % interval: first within the sessions, second with the differences between sessions")
+	}
 	for i, o := range discarded {
 		if i == 6 {
 			t.line(fmt.Sprintf("  and %d more: see the full report", len(discarded)-i))

@@ -34,7 +34,7 @@ func timeline(r *result.Report, c column) (ch chart, any bool) {
 		k := result.Case{Path: p, Client: c.client, Workload: c.workload, Tool: c.tool}
 		t := track{p, pathClass(r, p), stats.PerRound(r.Runs, baselineOf(r), k, c.metric)}
 		for _, pt := range t.points {
-			ratios, last = append(ratios, pt.Ratio), max(last, pt.Round)
+			ratios, last = append(ratios, pt.Ratio), max(last, pt.Position)
 		}
 		tracks = append(tracks, t)
 	}
@@ -56,6 +56,14 @@ func timeline(r *result.Report, c column) (ch chart, any bool) {
 	return ch, len(ratios) > 0
 }
 
+// roundOf names a point's round, and its session if there are several.
+func roundOf(p stats.Point) string {
+	if p.Session > 0 {
+		return fmt.Sprintf("session %d, round %d", p.Session, p.Round)
+	}
+	return fmt.Sprint("round ", p.Round)
+}
+
 // drawTracks draws the lines; a round that does not count is a cross at the bottom
 // of the plot.
 func drawTracks(ch *chart, tracks []track, x func(int) float64, y axis) {
@@ -65,15 +73,15 @@ func drawTracks(ch *chart, tracks []track, x func(int) float64, y axis) {
 		var xs, ys []float64
 		for _, p := range t.points {
 			if !p.Valid {
-				ch.Dots = append(ch.Dots, dotMark{X: x(p.Round), Y: plotBottom - 5, R: 4, Class: "lost " + t.class,
+				ch.Dots = append(ch.Dots, dotMark{X: x(p.Position), Y: plotBottom - 5, R: 4, Class: "lost " + t.class,
 					Cross: true,
-					Hint:  fmt.Sprintf("%s: round %d does not count", t.path, p.Round)})
-				ch.Text += fmt.Sprintf(" %s: round %d does not count.", t.path, p.Round)
+					Hint:  fmt.Sprintf("%s: %s does not count", t.path, roundOf(p))})
+				ch.Text += fmt.Sprintf(" %s: %s does not count.", t.path, roundOf(p))
 				continue
 			}
-			xs, ys = append(xs, x(p.Round)), append(ys, y.at(p.Ratio))
-			ch.Dots = append(ch.Dots, dotMark{X: x(p.Round), Y: y.at(p.Ratio), R: 2.5, Class: "point " + t.class,
-				Hint: fmt.Sprintf("%s: round %d, %s", t.path, p.Round, formatRatio(p.Ratio))})
+			xs, ys = append(xs, x(p.Position)), append(ys, y.at(p.Ratio))
+			ch.Dots = append(ch.Dots, dotMark{X: x(p.Position), Y: y.at(p.Ratio), R: 2.5, Class: "point " + t.class,
+				Hint: fmt.Sprintf("%s: %s, %s", t.path, roundOf(p), formatRatio(p.Ratio))})
 		}
 		if len(xs) == 0 {
 			continue

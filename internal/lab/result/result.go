@@ -128,7 +128,10 @@ type Report struct {
 	// Started is the time of the start (RFC 3339).
 	Started string `json:"started"`
 	Seed    uint64 `json:"seed"`
-	Rounds  int    `json:"rounds"`
+	// Rounds counts the rounds of a session. Sessions counts the sessions, each with new
+	// topologies and a new order; 0 means one session.
+	Rounds   int `json:"rounds"`
+	Sessions int `json:"sessions,omitempty"`
 	// Duration is the length of one measured window, in seconds.
 	Duration float64 `json:"duration"`
 	// Paths lists the paths in the suite's order, the baseline first. Runs do not
@@ -187,7 +190,9 @@ const GeneratorBound = "generator-bound"
 // Run is one measured window of one case in one round.
 type Run struct {
 	Case
-	// Round counts from 1. Half is 1 or 2 for the baseline's first and
+	// Session counts from 1; 0 if there is only one session.
+	Session int `json:"session,omitempty"`
+	// Round counts from 1 in each session. Half is 1 or 2 for the baseline's first and
 	// second measurement in the round (the A/A null), 0 for other paths.
 	Round int `json:"round"`
 	Half  int `json:"half,omitempty"`
@@ -295,11 +300,18 @@ type Summary struct {
 	Worst float64 `json:"worst"`
 	// Baseline is the path that Ratio compares with, empty if nothing is compared.
 	// Ratio is the geometric mean over rounds of value/baseline, with a bootstrap
-	// 95 % interval.
+	// 95 % interval. Of several sessions, it is the geometric mean of their ratios, with
+	// the interval from the scatter within the sessions.
 	Baseline  string  `json:"baseline"`
 	Ratio     float64 `json:"ratio"`
 	RatioLow  float64 `json:"ratio_low"`
 	RatioHigh float64 `json:"ratio_high"`
+	// Sessions counts the sessions with a valid round; 0 in a report of one session.
+	// SessionLow and SessionHigh are the 95 % interval of Ratio that includes the
+	// differences between sessions; 0 for fewer than two sessions.
+	Sessions    int     `json:"sessions,omitempty"`
+	SessionLow  float64 `json:"ratio_session_low,omitempty"`
+	SessionHigh float64 `json:"ratio_session_high,omitempty"`
 	// P is the p-value, adjusted by Holm's method over the family of paths with
 	// the same client, workload and metric. It is that of Student's test, or that
 	// of the exact signed-rank test if there are enough rounds for it and it is
@@ -308,11 +320,20 @@ type Summary struct {
 	// Rounds counts the valid rounds, Invalid the rounds that were discarded.
 	Rounds  int `json:"rounds"`
 	Invalid int `json:"invalid"`
-	// Distinguishable is true if the interval excludes 1, the ratio is outside the
-	// A/A noise floor, and P is below 0.05.
+	// Distinguishable is true if the interval (that with the session component, if there
+	// were several sessions) excludes 1, the ratio is outside the A/A noise floor, and P is below 0.05.
 	Distinguishable bool `json:"distinguishable"`
 	// Noise is the half-width of the A/A interval as a ratio (0.016 = 1.6 %).
 	Noise float64 `json:"noise"`
+}
+
+// Interval returns the 95 % interval of the ratio on which Distinguishable is based: that
+// with the session component, if there were several sessions.
+func (s Summary) Interval() (low, high float64) {
+	if s.Sessions > 1 {
+		return s.SessionLow, s.SessionHigh
+	}
+	return s.RatioLow, s.RatioHigh
 }
 
 // Unavailable is a path that this host cannot build.

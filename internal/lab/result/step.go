@@ -25,12 +25,26 @@ type Added struct {
 	Low   float64 `json:"added_low"`
 	High  float64 `json:"added_high"`
 	P     float64 `json:"p"`
+	// Sessions, SessionLow and SessionHigh are as in [Summary].
+	Sessions    int     `json:"sessions,omitempty"`
+	SessionLow  float64 `json:"added_session_low,omitempty"`
+	SessionHigh float64 `json:"added_session_high,omitempty"`
 	// Noise is the noise floor of Added, in the same unit.
 	Noise float64 `json:"noise"`
 	// Rounds counts the rounds that are valid for both steps; for the first step,
 	// its own valid rounds.
 	Rounds int `json:"rounds"`
-	// Distinguishable is true if the interval excludes 0, Added is outside the
+	// Distinguishable is true if the interval (that with the session component, if there
+	// were several sessions) excludes 0, Added is outside the
 	// noise floor, and P is below 0.05.
 	Distinguishable bool `json:"distinguishable"`
+}
+
+// Interval returns the 95 % interval on which Distinguishable is based: that with the
+// session component, if there were several sessions.
+func (a Added) Interval() (low, high float64) {
+	if a.Sessions > 1 {
+		return a.SessionLow, a.SessionHigh
+	}
+	return a.Low, a.High
 }

@@ -32,8 +32,10 @@ import (
 // Options are the options of a session.
 type Options struct {
 	Suite suite.Suite
-	Seed  uint64
-	Facts plan.Facts
+	// Sessions is how often the whole session is repeated; 0 means once.
+	Sessions int
+	Seed     uint64
+	Facts    plan.Facts
 	// Version is Fairlead's version.
 	Version string
 	// Tools are external generators to drive over the same paths.
@@ -55,13 +57,15 @@ type Options struct {
 
 // Progress is the run that begins or has ended.
 type Progress struct {
-	Round, Rounds int
-	Case          result.Case
-	Ended         bool
+	// Session is 0 if there is only one.
+	Session, Sessions int
+	Round, Rounds     int
+	Case              result.Case
+	Ended             bool
 }
 
-// Runs returns the number of runs of a session in which every path can be built,
-// and an estimate of its duration.
+// Runs returns the number of runs of all sessions if every path can be built, and an
+// estimate of their duration.
 func Runs(opt Options) (runs int, takes time.Duration) {
 	s := &session{Options: opt}
 	each := func(u unit, name string) {
@@ -79,11 +83,12 @@ func Runs(opt Options) (runs int, takes time.Duration) {
 			each(u, opt.Suite.Baseline) // its second half
 		}
 	}
-	rounds := opt.Suite.Rounds
-	return runs * rounds, takes*time.Duration(rounds) + time.Duration(len(opt.Suite.Paths))*pathTime
+	rounds, sessions := opt.Suite.Rounds, max(opt.Sessions, 1)
+	takes = takes*time.Duration(rounds) + time.Duration(len(opt.Suite.Paths))*pathTime
+	return runs * rounds * sessions, takes * time.Duration(sessions)
 }
 
-// session is one Run.
+// session is one session, or all of a run as one.
 type session struct {
 	Options
 	existing    map[string]*built
@@ -91,6 +96,8 @@ type session struct {
 	runs        []result.Run
 	// planned and repeated count the planned runs, and those that were repeated.
 	planned, repeated int
+	// number is that of the session among several, from 1; 0 if there is only one.
+	number int
 }
 
 // ErrTakeDown means that hosts, processes or cgroups of the session may be left over.
@@ -101,20 +108,11 @@ var ErrTakeDown = errors.New("take the laboratory down")
 // ErrNothing if no other path can be built. If the removal failed, the error is also
 // ErrTakeDown.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
-	s := &session{Options: opt, existing: map[string]*built{}}
-	s.planned, _ = Runs(opt)
-	defer func() {
-		if e := s.close(); e != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %w", ErrTakeDown, e))
-		}
-	}()
 	awake, wakefulness := KeepAwake()
 	defer awake.Close()
 	started := time.Now()
-	if err := s.build(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.rounds(ctx); err != nil {
+	s, err := sessions(ctx, opt)
+	if err != nil {
 		return nil, err
 	}
 	rep = &result.Report{
@@ -124,6 +122,9 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Unavailable: s.unavailable, Published: s.Suite.Published,
 		Shared: s.Shared, Laboratories: s.Laboratories,
 		Machines: s.Machines,
+	}
+	if opt.Sessions > 1 {
+		rep.Sessions = opt.Sessions
 	}
 	if s.divided() {
 		rep.Host = s.Machines[0].Host
@@ -279,7 +280,7 @@ func (s *session) rounds(ctx context.Context) error {
 // ends.
 func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) error {
 	workload, tool := u.load.name()
-	progress := Progress{Round: round, Rounds: s.Suite.Rounds,
+	progress := Progress{Session: s.number, Sessions: s.Sessions, Round: round, Rounds: s.Suite.Rounds,
 		Case: result.Case{Path: t.Path, Client: u.client, Workload: workload, Tool: tool}}
 	s.report(progress)
 	for try := 1; ; try++ {

@@ -18,6 +18,11 @@ type Change struct {
 	// Ratio is After over Before, with a 95 % interval, and P its p-value,
 	// adjusted over the paths of one client, workload, tool and metric.
 	Ratio, Low, High, P float64
+	// SessionLow and SessionHigh are the interval with the session component; both are 0
+	// unless both reports have several sessions. Sessions is the smaller number of
+	// sessions.
+	SessionLow, SessionHigh float64
+	Sessions                int
 	// Noise is the greater noise floor, and Rounds the smaller number of valid
 	// rounds of the two sessions.
 	Noise  float64
@@ -78,17 +83,43 @@ func changesIn(before, after family, seed uint64) []Change {
 // middles are added as errors are, as the root of the sum of squares (Zou and
 // Donner, "Construction of confidence limits about effect measures", 2008).
 func (f family) change(before, after series, floors [2]AA, seed uint64) Change {
-	a, b := mean(before.logs), mean(after.logs)
-	lowA, highA := f.interval(before, floors[0], seed)
-	lowB, highB := f.interval(after, floors[1], seed)
-	d := b - a
-	return Change{
-		Case: f.kase(after.path), Metric: f.metric, Before: math.Exp(a), After: math.Exp(b),
-		Ratio: math.Exp(d), Low: math.Exp(d - math.Hypot(b-lowB, highA-a)),
-		High: math.Exp(d + math.Hypot(highB-b, a-lowA)),
-		P:    welchP(before.logs, after.logs), Noise: max(floors[0].Noise, floors[1].Noise),
+	a, b := f.estimate(before, seed), f.estimate(after, seed)
+	d := b.mean - a.mean
+	shifts := [2]float64{floors[0].shift(), floors[1].shift()}
+	c := Change{
+		Case: f.kase(after.path), Metric: f.metric, Before: math.Exp(a.mean), After: math.Exp(b.mean),
+		Ratio: math.Exp(d),
+		Low:   math.Exp(d - math.Hypot(b.mean-b.low+shifts[1], a.high-a.mean+shifts[0])),
+		High:  math.Exp(d + math.Hypot(b.high-b.mean+shifts[1], a.mean-a.low+shifts[0])),
+		P:     welchP(before.logs, after.logs), Noise: max(floors[0].Noise, floors[1].Noise),
 		Rounds: min(len(before.logs), len(after.logs)),
 	}
+	if min(len(a.sessions), len(b.sessions)) < 2 {
+		return c
+	}
+	half := math.Hypot(welchHalf(a.sessions, b.sessions), math.Hypot(shifts[0], shifts[1]))
+	c.SessionLow, c.SessionHigh = math.Exp(d-half), math.Exp(d+half)
+	c.P, c.Sessions = welchP(a.sessions, b.sessions), min(len(a.sessions), len(b.sessions))
+	return c
+}
+
+// welch returns the standard error of the difference between the means of two samples,
+// and the degrees of freedom of its distribution (Welch, "The generalization of Student's
+// problem when several different population variances are involved", 1947).
+func welch(a, b []float64) (se, freedom float64) {
+	_, seA := meanError(a)
+	_, seB := meanError(b)
+	va, vb := seA*seA, seB*seB
+	if va+vb == 0 {
+		return 0, 1
+	}
+	return math.Sqrt(va + vb), (va + vb) * (va + vb) / (va*va/float64(len(a)-1) + vb*vb/float64(len(b)-1))
+}
+
+// welchHalf returns half of the width of Welch's 95 % interval.
+func welchHalf(a, b []float64) float64 {
+	se, freedom := welch(a, b)
+	return se * moremath.InvCDF(moremath.TDist{V: freedom})(1-Alpha/2)
 }
 
 // welchP returns the two-sided p-value of Welch's test that two samples have the
@@ -97,15 +128,13 @@ func welchP(a, b []float64) float64 {
 	if len(a) < 2 || len(b) < 2 {
 		return 1
 	}
-	meanA, seA := meanError(a)
-	meanB, seB := meanError(b)
-	va, vb := seA*seA, seB*seB
+	difference := math.Abs(mean(a) - mean(b))
+	se, freedom := welch(a, b)
 	switch {
-	case meanA == meanB:
+	case difference == 0:
 		return 1
-	case va+vb == 0:
+	case se == 0:
 		return 0
 	}
-	freedom := (va + vb) * (va + vb) / (va*va/float64(len(a)-1) + vb*vb/float64(len(b)-1))
-	return 2 * moremath.TDist{V: freedom}.CDF(-math.Abs(meanA-meanB)/math.Sqrt(va+vb))
+	return 2 * moremath.TDist{V: freedom}.CDF(-difference/se)
 }

@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 
@@ -15,8 +16,11 @@ type group struct {
 	client         result.Client
 	workload, tool string
 	baseline       string
-	rounds         map[int]*round
+	rounds         map[place]*round
 }
+
+// place is a round of a session.
+type place struct{ session, round int }
 
 // round contains the runs of one group in one round.
 type round struct {
@@ -35,10 +39,12 @@ type family struct {
 
 // series contains the figures of one path in the order of the rounds.
 type series struct {
-	path    string
-	values  []float64
-	logs    []float64 // of the ratio to the baseline; for the baseline, of half 2 over half 1
-	invalid int
+	path   string
+	values []float64
+	logs   []float64 // of the ratio to the baseline; for the baseline, of half 2 over half 1
+	// sessions are the sessions of the logs.
+	sessions []int
+	invalid  int
 }
 
 // groups sorts runs into groups, in a stable order.
@@ -52,7 +58,7 @@ func groups(runs []result.Run, baseline string) []*group {
 		if at < 0 {
 			at = len(all)
 			all = append(all, &group{client: r.Client, workload: r.Workload, tool: r.Tool,
-				baseline: baseline, rounds: map[int]*round{}})
+				baseline: baseline, rounds: map[place]*round{}})
 		}
 		all[at].add(r)
 	}
@@ -73,10 +79,11 @@ func clientRank(c result.Client) int {
 
 // add adds a run. If a run was repeated within its round, the first valid one counts.
 func (g *group) add(r *result.Run) {
-	rd := g.rounds[r.Round]
+	at := place{r.Session, r.Round}
+	rd := g.rounds[at]
 	if rd == nil {
 		rd = &round{paths: map[string]*result.Run{}}
-		g.rounds[r.Round] = rd
+		g.rounds[at] = rd
 	}
 	if r.Path != g.baseline {
 		rd.paths[r.Path] = firstValid(rd.paths[r.Path], r)
@@ -123,14 +130,11 @@ func (g *group) all() []*result.Run {
 	return all
 }
 
-// order lists the numbers of the rounds, sorted.
-func (g *group) order() []int {
-	var order []int
-	for n := range g.rounds {
-		order = append(order, n)
-	}
-	slices.Sort(order)
-	return order
+// order lists the rounds, sorted.
+func (g *group) order() []place {
+	return slices.SortedFunc(maps.Keys(g.rounds), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.round, b.round))
+	})
 }
 
 // kase returns the case of a path in the group.
@@ -197,7 +201,7 @@ func (g *group) series(path string, m result.Metric, against bool) series {
 			s.invalid++
 		default:
 			s.values = append(s.values, g.value(n, path, m))
-			s.logs = append(s.logs, diff)
+			s.logs, s.sessions = append(s.logs, diff), append(s.sessions, n.session)
 		}
 	}
 	return s
@@ -206,7 +210,7 @@ func (g *group) series(path string, m result.Metric, against bool) series {
 // compare returns the logarithm of the ratio of a path to the baseline in round n;
 // for the baseline, of half 2 to half 1. took is false if the path was not measured in
 // the round. If against is false, only the path itself must be valid.
-func (g *group) compare(n int, path string, m result.Metric, against bool) (diff float64, valid, took bool) {
+func (g *group) compare(n place, path string, m result.Metric, against bool) (diff float64, valid, took bool) {
 	rd := g.rounds[n]
 	a, okA := logOf(rd.halves[0], m)
 	b, okB := logOf(rd.halves[1], m)
@@ -218,7 +222,7 @@ func (g *group) compare(n int, path string, m result.Metric, against bool) (diff
 }
 
 // value returns the figure of a path in a round, which must be valid.
-func (g *group) value(n int, path string, m result.Metric) float64 {
+func (g *group) value(n place, path string, m result.Metric) float64 {
 	rd := g.rounds[n]
 	if path == g.baseline {
 		return (rd.halves[0].Metrics[m] + rd.halves[1].Metrics[m]) / 2

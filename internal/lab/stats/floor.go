@@ -17,6 +17,8 @@ type AA struct {
 	// Noise is the noise floor that [Floor] computes from the interval.
 	Noise  float64
 	Rounds int
+
+	estimate estimate
 }
 
 // Within reports whether the two halves differ by no more than the noise floor. Pure
@@ -57,9 +59,9 @@ func (f family) floor(seed uint64) AA {
 	if a.Rounds == 0 {
 		return a
 	}
-	lo, hi := meanInterval(f.base.logs, f.seed(seed, f.baseline))
-	a.Ratio, a.Low, a.High = math.Exp(mean(f.base.logs)), math.Exp(lo), math.Exp(hi)
-	a.P = signedRank(f.base.logs)
+	e := f.estimate(f.base, seed)
+	a.Ratio, a.Low, a.High, a.estimate = math.Exp(e.mean), math.Exp(e.low), math.Exp(e.high), e
+	a.P = signedRank(f.base.tested())
 	a.Noise = Floor(a.Low, a.High)
 	return a
 }

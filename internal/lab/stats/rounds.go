@@ -8,7 +8,9 @@ import (
 
 // Point is the ratio of one path to the baseline in one round.
 type Point struct {
-	Round int
+	Session, Round int
+	// Position is that of the round among the rounds of all sessions, from 1.
+	Position int
 	// Ratio is zero if the round does not count.
 	Ratio float64
 	Valid bool
@@ -22,15 +24,16 @@ func PerRound(runs []result.Run, baseline string, c result.Case, m result.Metric
 		if g.kase(c.Path) != c {
 			continue
 		}
-		for _, n := range g.order() {
+		for i, n := range g.order() {
 			diff, valid, took := g.compare(n, c.Path, m, true)
-			switch {
-			case !took:
-			case valid:
-				points = append(points, Point{Round: n, Ratio: math.Exp(diff), Valid: true})
-			default:
-				points = append(points, Point{Round: n})
+			if !took {
+				continue
 			}
+			p := Point{Session: n.session, Round: n.round, Position: i + 1, Valid: valid}
+			if valid {
+				p.Ratio = math.Exp(diff)
+			}
+			points = append(points, p)
 		}
 	}
 	return points

@@ -14,7 +14,9 @@
 //
 // The ratio of a path is exp(mean r). Its interval is a bootstrap over rounds (see
 // meanInterval for few rounds), widened by half of the mean of d (AA.shift), because
-// the baseline between the halves may be equal to either of them. d is the same
+// the baseline between the halves may be equal to either of them. If whole sessions were
+// repeated, a second interval contains the differences between sessions, and the verdicts
+// use it (see estimateOf). d is the same
 // statistic for two measurements of the same path; [Floor] computes the noise floor
 // from it. A percentile is computed within a run, so one p99 is one observation. No
 // outliers are dropped: only runs that are marked as invalid are left out, and they
@@ -65,7 +67,7 @@ func (f family) summarize(seed uint64) []result.Summary {
 	rows := make([]result.Summary, 0, len(f.paths)+1)
 	logs := make([][]float64, 0, len(f.paths))
 	for _, s := range f.paths {
-		rows, logs = append(rows, f.compared(s, floor, seed)), append(logs, s.logs)
+		rows, logs = append(rows, f.compared(s, floor, seed)), append(logs, s.tested())
 	}
 	for i, p := range adjusted(logs) {
 		rows[i].P = p
@@ -89,7 +91,7 @@ func (f family) row(s series) result.Summary {
 	row := result.Summary{
 		Case:   f.kase(s.path),
 		Metric: f.metric, Unit: unit.Unit, Better: unit.Better,
-		P: 1, Rounds: len(s.values), Invalid: s.invalid,
+		P: 1, Rounds: len(s.values), Invalid: s.invalid, Sessions: f.sessionsOf(s),
 	}
 	row.Value, row.Low, row.High = MedianInterval(s.values)
 	row.Worst = worst(s.values, f.metric)
@@ -103,6 +105,7 @@ func (f family) baselineRow(a AA) result.Summary {
 	row.Baseline, row.Noise, row.P = f.baseline, a.Noise, a.P
 	if a.Rounds > 0 {
 		row.Ratio, row.RatioLow, row.RatioHigh = 1, a.Low, a.High
+		setSessions(&row, a.estimate, 0)
 	}
 	return row
 }
@@ -114,24 +117,22 @@ func (f family) compared(s series, a AA, seed uint64) result.Summary {
 	if len(s.logs) == 0 {
 		return row
 	}
-	lo, hi := f.interval(s, a, seed)
-	row.Ratio, row.RatioLow, row.RatioHigh = math.Exp(mean(s.logs)), math.Exp(lo), math.Exp(hi)
+	e := f.estimate(s, seed)
+	row.Ratio = math.Exp(e.mean)
+	row.RatioLow, row.RatioHigh = math.Exp(e.low-a.shift()), math.Exp(e.high+a.shift())
+	setSessions(&row, e, a.shift())
 	return row
 }
 
-// interval returns the interval of a path's mean logarithm.
-func (f family) interval(s series, a AA, seed uint64) (lo, hi float64) {
-	lo, hi = meanInterval(s.logs, f.seed(seed, s.path))
-	return lo - a.shift(), hi + a.shift()
-}
-
 // distinguishable reports whether the interval excludes one, the ratio is outside the
-// noise floor, and the adjusted p-value is below Alpha.
+// noise floor, and the adjusted p-value is below Alpha. In a report of several sessions it
+// is the interval with the session component, which needs two sessions.
 func distinguishable(row result.Summary) bool {
-	if row.Rounds < 2 {
+	if row.Rounds < 2 || row.Sessions == 1 {
 		return false
 	}
-	excludes := row.RatioLow > 1 || row.RatioHigh < 1
+	low, high := row.Interval()
+	excludes := low > 1 || high < 1
 	outside := math.Abs(math.Log(row.Ratio)) > math.Log1p(row.Noise)
 	return excludes && outside && row.P < Alpha
 }

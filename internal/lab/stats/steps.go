@@ -33,22 +33,26 @@ func (f family) steps(steps []result.Step, seed uint64) []result.Added {
 	var compared []int
 	var differences [][]float64
 	for i, s := range steps {
-		var d []float64
-		if figures[i], d = f.added(s, aa, seed); s.Over != "" {
-			compared, differences = append(compared, i), append(differences, d)
+		d := f.added(s, aa, seed, &figures[i])
+		if s.Over != "" {
+			compared, differences = append(compared, i), append(differences, d.tested())
 		}
 	}
 	for at, p := range adjusted(differences) {
 		a := &figures[compared[at]]
 		a.P = p
-		a.Distinguishable = a.Rounds > 1 && (a.Low > 0 || a.High < 0) && math.Abs(a.Added) > a.Noise && p < Alpha
+		low, high := a.Interval()
+		a.Distinguishable = a.Rounds > 1 && a.Sessions != 1 && (low > 0 || high < 0) && math.Abs(a.Added) > a.Noise &&
+			p < Alpha
 	}
 	return figures
 }
 
-// added compares a step with the one before; its P is not filled in.
-func (f family) added(s result.Step, aa AA, seed uint64) (a result.Added, differences []float64) {
-	a = result.Added{Client: f.client, Workload: f.workload, Metric: f.metric, Unit: result.Units[f.metric].Unit, P: 1}
+// added compares a step with the one before, and returns the differences as the series'
+// logs. P is not filled in.
+func (f family) added(s result.Step, aa AA, seed uint64, a *result.Added) series {
+	*a = result.Added{Client: f.client, Workload: f.workload, Metric: f.metric, Unit: result.Units[f.metric].Unit, P: 1}
+	differences := series{path: s.Path + " over " + s.Over}
 	var values, befores []float64
 	for _, n := range f.order() {
 		x, ok := f.valid(n, s.Path)
@@ -57,20 +61,35 @@ func (f family) added(s result.Step, aa AA, seed uint64) (a result.Added, differ
 			values = append(values, x)
 		}
 		if ok && okBefore {
-			values, befores, differences = append(values, x), append(befores, before), append(differences, x-before)
+			values, befores = append(values, x), append(befores, before)
+			differences.logs = append(differences.logs, x-before)
+			differences.sessions = append(differences.sessions, n.session)
 		}
 	}
 	a.Rounds, a.Value = len(values), Median(values)
-	if len(differences) > 0 {
-		a.Added = mean(differences)
-		a.Low, a.High = meanInterval(differences, f.seed(seed, s.Path+" over "+s.Over))
-		if s.Over == f.baseline {
-			drift := math.Expm1(aa.shift()) * Median(befores)
-			a.Low, a.High = a.Low-drift, a.High+drift
-		}
+	if len(differences.logs) > 0 {
+		f.setAdded(a, differences, f.drift(s, aa, befores), seed)
 		a.Noise = f.stepFloor(s, aa) * max(a.Value, Median(befores))
 	}
-	return a, differences
+	return differences
+}
+
+// drift returns the widening of a step's interval for the difference between the
+// baseline's halves.
+func (f family) drift(s result.Step, aa AA, befores []float64) float64 {
+	if s.Over != f.baseline {
+		return 0
+	}
+	return math.Expm1(aa.shift()) * Median(befores)
+}
+
+// setAdded sets what a step adds, with both intervals.
+func (f family) setAdded(a *result.Added, differences series, drift float64, seed uint64) {
+	e := f.estimate(differences, seed)
+	a.Added, a.Low, a.High = e.mean, e.low-drift, e.high+drift
+	if a.Sessions = f.sessionsOf(differences); a.Sessions > 1 {
+		a.SessionLow, a.SessionHigh = e.sessionLow-drift, e.sessionHigh+drift
+	}
 }
 
 // stepFloor returns the noise floor of a step as a share of the figure. The difference
@@ -86,7 +105,7 @@ func (f family) stepFloor(s result.Step, aa AA) float64 {
 
 // valid returns the figure of a path in a round; ok is false if there is none, or if
 // path is empty.
-func (f family) valid(n int, path string) (x float64, ok bool) {
+func (f family) valid(n place, path string) (x float64, ok bool) {
 	if _, valid, took := f.compare(n, path, f.metric, false); !valid || !took {
 		return 0, false
 	}

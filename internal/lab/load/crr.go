@@ -86,11 +86,7 @@ func holdAcknowledgements(fd int, hold bool) error {
 // socket so that close(2) sends a reset.
 func (j *job) part(s *stream, scratch []byte) error {
 	if j.spec.Close == RST {
-		err := unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-		if err != nil {
-			return fmt.Errorf("set linger: %w", err)
-		}
-		return nil
+		return resetOnClose(s.fd)
 	}
 	switch _, err := s.read(scratch[:1]); {
 	case err == io.EOF:
@@ -100,6 +96,15 @@ func (j *job) part(s *stream, scratch []byte) error {
 	default:
 		return err
 	}
+}
+
+// resetOnClose makes close(2) reset the connection, so that neither side enters
+// TIME_WAIT.
+func resetOnClose(fd int) error {
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return fmt.Errorf("set linger: %w", err)
+	}
+	return nil
 }
 
 // crrServer serves connections from the listener until the run is over. It only

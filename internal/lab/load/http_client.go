@@ -310,8 +310,12 @@ func (c *httpClient) patience() error {
 	return nil
 }
 
+// close resets the connections that are left. If the client sent a FIN first, each
+// would keep its source port in TIME_WAIT for a minute, and the next runs with many
+// connections would find no free port.
 func (c *httpClient) close() {
 	for fd := range c.conns {
+		_ = resetOnClose(fd) // without it, the connection ends with a FIN
 		rawClose(fd)
 	}
 	c.poll.close()

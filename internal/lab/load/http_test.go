@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,35 @@ func TestWrongAnswersFailTheRun(t *testing.T) {
 				t.Fatalf("got %v, want %q from the client", err, want)
 			}
 			p.run(t, good, spec) // the children have recovered
+		})
+	}
+}
+
+// TestRunsLeaveNoSourcePortInUse: the client has hardly more source ports than a run
+// needs connections, so each run needs the ports of the one before.
+func TestRunsLeaveNoSourcePortInUse(t *testing.T) {
+	ns := newNetns(t)
+	within(t, ns, func() error {
+		// Between other hosts than one with itself, ports in TIME_WAIT are not reused.
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv4/tcp_tw_reuse", []byte("0"), 0),
+			os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40099"), 0))
+	})
+	for name, s := range map[string]load.Spec{
+		"idle-conns": {Workload: load.HTTPIdle, Streams: 80},
+		"http-rr":    {Workload: load.HTTPRR, Streams: 80},
+		"http-crr":   {Workload: load.HTTPCRR, Streams: 2},
+		"https-crr":  {Workload: load.HTTPCRR, Streams: 2, TLS: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, ns)
+			target := p.listen(t, v4)
+			if s.TLS {
+				target = netip.AddrPortFrom(target.Addr(), target.Port()^1)
+			}
+			for connections := uint64(0); connections < 300; {
+				m := p.run(t, target, short(s))
+				connections += max(m.ClientTotals.Connections, uint64(s.Streams))
+			}
 		})
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"fairlead/internal/lab/certificate"
+
+	"golang.org/x/sys/unix"
 )
 
 // clientTLS is the client's side of TLS. All servers must support X25519: with their
@@ -92,10 +94,27 @@ func (v *secureVisitor) visit() (done int64, err error) {
 		return 0, err
 	}
 	defer v.close()
-	if done, err = v.exchange(); err == nil {
-		v.t.connections.Add(1)
+	if done, err = v.exchange(); err != nil {
+		return 0, err
 	}
-	return done, err
+	v.t.connections.Add(1)
+	return done, v.part()
+}
+
+// part waits until the server, which the request has asked for it, has closed the
+// connection: the close of TLS, and the FIN. TIME_WAIT then stays at the server.
+func (v *secureVisitor) part() error {
+	one := make([]byte, 1)
+	for _, from := range []io.Reader{v.conn, v.conn.NetConn()} {
+		n, err := from.Read(one)
+		switch {
+		case n > 0:
+			return fmt.Errorf("receive from %s: more than one answer", v.target)
+		case err != io.EOF && !errors.Is(err, unix.ECONNRESET):
+			return failed("receive from", v.target, err)
+		}
+	}
+	return nil
 }
 
 // exchange sends one request and reads its answer.

@@ -60,6 +60,8 @@ func checkParent(n model.Network, parent plan.HostLink) error {
 	case parent.Master != "":
 		return fmt.Errorf("parent %s is a port of %s, which receives all its frames: name %s as the parent", n.Parent,
 			parent.Master, parent.Master)
+	case n.Driver == model.DriverMacvlan && parent.Kind == string(plan.Macvlan) && parent.ParentOutside:
+		return nil // its own parent cannot be named, and the kernel uses that
 	case slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, parent.Kind):
 		return fmt.Errorf("parent %s is of kind %s itself: name its own parent (`ip link` shows it after the @)",
 			n.Parent, parent.Kind)

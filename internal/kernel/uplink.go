@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"fairlead/internal/kernel/netns"
 
@@ -37,22 +38,55 @@ func WireOut(h *Host, name string, mtu int, up Uplink, neighbours []netip.Addr) 
 	}
 	link, err := inside.LinkByName(name)
 	if err == nil {
-		// Before the link is up: a change of the flag deletes neighbours.
-		err = inside.LinkSetARPOff(link)
+		err = inside.LinkSetARPOff(link) // before the link is up, so it is never used
 	}
 	if err == nil {
 		err = inside.LinkSetUp(link)
 	}
-	for _, addr := range neighbours {
-		if err == nil {
-			err = inside.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT,
-				IP: addr.AsSlice(), HardwareAddr: up.Peer})
-		}
+	if err == nil {
+		err = h.FixNeighbours("", name, up.Peer, neighbours)
 	}
 	if err != nil {
 		return fmt.Errorf("connect wire %s with link %s: %w", name, up.Link, err)
 	}
 	return nil
+}
+
+// FixNeighbours switches ARP and neighbour discovery of a link of the host or of a
+// sandbox off, and gives it neighbours that all have the same hardware address.
+func (h *Host) FixNeighbours(sandbox, name string, peer net.HardwareAddr, neighbours []netip.Addr) error {
+	inside, err := h.links.At(sandbox)
+	if err != nil {
+		return err
+	}
+	link, err := inside.LinkByName(name)
+	if err == nil && link.Attrs().RawFlags&unix.IFF_NOARP == 0 {
+		err = inside.LinkSetARPOff(link) // the kernel deletes the link's neighbours
+	}
+	for _, addr := range neighbours {
+		if err != nil {
+			break
+		}
+		err = inside.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT,
+			IP: addr.AsSlice(), HardwareAddr: peer})
+		if addr.Is6() && errors.Is(err, unix.EINVAL) {
+			err = nil // IPv6 is off on the link
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("set the neighbours of link %s: %w", name, err)
+	}
+	return nil
+}
+
+// KeepQuiet makes links that are added to this thread's network namespace later send
+// no router solicitation. Other packets that the kernel sends by itself need ARP.
+func KeepQuiet() error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/router_solicitations", []byte("0"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // without IPv6
+	}
+	return err
 }
 
 // addUplink creates the macvlan in the host's namespace.

@@ -98,6 +98,8 @@ type HostLink struct {
 	Name string
 	// Kind is as in `ip link add … type KIND`; empty for a physical device.
 	Kind string
+	// ParentOutside is true if the parent of the link is in another network namespace.
+	ParentOutside bool
 	// Encap is the link layer, as `ip link` prints it after "link/": ether,
 	// infiniband, loopback, none.
 	Encap string

@@ -135,6 +135,41 @@ func runLab(t *testing.T, on *netns.Namespace, token string, args ...string) (te
 	return "", nil
 }
 
+// report runs one round of a laboratory, and returns its report.
+func report(t *testing.T, on *netns.Namespace, token string, args ...string) (rep result.Report) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	text, err := runLab(t, on, token, append(args, "--rounds", "1", "--json", file)...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, &rep)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rep
+}
+
+// measured checks that the report has valid runs of each path.
+func measured(t *testing.T, rep result.Report, paths ...string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, run := range rep.Runs {
+		if len(run.Invalid) > 0 || run.Proof == nil || !run.Proof.OK {
+			t.Errorf("%s %s %s: %q, %+v", run.Path, run.Client, run.Workload, run.Invalid, run.Proof)
+		}
+		seen[run.Path] = true
+	}
+	for _, path := range paths {
+		if !seen[path] {
+			t.Errorf("path %s was not measured: %+v", path, rep.Unavailable)
+		}
+	}
+}
+
 // nothingLeft waits until no cgroup of a fairlead is left, and so no process in one.
 func nothingLeft(t *testing.T, c command) {
 	t.Helper()
@@ -174,38 +209,17 @@ func TestBetweenTwoMachines(t *testing.T) {
 	client, server, _ := machines(t)
 	before := linksOf(t, server)
 	served, token := startAgent(t, server)
-	file := filepath.Join(t.TempDir(), "report.json")
-	text, err := runLab(t, client, token, "publish", "--workload", "tcp-rr,tcp-bulk", "--client", "remote,local",
-		"--rounds", "1", "--duration", "30ms", "--json", file)
-	if err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	var rep result.Report
-	b, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(b, &rep)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := report(t, client, token, "publish", "--workload", "tcp-rr,tcp-bulk", "--client", "remote,local",
+		"--duration", "30ms")
 	if len(rep.Machines) != 2 || rep.Machines[0].Link.Driver != "veth" || rep.Machines[1].Link.Name != "eth0" {
 		t.Errorf("machines %+v", rep.Machines)
 	}
-	seen := map[string]bool{}
 	for _, run := range rep.Runs {
-		if len(run.Invalid) > 0 || run.Proof == nil || !run.Proof.OK {
-			t.Errorf("%s %s %s: %q, %+v", run.Path, run.Client, run.Workload, run.Invalid, run.Proof)
-		}
 		if want := map[result.Client]int{result.Remote: 2, result.Local: 1}[run.Client]; len(run.Ledgers) != want {
 			t.Errorf("%s %s: %d ledgers, want %d", run.Path, run.Client, len(run.Ledgers), want)
 		}
-		seen[run.Path] = true
 	}
-	for _, path := range []string{"host", "ebpf", "nat", "proxy"} {
-		if !seen[path] {
-			t.Errorf("path %s was not measured: %+v", path, rep.Unavailable)
-		}
-	}
+	measured(t, rep, "host", "ebpf", "nat", "proxy")
 	served.token(t) // the laboratory's end is known to the agent
 	nothingLeft(t, served)
 	if after := linksOf(t, server); after != before {

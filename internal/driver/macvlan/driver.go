@@ -29,6 +29,9 @@
 // to each other through the LAN's switch, which must send them back. Mode passthru
 // gives the whole parent to one sandbox. In these modes the host has no shim.
 //
+// If the parent is a macvlan itself, the kernel uses its parent instead. That is
+// accepted only if that link is in another network namespace and cannot be named.
+//
 // Kernel: macvlan, Linux 3.0. Limits: the parent must be Ethernet, but not a
 // wireless station. A switch that allows one hardware address per port drops the
 // sandboxes' frames. Hypervisors often do, unless they are configured to allow

@@ -193,3 +193,14 @@ func TestAttachment(t *testing.T) {
 		}
 	}
 }
+
+// TestParentOutsideTheNamespace: the parent of a container's macvlan cannot be named in
+// the container.
+func TestParentOutsideTheNamespace(t *testing.T) {
+	parent := facts.Links["eth0"]
+	parent.Kind, parent.ParentOutside = "macvlan", true
+	f := plan.Facts{Links: map[string]plan.HostLink{"eth0": parent}}
+	if err := (macvlan.Driver{}).Validate(network(func(*model.Network) {}), f); err != nil {
+		t.Error(err)
+	}
+}

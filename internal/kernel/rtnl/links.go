@@ -105,7 +105,7 @@ func (h *Reader) linkWith(handle *netlink.Handle, addr netip.Addr) (plan.HostLin
 func (h *Reader) describe(link netlink.Link) (plan.HostLink, error) {
 	a := link.Attrs()
 	l := plan.HostLink{Name: a.Name, Kind: link.Type(), Encap: a.EncapType, Up: IsUp(link), MTU: a.MTU,
-		MAC: a.HardwareAddr.String()}
+		MAC: a.HardwareAddr.String(), ParentOutside: a.ParentIndex != 0 && a.NetNsID >= 0}
 	if l.Kind == "device" {
 		l.Kind = ""
 	}

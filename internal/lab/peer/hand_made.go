@@ -51,10 +51,19 @@ func (h *handMade) Start(_ context.Context, r *rig.Rig) error {
 		return err
 	}
 	box = program.ForOthers(box)
-	return runByHand(r.World.DoServer, fmt.Sprintf(handLinks[h.Path.Driver], box)+
-		fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; ip link set eth0 up'\n",
-			box, topology.Subnet(h.Addr())))
+	link, up := fmt.Sprintf(handLinks[h.Path.Driver], box), "ip link set eth0 up"
+	if mac := r.World.SandboxMAC(); mac != nil && h.Path.Driver == model.DriverMacvlan {
+		link, up = fmt.Sprintf(handExposed, box, mac, h.Path.MTU), "ip link set eth0 arp off up"
+	}
+	return runByHand(r.World.DoServer, link+fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; %s'\n",
+		box, topology.Subnet(h.Addr()), up))
 }
+
+// handExposed is the macvlan's command between two machines: the path's maker on the
+// other machine must know its address. The kernel creates it on the machine's link
+// instead of the wire, and would give it that link's MTU.
+const handExposed = "ip link add link " + topology.Wire +
+	" name eth0 netns %s address %s mtu %d type macvlan mode private\n"
 
 func runByHand(host func(func() error) error, script string) error {
 	if _, err := program.Shell(host, script); err != nil {
@@ -71,31 +80,35 @@ func (h *handOverlay) Links(c result.Client) []rig.Link {
 	return append([]rig.Link{{Name: handTunnel}}, h.handMade.Links(c)...)
 }
 
+// overlayEnd is one host of an overlay that is made by hand.
+type overlayEnd struct {
+	do            func(func() error) error
+	name, link    string
+	gateway, addr netip.Addr
+	local, remote netip.Addr
+}
+
 // Start implements rig.Maker.
 func (h *handOverlay) Start(_ context.Context, r *rig.Rig) error {
-	for _, side := range []struct {
-		do            func(func() error) error
-		name, link    string
-		gateway, addr netip.Addr
-		local, remote netip.Addr
-	}{
-		{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr,
-			topology.ServerAddr4, topology.ClientAddr4},
-		{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr,
-			topology.ClientAddr4, topology.ServerAddr4},
-	} {
-		box, err := r.World.Sandbox(side.name)
-		if err != nil {
-			return err
-		}
-		mtu := h.Path.MTU - vxlanHeaders
-		script := handFilter(h.Path.Filter) + handBridge(side.gateway, mtu) + handVXLAN(side.local, side.remote, mtu) +
-			handBridged(side.link, program.ForOthers(box), side.addr, mtu)
-		if err := runByHand(side.do, script); err != nil {
-			return err
-		}
+	return h.end(r, overlayEnd{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr,
+		topology.ServerAddr4, topology.ClientAddr4})
+}
+
+// Join implements rig.Joining.
+func (h *handOverlay) Join(_ context.Context, r *rig.Rig) error {
+	return h.end(r, overlayEnd{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr,
+		topology.ClientAddr4, topology.ServerAddr4})
+}
+
+// end makes one host's end of the overlay.
+func (h *handOverlay) end(r *rig.Rig, at overlayEnd) error {
+	box, err := r.World.Sandbox(at.name)
+	if err != nil {
+		return err
 	}
-	return nil
+	mtu := h.Path.MTU - vxlanHeaders
+	return runByHand(at.do, handFilter(h.Path.Filter)+handBridge(at.gateway, mtu)+handVXLAN(at.local, at.remote, mtu)+
+		handBridged(at.link, program.ForOthers(box), at.addr, mtu))
 }
 
 // handVXLAN returns the commands for the tunnel to the other host, as a port of

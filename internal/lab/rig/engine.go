@@ -33,18 +33,17 @@ func (e *Engine) Start(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.World.Engine.Set(ctx, state); err != nil {
-		return err
-	}
-	if visitor := siteOf(e.Path.Driver).visitor; visitor != "" {
-		return e.join(ctx, r, visitor)
-	}
-	return nil
+	_, err = r.World.Engine.Set(ctx, state)
+	return err
 }
 
-// join makes the client host's engine join the overlay with the client's sandbox,
-// because an overlay connects sandboxes.
-func (e *Engine) join(ctx context.Context, r *Rig, visitor string) error {
+// Join implements Joining: the client host's engine joins an overlay with the client's
+// sandbox, because an overlay connects sandboxes.
+func (e *Engine) Join(ctx context.Context, r *Rig) error {
+	visitor := siteOf(e.Path.Driver).visitor
+	if visitor == "" {
+		return nil
+	}
 	box, err := r.World.Sandbox(visitor)
 	if err != nil {
 		return err
@@ -59,8 +58,13 @@ func (e *Engine) join(ctx context.Context, r *Rig, visitor string) error {
 // workload's sandbox, and with its neighbour's if that is a client or has its own
 // place on the wires.
 func (e *Engine) state(r *Rig) (model.State, error) {
-	s := model.State{Networks: []model.Network{e.network()}}
 	at := siteOf(e.Path.Driver)
+	n := e.network()
+	if r.part != topology.Whole && at.exposed == topology.Wire {
+		// Without the host's own macvlan, which mode bridge has.
+		n.Mode = model.ModePrivate
+	}
+	s := model.State{Networks: []model.Network{n}}
 	if at.inHost {
 		s.Endpoints = []model.Endpoint{e.hostEndpoint(r)}
 		s.Publishes = e.publishes()
@@ -76,6 +80,9 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 			return s, err
 		}
 		ep := model.Endpoint{Name: name, Network: Network, Sandbox: box, Addresses: []netip.Addr{addr}}
+		if at.exposed == topology.Wire {
+			ep.MAC = r.World.SandboxMAC().String()
+		}
 		if at.prefixes {
 			ep.Addresses, ep.Prefixes = nil, []netip.Prefix{topology.Subnet(addr)}
 		}
@@ -171,12 +178,8 @@ func (e *Engine) Links(c result.Client) []Link {
 
 // Count implements Maker.
 func (e *Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
-	for _, name := range e.underlays() {
-		bytes, err := r.World.LinkBytes(name)
-		if err != nil {
-			return err
-		}
-		n.wires = append(n.wires, bytes)
+	if err := n.countWires(e.Path, r.World); err != nil {
+		return err
 	}
 	if r.World.Proxy != nil {
 		s, err := r.World.Proxy.Stats(ctx)
@@ -188,20 +191,12 @@ func (e *Engine) Count(ctx context.Context, r *Rig, n *Counters) error {
 	return e.Base.Count(ctx, r, n)
 }
 
-// underlays returns the wires that an overlay over two wires must use.
-func (e *Engine) underlays() []string {
-	if e.Path.Wires < 2 {
-		return nil
-	}
-	return []string{topology.Wire, topology.SecondWire}
-}
-
 // Proof implements Maker.
 func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	p := e.Base.Proof(w, links)
 	switch {
 	case p != links:
-	case len(e.underlays()) > 0:
+	case e.Path.Wires > 1:
 		return WireProof(w)
 	case siteOf(e.Path.Driver).inHost:
 		return WithoutConntrack(p, w)

@@ -63,6 +63,12 @@ type Containers interface {
 	StartProof(r *Rig, m Memory) *result.Proof
 }
 
+// Joining is implemented by makers that also make something on the client host.
+type Joining interface {
+	// Join makes it, after Start if the rig has both hosts.
+	Join(ctx context.Context, r *Rig) error
+}
+
 // Changing is implemented by makers of gateways whose configuration can be changed
 // while they serve.
 type Changing interface {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 )
 
@@ -62,17 +63,41 @@ func (r *Rig) Count(ctx context.Context, c result.Client) (Counters, error) {
 		}
 		n.links = append(n.links, bytes)
 	}
-	if !r.part.HasServer() {
-		return n, nil
+	if r.part.HasServer() {
+		return n, r.Maker.Count(ctx, r, &n)
 	}
-	return n, r.Maker.Count(ctx, r, &n)
+	return n, n.countWires(r.Path, r.World)
+}
+
+// countWires reads the counters of both wires if the path is an overlay over two.
+func (n *Counters) countWires(p suite.Path, w *topology.World) error {
+	if p.Wires < 2 {
+		return nil
+	}
+	for _, name := range []string{topology.Wire, topology.SecondWire} {
+		bytes, err := w.LinkBytes(name)
+		if err != nil {
+			return err
+		}
+		n.wires = append(n.wires, bytes)
+	}
+	return nil
 }
 
 // links returns the links that the client's traffic must pass. A rig without the
-// server host has only the wire.
+// server host has only the wire. In a part, the macvlan of a sandbox is beside the
+// wire, and not on it.
 func (r *Rig) links(c result.Client) []Link {
-	if !r.part.HasServer() {
+	exposed := siteOf(r.Path.Driver).exposed
+	switch {
+	case r.part == topology.ClientPart && exposed != "":
+		return []Link{{Name: exposed}}
+	case r.part == topology.ClientPart && r.Path.Wires > 1:
+		return nil // neither wire carries both directions
+	case r.part == topology.ClientPart:
 		return []Link{{Name: topology.Wire}}
+	case r.part == topology.ServerPart && exposed == topology.Wire:
+		return []Link{inside}
 	}
 	return r.Maker.Links(c)
 }
@@ -82,10 +107,13 @@ func (r *Rig) links(c result.Client) []Link {
 // proxy must have carried them too; on other paths, none of them.
 func (r *Rig) Prove(w Window) *result.Proof {
 	p := LinkProof(r.links(w.Client), w)
-	if !p.OK || !r.part.HasServer() {
-		return p
+	switch {
+	case p.OK && r.part.HasServer():
+		return r.Maker.Proof(w, p)
+	case r.part == topology.ClientPart && r.Path.Wires > 1:
+		return WireProof(w)
 	}
-	return r.Maker.Proof(w, p)
+	return p
 }
 
 // LinkProof compares the counter of each link with the bytes that were received.

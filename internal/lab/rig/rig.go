@@ -143,10 +143,32 @@ func (r *Rig) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.part.HasServer() {
-		return nil
+	if r.part.HasServer() {
+		if err := r.Maker.Start(ctx, r); err != nil {
+			return err
+		}
 	}
-	return r.Maker.Start(ctx, r)
+	if m, ok := r.Maker.(Joining); ok && r.part.HasClient() {
+		if err := m.Join(ctx, r); err != nil {
+			return err
+		}
+	}
+	return r.confine()
+}
+
+// confine makes the links of a part that are on the network between the two machines
+// send to the other machine only.
+func (r *Rig) confine() error {
+	site := siteOf(r.Path.Driver)
+	switch {
+	case r.part == topology.Whole || site.exposed == "":
+		return nil
+	case r.part == topology.ServerPart:
+		return r.World.FixSandbox(Workload, inside.Name, site.exposed)
+	case site.exposed == topology.Wire:
+		return r.World.ReachSandbox(site.address)
+	}
+	return nil
 }
 
 // addWires makes the wires that the path needs in addition to the first one.

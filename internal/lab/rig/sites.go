@@ -92,6 +92,9 @@ type site struct {
 	wires func(w *topology.World) error
 	// network completes the network that the engine creates.
 	network func(p suite.Path, n *model.Network)
+	// exposed is the wire whose network the workload's sandbox is on itself: in a part,
+	// that is the network between the machines. Empty if the host forwards to it.
+	exposed string
 	// prefixes: endpoints get an address with a prefix, not one of the network.
 	prefixes bool
 }
@@ -119,7 +122,8 @@ func siteOf(d model.Driver) site {
 
 func sites() map[model.Driver]site {
 	veth := []Link{{Name: topology.EndpointLink(Workload)}}
-	onWire := site{address: WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire}
+	onWire := site{address: WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
+		exposed: topology.Wire}
 	return map[model.Driver]site{
 		model.DriverHost:    {inHost: true, network: func(_ suite.Path, n *model.Network) { n.Subnets = nil }},
 		model.DriverBridge:  {hidden: true, made: veth, network: withMTU},
@@ -127,6 +131,7 @@ func sites() map[model.Driver]site {
 		model.DriverMacvlan: onWire,
 		model.DriverIPvlan:  onWire,
 		model.DriverDevice: {address: topology.ServerSecond4, prefixes: true, wires: (*topology.World).AddDevice,
+			exposed: topology.SecondWire,
 			network: func(_ suite.Path, n *model.Network) { n.Parent, n.Subnets = topology.SecondWire, nil }},
 		model.DriverVXLAN: {visitor: Visitor, made: []Link{{Name: topology.TunnelLink(Network)}, inside},
 			network: func(p suite.Path, n *model.Network) { n.Overlay = overlay(p) }},
@@ -136,8 +141,8 @@ func sites() map[model.Driver]site {
 func withMTU(p suite.Path, n *model.Network) { n.MTU = p.MTU }
 
 // networkOnWire puts the sandboxes on the wire, whose MTU they get.
-func networkOnWire(_ suite.Path, n *model.Network) {
-	n.Parent = topology.Wire
+func networkOnWire(p suite.Path, n *model.Network) {
+	n.Parent, n.MTU = topology.Wire, p.MTU
 	prefix := topology.Subnet(serverAddr).Masked()
 	n.Subnets = []model.Subnet{{Prefix: prefix, Gateway: topology.ClientAddr4, Range: WireRange}}
 }

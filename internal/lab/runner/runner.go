@@ -212,6 +212,9 @@ func (s *session) unavailableHere(ctx context.Context, p suite.Path) string {
 		return why
 	}
 	why, err := s.Server.Unavailable(ctx, p.Name)
+	if err == nil && why == "" && p.OnBoth() {
+		why, err = s.Client.Unavailable(ctx, p.Name)
+	}
 	if err != nil {
 		why = err.Error()
 	}

@@ -248,12 +248,18 @@ func (p Path) OnWire() bool {
 		model.DriverDevice}, p.Driver)
 }
 
+// OnBoth reports whether both hosts make something of the path, not only the server's.
+func (p Path) OnBoth() bool { return p.Driver == model.DriverVXLAN }
+
 // Undivided returns why the path is measured on one machine only; "" if it can also be
 // divided between two machines.
 func (p Path) Undivided() string {
 	switch {
-	case p.OnWire() || p.Wires > 1:
-		return "between two machines, paths with sandboxes on the wire are not measured yet"
+	case p.Driver == model.DriverIPvlan:
+		return "between two machines, the hosts' links are macvlans, and this version makes no ipvlan link on a macvlan"
+	case p.Driver == model.DriverMacvlan && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
+		return "between two machines, sandboxes of other programs on the network itself are not measured: these " +
+			"programs choose the MAC address, and announce it to all machines there"
 	case p.Peer.InDocker:
 		return "between two machines, containers of a Docker engine are not measured yet"
 	case p.Peer.Gateway || p.Peer.Balances:

@@ -62,6 +62,8 @@ type World struct {
 	place      child.Place
 	facts      plan.Facts
 	mtu        int
+	part       Part
+	uplink     Uplink
 }
 
 // Options are the options of a world.
@@ -101,7 +103,8 @@ func (p Part) HasClient() bool { return p != ServerPart }
 
 // New creates the hosts of a part, both by default, and a wire, without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
-	w := &World{sandboxes: map[string]*netns.Namespace{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
+	w := &World{sandboxes: map[string]*netns.Namespace{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU,
+		part: opt.Part, uplink: opt.Uplink}
 	if w.mtu == 0 {
 		w.mtu = 1500
 	}
@@ -131,22 +134,11 @@ func (w *World) build(opt Options) (err error) {
 			return err
 		}
 	}
-	if opt.Part == Whole {
-		return w.wire(Wire, wire)
-	}
-	return w.wireOut(opt.Uplink)
+	return w.wire(Wire, wire)
 }
 
 // Part returns the part that the world has.
-func (w *World) Part() Part {
-	switch {
-	case w.server == nil:
-		return ClientPart
-	case w.client == nil:
-		return ServerPart
-	}
-	return Whole
-}
+func (w *World) Part() Part { return w.part }
 
 func (w *World) startProxy(context.Context) (engine.Proxy, error) {
 	// The proxy runs until Close, not only until the end of one call.
@@ -169,8 +161,12 @@ func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
 
 func (w *World) namespace() (*netns.Namespace, error) {
 	ns, err := netns.New()
-	if err == nil {
-		w.namespaces = append(w.namespaces, ns)
+	if err != nil {
+		return nil, err
+	}
+	w.namespaces = append(w.namespaces, ns)
+	if w.part != Whole {
+		err = ns.Do(kernel.KeepQuiet)
 	}
 	return ns, err
 }

@@ -46,8 +46,12 @@ var (
 	second = ends{[]netip.Addr{ClientSecond4, ClientSecond6}, []netip.Addr{ServerSecond4, ServerSecond6}}
 )
 
-// wire connects the hosts. Their engines treat it as a foreign link.
+// wire connects the hosts, or the world's only host with the other machine. Engines
+// treat it as a foreign link.
 func (w *World) wire(name string, at ends) error {
+	if w.part != Whole {
+		return w.wireOut(name, at)
+	}
 	if err := kernel.Wire(w.client, w.server, name, w.mtu); err != nil {
 		return err
 	}
@@ -62,16 +66,16 @@ func (w *World) wire(name string, at ends) error {
 }
 
 // wireOut connects the world's only host with the other machine.
-func (w *World) wireOut(up Uplink) error {
-	host, own, others := w.server, wire.server, wire.client
+func (w *World) wireOut(name string, at ends) error {
+	host, own, others := w.server, at.server, at.client
 	if host == nil {
-		host, own, others = w.client, wire.client, wire.server
+		host, own, others = w.client, at.client, at.server
 	}
-	if err := kernel.WireOut(host, Wire, w.mtu, kernel.Uplink(up), others); err != nil {
+	if err := kernel.WireOut(host, name, w.mtu, kernel.Uplink(w.uplink.of(name)), others); err != nil {
 		return err
 	}
 	for _, a := range own {
-		if err := host.Set(plan.Address{Link: Wire, Prefix: Subnet(a)}); err != nil {
+		if err := host.Set(plan.Address{Link: name, Prefix: Subnet(a)}); err != nil {
 			return err
 		}
 	}
@@ -83,7 +87,13 @@ func (w *World) AddSecondWire() error { return w.wire(SecondWire, second) }
 
 // AddDevice adds the second wire without an address at the server's end, for paths
 // that move this link into a sandbox.
-func (w *World) AddDevice() error { return w.wire(SecondWire, ends{client: second.client}) }
+func (w *World) AddDevice() error {
+	err := w.wire(SecondWire, ends{client: second.client})
+	if err == nil && w.part == ClientPart {
+		err = w.client.FixNeighbours("", SecondWire, w.uplink.of(SecondWire).Peer, second.server)
+	}
+	return err
+}
 
 // ClientEngine returns the engine of the client host, for paths that need both.
 func (w *World) ClientEngine() *engine.Engine {

@@ -73,7 +73,12 @@ func untilFree(do func() error) error {
 // isSubLink reports whether an existing link is the wanted one: it has the same
 // kind, mode and parent.
 func (h *Handle) isSubLink(handle *netlink.Handle, have, parent netlink.Link, want plan.SubLink) bool {
-	if have.Type() != string(want.Kind) || have.Attrs().ParentIndex != parent.Attrs().Index {
+	index, outside := parent.Attrs().Index, false
+	if at := parent.Attrs(); want.Kind == plan.Macvlan && parent.Type() == string(plan.Macvlan) {
+		// Instead of a macvlan, the kernel uses the parent that the macvlan itself has.
+		index, outside = at.ParentIndex, at.NetNsID >= 0
+	}
+	if have.Type() != string(want.Kind) || have.Attrs().ParentIndex != index {
 		return false
 	}
 	switch have := have.(type) {
@@ -93,10 +98,10 @@ func (h *Handle) isSubLink(handle *netlink.Handle, have, parent netlink.Link, wa
 	// Many namespaces have the same interface indices: the parent must be in the
 	// host's namespace. -1 stands for the namespace of the link itself.
 	if want.Netns == "" {
-		return have.Attrs().NetNsID == -1
+		return (have.Attrs().NetNsID != -1) == outside
 	}
 	id, err := handle.GetNetNsIdByFd(int(h.ns.File().Fd()))
-	return err == nil && have.Attrs().NetNsID == id
+	return err == nil && have.Attrs().NetNsID != -1 && (have.Attrs().NetNsID == id) != outside
 }
 
 // addSubLink creates the link in its namespace and marks it at once.

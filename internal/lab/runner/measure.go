@@ -104,6 +104,9 @@ func judge(run *result.Run, m load.Measurement, gates ...ledger.Gates) {
 	if m.Errors > 0 {
 		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
+	if m.Latency != nil && m.Transactions == 0 {
+		run.Invalid = append(run.Invalid, "no request was answered in the window")
+	}
 	limit := maxLateness * run.Metrics[result.LatencyP50]
 	if m.Spec.Workload.HTTP() {
 		limit = maxLateness * run.Metrics[result.LatencyP99]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
@@ -46,6 +47,17 @@ func TestFailedProofNamesItsCounter(t *testing.T) {
 	} {
 		if got := missed(&p); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestWindowsWithoutAnswersAreInvalid: a rate of 0 would be a figure about the path.
+func TestWindowsWithoutAnswersAreInvalid(t *testing.T) {
+	for answers, valid := range map[uint64]bool{0: false, 1: true} {
+		var run result.Run
+		judge(&run, load.Measurement{Transactions: answers, Latency: &result.Latency{Count: answers}})
+		if got := len(run.Invalid) == 0; got != valid {
+			t.Errorf("%d answers: %q", answers, run.Invalid)
 		}
 	}
 }

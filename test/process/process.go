@@ -24,8 +24,8 @@ const ready = "ready\n"
 // Process is a running role.
 type Process struct {
 	*child.Process
-	// In is the standard input of the process, and Out its standard output, which is closed when
-	// the process ends.
+	// In is the standard input of the process, and Out its standard output, which ends when neither
+	// the process nor a descendant has it open.
 	In  io.WriteCloser
 	Out *bufio.Reader
 }
@@ -39,16 +39,18 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	// The output can be read after the process has ended, unlike that of StdoutPipe.
+	out, says, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Stdout = says
 	// The test's context cannot be used, because it ends before the cleanups.
 	p, err := child.Start(context.Background(), cmd, at)
-	if err != nil {
+	if err := errors.Join(err, says.Close()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); _ = p.Kill() })
+	t.Cleanup(func() { in.Close(); _ = p.Kill(); out.Close() })
 	return &Process{p, in, bufio.NewReader(out)}
 }
 

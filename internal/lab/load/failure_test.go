@@ -57,6 +57,7 @@ func TestRefusedTarget(t *testing.T) {
 // TestSilentTarget: a bound socket that no process reads from, and from whose
 // backlog no process accepts, behaves like a dead server behind a live proxy.
 func TestSilentTarget(t *testing.T) {
+	t.Parallel()
 	ns := newNetns(t)
 	p := newPair(t, ns)
 	good := p.listen(t, v4)
@@ -70,6 +71,7 @@ func TestSilentTarget(t *testing.T) {
 // TestDroppedTarget: a listener whose backlog is full drops SYNs, as a firewall
 // would.
 func TestDroppedTarget(t *testing.T) {
+	t.Parallel()
 	ns := newNetns(t)
 	p := newPair(t, ns)
 	p.listen(t, v4)

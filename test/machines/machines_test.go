@@ -29,8 +29,12 @@ import (
 const commandRole = "command"
 
 func TestMain(m *testing.M) {
+	command := func() int { return cli.Main("test", cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
-		commandRole: func() int { return cli.Main("test", cli.Arguments(os.Args), os.Stdout, os.Stderr) }})
+		commandRole: command})
+	if len(os.Args) > 1 && os.Args[1] == "lab" { // a copy that was started with ssh
+		os.Exit(command())
+	}
 	os.Exit(m.Run())
 }
 
@@ -90,6 +94,16 @@ func start(t *testing.T, on *netns.Namespace, env []string, args ...string) comm
 	return c
 }
 
+// ended waits until it has ended.
+func (c command) ended(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.Done():
+	case <-time.After(limit):
+		t.Fatalf("%s has not ended", strings.Join(c.Cmd.Args, " "))
+	}
+}
+
 // startAgent starts an agent on a machine, and returns its first token.
 func startAgent(t *testing.T, on *netns.Namespace) (command, string) {
 	t.Helper()
@@ -126,13 +140,8 @@ func startLab(t *testing.T, on *netns.Namespace, token string, args ...string) c
 func runLab(t *testing.T, on *netns.Namespace, token string, args ...string) (text string, err error) {
 	t.Helper()
 	c := startLab(t, on, token, args...)
-	select {
-	case <-c.Done():
-		return c.text.String(), c.Wait()
-	case <-time.After(limit):
-		t.Fatal("the laboratory did not end")
-	}
-	return "", nil
+	c.ended(t)
+	return c.text.String(), c.Wait()
 }
 
 // report runs one round of a laboratory, and returns its report.
@@ -173,25 +182,20 @@ func measured(t *testing.T, rep result.Report, paths ...string) {
 // nothingLeft waits until no cgroup of a fairlead is left, and so no process in one.
 func nothingLeft(t *testing.T, c command) {
 	t.Helper()
-	awaitGroups(t, c, false)
+	awaitGroups(t, c.Cmd.Process.Pid, false)
 }
 
 // awaitGroups waits until a fairlead has cgroups, or has none.
-func awaitGroups(t *testing.T, c command, some bool) {
+func awaitGroups(t *testing.T, pid int, some bool) {
 	t.Helper()
-	pattern := filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*", c.Cmd.Process.Pid))
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+	pattern := filepath.Join(kerneltest.CgroupRoot(t), fmt.Sprintf("fairlead-lab-%d-*", pid))
+	await(t, fmt.Sprintf("process %d has cgroups: %t", pid, some), func() bool {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if some == (len(found) > 0) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("cgroups: %q, want some: %t", found, some)
-		}
-	}
+		return some == (len(found) > 0)
+	})
 }
 
 // linksOf returns the names of a machine's links.
@@ -228,42 +232,42 @@ func TestBetweenTwoMachines(t *testing.T) {
 }
 
 // TestKilled: whichever side is killed, at any moment, nothing is left on either
-// machine, and the agent serves the next laboratory.
+// machine.
 func TestKilled(t *testing.T) {
-	for round := range 2 {
-		for _, victim := range []string{"laboratory", "agent"} {
-			t.Run(fmt.Sprint(victim, round), func(t *testing.T) {
-				t.Parallel()
-				client, server, _ := machines(t)
-				before := linksOf(t, server)
-				served, token := startAgent(t, server)
-				lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
-				awaitGroups(t, served, true)
-				time.Sleep(time.Duration(round) * time.Second) // another moment each time
-				killed := map[string]command{"laboratory": lab, "agent": served}[victim]
-				if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+	victims := []string{"laboratory", "agent"}
+	for round := range killRounds(t, len(victims)) {
+		victim := victims[round%len(victims)]
+		t.Run(fmt.Sprint(victim, round), func(t *testing.T) {
+			t.Parallel()
+			client, server, _ := machines(t)
+			before, mark := linksOf(t, server), newMarker(t)
+			served := start(t, server, []string{mark.text()}, "lab", "agent", "--expose", "eth0", "-o", "json")
+			lab := start(t, client, []string{mark.text(), "FAIRLEAD_LAB_SERVER_TOKEN=" + served.token(t)}, "lab", "run",
+				"publish", "--shared", "--server", serverAddress, "--rounds", "1000", "--duration", "20ms")
+			moment(t, round)
+			killed, other := lab, served
+			if victim == "agent" {
+				killed, other = served, lab
+			}
+			if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed.ended(t)
+			if victim == "laboratory" { // then the agent and its sweeper wait for the next one
+				await(t, "two processes are left", func() bool { return len(mark.processes(t)) == 2 })
+				nothingLeft(t, served)
+				if err := served.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
 				}
-				if victim == "agent" {
-					select {
-					case <-lab.Done():
-					case <-time.After(limit):
-						t.Fatal("the laboratory did not end")
-					}
-					if !strings.Contains(lab.text.String(), "the connection") {
-						t.Errorf("the laboratory ended with %s", lab.text)
-					}
-				} else {
-					served.token(t)
-				}
-				<-killed.Done()
-				nothingLeft(t, served)
-				nothingLeft(t, lab)
-				if after := linksOf(t, server); after != before {
-					t.Errorf("links of the server's machine: %s, want %s", after, before)
-				}
-			})
-		}
+			}
+			other.ended(t)
+			mark.noProcesses(t)
+			nothingLeft(t, served)
+			nothingLeft(t, lab)
+			if after := linksOf(t, server); after != before {
+				t.Errorf("links of the server's machine: %s, want %s", after, before)
+			}
+		})
 	}
 }
 
@@ -274,15 +278,11 @@ func TestLostLink(t *testing.T) {
 	client, server, between := machines(t)
 	served, token := startAgent(t, server)
 	lab := startLab(t, client, token, "publish", "--rounds", "1000", "--duration", "20ms")
-	awaitGroups(t, served, true)
+	awaitGroups(t, served.Cmd.Process.Pid, true)
 	kerneltest.Run(t, between, "ip", "link", "set", "br0", "down")
 	served.token(t)
 	nothingLeft(t, served)
-	select {
-	case <-lab.Done():
-	case <-time.After(limit):
-		t.Fatal("the laboratory did not end")
-	}
+	lab.ended(t)
 	nothingLeft(t, lab)
 }
 

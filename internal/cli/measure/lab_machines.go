@@ -14,13 +14,14 @@ import (
 	"fairlead/internal/cli/command"
 	"fairlead/internal/kernel"
 	"fairlead/internal/lab/agent"
+	"fairlead/internal/lab/agent/overssh"
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
 )
 
 // labMachines holds the flags of `lab run` that name other machines.
-type labMachines struct{ server, client, link string }
+type labMachines struct{ server, client, ssh, link string }
 
 // The environment variables with the tokens, which the list of processes does not
 // show.
@@ -30,8 +31,14 @@ const (
 )
 
 // take removes a machine from the values of --client, and returns the kinds of clients
-// that are left.
+// that are left. It sets the server's machine to that of --ssh.
 func (m *labMachines) take(values []string) (clients []string, err error) {
+	switch {
+	case m.ssh != "" && m.server != "":
+		return nil, fmt.Errorf("ssh %s: --ssh names the server's machine, and --server does too: use one of them", m.ssh)
+	case m.ssh != "":
+		m.server = overssh.Scheme + strings.TrimPrefix(m.ssh, overssh.Scheme)
+	}
 	for _, v := range values {
 		switch {
 		case slices.Contains([]string{string(result.Remote), string(result.Local), string(result.Peer)}, v):
@@ -45,7 +52,21 @@ func (m *labMachines) take(values []string) (clients []string, err error) {
 			m.client = v
 		}
 	}
-	return clients, nil
+	return clients, m.checkSSH()
+}
+
+// checkSSH returns an error for a machine whose text is invalid as one that is reached
+// with ssh.
+func (m *labMachines) checkSSH() error {
+	for _, v := range []struct{ flag, text string }{{"server", m.server}, {"client", m.client}} {
+		if !strings.HasPrefix(v.text, overssh.Scheme) {
+			continue
+		}
+		if _, err := overssh.Parse(v.text); err != nil {
+			return fmt.Errorf("%s %w", v.flag, err)
+		}
+	}
+	return nil
 }
 
 // any reports whether another machine is used.
@@ -54,17 +75,32 @@ func (m *labMachines) any() bool { return m.server != "" || m.client != "" }
 // connections are those of a session with other machines.
 type connections struct {
 	server, client *agent.Remote
-	sweeper        io.Closer
+	// started are the agents that were started with ssh.
+	started []*overssh.Agent
+	sweeper io.Closer
 }
 
-// Close ends the connections. The agents then remove everything.
-func (c *connections) Close() {
+// Close ends the connections. The agents then remove everything; it waits for those
+// that were started with ssh.
+func (c *connections) Close() error {
+	var errs []error
 	for _, r := range []*agent.Remote{c.server, c.client} {
 		if r != nil {
 			r.Close()
 		}
 	}
+	for _, s := range c.started {
+		errs = append(errs, s.Close())
+	}
 	c.sweeper.Close()
+	return errors.Join(errs...)
+}
+
+// end closes the connections after a session.
+func (c *connections) end(a *command.App) {
+	if err := c.Close(); err != nil {
+		a.Err.Note("fairlead: %v", err)
+	}
 }
 
 // watch returns a context that ends with ctx, or when a connection is lost. The
@@ -94,8 +130,7 @@ func (m *labMachines) connect(ctx context.Context, opt *runner.Options) (*connec
 		err = m.check(ctx, c, opt)
 	}
 	if err != nil {
-		c.Close()
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -103,10 +138,10 @@ func (m *labMachines) connect(ctx context.Context, opt *runner.Options) (*connec
 // open opens the connections.
 func (m *labMachines) open(ctx context.Context, c *connections, opt *runner.Options) (err error) {
 	if m.server != "" {
-		c.server, err = connect(ctx, "server", m.server, serverToken, opt)
+		c.server, err = c.connect(ctx, "server", m.server, serverToken, opt)
 	}
 	if err == nil && m.client != "" {
-		c.client, err = connect(ctx, "client", m.client, clientToken, opt)
+		c.client, err = c.connect(ctx, "client", m.client, clientToken, opt)
 	}
 	return err
 }
@@ -167,25 +202,49 @@ func (m *labMachines) this(other *agent.Remote, opt runner.Options) (machine.Mac
 	return local, described, err
 }
 
-// connect connects the machine that a flag names as HOST, HOST:PORT, or with =TOKEN.
-func connect(ctx context.Context, flag, text, variable string, opt *runner.Options) (*agent.Remote, error) {
+// connect connects the machine that a flag names as HOST, HOST:PORT, or with =TOKEN, or
+// as overssh.Target.
+func (c *connections) connect(ctx context.Context, flag, text, variable string, opt *runner.Options) (*agent.Remote,
+	error) {
+	at, token, err := c.reach(ctx, flag, text, variable)
+	if err != nil {
+		return nil, command.Usage(err)
+	}
+	r, err := agent.Connect(ctx, at, token, opt.Version, opt.Shared)
+	if err != nil {
+		return nil, command.Usage(err)
+	}
+	return r, nil
+}
+
+// reach returns the address and the token of an agent. It starts the agent if the
+// machine is reached with ssh.
+func (c *connections) reach(ctx context.Context, flag, text, variable string) (at string, t agent.Token, err error) {
+	if strings.HasPrefix(text, overssh.Scheme) {
+		target, err := overssh.Parse(text)
+		if err != nil {
+			return "", t, err
+		}
+		started, err := overssh.Start(ctx, target)
+		if err != nil {
+			return "", t, err
+		}
+		c.started = append(c.started, started)
+		return started.Address, started.Token, nil
+	}
 	host, word, given := strings.Cut(text, "=")
 	if !given {
 		word = os.Getenv(variable)
 	}
 	if word == "" {
-		return nil, command.Usage(fmt.Errorf("%s %s: run `fairlead lab agent` there, and give the token that it prints: "+
-			"--%s %s=TOKEN, or in the environment variable %s", flag, host, flag, host, variable))
+		return "", t, fmt.Errorf("%s %s: run `fairlead lab agent` there, and give the token that it prints: --%s %s=TOKEN, "+
+			"or in the environment variable %s; or start it with --%s ssh://%s", flag, host, flag, host, variable, flag,
+			host)
 	}
-	token, err := agent.ParseToken(word)
-	if err != nil {
-		return nil, command.Usage(fmt.Errorf("token for %s %s: %w", flag, host, err))
+	if t, err = agent.ParseToken(word); err != nil {
+		return "", t, fmt.Errorf("token for %s %s: %w", flag, host, err)
 	}
-	r, err := agent.Connect(ctx, withPort(host), token, opt.Version, opt.Shared)
-	if err != nil {
-		return nil, command.Usage(err)
-	}
-	return r, nil
+	return withPort(host), t, nil
 }
 
 // hostOf returns a machine without its token.

@@ -33,13 +33,14 @@ func newLabRun(a *command.App) *cobra.Command {
 		Short: "Build paths, send traffic through them and show what each costs",
 		Long: "Run a suite (default: quick), or measure the named paths with the suite's settings.\n" +
 			"Everything happens in network namespaces, which are removed at the end. With --server or --client these are\n" +
-			"on another machine for one side of the paths. `fairlead lab agent` runs there.",
+			"on another machine for one side of the paths. `fairlead lab agent` runs there; --ssh starts it.",
 		Example: "  fairlead lab run\n" +
 			"  fairlead lab run publish --sessions 5\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
 			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'\n" +
-			"  fairlead lab run modes --server 192.0.2.10=TOKEN",
+			"  fairlead lab run modes --server 192.0.2.10=TOKEN\n" +
+			"  fairlead lab run modes --ssh root@192.0.2.10",
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, name := range []string{"rounds", "duration"} {
 				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
@@ -82,9 +83,11 @@ func newLabRun(a *command.App) *cobra.Command {
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer; or the machine "+
-		"HOST[:PORT][=TOKEN] with the clients across the wire")
-	f.StringVar(&machines.server, "server", "", "machine with the paths and their workloads, as `HOST[:PORT][=TOKEN]`: "+
-		"see `fairlead lab agent` (default: this machine)")
+		"HOST[:PORT][=TOKEN] or ssh://[USER@]HOST[:PORT][/LINK] with the clients across the wire")
+	f.StringVar(&machines.server, "server", "", "machine with the paths and their workloads, as `HOST[:PORT][=TOKEN]` "+
+		"(see `fairlead lab agent`) or ssh://[USER@]HOST[:PORT][/LINK] (default: this machine)")
+	f.StringVar(&machines.ssh, "ssh", "", "start the agent with ssh on the server's machine, `[USER@]HOST[/LINK]`; short "+
+		"for --server ssh://[USER@]HOST[/LINK]")
 	f.StringVar(&machines.link, "link", "", "this machine's link to the other one (default: that of the route there)")
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
@@ -133,7 +136,7 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMa
 		if err != nil {
 			return err
 		}
-		defer connected.Close()
+		defer connected.end(a)
 		watched, cancel := connected.watch(ctx)
 		defer cancel(nil)
 		ctx = watched

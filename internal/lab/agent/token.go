@@ -17,6 +17,13 @@ type Token struct {
 	secret      [secretSize]byte
 }
 
+// IssuedToken is what `fairlead lab agent -o json` prints for each token.
+type IssuedToken struct {
+	Listen string `json:"listen"`
+	Link   string `json:"link"`
+	Token  string `json:"token"`
+}
+
 // secretSize is the size of a secret in bytes, which cannot be guessed.
 const secretSize = 16
 

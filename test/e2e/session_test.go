@@ -19,6 +19,7 @@ import (
 type report struct {
 	Seed    uint64           `json:"seed"`
 	Rounds  int              `json:"rounds"`
+	Family  int              `json:"family"`
 	Host    map[string]any   `json:"host"`
 	Runs    []run            `json:"runs"`
 	Summary []map[string]any `json:"summary"`

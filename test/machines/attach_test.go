@@ -6,6 +6,7 @@ import (
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/lab/result"
 )
 
 // TestAttach: sandboxes are on the network between the machines, and nothing that the
@@ -30,6 +31,19 @@ func TestAttach(t *testing.T) {
 	if sent := kerneltest.Run(t, between, "nft", "list", "counter", "bridge", "watch", "multicast"); !strings.Contains(
 		sent, "packets 0 ") {
 		t.Errorf("frames to all machines: %s", sent)
+	}
+}
+
+// TestFamily6: the same over IPv6.
+func TestFamily6(t *testing.T) {
+	t.Parallel()
+	client, server, _ := machines(t)
+	_, token := startAgent(t, server)
+	rep := report(t, client, token, "attach", "host", "bridge", "routed", "macvlan", "vxlan", "device", "--family", "6",
+		"--workload", "tcp-rr", "--duration", "20ms")
+	measured(t, rep, "host", "bridge", "routed", "macvlan", "vxlan", "device")
+	if rep.Family != result.IPv6 {
+		t.Errorf("the report has family %d", rep.Family)
 	}
 }
 

@@ -27,6 +27,7 @@ type labChoice struct {
 	conditions     []string
 	docker         string
 	shared         bool
+	family         int
 }
 
 // minWindow is the shortest window in which a measurement makes sense.
@@ -56,6 +57,9 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		s.Paths = append([]string{s.Baseline}, s.Paths...)
 	}
 	s, err := s.AtMTUs(c.mtus)
+	if err == nil {
+		s.Family, err = result.Family(c.family).Normal()
+	}
 	if err != nil {
 		return s, err
 	}
@@ -142,6 +146,10 @@ func (c labChoice) narrow(s *suite.Suite) error {
 		}
 		if err := tool.Missing(name); err != nil {
 			return err
+		}
+		if s.Family.Is6() && !tool.IPv6(name) {
+			return fmt.Errorf("--with %s --family 6: versions of %[1]s before 3.8 have no IPv6, so it measures IPv4 only",
+				name)
 		}
 	}
 	return c.narrowLoads(s)

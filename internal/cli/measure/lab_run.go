@@ -16,7 +16,6 @@ import (
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
-	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
 
 	"github.com/spf13/cobra"
@@ -92,6 +91,7 @@ func newLabRun(a *command.App) *cobra.Command {
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
 		"1500,9000 (default 1500)")
+	f.IntVar(&choice.family, "family", int(result.IPv4), "address family of clients, hosts and sandboxes: 4 or 6")
 	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(tool.Names(),
 		", ")+" on the same paths")
@@ -203,7 +203,7 @@ func noteAbsent(a *command.App, opt runner.Options) {
 		return // the runner asks the machine
 	}
 	for _, name := range opt.Suite.Paths {
-		p, _ := suite.FindPath(name)
+		p := opt.Suite.Path(name)
 		if why := peer.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
 			a.Err.Note("fairlead: path %s is not measured: %s", name, why)
 		}

@@ -54,6 +54,7 @@ type call struct {
 	Do      string
 	Part    int             `json:",omitempty"`
 	Path    string          `json:",omitempty"`
+	Family  result.Family   `json:",omitempty"`
 	Order   machine.Order   `json:",omitzero"`
 	Client  result.Client   `json:",omitempty"`
 	Traffic machine.Traffic `json:",omitzero"`

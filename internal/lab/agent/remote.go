@@ -184,8 +184,8 @@ func (r *Remote) Describe(ctx context.Context, paths []string) (result.Machine, 
 }
 
 // Unavailable implements machine.Machine.
-func (r *Remote) Unavailable(ctx context.Context, path string) (string, error) {
-	out, err := r.call(ctx, call{Do: doUnavailable, Path: path})
+func (r *Remote) Unavailable(ctx context.Context, path string, f result.Family) (string, error) {
+	out, err := r.call(ctx, call{Do: doUnavailable, Path: path, Family: f})
 	return out.Why, err
 }
 

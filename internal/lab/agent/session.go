@@ -152,7 +152,7 @@ func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 			Suite: suite.Suite{Paths: known(c.Paths)}})
 		return r, err
 	case doUnavailable:
-		r.Why, err = s.local.Unavailable(ctx, c.Path)
+		r.Why, err = s.local.Unavailable(ctx, c.Path, c.Family)
 		return r, err
 	case doBuild:
 		return s.build(ctx, c.Order)
@@ -221,11 +221,14 @@ func (s *session) build(ctx context.Context, o machine.Order) (r reply, err erro
 // check returns an error for an order that a laboratory of this version does not send.
 func (s *session) check(o machine.Order) error {
 	p, ok := suite.FindPath(o.Path)
+	_, familyErr := o.Family.Normal()
 	switch {
 	case !ok:
 		return errors.New("there is no such path")
 	case p.Undivided() != "":
 		return errors.New(p.Undivided())
+	case familyErr != nil:
+		return familyErr
 	case o.Part != topology.ServerPart && o.Part != topology.ClientPart:
 		return fmt.Errorf("there is no part %q", o.Part)
 	case slices.ContainsFunc(o.Clients, func(c result.Client) bool { return !slices.Contains(clients, c) }) ||

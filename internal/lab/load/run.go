@@ -28,11 +28,14 @@ type Hooks struct {
 // killed.
 func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec Spec, hooks Hooks,
 ) (Measurement, error) {
+	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
+	if spec.Workload == UDPBulk && spec.Size == 0 && target.Addr().Is6() {
+		spec.Size = MaxDatagram6
+	}
 	spec, err := spec.Normal()
 	if err != nil {
 		return Measurement{}, fmt.Errorf("run load: %w", err)
 	}
-	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
 	r := &run{client: c.process, server: s.process, target: target, spec: spec, hooks: hooks, token: rand.Uint64()}
 	err = r.traffic(ctx)
 	// The children must finish after a failure and after ctx has ended too. Then

@@ -71,8 +71,8 @@ type Spec struct {
 	// HTTP it counts connections.
 	Streams int
 	// Size is in bytes: of one buffer for tcp-bulk (128 KiB), of request and
-	// of response for rr and crr (1), of the UDP payload for udp-bulk (1472)
-	// and udp-pps (18: a 64-byte frame). For HTTP it is that of a body: of the
+	// of response for rr and crr (1), of the UDP payload for udp-bulk (1472,
+	// over IPv6 1452) and udp-pps (18: a 64-byte frame). For HTTP it is that of a body: of the
 	// answer (64, in http-down 16 MiB), of the request in http-up (16 MiB), or of a
 	// WebSocket message (64).
 	Size int
@@ -102,6 +102,13 @@ type Spec struct {
 	Warmup   time.Duration
 	Duration time.Duration
 }
+
+// MaxDatagram4 and MaxDatagram6 are the largest payloads in bytes of UDP datagrams that
+// a wire with an MTU of 1500 carries in one packet.
+const (
+	MaxDatagram4 = 1472
+	MaxDatagram6 = 1452
+)
 
 const (
 	maxStreams   = 1024
@@ -136,7 +143,7 @@ func defaultSize(w Workload) int {
 	case TCPBulk:
 		return 128 << 10
 	case UDPBulk:
-		return 1472
+		return MaxDatagram4
 	case UDPPPS:
 		return 18
 	case HTTPRR, HTTPCRR, WSRR, HTTPIdle:

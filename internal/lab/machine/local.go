@@ -24,8 +24,9 @@ type Local struct {
 }
 
 // Unavailable implements Machine.
-func (l *Local) Unavailable(_ context.Context, path string) (string, error) {
+func (l *Local) Unavailable(_ context.Context, path string, f result.Family) (string, error) {
 	p, ok := suite.FindPath(path)
+	p.Family = f
 	if !ok {
 		return "", fmt.Errorf("there is no path %q", path)
 	}
@@ -35,6 +36,7 @@ func (l *Local) Unavailable(_ context.Context, path string) (string, error) {
 // Build implements Machine.
 func (l *Local) Build(ctx context.Context, o Order) (Part, error) {
 	p, ok := suite.FindPath(o.Path)
+	p.Family = o.Family
 	if !ok {
 		return nil, fmt.Errorf("there is no path %q", o.Path)
 	}

@@ -32,6 +32,8 @@ type Order struct {
 	Suite     string
 	Workloads []string
 	Clients   []result.Client
+	// Family is the address family of the path.
+	Family result.Family
 	// Docker is a directory with programs of a Docker engine; it is for this machine
 	// only.
 	Docker string `json:"-"`
@@ -62,7 +64,7 @@ func (o Order) suite() (suite.Suite, error) {
 // for Close.
 type Machine interface {
 	// Unavailable returns why the machine cannot build the path; "" if it can.
-	Unavailable(ctx context.Context, path string) (string, error)
+	Unavailable(ctx context.Context, path string, f result.Family) (string, error)
 	// Build builds a part, which exists until it is closed.
 	Build(ctx context.Context, o Order) (Part, error)
 	// Close removes everything that exists for this laboratory.

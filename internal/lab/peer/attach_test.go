@@ -200,7 +200,7 @@ func TestCNIPluginsDelete(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", rig.WorkloadAddr, rig.LoadPort))
+		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", r.Addresses().Workload, rig.LoadPort))
 	}
 	if !ports() {
 		t.Fatal("portmap has not published the port")

@@ -41,10 +41,11 @@ type cniCall struct {
 // chain returns what a container engine would configure for the path. The
 // addresses are static, so nothing is written outside the namespaces.
 func (m *cni) chain() []cniCall {
-	address := map[string]any{"address": netip.PrefixFrom(rig.WorkloadAddr, rig.Subnet.Bits()).String(),
-		"gateway": rig.Gateway.String()}
+	at := m.Addresses()
+	address := map[string]any{"address": netip.PrefixFrom(at.Workload, at.Subnet.Bits()).String(),
+		"gateway": at.Gateway.String()}
 	ipam := map[string]any{"type": "static", "addresses": []any{address},
-		"routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
+		"routes": []any{map[string]any{"dst": netip.PrefixFrom(at.Unspecified, 0).String()}}}
 	switch m.Path.Driver {
 	case model.DriverBridge:
 		return []cniCall{
@@ -54,7 +55,7 @@ func (m *cni) chain() []cniCall {
 	case model.DriverRouted:
 		return []cniCall{{"ptp", map[string]any{"mtu": m.Path.MTU, "ipam": ipam}}}
 	}
-	address = map[string]any{"address": topology.Subnet(rig.WireWorkload).String()}
+	address = map[string]any{"address": topology.Subnet(at.WireWorkload).String()}
 	ipam = map[string]any{"type": "static", "addresses": []any{address}}
 	conf := map[string]any{"master": topology.Wire, "mode": "bridge", "mtu": m.Path.MTU, "ipam": ipam}
 	return []cniCall{{"macvlan", conf}}

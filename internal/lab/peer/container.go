@@ -17,7 +17,6 @@ import (
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/startup"
-	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -168,7 +167,7 @@ func (d *docker) StartServer(ctx context.Context, r *rig.Rig) (*load.Server, err
 
 // StartNeighbor implements rig.Containers.
 func (d *docker) StartNeighbor(ctx context.Context, r *rig.Rig) (*load.Client, error) {
-	c, err := d.loadContainer(ctx, r, rig.Neighbor, d.networkArgs(rig.NeighborAddr)...)
+	c, err := d.loadContainer(ctx, r, rig.Neighbor, d.networkArgs(d.Addresses().Neighbor)...)
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +183,10 @@ func (d *docker) StartAnswerer(
 	ctx context.Context, r *rig.Rig, proto model.Proto, answer string,
 ) (rig.Container, netip.AddrPort, error) {
 	last := firstStartPort + r.Path.Ports - 1
-	addr, target := startedAddr, topology.ServerAddr4
+	at := d.Addresses()
+	addr, target := at.Started, at.Server
 	if d.Path.OnWire() {
-		addr = wireStartedAddr
+		addr = at.WireStarted
 	}
 	if d.Path.Direct {
 		target = addr

@@ -38,13 +38,6 @@ const (
 // daemonLimit is how long Fairlead's daemon may take until it listens.
 const daemonLimit = 30 * time.Second
 
-// startedAddr and wireStartedAddr are the addresses of a container whose start is
-// measured: on the path's network, and on the wire.
-var (
-	startedAddr     = netip.MustParseAddr("172.30.0.9")
-	wireStartedAddr = netip.MustParseAddr("198.51.100.21")
-)
-
 // docker runs the workload in a container of a Docker engine, on a network of the
 // engine or of Fairlead's plugin.
 type docker struct {
@@ -179,6 +172,7 @@ func (d *docker) createNetwork() []string {
 	if d.InHost() || d.onDefaultBridge() {
 		return nil
 	}
+	at := d.Addresses()
 	args := []string{"network", "create"}
 	switch {
 	case d.plugin:
@@ -191,13 +185,13 @@ func (d *docker) createNetwork() []string {
 	}
 	if p.Driver == model.DriverMacvlan {
 		return append(args, "--opt", "parent="+topology.Wire,
-			"--subnet", topology.Subnet(topology.ServerAddr4).Masked().String(),
-			"--ip-range", rig.WireRange.String(), "--gateway", topology.ClientAddr4.String(), dockNetwork)
+			"--subnet", topology.Subnet(at.Server).Masked().String(),
+			"--ip-range", at.WireRange.String(), "--gateway", at.Client.String(), dockNetwork)
 	}
 	if p.MTU != 1500 {
 		args = append(args, "--opt", "com.docker.network.driver.mtu="+fmt.Sprint(p.MTU))
 	}
-	return append(args, "--subnet", rig.Subnet.String(), dockNetwork)
+	return append(args, "--subnet", at.Subnet.String(), dockNetwork)
 }
 
 // onDefaultBridge reports whether the path's containers are on Docker's default

@@ -51,13 +51,14 @@ func startDockerProxy(ctx context.Context, r *rig.Rig, proto string, port int) (
 	if err != nil {
 		return nil, err
 	}
+	at := r.Addresses()
 	ready, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer ready.Close()
-	cmd := exec.Command(path, "-proto", proto, "-host-ip", "0.0.0.0", "-host-port", fmt.Sprint(port),
-		"-container-ip", rig.WorkloadAddr.String(), "-container-port", fmt.Sprint(port))
+	cmd := exec.Command(path, "-proto", proto, "-host-ip", at.Unspecified.String(), "-host-port", fmt.Sprint(port),
+		"-container-ip", at.Workload.String(), "-container-port", fmt.Sprint(port))
 	cmd.ExtraFiles = []*os.File{theirs}
 	p, err := child.Start(ctx, cmd, r.Place(r.World.Server(), rig.ProxyGroup))
 	theirs.Close()

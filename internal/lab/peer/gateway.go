@@ -21,7 +21,6 @@ import (
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
 )
 
 // gateway forwards requests over HTTP to a sandbox of Fairlead's engine. The program
@@ -45,11 +44,24 @@ const (
 	bothFile  = "both.pem"
 )
 
-// upstream is the server's address, upstreamWeb that of the tools' server.
-var (
-	upstream    = netip.AddrPortFrom(rig.WorkloadAddr, rig.LoadPort)
-	upstreamWeb = netip.AddrPortFrom(rig.WorkloadAddr, rig.WebPort)
-)
+// gatewayAddresses are where a gateway listens and what it forwards to. The fields
+// with TLS, Web and SecureWeb are those of the ports of these names.
+type gatewayAddresses struct {
+	plain, tls, web, secureWeb netip.AddrPort
+	// upstream is the server's address, upstreamWeb that of the tools' server.
+	upstream, upstreamWeb netip.AddrPort
+}
+
+// addressesOf returns the addresses of a path's gateway.
+func addressesOf(p suite.Path) gatewayAddresses {
+	at := rig.AddressesOf(p.Family)
+	return gatewayAddresses{
+		plain: netip.AddrPortFrom(at.Server, rig.LoadPort), tls: netip.AddrPortFrom(at.Server, rig.TLSPort),
+		web: netip.AddrPortFrom(at.Server, rig.WebPort), secureWeb: netip.AddrPortFrom(at.Server, rig.SecureWebPort),
+		upstream:    netip.AddrPortFrom(at.Workload, rig.LoadPort),
+		upstreamWeb: netip.AddrPortFrom(at.Workload, rig.WebPort),
+	}
+}
 
 // ownFiles runs a program with a private /mnt, into which it first copies the files
 // that $1 names from the descriptors from 3 on. Everything is gone when it ends.
@@ -66,7 +78,7 @@ func (g *gateway) Needs() rig.Needs {
 
 // Dial implements rig.Maker: clients dial the gateway, on the server host.
 func (g *gateway) Dial(_ result.Client, port uint16) netip.AddrPort {
-	return netip.AddrPortFrom(topology.ServerAddr4, port)
+	return netip.AddrPortFrom(g.Addresses().Server, port)
 }
 
 // Proof implements rig.Maker. Of a tool's requests only the CPU time of the gateway is

@@ -6,7 +6,6 @@ import (
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
 )
 
 // newCaddy returns the maker of Caddy with its defaults, without its administration
@@ -14,14 +13,15 @@ import (
 func newCaddy(p suite.Path) rig.Maker {
 	return &gateway{Engine: rig.NewEngine(p),
 		needs: []rig.Program{{Name: "caddy", Source: "put Caddy's program into PATH (docs/guide/laboratory.md, Gateways)"}},
-		command: func(suite.Path) ([]string, map[string]string) {
+		command: func(p suite.Path) ([]string, map[string]string) {
 			return []string{"caddy", "run", "--config", "/mnt/Caddyfile", "--adapter", "caddyfile"},
-				map[string]string{"Caddyfile": caddyConfig()}
+				map[string]string{"Caddyfile": caddyConfig(p)}
 		},
 		environment: []string{"HOME=/mnt", "XDG_DATA_HOME=/mnt", "XDG_CONFIG_HOME=/mnt"}}
 }
 
-func caddyConfig() string {
+func caddyConfig(p suite.Path) string {
+	at := addressesOf(p)
 	return fmt.Sprintf(`{
 	admin off
 	persist_config off
@@ -67,6 +67,6 @@ https://%[1]s:%[10]d {
 		}
 	}
 }
-`, load.Host, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, upstream, chainFile, keyFile, rig.WebPort,
-		upstreamWeb, rig.SecureWebPort)
+`, load.Host, at.plain.Addr(), rig.LoadPort, rig.TLSPort, at.upstream, chainFile, keyFile, rig.WebPort,
+		at.upstreamWeb, rig.SecureWebPort)
 }

@@ -16,8 +16,8 @@ func newFairleadGateway(p suite.Path) rig.Maker {
 		command: func(p suite.Path) ([]string, map[string]string) {
 			args := []string{"fairlead", "gateway", "traefik", "--", "--entrypoints.web.transport.maxconnections=11000",
 				"--entrypoints.web.transport.maxconnectionsperclient=11000"}
-			return append(args, traefikFlags()...),
-				map[string]string{routesFile: traefikRoutes(p.Others, 0)}
+			return append(args, traefikFlags(p)...),
+				map[string]string{routesFile: traefikRoutes(p, 0)}
 		},
 		environment: []string{child.Role + "=" + failover.CommandRole}}}
 }

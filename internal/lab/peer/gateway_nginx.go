@@ -6,7 +6,6 @@ import (
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
 )
 
 // newNginx returns the maker of nginx with one worker per CPU. As its documentation
@@ -14,15 +13,16 @@ import (
 // no access log. Bodies are not written to files.
 func newNginx(p suite.Path) rig.Maker {
 	return &gateway{Engine: rig.NewEngine(p), needs: []rig.Program{{Name: "nginx", Package: "nginx-light"}},
-		command: func(suite.Path) ([]string, map[string]string) {
+		command: func(p suite.Path) ([]string, map[string]string) {
 			return []string{"nginx", "-p", "/mnt", "-e", "stderr", "-c", "/mnt/nginx.conf"},
-				map[string]string{"nginx.conf": nginxConfig()}
+				map[string]string{"nginx.conf": nginxConfig(p)}
 		}}
 }
 
 // nginxConfig has sizes and time limits that no workload reaches: a connection that
 // nginx closes would count as a failed request.
-func nginxConfig() string {
+func nginxConfig(p suite.Path) string {
+	at := addressesOf(p)
 	return fmt.Sprintf(`daemon off; user root; worker_processes auto; worker_rlimit_nofile 20000; pid /mnt/nginx.pid;
 error_log stderr crit;
 events { worker_connections 16384; }
@@ -41,20 +41,20 @@ http {
 	proxy_set_header X-Forwarded-Proto $scheme;
 	map $http_upgrade $connection_of_server { default upgrade; '' ''; }
 	server {
-		listen %[4]s:%[5]d default_server reuseport backlog=4096;
-		listen %[4]s:%[6]d default_server reuseport backlog=4096 ssl http2;
+		listen %[4]s default_server reuseport backlog=4096;
+		listen %[5]s default_server reuseport backlog=4096 ssl http2;
 		return 404;
 	}
 	server {
-		listen %[4]s:%[5]d; listen %[4]s:%[6]d ssl http2; server_name %[7]s;
+		listen %[4]s; listen %[5]s ssl http2; server_name %[7]s;
 		location / { proxy_pass http://server; }
 	}
 	server {
-		listen %[4]s:%[9]d reuseport backlog=4096; listen %[4]s:%[10]d reuseport backlog=4096 ssl http2;
+		listen %[6]s reuseport backlog=4096; listen %[9]s reuseport backlog=4096 ssl http2;
 		server_name %[7]s;
 		location / { proxy_pass http://web; }
 	}
 }
-`, "/mnt/"+chainFile, "/mnt/"+keyFile, upstream, topology.ServerAddr4, rig.LoadPort, rig.TLSPort, load.Host,
-		upstreamWeb, rig.WebPort, rig.SecureWebPort)
+`, "/mnt/"+chainFile, "/mnt/"+keyFile, at.upstream, at.plain, at.tls, at.web, load.Host,
+		at.upstreamWeb, at.secureWeb)
 }

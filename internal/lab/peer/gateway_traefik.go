@@ -9,7 +9,6 @@ import (
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
 )
 
 // newTraefik returns the maker of Traefik with its defaults, which have neither an
@@ -21,8 +20,8 @@ func newTraefik(p suite.Path) rig.Maker {
 			"(docs/guide/laboratory.md, Gateways)"}},
 		command: func(p suite.Path) ([]string, map[string]string) {
 			args := append([]string{name, "--global.checknewversion=false", "--global.sendanonymoususage=false",
-				"--log.level=ERROR"}, traefikFlags()...)
-			return args, map[string]string{routesFile: traefikRoutes(p.Others, 0)}
+				"--log.level=ERROR"}, traefikFlags(p)...)
+			return args, map[string]string{routesFile: traefikRoutes(p, 0)}
 		}}}
 }
 
@@ -30,27 +29,28 @@ func newTraefik(p suite.Path) rig.Maker {
 const routesFile = "routes.yml"
 
 // traefikFlags returns the flags of Traefik and of Fairlead in its place.
-func traefikFlags() []string {
+func traefikFlags(p suite.Path) []string {
+	at := addressesOf(p)
 	return []string{
-		fmt.Sprintf("--entrypoints.web.address=%s:%d", topology.ServerAddr4, rig.LoadPort),
-		fmt.Sprintf("--entrypoints.secure.address=%s:%d", topology.ServerAddr4, rig.TLSPort),
-		fmt.Sprintf("--entrypoints.tools.address=%s:%d", topology.ServerAddr4, rig.WebPort),
-		fmt.Sprintf("--entrypoints.tools-secure.address=%s:%d", topology.ServerAddr4, rig.SecureWebPort),
+		"--entrypoints.web.address=" + at.plain.String(), "--entrypoints.secure.address=" + at.tls.String(),
+		"--entrypoints.tools.address=" + at.web.String(), "--entrypoints.tools-secure.address=" + at.secureWeb.String(),
 		"--providers.file.filename=/mnt/" + routesFile,
 	}
 }
 
 // traefikRoutes returns the configuration for the file provider: a router for each
 // entry point, others that get no requests, and after the first change one for it.
-func traefikRoutes(others, change int) string {
+func traefikRoutes(p suite.Path, change int) string {
+	at := addressesOf(p)
 	var b strings.Builder
 	fmt.Fprintf(&b, "http:\n  services:\n    lab: {loadBalancer: {servers: [{url: \"http://%s\"}]}}\n"+
 		"    web: {loadBalancer: {servers: [{url: \"http://%[3]s\"}]}}\n  routers:\n"+
 		"    web: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools]}\n"+
 		"    web-secure: {rule: \"Host(`%[2]s`)\", service: web, entryPoints: [tools-secure], tls: {}}\n"+
 		"    lab: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [web]}\n"+
-		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", upstream, load.Host, upstreamWeb)
-	for i := range others {
+		"    lab-secure: {rule: \"Host(`%[2]s`)\", service: lab, entryPoints: [secure], tls: {}}\n", at.upstream, load.Host,
+		at.upstreamWeb)
+	for i := range p.Others {
 		fmt.Fprintf(&b, "    other-%d: {rule: \"Host(`other-%[1]d.%s`)\", service: lab, entryPoints: [web]}\n", i, load.Host)
 	}
 	if change > 0 {
@@ -67,7 +67,7 @@ type fileGateway struct{ *gateway }
 // documentation advises.
 func (g *fileGateway) Change(_ *rig.Rig, n int) error {
 	dir := fmt.Sprintf("/proc/%d/root/mnt/", g.process.Cmd.Process.Pid)
-	if err := os.WriteFile(dir+"next", []byte(traefikRoutes(g.Path.Others, n)), 0o644); err != nil {
+	if err := os.WriteFile(dir+"next", []byte(traefikRoutes(g.Path, n)), 0o644); err != nil {
 		return fmt.Errorf("change the routes: %w", err)
 	}
 	if err := os.Rename(dir+"next", dir+routesFile); err != nil {

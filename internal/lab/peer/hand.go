@@ -43,7 +43,9 @@ type handDNAT struct{ byHand }
 func newHandDNAT(p suite.Path) rig.Maker { return &handDNAT{byHand{rig.Base{Path: p}}} }
 
 // Start implements rig.Maker.
-func (h *handDNAT) Start(_ context.Context, r *rig.Rig) error { return h.make(r, dnatRules()) }
+func (h *handDNAT) Start(_ context.Context, r *rig.Rig) error {
+	return h.make(r, dnatRules(h.Addresses()))
+}
 
 // handHops has only the hops that the path names.
 type handHops struct{ byHand }
@@ -53,7 +55,7 @@ func newHandHops(p suite.Path) rig.Maker { return &handHops{byHand{rig.Base{Path
 // Start implements rig.Maker.
 func (h *handHops) Start(ctx context.Context, r *rig.Rig) error {
 	if !h.Routed() {
-		if err := r.World.Route(rig.Subnet); err != nil {
+		if err := r.World.Route(h.Addresses().Subnet); err != nil {
 			return err
 		}
 	}
@@ -78,18 +80,19 @@ func (h *handHops) Proof(w rig.Window, links *result.Proof) *result.Proof {
 
 // make attaches the sandboxes, and adds the rules.
 func (h *byHand) make(r *rig.Rig, rules string) error {
-	script := "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
+	at := h.Addresses()
+	script := handForwarding(at)
 	attach := handRouted
 	if !h.Routed() {
-		script += handBridge(rig.Gateway, h.Path.MTU) + handFilter(h.Path.Filter)
+		script += handBridge(at.Subnet, at.Gateway, h.Path.MTU) + handFilter(h.Path.Filter)
 		attach = handBridged
 	}
-	for name, addr := range map[string]netip.Addr{rig.Workload: rig.WorkloadAddr, rig.Neighbor: rig.NeighborAddr} {
+	for name, addr := range map[string]netip.Addr{rig.Workload: at.Workload, rig.Neighbor: at.Neighbor} {
 		box, err := r.World.Sandbox(name)
 		if err != nil {
 			return err
 		}
-		script += attach("v"+name, program.ForOthers(box), addr, h.Path.MTU)
+		script += attach("v"+name, program.ForOthers(box), at.Subnet, at.Gateway, addr, h.Path.MTU)
 	}
 	if _, err := program.Shell(r.World.DoServer, script+rules); err != nil {
 		return fmt.Errorf("set up by hand: %w", err)
@@ -97,29 +100,47 @@ func (h *byHand) make(r *rig.Rig, rules string) error {
 	return nil
 }
 
+// handForwarding returns the command that makes the host a router.
+func handForwarding(at *rig.Addresses) string {
+	if at.IPv6() {
+		return "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding\n"
+	}
+	return "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
+}
+
+// noDAD returns the option of `ip addr add` that makes an IPv6 address usable at once.
+func noDAD(a netip.Addr) string {
+	if a.Is6() {
+		return " nodad"
+	}
+	return ""
+}
+
 // handBridge returns the commands for the bridge, with the host's address.
-func handBridge(host netip.Addr, mtu int) string {
-	return fmt.Sprintf("ip link add br0 mtu %d type bridge\nip addr add %s/24 dev br0\nip link set br0 up\n", mtu, host)
+func handBridge(subnet netip.Prefix, host netip.Addr, mtu int) string {
+	return fmt.Sprintf("ip link add br0 mtu %d type bridge\nip addr add %s/%d dev br0%s\nip link set br0 up\n", mtu,
+		host, subnet.Bits(), noDAD(host))
 }
 
 // handBridged returns the commands that attach a sandbox to the bridge.
-func handBridged(link, box string, addr netip.Addr, mtu int) string {
-	return handVeth(link, box, mtu, fmt.Sprintf("ip link set %s master br0 up\n", link),
-		fmt.Sprintf("ip addr add %s/24 dev eth0; ip link set eth0 up", addr))
+func handBridged(link, box string, subnet netip.Prefix, gateway, addr netip.Addr, mtu int) string {
+	return handVeth(link, box, gateway, mtu, fmt.Sprintf("ip link set %s master br0 up\n", link),
+		fmt.Sprintf("ip addr add %s/%d dev eth0%s; ip link set eth0 up", addr, subnet.Bits(), noDAD(addr)))
 }
 
 // handRouted returns the commands that attach a sandbox by a route to it.
-func handRouted(link, box string, addr netip.Addr, mtu int) string {
-	return handVeth(link, box, mtu,
-		fmt.Sprintf("ip addr add %[3]s/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n",
-			link, addr, rig.Gateway),
-		fmt.Sprintf("ip addr add %s/32 dev eth0; ip link set eth0 up; ip route add %s dev eth0", addr, rig.Gateway))
+func handRouted(link, box string, _ netip.Prefix, gateway, addr netip.Addr, mtu int) string {
+	return handVeth(link, box, gateway, mtu,
+		fmt.Sprintf("ip addr add %[3]s/%[4]d dev %[1]s%[5]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n",
+			link, addr, gateway, addr.BitLen(), noDAD(addr)),
+		fmt.Sprintf("ip addr add %[1]s/%[3]d dev eth0%[4]s; ip link set eth0 up; ip route add %[2]s dev eth0",
+			addr, gateway, addr.BitLen(), noDAD(addr)))
 }
 
 // handVeth returns the commands for a veth pair, with the commands for its ends.
-func handVeth(link, box string, mtu int, host, inside string) string {
+func handVeth(link, box string, gateway netip.Addr, mtu int, host, inside string) string {
 	return fmt.Sprintf("ip link add %s mtu %d type veth peer name eth0 mtu %d netns %s\n", link, mtu, mtu, box) + host +
-		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via %s'\n", box, inside, rig.Gateway)
+		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via %s'\n", box, inside, gateway)
 }
 
 // handFilter returns the command that switches br_netfilter on or off; without
@@ -134,13 +155,21 @@ func handFilter(f model.Filter) string {
 }
 
 // dnatRules returns one DNAT rule per protocol.
-func dnatRules() string {
+func dnatRules(at *rig.Addresses) string {
 	chain := "chain pre { type nat hook prerouting priority dstnat;"
 	for _, proto := range []string{"tcp", "udp"} {
-		chain += fmt.Sprintf(" ip daddr %s %s dport %d-%d dnat to %s;",
-			topology.ServerAddr4, proto, rig.LoadPort, rig.LastPort, rig.WorkloadAddr)
+		chain += fmt.Sprintf(" %s daddr %s %s dport %d-%d dnat to %s;",
+			nftFamily(at), at.Server, proto, rig.LoadPort, rig.LastPort, at.Workload)
 	}
-	return handTable(chain)
+	return handTable(at, chain)
+}
+
+// nftFamily returns nftables' name of the addresses' family.
+func nftFamily(at *rig.Addresses) string {
+	if at.IPv6() {
+		return "ip6"
+	}
+	return "ip"
 }
 
 // hopRules returns a rule that makes conntrack follow forwarded packets, if the
@@ -149,11 +178,13 @@ func hopRules(p suite.Path) string {
 	if !p.Tracked {
 		return ""
 	}
-	return handTable("chain follow { type filter hook forward priority filter; ct state established,related accept;")
+	return handTable(rig.AddressesOf(p.Family), "chain follow { type filter hook forward priority filter; ct state established,related accept;")
 }
 
 // handTable returns the command for a table with a chain.
-func handTable(chain string) string { return fmt.Sprintf("nft 'table ip byhand { %s }; }'\n", chain) }
+func handTable(at *rig.Addresses, chain string) string {
+	return fmt.Sprintf("nft 'table %s byhand { %s }; }'\n", nftFamily(at), chain)
+}
 
 // proofPatience is how long a datagram between two sandboxes may take.
 const proofPatience = 30 * time.Second
@@ -163,14 +194,17 @@ const proofPatience = 30 * time.Second
 // before the measurements.
 func proveFilter(ctx context.Context, r *rig.Rig) error {
 	const port = 9
-	_, err := program.Shell(r.World.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {};"+
+	at := r.Addresses()
+	_, err := program.Shell(r.World.DoServer, fmt.Sprintf("nft 'table %[1]s proof { counter frames {};"+
 		" chain pre { type filter hook prerouting priority raw;"+
-		" ip saddr %s ip daddr %s udp dport %d counter name frames; }; }'", rig.NeighborAddr, rig.WorkloadAddr, port))
+		" %[1]s saddr %[2]s %[1]s daddr %[3]s udp dport %[4]d counter name frames; }; }'",
+		nftFamily(at), at.Neighbor, at.Workload, port))
 	if err != nil {
 		return fmt.Errorf("count frames: %w", err)
 	}
-	err = datagram(ctx, r.World, netip.AddrPortFrom(rig.WorkloadAddr, port))
-	out, e := program.Shell(r.World.DoServer, "nft list counter ip proof frames; nft delete table ip proof")
+	err = datagram(ctx, r.World, netip.AddrPortFrom(at.Workload, port))
+	out, e := program.Shell(r.World.DoServer, fmt.Sprintf(
+		"nft list counter %[1]s proof frames; nft delete table %[1]s proof", nftFamily(at)))
 	if err = errors.Join(err, e); err != nil {
 		return fmt.Errorf("count frames: %w", err)
 	}
@@ -187,7 +221,7 @@ func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 	var listen net.ListenConfig
 	var server net.PacketConn
 	err := w.DoSandbox(rig.Workload, func() (err error) {
-		server, err = listen.ListenPacket(ctx, "udp4", to.String())
+		server, err = listen.ListenPacket(ctx, "udp", to.String())
 		return err
 	})
 	if err != nil {
@@ -198,7 +232,7 @@ func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 		return err
 	}
 	err = w.DoSandbox(rig.Neighbor, func() error {
-		client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+		client, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 		if err != nil {
 			return err
 		}

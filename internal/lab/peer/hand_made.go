@@ -14,11 +14,13 @@ import (
 )
 
 // handTunnel is the VXLAN link that is made by hand. vxlanHeaders is the size of
-// the headers in bytes, which reduce the MTU: Ethernet, IPv4, UDP and VXLAN (RFC
-// 7348).
+// the headers in bytes, which reduce the MTU: Ethernet, UDP and VXLAN (RFC 7348) and,
+// by its version, IP.
 const (
 	handTunnel   = "vx0"
-	vxlanHeaders = 14 + 20 + 8 + 8
+	vxlanHeaders = 14 + 8 + 8
+	ipv4Header   = 20
+	ipv6Header   = 40
 )
 
 // handMade attaches the workload's sandbox with the commands that an administrator
@@ -55,8 +57,8 @@ func (h *handMade) Start(_ context.Context, r *rig.Rig) error {
 	if mac := r.World.SandboxMAC(); mac != nil && h.Path.Driver == model.DriverMacvlan {
 		link, up = fmt.Sprintf(handExposed, box, mac, h.Path.MTU), "ip link set eth0 arp off up"
 	}
-	return runByHand(r.World.DoServer, link+fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; %s'\n",
-		box, topology.Subnet(h.Addr()), up))
+	return runByHand(r.World.DoServer, link+fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0%s; %s'\n",
+		box, topology.Subnet(h.Addr()), noDAD(h.Addr()), up))
 }
 
 // handExposed is the macvlan's command between two machines: the path's maker on the
@@ -90,14 +92,15 @@ type overlayEnd struct {
 
 // Start implements rig.Maker.
 func (h *handOverlay) Start(_ context.Context, r *rig.Rig) error {
-	return h.end(r, overlayEnd{r.World.DoServer, rig.Workload, handLink, rig.Gateway, rig.WorkloadAddr,
-		topology.ServerAddr4, topology.ClientAddr4})
+	at := h.Addresses()
+	return h.end(r, overlayEnd{r.World.DoServer, rig.Workload, handLink, at.Gateway, at.Workload, at.Server, at.Client})
 }
 
 // Join implements rig.Joining.
 func (h *handOverlay) Join(_ context.Context, r *rig.Rig) error {
-	return h.end(r, overlayEnd{r.World.DoClient, rig.Visitor, "vvisitor", rig.ClientRange.Addr(), rig.VisitorAddr,
-		topology.ClientAddr4, topology.ServerAddr4})
+	at := h.Addresses()
+	return h.end(r, overlayEnd{r.World.DoClient, rig.Visitor, "vvisitor", at.ClientGateway, at.Visitor, at.Client,
+		at.Server})
 }
 
 // end makes one host's end of the overlay.
@@ -106,9 +109,13 @@ func (h *handOverlay) end(r *rig.Rig, at overlayEnd) error {
 	if err != nil {
 		return err
 	}
-	mtu := h.Path.MTU - vxlanHeaders
-	return runByHand(at.do, handFilter(h.Path.Filter)+handBridge(at.gateway, mtu)+handVXLAN(at.local, at.remote, mtu)+
-		handBridged(at.link, program.ForOthers(box), at.addr, mtu))
+	mtu, subnet := h.Path.MTU-vxlanHeaders-ipv4Header, h.Addresses().Subnet
+	if at.local.Is6() {
+		mtu = h.Path.MTU - vxlanHeaders - ipv6Header
+	}
+	return runByHand(at.do, handFilter(h.Path.Filter)+handBridge(subnet, at.gateway, mtu)+
+		handVXLAN(at.local, at.remote, mtu)+
+		handBridged(at.link, program.ForOthers(box), subnet, at.gateway, at.addr, mtu))
 }
 
 // handVXLAN returns the commands for the tunnel to the other host, as a port of

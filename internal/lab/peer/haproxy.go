@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,7 +15,6 @@ import (
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
 )
 
 // haproxy balances over sandboxes of Fairlead's engine with HAProxy on the server
@@ -34,7 +34,7 @@ func (h *haproxy) Start(ctx context.Context, r *rig.Rig) error {
 		return err
 	}
 	said := &program.Output{}
-	p, err := startHAProxy(ctx, haproxyConfig(), said, r.Place(r.World.Server(), rig.ProxyGroup))
+	p, err := startHAProxy(ctx, haproxyConfig(h.Addresses()), said, r.Place(r.World.Server(), rig.ProxyGroup))
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func startHAProxy(
 // favourable for HAProxy: no separate acknowledgement if data follows, accept
 // after the client has sent data, as all clients here do first, long streams
 // spliced; and no log, as by default.
-func haproxyConfig() string {
+func haproxyConfig(at *rig.Addresses) string {
 	var b strings.Builder
 	b.WriteString("defaults\n mode tcp\n option tcp-smart-accept\n option tcp-smart-connect\n option splice-auto\n" +
 		" timeout connect 2s\n timeout client 10m\n timeout server 10m\n")
 	for port := rig.LoadPort; port <= rig.LastPort; port++ {
-		fmt.Fprintf(&b, "listen port-%d\n bind %s:%d defer-accept\n server workload %s:%d\n",
-			port, topology.ServerAddr4, port, rig.WorkloadAddr, port)
+		fmt.Fprintf(&b, "listen port-%d\n bind %s defer-accept\n server workload %s\n",
+			port, netip.AddrPortFrom(at.Server, uint16(port)), netip.AddrPortFrom(at.Workload, uint16(port)))
 	}
 	return b.String()
 }

@@ -17,13 +17,13 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
-	"fairlead/internal/lab/topology"
 )
 
 // haproxyBalancer is HAProxy on the server host, with its own checks. It is
 // controlled over its administration socket, an abstract unix socket that this
 // process creates in its own network namespace.
 type haproxyBalancer struct {
+	server  netip.Addr
 	admin   *net.UnixListener
 	process *child.Process
 	said    rig.Reports
@@ -33,14 +33,14 @@ type haproxyBalancer struct {
 // haproxyFailover returns a configuration with HAProxy's best failover: a
 // connection that fails is retried on another server, at once if it is refused,
 // and before the client's timeout if there is no answer.
-func haproxyFailover(interval time.Duration, names []string) string {
+func haproxyFailover(at *rig.Addresses, interval time.Duration, names []string) string {
 	var b strings.Builder
 	b.WriteString("global\n stats socket fd@4 level admin\ndefaults\n mode tcp\n" +
 		" timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
-	fmt.Fprintf(&b, "listen %s\n bind %s:%d\n balance roundrobin\n default-server check inter %dms fall %d rise %d\n",
-		rig.Service, topology.ServerAddr4, rig.LoadPort, interval.Milliseconds(), rig.Fall, rig.Rise)
+	fmt.Fprintf(&b, "listen %s\n bind %s\n balance roundrobin\n default-server check inter %dms fall %d rise %d\n",
+		rig.Service, netip.AddrPortFrom(at.Server, rig.LoadPort), interval.Milliseconds(), rig.Fall, rig.Rise)
 	for _, name := range names {
-		fmt.Fprintf(&b, " server %s %s:%d\n", name, rig.Reals[name], rig.LoadPort)
+		fmt.Fprintf(&b, " server %s %s\n", name, netip.AddrPortFrom(at.Reals[name], rig.LoadPort))
 	}
 	return b.String()
 }
@@ -50,7 +50,7 @@ func (h *haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, erro
 	if _, err := h.Engine.Balance(ctx, t); err != nil {
 		return nil, err
 	}
-	b := &haproxyBalancer{said: rig.NewReports()}
+	b := &haproxyBalancer{said: rig.NewReports(), server: h.Addresses().Server}
 	var err error
 	// Without a name the kernel finds one (unix(7), autobind).
 	if b.admin, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix"}); err != nil {
@@ -63,7 +63,7 @@ func (h *haproxy) Balance(ctx context.Context, t *rig.Trial) (rig.Balancer, erro
 	defer theirs.Close()
 	heard, says := io.Pipe()
 	go b.listen(heard)
-	b.process, err = startHAProxy(ctx, haproxyFailover(t.Interval, t.Names), says,
+	b.process, err = startHAProxy(ctx, haproxyFailover(h.Addresses(), t.Interval, t.Names), says,
 		t.Rig.Place(t.World.Server(), rig.ProxyGroup), theirs)
 	if err != nil {
 		return b, errors.Join(err, says.Close())
@@ -97,7 +97,7 @@ func (b *haproxyBalancer) listen(said io.Reader) {
 }
 
 func (b *haproxyBalancer) Target() netip.AddrPort {
-	return netip.AddrPortFrom(topology.ServerAddr4, rig.LoadPort)
+	return netip.AddrPortFrom(b.server, rig.LoadPort)
 }
 
 func (b *haproxyBalancer) Reports() <-chan rig.Report { return b.said }

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strings"
+	"net/netip"
 
 	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/rig"
@@ -28,15 +27,19 @@ func (*pasta) Needs() rig.Needs {
 // workload's sandbox, and waits until it forwards. Pasta copies the addresses of
 // the link with the default route, so there must be one. It must not treat the
 // gateway's address as the host itself, because that address is the client's.
-func (*pasta) Start(ctx context.Context, r *rig.Rig) error {
-	route := fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)
+func (m *pasta) Start(ctx context.Context, r *rig.Rig) error {
+	at, only := m.Addresses(), "--ipv4-only"
+	if at.IPv6() {
+		only = "--ipv6-only"
+	}
+	route := fmt.Sprintf("ip route add default via %s", at.Client)
 	if _, err := program.Shell(r.World.DoServer, route); err != nil {
 		return err
 	}
 	ports := fmt.Sprintf("%d-%d", rig.LoadPort, rig.LastPort)
 	said := &program.Output{}
 	p, err := startUserMode(ctx, r, said, nil, "pasta",
-		"--foreground", "--quiet", "--ipv4-only", "--config-net", "--no-map-gw",
+		"--foreground", "--quiet", only, "--config-net", "--no-map-gw",
 		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports,
 		"--tcp-ns", "none", "--udp-ns", "none",
 		"--runas", "0", "--netns", boundBox)
@@ -46,7 +49,7 @@ func (*pasta) Start(ctx context.Context, r *rig.Rig) error {
 	r.Keep(p)
 	// Pasta accepts connections at once, but loses them until the sandbox has sent
 	// a packet, from which pasta learns its hardware address.
-	forwards := func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LoadPort) && spoken(r.World) }
+	forwards := func() bool { return program.Listens(p.Cmd.Process.Pid, rig.LoadPort) && spoken(r.World, at.Client) }
 	if !program.Await(ctx, p, forwards) {
 		_ = p.Kill() // its output is complete only after it has ended
 		return errors.Join(fmt.Errorf("start pasta: it ended: %s", said.Text()), ctx.Err())
@@ -54,27 +57,22 @@ func (*pasta) Start(ctx context.Context, r *rig.Rig) error {
 	return nil
 }
 
-// spoken makes the workload's sandbox send a datagram to its gateway, and reads
-// from proc_pid_net(5) whether the gateway has answered ARP.
-func spoken(w *topology.World) bool {
-	const known = "0x2"
-	answered := false
-	err := w.DoSandbox(rig.Workload, func() error {
-		gateway := topology.ClientAddr4.String()
-		conn, err := net.Dial("udp4", net.JoinHostPort(gateway, "9"))
+// spoken makes the workload's sandbox send a datagram to its gateway, and returns
+// whether the gateway has answered with its hardware address.
+func spoken(w *topology.World, gateway netip.Addr) bool {
+	inSandbox := func(fn func() error) error { return w.DoSandbox(rig.Workload, fn) }
+	err := inSandbox(func() error {
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(gateway, 9)))
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		if _, err := conn.Write([]byte("here")); err != nil {
-			return err
-		}
-		table, err := os.ReadFile("/proc/thread-self/net/arp")
-		for line := range strings.Lines(string(table)) {
-			fields := strings.Fields(line)
-			answered = answered || len(fields) > 2 && fields[0] == gateway && fields[2] == known
-		}
+		_, err = conn.Write([]byte("here"))
 		return err
 	})
-	return err == nil && answered
+	if err != nil {
+		return false
+	}
+	known, err := program.Shell(inSandbox, fmt.Sprintf("ip neigh show %s nud reachable", gateway))
+	return err == nil && known != ""
 }

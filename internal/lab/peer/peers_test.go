@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -58,7 +60,8 @@ func TestHandRulesAddNoOtherHop(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if got := dnatRules(); strings.Count(got, "dnat to") != 2 || strings.Contains(got, "ct state") {
+	got := dnatRules(rig.AddressesOf(result.IPv4))
+	if strings.Count(got, "dnat to") != 2 || strings.Contains(got, "ct state") {
 		t.Errorf("hand-dnat: %q", got)
 	}
 }

@@ -128,6 +128,7 @@ func facts(r *result.Report) []fact {
 		{"kernel", h.Kernel},
 		{"CPUs", fmt.Sprintf("%d × %s", h.CPUs, cmp.Or(h.CPUModel, "unknown model"))},
 		{"memory", fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))},
+		{"address family", r.Family.String()},
 		{"fairlead", h.Fairlead},
 	}...)
 	for _, k := range slices.Sorted(maps.Keys(h.Tools)) {

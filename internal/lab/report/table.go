@@ -69,8 +69,11 @@ func (t table) line(parts ...string) {
 
 // heading writes what was measured, where, and with which noise floor.
 func (t table) heading() {
-	left := strings.Join([]string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU"),
-		measured(t.r), fmt.Sprint("seed ", t.r.Seed)}, " · ")
+	parts := []string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU")}
+	if t.r.Family != 0 {
+		parts = append(parts, t.r.Family.String())
+	}
+	left := strings.Join(append(parts, measured(t.r), fmt.Sprint("seed ", t.r.Seed)), " · ")
 	var columns []column
 	for _, c := range clientsOf(t.r) {
 		columns = append(columns, headColumns(t.r, c)...)

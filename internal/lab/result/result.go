@@ -134,6 +134,8 @@ type Report struct {
 	Sessions int `json:"sessions,omitempty"`
 	// Duration is the length of one measured window, in seconds.
 	Duration float64 `json:"duration"`
+	// Family is the address family of the traffic; 0, as in older reports, means IPv4.
+	Family Family `json:"family,omitempty"`
 	// Paths lists the paths in the suite's order, the baseline first. Runs do not
 	// show that order, because rounds are shuffled.
 	Paths []string `json:"paths,omitempty"`

@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
@@ -94,7 +95,7 @@ type hooks struct{ stack }
 
 func (hooks) count(_ context.Context, r *Rig, n *Counters) (err error) {
 	count := func(port uint16) uint64 {
-		inUse, e := r.World.PortInUse(model.TCP, port)
+		inUse, e := r.World.PortInUse(model.TCP, netip.AddrPortFrom(r.Addresses().Unspecified, port))
 		err = errors.Join(err, e)
 		if inUse {
 			return 1

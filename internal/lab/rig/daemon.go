@@ -83,6 +83,7 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 
 // sandboxes declares the sandboxes, with paths that other processes can open.
 func (b *daemonBalancer) sandboxes() (map[string]any, error) {
+	at := b.Rig.Addresses()
 	var attachments []map[string]any
 	for _, name := range b.Names {
 		box, err := b.World.Sandbox(name)
@@ -90,12 +91,12 @@ func (b *daemonBalancer) sandboxes() (map[string]any, error) {
 			return nil, err
 		}
 		attachments = append(attachments, map[string]any{
-			"name": name, "sandbox": program.ForOthers(box), "network": Network, "address": Reals[name].String(),
+			"name": name, "sandbox": program.ForOthers(box), "network": Network, "address": at.Reals[name].String(),
 		})
 	}
 	p := b.Rig.Path
 	return map[string]any{
-		"networks": map[string]any{Network: map[string]any{"driver": p.Driver, "subnet": Subnet.String(),
+		"networks": map[string]any{Network: map[string]any{"driver": p.Driver, "subnet": at.Subnet.String(),
 			"mtu": p.MTU}},
 		"attachments": attachments,
 	}, nil
@@ -106,7 +107,7 @@ func (b *daemonBalancer) balanced(sandboxes map[string]any) map[string]any {
 	p := b.Rig.Path
 	var servers []string
 	for _, name := range b.Names {
-		servers = append(servers, at(name))
+		servers = append(servers, b.at(name))
 	}
 	check := map[string]any{"type": "tcp", "interval": b.Interval.String(), "fall": Fall, "rise": Rise}
 	if p.Passive {
@@ -114,14 +115,16 @@ func (b *daemonBalancer) balanced(sandboxes map[string]any) map[string]any {
 	}
 	spec := maps.Clone(sandboxes)
 	spec["services"] = map[string]any{Service: map[string]any{
-		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s",
+		"address": b.Rig.Addresses().Virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s",
 		"check": check, "reals": servers,
 	}}
 	return spec
 }
 
 // at returns the address and port of a real server, as in commands and events.
-func at(name string) string { return netip.AddrPortFrom(Reals[name], LoadPort).String() }
+func (b *daemonBalancer) at(name string) string {
+	return netip.AddrPortFrom(b.Rig.Addresses().Reals[name], LoadPort).String()
+}
 
 // command returns a fairlead command that talks to the daemon.
 func (b *daemonBalancer) command(args ...string) *exec.Cmd {
@@ -164,8 +167,8 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 			if json.Unmarshal(lines.Bytes(), &e) != nil || e.Kind != api.RealIsUp && e.Kind != api.RealIsDown {
 				continue
 			}
-			for name := range Reals {
-				if e.Object == fmt.Sprintf("service %s real %s", Service, at(name)) {
+			for name := range b.Rig.Addresses().Reals {
+				if e.Object == fmt.Sprintf("service %s real %s", Service, b.at(name)) {
 					b.said.Send(Report{e.Time, name, e.Kind == api.RealIsUp})
 				}
 			}
@@ -174,18 +177,20 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 	return nil
 }
 
-func (b *daemonBalancer) Target() netip.AddrPort { return netip.AddrPortFrom(virtual, LoadPort) }
+func (b *daemonBalancer) Target() netip.AddrPort {
+	return netip.AddrPortFrom(b.Rig.Addresses().Virtual, LoadPort)
+}
 
 func (b *daemonBalancer) Reports() <-chan Report { return b.said }
 
 func (b *daemonBalancer) Log() string { return b.errs.Text() }
 
 func (b *daemonBalancer) Drain(ctx context.Context, server string) error {
-	return b.do(ctx, nil, "service", "drain", Service, at(server), "--wait")
+	return b.do(ctx, nil, "service", "drain", Service, b.at(server), "--wait")
 }
 
 func (b *daemonBalancer) Enable(ctx context.Context, server string) error {
-	return b.do(ctx, nil, "service", "enable", Service, at(server))
+	return b.do(ctx, nil, "service", "enable", Service, b.at(server))
 }
 
 // Close ends the daemon in the same manner as a user who wants everything removed.

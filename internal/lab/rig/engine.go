@@ -13,10 +13,6 @@ import (
 	"fairlead/internal/plan"
 )
 
-// virtual is the address of the rig's virtual services; the client's route to it
-// is via the server host.
-var virtual = netip.MustParseAddr("192.0.2.80")
-
 // Engine makes Fairlead's paths with the engine of the server host, as they would
 // be deployed. Makers of peers that forward to a sandbox of the engine embed it.
 type Engine struct{ Base }
@@ -40,7 +36,7 @@ func (e *Engine) Start(ctx context.Context, r *Rig) error {
 // Join implements Joining: the client host's engine joins an overlay with the client's
 // sandbox, because an overlay connects sandboxes.
 func (e *Engine) Join(ctx context.Context, r *Rig) error {
-	visitor := siteOf(e.Path.Driver).visitor
+	visitor := siteOf(e.Path).visitor
 	if visitor == "" {
 		return nil
 	}
@@ -48,7 +44,7 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 	if err != nil {
 		return err
 	}
-	ep := model.Endpoint{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{VisitorAddr}}
+	ep := model.Endpoint{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{e.Addresses().Visitor}}
 	state := model.State{Networks: []model.Network{e.network()}, Endpoints: []model.Endpoint{ep}}
 	_, err = r.World.ClientEngine().Set(ctx, state)
 	return err
@@ -58,7 +54,7 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 // workload's sandbox, and with its neighbour's if that is a client or has its own
 // place on the wires.
 func (e *Engine) state(r *Rig) (model.State, error) {
-	at := siteOf(e.Path.Driver)
+	at := siteOf(e.Path)
 	n := e.network()
 	if r.part != topology.Whole && at.exposed == topology.Wire {
 		// Without the host's own macvlan, which mode bridge has.
@@ -72,7 +68,7 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 	}
 	residents := map[string]netip.Addr{Workload: at.address}
 	if !e.Path.OnWire() || e.Path.Wires > 1 {
-		residents[Neighbor] = NeighborAddr
+		residents[Neighbor] = e.Addresses().Neighbor
 	}
 	for name, addr := range residents {
 		box, err := r.World.Sandbox(name)
@@ -96,8 +92,8 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 // network returns the path's network on the server host.
 func (e *Engine) network() model.Network {
 	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
-		Subnets: []model.Subnet{{Prefix: Subnet}}}
-	if complete := siteOf(e.Path.Driver).network; complete != nil {
+		Subnets: []model.Subnet{{Prefix: e.Addresses().Subnet}}}
+	if complete := siteOf(e.Path).network; complete != nil {
 		complete(e.Path, &n)
 	}
 	return n
@@ -120,9 +116,13 @@ func (e *Engine) publishes() []model.Publish {
 		return nil
 	}
 	var all []model.Publish
-	add := func(proto model.Proto, host, container uint16) {
-		all = append(all, model.Publish{Endpoint: Workload, Via: e.Path.Via, Proto: proto,
-			HostPorts: model.Port(host), Ports: model.Port(container)})
+	var host netip.Addr // all addresses of both families
+	if e.Addresses().IPv6() {
+		host = e.Addresses().Unspecified
+	}
+	add := func(proto model.Proto, port, container uint16) {
+		all = append(all, model.Publish{Endpoint: Workload, Via: e.Path.Via, Proto: proto, HostAddr: host,
+			HostPorts: model.Port(port), Ports: model.Port(container)})
 	}
 	for port := uint16(LoadPort); port <= LastPort; port++ {
 		container := port
@@ -147,20 +147,20 @@ func services(p suite.Path) []model.VirtualService {
 	if p.Plane == "" {
 		return nil
 	}
+	at := AddressesOf(p.Family)
 	var all []model.VirtualService
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		all = append(all, model.VirtualService{
-			Name: string(proto), Addresses: []netip.Addr{virtual},
+			Name: string(proto), Addresses: []netip.Addr{at.Virtual},
 			Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: p.Plane,
-			Reals: []model.RealServer{{Address: WorkloadAddr, Weight: 1, Endpoint: Workload}},
+			Reals: []model.RealServer{{Address: at.Workload, Weight: 1, Endpoint: Workload}},
 		})
 	}
 	for i := range p.Others {
-		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual},
+		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{at.Virtual},
 			Ports: []model.PortRange{model.Port(uint16(firstOther + i))}, Proto: model.TCP, Plane: p.Plane}
 		for n := range byte(10) {
-			addr := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1})
-			v.Reals = append(v.Reals, model.RealServer{Address: addr, Port: 80, Weight: 1})
+			v.Reals = append(v.Reals, model.RealServer{Address: at.other(i, n+1), Port: 80, Weight: 1})
 		}
 		all = append(all, v)
 	}
@@ -169,7 +169,7 @@ func services(p suite.Path) []model.VirtualService {
 
 // Links implements Maker.
 func (e *Engine) Links(c result.Client) []Link {
-	made := siteOf(e.Path.Driver).made
+	made := siteOf(e.Path).made
 	if made == nil || carrierOf(e.Path).bypasses(c) {
 		return e.Base.Links(c)
 	}
@@ -198,7 +198,7 @@ func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 	case p != links:
 	case e.Path.Wires > 1:
 		return WireProof(w)
-	case siteOf(e.Path.Driver).inHost:
+	case siteOf(e.Path).inHost:
 		return WithoutConntrack(p, w)
 	case w.After.hasProxy:
 		p.Absent, p.AbsentGot = "bytes through the proxy", w.proxied()
@@ -210,6 +210,9 @@ func (e *Engine) Proof(w Window, links *result.Proof) *result.Proof {
 // Unavailable returns why the path cannot run on this host, e.g. a missing kernel
 // feature. It returns "" if the path can run.
 func Unavailable(p suite.Path, facts plan.Facts) string {
+	if why := p.WithoutFamily(); why != "" {
+		return why
+	}
 	var needs []plan.Feature
 	d, ok := paths.Driver(p.Driver)
 	switch {
@@ -217,6 +220,9 @@ func Unavailable(p suite.Path, facts plan.Facts) string {
 		needs = append(needs, d.Needs()...)
 	case !p.ByOthers():
 		return "this version has no driver " + string(p.Driver)
+	}
+	if p.Family.Is6() {
+		needs = append(needs, plan.FeatureIPv6)
 	}
 	if p.Filter == model.FilterOn {
 		needs = append(needs, plan.FeatureBridgeFilter)

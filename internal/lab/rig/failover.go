@@ -25,14 +25,6 @@ const Service = "web"
 // Victim is the real server that fails.
 const Victim = "a"
 
-// Reals are the real servers' names and addresses. Without a balancer there is
-// only Victim.
-var Reals = map[string]netip.Addr{
-	Victim: netip.MustParseAddr("172.30.0.11"),
-	"b":    netip.MustParseAddr("172.30.0.12"),
-	"c":    netip.MustParseAddr("172.30.0.13"),
-}
-
 // Balancing is implemented by makers whose path can have several real servers.
 type Balancing interface {
 	// Balance attaches the sandboxes of the real servers and starts the balancer.
@@ -93,16 +85,17 @@ func (r Reports) Send(report Report) {
 // Balance implements Balancing: a whole daemon balances if the path has a data
 // plane. Otherwise clients dial the only real server.
 func (e *Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
-	if err := t.World.Route(Subnet); err != nil {
+	at := e.Addresses()
+	if err := t.World.Route(at.Subnet); err != nil {
 		return nil, err
 	}
 	if e.Path.Plane != "" {
-		if err := t.World.Route(netip.PrefixFrom(virtual, virtual.BitLen())); err != nil {
+		if err := t.World.Route(at.host(at.Virtual)); err != nil {
 			return nil, err
 		}
 		return startDaemonBalancer(ctx, t)
 	}
-	return noBalancer{}, e.attachReals(ctx, t)
+	return noBalancer{at.Reals[Victim]}, e.attachReals(ctx, t)
 }
 
 // attachReals attaches the sandboxes of the real servers to the path's network.
@@ -113,7 +106,8 @@ func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
 		if err != nil {
 			return err
 		}
-		ep := model.Endpoint{Name: name, Network: Network, Sandbox: box, Addresses: []netip.Addr{Reals[name]}}
+		ep := model.Endpoint{Name: name, Network: Network, Sandbox: box,
+			Addresses: []netip.Addr{e.Addresses().Reals[name]}}
 		s.Endpoints = append(s.Endpoints, ep)
 	}
 	_, err := t.World.Engine.Set(ctx, s)
@@ -121,9 +115,9 @@ func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
 }
 
 // noBalancer is used for a path with one real server, which clients dial.
-type noBalancer struct{}
+type noBalancer struct{ real netip.Addr }
 
-func (noBalancer) Target() netip.AddrPort { return netip.AddrPortFrom(Reals[Victim], LoadPort) }
+func (b noBalancer) Target() netip.AddrPort { return netip.AddrPortFrom(b.real, LoadPort) }
 
 func (noBalancer) Reports() <-chan Report { return nil }
 

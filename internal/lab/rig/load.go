@@ -43,7 +43,7 @@ func (r *Rig) startListening(ctx context.Context) (err error) {
 	if r.Server, err = r.startServer(ctx); err != nil {
 		return err
 	}
-	_, err = r.Server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), carrierOf(r.Path).listenPort()))
+	_, err = r.Server.Listen(ctx, netip.AddrPortFrom(r.Addresses().Unspecified, carrierOf(r.Path).listenPort()))
 	return err
 }
 

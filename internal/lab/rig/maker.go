@@ -102,14 +102,14 @@ func (*Base) Needs() Needs { return Needs{} }
 
 // Dial implements Maker.
 func (b *Base) Dial(c result.Client, port uint16) netip.AddrPort {
-	at := siteOf(b.Path.Driver)
+	at := siteOf(b.Path)
 	switch {
 	case b.Path.Direct && (c != result.Remote || !at.hidden):
 		return netip.AddrPortFrom(at.address, port)
 	case b.Path.Plane != "":
-		return netip.AddrPortFrom(virtual, port)
+		return netip.AddrPortFrom(b.Addresses().Virtual, port)
 	}
-	return netip.AddrPortFrom(serverAddr, port)
+	return netip.AddrPortFrom(b.Addresses().Server, port)
 }
 
 // Links implements Maker.
@@ -117,7 +117,7 @@ func (b *Base) Links(c result.Client) []Link {
 	if carrierOf(b.Path).bypasses(c) {
 		return nil
 	}
-	return siteOf(b.Path.Driver).links(c)
+	return siteOf(b.Path).links(c)
 }
 
 // Count implements Maker.
@@ -137,12 +137,15 @@ func (b *Base) Proof(w Window, links *result.Proof) *result.Proof {
 	return links
 }
 
+// Addresses returns the addresses of the path's family.
+func (b *Base) Addresses() *Addresses { return AddressesOf(b.Path.Family) }
+
 // Addr returns the workload's address in its sandbox.
-func (b *Base) Addr() netip.Addr { return siteOf(b.Path.Driver).address }
+func (b *Base) Addr() netip.Addr { return siteOf(b.Path).address }
 
 // Routed reports whether the client host has a route to the sandboxes.
-func (b *Base) Routed() bool { return siteOf(b.Path.Driver).routed }
+func (b *Base) Routed() bool { return siteOf(b.Path).routed }
 
 // InHost reports whether the workload is a process in the host's network
 // namespace.
-func (b *Base) InHost() bool { return siteOf(b.Path.Driver).inHost }
+func (b *Base) InHost() bool { return siteOf(b.Path).inHost }

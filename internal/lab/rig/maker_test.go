@@ -22,18 +22,24 @@ func TestDial(t *testing.T) {
 		path   string
 		client result.Client
 		want   string
+		want6  string
 	}{
-		{"host", result.Remote, "198.51.100.2:8080"},
-		{"nat", result.Remote, "198.51.100.2:8080"},
-		{"routed", result.Remote, "172.30.0.2:8080"},
-		{"bridge", result.Local, "172.30.0.2:8080"},
-		{"bridge", result.Remote, "198.51.100.2:8080"}, // the client host has no route to a bridge's subnet
-		{"macvlan", result.Remote, "198.51.100.20:8080"},
-		{"device", result.Remote, "203.0.113.2:8080"},
-		{"balance:nft", result.Remote, "192.0.2.80:8080"},
+		{"host", result.Remote, "198.51.100.2:8080", "[2001:db8:1::2]:8080"},
+		{"nat", result.Remote, "198.51.100.2:8080", "[2001:db8:1::2]:8080"},
+		{"routed", result.Remote, "172.30.0.2:8080", "[2001:db8:30::2]:8080"},
+		{"bridge", result.Local, "172.30.0.2:8080", "[2001:db8:30::2]:8080"},
+		// The client host has no route to a bridge's subnet.
+		{"bridge", result.Remote, "198.51.100.2:8080", "[2001:db8:1::2]:8080"},
+		{"macvlan", result.Remote, "198.51.100.20:8080", "[2001:db8:1::14]:8080"},
+		{"device", result.Remote, "203.0.113.2:8080", "[2001:db8:2::2]:8080"},
+		{"balance:nft", result.Remote, "192.0.2.80:8080", "[2001:db8:80::80]:8080"},
 	} {
-		if got := engine(t, c.path).Dial(c.client, LoadPort); got != netip.MustParseAddrPort(c.want) {
-			t.Errorf("%s: the client %s dials %s, want %s", c.path, c.client, got, c.want)
+		for family, want := range map[result.Family]string{0: c.want, result.IPv4: c.want, result.IPv6: c.want6} {
+			e := engine(t, c.path)
+			e.Path.Family = family
+			if got := e.Dial(c.client, LoadPort); got != netip.MustParseAddrPort(want) {
+				t.Errorf("%s, %s: the client %s dials %s, want %s", c.path, family, c.client, got, want)
+			}
 		}
 	}
 }
@@ -78,6 +84,22 @@ func TestProof(t *testing.T) {
 		p := r.Prove(Window{Client: c.client, Before: before, After: c.after, Received: size})
 		if p.Counter != c.counter || p.OK != c.ok {
 			t.Errorf("%s, %s: %+v, want %s, %v", c.path, c.client, p, c.counter, c.ok)
+		}
+	}
+}
+
+// TestProofOfFamily: on a path of IPv6, a proof fails if the client's packets were of
+// another version of IP.
+func TestProofOfFamily(t *testing.T) {
+	const size = 1000
+	e := engine(t, "host")
+	e.Path.Family = result.IPv6
+	r := &Rig{Path: e.Path, Maker: e}
+	for got, ok := range map[uint64]bool{size: true, size - 1: false, 0: false} {
+		p := r.Prove(Window{Client: result.Remote, Before: Counters{links: []uint64{0}, hasIP: true},
+			After: Counters{links: []uint64{size}, ip: got, hasIP: true}, Received: size})
+		if p.OK != ok || !ok && p.Counter != "bytes in IPv6 packets of the client" {
+			t.Errorf("%d bytes in IPv6 packets: %+v, want %v", got, p, ok)
 		}
 	}
 }

@@ -34,6 +34,10 @@ type Counters struct {
 	// granted counts the listeners on the port that clients dial, requested those
 	// on the port that the workload requested.
 	granted, requested uint64
+	// ip are the bytes that the client's network namespace has received and sent in
+	// IPv6 packets, if hasIP is true.
+	ip    uint64
+	hasIP bool
 }
 
 // Window is what is known of a run that a proof can use: the counters before and
@@ -63,6 +67,9 @@ func (r *Rig) Count(ctx context.Context, c result.Client) (Counters, error) {
 		}
 		n.links = append(n.links, bytes)
 	}
+	if err := r.countFamily(c, &n); err != nil {
+		return n, err
+	}
 	if r.part.HasServer() {
 		return n, r.Maker.Count(ctx, r, &n)
 	}
@@ -88,7 +95,7 @@ func (n *Counters) countWires(p suite.Path, w *topology.World) error {
 // server host has only the wire. In a part, the macvlan of a sandbox is beside the
 // wire, and not on it.
 func (r *Rig) links(c result.Client) []Link {
-	exposed := siteOf(r.Path.Driver).exposed
+	exposed := siteOf(r.Path).exposed
 	switch {
 	case r.part == topology.ClientPart && exposed != "":
 		return []Link{{Name: exposed}}
@@ -109,10 +116,11 @@ func (r *Rig) Prove(w Window) *result.Proof {
 	p := LinkProof(r.links(w.Client), w)
 	switch {
 	case p.OK && r.part.HasServer():
-		return r.Maker.Proof(w, p)
+		p = r.Maker.Proof(w, p)
 	case r.part == topology.ClientPart && r.Path.Wires > 1:
-		return WireProof(w)
+		p = WireProof(w)
 	}
+	ProveFamily(p, w)
 	return p
 }
 
@@ -153,7 +161,7 @@ func CPUProof(program string, seconds float64) *result.Proof {
 func GatewayProof(w Window) *result.Proof {
 	p := &result.Proof{Counter: "requests at the server", Want: w.Requests, Got: w.Served,
 		Absent: "requests from the client itself"}
-	if slices.Contains(w.Sources, topology.ClientAddr4) {
+	if slices.Contains(w.Sources, topology.ClientAddr4) || slices.Contains(w.Sources, topology.ClientAddr6) {
 		p.AbsentGot = w.Served
 	}
 	p.OK = p.Got >= p.Want && p.AbsentGot == 0

@@ -115,7 +115,7 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 		return r, err
 	}
 	if slices.ContainsFunc(opt.Suite.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
-		if r.Crowd, err = r.World.AddClientAddrs(); err != nil {
+		if r.Crowd, err = r.World.AddClientAddrs(r.Path.Family); err != nil {
 			return r, err
 		}
 	}
@@ -159,7 +159,7 @@ func (r *Rig) Start(ctx context.Context) error {
 // confine makes the links of a part that are on the network between the two machines
 // send to the other machine only.
 func (r *Rig) confine() error {
-	site := siteOf(r.Path.Driver)
+	site := siteOf(r.Path)
 	switch {
 	case r.part == topology.Whole || site.exposed == "":
 		return nil
@@ -173,7 +173,7 @@ func (r *Rig) confine() error {
 
 // addWires makes the wires that the path needs in addition to the first one.
 func (r *Rig) addWires() error {
-	if wires := siteOf(r.Path.Driver).wires; wires != nil {
+	if wires := siteOf(r.Path).wires; wires != nil {
 		if err := wires(r.World); err != nil {
 			return err
 		}
@@ -186,16 +186,20 @@ func (r *Rig) addWires() error {
 
 // addRoutes adds the routes of the client host.
 func (r *Rig) addRoutes() error {
-	if siteOf(r.Path.Driver).routed {
-		if err := r.World.Route(Subnet); err != nil {
+	at := r.Addresses()
+	if siteOf(r.Path).routed {
+		if err := r.World.Route(at.Subnet); err != nil {
 			return err
 		}
 	}
 	if r.Path.Plane != "" {
-		return r.World.Route(netip.PrefixFrom(virtual, virtual.BitLen()))
+		return r.World.Route(at.host(at.Virtual))
 	}
 	return nil
 }
+
+// Addresses returns the addresses of the path's family.
+func (r *Rig) Addresses() *Addresses { return AddressesOf(r.Path.Family) }
 
 // Dial returns the address that the client dials for a port of the workload.
 func (r *Rig) Dial(c result.Client, port uint16) netip.AddrPort { return r.Maker.Dial(c, port) }
@@ -210,7 +214,7 @@ func (r *Rig) Undo(fn func() error) { r.undo = append(r.undo, fn) }
 // ServerPlace is where the workload runs.
 func (r *Rig) ServerPlace() child.Place {
 	at := r.World.Server()
-	if !siteOf(r.Path.Driver).inHost {
+	if !siteOf(r.Path).inHost {
 		at = r.World.InSandbox(Workload)
 	}
 	at.Contained = !r.Path.Bare
@@ -220,7 +224,7 @@ func (r *Rig) ServerPlace() child.Place {
 // ClientPlace is where a client runs. The peer of a workload on the host is
 // another workload on the host; on an overlay, clients are in sandboxes.
 func (r *Rig) ClientPlace(c result.Client) child.Place {
-	site := siteOf(r.Path.Driver)
+	site := siteOf(r.Path)
 	var at child.Place
 	switch {
 	case c == result.Remote && site.visitor != "":

@@ -9,29 +9,6 @@ import (
 	"fairlead/internal/model"
 )
 
-// The one network of a rig, and its sandboxes: the workload and its neighbour.
-var (
-	Subnet       = netip.MustParsePrefix("172.30.0.0/24")
-	Gateway      = netip.MustParseAddr("172.30.0.1")
-	WorkloadAddr = netip.MustParseAddr("172.30.0.2")
-	NeighborAddr = netip.MustParseAddr("172.30.0.3")
-)
-
-// On an overlay each host assigns addresses from its range, and the client is in a
-// sandbox too, at the address VisitorAddr.
-var (
-	serverRange = netip.MustParsePrefix("172.30.0.0/25")
-	ClientRange = netip.MustParsePrefix("172.30.0.128/25")
-	VisitorAddr = netip.MustParseAddr("172.30.0.130")
-)
-
-// The range of the wire's subnet for sandboxes on the wire itself, and the
-// workload's address in it.
-var (
-	WireRange    = netip.MustParsePrefix("198.51.100.16/28")
-	WireWorkload = netip.MustParseAddr("198.51.100.20")
-)
-
 // The names of the network and of the sandboxes.
 const (
 	Network  = "lab"
@@ -42,9 +19,6 @@ const (
 
 // VNI is the overlay's VNI, the same as in the post that the suite attach quotes.
 const VNI = 5001
-
-// serverAddr is where clients dial published ports.
-var serverAddr = topology.ServerAddr4
 
 // Link is a link of the server host, or in the workload's sandbox.
 type Link struct {
@@ -111,18 +85,19 @@ func (s site) links(c result.Client) []Link {
 	return []Link{{Name: "lo"}}
 }
 
-// siteOf returns the site of a driver.
-func siteOf(d model.Driver) site {
-	s := sites()[d]
+// siteOf returns the site of a path's driver.
+func siteOf(p suite.Path) site {
+	at := AddressesOf(p.Family)
+	s := sites(at)[p.Driver]
 	if !s.address.IsValid() {
-		s.address = WorkloadAddr
+		s.address = at.Workload
 	}
 	return s
 }
 
-func sites() map[model.Driver]site {
+func sites(at *Addresses) map[model.Driver]site {
 	veth := []Link{{Name: topology.EndpointLink(Workload)}}
-	onWire := site{address: WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
+	onWire := site{address: at.WireWorkload, outside: []Link{{Name: topology.Wire}}, network: networkOnWire,
 		exposed: topology.Wire}
 	return map[model.Driver]site{
 		model.DriverHost:    {inHost: true, network: func(_ suite.Path, n *model.Network) { n.Subnets = nil }},
@@ -130,7 +105,7 @@ func sites() map[model.Driver]site {
 		model.DriverRouted:  {routed: true, made: veth, network: withMTU},
 		model.DriverMacvlan: onWire,
 		model.DriverIPvlan:  onWire,
-		model.DriverDevice: {address: topology.ServerSecond4, prefixes: true, wires: (*topology.World).AddDevice,
+		model.DriverDevice: {address: at.ServerSecond, prefixes: true, wires: (*topology.World).AddDevice,
 			exposed: topology.SecondWire,
 			network: func(_ suite.Path, n *model.Network) { n.Parent, n.Subnets = topology.SecondWire, nil }},
 		model.DriverVXLAN: {visitor: Visitor, made: []Link{{Name: topology.TunnelLink(Network)}, inside},
@@ -143,8 +118,8 @@ func withMTU(p suite.Path, n *model.Network) { n.MTU = p.MTU }
 // networkOnWire puts the sandboxes on the wire, whose MTU they get.
 func networkOnWire(p suite.Path, n *model.Network) {
 	n.Parent, n.MTU = topology.Wire, p.MTU
-	prefix := topology.Subnet(serverAddr).Masked()
-	n.Subnets = []model.Subnet{{Prefix: prefix, Gateway: topology.ClientAddr4, Range: WireRange}}
+	at := AddressesOf(p.Family)
+	n.Subnets = []model.Subnet{{Prefix: topology.Subnet(at.Server).Masked(), Gateway: at.Client, Range: at.WireRange}}
 }
 
 // overlay is the same on both hosts: each finds itself among the peers, and its
@@ -152,13 +127,14 @@ func networkOnWire(p suite.Path, n *model.Network) {
 // over them, the client's on the first. The workload is the second sandbox of its
 // host, so that one wire carries what it receives and the other what it sends.
 func overlay(p suite.Path) model.Overlay {
-	server := model.Peer{Address: serverAddr, Ranges: []netip.Prefix{serverRange}}
-	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{ClientRange},
-		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{VisitorAddr}}}}
-	sandboxes := []netip.Addr{WorkloadAddr}
+	at := AddressesOf(p.Family)
+	server := model.Peer{Address: at.Server, Ranges: []netip.Prefix{at.ServerRange}}
+	client := model.Peer{Address: at.Client, Ranges: []netip.Prefix{at.ClientRange},
+		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{at.Visitor}}}}
+	sandboxes := []netip.Addr{at.Workload}
 	if p.Wires > 1 {
-		server.Further, client.Further = []netip.Addr{topology.ServerSecond4}, []netip.Addr{topology.ClientSecond4}
-		sandboxes = []netip.Addr{NeighborAddr, WorkloadAddr}
+		server.Further, client.Further = []netip.Addr{at.ServerSecond}, []netip.Addr{at.ClientSecond}
+		sandboxes = []netip.Addr{at.Neighbor, at.Workload}
 	}
 	for _, a := range sandboxes {
 		server.Endpoints = append(server.Endpoints, model.PeerEndpoint{Addresses: []netip.Addr{a}})

@@ -73,7 +73,8 @@ func (s *session) buildParts(ctx context.Context, p suite.Path) (b *built, err e
 	if err != nil {
 		return nil, err
 	}
-	order := machine.Order{Path: p.Name, Suite: s.Suite.Name, Clients: s.Suite.Clients}
+	order := machine.Order{Path: p.Name, Suite: s.Suite.Name, Clients: s.Suite.Clients,
+		Family: s.Suite.Family}
 	for _, w := range s.Suite.Workloads {
 		order.Workloads = append(order.Workloads, w.Name)
 	}

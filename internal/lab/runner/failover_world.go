@@ -33,7 +33,7 @@ func buildFailing(ctx context.Context, r *rig.Rig, f failing) (w *failingWorld, 
 	if w.World, err = topology.New(f.facts, r.Options()); err != nil {
 		return w, err
 	}
-	names := slices.Sorted(maps.Keys(rig.Reals))
+	names := slices.Sorted(maps.Keys(w.rig.Addresses().Reals))
 	if !r.Path.Balanced() {
 		names = names[:1]
 	}

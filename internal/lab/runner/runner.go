@@ -69,7 +69,7 @@ type Progress struct {
 func Runs(opt Options) (runs int, takes time.Duration) {
 	s := &session{Options: opt}
 	each := func(u unit, name string) {
-		p, _ := suite.FindPath(name)
+		p := opt.Suite.Path(name)
 		if u.goes(p) {
 			runs++
 			takes += u.lasts(p, opt.Suite)
@@ -121,7 +121,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: s.unavailable, Published: s.Suite.Published,
 		Shared: s.Shared, Laboratories: s.Laboratories,
-		Machines: s.Machines,
+		Machines: s.Machines, Family: s.Suite.Family,
 	}
 	if opt.Sessions > 1 {
 		rep.Sessions = opt.Sessions
@@ -143,7 +143,7 @@ var ErrBaseline = errors.New("baseline")
 // and omitted, unless nothing could be compared without it.
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
-		p, _ := suite.FindPath(name)
+		p := s.Suite.Path(name)
 		why, failed := s.unavailableHere(ctx, p), false
 		if why == "" {
 			failed = true
@@ -211,9 +211,9 @@ func (s *session) unavailableHere(ctx context.Context, p suite.Path) string {
 	if why := p.Undivided(); why != "" {
 		return why
 	}
-	why, err := s.Server.Unavailable(ctx, p.Name)
+	why, err := s.Server.Unavailable(ctx, p.Name, p.Family)
 	if err == nil && why == "" && p.OnBoth() {
-		why, err = s.Client.Unavailable(ctx, p.Name)
+		why, err = s.Client.Unavailable(ctx, p.Name, p.Family)
 	}
 	if err != nil {
 		why = err.Error()

@@ -59,7 +59,7 @@ var probes = []struct {
 }{
 	{"TCP", load.Spec{Workload: load.TCPRR}},
 	{"UDP", load.Spec{Workload: load.UDPRR}},
-	{"full-size UDP", load.Spec{Workload: load.UDPRR, Size: 1472}},
+	{"full-size UDP", load.Spec{Workload: load.UDPRR, Size: load.MaxDatagram6}},
 }
 
 // ErrBetween means that packets do not pass between the two machines.
@@ -68,10 +68,10 @@ var ErrBetween = errors.New("the machines are not connected as the laboratory ne
 // Probe checks whether the packets of the laboratory pass between the two machines.
 // Returns ErrBetween with what does not pass, and what may be the cause.
 func Probe(ctx context.Context, opt Options) (err error) {
-	opt.Suite = suite.Suite{Name: "quick", Clients: []result.Client{result.Remote}}
+	opt.Suite = suite.Suite{Name: "quick", Clients: []result.Client{result.Remote}, Family: opt.Suite.Family}
 	quick, _ := suite.Find(opt.Suite.Name)
 	opt.Suite.Workloads = quick.Workloads
-	p, _ := suite.FindPath("host")
+	p := opt.Suite.Path("host")
 	b, err := (&session{Options: opt}).buildParts(ctx, p)
 	if err != nil {
 		return fmt.Errorf("probe the link between the machines: %w", err)

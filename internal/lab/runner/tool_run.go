@@ -101,7 +101,7 @@ func (f foreignLoad) serve(ctx context.Context, r *rig.Rig) (*child.Process, err
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Stdout, cmd.Stderr = listening, listening
 	if f.Files != nil {
-		files, err := f.Files()
+		files, err := f.Files(r.Path.Family)
 		if err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func Cases(s suite.Suite, tools []string) []result.Case {
 	var all []result.Case
 	for _, u := range (&session{Options: Options{Suite: s, Tools: tools}}).units() {
 		for _, name := range s.Paths {
-			if p, _ := suite.FindPath(name); u.goes(p) {
+			if u.goes(s.Path(name)) {
 				w, t := u.load.name()
 				all = append(all, result.Case{Path: name, Client: u.client, Workload: w, Tool: t})
 			}

@@ -57,6 +57,8 @@ type Path struct {
 	Ports int
 	// MTU is that of the wires in bytes.
 	MTU int
+	// Family is the address family of clients, hosts and sandboxes.
+	Family result.Family
 	// Peer is the external program that creates the path, or a part of it.
 	Peer Peer
 }
@@ -139,6 +141,8 @@ type Suite struct {
 	Rounds      int
 	Duration    time.Duration
 	Warmup      time.Duration
+	// Family is the address family of all paths.
+	Family result.Family
 	// Steps are the hops that the paths add, one after another.
 	Steps []Step
 	// Published are figures of others for the same question.

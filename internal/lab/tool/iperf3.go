@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"strconv"
+	"strings"
 
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/result"
@@ -20,7 +21,11 @@ func iperf3Client(w suite.Workload, target string, seconds int) []string {
 	args := []string{"iperf3", "--client", target, "--port", strconv.Itoa(iperf3Port), "--json",
 		"--time", strconv.Itoa(seconds), "--parallel", strconv.Itoa(max(1, w.Spec.Streams))}
 	if w.Spec.Workload == load.UDPBulk {
-		args = append(args, "--udp", "--bandwidth", "0", "--length", "1472")
+		size := load.MaxDatagram4
+		if strings.Contains(target, ":") {
+			size = load.MaxDatagram6
+		}
+		args = append(args, "--udp", "--bandwidth", "0", "--length", strconv.Itoa(size))
 	} else if w.Spec.Rate > 0 {
 		args = append(args, "--bandwidth", strconv.Itoa(int(w.Spec.Rate)/max(1, w.Spec.Streams)))
 	}

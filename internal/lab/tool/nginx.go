@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/lab/certificate"
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 )
@@ -13,7 +14,11 @@ import (
 // on SecureWebPort, with one process because Fairlead's generator has one server. Nginx must
 // write its pid to a file, which it unlinks when it ends. With /dev/null that would remove
 // the device, so it gets the in-memory file that contained the configuration.
-func nginxFiles() ([]string, error) {
+func nginxFiles(f result.Family) ([]string, error) {
+	at := ""
+	if f.Is6() {
+		at = "[::]:"
+	}
 	cert, err := certificate.New(load.Host)
 	if err != nil {
 		return nil, err
@@ -25,12 +30,12 @@ http {
 	ssl_certificate /proc/self/fd/4; ssl_certificate_key /proc/self/fd/5; ssl_protocols TLSv1.2 TLSv1.3;
 	ssl_session_cache off; ssl_session_tickets off;
 	server {
-		listen %d;
-		listen %d ssl http2;
+		listen %[1]s%[2]d;
+		listen %[1]s%[3]d ssl http2;
 		location / { return 200 "ok\n"; }
 	}
 }
-`, rig.WebPort, rig.SecureWebPort), string(cert.Chain), string(cert.Key)}, nil
+`, at, rig.WebPort, rig.SecureWebPort), string(cert.Chain), string(cert.Key)}, nil
 }
 
 func nginxServer(suite.Workload) []string {

@@ -27,7 +27,7 @@ type Tool struct {
 	Ready  string
 	Silent int
 	// Files, if not nil, returns what the server reads from its descriptors from 3 on.
-	Files func() ([]string, error)
+	Files func(f result.Family) ([]string, error)
 	// Read returns the metrics from the client's output.
 	Read func(w suite.Workload, out []byte) (map[result.Metric]float64, error)
 }
@@ -76,6 +76,9 @@ func Missing(name string) error {
 	}
 	return nil
 }
+
+// IPv6 reports whether the laboratory drives the tool of that name over IPv6.
+func IPv6(name string) bool { return name != "sockperf" }
 
 // For returns the tool of that name, which must exist. ok is false if it does not
 // support the workload.

@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func wrkClient(w suite.Workload, target string, seconds int) []string {
 	default:
 		return nil
 	}
-	return append(args, fmt.Sprintf("http://%s:%d/", target, rig.WebPort))
+	return append(args, fmt.Sprintf("http://%s/", net.JoinHostPort(target, strconv.Itoa(rig.WebPort))))
 }
 
 var (

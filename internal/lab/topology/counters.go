@@ -51,9 +51,10 @@ func (w *World) FlushTracked() error {
 	return err
 }
 
-// PortInUse reports whether a process of the server host listens on the port.
-func (w *World) PortInUse(proto model.Proto, port uint16) (bool, error) {
-	owner, err := w.server.Sockets().PortOwner(proto, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+// PortInUse reports whether a process of the server host listens on the port of an
+// address.
+func (w *World) PortInUse(proto model.Proto, at netip.AddrPort) (bool, error) {
+	owner, err := w.server.Sockets().PortOwner(proto, at)
 	return owner.PID != 0, err
 }
 

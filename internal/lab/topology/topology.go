@@ -29,6 +29,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/lab/result"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -182,26 +183,33 @@ func (w *World) Route(to netip.Prefix) error {
 
 // moreAddrs are additional addresses of the client host, enough for the ports of
 // 100,000 flows.
-var moreAddrs = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
+var (
+	moreAddrs4 = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
+	moreAddrs6 = []netip.Addr{netip.MustParseAddr("2001:db8:1::b"), netip.MustParseAddr("2001:db8:1::c")}
+)
 
 // udpTimeout is the sysctl for the number of seconds for which conntrack keeps a UDP
 // flow without an answer. flowLife is longer than a run with many flows takes.
 const udpTimeout, flowLife = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600"
 
-// AddClientAddrs adds addresses to the client host and returns them, for more flows
+// AddClientAddrs adds addresses of a family to the client host and returns them, for more flows
 // than one address has ports. It also raises the server host's conntrack timeout for
 // UDP, so that flows are kept during a whole run.
-func (w *World) AddClientAddrs() ([]netip.Addr, error) {
+func (w *World) AddClientAddrs(f result.Family) ([]netip.Addr, error) {
 	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
 	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("set the conntrack timeout of the server host: %w", err)
 	}
-	for _, a := range moreAddrs {
+	more := moreAddrs4
+	if f.Is6() {
+		more = moreAddrs6
+	}
+	for _, a := range more {
 		if err := w.client.Set(plan.Address{Link: Wire, Prefix: netip.PrefixFrom(a, a.BitLen())}); err != nil {
 			return nil, err
 		}
 	}
-	return moreAddrs, nil
+	return more, nil
 }
 
 // Sandbox returns the path that names the sandbox in the model. It creates the

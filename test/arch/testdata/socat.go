@@ -33,7 +33,7 @@ func (s *socat) Start(ctx context.Context, r *rig.Rig) error {
 	}
 	for port := rig.LoadPort; port <= rig.LastPort; port++ {
 		cmd := exec.Command(path, fmt.Sprintf("TCP4-LISTEN:%d,fork", port),
-			fmt.Sprintf("TCP4:%s:%d", rig.WorkloadAddr, port))
+			fmt.Sprintf("TCP4:%s:%d", s.Addresses().Workload, port))
 		p, err := child.Start(ctx, cmd, r.Place(r.World.Server(), rig.ProxyGroup))
 		if err != nil {
 			return fmt.Errorf("start socat: %w", err)

@@ -1,0 +1,23 @@
+package suite
+
+import "fairlead/internal/model"
+
+// Path returns the path of that name, which must exist, in the suite's family.
+func (s Suite) Path(name string) Path {
+	p, _ := FindPath(name)
+	p.Family = s.Family
+	return p
+}
+
+// WithoutFamily returns why the path cannot carry its address family; "" if it can.
+func (p Path) WithoutFamily() string {
+	switch {
+	case !p.Family.Is6():
+		return ""
+	case p.Peer.Name == Slirp4netns.Name:
+		return "slirp4netns forwards IPv4 ports only (its API has no IPv6 host addresses)"
+	case p.Peer.InDocker && p.Driver != model.DriverHost:
+		return "the laboratory does not configure IPv6 networks of a Docker engine"
+	}
+	return ""
+}

@@ -116,10 +116,12 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	g.tickets.use(at.streams.TLS)
 	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value.Name), patience: patience, limits: limits,
 		stream: at.streams.Take,
-		http1: func(c net.Conn) {
+		http1: func(c net.Conn, ended func()) {
 			open.Inc()
-			defer open.Dec()
-			at.http1.ServeConn(c)
+			at.http1.ServeConn(c, func() {
+				open.Dec()
+				ended()
+			})
 		}}
 	if at.split.proxied, err = stream.Proxied(value); err != nil {
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)

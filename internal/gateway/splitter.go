@@ -25,8 +25,8 @@ type splitter struct {
 	proxied func(net.Conn) (net.Conn, error)
 	// stream serves a connection if a TCP router takes it.
 	stream func(net.Conn) bool
-	// http1 serves a connection of HTTP/1.1.
-	http1 func(net.Conn)
+	// http1 serves a connection of HTTP/1.1. It calls ended at its end, perhaps after it has returned.
+	http1 func(c net.Conn, ended func())
 	http2 chan net.Conn
 	ended chan struct{}
 	once  sync.Once
@@ -43,15 +43,15 @@ func (s *splitter) start() {
 // HTTP/2. Who accepts one of HTTP/2 removes it from the limits at its end.
 func (s *splitter) split(c net.Conn) {
 	c, counted := s.count(c)
-	switch {
-	case !counted:
+	if !counted {
 		c.Close()
-	case s.serve(c):
+		s.open.add(-1)
 		return
-	default:
-		s.limits.leave(c)
 	}
-	s.open.add(-1)
+	s.serve(c, func() {
+		s.limits.leave(c)
+		s.open.add(-1)
+	})
 }
 
 // count reads the PROXY header of a trusted peer and counts the connection. It returns the
@@ -69,43 +69,53 @@ func (s *splitter) count(c net.Conn) (net.Conn, bool) {
 	return claimed, err == nil && s.limits.enter(claimed)
 }
 
-// serve waits for the client's first bytes. It returns whether the server of HTTP/2 has the
-// connection.
-func (s *splitter) serve(c net.Conn) bool {
+// serve waits for the client's first bytes. It calls ended at the end of the connection, unless
+// the server of HTTP/2 has it.
+func (s *splitter) serve(c net.Conn, ended func()) {
 	if s.stream(c) {
-		return false
+		ended()
+		return
 	}
-	kind, err := opening.PeekKind(c)
-	if err != nil {
-		c.Close()
-		return false
-	}
-	two := kind == opening.HTTP2
-	if kind == opening.TLS {
-		secure := tls.Server(c, s.config)
-		if err := secure.Handshake(); err != nil {
-			secure.Close()
-			return false
-		}
-		if secure.ConnectionState().NegotiatedProtocol == tlsconfig.ChallengeProtocol {
-			secure.Close() // the handshake is the whole answer (RFC 8737, 3)
-			return false
-		}
-		two = secure.ConnectionState().NegotiatedProtocol == "h2"
-		c = secure
+	c, two := s.begin(c)
+	if c == nil {
+		ended()
+		return
 	}
 	_ = c.SetDeadline(time.Time{})
 	if !two {
-		s.http1(c)
-		return false
+		s.http1(c, ended)
+		return
 	}
 	select {
 	case s.http2 <- h2.New(c):
-		return true
 	case <-s.ended:
 		c.Close()
-		return false
+		ended()
 	}
+}
+
+// begin terminates TLS if the client begins with it, and returns whether the client speaks
+// HTTP/2. It returns nil if it has closed the connection.
+func (s *splitter) begin(c net.Conn) (net.Conn, bool) {
+	kind, err := opening.PeekKind(c)
+	if err != nil {
+		c.Close()
+		return nil, false
+	}
+	if kind != opening.TLS {
+		return c, kind == opening.HTTP2
+	}
+	secure := tls.Server(c, s.config)
+	if err := secure.Handshake(); err != nil {
+		secure.Close()
+		return nil, false
+	}
+	protocol := secure.ConnectionState().NegotiatedProtocol
+	if protocol == tlsconfig.ChallengeProtocol {
+		secure.Close() // the handshake is the whole answer (RFC 8737, 3)
+		return nil, false
+	}
+	return secure, protocol == "h2"
 }
 
 // Accept implements net.Listener.

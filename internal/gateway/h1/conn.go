@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -42,6 +43,13 @@ type conn struct {
 	w              writer
 	// deadlines: a handler has set a deadline, which must not concern the next request.
 	deadlines atomic.Bool
+
+	// ended is called when the connection has ended.
+	ended func()
+	// since is when a connection that was parked began to wait, in seconds; 0 if it is new. stays:
+	// it cannot be parked.
+	since int64
+	stays atomic.Bool
 }
 
 // Phases of a connection.
@@ -51,6 +59,7 @@ const (
 	phaseIdle           // no byte of the next request has arrived
 	phaseHandler        // a handler runs
 	phaseBody           // a handler waits for a part of the body
+	phaseParks          // as phaseIdle; inspect has interrupted the read, so that the connection is parked
 )
 
 // mark packs a phase and the second in which it began.
@@ -69,24 +78,40 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 func (c *conn) enter(phase int64) { c.reading.Store(mark(phase, c.server.now.Load())) }
 
-// serve serves requests until the connection ends. It returns false if a handler has taken it over.
-func (c *conn) serve() bool {
+// outcome is why serve has returned.
+type outcome int
+
+const (
+	mustClose outcome = iota
+	takenOver         // a handler has the connection
+	isParked
+)
+
+// serve serves requests until the connection ends or is parked.
+func (c *conn) serve() outcome {
 	defer func() { c.ctx.Load().cancel(context.Canceled) }()
 	if !c.handshake() {
-		return true
+		return mustClose
 	}
-	for first := true; ; first = false {
-		if err := c.readRequest(first); err != nil {
+	for since := c.since; ; since = c.server.now.Load() {
+		err := c.readRequest(since)
+		for err == errParks {
+			if c.park() {
+				return isParked
+			}
+			err = c.readRequest(c.reading.Load() >> 3)
+		}
+		if err != nil {
 			c.refuse(err)
-			return true
+			return mustClose
 		}
 		ok := c.handle()
 		if c.w.hijacked {
-			return false
+			return takenOver
 		}
 		if !ok || !c.next() {
 			c.release()
-			return true
+			return mustClose
 		}
 	}
 }
@@ -107,11 +132,15 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// readRequest reads a head and parses it into c.request. It returns io.EOF if the client has ended the
-// connection between two requests.
-func (c *conn) readRequest(first bool) error {
-	if !first {
-		c.enter(phaseIdle)
+// errParks is returned by readRequest if the connection has waited for so long that it is parked.
+var errParks = errors.New("the connection is to be parked")
+
+// readRequest reads a head and parses it into c.request. The connection has waited for it since the
+// given second; 0 means that it is new. It returns io.EOF if the client has ended the connection between
+// two requests.
+func (c *conn) readRequest(since int64) error {
+	if since > 0 {
+		c.reading.Store(mark(phaseIdle, since))
 		// Shutdown may have looked before the phase was stored.
 		if c.server.draining.Load() {
 			return io.EOF
@@ -121,6 +150,9 @@ func (c *conn) readRequest(first bool) error {
 	c.small = c.raw == nil
 	for searched := 0; ; {
 		b := c.bytes()
+		if len(b) > 0 && searched == 0 {
+			c.begun()
+		}
 		if n := headEnd(b, searched); n > 0 && n <= limit {
 			c.small = false
 			text := string(b[:n])
@@ -131,12 +163,11 @@ func (c *conn) readRequest(first bool) error {
 		if len(b) >= limit {
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
 		}
-		if len(b) > 0 && searched == 0 {
-			c.enter(phaseHead)
-		}
 		searched = max(0, len(b)-2)
 		if err := c.fill(); err == errFull {
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+		} else if err != nil && c.parks() && errors.Is(err, os.ErrDeadlineExceeded) {
+			return errParks
 		} else if err != nil {
 			return io.EOF
 		}
@@ -249,7 +280,9 @@ func (c *conn) inspect() {
 	case phaseNew, phaseHead:
 		c.limitRead(s.HeaderTimeout, waited)
 	case phaseIdle:
-		c.limitRead(s.IdleTimeout, waited)
+		if !c.limitRead(s.IdleTimeout, waited) && waited >= parkAfter {
+			c.askToPark(r)
+		}
 	case phaseBody:
 		if waited > 0 && c.moved(received) {
 			c.reading.CompareAndSwap(r, mark(phaseBody, now))
@@ -282,10 +315,12 @@ func (c *conn) moved(direction int) bool {
 	return c.seen[direction] != last
 }
 
-func (c *conn) limitRead(limit time.Duration, waited int64) {
-	if limit > 0 && waited > seconds(limit) {
+// limitRead interrupts the read if it has waited for longer than the limit.
+func (c *conn) limitRead(limit time.Duration, waited int64) (passed bool) {
+	if passed = limit > 0 && waited > seconds(limit); passed {
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 	}
+	return passed
 }
 
 // seconds rounds up.

@@ -36,6 +36,7 @@ type Server struct {
 	mu        sync.Mutex
 	conns     map[*conn]struct{}
 	listeners map[net.Listener]struct{}
+	parking   parking
 	timer     *time.Timer
 	// drained is closed when the last connection ends after Shutdown.
 	drained chan struct{}
@@ -71,33 +72,48 @@ func (s *Server) Serve(l net.Listener) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
-	err := Accept(l, s.ServeConn)
+	err := Accept(l, func(c net.Conn) { s.ServeConn(c, func() {}) })
 	if s.draining.Load() {
 		return http.ErrServerClosed
 	}
 	return err
 }
 
-// ServeConn serves a connection until it ends, and closes it unless a handler has taken it over. A TLS
-// connection must not have negotiated HTTP/2.
-func (s *Server) ServeConn(nc net.Conn) {
+// ServeConn serves a connection and closes it at its end, unless a handler has taken it over. It calls
+// ended at the end. It may return earlier: a connection that waits for a request needs no goroutine. A
+// TLS connection must not have negotiated HTTP/2.
+func (s *Server) ServeConn(nc net.Conn, ended func()) {
 	c := newConn(s, nc)
+	c.ended = ended
 	if !s.add(c) {
 		_ = nc.Close()
+		ended()
 		return
 	}
-	if c.serve() {
+	s.run(c)
+}
+
+// run serves a connection that was added.
+func (s *Server) run(c *conn) {
+	switch c.serve() {
+	case isParked:
+		return
+	case mustClose:
 		s.remove(c)
-		_ = nc.Close()
+		_ = c.conn.Close()
 	}
+	c.ended()
 }
 
 // Connections returns the number of connections, and of those that MaxConns has refused.
 func (s *Server) Connections() (open int, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns), s.refused.Load()
+	return s.open(), s.refused.Load()
 }
+
+// open counts the connections. The caller holds the mutex.
+func (s *Server) open() int { return len(s.conns) + len(s.parking.conns) }
 
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
@@ -105,7 +121,7 @@ func (s *Server) add(c *conn) bool {
 	if s.draining.Load() {
 		return false
 	}
-	if s.MaxConns > 0 && len(s.conns) >= s.MaxConns {
+	if s.MaxConns > 0 && s.open() >= s.MaxConns {
 		s.refused.Add(1)
 		return false
 	}
@@ -144,13 +160,15 @@ func (s *Server) inspect() {
 	s.setClock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) == 0 {
+	if s.open() == 0 {
 		s.timer = nil
 		return
 	}
 	for c := range s.conns {
 		c.inspect()
 	}
+	s.resumeExpired()
+	s.free()
 	s.timer.Reset(tick)
 }
 
@@ -164,6 +182,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.Close()
 	}
+	s.resumeAll() // each ends, because the server drains
 	drained := make(chan struct{})
 	if len(s.conns) == 0 {
 		close(drained)

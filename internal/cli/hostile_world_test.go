@@ -274,6 +274,9 @@ func hostileFiles(t *testing.T) string {
 			" 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
 		"report.json":  strings.ReplaceAll(string(report), `"nat"`, string(named)),
 		"garbage.json": hostileName,
+		"history.jsonl": `{"schema":1,"report":{"suite":` + string(named) + `,"started":"2026-11-01T08:00:00Z","host":{"kernel":` +
+			string(named) + `},"summary":[{"path":` + string(named) + `,"client":"remote","workload":"tcp-bulk",` +
+			`"metric":"throughput","baseline":"host","ratio":0.9,"rounds":3}]}}` + "\n" + hostileName,
 		"gateway.yml": "http: {routers: {" + string(named) + ": {rule: " + string(named) + ", service: " +
 			string(named) + "}}}",
 	} {

@@ -101,3 +101,41 @@ func TestReportToDevice(t *testing.T) {
 		t.Errorf("the JSON did not go to standard output:\n%.300s", out)
 	}
 }
+
+// TestHistory: reports are recorded once, and shown with their kernel. A damaged line is named, and
+// stays. A condition on a history without entries is refused before anything is measured.
+func TestHistory(t *testing.T) {
+	s := quickSession(t)
+	r := newRoom(t)
+	r.write("kept.json", s.json)
+	file := r.file("history.jsonl")
+	run := []string{"lab", "run", "nat", "--fail-if", "nat.bulk.ratio < history.median - 0.05", "--history-file", file}
+	r.refuse(2, []string{"--history"}, run...)
+	for range 2 {
+		r.succeed("lab", "record", r.file("kept.json"), "--file", file)
+	}
+	recorded := r.read("history.jsonl")
+	if n := strings.Count(string(recorded), "\n"); n != 1 {
+		t.Errorf("%d entries of one report, want 1", n)
+	}
+	shown := r.succeed("lab", "history", "--file", file, "--html", r.file("history.html"))
+	for _, want := range []string{"quick", "nat", "bulk, throughput", "1 entry", "6."} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the history does not contain %q:\n%s", want, shown)
+		}
+	}
+	if page := string(r.read("history.html")); !strings.Contains(page, "<circle") {
+		t.Errorf("the page has no point:\n%s", page)
+	}
+	var courses []struct{ Points []any }
+	if err := json.Unmarshal([]byte(r.succeed("lab", "history", "--file", file, "-o", "json")), &courses); err != nil ||
+		len(courses) == 0 || len(courses[0].Points) != 1 {
+		t.Errorf("%+v, %v", courses, err)
+	}
+	r.write("history.jsonl", append(recorded, "garbage\n"...))
+	r.refuse(1, []string{"line 2"}, "lab", "history", "--file", file)
+	r.refuse(2, []string{"line 2"}, append(run, "--history")...)
+	if now := r.read("history.jsonl"); string(now) != string(recorded)+"garbage\n" {
+		t.Errorf("the damaged history was changed:\n%s", now)
+	}
+}

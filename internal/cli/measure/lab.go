@@ -23,7 +23,8 @@ func NewLab(a *command.App) *cobra.Command {
 		Short:   "Measure what each path costs on this machine",
 		Example: "  fairlead lab run\n  fairlead lab run publish --html publish.html\n  fairlead lab compare before.json after.json",
 	}
-	lab.AddCommand(newLabList(a), newLabRun(a), newLabReport(a), newLabCompare(a), newLabAgent(a))
+	lab.AddCommand(newLabList(a), newLabRun(a), newLabReport(a), newLabCompare(a), newLabHistory(a), newLabRecord(a),
+		newLabAgent(a))
 	return lab
 }
 

@@ -183,18 +183,22 @@ func (c labChoice) narrowLoads(s *suite.Suite) error {
 }
 
 // conditionsFor parses the --fail-if conditions and checks their names against the
-// planned measurements, so that a mistake is found before they begin.
-func (c labChoice) conditionsFor(s suite.Suite) ([]*expr.Expr, error) {
-	var all []*expr.Expr
+// planned measurements and the history, so that a mistake is found before they begin.
+func (c labChoice) conditionsFor(s suite.Suite, past *labHistory) error {
 	for _, source := range c.conditions {
 		e, err := expr.Parse(source)
-		if err == nil {
-			err = e.Check(runner.Cases(s, c.tools))
-		}
 		if err != nil {
-			return nil, fmt.Errorf("fail-if: %w", err)
+			return fmt.Errorf("fail-if: %w", err)
 		}
-		all = append(all, e)
+		past.conditions = append(past.conditions, e)
 	}
-	return all, nil
+	if err := past.prepare(result.Report{Suite: s.Name, Duration: s.Duration.Seconds()}); err != nil {
+		return err
+	}
+	for _, e := range past.conditions {
+		if err := e.Check(runner.Cases(s, c.tools)); err != nil {
+			return fmt.Errorf("fail-if: %w", err)
+		}
+	}
+	return nil
 }

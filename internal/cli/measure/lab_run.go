@@ -27,6 +27,7 @@ func newLabRun(a *command.App) *cobra.Command {
 	var files reportFiles
 	var seed uint64
 	var sessions int
+	var past labHistory
 	c := &cobra.Command{
 		Use:   "run [SUITE] [PATH…]",
 		Short: "Build paths, send traffic through them and show what each costs",
@@ -38,6 +39,7 @@ func newLabRun(a *command.App) *cobra.Command {
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
 			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'\n" +
+			"  fairlead lab run publish --history --fail-if 'ebpf.throughput.ratio < history.median - 0.05'\n" +
 			"  fairlead lab run modes --server 192.0.2.10=TOKEN\n" +
 			"  fairlead lab run modes --ssh root@192.0.2.10",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -60,8 +62,7 @@ func newLabRun(a *command.App) *cobra.Command {
 			if err != nil {
 				return command.Usage(err)
 			}
-			conditions, err := choice.conditionsFor(s)
-			if err != nil {
+			if err := choice.conditionsFor(s, &past); err != nil {
 				return command.Usage(err)
 			}
 			if !c.Flags().Changed("shared") {
@@ -72,7 +73,7 @@ func newLabRun(a *command.App) *cobra.Command {
 			}
 			opt := runner.Options{Suite: s, Sessions: sessions, Seed: seed, Version: a.Version, Tools: choice.tools,
 				Docker: choice.docker, Shared: choice.shared}
-			return runLab(a, c, opt, machines, files, conditions, args)
+			return runLab(a, c, opt, machines, files, past, args)
 		},
 	}
 	f := c.Flags()
@@ -100,7 +101,9 @@ func newLabRun(a *command.App) *cobra.Command {
 	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the "+
 		"CPUs; the report notes it")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. "+
-		"'nat.bulk.ratio < 0.8' (repeatable)")
+		"'nat.bulk.ratio < 0.8' or 'nat.bulk.ratio < history.median - 0.05' (repeatable)")
+	f.BoolVar(&past.record, "history", false, "record the summary for `fairlead lab history`")
+	f.StringVar(&past.file, "history-file", "", historyFlag)
 	files.flags(f)
 	return c
 }
@@ -114,7 +117,7 @@ const labShared = "FAIRLEAD_LAB_SHARED"
 
 // runLab measures, writes the reports, and evaluates the conditions.
 func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMachines, files reportFiles,
-	conditions []*expr.Expr, named []string) error {
+	past labHistory, named []string) error {
 	if err := runner.Engine(opt.Docker); err != nil {
 		return command.Usage(err)
 	}
@@ -168,7 +171,7 @@ func runLab(a *command.App, c *cobra.Command, opt runner.Options, machines labMa
 	if err := show(a, rep, files); err != nil {
 		return err
 	}
-	return errors.Join(gaps(rep, named), judge(a, rep, conditions))
+	return errors.Join(gaps(rep, named), past.judge(a, rep))
 }
 
 // gaps returns an error for each path that was not measured although its name was

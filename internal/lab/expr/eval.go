@@ -26,13 +26,16 @@ func (e *Expr) Check(cases []result.Case) error {
 				return c.fault(f.column, "%s: %s is not compared with a baseline; want value, worst, low or high",
 					f.text, want.metric)
 			}
+			if _, err := e.pastOf(f, want); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 }
 
 // relative are the fields that exist only for metrics with a ratio.
-var relative = []string{"ratio", "ratio_low", "ratio_high", "p", "noise"}
+var relative = []string{"ratio", "ratio_low", "ratio_high", "ratio_session_low", "ratio_session_high", "p", "noise"}
 
 // Eval evaluates the condition on a report. failed is true if the condition is true
 // for some client; the explanation contains the figures. Returns an *[Error] for a name
@@ -45,7 +48,7 @@ func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err erro
 	c := catalogOf(e.source, r)
 	var why []string
 	err = e.forClients(c, func(figures map[*figure]chosen) error {
-		values, err := readings(r, figures)
+		values, err := e.readings(r, figures)
 		if err == nil {
 			failed = e.root.eval(values, &why) || failed
 		}
@@ -99,7 +102,7 @@ func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
 // resolveAll resolves every figure; absent is a figure that was not measured.
 func (e *Expr) resolveAll(c catalog, client result.Client) (figures map[*figure]chosen, absent *figure, err error) {
 	figures = map[*figure]chosen{}
-	for _, f := range e.root.operands() {
+	for _, f := range e.root.figures() {
 		k, m, found, err := c.resolve(f, client)
 		switch {
 		case err != nil:
@@ -115,7 +118,7 @@ func (e *Expr) resolveAll(c catalog, client result.Client) (figures map[*figure]
 // unavailable returns an error for a path that could not be built, so that a
 // session without its figures does not pass.
 func (e *Expr) unavailable(r *result.Report) error {
-	for _, f := range e.root.operands() {
+	for _, f := range e.root.figures() {
 		for _, u := range r.Unavailable {
 			if u.Path == f.path {
 				return &Error{e.source, f.column, fmt.Sprintf("path %q is not available on this host: %s", f.path,
@@ -127,7 +130,7 @@ func (e *Expr) unavailable(r *result.Report) error {
 }
 
 // readings reads the chosen rows.
-func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading, error) {
+func (e *Expr) readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading, error) {
 	values := map[*figure]reading{}
 	for f, want := range figures {
 		at := slices.IndexFunc(r.Summary, func(s result.Summary) bool {
@@ -142,7 +145,30 @@ func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading
 		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
 			return nil, fmt.Errorf("evaluate %s: the session has no baseline, so there is no ratio", f.text)
 		}
-		values[f] = reading{fieldOf(row, f.field), row}
+		past, err := e.pastOf(f, want)
+		if err != nil {
+			return nil, err
+		}
+		values[f] = reading{fieldOf(row, f.field), row, past}
+	}
+	return values, nil
+}
+
+// pastOf returns the values of a figure in earlier sessions, if the condition refers to
+// them. Returns an *[Error] if there are too few.
+func (e *Expr) pastOf(f *figure, of chosen) ([]float64, error) {
+	if !f.past {
+		return nil, nil
+	}
+	var values []float64
+	if e.past != nil {
+		for _, row := range e.past(of.Case, of.metric) {
+			values = append(values, fieldOf(row, f.field))
+		}
+	}
+	if len(values) < f.fewest {
+		return nil, &Error{e.source, f.column, fmt.Sprintf("the history has %d earlier sessions with %s, want %d: record "+
+			"sessions of this suite on this machine with `fairlead lab run --history`", len(values), f.text, f.fewest)}
 	}
 	return values, nil
 }
@@ -151,6 +177,7 @@ func fieldOf(s result.Summary, field string) float64 {
 	return map[string]float64{
 		"value": s.Value, "low": s.Low, "high": s.High, "worst": s.Worst,
 		"ratio": s.Ratio, "ratio_low": s.RatioLow, "ratio_high": s.RatioHigh,
+		"ratio_session_low": s.SessionLow, "ratio_session_high": s.SessionHigh,
 		"p": s.P, "noise": s.Noise, "rounds": float64(s.Rounds), "invalid": float64(s.Invalid),
 	}[field]
 }

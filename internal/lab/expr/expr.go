@@ -1,6 +1,6 @@
 // Package expr parses and evaluates the conditions under which a laboratory
-// session fails, such as nat.bulk.ratio<0.8. It does no arithmetic, and leaves the
-// exit code to its caller.
+// session fails, such as nat.bulk.ratio < 0.8 or nat.bulk.ratio < history.median - 0.05.
+// It leaves the exit code to its caller.
 //
 // # Grammar
 //
@@ -8,7 +8,10 @@
 //	all        = single { "&&" single }
 //	single     = "(" condition ")" | operand compare operand
 //	compare    = "<" | "<=" | ">" | ">=" | "==" | "!="
-//	operand    = number | path { "." selector } [ "." field ]
+//	operand    = product { ( "+" | "-" ) product }
+//	product    = value { "*" value }
+//	value      = number | "history." statistic | path { "." selector } [ "." field ]
+//	statistic  = "median" | "last" | "low" | "high"
 //
 // A path comes first. The selectors choose a row of the summary, in any order: a
 // workload (its name, an unambiguous prefix of it, or bulk, rr, crr, pps for the
@@ -17,10 +20,14 @@
 // one whose main metric this is. Without a client, the condition is evaluated for
 // every client that was measured, and is true if it is true for any. Without a
 // field, value is used. Figures are in base units: bit/s, seconds, shares.
+//
+// history stands for the same figure in earlier sessions: the only figure of the same
+// comparison. low and high are the interval in which it is expected.
 package expr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
@@ -30,7 +37,20 @@ import (
 type Expr struct {
 	source string
 	root   node
+	past   Past
 }
+
+// Past returns the rows of a case and metric in earlier sessions, the oldest first.
+type Past func(result.Case, result.Metric) []result.Summary
+
+// UsesHistory reports whether the condition refers to earlier sessions.
+func (e *Expr) UsesHistory() bool {
+	return slices.ContainsFunc(e.root.figures(), func(f *figure) bool { return f.past })
+}
+
+// SetPast sets the earlier sessions. A condition that refers to them needs it before Check
+// and Eval.
+func (e *Expr) SetPast(past Past) { e.past = past }
 
 // String returns the condition as it was written.
 func (e *Expr) String() string { return e.source }
@@ -51,8 +71,8 @@ func (e *Error) Error() string {
 
 // node is a part of a condition.
 type node interface {
-	// operands lists the figures that the part names.
-	operands() []*figure
+	// figures lists the figures that the part names.
+	figures() []*figure
 	// eval evaluates the part with the values of the figures; why gets one remark
 	// per comparison.
 	eval(values map[*figure]reading, why *[]string) bool
@@ -62,8 +82,8 @@ type node interface {
 type both struct{ left, right node }
 type either struct{ left, right node }
 
-func (n both) operands() []*figure   { return append(n.left.operands(), n.right.operands()...) }
-func (n either) operands() []*figure { return append(n.left.operands(), n.right.operands()...) }
+func (n both) figures() []*figure   { return append(n.left.figures(), n.right.figures()...) }
+func (n either) figures() []*figure { return append(n.left.figures(), n.right.figures()...) }
 
 // eval always evaluates both sides, so that the explanation is complete.
 func (n both) eval(values map[*figure]reading, why *[]string) bool {
@@ -82,12 +102,6 @@ type comparison struct {
 	sign        string
 }
 
-// operand is a number, or a figure of the summary.
-type operand struct {
-	number float64
-	figure *figure
-}
-
 // figure names one field of one row: path, selectors, field.
 type figure struct {
 	text   string
@@ -96,6 +110,10 @@ type figure struct {
 	// selectors are between path and field, each with its column.
 	selectors []word
 	field     string
+	// past is true if the condition compares the figure with its history.
+	past bool
+	// fewest is the number of earlier sessions that this needs.
+	fewest int
 }
 
 // word is a name and its column.
@@ -108,17 +126,11 @@ type word struct {
 type reading struct {
 	value float64
 	row   result.Summary
+	// past are the values in earlier sessions, if the condition refers to them.
+	past []float64
 }
 
-func (c comparison) operands() []*figure {
-	var all []*figure
-	for _, o := range []operand{c.left, c.right} {
-		if o.figure != nil {
-			all = append(all, o.figure)
-		}
-	}
-	return all
-}
+func (c comparison) figures() []*figure { return append(c.left.figures(), c.right.figures()...) }
 
 func (c comparison) eval(values map[*figure]reading, why *[]string) bool {
 	left, right := c.left.value(values), c.right.value(values)
@@ -132,21 +144,4 @@ func (c comparison) eval(values map[*figure]reading, why *[]string) bool {
 	}
 	*why = append(*why, fmt.Sprintf("%s %s %s %s", c.left.explain(values), is, c.sign, c.right.explain(values)))
 	return holds
-}
-
-func (o operand) value(values map[*figure]reading) float64 {
-	if o.figure == nil {
-		return o.number
-	}
-	return values[o.figure].value
-}
-
-// explain names a figure's row in full, including defaults.
-func (o operand) explain(values map[*figure]reading) string {
-	if o.figure == nil {
-		return fmt.Sprintf("%g", o.number)
-	}
-	r := values[o.figure]
-	return fmt.Sprintf("%s.%s.%s.%s.%s = %.4g", r.row.Path, r.row.Workload, r.row.Client, r.row.Metric, o.figure.field,
-		r.value)
 }

@@ -20,7 +20,7 @@ func Parse(source string) (*Expr, error) {
 	if p.skip(); p.rest != "" {
 		return nil, p.fault("expected && or || or the end")
 	}
-	if len(root.operands()) == 0 {
+	if len(root.figures()) == 0 {
 		return nil, &Error{source, 1, "the condition names no path, so it does not depend on the session"}
 	}
 	return &Expr{source: source, root: root}, nil
@@ -91,20 +91,45 @@ func (p *parser) comparison() (node, error) {
 		return nil, p.fault("expected a comparison: < <= > >= == !=")
 	}
 	right, err := p.operand()
-	return comparison{left, right, sign}, err
+	if err != nil {
+		return nil, err
+	}
+	c := comparison{left, right, sign}
+	return c, p.bind(c)
 }
 
-// operand reads a number or a figure.
+// operand reads a sum of products.
 func (p *parser) operand() (operand, error) {
+	return p.joined(func() (operand, error) { return p.joined(p.one, "*") }, "+", "-")
+}
+
+// joined reads operands with one of the signs between them.
+func (p *parser) joined(part func() (operand, error), signs ...string) (operand, error) {
+	left, err := part()
+	for err == nil {
+		sign := p.take(signs...)
+		if sign == "" {
+			break
+		}
+		var right operand
+		right, err = part()
+		left = arithmetic{left, right, sign}
+	}
+	return left, err
+}
+
+// one reads a number, a reference to earlier sessions, or a figure.
+func (p *parser) one() (operand, error) {
 	p.skip()
-	if p.rest == "" {
-		return operand{}, p.fault("expected a number or a path")
-	}
-	if strings.ContainsRune("+-.0123456789", rune(p.rest[0])) {
+	switch {
+	case p.rest == "":
+		return nil, p.fault("expected a number or a path")
+	case strings.ContainsRune("+-.0123456789", rune(p.rest[0])):
 		return p.number()
+	case strings.HasPrefix(p.rest, "history."):
+		return p.earlier()
 	}
-	f, err := p.figure()
-	return operand{figure: f}, err
+	return p.figure()
 }
 
 func (p *parser) number() (operand, error) {
@@ -119,15 +144,26 @@ func (p *parser) number() (operand, error) {
 	text := p.rest[:length]
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return operand{}, p.fault(fmt.Sprintf("%q is not a number; write base units, such as 1e9 for 1 Gbit/s", text))
+		return nil, p.fault(fmt.Sprintf("%q is not a number; write base units, such as 1e9 for 1 Gbit/s", text))
 	}
 	p.rest = p.rest[length:]
-	return operand{number: n}, nil
+	return number(n), nil
 }
 
 // fields are the names that may end a figure.
-var fields = []string{"value", "low", "high", "worst", "ratio", "ratio_low", "ratio_high", "p", "noise", "rounds",
-	"invalid"}
+var fields = []string{"value", "low", "high", "worst", "ratio", "ratio_low", "ratio_high", "ratio_session_low",
+	"ratio_session_high", "p", "noise", "rounds", "invalid"}
+
+// ofName reports whether a name may contain a character.
+func ofName(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-' || r == ':'
+}
+
+// beginsName reports whether text continues a name.
+func beginsName(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return text != "" && (ofName(r) || r == '.')
+}
 
 // figure reads path.selector….field.
 func (p *parser) figure() (*figure, error) {
@@ -136,9 +172,7 @@ func (p *parser) figure() (*figure, error) {
 	var words []word
 	for {
 		w := word{column: p.column()}
-		end := strings.IndexFunc(p.rest, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' && r != ':'
-		})
+		end := strings.IndexFunc(p.rest, func(r rune) bool { return !ofName(r) })
 		if end < 0 {
 			end = len(p.rest)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/agent"
@@ -31,7 +32,7 @@ const commandRole = "command"
 func TestMain(m *testing.M) {
 	command := func() int { return cli.Main("test", cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
-		commandRole: command})
+		serving.Role: serving.Main, commandRole: command})
 	if len(os.Args) > 1 && os.Args[1] == "lab" { // a copy that was started with ssh
 		os.Exit(command())
 	}

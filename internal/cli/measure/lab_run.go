@@ -56,8 +56,9 @@ func newLabRun(a *command.App) *cobra.Command {
 				return command.Usage(err)
 			}
 			s, err := choice.suite(args)
+			var omitted []result.Unavailable
 			if err == nil && machines.any() {
-				err = runner.Divided(s, choice.tools)
+				omitted, err = runner.Divide(&s, len(choice.loads) > 0)
 			}
 			if err != nil {
 				return command.Usage(err)
@@ -72,7 +73,7 @@ func newLabRun(a *command.App) *cobra.Command {
 				seed = rand.Uint64N(1e6)
 			}
 			opt := runner.Options{Suite: s, Sessions: sessions, Seed: seed, Version: a.Version, Tools: choice.tools,
-				Docker: choice.docker, Shared: choice.shared}
+				Docker: choice.docker, Shared: choice.shared, Omitted: omitted}
 			return runLab(a, c, opt, machines, files, past, args)
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/machine"
@@ -73,10 +74,12 @@ type reply struct {
 	Part    int             `json:",omitempty"`
 	Server  bool            `json:",omitempty"`
 	Clients []result.Client `json:",omitempty"`
-	Ledger  result.Ledger   `json:",omitzero"`
-	Gates   ledger.Gates    `json:",omitzero"`
-	Memory  float64         `json:",omitempty"`
-	Proof   *result.Proof   `json:",omitempty"`
+	// FlowAddrs is described at machine.Part.
+	FlowAddrs []netip.Addr  `json:",omitempty"`
+	Ledger    result.Ledger `json:",omitzero"`
+	Gates     ledger.Gates  `json:",omitzero"`
+	Memory    float64       `json:",omitempty"`
+	Proof     *result.Proof `json:",omitempty"`
 }
 
 // send writes a message: its length in four bytes, and JSON.

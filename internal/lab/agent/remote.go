@@ -195,7 +195,7 @@ func (r *Remote) Build(ctx context.Context, o machine.Order) (machine.Part, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &remotePart{remote: r, id: out.Part, clients: map[result.Client]*load.Client{}}
+	p := &remotePart{remote: r, id: out.Part, clients: map[result.Client]*load.Client{}, flowAddrs: out.FlowAddrs}
 	if out.Server {
 		g, err := r.generator(ctx, call{Do: doLoad, Part: out.Part, Server: true})
 		if err != nil {
@@ -230,10 +230,11 @@ func (r *Remote) generator(ctx context.Context, c call) (*generator, error) {
 
 // remotePart is a part on a machine with an agent.
 type remotePart struct {
-	remote  *Remote
-	id      int
-	server  *load.Server
-	clients map[result.Client]*load.Client
+	remote    *Remote
+	id        int
+	server    *load.Server
+	clients   map[result.Client]*load.Client
+	flowAddrs []netip.Addr
 }
 
 // Server implements machine.Part.
@@ -243,7 +244,7 @@ func (p *remotePart) Server() *load.Server { return p.server }
 func (p *remotePart) Client(c result.Client) *load.Client { return p.clients[c] }
 
 // FlowAddrs implements machine.Part.
-func (p *remotePart) FlowAddrs() []netip.Addr { return nil }
+func (p *remotePart) FlowAddrs() []netip.Addr { return p.flowAddrs }
 
 // Prepare implements machine.Part.
 func (p *remotePart) Prepare(ctx context.Context, c result.Client) error {

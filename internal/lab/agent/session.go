@@ -215,7 +215,7 @@ func (s *session) build(ctx context.Context, o machine.Order) (r reply, err erro
 		}
 	}
 	s.parts[s.made] = p
-	return reply{Part: s.made, Server: p.server, Clients: p.clients}, nil
+	return reply{Part: s.made, Server: p.server, Clients: p.clients, FlowAddrs: built.FlowAddrs()}, nil
 }
 
 // check returns an error for an order that a laboratory of this version does not send.

@@ -187,10 +187,11 @@ func (g *gateway) knows(r *rig.Rig) error {
 	return err
 }
 
-// ask sends a request for a host and returns the status of the answer.
+// ask sends a request for a host, from the server host, and returns the status of the
+// answer.
 func (g *gateway) ask(r *rig.Rig, host string) (status int, err error) {
 	var conn net.Conn
-	err = r.World.DoClient(func() (err error) {
+	err = r.World.DoServer(func() (err error) {
 		conn, err = net.DialTimeout("tcp", g.Dial(result.Remote, rig.LoadPort).String(), proofPatience)
 		return err
 	})

@@ -160,14 +160,14 @@ func (t table) block(c result.Client, first int, paths []string, groups []group)
 	}
 }
 
-// unavailable lists the paths that this host cannot build.
+// unavailable lists the paths and workloads that this host cannot build or measure.
 func (t table) unavailable() {
 	if len(t.r.Unavailable) == 0 {
 		return
 	}
 	t.line()
 	for _, u := range t.r.Unavailable {
-		t.line("not available on this host: ", u.Path, ": ", u.Reason)
+		t.line("not available on this host: ", u.Path, u.Workload, ": ", u.Reason)
 	}
 }
 

@@ -154,7 +154,8 @@ type Report struct {
 	Summary     []Summary `json:"summary"`
 	// Steps are what each hop adds, in suites that measure hop by hop.
 	Steps []Step `json:"steps,omitempty"`
-	// Unavailable lists the paths that this host cannot build, with reasons.
+	// Unavailable lists the paths that this host cannot build, and the workloads that
+	// cannot be measured, with reasons.
 	Unavailable []Unavailable `json:"unavailable,omitempty"`
 	// Published lists figures that others published for this question.
 	Published []Published `json:"published,omitempty"`
@@ -338,10 +339,13 @@ func (s Summary) Interval() (low, high float64) {
 	return s.RatioLow, s.RatioHigh
 }
 
-// Unavailable is a path that this host cannot build.
+// Unavailable is a path that this host cannot build, or a workload that cannot be
+// measured.
 type Unavailable struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
+	Path string `json:"path,omitempty"`
+	// Workload is set instead of Path.
+	Workload string `json:"workload,omitempty"`
+	Reason   string `json:"reason"`
 	// Failed is true if the host has what the path needs, but building the path
 	// failed.
 	Failed bool `json:"failed,omitempty"`

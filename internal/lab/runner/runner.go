@@ -51,6 +51,8 @@ type Options struct {
 	// nil, everything happens on this machine. Machines describes the two.
 	Server, Client machine.Machine
 	Machines       []result.Machine
+	// Omitted are the workloads that cannot be measured between the two.
+	Omitted []result.Unavailable
 	// Progress is called before and after each run.
 	Progress func(Progress)
 }
@@ -119,7 +121,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Format: result.Format, Suite: s.Suite.Name, Question: s.Suite.Question,
 		Started: started.UTC().Format(time.RFC3339), Seed: s.Seed, Rounds: s.Suite.Rounds,
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
-		Unavailable: s.unavailable, Published: s.Suite.Published,
+		Unavailable: slices.Concat(s.Omitted, s.unavailable), Published: s.Suite.Published,
 		Shared: s.Shared, Laboratories: s.Laboratories,
 		Machines: s.Machines, Family: s.Suite.Family,
 	}

@@ -13,22 +13,31 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// Divided returns an error if the suite, or a tool, cannot be measured between two
-// machines.
-func Divided(s suite.Suite, tools []string) error {
-	if len(tools) > 0 {
-		return fmt.Errorf("--with %s: between two machines, only Fairlead's generator measures", strings.Join(tools, ","))
-	}
+// Divide removes the workloads from the suite that are measured on one machine only,
+// and returns them. It returns an error if none is left, or if the user has named
+// them.
+func Divide(s *suite.Suite, named bool) (omitted []result.Unavailable, err error) {
+	var left []suite.Workload
 	for _, w := range s.Workloads {
-		if !w.Generated() || w.Changes > 0 || w.Spec.Flows > 0 {
-			return fmt.Errorf("workload %s is measured on one machine only: choose others with --workload", w.Name)
+		why := w.Undivided()
+		switch {
+		case why == "":
+			left = append(left, w)
+		case named:
+			return nil, fmt.Errorf("workload %s: %s: choose another one with --workload", w.Name, why)
+		default:
+			omitted = append(omitted, result.Unavailable{Workload: w.Name, Reason: why})
 		}
 	}
+	if len(left) == 0 {
+		return nil, fmt.Errorf("suite %s: %s", s.Name, omitted[0].Reason)
+	}
+	s.Workloads = left
 	p, _ := suite.FindPath(s.Baseline)
 	if why := p.Undivided(); why != "" {
-		return fmt.Errorf("the baseline %s: %s", s.Baseline, why)
+		return nil, fmt.Errorf("the baseline %s: %s", s.Baseline, why)
 	}
-	return nil
+	return omitted, nil
 }
 
 // The limits for a link's other traffic: a share of its speed and, if the driver does

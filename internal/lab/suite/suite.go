@@ -266,8 +266,21 @@ func (p Path) Undivided() string {
 			"programs choose the MAC address, and announce it to all machines there"
 	case p.Peer.InDocker:
 		return "between two machines, containers of a Docker engine are not measured yet"
-	case p.Peer.Gateway || p.Peer.Balances:
-		return "between two machines, gateways and balancers are not measured yet"
+	}
+	return ""
+}
+
+// Undivided returns why the workload is measured on one machine only; "" if it can
+// also be measured between two.
+func (w Workload) Undivided() string {
+	switch {
+	case w.Event != "":
+		return "between two machines, failures of real servers are not measured: their time and that of the requests " +
+			"are read from one clock"
+	case w.Start != "":
+		return "between two machines, starts of containers are not measured: they are timed with one clock"
+	case w.Changes > 0:
+		return "between two machines, changes of a gateway's configuration are not made"
 	}
 	return ""
 }

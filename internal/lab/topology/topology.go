@@ -196,13 +196,17 @@ const udpTimeout, flowLife = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout",
 // than one address has ports. It also raises the server host's conntrack timeout for
 // UDP, so that flows are kept during a whole run.
 func (w *World) AddClientAddrs(f result.Family) ([]netip.Addr, error) {
-	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
-	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("set the conntrack timeout of the server host: %w", err)
+	if w.part != ClientPart {
+		if err := w.keepFlows(); err != nil {
+			return nil, err
+		}
 	}
 	more := moreAddrs4
 	if f.Is6() {
 		more = moreAddrs6
+	}
+	if w.part == ServerPart {
+		return more, w.server.FixNeighbours("", Wire, w.uplink.Peer, more)
 	}
 	for _, a := range more {
 		if err := w.client.Set(plan.Address{Link: Wire, Prefix: netip.PrefixFrom(a, a.BitLen())}); err != nil {
@@ -210,6 +214,15 @@ func (w *World) AddClientAddrs(f result.Family) ([]netip.Addr, error) {
 		}
 	}
 	return more, nil
+}
+
+// keepFlows raises the conntrack timeout.
+func (w *World) keepFlows() error {
+	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
+	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("set the conntrack timeout of the server host: %w", err)
+	}
+	return nil
 }
 
 // Sandbox returns the path that names the sandbox in the model. It creates the

@@ -25,6 +25,9 @@ TEST_FLAGS ?=
 
 SOAK       ?= 30m
 
+# The arguments of `lab run` for make ratios.
+RATIOS ?= publish --workload tcp-rr,tcp-bulk --client remote --sessions 3 --rounds 8 --duration 1s
+
 # Names and patterns of Autobahn's cases; empty means all.
 CASES ?=
 
@@ -114,11 +117,16 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
 
 .PHONY: soak
-soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway (root)
+soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
 		go test -count=1 -timeout 0 -v -run 'TestStack|TestUpgrade' ./test/gateway
+	FAIRLEAD_MACHINES_KILLS=100 go test -count=1 -timeout 0 -v -run Killed ./test/machines
+
+.PHONY: ratios
+ratios: ## measure the same on one machine and between two namespaces as machines, and compare the ratios (root, an idle machine; about 15 minutes)
+	FAIRLEAD_RATIOS='$(RATIOS)' go test -run '^$$' -bench Ratios -benchtime 1x -timeout 0 ./test/machines
 
 .PHONY: autobahn
 autobahn: check-go ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)

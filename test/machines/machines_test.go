@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -47,21 +48,25 @@ const serverAddress = "192.0.2.2"
 
 // machines returns the machines of the client and the server, whose links are both
 // called eth0. A switch with its own filters connects them.
-func machines(t *testing.T) (client, server, between *netns.Namespace) {
+func machines(t testing.TB) (client, server, between *netns.Namespace) {
 	t.Helper()
-	client, server, between = kerneltest.Netns(t), kerneltest.Netns(t), kerneltest.Netns(t)
-	ip := func(ns *netns.Namespace, args ...string) { kerneltest.Run(t, ns, "ip", args...) }
-	ip(between, "link", "add", "br0", "type", "bridge")
-	ip(between, "link", "set", "br0", "up")
-	for i, m := range []*netns.Namespace{client, server} {
-		port := fmt.Sprintf("port%d", i)
-		ip(between, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", fmt.Sprintf("/proc/%d/fd/%d",
-			os.Getpid(), m.File().Fd()))
-		ip(between, "link", "set", port, "master", "br0", "up")
-		ip(m, "addr", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
-		ip(m, "link", "set", "eth0", "up")
-	}
-	return client, server, between
+	between = kerneltest.Netns(t)
+	kerneltest.Run(t, between, "ip", "link", "add", "br0", "type", "bridge")
+	kerneltest.Run(t, between, "ip", "link", "set", "br0", "up")
+	return connected(t, between, 1), connected(t, between, 2), between
+}
+
+// connected returns a machine whose link is connected with the switch, with the address
+// 192.0.2.NUMBER.
+func connected(t testing.TB, between *netns.Namespace, number int) *netns.Namespace {
+	t.Helper()
+	m, port := kerneltest.Netns(t), fmt.Sprintf("port%d", number)
+	kerneltest.Run(t, between, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.File().Fd()))
+	kerneltest.Run(t, between, "ip", "link", "set", port, "master", "br0", "up")
+	kerneltest.Run(t, m, "ip", "addr", "add", fmt.Sprintf("192.0.2.%d/24", number), "dev", "eth0")
+	kerneltest.Run(t, m, "ip", "link", "set", "eth0", "up")
+	return m
 }
 
 // command is a running fairlead.
@@ -73,11 +78,17 @@ type command struct {
 }
 
 // start runs fairlead on a machine.
-func start(t *testing.T, on *netns.Namespace, env []string, args ...string) command {
+func start(t testing.TB, on *netns.Namespace, env []string, args ...string) command {
 	t.Helper()
 	cmd := child.Self(commandRole)
 	cmd.Args = append([]string{"fairlead"}, args...)
 	cmd.Env = append(cmd.Env, env...)
+	return launch(t, on, cmd)
+}
+
+// launch runs a command on a machine until the test ends.
+func launch(t testing.TB, on *netns.Namespace, cmd *exec.Cmd) command {
+	t.Helper()
 	c := command{lines: make(chan string, 100), text: &strings.Builder{}}
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, c.text
@@ -88,7 +99,10 @@ func start(t *testing.T, on *netns.Namespace, env []string, args ...string) comm
 	c.Process = p
 	go func() {
 		for scan := bufio.NewScanner(out); scan.Scan(); {
-			c.lines <- scan.Text()
+			select {
+			case c.lines <- scan.Text():
+			default: // a long table that no test reads
+			}
 		}
 	}()
 	t.Cleanup(func() { _ = p.Kill() })
@@ -96,7 +110,7 @@ func start(t *testing.T, on *netns.Namespace, env []string, args ...string) comm
 }
 
 // ended waits until it has ended.
-func (c command) ended(t *testing.T) {
+func (c command) ended(t testing.TB) {
 	t.Helper()
 	select {
 	case <-c.Done():
@@ -106,14 +120,14 @@ func (c command) ended(t *testing.T) {
 }
 
 // startAgent starts an agent on a machine, and returns its first token.
-func startAgent(t *testing.T, on *netns.Namespace) (command, string) {
+func startAgent(t testing.TB, on *netns.Namespace) (command, string) {
 	t.Helper()
 	c := start(t, on, nil, "lab", "agent", "--expose", "eth0", "-o", "json")
 	return c, c.token(t)
 }
 
 // token waits for the agent's next token.
-func (c command) token(t *testing.T) string {
+func (c command) token(t testing.TB) string {
 	t.Helper()
 	select {
 	case line := <-c.lines:
@@ -153,6 +167,12 @@ func report(t *testing.T, on *netns.Namespace, token string, args ...string) (re
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
+	return readReport(t, file)
+}
+
+// readReport reads a report in JSON.
+func readReport(t testing.TB, file string) (rep result.Report) {
+	t.Helper()
 	b, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(b, &rep)
@@ -200,7 +220,7 @@ func awaitGroups(t *testing.T, pid int, some bool) {
 }
 
 // linksOf returns the names of a machine's links.
-func linksOf(t *testing.T, m *netns.Namespace) (names string) {
+func linksOf(t testing.TB, m *netns.Namespace) (names string) {
 	t.Helper()
 	for line := range strings.Lines(kerneltest.Run(t, m, "ip", "-br", "link")) {
 		names += strings.Fields(line)[0] + " "

@@ -1,7 +1,6 @@
 package machines_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +14,6 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
-	"fairlead/internal/lab/result"
 )
 
 // sshMachine is a machine with an SSH server, and the settings of a client for it.
@@ -149,14 +147,7 @@ func TestSSH(t *testing.T) {
 	if err := lab.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, lab.text)
 	}
-	var rep result.Report
-	b, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(b, &rep)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := readReport(t, file)
 	if len(rep.Machines) != 2 || rep.Machines[0].Address != serverAddress+":5210" || len(rep.Runs) == 0 {
 		t.Errorf("machines %+v, %d runs", rep.Machines, len(rep.Runs))
 	}

@@ -3,8 +3,8 @@
 //
 // Theory of operation. Two goroutines move the bytes, one per direction. A direction between
 // TCP connections waits without a buffer and without a pipe, so idle connections cost no more
-// than their descriptors. It copies small amounts through a pooled buffer, and the kernel
-// splices large ones. The end of one direction is passed on, and the other continues.
+// than their descriptors. It copies small amounts through a pooled buffer, with raw system calls
+// (sys.go), and the kernel splices large ones. The end of one direction is passed on, and the other continues.
 package tunnel
 
 import (
@@ -57,18 +57,19 @@ type direction struct {
 	to, from net.Conn
 	// sink and source are nil if TLS, not the kernel, has the bytes.
 	sink, source *net.TCPConn
-	raw          syscall.RawConn
+	in, out      syscall.RawConn
 	delay        time.Duration
 	small        []byte
 	// full counts the full buffers in a row.
 	full  int
 	moved atomic.Int64
 
-	// receive is passed to raw.Read; it sets buffer, n and failed.
-	receive func(fd uintptr) bool
-	buffer  *[bufferSize]byte
-	n       int
-	failed  error
+	// forward and send are passed to raw.Read and to the sink's raw.Write, so that they are allocated
+	// once. Rest is what was received and not sent; buffer, if not nil, is its memory.
+	forward, send func(fd uintptr) bool
+	buffer        *[bufferSize]byte
+	rest          []byte
+	failed        error
 
 	// mu protects the deadline of from, and what it is for.
 	mu sync.Mutex
@@ -80,9 +81,12 @@ type direction struct {
 
 func newDirection(to, from net.Conn, delay time.Duration) *direction {
 	d := &direction{to: to, from: from, sink: plain(to), source: plain(from), delay: delay}
-	d.receive = d.tryReceive
+	d.forward, d.send = d.tryForward, d.trySend
 	if d.source != nil {
-		d.raw, _ = d.source.SyscallConn() // nil only if the connection is
+		d.in, _ = d.source.SyscallConn() // nil only if the connection is
+	}
+	if d.sink != nil {
+		d.out, _ = d.sink.SyscallConn()
 	}
 	return d
 }
@@ -168,41 +172,72 @@ func (d *direction) move() (int64, error) {
 	return d.carrySecure()
 }
 
-// carry copies from a TCP connection. It takes a buffer when there are bytes.
+// carry copies from a TCP connection until it ends, until large amounts arrive, or until the sink must be
+// waited for.
 func (d *direction) carry() (int64, error) {
-	err := d.raw.Read(d.receive)
+	d.failed = nil
+	err := d.in.Read(d.forward)
 	if d.buffer == nil {
+		if d.failed != nil {
+			err = d.failed
+		}
 		return 0, err
 	}
-	b := d.buffer
-	d.buffer = nil
-	defer buffers.Put(b)
-	switch {
-	case d.failed != nil:
-		return 0, d.failed
-	case d.n == 0:
-		return 0, io.EOF
-	}
-	if d.full++; d.n < len(b) {
-		d.full = 0
-	}
-	n, err := d.to.Write(b[:d.n])
+	defer func() {
+		buffers.Put(d.buffer)
+		d.buffer, d.rest = nil, nil
+	}()
+	n, err := d.to.Write(d.rest)
 	return int64(n), err
 }
 
-func (d *direction) tryReceive(fd uintptr) bool {
+// tryForward copies what is readable, without blocking. It returns false if there is nothing more. It stays
+// in raw.Read as long as it can: each message then costs one wake-up and three system calls.
+func (d *direction) tryForward(fd uintptr) bool {
 	b := buffers.Get().(*[bufferSize]byte)
 	for {
-		d.n, d.failed = unix.Read(int(fd), b[:])
-		if d.failed != unix.EINTR {
-			break
+		n, errno := receiveNow(fd, b[:])
+		switch {
+		case errno == unix.EAGAIN:
+			buffers.Put(b)
+			return false
+		case errno != 0:
+			d.failed = errno
+		case n == 0:
+			d.failed = io.EOF
+		}
+		if d.failed != nil {
+			buffers.Put(b)
+			return true
+		}
+		if d.full++; n < len(b) {
+			d.full = 0
+		}
+		if d.rest = b[:n]; !d.sendRest() {
+			d.buffer = b
+			return true
+		}
+		if d.full >= bulkAfter && d.sink != nil {
+			buffers.Put(b)
+			return true
 		}
 	}
-	if d.failed == unix.EAGAIN {
-		buffers.Put(b)
-		return false
+}
+
+// sendRest sends what was received, and returns false if it could not send all of it at once.
+func (d *direction) sendRest() bool {
+	if d.out != nil {
+		n := len(d.rest)
+		_ = d.out.Write(d.send) // fails only if the connection is closed, as the next write does
+		d.moved.Add(int64(n - len(d.rest)))
 	}
-	d.buffer = b
+	return len(d.rest) == 0
+}
+
+func (d *direction) trySend(fd uintptr) bool {
+	if n, errno := sendNow(fd, d.rest); errno == 0 {
+		d.rest = d.rest[n:]
+	}
 	return true
 }
 

@@ -81,9 +81,9 @@ func compareRatios(b *testing.B, one, two *result.Report) {
 		if c.Verdict == "" || !slices.Contains(traffic, c.Metric) {
 			continue
 		}
-		text := fmt.Sprintf("%s %s %s: ratio %.3f on one machine, %.3f between two: ×%.3f, 95 %% %.3f to %.3f, with sessions "+
-			"%.3f to %.3f: %s", c.Path, c.Workload, c.Metric, c.OldRatio, c.NewRatio, c.Ratio, c.Low, c.High, c.SessionLow,
-			c.SessionHigh, c.Verdict)
+		text := fmt.Sprintf("%s %s %s: ratio %.3f on one machine, %.3f between two: ×%.3f, 95 %% %.3f to %.3f, "+
+			"with sessions %.3f to %.3f: %s", c.Path, c.Workload, c.Metric, c.OldRatio, c.NewRatio, c.Ratio, c.Low,
+			c.High, c.SessionLow, c.SessionHigh, c.Verdict)
 		fmt.Println(text)
 		compared, worst = compared+1, max(worst, math.Abs(math.Log(c.Ratio)))
 		if c.Verdict != "≈" {

@@ -61,7 +61,8 @@ func TestOtherTraffic(t *testing.T) {
 		!strings.Contains(text, "with --shared") {
 		t.Errorf("got %s, want a refusal with %q", text, want)
 	}
-	rep := report(t, client, served.token(t), "host", "--workload", "tcp-rr", "--client", "remote", "--duration", "20ms")
+	rep := report(t, client, served.token(t), "host", "--workload", "tcp-rr", "--client", "remote", "--duration",
+		"20ms")
 	for _, m := range rep.Machines {
 		if limit := 0.01 * m.Link.Speed; m.Link.Other <= limit || limit == 0 {
 			t.Errorf("the %s's link: %.0f bit/s of other traffic, want more than %.0f", m.Part, m.Link.Other, limit)

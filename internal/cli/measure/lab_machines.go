@@ -175,7 +175,7 @@ func (m *labMachines) describe(ctx context.Context, c *connections, opt *runner.
 		var err error
 		if v.remote != nil {
 			*v.to = v.remote
-			described, err = v.remote.Describe(ctx, opt.Suite.Paths)
+			described, err = v.remote.Describe(ctx, opt.Suite.Paths, opt.Tools)
 		} else {
 			*v.to, described, err = m.this(v.other, *opt)
 		}

@@ -46,6 +46,9 @@ const (
 	doEnd         = "end"
 	doMemory      = "memory"
 	doProve       = "prove"
+	doServe       = "serve"
+	doEndServe    = "end serve"
+	doDrive       = "drive"
 	doClose       = "close"
 	doLoad        = "load"
 )
@@ -61,9 +64,13 @@ type call struct {
 	Traffic machine.Traffic `json:",omitzero"`
 	// Server selects the server's generator of a part, and not that of Client.
 	Server bool `json:",omitempty"`
-	// Suite and Paths are for doDescribe.
-	Suite string   `json:",omitempty"`
+	// Tool and Workload are for doServe and doDrive, Seconds for the latter.
+	Tool     string `json:",omitempty"`
+	Workload string `json:",omitempty"`
+	Seconds  int    `json:",omitempty"`
+	// Paths and Tools are for doDescribe.
 	Paths []string `json:",omitempty"`
+	Tools []string `json:",omitempty"`
 }
 
 // reply is the result of a call.
@@ -80,6 +87,8 @@ type reply struct {
 	Gates     ledger.Gates  `json:",omitzero"`
 	Memory    float64       `json:",omitempty"`
 	Proof     *result.Proof `json:",omitempty"`
+	// Output is what a tool's client has printed.
+	Output []byte `json:",omitempty"`
 }
 
 // send writes a message: its length in four bytes, and JSON.

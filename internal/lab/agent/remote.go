@@ -135,7 +135,7 @@ func (r *Remote) open(ctx context.Context, c call) (stream net.Conn, out reply, 
 	}
 	stop := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Now()) })
 	defer stop()
-	err = stream.SetDeadline(time.Now().Add(callLimit))
+	err = stream.SetDeadline(time.Now().Add(callLimit + time.Duration(c.Seconds)*time.Second))
 	if err == nil {
 		err = send(stream, c)
 	}
@@ -176,9 +176,13 @@ func (r *Remote) call(ctx context.Context, c call) (reply, error) {
 }
 
 // Describe returns the machine as the report shows it. It measures the traffic of the
-// machine's link for a moment. The paths are those whose programs matter.
-func (r *Remote) Describe(ctx context.Context, paths []string) (result.Machine, error) {
-	out, err := r.call(ctx, call{Do: doDescribe, Paths: paths})
+// machine's link for a moment. The paths are those whose programs matter. It returns an
+// error if a tool is not installed there.
+func (r *Remote) Describe(ctx context.Context, paths, tools []string) (result.Machine, error) {
+	out, err := r.call(ctx, call{Do: doDescribe, Paths: paths, Tools: tools})
+	if err == nil && out.Why != "" {
+		err = fmt.Errorf("machine at %s: %s", r.Address, out.Why)
+	}
 	out.Machine.Address = r.Address
 	return out.Machine, err
 }
@@ -268,6 +272,25 @@ func (p *remotePart) End(ctx context.Context) (result.Ledger, ledger.Gates, erro
 func (p *remotePart) Memory(ctx context.Context) (float64, error) {
 	out, err := p.remote.call(ctx, call{Do: doMemory, Part: p.id})
 	return out.Memory, err
+}
+
+// Serve implements machine.Part.
+func (p *remotePart) Serve(ctx context.Context, tool, workload string) error {
+	_, err := p.remote.call(ctx, call{Do: doServe, Part: p.id, Tool: tool, Workload: workload})
+	return err
+}
+
+// EndServe implements machine.Part.
+func (p *remotePart) EndServe(ctx context.Context) error {
+	_, err := p.remote.call(ctx, call{Do: doEndServe, Part: p.id})
+	return err
+}
+
+// Drive implements machine.Part.
+func (p *remotePart) Drive(ctx context.Context, c result.Client, tool, workload string, seconds int) ([]byte, error) {
+	out, err := p.remote.call(ctx, call{Do: doDrive, Part: p.id, Client: c, Tool: tool, Workload: workload,
+		Seconds: seconds})
+	return out.Output, err
 }
 
 // Prove implements machine.Part.

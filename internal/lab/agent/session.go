@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 	"fairlead/internal/lab/topology"
 
 	"github.com/xtaci/smux"
@@ -148,9 +149,7 @@ func (s *session) locking(do func() error) error {
 func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 	switch c.Do {
 	case doDescribe:
-		r.Machine, err = runner.Describe(s.agent.Link, runner.Options{Facts: s.agent.Facts, Version: s.agent.Version,
-			Suite: suite.Suite{Paths: known(c.Paths)}})
-		return r, err
+		return s.describe(c)
 	case doUnavailable:
 		r.Why, err = s.local.Unavailable(ctx, c.Path, c.Family)
 		return r, err
@@ -170,6 +169,12 @@ func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 		r.Ledger, r.Gates, err = p.End(ctx)
 	case doMemory:
 		r.Memory, err = p.Memory(ctx)
+	case doServe:
+		err = p.Serve(ctx, c.Tool, c.Workload)
+	case doEndServe:
+		err = p.EndServe(ctx)
+	case doDrive:
+		r.Output, err = p.Drive(ctx, c.Client, c.Tool, c.Workload, c.Seconds)
 	case doProve:
 		r.Proof, err = p.Prove(ctx, c.Traffic)
 	case doClose:
@@ -178,6 +183,21 @@ func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 	default:
 		err = fmt.Errorf("the agent has no call %q", c.Do)
 	}
+	return r, err
+}
+
+// describe describes the machine. The reply has a reason if a tool is missing.
+func (s *session) describe(c call) (r reply, err error) {
+	for _, name := range c.Tools {
+		if !slices.Contains(tool.Names(), name) {
+			return r, fmt.Errorf("there is no tool %q", name)
+		}
+		if err := tool.Missing(name); err != nil {
+			r.Why = err.Error()
+		}
+	}
+	r.Machine, err = runner.Describe(s.agent.Link, runner.Options{Facts: s.agent.Facts, Version: s.agent.Version,
+		Suite: suite.Suite{Paths: known(c.Paths)}, Tools: c.Tools})
 	return r, err
 }
 

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
+	"fairlead/internal/child"
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/tool"
 	"fairlead/internal/plan"
 )
 
@@ -50,21 +53,24 @@ func (l *Local) Build(ctx context.Context, o Order) (Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Of(r), nil
+	return Of(r, s), nil
 }
 
 // Close implements Machine. The parts are closed by those who have built them.
 func (l *Local) Close() error { return nil }
 
-// Of returns the part that a rig has.
-func Of(r *rig.Rig) Part { return &part{rig: r} }
+// Of returns the part that a rig has, for measurements of the suite.
+func Of(r *rig.Rig, s suite.Suite) Part { return &part{rig: r, suite: s} }
 
 // part is a rig on this machine with its current window.
 type part struct {
 	rig    *rig.Rig
+	suite  suite.Suite
 	before rig.Counters
 	window *ledger.Window
 	ended  *result.Ledger
+	// server is the server of a tool, nil if none runs.
+	server *child.Process
 }
 
 // Server implements Part.
@@ -111,11 +117,76 @@ func (p *part) Prove(ctx context.Context, t Traffic) (*result.Proof, error) {
 	}
 	proof := p.rig.Prove(rig.Window{Client: t.Client, Before: p.before, After: after, Ledger: p.ended,
 		Received: t.Received, Requests: t.Requests, Served: t.Served, Sources: t.Sources})
-	if p.rig.Server != nil { // the path keeps the flows, and not the client
+	if p.hasServer() { // the path keeps the flows, and not the client
 		rig.ProveFlows(proof, t.Flows, after)
 	}
 	return proof, nil
 }
 
+// driven returns a tool and a workload of the suite that it supports.
+func (p *part) driven(name, workload string) (t tool.Tool, w suite.Workload, err error) {
+	i := slices.IndexFunc(p.suite.Workloads, func(w suite.Workload) bool { return w.Name == workload })
+	if i < 0 || !slices.Contains(tool.Names(), name) {
+		return t, w, fmt.Errorf("there is no tool %q or no workload %q", name, workload)
+	}
+	w = p.suite.Workloads[i]
+	t, ok := tool.For(name, w)
+	if !ok {
+		return t, w, fmt.Errorf("tool %s does not support workload %s", name, workload)
+	}
+	return t, w, nil
+}
+
+// Serve implements Part.
+func (p *part) Serve(ctx context.Context, tool, workload string) error {
+	t, w, err := p.driven(tool, workload)
+	if err != nil {
+		return err
+	}
+	if p.server != nil || !p.hasServer() {
+		return errors.New("start a tool's server: one runs already, or the part has no server")
+	}
+	p.server, err = t.Serve(ctx, p.rig, w)
+	return err
+}
+
+// EndServe implements Part.
+func (p *part) EndServe(context.Context) error {
+	if p.server == nil {
+		return nil
+	}
+	_ = p.server.Kill() // its exit status says only that it was killed
+	p.server = nil
+	return nil
+}
+
+// Drive implements Part.
+func (p *part) Drive(ctx context.Context, c result.Client, tool, workload string, seconds int) ([]byte, error) {
+	t, w, err := p.driven(tool, workload)
+	if err != nil {
+		return nil, err
+	}
+	if p.rig.Clients[c] == nil || seconds < 1 || seconds > maxSeconds {
+		return nil, fmt.Errorf("drive %s as client %s for %d s: the part has no such client, or it is not 1 to %d s", tool,
+			c, seconds, maxSeconds)
+	}
+	out, err := t.Drive(ctx, p.rig, w, c, seconds)
+	if len(out) > maxOutput {
+		return nil, fmt.Errorf("the output of %s has %d bytes, more than %d", tool, len(out), maxOutput)
+	}
+	return out, err
+}
+
+// maxSeconds limits the time of a tool's client, maxOutput the size of its output.
+const (
+	maxSeconds = 3600
+	maxOutput  = 2 << 20
+)
+
+// hasServer reports whether the part has the server host.
+func (p *part) hasServer() bool { return p.rig.World.Part().HasServer() }
+
 // Close implements Part.
-func (p *part) Close() error { return p.rig.Close() }
+func (p *part) Close() error {
+	return errors.Join(p.EndServe(context.Background()), p.rig.Close())
+}

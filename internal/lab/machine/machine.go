@@ -100,6 +100,12 @@ type Part interface {
 	// Memory returns the memory in bytes of the processes that carry the path's
 	// traffic.
 	Memory(ctx context.Context) (float64, error)
+	// Serve starts the server of a tool that package tool has, for a workload of the
+	// order. EndServe ends it.
+	Serve(ctx context.Context, tool, workload string) error
+	EndServe(ctx context.Context) error
+	// Drive runs the tool's client for a number of seconds, and returns its output.
+	Drive(ctx context.Context, c result.Client, tool, workload string, seconds int) ([]byte, error)
 	// Prove reads the counters again and compares them with the traffic.
 	Prove(ctx context.Context, t Traffic) (*result.Proof, error)
 	// Close removes the part.

@@ -28,8 +28,8 @@ type built struct {
 }
 
 // whole returns a path on this machine.
-func whole(r *rig.Rig) *built {
-	part := machine.Of(r)
+func whole(r *rig.Rig, s suite.Suite) *built {
+	part := machine.Of(r, s)
 	return &built{Path: r.Path, Rig: r, server: part, client: part}
 }
 

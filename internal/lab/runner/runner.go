@@ -194,14 +194,14 @@ func (s *session) path(ctx context.Context, p suite.Path) (*built, error) {
 	}
 	for _, b := range s.existing {
 		if p.Ports > 1 && b.Path.Plain == p.Plain && b.Path.MTU == p.MTU {
-			return whole(b.Rig.Offer(p)), nil
+			return whole(b.Rig.Offer(p), s.Suite), nil
 		}
 	}
 	r, err := rig.New(ctx, p, peer.Maker(p), rig.Options{Suite: s.Suite, Facts: s.Facts, Docker: s.Docker})
 	if err != nil {
 		return nil, err
 	}
-	return whole(r), nil
+	return whole(r, s.Suite), nil
 }
 
 // unavailableHere returns why the path cannot be built on the machines of the session;

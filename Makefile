@@ -24,6 +24,7 @@ TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./internal/eng
 TEST_FLAGS ?=
 
 SOAK       ?= 30m
+AA_FLAGS   ?=
 
 # The arguments of `lab run` for make ratios.
 RATIOS ?= publish --workload tcp-rr,tcp-bulk --client remote --sessions 3 --rounds 8 --duration 1s
@@ -115,6 +116,10 @@ check-binaries:
 .PHONY: bench
 bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+
+.PHONY: aa
+aa: build ## compare 40 pairs of reports of the same path: how often is an interval with sessions wrong? (root, idle machine; at most 15 minutes)
+	go run ./test/aa $(AA_FLAGS) $(BIN)
 
 .PHONY: soak
 soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents (root)

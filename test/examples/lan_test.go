@@ -24,6 +24,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/daemons"
@@ -32,7 +33,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI,
+		serving.Role: serving.Main})
 	os.Exit(m.Run())
 }
 
@@ -104,16 +106,22 @@ func (l *lan) certify() {
 // answers with the host's name and the client's address.
 func (l *lan) serve(host string) {
 	l.Helper()
+	l.startNginx(host, 443, fmt.Sprintf(`
+	ssl_certificate %[1]s/cert; ssl_certificate_key %[1]s/key;
+	server { listen 443 ssl default_server; return 404; }
+	server { listen 443 ssl; server_name example.com; location / { return 200 "%[2]s $remote_addr"; } }
+`, l.certs, host))
+}
+
+// startNginx starts nginx with these servers on a host, and waits until it listens at the port.
+func (l *lan) startNginx(host string, port int, servers string) {
+	l.Helper()
 	dir := l.TempDir()
 	config := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf(`daemon off; master_process off; pid nginx.pid; error_log stderr;
 events { worker_connections 512; }
-http {
-	access_log off; ssl_certificate %[1]s/cert; ssl_certificate_key %[1]s/key;
-	server { listen 443 ssl default_server; return 404; }
-	server { listen 443 ssl; server_name example.com; location / { return 200 "%[2]s $remote_addr"; } }
-}
-`, l.certs, host)
+http { access_log off; %s }
+`, servers)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		l.Fatal(err)
 	}
@@ -125,17 +133,23 @@ http {
 	}
 	l.nginx[host] = p
 	l.Cleanup(func() { _ = p.Kill() })
-	l.sh(host, "for i in $(seq 1500); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
+	l.sh(host, fmt.Sprintf("for i in $(seq 1500); do ss -Hltn sport = %d | grep -q . && exit; sleep 0.02; done; exit 1",
+		port))
+}
+
+// transport connects to an address from a host, whatever the URL says, with a new connection for
+// each request.
+func (l *lan) transport(from, at string) *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return place.Dial(l.hosts[from].Do, "tcp", at, 30*time.Second)
+		}}
 }
 
 // get requests https://example.com/ at an address, on a new connection. It returns the host that
 // answered, and the client address that the host saw.
 func (l *lan) get(from, at string) (host, client string, err error) {
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return place.Dial(l.hosts[from].Do, "tcp", at, 30*time.Second)
-		}}
-	answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("https://example.com/")
+	answer, err := (&http.Client{Transport: l.transport(from, at), Timeout: time.Minute}).Get("https://example.com/")
 	if err != nil {
 		return "", "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -39,6 +40,46 @@ func moment(t *testing.T, round int) {
 	}
 	t.Logf("after %v", wait)
 	time.Sleep(wait)
+}
+
+// TestKilled: whichever side is killed, at any moment, nothing is left on either
+// machine.
+func TestKilled(t *testing.T) {
+	victims := []string{"laboratory", "agent"}
+	for round := range killRounds(t, len(victims)) {
+		victim := victims[round%len(victims)]
+		t.Run(fmt.Sprint(victim, round), func(t *testing.T) {
+			t.Parallel()
+			client, server, _ := machines(t)
+			before, mark := linksOf(t, server), newMarker(t)
+			served := start(t, server, []string{mark.text()}, "lab", "agent", "--expose", "eth0", "-o", "json")
+			lab := start(t, client, []string{mark.text(), "FAIRLEAD_LAB_SERVER_TOKEN=" + served.token(t)}, "lab", "run",
+				"publish", "--shared", "--server", serverAddress, "--rounds", "1000", "--duration", "20ms")
+			moment(t, round)
+			killed, other := lab, served
+			if victim == "agent" {
+				killed, other = served, lab
+			}
+			if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			killed.ended(t)
+			if victim == "laboratory" { // then the agent and its sweeper wait for the next one
+				await(t, "two processes are left", func() bool { return len(mark.processes(t)) == 2 })
+				nothingLeft(t, served)
+				if err := served.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other.ended(t)
+			mark.noProcesses(t)
+			nothingLeft(t, served)
+			nothingLeft(t, lab)
+			if after := linksOf(t, server); after != before {
+				t.Errorf("links of the server's machine: %s, want %s", after, before)
+			}
+		})
+	}
 }
 
 // marker is an environment variable that the processes of one test have.

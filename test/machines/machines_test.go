@@ -4,6 +4,7 @@ package machines_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,8 +30,12 @@ import (
 // commandRole is the command line in this test binary.
 const commandRole = "command"
 
+// versionVariable is the environment variable with the version of that fairlead.
+const versionVariable = "FAIRLEAD_TEST_VERSION"
+
 func TestMain(m *testing.M) {
-	command := func() int { return cli.Main("test", cli.Arguments(os.Args), os.Stdout, os.Stderr) }
+	version := cmp.Or(os.Getenv(versionVariable), "test")
+	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
 		serving.Role: serving.Main, commandRole: command})
 	if len(os.Args) > 1 && os.Args[1] == "lab" { // a copy that was started with ssh
@@ -252,46 +256,6 @@ func TestBetweenTwoMachines(t *testing.T) {
 	}
 }
 
-// TestKilled: whichever side is killed, at any moment, nothing is left on either
-// machine.
-func TestKilled(t *testing.T) {
-	victims := []string{"laboratory", "agent"}
-	for round := range killRounds(t, len(victims)) {
-		victim := victims[round%len(victims)]
-		t.Run(fmt.Sprint(victim, round), func(t *testing.T) {
-			t.Parallel()
-			client, server, _ := machines(t)
-			before, mark := linksOf(t, server), newMarker(t)
-			served := start(t, server, []string{mark.text()}, "lab", "agent", "--expose", "eth0", "-o", "json")
-			lab := start(t, client, []string{mark.text(), "FAIRLEAD_LAB_SERVER_TOKEN=" + served.token(t)}, "lab", "run",
-				"publish", "--shared", "--server", serverAddress, "--rounds", "1000", "--duration", "20ms")
-			moment(t, round)
-			killed, other := lab, served
-			if victim == "agent" {
-				killed, other = served, lab
-			}
-			if err := killed.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			killed.ended(t)
-			if victim == "laboratory" { // then the agent and its sweeper wait for the next one
-				await(t, "two processes are left", func() bool { return len(mark.processes(t)) == 2 })
-				nothingLeft(t, served)
-				if err := served.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
-			}
-			other.ended(t)
-			mark.noProcesses(t)
-			nothingLeft(t, served)
-			nothingLeft(t, lab)
-			if after := linksOf(t, server); after != before {
-				t.Errorf("links of the server's machine: %s, want %s", after, before)
-			}
-		})
-	}
-}
-
 // TestLostLink: when the link is lost, both sides end without a packet from the other,
 // and the agent removes everything.
 func TestLostLink(t *testing.T) {
@@ -351,8 +315,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestOtherVersion: an agent of another version is refused, and its token stays valid.
+func TestOtherVersion(t *testing.T) {
+	t.Parallel()
+	client, server, _ := machines(t)
+	served := start(t, server, []string{versionVariable + "=v2"}, "lab", "agent", "--expose", "eth0", "-o", "json")
+	token := served.token(t)
+	for range 2 {
+		text, err := runLab(t, client, token, "modes")
+		if want := "the agent has version v2 of fairlead, the laboratory test"; err == nil || !strings.Contains(text, want) {
+			t.Errorf("got %v: %s\nwant a refusal with %q", err, text, want)
+		}
+	}
+}
+
 // TestNoAgent: without an agent, and without a route, the error says so.
 func TestNoAgent(t *testing.T) {
+	t.Parallel()
 	client, server, _ := machines(t)
 	served, token := startAgent(t, server)
 	if err := served.Kill(); err != nil {

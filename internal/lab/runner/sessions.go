@@ -40,7 +40,7 @@ func one(ctx context.Context, opt Options, number int) (s *session, err error) {
 		}
 	}()
 	if err := s.build(ctx); err != nil {
-		return nil, err
+		return s, err
 	}
 	return s, s.rounds(ctx)
 }

@@ -12,6 +12,8 @@ import (
 	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/startup"
+	"fairlead/internal/lab/visitor"
+	"fairlead/internal/lab/website"
 	"fairlead/internal/proxy"
 )
 
@@ -22,6 +24,7 @@ func main() {
 	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
 		proxy.Role: proxy.Main, serving.Role: serving.Main, load.Role: load.Main,
+		website.Role: website.Main, visitor.Role: visitor.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
 		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,
 		agent.SweeperRole: agent.SweeperMain, failover.HostRole: failover.HostMain, failover.CommandRole: command,

@@ -124,7 +124,7 @@ func Sweep() ([]string, error) {
 		return nil, fmt.Errorf("sweep cgroups: %w", err)
 	}
 	var removed []string
-	var failed error
+	failed := sweepV1(pids)
 	for _, e := range entries {
 		if !abandoned(e.Name(), pids) {
 			continue

@@ -74,7 +74,8 @@ func ofBodies(c column) bool { return c.metric == result.CPUPerGB && result.HTTP
 // additional are the metrics that are shown in addition to a workload's main
 // metric.
 var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime,
-	result.ReturnTime, result.SlowestRequest, result.ChangeTime, result.GatewayPerOp, result.GatewayPerGB}
+	result.ReturnTime, result.SlowestRequest, result.ChangeTime, result.GatewayPerOp, result.GatewayPerGB,
+	result.VisitP99, result.FirstByteP50, result.FailedVisits, result.CPUPerVisit}
 
 // allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -102,6 +103,8 @@ var metricOrder = []result.Metric{
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
 	result.Requests, result.ChangeTime,
+	result.KneeRate, result.VisitP50, result.VisitP99, result.FirstByteP50, result.FailedVisits, result.Concurrent,
+	result.SlowestProbe, result.CPUPerVisit,
 	result.CPUPerOp, result.GatewayPerOp, result.GatewayPerGB, result.IdleShare, result.Efficiency,
 }
 

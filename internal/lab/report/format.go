@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -38,8 +39,16 @@ func prefixes(m result.Metric) []prefix {
 	case result.LatencyP999:
 		return labelled("p99.9 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
-		result.SlowestRequest, result.ChangeTime:
+		result.SlowestRequest, result.ChangeTime, result.SlowestProbe:
 		return seconds()
+	case result.VisitP50, result.FirstByteP50:
+		return labelled("p50 ", seconds())
+	case result.VisitP99:
+		return labelled("p99 ", seconds())
+	case result.CPUPerVisit:
+		return []prefix{{0, "ms", 1e-3}}
+	case result.KneeRate:
+		return []prefix{{0, "visits/s", 1}}
 	case result.Memory, result.PublishMemory:
 		return []prefix{{0, "MB", 1e6}}
 	case result.CPUPerOp, result.GatewayPerOp:
@@ -50,8 +59,10 @@ func prefixes(m result.Metric) []prefix {
 		return []prefix{{0, "kpps", 1e3}}
 	case result.CPUPerGB, result.GatewayPerGB:
 		return []prefix{{0, "s/GB", 1}}
-	case result.FailedRequests:
+	case result.FailedRequests, result.FailedVisits:
 		return []prefix{{0, "failed", 1}}
+	case result.Concurrent:
+		return []prefix{{0, "visits", 1}}
 	case result.Loss, result.IdleShare:
 		return []prefix{{0, "%", 0.01}}
 	}
@@ -70,8 +81,9 @@ func labelled(label string, all []prefix) []prefix {
 // scaleFor chooses the unit from the greatest figure, and the decimals so that the
 // smallest still has two digits.
 func scaleFor(m result.Metric, values []float64) scale {
-	if m == result.Requests || m == result.FailedRequests {
-		return scale{label: prefixes(m)[0].label, divisor: 1} // whole numbers
+	whole := []result.Metric{result.Requests, result.FailedRequests, result.FailedVisits, result.Concurrent}
+	if slices.Contains(whole, m) {
+		return scale{label: prefixes(m)[0].label, divisor: 1}
 	}
 	return scaleAmong(prefixes(m), values)
 }

@@ -70,15 +70,17 @@ type page struct {
 
 // section is everything about one client.
 type section struct {
-	ID, Title string
-	Tables    []sheet
-	Steps     []sheet
-	Cascades  []chart
-	Forests   []chart
-	Tails     []chart
-	Ledgers   []chart
-	Rounds    []chart
-	Details   []sheet
+	ID, Title  string
+	Tables     []sheet
+	Steps      []sheet
+	Cascades   []chart
+	Forests    []chart
+	Tails      []chart
+	Visits     []chart
+	VisitGrids []grid
+	Ledgers    []chart
+	Rounds     []chart
+	Details    []sheet
 }
 
 // fact is one line about the host.
@@ -100,6 +102,7 @@ func pageOf(r *result.Report, raw []byte) page {
 			ID: string(c), Title: clientTitle(c), Tables: sheetsOf(r, c, head),
 			Steps: stepSheets(r, c), Cascades: cascades(r, c),
 			Forests: forests(r, c, head), Tails: quantilePlots(r, c),
+			Visits: visitCharts(r, c), VisitGrids: visitGrids(r, c),
 			Ledgers: ledgers(r, c), Rounds: timelines(r, head), Details: details(r, c),
 		}
 		s.name()
@@ -114,7 +117,8 @@ func pageOf(r *result.Report, raw []byte) page {
 // name gives every chart an id for references to its title.
 func (s *section) name() {
 	for kind, charts := range map[string][]chart{"step": s.Cascades, "ratio": s.Forests, "latency": s.Tails,
-		"cpu": s.Ledgers, "rounds": s.Rounds} {
+		"visits": s.Visits,
+		"cpu":    s.Ledgers, "rounds": s.Rounds} {
 		for i := range charts {
 			charts[i].ID = fmt.Sprintf("%s-%s-%d", s.ID, kind, i)
 		}

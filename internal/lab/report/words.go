@@ -19,6 +19,7 @@ func workloadTitle(workload string) string {
 		"http-rr": "HTTP", "https-rr": "HTTPS", "h2-rr": "HTTP/2", "http-crr": "HTTP connect",
 		"https-crr": "HTTPS connect", "ws-rr": "WebSocket", result.HTTPDown: "HTTP download",
 		result.HTTPUp: "HTTP upload", result.IdleConns: "idle connections",
+		result.Visiting: "visits", result.Knee: "knee",
 	}[kind]
 	if title == "" {
 		return workload
@@ -101,6 +102,22 @@ func metricTitle(m result.Metric) string {
 		return "time to a change"
 	case result.SlowestRequest:
 		return "slowest request"
+	case result.VisitP50:
+		return "median time"
+	case result.VisitP99:
+		return "p99 time"
+	case result.FirstByteP50:
+		return "time to the first byte"
+	case result.FailedVisits:
+		return "failed visits"
+	case result.KneeRate:
+		return "visits per second"
+	case result.CPUPerVisit:
+		return "CPU per visit"
+	case result.Concurrent:
+		return "most visits in progress"
+	case result.SlowestProbe:
+		return "slowest probe"
 	}
 	return string(m)
 }

@@ -101,6 +101,14 @@ var Units = map[Metric]Unit{
 	ReturnTime:      {"s", Lower},
 	ChangeTime:      {"s", Lower},
 	SlowestRequest:  {"s", Lower},
+	VisitP50:        {"s", Lower},
+	VisitP99:        {"s", Lower},
+	FirstByteP50:    {"s", Lower},
+	FailedVisits:    {"", Lower},
+	KneeRate:        {"1/s", Higher},
+	CPUPerVisit:     {"s", Lower},
+	Concurrent:      {"", Lower},
+	SlowestProbe:    {"s", Lower},
 }
 
 // Client is the place where the traffic comes from.
@@ -220,6 +228,8 @@ type Run struct {
 	Notes []string `json:"notes,omitempty"`
 	// Failed counts the failed requests per reason, in failover workloads.
 	Failed map[string]int `json:"failed,omitempty"`
+	// Site describes visits of a web site, in those workloads.
+	Site *Site `json:"site,omitempty"`
 	// Raw is the output of the external tool, if one was used.
 	Raw string `json:"raw,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 // Kinds lists the kinds of workload, in display order. A workload's name is its
 // kind, optionally followed by a variant: tcp-rr-block.
 var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun,
-	Failover}, httpKinds)
+	Failover}, httpKinds, []string{Visiting, Knee})
 
 // httpKinds are the kinds of workload with requests over HTTP.
 var httpKinds = []string{"http-rr", "https-rr", "h2-rr", "http-crr", "https-crr", "ws-rr", HTTPDown, HTTPUp, IdleConns}
@@ -58,6 +58,13 @@ func Main(workload string) Metric {
 		return Throughput
 	case IdleConns:
 		return Memory
+	case Visiting:
+		if visitsEvent.MatchString(workload) {
+			return FailedVisits
+		}
+		return VisitP50
+	case Knee:
+		return KneeRate
 	}
 	switch {
 	case HTTP(workload) && FixedRate(workload):
@@ -68,11 +75,15 @@ func Main(workload string) Metric {
 	return Throughput
 }
 
+// visitsEvent matches the workloads in which something happens to nodes.
+var visitsEvent = regexp.MustCompile("^" + Visiting + "-(killed|update)")
+
 // Absolute reports whether zero is the best value of a metric, so that no ratio
 // can be formed, and the worst round matters as much as the median. This holds for
 // the metrics of a failover.
 func Absolute(m Metric) bool {
-	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest}, m)
+	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest,
+		FailedVisits}, m)
 }
 
 // Cost returns the metric that shows best what a path costs under a workload,
@@ -91,6 +102,8 @@ func Cost(workload string) Metric {
 		return Memory
 	case HTTPDown, HTTPUp:
 		return CPUPerGB
+	case Visiting, Knee:
+		return CPUPerVisit
 	}
 	if HTTP(workload) {
 		return CPUPerOp

@@ -105,7 +105,7 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 	if why := m.Needs().Cgroup; why != "" && err != nil {
 		return r, fmt.Errorf("%s: %w", why, err)
 	}
-	if !r.takes(opt.Suite, func(w suite.Workload) bool { return w.Event == "" }) {
+	if !r.takes(opt.Suite, func(w suite.Workload) bool { return !w.Separate() }) {
 		return r, nil // each run builds its own world
 	}
 	if r.World, err = topology.New(opt.Facts, r.Options()); err != nil {

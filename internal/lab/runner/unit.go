@@ -41,7 +41,7 @@ func (n native) run(ctx context.Context, b *built, c result.Client) result.Run {
 // Estimates of the time of a run in addition to its window, in this order: starting
 // and stopping the load and reading counters; one flow; one connection of a workload
 // with a count; starting a container; the failure and return of a real server;
-// building and removing a path.
+// building and removing a path; a web site.
 const (
 	runOverhead   = 200 * time.Millisecond
 	flowTime      = 10 * time.Microsecond
@@ -49,12 +49,22 @@ const (
 	containerTime = 3 * time.Second
 	failureTime   = 8 * time.Second
 	pathTime      = 500 * time.Millisecond
+	siteTime      = 5 * time.Second
 )
+
+// searchSteps is about how many rates a search of the knee tries.
+const searchSteps = 10
 
 // lasts estimates how long one run of the unit through the path takes.
 func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 	w := u.load.what()
 	switch {
+	case w.Visits != nil && w.Visits.Search:
+		return siteTime + searchSteps*s.Duration
+	case w.Visits != nil && w.Visits.Plan.Count > 0:
+		return siteTime + time.Duration(float64(w.Visits.Plan.Count)/w.Visits.Plan.Rate*float64(time.Second))
+	case w.Visits != nil:
+		return siteTime + s.Duration
 	case w.Event != "":
 		return failureTime
 	case w.Start != "":
@@ -87,6 +97,9 @@ func (s *session) units() []unit {
 			switch {
 			case w.Start != "":
 				all = append(all, unit{c, starting{w}})
+				continue
+			case w.Visits != nil:
+				all = append(all, unit{c, visiting{w, s.Suite.Duration, s.Seed, s.Facts}})
 				continue
 			case w.Event != "":
 				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})

@@ -95,6 +95,8 @@ var (
 // address, and a gateway carries nothing else.
 func (p Path) Supports(w Workload) bool {
 	switch {
+	case p.Gateways > 0 || w.Visits != nil:
+		return p.Gateways > 0 && p.supportsVisits(w)
 	case w.Start != "":
 		return p.Peer.InDocker
 	case w.Event != "":

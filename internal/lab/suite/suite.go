@@ -61,6 +61,10 @@ type Path struct {
 	Family result.Family
 	// Peer is the external program that creates the path, or a part of it.
 	Peer Peer
+	// Gateways is the number of gateways of a web site, 0 on paths without one.
+	// Scheduler is that of the director, if there is more than one gateway.
+	Gateways  int
+	Scheduler model.Scheduler
 }
 
 // Peer is an external program, or a set-up by hand, that Fairlead is compared
@@ -120,11 +124,16 @@ type Workload struct {
 	Event Event
 	// Changes is the number of changes per second of the gateway's configuration.
 	Changes int
+	// Visits are visits of a web site, instead of a Spec.
+	Visits *Visits
 }
 
 // Generated reports whether the workload is traffic of Fairlead's generator, as
 // its Spec describes.
-func (w Workload) Generated() bool { return w.Start == "" && w.Event == "" }
+func (w Workload) Generated() bool { return w.Start == "" && !w.Separate() }
+
+// Separate reports whether each run builds the path in a world of its own.
+func (w Workload) Separate() bool { return w.Event != "" || w.Visits != nil }
 
 // Suite is a question and the measurements that answer it.
 type Suite struct {
@@ -197,7 +206,7 @@ func Paths() []Path {
 			Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
 			Filter: model.FilterOn, Direct: true},
-	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths())...)
+	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths())...)
 }
 
 // FindPath returns the path of that name. NAME-mtuBYTES is the path NAME over a
@@ -232,6 +241,9 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 // cannot reach a bridge's sandbox without published ports. Paths that others
 // create, and sandboxes on the wire itself, serve only clients across the wire.
 func (p Path) Reaches(c result.Client) bool {
+	if p.Gateways > 0 {
+		return c == result.Remote
+	}
 	if p.Peer.InDocker && !p.OnWire() {
 		return c != result.Remote || !p.Direct || p.Driver != model.DriverBridge
 	}
@@ -266,6 +278,8 @@ func (p Path) Undivided() string {
 			"programs choose the MAC address, and announce it to all machines there"
 	case p.Peer.InDocker:
 		return "between two machines, containers of a Docker engine are not measured yet"
+	case p.Gateways > 0:
+		return "between two machines, web sites are not measured yet"
 	}
 	return ""
 }
@@ -274,6 +288,8 @@ func (p Path) Undivided() string {
 // also be measured between two.
 func (w Workload) Undivided() string {
 	switch {
+	case w.Visits != nil:
+		return "between two machines, web sites are not measured yet"
 	case w.Event != "":
 		return "between two machines, failures of real servers are not measured: their time and that of the requests " +
 			"are read from one clock"
@@ -318,13 +334,16 @@ func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8,
 		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR, h2RR,
 		httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k,
-		httpChanges}
+		httpChanges, visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee}
 }
 
 // FindWorkload returns the workload of that name; the suite's own are preferred.
 func (s Suite) FindWorkload(name string) (Workload, bool) {
 	if w, ok := find(append(slices.Clone(s.Workloads), Workloads()...),
 		func(w Workload) bool { return w.Name == name }); ok {
+		return w, true
+	}
+	if w, ok := atVisits(name); ok {
 		return w, true
 	}
 	return atRate(name)

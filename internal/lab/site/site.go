@@ -1,0 +1,213 @@
+// Package site builds the web site of the suite site: hosts on one LAN, with a
+// director and nodes that each have a gateway and a web server. It does not visit the
+// site, and evaluates nothing.
+//
+// # Theory of operation
+//
+//	visitors ─┐                    ┌─ node 1: gateway, web server
+//	          ├─ switch (bridge) ──┼─ node 2: …
+//	director ─┘                    └─ …
+//
+// Every host is a network namespace with one link to the switch. With one gateway,
+// the virtual address belongs to node 1, whose gateway forwards to the web servers of
+// all nodes. This is how a reverse proxy behind an address that can move serves a
+// swarm. With several gateways, a whole Fairlead daemon on the director balances TCP
+// connections with `forward: direct`, and each gateway forwards to the web server of
+// its own node. Every node has the virtual address too, and answers visitors directly.
+//
+// The processes of a node are in a cgroup with a CPU quota. So the nodes limit the
+// site and not the generator, although all of them share the CPUs of one machine.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/certificate"
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology/lan"
+	"fairlead/internal/plan"
+)
+
+// Host is the name of the web site.
+const Host = "www.lab.test"
+
+// Nodes is the number of nodes of every site.
+const Nodes = 4
+
+// Period is the period of the nodes' CPU quota. It is short, so that a node that has
+// used its quota pauses for milliseconds.
+const Period = 10 * time.Millisecond
+
+// The last bytes of the addresses on the LAN. Nodes have those after firstNode.
+const (
+	clientNumber   = 1
+	directorNumber = 2
+	firstNode      = 10
+	virtualNumber  = 200
+)
+
+// addr returns an address on the LAN, from a range for documentation (RFC 5737, RFC
+// 3849).
+func (s *Site) addr(number byte) netip.Addr {
+	if s.Path.Family.Is6() {
+		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, 3, 15: number})
+	}
+	return netip.AddrFrom4([4]byte{198, 51, 100, number})
+}
+
+// virtual returns the virtual address.
+func (s *Site) virtual() netip.Addr { return s.addr(virtualNumber) }
+
+// The ports of the gateways and of the web servers.
+const (
+	securePort = 443
+	webPort    = 8080
+)
+
+// ErrNoGroups means that the host has no cgroup v2, by which a site limits its nodes.
+var ErrNoGroups = errors.New("a web site needs cgroup v2 for its nodes")
+
+// Options are the options of a site.
+type Options struct {
+	Path   suite.Path
+	Facts  plan.Facts
+	Groups *ledger.Groups
+	// Pages is the number of pages of the web site.
+	Pages int
+	// Quota is the CPU time of each node per Period.
+	Quota time.Duration
+	// Interval is the time between two health checks of a gateway; 0 means none.
+	Interval time.Duration
+}
+
+// Site is a web site that runs.
+type Site struct {
+	Options
+	Nodes []*Node
+	// Chain is the certificate of the site, in PEM.
+	Chain []byte
+
+	cert     certificate.Pair
+	lan      *lan.LAN
+	client   *lan.Host
+	director *director
+}
+
+// New builds a site and waits until all gateways answer.
+func New(ctx context.Context, opt Options) (s *Site, err error) {
+	s = &Site{Options: opt}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("build site %s: %w", opt.Path.Name, err), s.Close())
+			s = nil
+		}
+	}()
+	if s.cert, err = certificate.New(Host); err != nil {
+		return s, err
+	}
+	s.Chain = s.cert.Chain
+	if err = s.network(); err != nil {
+		return s, err
+	}
+	for _, n := range s.Nodes {
+		if err = n.startServer(ctx); err != nil {
+			return s, err
+		}
+	}
+	for _, n := range s.Gateways() {
+		if err = n.startGateway(ctx); err != nil {
+			return s, err
+		}
+	}
+	if s.Balanced() {
+		if s.director, err = startDirector(ctx, s); err != nil {
+			return s, err
+		}
+	}
+	return s, s.limit()
+}
+
+// Balanced reports whether a director balances over several gateways.
+func (s *Site) Balanced() bool { return s.Path.Gateways > 1 }
+
+// Gateways returns the nodes that have a gateway.
+func (s *Site) Gateways() []*Node { return s.Nodes[:s.Path.Gateways] }
+
+// limit begins to limit the CPU time of the nodes, whose start it must not delay.
+func (s *Site) limit() error {
+	for _, n := range s.Nodes {
+		if err := n.group.Limit(s.Quota, Period); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// network creates the LAN with its hosts but the director's.
+func (s *Site) network() (err error) {
+	if s.lan, err = lan.New(s.Facts); err != nil {
+		return err
+	}
+	if s.client, err = s.lan.Join("visitors", s.addr(clientNumber)); err != nil {
+		return err
+	}
+	if err = s.client.MorePorts(); err != nil {
+		return err
+	}
+	for i := range Nodes {
+		n := &Node{site: s, Name: fmt.Sprint("node", i+1), Addr: s.addr(byte(firstNode + i + 1))}
+		if n.host, err = s.lan.Join(n.Name, n.Addr); err != nil {
+			return err
+		}
+		if n.group, err = s.Groups.Limited(n.Name); err != nil {
+			return err
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return s.addVirtual()
+}
+
+// addVirtual gives the virtual address to the only gateway's host, where the switch
+// finds it, or to all gateways' hosts, which do not announce it.
+func (s *Site) addVirtual() error {
+	if !s.Balanced() {
+		return s.Nodes[0].host.AddAddress(s.virtual())
+	}
+	for _, n := range s.Gateways() {
+		if err := n.acceptVirtual(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Target returns the address that visitors dial.
+func (s *Site) Target() netip.AddrPort { return netip.AddrPortFrom(s.virtual(), securePort) }
+
+// Visitors is where the visitors run.
+func (s *Site) Visitors() child.Place {
+	at := s.client.Place()
+	at.Cgroup = s.Groups.Client
+	return at
+}
+
+// Close ends everything; it continues after errors.
+func (s *Site) Close() error {
+	var errs []error
+	if s.director != nil {
+		errs = append(errs, s.director.close())
+	}
+	for _, n := range s.Nodes {
+		errs = append(errs, n.close())
+	}
+	if s.lan != nil {
+		errs = append(errs, s.lan.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,151 @@
+package visitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"fairlead/internal/child"
+
+	"golang.org/x/sys/unix"
+)
+
+// Role is the role of the visitors' process.
+const Role = "site-visitors"
+
+// Crowd is the running process of an order.
+type Crowd struct {
+	process *child.Process
+	in      io.WriteCloser
+	out     *json.Decoder
+}
+
+// ready is what the process prints when the schedule begins.
+const ready = "ready"
+
+// over is the message that ends the starts of visits.
+const over = "\"over\"\n"
+
+// Begin starts the visits of an order, and returns when their schedule begins. When ctx ends, the process is killed.
+func Begin(ctx context.Context, o Order, place child.Place) (*Crowd, error) {
+	cmd := child.Self(Role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &Crowd{in: in, out: json.NewDecoder(out)}
+	if c.process, err = child.Start(ctx, cmd, place); err != nil {
+		return nil, err
+	}
+	said := ""
+	if err = json.NewEncoder(in).Encode(o); err == nil {
+		err = c.out.Decode(&said)
+	}
+	if err != nil || said != ready {
+		c.Kill()
+		return nil, fmt.Errorf("start the visitors: they printed %q: %w", said, err)
+	}
+	return c, nil
+}
+
+// Wait waits until all visits of the schedule are over and returns them.
+func (c *Crowd) Wait() (v Visits, err error) {
+	if err = c.out.Decode(&v); err == nil {
+		err = errors.Join(c.in.Close(), c.process.Wait())
+	}
+	if err != nil {
+		return v, fmt.Errorf("wait for the visitors: %w", err)
+	}
+	return v, nil
+}
+
+// End starts no more visits, and returns those that have started after they are over.
+func (c *Crowd) End() (Visits, error) {
+	if _, err := io.WriteString(c.in, over); err != nil {
+		return Visits{}, fmt.Errorf("end the visits: %w", err)
+	}
+	return c.Wait()
+}
+
+// Kill ends the process and discards its visits.
+func (c *Crowd) Kill() {
+	_ = c.process.Kill() // its exit status only says that it was killed
+	c.in.Close()
+}
+
+// Main runs the role of the visitors and returns the exit status. After it has
+// written its visits it waits for the end of its input, so that the reader gets all
+// of them before the process exits.
+func Main() int {
+	if err := first(); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead site:", err)
+		return 1
+	}
+	if err := visit(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead site:", err)
+		return 1
+	}
+	return 0
+}
+
+// priority is the nice value of the visitors: they must start on time, whatever the
+// site and other processes do.
+const priority = -20
+
+// first runs the program again with the priority, if it does not have it yet. The
+// kernel keeps a priority per thread, so only a new program has it in all threads.
+// Where the kernel groups processes by session (sched(7), autogroup), the session needs
+// the priority too.
+func first() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// The system call returns 20 less the nice value.
+	if now, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || now >= 20-priority {
+		return err
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, priority); err != nil {
+		return nil // lateness shows whether it was needed
+	}
+	if _, err := unix.Setsid(); err == nil {
+		_ = os.WriteFile("/proc/self/autogroup", fmt.Append(nil, priority), 0) // not every kernel has it
+	}
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+func visit(input io.Reader, out io.Writer) error {
+	in := json.NewDecoder(input)
+	var o Order
+	if err := in.Decode(&o); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	t, err := newTourist(o)
+	if err != nil {
+		return err
+	}
+	ended, closed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(closed)
+		var word string
+		_ = in.Decode(&word) // the end of the input also ends the visits
+		close(ended)
+		_, _ = io.Copy(io.Discard, input)
+	}()
+	answer := json.NewEncoder(out)
+	if err := answer.Encode(ready); err != nil {
+		return err
+	}
+	if err := answer.Encode(t.run(ended)); err != nil {
+		return err
+	}
+	<-closed
+	return nil
+}

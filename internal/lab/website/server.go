@@ -1,0 +1,216 @@
+package website
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"fairlead/internal/child"
+)
+
+// Role is the role of a node's server process.
+const Role = "site-server"
+
+// ready is what the process prints when it listens.
+const ready = "ready\n"
+
+// order is the first message to a server. If Join is not empty, the process writes 0
+// to that file of a cgroup, which it so joins.
+type order struct {
+	At    netip.AddrPort
+	Pages int
+	Join  string
+}
+
+// Server is a running server.
+type Server struct {
+	process *child.Process
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+// StartServer starts a server of the site with that number of pages, and waits until
+// it listens. If join is not empty, the process joins a cgroup of version 1 with that
+// file. When ctx ends, the server is killed.
+func StartServer(
+	ctx context.Context, at netip.AddrPort, pages int, join string, place child.Place,
+) (*Server, error) {
+	cmd := child.Self(Role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{in: in, out: bufio.NewReader(out)}
+	if s.process, err = child.Start(ctx, cmd, place); err != nil {
+		return nil, err
+	}
+	said := ""
+	if err = json.NewEncoder(in).Encode(order{at, pages, join}); err == nil {
+		said, err = s.out.ReadString('\n')
+	}
+	if said != ready {
+		s.Kill()
+		return nil, fmt.Errorf("start the web server %s: it printed %q: %w", at, said, err)
+	}
+	return s, nil
+}
+
+// Kill ends the server as kill -9 does.
+func (s *Server) Kill() {
+	_ = s.process.Kill() // its exit status only says that it was killed
+	s.in.Close()
+}
+
+// Requests returns the number of requests that the server has answered since its
+// start.
+func (s *Server) Requests() (n uint64, err error) {
+	if _, err = io.WriteString(s.in, "count\n"); err == nil {
+		_, err = fmt.Fscan(s.out, &n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask the web server for its requests: %w", err)
+	}
+	return n, nil
+}
+
+// Main runs the role of a server until its input ends.
+func Main() int {
+	// The server costs least on one thread: the runtime does not search for other work
+	// on idle CPUs.
+	runtime.GOMAXPROCS(1)
+	if err := serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead site:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(input io.Reader, out io.Writer) error {
+	in := bufio.NewReader(input)
+	var do order
+	line, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &do)
+	}
+	if err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	if do.Join != "" {
+		if err := os.WriteFile(do.Join, []byte("0"), 0); err != nil {
+			return fmt.Errorf("join a cgroup: %w", err)
+		}
+	}
+	h := newHandler(New(do.Pages))
+	l, err := net.Listen("tcp", do.At.String())
+	if err != nil {
+		return err
+	}
+	go h.accept(l)
+	if _, err := io.WriteString(out, ready); err != nil {
+		return err
+	}
+	for {
+		if _, err := in.ReadString('\n'); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if _, err := fmt.Fprintln(out, h.requests.Load()); err != nil {
+			return err
+		}
+	}
+}
+
+// handler answers requests with prepared responses, so that a request costs little
+// besides its two system calls: what is measured is the gateway before it.
+type handler struct {
+	responses map[string][]byte
+	requests  atomic.Uint64
+}
+
+func newHandler(s *Site) *handler {
+	h := &handler{responses: map[string][]byte{}}
+	for path, body := range s.bodies {
+		h.responses[path] = fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+			contentType(path), len(body), body)
+	}
+	return h
+}
+
+func contentType(path string) string {
+	for _, known := range []struct{ end, is string }{{".css", "text/css"}, {".js", "text/javascript"},
+		{".png", "image/png"}} {
+		if strings.HasSuffix(path, known.end) {
+			return known.is
+		}
+	}
+	return "text/html"
+}
+
+func (h *handler) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fairlead site:", err)
+			return
+		}
+		go h.serve(conn)
+	}
+}
+
+// maxHead is the greatest size of a request's head. Only the laboratory's gateways
+// connect, and their requests have no bodies.
+const maxHead = 16 << 10
+
+func (h *handler) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReaderSize(conn, maxHead)
+	for {
+		path, err := readRequest(in)
+		if err != nil {
+			return
+		}
+		answer, known := h.responses[path]
+		if !known {
+			answer = []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+		}
+		h.requests.Add(1)
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// readRequest reads the head of a GET request and returns its path.
+func readRequest(in *bufio.Reader) (path string, err error) {
+	for first := true; ; first = false {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return "", err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			return path, nil
+		}
+		if first {
+			fields := bytes.Fields(line)
+			if len(fields) != 3 || string(fields[0]) != "GET" {
+				return "", fmt.Errorf("not a GET request: %q", line)
+			}
+			path = string(fields[1])
+		}
+	}
+}

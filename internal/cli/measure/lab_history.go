@@ -144,7 +144,7 @@ type labHistory struct {
 }
 
 // prepare finds the file and checks that it can be used, before measuring. Conditions get the
-// entries with the suite and the window length of the planned session.
+// entries that measure the same as the planned session.
 func (h *labHistory) prepare(planned result.Report) error {
 	uses := slices.ContainsFunc(h.conditions, func(e *expr.Expr) bool { return e.UsesHistory() })
 	if !uses && !h.record {
@@ -158,7 +158,7 @@ func (h *labHistory) prepare(planned result.Report) error {
 		return err
 	}
 	alike := slices.DeleteFunc(slices.Clone(h.entries), func(e history.Entry) bool {
-		return e.Report.Suite != planned.Suite || e.Report.Duration != planned.Duration
+		return !history.SetupOf(&e.Report).Measures(history.SetupOf(&planned))
 	})
 	h.use(func(c result.Case, m result.Metric) (rows []result.Summary) {
 		for _, g := range history.Groups(alike) {

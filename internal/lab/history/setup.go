@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,11 +18,13 @@ type Setup struct {
 	Machines string `json:"machines"`
 	// Duration is the length of a measured window, in seconds.
 	Duration float64 `json:"duration"`
+	// Family is the address family of the traffic.
+	Family result.Family `json:"family"`
 }
 
 // SetupOf returns the setup of a report.
 func SetupOf(r *result.Report) Setup {
-	s := Setup{Suite: r.Suite, Duration: r.Duration}
+	s := Setup{Suite: r.Suite, Duration: r.Duration, Family: cmp.Or(r.Family, result.IPv4)}
 	hosts := []result.Host{r.Host}
 	if len(r.Machines) > 0 {
 		hosts = nil
@@ -35,6 +38,12 @@ func SetupOf(r *result.Report) Setup {
 	}
 	s.Machines = strings.Join(all, ", ")
 	return s
+}
+
+// Measures reports whether two setups measure the same; their machines may differ.
+func (s Setup) Measures(other Setup) bool {
+	s.Machines = other.Machines
+	return s == other
 }
 
 // Group is the entries of one setup, in the order of their times.

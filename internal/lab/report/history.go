@@ -136,7 +136,8 @@ func HistoryTable(w io.Writer, groups []history.Group, all []Course, o Options) 
 // history writes one setup.
 func (t table) history(g history.Group, all []Course) {
 	first := max(0, len(g.Entries)-newest)
-	t.line(fmt.Sprintf("%s · %s · windows of %g s · %s", g.Setup.Suite, g.Setup.Machines, g.Setup.Duration,
+	t.line(fmt.Sprintf("%s · %s · %s · windows of %g s · %s", g.Setup.Suite, g.Setup.Machines, g.Setup.Family,
+		g.Setup.Duration,
 		entries(len(g.Entries))))
 	for _, client := range clientOrder {
 		rows := [][]string{{clientTitle(client), "", "×", "median", "last", "expected", "history", ""}}

@@ -43,7 +43,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: lab
-lab: build ## build, then measure what publishing a port costs on this machine (root; about three minutes)
+lab: build ## build, then measure what publishing a port costs on this machine (root; about four minutes)
 	$(BIN) lab run $(LAB_SUITE) --html $(OUT)/fairlead-$(LAB_SUITE).html --json $(OUT)/fairlead-$(LAB_SUITE).json $(LAB_FLAGS)
 
 .PHONY: check-go

@@ -38,7 +38,7 @@ func TestConditionsOnMeasuredFigures(t *testing.T) {
 		figures += figure + "\n"
 	}
 	for _, want := range []string{"nat.tcp-crr.remote.latency_p99", "nat.tcp-rr.remote.latency_mean",
-		"nat.udp-pps.remote.loss"} {
+		"nat.udp-pps.remote.loss", "nat.tcp-rr-loaded.remote.latency_p99", "nat.tcp-rr-loaded.remote.throughput"} {
 		if !strings.Contains(figures, want) {
 			t.Errorf("%s is not measured", want)
 		}

@@ -140,8 +140,8 @@ func TestSummaryHasDocumentedKeys(t *testing.T) {
 
 func TestEveryRunHasProofAndBalancedLedger(t *testing.T) {
 	r := decode(t, quickSession(t).json)
-	if want := r.Rounds * 4 * (4 + 1); len(r.Runs) != want {
-		t.Errorf("%d runs, want %d: four workloads, four paths, the baseline twice", len(r.Runs), want)
+	if want := r.Rounds * 5 * (4 + 1); len(r.Runs) != want {
+		t.Errorf("%d runs, want %d: five workloads, four paths, the baseline twice", len(r.Runs), want)
 	}
 	for _, run := range r.Runs {
 		if run.Proof == nil || !run.Proof.OK || run.Proof.Got < run.Proof.Want || run.Proof.Want == 0 {
@@ -312,7 +312,7 @@ func TestIperf3RoundTrip(t *testing.T) {
 	s := quickSession(t)
 	var want, got []float64
 	for _, run := range decode(t, s.json).Runs {
-		if v, ok := run.Metrics["throughput"]; ok {
+		if v, ok := run.Metrics["throughput"]; ok && run.Workload == "tcp-bulk" {
 			want = append(want, v)
 		}
 	}

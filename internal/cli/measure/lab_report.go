@@ -134,7 +134,8 @@ func writeTo(file string, write func(io.Writer) error) error {
 func writeIperf3(w io.Writer, rep *result.Report) error {
 	written := 0
 	for _, run := range rep.Runs {
-		if _, bulk := run.Metrics[result.Throughput]; !bulk {
+		_, measured := run.Metrics[result.Throughput]
+		if !measured || !strings.HasSuffix(result.Kind(run.Workload), "-bulk") {
 			continue
 		}
 		if err := tool.WriteIperf3(w, run, rep.Host); err != nil {

@@ -201,15 +201,16 @@ func catalogOf(source string, r *result.Report) catalog {
 func expected(k result.Case, m result.Metric) bool {
 	kind := result.Kind(k.Workload)
 	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr"
+	loaded := result.Loaded(k.Workload)
 	switch m {
 	case result.Throughput, result.CPUPerGB, result.Efficiency:
-		return strings.HasSuffix(kind, "-bulk")
+		return strings.HasSuffix(kind, "-bulk") || loaded
 	case result.LatencyP50, result.LatencyP99:
 		return oneByOne && k.Tool != "qperf" && k.Tool != "h2load"
 	case result.LatencyMean:
 		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf" || k.Tool == "h2load")
 	case result.TransactionRate:
-		return strings.HasSuffix(kind, "-rr") && (ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
+		return strings.HasSuffix(kind, "-rr") && !loaded && (ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
 	case result.ConnectionRate:
 		return kind == "tcp-crr"
 	case result.PacketRate:
@@ -222,7 +223,7 @@ func expected(k result.Case, m result.Metric) bool {
 		result.SlowestRequest:
 		return kind == result.Failover
 	case result.CPUPerOp:
-		return (oneByOne || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
+		return (oneByOne && !loaded || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
 	}
 	return kind != result.DockerRun && kind != result.Failover
 }

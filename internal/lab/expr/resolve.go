@@ -97,10 +97,12 @@ func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, fo
 }
 
 // holding returns the cases that have a metric. If preferMain, those whose main
-// metric it is are preferred.
+// metric it is are preferred, and of these the ones that are not under load.
 func (c catalog) holding(all []result.Case, m result.Metric, preferMain bool) []result.Case {
 	all = slices.DeleteFunc(all, func(k result.Case) bool { return !c.holds(k, m) })
-	main := slices.DeleteFunc(slices.Clone(all), func(k result.Case) bool { return result.Main(k.Workload) != m })
+	main := slices.DeleteFunc(slices.Clone(all), func(k result.Case) bool {
+		return result.Main(k.Workload) != m || result.Loaded(k.Workload)
+	})
 	if preferMain && len(main) > 0 {
 		return main
 	}

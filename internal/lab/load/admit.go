@@ -67,14 +67,14 @@ func (j *job) admitStream(fd int) bool {
 	}
 	s.over = &j.done
 	err = s.prepare()
-	if err == nil && j.spec.Workload == TCPRR {
+	if err == nil && j.spec.Workload == TCPRR && !h.background {
 		err = setNoDelay(s.fd)
 	}
 	if err != nil {
 		j.fail(err)
 		return false
 	}
-	j.start(s, h.down)
+	j.start(s, h)
 	return true
 }
 
@@ -90,7 +90,7 @@ func (s *stream) prepare() error {
 }
 
 // start runs the server's half of an admitted stream.
-func (j *job) start(s *stream, down bool) {
+func (j *job) start(s *stream, h hello) {
 	owning := func(f func(*thread, *stream) error) func(*thread) error {
 		return func(t *thread) error {
 			defer unix.Close(s.fd)
@@ -98,11 +98,13 @@ func (j *job) start(s *stream, down bool) {
 		}
 	}
 	switch {
+	case h.background:
+		j.receive(owning(j.bulkReceive))
 	case j.spec.Workload == TCPRR:
 		j.receive(owning(j.rrServer))
 	case j.spec.Workload == UDPRR:
 		j.receive(owning(j.udpServer))
-	case down:
+	case h.down:
 		j.send(owning(j.sendTo(j.downs)))
 		j.downs++
 	default:
@@ -177,6 +179,6 @@ func (j *job) admitFlow(l *listener, h hello, peer netip.AddrPort, from unix.Soc
 		unix.Close(fd)
 		return err
 	}
-	j.start(s, h.down)
+	j.start(s, h)
 	return nil
 }

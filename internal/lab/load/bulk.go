@@ -18,8 +18,11 @@ func pattern(size int) []byte {
 
 // bulkSend writes to s until the run is quiet, then closes its half of the stream.
 func (j *job) bulkSend(t *thread, s *stream, i int) error {
-	buf := pattern(j.spec.Size)
-	p := j.newPace(t, j.spec.Rate/8/float64(j.spec.Size), i%j.spec.Streams, j.spec.Streams, 0)
+	buf := pattern(j.spec.buffer())
+	var p *pace
+	if !j.spec.background(i) {
+		p = j.newPace(t, j.spec.Rate/8/float64(j.spec.Size), i%j.spec.Streams, j.spec.Streams, 0)
+	}
 	defer unix.Shutdown(s.fd, unix.SHUT_WR)
 	for !j.quiet.Load() {
 		if p == nil {
@@ -58,13 +61,13 @@ func (j *job) bulkPaced(t *thread, s *stream, p *pace, buf []byte) error {
 // receiver is woken for every segment, its sender pays for each wake-up, which on
 // a virtual machine is the costliest part of sending.
 func (j *job) bulkReceive(t *thread, s *stream) error {
-	if err := setInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, j.spec.Size); err != nil {
+	if err := setInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, j.spec.buffer()); err != nil {
 		return err
 	}
 	if j.spec.Rate > 0 {
 		s.over = &j.done // at a low rate, long silence is normal
 	}
-	buf := pattern(j.spec.Size)
+	buf := pattern(j.spec.buffer())
 	for {
 		n, err := s.read(buf)
 		t.receivedBytes.Add(uint64(n))

@@ -23,7 +23,7 @@ func (j *job) connectRun(target netip.AddrPort) error {
 	}
 	streams := make([]*stream, 0, j.spec.links())
 	for i := range j.spec.links() {
-		s, err := j.dial(target, j.spec.flow(i) == Down)
+		s, err := j.dial(target, hello{token: j.token, down: j.spec.flow(i) == Down, background: j.spec.background(i)})
 		if err != nil {
 			for _, s := range streams {
 				unix.Close(s.fd)
@@ -56,7 +56,7 @@ func (j *job) crrRun(target netip.AddrPort) error {
 }
 
 // dial opens one stream and waits for the answer to its hello.
-func (j *job) dial(target netip.AddrPort, down bool) (*stream, error) {
+func (j *job) dial(target netip.AddrPort, h hello) (*stream, error) {
 	kind := unix.SOCK_STREAM
 	if j.spec.Workload.udp() {
 		kind = unix.SOCK_DGRAM
@@ -66,11 +66,10 @@ func (j *job) dial(target netip.AddrPort, down bool) (*stream, error) {
 		return nil, err
 	}
 	s := j.stream(fd, target)
-	h := hello{token: j.token, down: down}
 	if j.spec.Workload.udp() {
 		err = s.greetUDP(h)
 	} else {
-		err = s.greetTCP(h, j.spec.Workload == TCPRR)
+		err = s.greetTCP(h, j.spec.Workload == TCPRR && !h.background)
 	}
 	if err == nil {
 		err = s.prepare()
@@ -136,6 +135,8 @@ func (j *job) drive(s *stream, i int) {
 		}
 	}
 	switch {
+	case j.spec.background(i):
+		j.send(owning(j.bulkSend))
 	case j.spec.Workload == TCPRR:
 		j.send(owning(j.rrClient))
 	case j.spec.Workload == UDPRR:

@@ -53,6 +53,11 @@
 // with ACK, request with ACK, answer with FIN, FIN with ACK, ACK: the client has
 // its request ready, and the server knows that its answer is the last data.
 //
+// Streams in the background of tcp-rr are streams of tcp-bulk with a mark in their
+// hello. They show the latency of a path under load: the requests wait in the same
+// queues as the bulk data. Only transactions have latencies, and only the bulk data
+// counts as throughput.
+//
 // Live flows are additional UDP flows to the same port, for paths that keep flow
 // state. Each sends one datagram before the streams are opened, and nothing after
 // it. Each has a different source (address and port), which is bound and closed

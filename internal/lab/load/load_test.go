@@ -147,6 +147,7 @@ func scenarios() map[string]load.Spec {
 		"tcp-rr block":       {Workload: load.TCPRR, Streams: 2},
 		"tcp-rr spin":        {Workload: load.TCPRR, Mode: load.Spin, Size: 100},
 		"tcp-rr at a rate":   {Workload: load.TCPRR, Streams: 2, Rate: 1000},
+		"tcp-rr loaded":      {Workload: load.TCPRR, Size: 100, Background: 2},
 		"tcp-crr fin":        {Workload: load.TCPCRR, Streams: 2},
 		"tcp-crr rst":        {Workload: load.TCPCRR, Close: load.RST, Streams: 2, Size: 100},
 		"tcp-crr at a rate":  {Workload: load.TCPCRR, Rate: 500},

@@ -17,7 +17,8 @@ type Measurement struct {
 	Seconds       float64
 	ServerSeconds float64
 
-	// BytesUp is the payload that the server received in its window,
+	// BytesUp is the payload that the server received in its window (of streams in the
+	// background alone, if there are any),
 	// BytesDown the payload that the client received in its window.
 	BytesUp   uint64
 	BytesDown uint64
@@ -76,7 +77,7 @@ func (r *run) measurement() (Measurement, error) {
 		Spec:                 r.spec,
 		Seconds:              seconds(r.end.client.Mono - r.begin.client.Mono),
 		ServerSeconds:        seconds(r.end.server.Mono - r.begin.server.Mono),
-		BytesUp:              server.ReceivedBytes,
+		BytesUp:              server.ReceivedBytes - r.transactionBytes(server),
 		BytesDown:            client.ReceivedBytes,
 		SentBytes:            client.SentBytes,
 		Connections:          client.Connections,
@@ -99,6 +100,15 @@ func (r *run) measurement() (Measurement, error) {
 		return Measurement{}, fmt.Errorf("run %s: %w", r.spec.Workload, err)
 	}
 	return m, nil
+}
+
+// transactionBytes are the bytes of the requests among those that the server received
+// beside streams in the background, so that these are counted alone.
+func (r *run) transactionBytes(server Totals) uint64 {
+	if r.spec.Background == 0 {
+		return 0
+	}
+	return min(server.ReceivedBytes, server.Transactions*uint64(r.spec.Size))
 }
 
 // own is the share of a side's streams' time that went into user code.
@@ -178,6 +188,8 @@ func (m Measurement) Metrics() map[result.Metric]float64 {
 		out[result.PacketRate] = per(m.PacketsDelivered, m.ServerSeconds)
 	case w == TCPCRR:
 		out[result.ConnectionRate] = per(m.Connections, m.Seconds)
+	case m.Spec.Background > 0:
+		out[result.Throughput] = 8 * per(m.BytesUp, m.ServerSeconds)
 	case w == HTTPIdle: // it has no traffic
 	case w.HTTP():
 		out[result.RequestRate] = per(m.Transactions, m.Seconds)

@@ -85,6 +85,9 @@ type Spec struct {
 	// direction), packets/s for udp-pps, transactions/s for the others. 0 means
 	// as much as the path can carry.
 	Rate float64
+	// Background is the number of streams of tcp-bulk from the client that run beside
+	// the transactions of tcp-rr, as fast as the path allows.
+	Background int
 	// Close is for tcp-crr (default fin).
 	Close Close
 	// GSO passes several udp-bulk datagrams to the kernel in one message
@@ -167,6 +170,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("unknown close %q", s.Close)
 	case s.Streams < 1 || s.Streams > s.Workload.maxStreams():
 		return fmt.Errorf("%d streams: want 1 to %d", s.Streams, s.Workload.maxStreams())
+	case s.Background < 0 || s.Background > maxStreams:
+		return fmt.Errorf("%d streams in the background: want 0 to %d", s.Background, maxStreams)
 	case s.Multiplex < 0 || s.Multiplex > maxMultiplex:
 		return fmt.Errorf("%d concurrent requests: want 0 to %d", s.Multiplex, maxMultiplex)
 	case s.Size < least || s.Size > most:
@@ -196,6 +201,8 @@ func (s Spec) fits() error {
 		return fmt.Errorf("%s has no GSO", s.Workload)
 	case s.Count > 0 && (s.Workload != TCPCRR || s.Streams != 1):
 		return fmt.Errorf("%s over %d streams has no count", s.Workload, s.Streams)
+	case s.Background > 0 && s.Workload != TCPRR:
+		return fmt.Errorf("%s has no streams in the background", s.Workload)
 	case s.TLS && s.Workload != HTTPRR && s.Workload != HTTPCRR:
 		return fmt.Errorf("%s has no TLS", s.Workload)
 	case s.Multiplex > 0 && (s.Workload != HTTPRR || !s.TLS):
@@ -254,7 +261,18 @@ func (s Spec) links() int {
 	if s.Direction == Both {
 		return 2 * s.Streams
 	}
-	return s.Streams
+	return s.Streams + s.Background
+}
+
+// background reports whether the i-th stream is one in the background.
+func (s Spec) background(i int) bool { return s.Background > 0 && i >= s.Streams }
+
+// buffer is the size in bytes of one buffer of bulk data.
+func (s Spec) buffer() int {
+	if s.Background > 0 {
+		return defaultSize(TCPBulk)
+	}
+	return s.Size
 }
 
 // threads counts each side's threads: one per stream. For HTTP a thread has many

@@ -66,10 +66,12 @@ const helloSize = 32
 
 const helloMagic = "fairlead"
 
-// hello opens a stream. It contains the run's token and the direction of data.
+// hello opens a stream. It contains the run's token and the direction of data, and
+// whether the stream is one in the background.
 type hello struct {
-	token uint64
-	down  bool
+	token      uint64
+	down       bool
+	background bool
 }
 
 func (h hello) bytes() []byte {
@@ -78,6 +80,9 @@ func (h hello) bytes() []byte {
 	binary.LittleEndian.PutUint64(b[8:], h.token)
 	if h.down {
 		b[16] = 1
+	}
+	if h.background {
+		b[17] = 1
 	}
 	return b
 }
@@ -90,7 +95,7 @@ func parseHello(b []byte) (hello, bool) {
 	if !isHello(b) {
 		return hello{}, false
 	}
-	return hello{token: binary.LittleEndian.Uint64(b[8:]), down: b[16] == 1}, true
+	return hello{token: binary.LittleEndian.Uint64(b[8:]), down: b[16] == 1, background: b[17] == 1}, true
 }
 
 // stampSize is the least size of a counted datagram in bytes: four bytes of the

@@ -37,7 +37,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 			main = append(main, c)
 		case ofBulk(c) || ofBodies(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
-		case slices.Contains(additional, c.metric):
+		case slices.Contains(additional, c.metric), underLoad(c):
 			c.title = workloadTitle(c.workload) + byTool(c.tool) + ", " + metricTitle(c.metric)
 			extra = append(extra, c)
 		case publishes(r, c):
@@ -134,6 +134,12 @@ func byTool(tool string) string {
 		return ""
 	}
 	return ", " + tool
+}
+
+// underLoad reports whether a column is a metric of latency under load that is shown in
+// addition to the median: the tail, and the throughput at the same time.
+func underLoad(c column) bool {
+	return result.Loaded(c.workload) && (c.metric == result.LatencyP99 || c.metric == result.Throughput)
 }
 
 // publishes reports whether others published this figure.

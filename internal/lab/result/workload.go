@@ -31,6 +31,13 @@ const DockerRun = "docker-run"
 // under load.
 const Failover = "failover"
 
+// LoadedMark ends the name of a workload that measures latency under load: transactions
+// while bulk data uses the same path.
+const LoadedMark = "-loaded"
+
+// Loaded reports whether a workload measures latency under load.
+func Loaded(workload string) bool { return strings.HasSuffix(workload, LoadedMark) }
+
 // Kind returns the kind of a workload, or "" if it is unknown.
 func Kind(workload string) string {
 	for _, k := range Kinds {

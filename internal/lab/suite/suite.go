@@ -304,10 +304,13 @@ func (w Workload) Undivided() string {
 // The workloads. Round trips wait in the kernel unless the name says spin. Bulk
 // data flows to the server unless the name says down or both. A number of flows in
 // a name is the number of other live flows; the number in tcp-crr-8 is that of
-// concurrent connections.
+// concurrent connections. While tcp-rr-loaded measures round trips, bulk data flows to the
+// server as in tcp-bulk.
 var (
 	bulk     = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4}}
 	rr       = Workload{Name: "tcp-rr", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Block}}
+	rrLoaded = Workload{Name: "tcp-rr" + result.LoadedMark,
+		Spec: load.Spec{Workload: load.TCPRR, Mode: load.Block, Background: 4}}
 	rrSpin   = Workload{Name: "tcp-rr-spin", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Spin}}
 	crr      = Workload{Name: "tcp-crr", Spec: load.Spec{Workload: load.TCPCRR}}
 	pps      = Workload{Name: "udp-pps", Spec: load.Spec{Workload: load.UDPPPS}}
@@ -331,10 +334,10 @@ var (
 // Workloads returns every workload, for a selection by name. Where suites differ
 // in the number of streams, the suite's own workload is used.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8,
-		crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR, h2RR,
-		httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k,
-		httpChanges, visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rrLoaded, rr1k, rr100k, rrSpin, crr,
+		crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR,
+		h2RR, httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k, httpChanges,
+		visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee}
 }
 
 // FindWorkload returns the workload of that name; the suite's own are preferred.

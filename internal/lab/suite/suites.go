@@ -19,7 +19,7 @@ func quick() Suite {
 		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy"},
 		IfInstalled: []string{"docker:publish"},
 		Clients:     []result.Client{result.Remote},
-		Workloads:   []Workload{bulk, rr, crr, pps},
+		Workloads:   []Workload{bulk, rr, rrLoaded, crr, pps},
 		Rounds:      10, Duration: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 }

@@ -26,6 +26,11 @@ func TestTargetsOfIPv6(t *testing.T) {
 			}
 		}
 	}
+	if loaded, _ := (suite.Suite{}).FindWorkload("tcp-rr-loaded"); loaded.Spec.Background == 0 {
+		t.Error("tcp-rr-loaded has no streams in the background")
+	} else if _, ok := For("qperf", loaded); ok {
+		t.Error("qperf measures a round trip without the streams in the background")
+	}
 	if files, err := nginxFiles(result.IPv6); err != nil || !strings.Contains(files[0], "listen [::]:8082;") {
 		t.Errorf("nginx does not listen on IPv6: %v\n%q", err, files)
 	}

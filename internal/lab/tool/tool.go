@@ -84,7 +84,7 @@ func IPv6(name string) bool { return name != "sockperf" }
 // support the workload.
 func For(name string, w suite.Workload) (t Tool, ok bool) {
 	t = find(name)
-	return t, t.Client(w, "", 1) != nil
+	return t, w.Spec.Background == 0 && t.Client(w, "", 1) != nil
 }
 
 func find(name string) Tool {

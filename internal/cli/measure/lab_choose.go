@@ -28,6 +28,7 @@ type labChoice struct {
 	docker         string
 	shared         bool
 	family         int
+	netem          string
 }
 
 // minWindow is the shortest window in which a measurement makes sense.
@@ -59,6 +60,9 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	s, err := s.AtMTUs(c.mtus)
 	if err == nil {
 		s.Family, err = result.Family(c.family).Normal()
+	}
+	if err == nil {
+		s.Netem, err = suite.ParseNetem(c.netem)
 	}
 	if err != nil {
 		return s, err

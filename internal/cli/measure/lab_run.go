@@ -94,6 +94,8 @@ func newLabRun(a *command.App) *cobra.Command {
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
 		"1500,9000 (default 1500)")
 	f.IntVar(&choice.family, "family", int(result.IPv4), "address family of clients, hosts and sandboxes: 4 or 6")
+	f.StringVar(&choice.netem, "netem", "", "`CONDITIONS` of the wire in each direction, e.g. "+
+		"delay=5ms,jitter=1ms,loss=0.1%,rate=1gbit, as tc netem has them (default: none)")
 	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(tool.Names(),
 		", ")+" on the same paths")
@@ -222,6 +224,11 @@ func ready(a *command.App, opt *runner.Options) error {
 		return err
 	}
 	opt.Facts = facts
+	if opt.Suite.Netem != nil && opt.Server == nil {
+		if err := kernel.ProbeNetem(); err != nil {
+			return fmt.Errorf("netem: %w", err)
+		}
+	}
 	swept, err := runner.Admit(opt.Suite)
 	for _, name := range swept {
 		a.Err.Note("fairlead: removed %s, which a killed laboratory left behind", name)

@@ -249,6 +249,8 @@ func (s *session) check(o machine.Order) error {
 		return errors.New(p.Undivided())
 	case familyErr != nil:
 		return familyErr
+	case o.Netem.Check() != nil:
+		return o.Netem.Check()
 	case o.Part != topology.ServerPart && o.Part != topology.ClientPart:
 		return fmt.Errorf("there is no part %q", o.Part)
 	case slices.ContainsFunc(o.Clients, func(c result.Client) bool { return !slices.Contains(clients, c) }) ||

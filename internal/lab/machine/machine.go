@@ -34,6 +34,8 @@ type Order struct {
 	Clients   []result.Client
 	// Family is the address family of the path.
 	Family result.Family
+	// Netem are the conditions of the wire; nil if there are none.
+	Netem *result.Netem `json:",omitempty"`
 	// Docker is a directory with programs of a Docker engine; it is for this machine
 	// only.
 	Docker string `json:"-"`
@@ -49,7 +51,7 @@ func (o Order) suite() (suite.Suite, error) {
 		return s, fmt.Errorf("there is no suite %q", o.Suite)
 	}
 	all := s
-	s.Clients, s.Workloads = o.Clients, nil
+	s.Clients, s.Workloads, s.Netem = o.Clients, nil, o.Netem
 	for _, name := range o.Workloads {
 		w, ok := all.FindWorkload(name)
 		if !ok {

@@ -126,6 +126,7 @@ func differences(old, recent *result.Report) []string {
 	for _, d := range []struct{ what, old, recent string }{
 		{"suite", old.Suite, recent.Suite},
 		{"address family", old.Family.String(), recent.Family.String()},
+		{"network conditions (netem)", old.Netem.String(), recent.Netem.String()},
 		{"kernel", old.Host.Kernel, recent.Host.Kernel},
 		{"CPU model", old.Host.CPUModel, recent.Host.CPUModel},
 		{"number of CPUs", fmt.Sprint(old.Host.CPUs), fmt.Sprint(recent.Host.CPUs)},

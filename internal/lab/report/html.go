@@ -133,6 +133,7 @@ func facts(r *result.Report) []fact {
 		{"CPUs", fmt.Sprintf("%d × %s", h.CPUs, cmp.Or(h.CPUModel, "unknown model"))},
 		{"memory", fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))},
 		{"address family", r.Family.String()},
+		{"network conditions (netem)", r.Netem.String()},
 		{"fairlead", h.Fairlead},
 	}...)
 	for _, k := range slices.Sorted(maps.Keys(h.Tools)) {

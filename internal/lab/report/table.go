@@ -73,6 +73,9 @@ func (t table) heading() {
 	if t.r.Family != 0 {
 		parts = append(parts, t.r.Family.String())
 	}
+	if t.r.Netem != nil {
+		parts = append(parts, "netem "+t.r.Netem.String())
+	}
 	left := strings.Join(append(parts, measured(t.r), fmt.Sprint("seed ", t.r.Seed)), " · ")
 	var columns []column
 	for _, c := range clientsOf(t.r) {

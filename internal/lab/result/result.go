@@ -144,6 +144,8 @@ type Report struct {
 	Duration float64 `json:"duration"`
 	// Family is the address family of the traffic; 0, as in older reports, means IPv4.
 	Family Family `json:"family,omitempty"`
+	// Netem are the conditions of the wire, in each direction; nil if there were none.
+	Netem *Netem `json:"netem,omitempty"`
 	// Paths lists the paths in the suite's order, the baseline first. Runs do not
 	// show that order, because rounds are shuffled.
 	Paths []string `json:"paths,omitempty"`

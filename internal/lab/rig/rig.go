@@ -82,6 +82,8 @@ type Rig struct {
 	askers map[result.Client]*asker
 	part   topology.Part
 	uplink topology.Uplink
+	// netem are the conditions of the wires; nil if there are none.
+	netem *result.Netem
 	// processes and undo are what the maker left in the world.
 	processes []*child.Process
 	undo      []func() error
@@ -92,6 +94,7 @@ type Rig struct {
 // New builds the maker's path for those of the suite's clients that reach it.
 func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err error) {
 	r = &Rig{Path: p, Maker: m, Docker: opt.Docker, part: opt.Part, uplink: opt.Uplink,
+		netem:   opt.Suite.Netem,
 		Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
 		if err != nil {
@@ -153,7 +156,10 @@ func (r *Rig) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.confine()
+	if err := r.confine(); err != nil {
+		return err
+	}
+	return r.SetConditions(r.World)
 }
 
 // confine makes the links of a part that are on the network between the two machines

@@ -74,7 +74,7 @@ func (s *session) buildParts(ctx context.Context, p suite.Path) (b *built, err e
 		return nil, err
 	}
 	order := machine.Order{Path: p.Name, Suite: s.Suite.Name, Clients: s.Suite.Clients,
-		Family: s.Suite.Family}
+		Family: s.Suite.Family, Netem: s.Suite.Netem}
 	for _, w := range s.Suite.Workloads {
 		order.Workloads = append(order.Workloads, w.Name)
 	}

@@ -48,6 +48,9 @@ func buildFailing(ctx context.Context, r *rig.Rig, f failing) (w *failingWorld, 
 	if err = w.balance(ctx, names); err != nil {
 		return w, err
 	}
+	if err = w.rig.SetConditions(w.World); err != nil {
+		return w, err
+	}
 	for _, name := range names {
 		if err = w.answers(ctx, name); err != nil {
 			return w, err

@@ -123,7 +123,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: slices.Concat(s.Omitted, s.unavailable), Published: s.Suite.Published,
 		Shared: s.Shared, Laboratories: s.Laboratories,
-		Machines: s.Machines, Family: s.Suite.Family,
+		Machines: s.Machines, Family: s.Suite.Family, Netem: s.Suite.Netem,
 	}
 	if opt.Sessions > 1 {
 		rep.Sessions = opt.Sessions
@@ -211,6 +211,9 @@ func (s *session) unavailableHere(ctx context.Context, p suite.Path) string {
 		return peer.Unavailable(p, s.Facts, s.Docker)
 	}
 	if why := p.Undivided(); why != "" {
+		return why
+	}
+	if why := p.WithoutNetem(); why != "" && s.Suite.Netem != nil {
 		return why
 	}
 	why, err := s.Server.Unavailable(ctx, p.Name, p.Family)

@@ -77,7 +77,8 @@ var ErrBetween = errors.New("the machines are not connected as the laboratory ne
 // Probe checks whether the packets of the laboratory pass between the two machines.
 // Returns ErrBetween with what does not pass, and what may be the cause.
 func Probe(ctx context.Context, opt Options) (err error) {
-	opt.Suite = suite.Suite{Name: "quick", Clients: []result.Client{result.Remote}, Family: opt.Suite.Family}
+	opt.Suite = suite.Suite{Name: "quick", Clients: []result.Client{result.Remote}, Family: opt.Suite.Family,
+		Netem: opt.Suite.Netem}
 	quick, _ := suite.Find(opt.Suite.Name)
 	opt.Suite.Workloads = quick.Workloads
 	p := opt.Suite.Path("host")

@@ -20,6 +20,9 @@ func (s *Suite) LeaveUnreached() {
 // Check returns an error if the suite has a path that nothing can be measured on,
 // or a baseline that something cannot be compared with.
 func (s Suite) Check() error {
+	if err := s.conditions(); err != nil {
+		return err
+	}
 	if err := s.reached(); err != nil {
 		return err
 	}

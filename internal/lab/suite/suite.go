@@ -152,6 +152,8 @@ type Suite struct {
 	Warmup      time.Duration
 	// Family is the address family of all paths.
 	Family result.Family
+	// Netem are the conditions of the wires; nil if there are none.
+	Netem *result.Netem
 	// Steps are the hops that the paths add, one after another.
 	Steps []Step
 	// Published are figures of others for the same question.

@@ -14,6 +14,8 @@ func (p Path) WithoutFamily() string {
 	switch {
 	case !p.Family.Is6():
 		return ""
+	case p.Gateways > 0:
+		return "the nodes of a web site have IPv4 addresses only"
 	case p.Peer.Name == Slirp4netns.Name:
 		return "slirp4netns forwards IPv4 ports only (its API has no IPv6 host addresses)"
 	case p.Peer.InDocker && p.Driver != model.DriverHost:

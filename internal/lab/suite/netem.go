@@ -109,6 +109,12 @@ func (s Suite) conditions() error {
 	if s.Netem == nil {
 		return nil
 	}
+	for _, w := range s.Workloads {
+		if w.Visits != nil {
+			return fmt.Errorf("netem sets conditions of the wire, which a web site does not have: choose other "+
+				"workloads than %s", w.Name)
+		}
+	}
 	for _, c := range s.Clients {
 		if c != result.Remote {
 			return fmt.Errorf("netem sets conditions of the wire, which packets of the client %s do not cross: add "+

@@ -56,4 +56,13 @@ func TestNetemNeedsTheWire(t *testing.T) {
 	if err := s.Check(); err != nil {
 		t.Error(err)
 	}
+	site, _ := Find("site")
+	site.Netem = s.Netem
+	if err := site.Check(); err == nil || !strings.Contains(err.Error(), "a web site does not have") {
+		t.Errorf("the suite site: %v", err)
+	}
+	site.Family = result.IPv6
+	if why := site.Path(site.Baseline).WithoutFamily(); !strings.Contains(why, "IPv4 addresses only") {
+		t.Errorf("the suite site over IPv6: %q", why)
+	}
 }

@@ -143,7 +143,7 @@ func (m marker) noProcesses(t *testing.T) {
 // await waits until a condition holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(limit); !holds(); time.Sleep(30 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited for %v: %s", limit, what)
 		}

@@ -161,10 +161,9 @@ func TestSSHRefused(t *testing.T) {
 	client, server, _ := machines(t)
 	m := startSSHD(t, server)
 	for target, want := range map[string]string{
-		"ssh://" + serverAddress:             "check that `ssh ssh://192.0.2.2 true` works without a password",
-		"ssh://root@" + serverAddress + ":1": "Connection refused",
-		"far/eth7":                           "eth7",
-		"far;true":                           "the host \"far;true\" is invalid",
+		"ssh://" + serverAddress: "check that `ssh ssh://192.0.2.2 true` works without a password",
+		"far/eth7":               "eth7",
+		"far;true":               "the host \"far;true\" is invalid",
 	} {
 		lab := start(t, client, m.environment, "lab", "run", "modes", "--shared", "--ssh", target)
 		lab.ended(t)

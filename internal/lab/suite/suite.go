@@ -278,8 +278,6 @@ func (p Path) Undivided() string {
 	case p.Driver == model.DriverMacvlan && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
 		return "between two machines, sandboxes of other programs on the network itself are not measured: these " +
 			"programs choose the MAC address, and announce it to all machines there"
-	case p.Peer.InDocker:
-		return "between two machines, containers of a Docker engine are not measured yet"
 	case p.Gateways > 0:
 		return "between two machines, web sites are not measured yet"
 	}

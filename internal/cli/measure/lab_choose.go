@@ -196,7 +196,8 @@ func (c labChoice) conditionsFor(s suite.Suite, past *labHistory) error {
 		}
 		past.conditions = append(past.conditions, e)
 	}
-	if err := past.prepare(result.Report{Suite: s.Name, Duration: s.Duration.Seconds(), Family: s.Family}); err != nil {
+	if err := past.prepare(result.Report{Suite: s.Name, Duration: s.Duration.Seconds(), Family: s.Family,
+		Netem: s.Netem}); err != nil {
 		return err
 	}
 	for _, e := range past.conditions {

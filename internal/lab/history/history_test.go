@@ -207,6 +207,7 @@ func TestOnlyAlikeSessionsAreCompared(t *testing.T) {
 	other := []func(*result.Report){func(r *result.Report) { r.Suite = "publish" },
 		func(r *result.Report) { r.Host.CPUs = 8 }, func(r *result.Report) { r.Duration = 2 },
 		func(r *result.Report) { r.Family = result.IPv6 },
+		func(r *result.Report) { r.Netem = &result.Netem{Delay: 0.01} },
 		func(r *result.Report) { r.Machines = []result.Machine{{Host: r.Host}, {Host: r.Host}} }}
 	entries := []Entry{{Report: *session(1, 0.9)}, {Report: *session(2, 0.8)}}
 	for i, change := range other {

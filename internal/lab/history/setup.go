@@ -20,11 +20,14 @@ type Setup struct {
 	Duration float64 `json:"duration"`
 	// Family is the address family of the traffic.
 	Family result.Family `json:"family"`
+	// Netem are the emulated conditions of the wire; "none" without any.
+	Netem string `json:"netem"`
 }
 
 // SetupOf returns the setup of a report.
 func SetupOf(r *result.Report) Setup {
-	s := Setup{Suite: r.Suite, Duration: r.Duration, Family: cmp.Or(r.Family, result.IPv4)}
+	s := Setup{Suite: r.Suite, Duration: r.Duration, Family: cmp.Or(r.Family, result.IPv4),
+		Netem: r.Netem.String()}
 	hosts := []result.Host{r.Host}
 	if len(r.Machines) > 0 {
 		hosts = nil

@@ -106,6 +106,8 @@ func TestRunnable(t *testing.T) {
 		"fairlead lab run":                                      "fairlead lab run " + script.Short,
 		"fairlead lab run quick --rounds 30 --seed 7":           "fairlead lab run quick --seed 7 " + script.Short,
 		"fairlead lab run --duration=5s nat > nat.txt":          "fairlead lab run nat " + script.Short + " > nat.txt",
+		"fairlead lab run nat --netem loss=1%": "fairlead lab run nat --netem loss=1% " + script.Short +
+			` 2>refusal || { cat refusal; grep -q "load the module sch_netem" refusal; }`,
 		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " +
 			script.Short + " || test $? -eq 1",
 	} {

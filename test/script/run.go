@@ -39,7 +39,8 @@ const saved = "ipvsadm -S -n | "
 //   - the output of ipvsadm is read from the session's file rules;
 //   - every other fairlead command runs unchanged.
 //
-// A command with --fail-if, and plan, may exit with 1, which is a result and not a failure.
+// A command with --fail-if, and plan, may exit with 1, which is a result and not a failure. A kernel
+// without netem may refuse --netem, which test/vm tests.
 func Runnable(command, root string) (string, error) {
 	switch {
 	case command == "make lab":
@@ -56,6 +57,9 @@ func Runnable(command, root string) (string, error) {
 		run = strings.TrimSpace(run[:at]) + " " + Short + strings.TrimRight(" "+run[at:], " ")
 		if strings.Contains(command, "--fail-if") {
 			run += ` || test $? -eq 1`
+		}
+		if strings.Contains(command, "--netem") {
+			run += ` 2>refusal || { cat refusal; grep -q "load the module sch_netem" refusal; }`
 		}
 		return run, nil
 	case strings.HasPrefix(command, "fairlead run "), strings.HasPrefix(command, "fairlead service watch"):

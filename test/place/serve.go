@@ -1,19 +1,27 @@
 package place
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
+	"time"
 )
 
-// Listen opens a TCP listener in the place.
+// Listen opens a TCP listener in the place. It waits for up to ten seconds while the port is in use: a
+// program that another test starts has a copy of a closed listener between fork and exec.
 func Listen(in Place, addr string) (l net.Listener, err error) {
-	err = in(func() (err error) {
-		l, err = net.Listen("tcp"+family(addr), addr)
-		return err
-	})
-	return l, err
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err = in(func() (err error) {
+			l, err = net.Listen("tcp"+family(addr), addr)
+			return err
+		})
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
 }
 
 // ListenPacket opens a UDP socket in the place.

@@ -83,6 +83,9 @@ func TestPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := provable(t, facts)
+	if len(table) == 0 {
+		t.Fatalf("there is no driver %q", *only)
+	}
 	for _, lost := range unasked() {
 		t.Error(lost)
 	}
@@ -101,10 +104,14 @@ func TestPromises(t *testing.T) {
 // if they need a feature that not every kernel has.
 var whole = flag.Bool("whole", false, "fail if this kernel cannot build a path")
 
+// only limits the test to some drivers, on machines on which it is slow.
+var only = flag.String("drivers", "", "test only these drivers, e.g. bridge,ipvlan")
+
 // vmFeatures lists features that the machine of test/vm always has.
 var vmFeatures = []plan.Feature{plan.FeatureIPvlan}
 
-// provable returns the table without the paths that only test/vm tests.
+// provable returns the table without the paths that only test/vm tests, and without the drivers that the
+// flag leaves out.
 func provable(t *testing.T, facts plan.Facts) []paths.Path {
 	t.Helper()
 	for _, f := range vmFeatures {
@@ -113,6 +120,9 @@ func provable(t *testing.T, facts plan.Facts) []paths.Path {
 		}
 	}
 	return slices.DeleteFunc(paths.Table(facts), func(p paths.Path) bool {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), string(p.Driver)) {
+			return true
+		}
 		spared := slices.ContainsFunc(p.Needs, func(f plan.Feature) bool {
 			return !*whole && slices.Contains(vmFeatures, f) && !facts.Has(f)
 		})

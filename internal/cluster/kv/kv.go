@@ -1,0 +1,77 @@
+// Package kv is a cluster's key-value store as the rest of the cluster uses it:
+// transactions that compare revisions, and snapshots. Package etcd implements it.
+//
+// Keys are relative to the cluster's prefix. Revisions are those of etcd: one number per
+// transaction of the whole store, which only grows.
+package kv
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrUnknown is the error of a transaction that may or may not have been committed: the
+// answer was lost. Callers read the keys again before they decide.
+var ErrUnknown = errors.New("the outcome of the transaction is unknown")
+
+// ErrUnavailable is the error of a transaction that was not committed because no member
+// of the store answered.
+var ErrUnavailable = errors.New("etcd does not answer")
+
+// Entry is a key with its value.
+type Entry struct {
+	Key   string
+	Value []byte
+	// Revision is that of the key's last change (etcd's mod_revision).
+	Revision int64
+}
+
+// Condition is true if the key's last change has the revision. 0 means that the key
+// does not exist.
+type Condition struct {
+	Key      string
+	Revision int64
+}
+
+// Change puts a value under a key. A nil Value deletes the key.
+type Change struct {
+	Key   string
+	Value []byte
+	// Leased deletes the key when this node has not reached the store for about ten
+	// seconds. For entries that only describe the node.
+	Leased bool
+}
+
+// Txn makes all changes at once if all conditions are true.
+type Txn struct {
+	If   []Condition
+	Then []Change
+}
+
+// Result is the outcome of a transaction that was answered.
+type Result struct {
+	// Committed is false if a condition was false. Nothing was changed then.
+	Committed bool
+	// Revision is the store's revision after the transaction. It is the new revision of
+	// all changed keys if Committed is true.
+	Revision int64
+	// Current has the entries of the keys of the conditions if Committed is false.
+	// Keys that do not exist are missing.
+	Current []Entry
+}
+
+// Committer commits transactions. Its method may be called concurrently. Returns
+// ErrUnavailable or ErrUnknown (errors.Is) if the store did not answer before ctx ended.
+type Committer interface {
+	Commit(ctx context.Context, t Txn) (Result, error)
+}
+
+// Snapshot has all entries of the cluster at one revision. Its values must not be
+// changed.
+type Snapshot interface {
+	Revision() int64
+	Get(key string) (Entry, bool)
+	// Under calls yield for each entry whose key begins with the prefix, in the order of
+	// the keys, until yield returns false. It is an iter.Seq if called with a prefix.
+	Under(prefix string) func(yield func(Entry) bool)
+}

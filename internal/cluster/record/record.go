@@ -1,0 +1,199 @@
+// Package record has the keys and values of a cluster in its store. It reads and writes
+// them as JSON, and does nothing else.
+//
+// Unknown fields of values are ignored, so that nodes with an older version can read the
+// records of newer ones. meta has the format, and a node refuses a newer format.
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/model"
+)
+
+// Format is the version of keys and values. A cluster with a greater one is refused.
+const Format = 1
+
+// The prefixes of keys. Each is followed by the names that its function takes.
+const (
+	MetaKey   = "meta"
+	CAKey     = "ca"
+	Nodes     = "nodes/"
+	Alives    = "alive/"
+	Tokens    = "tokens/"
+	Networks  = "nets/"
+	VNIs      = "vni/"
+	Keys      = "keys/"
+	Blocks    = "blocks/"
+	Endpoints = "eps/"
+	Services  = "svcs/"
+	Reals     = "reals/"
+	Addresses = "addrs/"
+)
+
+// Meta describes the cluster.
+type Meta struct {
+	// ID is drawn at random by init. It identifies the cluster, also after etcd was
+	// restored from a snapshot.
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Format int    `json:"format"`
+	// CA is the certificate of the cluster's authority, PEM.
+	CA      string    `json:"ca"`
+	Created time.Time `json:"created"`
+}
+
+// Node is a host of the cluster.
+type Node struct {
+	// ID is drawn at random when the node joins. A node that joins again is another node.
+	ID string `json:"id"`
+	// Name is that of the host, unique in the cluster.
+	Name string `json:"name"`
+	// Addresses are those by which the other nodes reach it, at most one per family: the
+	// underlay of overlays, the next hop of routes.
+	Addresses []netip.Addr `json:"addresses"`
+	// Port is the TCP port of its API for other nodes.
+	Port    uint16    `json:"port"`
+	Version string    `json:"version"`
+	Joined  time.Time `json:"joined"`
+	// Drained nodes hold no virtual address, accept no new connections for real
+	// servers, and lease no new addresses. Their traffic continues.
+	Drained bool `json:"drained,omitempty"`
+}
+
+// Alive is what a node says about itself while it reaches the store.
+type Alive struct {
+	// Revision is that of the last snapshot from which the node derived its state.
+	Revision int64 `json:"revision"`
+	// Since is when its daemon started.
+	Since time.Time `json:"since"`
+	// Problems are those of cluster objects on this node.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Token is a join token. Its key has the SHA-256 hash of the secret.
+type Token struct {
+	Expires time.Time `json:"expires"`
+	// Uses is how many nodes can still join with it.
+	Uses int `json:"uses"`
+}
+
+// Network is a network of the cluster. Spec has the settings that all nodes share;
+// peers, ranges and the host's addresses follow from blocks.
+type Network struct {
+	Spec model.Network `json:"spec"`
+	// BlockBits is the prefix length of blocks, for each subnet of Spec.
+	BlockBits []int `json:"blockBits"`
+	// Direct means that nodes route the network's packets to each other's addresses
+	// without encapsulation (driver routed).
+	Direct bool `json:"direct,omitempty"`
+	// Sequence grows with each block that is claimed, so that a block which was freed
+	// and claimed again differs from the earlier one.
+	Sequence int64 `json:"sequence"`
+}
+
+// Block is a part of a subnet, from which one node leases addresses.
+type Block struct {
+	Node     string `json:"node"`
+	Sequence int64  `json:"sequence"`
+}
+
+// NodeKey is the public key of a node in an encrypted network.
+type NodeKey struct {
+	// Public is the WireGuard key, base64.
+	Public string `json:"public"`
+	// Next is the key that replaces Public, while a rotation is under way.
+	Next string `json:"next,omitempty"`
+}
+
+// Endpoint is a sandbox that other nodes must know: by its name, or because its address
+// is in no block of its node.
+type Endpoint struct {
+	// Names are those that the cluster's DNS server answers.
+	Names     []string     `json:"names,omitempty"`
+	Addresses []netip.Addr `json:"addresses"`
+	MAC       string       `json:"mac,omitempty"`
+}
+
+// Service is a virtual service of the cluster. Its selectors apply to the attachments
+// of all nodes.
+type Service struct {
+	Spec model.VirtualService `json:"spec"`
+	// Ingress are the names of the nodes that accept the service's traffic; empty means
+	// all.
+	Ingress []string `json:"ingress,omitempty"`
+}
+
+// Real is a real server, as its own node sees it.
+type Real struct {
+	Address netip.Addr `json:"address"`
+	Port    uint16     `json:"port,omitempty"`
+	Weight  int        `json:"weight"`
+	// Healthy is what the node's check says. It is true without a check.
+	Healthy bool `json:"healthy"`
+	// Draining gets no new connections.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// Address is a virtual address: at most one node answers for it at a time.
+type Address struct {
+	// Prefix is the address with the length of its subnet, e.g. 192.0.2.10/24.
+	Prefix netip.Prefix `json:"prefix"`
+	// Link is the name of the link that has it; empty means the link with an address in
+	// the same subnet.
+	Link string `json:"link,omitempty"`
+	// Hold is for how long a put by the holder keeps the address.
+	Hold time.Duration `json:"hold"`
+	// Candidates are the ids of the nodes that may hold it; empty means all.
+	Candidates []string `json:"candidates,omitempty"`
+	// Preempt moves the address back to the preferred node when that is available.
+	Preempt bool `json:"preempt,omitempty"`
+	// Holder is the id of the node that has the address; empty if none has.
+	Holder string `json:"holder,omitempty"`
+	// Epoch grows whenever the holder changes.
+	Epoch int64 `json:"epoch"`
+	// Sequence grows with each put by the holder.
+	Sequence int64 `json:"sequence"`
+	// Target is the id of the node to which a planned move is under way.
+	Target string `json:"target,omitempty"`
+}
+
+// Key joins a prefix and names. The names must contain no slash, except for the last.
+func Key(prefix string, names ...string) string { return prefix + strings.Join(names, "/") }
+
+// Names splits what follows the prefix in a key into n names.
+func Names(prefix, key string, n int) []string {
+	return strings.SplitN(strings.TrimPrefix(key, prefix), "/", n)
+}
+
+// Encode returns the value of a record.
+func Encode[T any](v T) []byte {
+	text, err := json.Marshal(v)
+	if err != nil { // records contain nothing that JSON cannot express
+		panic(fmt.Sprintf("encode record: %v", err))
+	}
+	return text
+}
+
+// Decode returns the record of an entry.
+func Decode[T any](e kv.Entry) (v T, err error) {
+	if err = json.Unmarshal(e.Value, &v); err != nil {
+		return v, fmt.Errorf("read record %s: %w", e.Key, err)
+	}
+	return v, nil
+}
+
+// Get returns the record of a key, and whether it exists.
+func Get[T any](s kv.Snapshot, key string) (v T, ok bool, err error) {
+	e, ok := s.Get(key)
+	if !ok {
+		return v, false, nil
+	}
+	v, err = Decode[T](e)
+	return v, err == nil, err
+}

@@ -8,6 +8,10 @@ SHELL := /bin/bash
 # One static binary is what users get, so everything is built without cgo.
 export CGO_ENABLED := 0
 
+# The binary, the checks and the tests are built with the same flags, so every package is compiled
+# only once. Without paths of this machine, that also holds for copies of this folder.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell cd / && go env GOFLAGS 2>/dev/null)) -trimpath)
+
 # Where Debian keeps the kernel's headers of this architecture, for clang.
 export BPF2GO_CFLAGS := -I/usr/include/$(shell uname -m)-linux-gnu
 
@@ -18,9 +22,10 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
-# The packages that take longest come first: two packages are tested at a time, and the last one
-# should be short.
-TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./internal/engine ./...
+# The packages that take longest come first: three packages are tested at a time (test/run), and the
+# last one should be short.
+TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./test/docker ./test/machines ./internal/engine \
+	./internal/daemon ./...
 TEST_FLAGS ?=
 
 SOAK       ?= 30m
@@ -53,7 +58,7 @@ check-go:
 .PHONY: build
 build: check-go ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
-	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
+	go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
 .PHONY: image
 image: build ## write the gateway's image, fairlead:latest in $(OUT)/fairlead-image.tar, for docker load
@@ -79,10 +84,16 @@ install: build ## install the binary, licences, man pages, completions and syste
 	install -m 644 packaging/systemd/*.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's#^ExecStart=/usr/bin/#ExecStart=$(PREFIX)/bin/#' packaging/systemd/fairlead.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/fairlead.service
 
-.PHONY: test
-test: check-go ## install what the tests need (Debian, root), then run all of them
+.PHONY: debian
+debian:
 	@test/install-debian
+
+.PHONY: engine
+engine: check-go debian ## install what the tests need (Debian, root): packages and a Docker engine
 	@test/install-engine
+
+.PHONY: test
+test: check-go debian engine ## install what the tests need (Debian, root), then run all of them
 	@test/run $(TEST_FLAGS) $(TEST)
 
 .PHONY: check
@@ -104,8 +115,8 @@ check-lint:
 	go tool staticcheck ./...
 
 .PHONY: check-generated
-check-generated:
-	@test/install-debian
+# It writes files that the other checks read, so it comes after them (make -j).
+check-generated: debian check-format check-words check-lint
 	@test/check/fresh $(GENERATED)
 
 .PHONY: check-binaries
@@ -134,8 +145,7 @@ ratios: ## measure the same on one machine and between two namespaces as machine
 	FAIRLEAD_RATIOS='$(RATIOS)' go test -run '^$$' -bench Ratios -benchtime 1x -timeout 0 ./test/machines
 
 .PHONY: autobahn
-autobahn: check-go ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)
-	@test/install-debian
+autobahn: check-go debian ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)
 	kosoku=$$(test/install-autobahn) && go run ./test/autobahn "$$kosoku" $(CASES)
 
 .PHONY: figures

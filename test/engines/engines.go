@@ -23,7 +23,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,8 +44,11 @@ func All(t *testing.T) iter.Seq2[string, string] {
 // New returns the directory of the new engine's programs.
 func New(t *testing.T) string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(here), "..", "install-engine"))
+	module, err := exec.CommandContext(t.Context(), "go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("find the project's folder: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(string(module)), "test", "install-engine"))
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -333,6 +333,10 @@ var Rules = []Rule{
 			"internal/cli/explain/...", "internal/cli/measure/..."},
 	},
 	{
+		Name: "transactions and snapshots of a cluster's store are values",
+		Of:   []string{"internal/cluster/kv"}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "main and the command line contain no kernel code",
 		Of:   []string{"cmd/...", "internal/cli/..."},
 		Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},

@@ -149,6 +149,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"a group of commands may use what all share", "internal/cli/measure", "fairlead/internal/cli/command", true},
 		{"a group of commands may not use another", "internal/cli/measure", "fairlead/internal/cli/connect", false},
 		{"a group of commands may not use the daemon", "internal/cli/connect", "fairlead/internal/daemon", false},
+		{"snapshots may not use records", "internal/cluster/kv", "fairlead/internal/cluster/record", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
 	}
 	for _, s := range scenarios {

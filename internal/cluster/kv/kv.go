@@ -42,7 +42,8 @@ type Change struct {
 	Leased bool
 }
 
-// Txn makes all changes at once if all conditions are true.
+// Txn makes all changes at once if all conditions are true. A Txn without changes compares only:
+// its Result is that of the store's newest revision. Validate has the limits.
 type Txn struct {
 	If   []Condition
 	Then []Change
@@ -74,4 +75,12 @@ type Snapshot interface {
 	// Under calls yield for each entry whose key begins with the prefix, in the order of
 	// the keys, until yield returns false. It is an iter.Seq if called with a prefix.
 	Under(prefix string) func(yield func(Entry) bool)
+}
+
+// Update is a snapshot that follows another one.
+type Update struct {
+	Snapshot Snapshot
+	// Changed has the keys whose entries differ from those of the consumer's previous snapshot,
+	// in order. The first update has all keys.
+	Changed []string
 }

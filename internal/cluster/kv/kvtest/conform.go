@@ -174,7 +174,8 @@ func (s *subject) updates() {
 	if diff := cmp.Diff([]string{"a", "b"}, changed); diff != "" {
 		s.Errorf("the keys of the first update, want (-), got (+):\n%s", diff)
 	}
-	second := s.commit(s.one, kv.Txn{Then: []kv.Change{{Key: "a"}, {Key: "c", Value: []byte("2"), Leased: true}}}).Revision
+	second := s.commit(s.one, kv.Txn{Then: []kv.Change{{Key: "a"},
+		{Key: "c", Value: []byte("2"), Leased: true}}}).Revision
 	later, changed := s.until(s.two, second)
 	if diff := cmp.Diff([]string{"a", "c"}, changed); diff != "" {
 		s.Errorf("the changed keys, want (-), got (+):\n%s", diff)

@@ -32,6 +32,7 @@ func Main() int {
 		fmt.Fprintln(os.Stderr, "fairlead: serve:", err)
 		return 1
 	}
+	collectRarely()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ends := make(chan os.Signal, 2)

@@ -1,0 +1,46 @@
+package serving
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// garbage keeps the compiler from placing allocations on the stack.
+var garbage []byte
+
+// TestFewCollections allocates as many requests do.
+func TestFewCollections(t *testing.T) {
+	const allocated, block = 256 << 20, 16 << 10
+	collections := func() uint32 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range allocated / block {
+			garbage = make([]byte, block)
+		}
+		runtime.ReadMemStats(&after)
+		return after.NumGC - before.NumGC
+	}
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	usual := collections()
+	collectRarely()
+	if rare := collections(); rare > usual/2 {
+		t.Errorf("%d collections instead of %d", rare, usual)
+	}
+}
+
+func TestPercentOfLiveHeap(t *testing.T) {
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{
+		{0, 400}, {1 << 20, 400}, {8 << 20, 400}, {16 << 20, 200}, {20 << 20, 175}, {32 << 20, 100}, {1 << 30, 100},
+		{math.MaxUint64, 100},
+	} {
+		if got := percentFor(c.live); got != c.want {
+			t.Errorf("%d bytes are live: %d %%, want %d", c.live, got, c.want)
+		}
+	}
+}

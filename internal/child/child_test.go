@@ -16,6 +16,7 @@ import (
 var errFirstThread error
 
 func TestMain(m *testing.M) {
+	Dispatch(Roles{"echo": echo, "mute": func() int { return 0 }})
 	errFirstThread = startInOtherNetns()
 	os.Exit(m.Run())
 }

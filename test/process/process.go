@@ -3,7 +3,6 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,57 +17,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ready is what a process prints after it has executed its order.
-const ready = "ready\n"
-
 // Process is a running role.
-type Process struct {
-	*child.Process
-	// In is the standard input of the process, and Out its standard output, which ends when neither
-	// the process nor a descendant has it open.
-	In  io.WriteCloser
-	Out *bufio.Reader
-}
+type Process struct{ *child.Worker }
 
 // Run starts a role, which is killed when the test ends.
 func Run(t testing.TB, role string, at child.Place) *Process {
 	t.Helper()
-	cmd := child.Self(role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The output can be read after the process has ended, unlike that of StdoutPipe.
-	out, says, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout = says
 	// The test's context cannot be used, because it ends before the cleanups.
-	p, err := child.Start(context.Background(), cmd, at)
-	if err := errors.Join(err, says.Close()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = p.Kill(); out.Close() })
-	return &Process{p, in, bufio.NewReader(out)}
+	w, err := child.StartWorker(context.Background(), role, at)
+	return started(t, w, err)
 }
 
 // Start runs a role, sends its order and waits until it calls Ready.
 func Start(t testing.TB, role string, order any, at child.Place) *Process {
 	t.Helper()
-	p := Run(t, role, at)
-	if err := json.NewEncoder(p.In).Encode(order); err != nil {
-		t.Fatalf("send the order to process %s: %v", role, err)
+	w, err := child.Order(context.Background(), role, order, at)
+	return started(t, w, err)
+}
+
+func started(t testing.TB, w *child.Worker, err error) *Process {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if said, err := p.Out.ReadString('\n'); said != ready {
-		t.Fatalf("process %s is not ready: output %q: %v", role, said, err)
-	}
-	return p
+	t.Cleanup(w.Close)
+	return &Process{w}
 }
 
 // Ready makes Start return. A role calls it once.
-func Ready() { fmt.Print(ready) }
+func Ready() { fmt.Print(child.Ready) }
 
 // Main returns a role that calls do with its order. The process exits with 1 if do returns an
 // error.

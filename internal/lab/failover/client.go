@@ -42,7 +42,7 @@ type Request struct {
 func (r Request) End() int64 { return r.Start + r.Took }
 
 // Client is a running client.
-type Client struct{ *part }
+type Client struct{ worker *child.Worker }
 
 // over is the message that ends a client's requests.
 const over = "\"over\"\n"
@@ -50,32 +50,30 @@ const over = "\"over\"\n"
 // StartClient starts a client that sends requests to the target. When ctx ends,
 // the client is killed.
 func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*Client, error) {
-	p, err := start(ctx, ClientRole, target, at)
+	w, err := child.Order(ctx, ClientRole, target, at)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	return &Client{p}, nil
+	return &Client{w}, nil
 }
 
 // End ends the client and returns its requests, sorted by their start.
 func (c *Client) End() ([]Request, error) {
 	var all []Request
-	_, err := io.WriteString(c.in, over)
+	_, err := io.WriteString(c.worker.In, over)
 	if err == nil {
-		err = json.NewDecoder(c.out).Decode(&all)
+		err = c.worker.Finish(&all)
 	}
-	if err = errors.Join(err, c.in.Close(), c.process.Wait()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("end the client: %w", err)
 	}
 	return all, nil
 }
 
 // Kill ends the client and discards its requests.
-func (c *Client) Kill() { c.kill() }
+func (c *Client) Kill() { c.worker.Close() }
 
-// ClientMain runs the role of a client and returns the exit status. After it has
-// written its requests it waits for the end of its input, so that the reader gets all
-// of them before the process exits.
+// ClientMain runs the role of a client and returns the exit status.
 func ClientMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var target netip.AddrPort
@@ -89,11 +87,10 @@ func ClientMain() int {
 		_ = in.Decode(&word) // the end of the input also ends the requests
 		close(ended)
 	}()
-	fmt.Print(ready)
+	fmt.Print(child.Ready)
 	if err := json.NewEncoder(os.Stdout).Encode(askAll(target, ended)); err != nil {
 		return 1
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 

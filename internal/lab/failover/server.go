@@ -17,7 +17,7 @@ import (
 )
 
 // Server is a running real server.
-type Server struct{ *part }
+type Server struct{ worker *child.Worker }
 
 // serverOrder is the first message to a server: its name and its TCP port.
 type serverOrder struct {
@@ -34,15 +34,15 @@ const (
 // StartServer starts a server and waits until it listens. When ctx ends, the
 // server is killed.
 func StartServer(ctx context.Context, name string, port uint16, at child.Place) (*Server, error) {
-	p, err := start(ctx, ServerRole, serverOrder{name, port}, at)
+	w, err := child.Order(ctx, ServerRole, serverOrder{name, port}, at)
 	if err != nil {
 		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
-	return &Server{p}, nil
+	return &Server{w}, nil
 }
 
 // Kill ends the server; its host keeps running and refuses connections.
-func (s *Server) Kill() { s.kill() }
+func (s *Server) Kill() { s.worker.Close() }
 
 // Silence makes the server's host drop all packets of clients and of checks to its
 // port, like a host that is down. Resume ends that.
@@ -52,12 +52,12 @@ func (s *Server) Silence() error { return s.notify(beSilent) }
 func (s *Server) Resume() error { return s.notify(resume) }
 
 func (s *Server) notify(line string) error {
-	_, err := io.WriteString(s.in, line)
+	_, err := io.WriteString(s.worker.In, line)
 	said := ""
 	if err == nil {
-		said, err = s.out.ReadString('\n')
+		said, err = s.worker.Out.ReadString('\n')
 	}
-	if said != ready {
+	if said != child.Ready {
 		return fmt.Errorf("send %q to a real server: it printed %q: %w", line, said, err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func serve(input io.Reader, out io.Writer) error {
 	}
 	go answer(l, do.Name)
 	for {
-		if _, err := io.WriteString(out, ready); err != nil {
+		if _, err := io.WriteString(out, child.Ready); err != nil {
 			return err
 		}
 		line, err := in.ReadString('\n')

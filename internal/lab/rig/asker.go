@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -14,25 +13,12 @@ import (
 )
 
 // asker is a child that sends requests as a client.
-type asker struct {
-	child *child.Process
-	in    io.WriteCloser
-	out   *bufio.Reader
-}
+type asker struct{ worker *child.Worker }
 
 // startAsker starts a client's asker, which serves every start.
 func (r *Rig) startAsker(ctx context.Context, c result.Client) (*asker, error) {
-	cmd := child.Self(startup.AskRole)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	p, err := child.Start(ctx, cmd, r.askerPlace(c))
-	return &asker{child: p, in: in, out: bufio.NewReader(out)}, err
+	w, err := child.StartWorker(ctx, startup.AskRole, r.askerPlace(c))
+	return &asker{w}, err
 }
 
 // askerPlace is the client's place, except for a client in another container: that
@@ -47,10 +33,10 @@ func (r *Rig) askerPlace(c result.Client) child.Place {
 // Ask makes the client ask a container until it gets the answer.
 func (r *Rig) Ask(c result.Client, proto string, addr netip.AddrPort, answer string) error {
 	a := r.askers[c]
-	if _, err := io.WriteString(a.in, startup.Question(proto, addr.String(), answer)); err != nil {
+	if _, err := io.WriteString(a.worker.In, startup.Question(proto, addr.String(), answer)); err != nil {
 		return fmt.Errorf("ask the container: %w", err)
 	}
-	reply, err := a.out.ReadString('\n')
+	reply, err := a.worker.Out.ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("ask the container: %w", err)
 	}

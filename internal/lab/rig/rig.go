@@ -324,8 +324,9 @@ func (r *Rig) Close() error {
 	}
 	var errs []error
 	for _, a := range r.askers {
-		if a != nil && a.child != nil {
-			errs = append(errs, a.in.Close(), a.child.Ended())
+		if a != nil && a.worker != nil {
+			errs = append(errs, a.worker.In.Close(), a.worker.Ended())
+			a.worker.Close()
 		}
 	}
 	for _, c := range r.Clients {

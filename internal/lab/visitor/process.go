@@ -3,7 +3,6 @@ package visitor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,51 +17,23 @@ import (
 const Role = "site-visitors"
 
 // Crowd is the running process of an order.
-type Crowd struct {
-	process *child.Process
-	in      io.WriteCloser
-	out     *json.Decoder
-}
-
-// ready is what the process prints when the schedule begins.
-const ready = "ready"
+type Crowd struct{ worker *child.Worker }
 
 // over is the message that ends the starts of visits.
 const over = "\"over\"\n"
 
 // Begin starts the visits of an order, and returns when their schedule begins. When ctx ends, the process is killed.
 func Begin(ctx context.Context, o Order, place child.Place) (*Crowd, error) {
-	cmd := child.Self(Role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	w, err := child.Order(ctx, Role, o, place)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("visitors: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c := &Crowd{in: in, out: json.NewDecoder(out)}
-	if c.process, err = child.Start(ctx, cmd, place); err != nil {
-		return nil, err
-	}
-	said := ""
-	if err = json.NewEncoder(in).Encode(o); err == nil {
-		err = c.out.Decode(&said)
-	}
-	if err != nil || said != ready {
-		c.Kill()
-		return nil, fmt.Errorf("start the visitors: they printed %q: %w", said, err)
-	}
-	return c, nil
+	return &Crowd{w}, nil
 }
 
 // Wait waits until all visits of the schedule are over and returns them.
 func (c *Crowd) Wait() (v Visits, err error) {
-	if err = c.out.Decode(&v); err == nil {
-		err = errors.Join(c.in.Close(), c.process.Wait())
-	}
-	if err != nil {
+	if err = c.worker.Finish(&v); err != nil {
 		return v, fmt.Errorf("wait for the visitors: %w", err)
 	}
 	return v, nil
@@ -70,21 +41,16 @@ func (c *Crowd) Wait() (v Visits, err error) {
 
 // End starts no more visits, and returns those that have started after they are over.
 func (c *Crowd) End() (Visits, error) {
-	if _, err := io.WriteString(c.in, over); err != nil {
+	if _, err := io.WriteString(c.worker.In, over); err != nil {
 		return Visits{}, fmt.Errorf("end the visits: %w", err)
 	}
 	return c.Wait()
 }
 
 // Kill ends the process and discards its visits.
-func (c *Crowd) Kill() {
-	_ = c.process.Kill() // its exit status only says that it was killed
-	c.in.Close()
-}
+func (c *Crowd) Kill() { c.worker.Close() }
 
-// Main runs the role of the visitors and returns the exit status. After it has
-// written its visits it waits for the end of its input, so that the reader gets all
-// of them before the process exits.
+// Main runs the role of the visitors and returns the exit status.
 func Main() int {
 	if err := first(); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead site:", err)
@@ -131,21 +97,14 @@ func visit(input io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ended, closed := make(chan struct{}), make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(closed)
 		var word string
 		_ = in.Decode(&word) // the end of the input also ends the visits
 		close(ended)
-		_, _ = io.Copy(io.Discard, input)
 	}()
-	answer := json.NewEncoder(out)
-	if err := answer.Encode(ready); err != nil {
+	if _, err := io.WriteString(out, child.Ready); err != nil {
 		return err
 	}
-	if err := answer.Encode(t.run(ended)); err != nil {
-		return err
-	}
-	<-closed
-	return nil
+	return json.NewEncoder(out).Encode(t.run(ended))
 }

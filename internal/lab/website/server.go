@@ -21,9 +21,6 @@ import (
 // Role is the role of a node's server process.
 const Role = "site-server"
 
-// ready is what the process prints when it listens.
-const ready = "ready\n"
-
 // order is the first message to a server. If Join is not empty, the process writes 0
 // to that file of a cgroup, which it so joins.
 type order struct {
@@ -33,11 +30,7 @@ type order struct {
 }
 
 // Server is a running server.
-type Server struct {
-	process *child.Process
-	in      io.WriteCloser
-	out     *bufio.Reader
-}
+type Server struct{ worker *child.Worker }
 
 // StartServer starts a server of the site with that number of pages, and waits until
 // it listens. If join is not empty, the process joins a cgroup of version 1 with that
@@ -45,42 +38,21 @@ type Server struct {
 func StartServer(
 	ctx context.Context, at netip.AddrPort, pages int, join string, place child.Place,
 ) (*Server, error) {
-	cmd := child.Self(Role)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
+	w, err := child.Order(ctx, Role, order{at, pages, join}, place)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("web server %s: %w", at, err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{in: in, out: bufio.NewReader(out)}
-	if s.process, err = child.Start(ctx, cmd, place); err != nil {
-		return nil, err
-	}
-	said := ""
-	if err = json.NewEncoder(in).Encode(order{at, pages, join}); err == nil {
-		said, err = s.out.ReadString('\n')
-	}
-	if said != ready {
-		s.Kill()
-		return nil, fmt.Errorf("start the web server %s: it printed %q: %w", at, said, err)
-	}
-	return s, nil
+	return &Server{w}, nil
 }
 
 // Kill ends the server as kill -9 does.
-func (s *Server) Kill() {
-	_ = s.process.Kill() // its exit status only says that it was killed
-	s.in.Close()
-}
+func (s *Server) Kill() { s.worker.Close() }
 
 // Requests returns the number of requests that the server has answered since its
 // start.
 func (s *Server) Requests() (n uint64, err error) {
-	if _, err = io.WriteString(s.in, "count\n"); err == nil {
-		_, err = fmt.Fscan(s.out, &n)
+	if _, err = io.WriteString(s.worker.In, "count\n"); err == nil {
+		_, err = fmt.Fscan(s.worker.Out, &n)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask the web server for its requests: %w", err)
@@ -121,7 +93,7 @@ func serve(input io.Reader, out io.Writer) error {
 		return err
 	}
 	go h.accept(l)
-	if _, err := io.WriteString(out, ready); err != nil {
+	if _, err := io.WriteString(out, child.Ready); err != nil {
 		return err
 	}
 	for {

@@ -84,9 +84,9 @@ type SiteNode struct {
 	Name string `json:"name"`
 	// Gateway is true if the node has a gateway that visitors use.
 	Gateway bool `json:"gateway,omitempty"`
-	// Requests is the number of requests that the node's web server answered. CPU and
-	// Throttled are the CPU time of the node's processes and for how long their quota
-	// stopped them, in seconds. Sent is in bytes, with all headers.
+	// Requests is the number of requests that the node's web server answered. CPU is
+	// the CPU time of the node's processes, and Throttled for how long its quota
+	// stopped the gateway, in seconds. Sent is in bytes, with all headers.
 	Requests  uint64  `json:"requests"`
 	CPU       float64 `json:"cpu"`
 	Throttled float64 `json:"throttled"`

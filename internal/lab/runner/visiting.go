@@ -24,9 +24,10 @@ type visiting struct {
 	facts    plan.Facts
 }
 
-// nodeQuota is the CPU time of each node per site.Period. It is the least one that the
-// kernel accepts, so that all nodes together leave most of two CPUs to the visitors.
-const nodeQuota = time.Millisecond
+// gatewayQuota is the CPU time of each gateway per site.Period. It is the least one that
+// the kernel accepts, so that all gateways together leave most of two CPUs to the web
+// servers and the visitors.
+const gatewayQuota = time.Millisecond
 
 // maxVisitLateness is the limit for the p99 of the visitors' own delay.
 const maxVisitLateness = 5 * time.Millisecond
@@ -48,7 +49,7 @@ func (v visiting) interval() time.Duration {
 func (v visiting) run(ctx context.Context, b *built, c result.Client) result.Run {
 	r := b.Rig
 	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: v.Name, Tool: result.OwnTool}}
-	opt := site.Options{Path: r.Path, Facts: v.facts, Groups: r.Groups, Pages: v.Visits.Pages, Quota: nodeQuota,
+	opt := site.Options{Path: r.Path, Facts: v.facts, Groups: r.Groups, Pages: v.Visits.Pages, Quota: gatewayQuota,
 		Interval: v.interval()}
 	if r.Groups == nil {
 		return invalid(run, site.ErrNoGroups)

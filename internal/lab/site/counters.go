@@ -20,7 +20,7 @@ func (s *Site) Count() (c Counters, err error) {
 	var errs []error
 	for _, n := range s.Nodes {
 		at := result.SiteNode{Name: n.Name, Gateway: n.gateway != nil}
-		at.CPU, at.Throttled, err = n.group.Used()
+		at.CPU, at.Throttled, err = n.used()
 		errs = append(errs, err)
 		at.Sent, err = n.host.Sent()
 		errs = append(errs, err)

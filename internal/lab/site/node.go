@@ -29,11 +29,13 @@ type Node struct {
 	Name string
 	Addr netip.Addr
 
-	site    *Site
-	host    *lan.Host
-	group   *ledger.Limited
-	server  *website.Server
-	gateway *child.Process
+	site *Site
+	host *lan.Host
+	// limited is the cgroup of the gateway, and served that of the web server, which
+	// has no quota.
+	limited, served *ledger.Limited
+	server          *website.Server
+	gateway         *child.Process
 	// earlier is the number of requests that killed web servers had answered.
 	earlier uint64
 }
@@ -47,17 +49,28 @@ func (n *Node) acceptVirtual() error {
 	return err
 }
 
-// place is where processes of the node run.
-func (n *Node) place() child.Place {
+// place is where processes of the node run that are in the cgroup.
+func (n *Node) place(group *ledger.Limited) child.Place {
 	at := n.host.Place()
-	at.Cgroup = n.group.Dir
+	at.Cgroup = group.Dir
 	return at
+}
+
+// used returns the CPU time of the node's processes, and for how long the quota has
+// stopped the gateway, in seconds.
+func (n *Node) used() (cpu, throttled float64, err error) {
+	cpu, throttled, err = n.limited.Used()
+	if err != nil {
+		return 0, 0, err
+	}
+	served, _, err := n.served.Used()
+	return cpu + served, throttled, err
 }
 
 // startServer starts the node's web server.
 func (n *Node) startServer(ctx context.Context) (err error) {
 	at := netip.AddrPortFrom(n.Addr, webPort)
-	n.server, err = website.StartServer(ctx, at, n.site.Pages, n.group.Join(), n.place())
+	n.server, err = website.StartServer(ctx, at, n.site.Pages, n.place(n.served))
 	return err
 }
 
@@ -95,7 +108,7 @@ func (n *Node) startGateway(ctx context.Context) (err error) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownFiles, "sh", n.group.Join(),
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownFiles, "sh", n.limited.Join(),
 		strings.Join(names, " ")}, args...)...)
 	for _, name := range names {
 		f, err := program.InMemory(files[name])
@@ -107,7 +120,7 @@ func (n *Node) startGateway(ctx context.Context) (err error) {
 	}
 	said := &program.Output{}
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), g.environment...), said, said
-	at := n.place()
+	at := n.place(n.limited)
 	at.Contained = true // so that its children end with it
 	if n.gateway, err = child.Start(ctx, cmd, at); err != nil {
 		return err
@@ -197,7 +210,7 @@ func (n *Node) killGateway() {
 	}
 }
 
-// Start starts the processes of a node that was killed, under its quota.
+// Start starts the processes of a node that was killed, the gateway under its quota.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.startServer(ctx); err != nil {
 		return err
@@ -205,7 +218,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return n.startGateway(ctx)
 }
 
-// Replace ends the gateway and starts it again, under the node's quota.
+// Replace ends the gateway and starts it again, under its quota.
 func (n *Node) Replace(ctx context.Context) error {
 	n.killGateway()
 	return n.startGateway(ctx)
@@ -218,11 +231,17 @@ func (n *Node) Drain(ctx context.Context) error { return n.site.director.drain(c
 // Enable ends what Drain began.
 func (n *Node) Enable(ctx context.Context) error { return n.site.director.enable(ctx, n) }
 
-// close ends the node's processes and removes its cgroup.
+// close ends the node's processes and removes its cgroups.
 func (n *Node) close() error {
 	n.killGateway()
 	if n.server != nil {
 		n.server.Kill()
 	}
-	return n.group.Close()
+	var errs []error
+	for _, group := range []*ledger.Limited{n.limited, n.served} {
+		if group != nil {
+			errs = append(errs, group.Close())
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -15,8 +15,10 @@
 // connections with `forward: direct`, and each gateway forwards to the web server of
 // its own node. Every node has the virtual address too, and answers visitors directly.
 //
-// The processes of a node are in a cgroup with a CPU quota. So the nodes limit the
-// site and not the generator, although all of them share the CPUs of one machine.
+// Each gateway is in a cgroup with a CPU quota. So the gateways limit the site and not
+// the generator, although all of them share the CPUs of one machine. A web server has
+// no quota: one gateway uses the web servers of all nodes, and each of several its own
+// node's, so a quota for both would hold several gateways to less.
 package site
 
 import (
@@ -40,8 +42,8 @@ const Host = "www.lab.test"
 // Nodes is the number of nodes of every site.
 const Nodes = 4
 
-// Period is the period of the nodes' CPU quota. It is short, so that a node that has
-// used its quota pauses for milliseconds.
+// Period is the period of the gateways' CPU quota. It is short, so that a gateway that
+// has used its quota pauses for milliseconds.
 const Period = 10 * time.Millisecond
 
 // The last bytes of the addresses on the LAN. Nodes have those after firstNode.
@@ -70,8 +72,8 @@ const (
 	webPort    = 8080
 )
 
-// ErrNoGroups means that the host has no cgroup v2, by which a site limits its nodes.
-var ErrNoGroups = errors.New("a web site needs cgroup v2 for its nodes")
+// ErrNoGroups means that the host has no cgroup v2, by which a site limits its gateways.
+var ErrNoGroups = errors.New("a web site needs cgroup v2 for its gateways")
 
 // Options are the options of a site.
 type Options struct {
@@ -80,7 +82,7 @@ type Options struct {
 	Groups *ledger.Groups
 	// Pages is the number of pages of the web site.
 	Pages int
-	// Quota is the CPU time of each node per Period.
+	// Quota is the CPU time of each gateway per Period.
 	Quota time.Duration
 	// Interval is the time between two health checks of a gateway; 0 means none.
 	Interval time.Duration
@@ -139,10 +141,10 @@ func (s *Site) Balanced() bool { return s.Path.Gateways > 1 }
 // Gateways returns the nodes that have a gateway.
 func (s *Site) Gateways() []*Node { return s.Nodes[:s.Path.Gateways] }
 
-// limit begins to limit the CPU time of the nodes, whose start it must not delay.
+// limit begins to limit the CPU time of the gateways, whose start it must not delay.
 func (s *Site) limit() error {
 	for _, n := range s.Nodes {
-		if err := n.group.Limit(s.Quota, Period); err != nil {
+		if err := n.limited.Limit(s.Quota, Period); err != nil {
 			return err
 		}
 	}
@@ -165,10 +167,13 @@ func (s *Site) network() (err error) {
 		if n.host, err = s.lan.Join(n.Name, n.Addr); err != nil {
 			return err
 		}
-		if n.group, err = s.Groups.Limited(n.Name); err != nil {
+		s.Nodes = append(s.Nodes, n)
+		if n.limited, err = s.Groups.Limited(n.Name); err != nil {
 			return err
 		}
-		s.Nodes = append(s.Nodes, n)
+		if n.served, err = s.Groups.Limited(n.Name + "-web"); err != nil {
+			return err
+		}
 	}
 	return s.addVirtual()
 }

@@ -21,24 +21,19 @@ import (
 // Role is the role of a node's server process.
 const Role = "site-server"
 
-// order is the first message to a server. If Join is not empty, the process writes 0
-// to that file of a cgroup, which it so joins.
+// order is the first message to a server.
 type order struct {
 	At    netip.AddrPort
 	Pages int
-	Join  string
 }
 
 // Server is a running server.
 type Server struct{ worker *child.Worker }
 
 // StartServer starts a server of the site with that number of pages, and waits until
-// it listens. If join is not empty, the process joins a cgroup of version 1 with that
-// file. When ctx ends, the server is killed.
-func StartServer(
-	ctx context.Context, at netip.AddrPort, pages int, join string, place child.Place,
-) (*Server, error) {
-	w, err := child.Order(ctx, Role, order{at, pages, join}, place)
+// it listens. When ctx ends, the server is killed.
+func StartServer(ctx context.Context, at netip.AddrPort, pages int, place child.Place) (*Server, error) {
+	w, err := child.Order(ctx, Role, order{at, pages}, place)
 	if err != nil {
 		return nil, fmt.Errorf("web server %s: %w", at, err)
 	}
@@ -81,11 +76,6 @@ func serve(input io.Reader, out io.Writer) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read the order: %w", err)
-	}
-	if do.Join != "" {
-		if err := os.WriteFile(do.Join, []byte("0"), 0); err != nil {
-			return fmt.Errorf("join a cgroup: %w", err)
-		}
 	}
 	h := newHandler(New(do.Pages))
 	l, err := net.Listen("tcp", do.At.String())

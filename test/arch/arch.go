@@ -337,6 +337,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/cluster/kv"}, Ours: []string{}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "only one package of a cluster talks to etcd",
+		Of:   []string{"..."}, Except: map[string]string{"internal/cluster/etcd": "it is that package",
+			"test/etcd": "it runs etcd for tests"}, Deny: []string{"go.etcd.io/etcd/..."},
+	},
+	{
 		Name: "main and the command line contain no kernel code",
 		Of:   []string{"cmd/...", "internal/cli/..."},
 		Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},

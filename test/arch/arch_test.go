@@ -150,6 +150,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"a group of commands may not use another", "internal/cli/measure", "fairlead/internal/cli/connect", false},
 		{"a group of commands may not use the daemon", "internal/cli/connect", "fairlead/internal/daemon", false},
 		{"snapshots may not use records", "internal/cluster/kv", "fairlead/internal/cluster/record", false},
+		{"a mirror may not talk to etcd", "internal/cluster/mirror", "go.etcd.io/etcd/client/v3", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
 	}
 	for _, s := range scenarios {

@@ -35,8 +35,7 @@ const (
 type Cluster struct {
 	Members []*Member
 
-	t     testing.TB
-	flags []string
+	t testing.TB
 }
 
 // Member is one server of a cluster.
@@ -64,7 +63,7 @@ type Spot struct {
 // must reach each other. Flags are further arguments of each member.
 func Start(t testing.TB, spots []Spot, flags ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, flags: flags}
+	c := &Cluster{t: t}
 	var initial []string
 	for n, s := range spots {
 		initial = append(initial, fmt.Sprintf("m%d=http://%s:%d", n, s.Host, peerPort))

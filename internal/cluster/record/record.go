@@ -24,6 +24,7 @@ const (
 	MetaKey   = "meta"
 	CAKey     = "ca"
 	Nodes     = "nodes/"
+	NodeNames = "names/"
 	Alives    = "alive/"
 	Tokens    = "tokens/"
 	Networks  = "nets/"
@@ -61,9 +62,22 @@ type Node struct {
 	Port    uint16    `json:"port"`
 	Version string    `json:"version"`
 	Joined  time.Time `json:"joined"`
+	// KeyHash is the SHA-256 hash of the public key of its certificates, hexadecimal.
+	KeyHash string `json:"keyHash"`
 	// Drained nodes hold no virtual address, accept no new connections for real
 	// servers, and lease no new addresses. Their traffic continues.
 	Drained bool `json:"drained,omitempty"`
+}
+
+// NodeName is the id of the node that has a name. It is changed together with Node, so that no two
+// nodes have the same name.
+type NodeName struct {
+	Node string `json:"node"`
+}
+
+// Authority is the key of the cluster's CA, encrypted with the cluster's key.
+type Authority struct {
+	Sealed []byte `json:"sealed"`
 }
 
 // Alive is what a node says about itself while it reaches the store.

@@ -1,0 +1,104 @@
+package trust
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Identity is what a certificate says about its owner.
+type Identity struct {
+	// Cluster and Node are ids, as NewID returns them.
+	Cluster, Node string
+}
+
+// idSize is the length of an id in bytes; its text has twice as many characters.
+const idSize = 8
+
+// NewID returns a random id of a cluster or a node.
+func NewID() string {
+	b := make([]byte, idSize)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
+}
+
+// ValidID reports whether a text has the form of an id.
+func ValidID(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == idSize && id == strings.ToLower(id)
+}
+
+const scheme = "fairlead"
+
+func (id Identity) url() (*url.URL, error) {
+	if !ValidID(id.Cluster) || !ValidID(id.Node) {
+		return nil, fmt.Errorf("name node %q of cluster %q: want ids of %d hexadecimal digits", id.Node, id.Cluster,
+			2*idSize)
+	}
+	return &url.URL{Scheme: scheme, Host: id.Cluster, Path: "/node/" + id.Node}, nil
+}
+
+// IdentityOf returns the identity in a certificate. It does not verify the certificate.
+func IdentityOf(c *x509.Certificate) (Identity, error) {
+	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
+		return Identity{}, errors.New("read the node's certificate: it names no node of a cluster")
+	}
+	id := Identity{c.URIs[0].Host, strings.TrimPrefix(c.URIs[0].Path, "/node/")}
+	if again, err := id.url(); err != nil || again.String() != c.URIs[0].String() {
+		return Identity{}, errors.New("read the node's certificate: it names no node of a cluster")
+	}
+	return id, nil
+}
+
+// NewKey returns a new private key for a node.
+func NewKey() (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("create the node's key: %w", err)
+	}
+	return key, nil
+}
+
+// Request returns a certificate request (DER), which proves that the sender has the key.
+func Request(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("create the certificate request: %w", err)
+	}
+	return der, nil
+}
+
+// OpenRequest returns the public key of a certificate request whose signature is valid. Names in
+// the request are ignored: the CA chooses them.
+func OpenRequest(der []byte) (*ecdsa.PublicKey, error) {
+	r, err := x509.ParseCertificateRequest(der)
+	if err == nil {
+		err = r.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate request: %w", err)
+	}
+	public, ok := r.PublicKey.(*ecdsa.PublicKey)
+	if !ok || public.Curve != elliptic.P256() {
+		return nil, errors.New("read the certificate request: want an ECDSA key of curve P-256")
+	}
+	return public, nil
+}
+
+// RenewIn returns how long after now a certificate (DER) is to be renewed: RenewAt after it was
+// issued, and up to an hour earlier, so that nodes do not renew together. jitter is from 0 to 1.
+func RenewIn(certificate []byte, now time.Time, jitter float64) time.Duration {
+	c, err := x509.ParseCertificate(certificate)
+	if err != nil {
+		return 0
+	}
+	issued := c.NotBefore.Add(Skew)
+	return max(0, issued.Add(RenewAt-time.Duration(jitter*float64(time.Hour))).Sub(now))
+}

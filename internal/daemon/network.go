@@ -44,15 +44,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 	default:
 		next.Networks[i] = n
 	}
-	if err := (model.State{Networks: next.Networks}).Validate(); err != nil {
-		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
-	}
-	// Only a plan that contains the network shows whether its driver accepts it.
-	trial := d.services.stateOf(next)
-	if _, used := trial.Network(n.Name); !used {
-		trial.Networks = append(slices.Clip(trial.Networks), n)
-	}
-	if _, err := d.engine.Plan(trial); err != nil {
+	if err := d.acceptable(next, n); err != nil {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: err}
 	}
 	if dry {
@@ -64,6 +56,21 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (api.Result, error) {
 	}
 	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
 	return api.Result{Changed: true}, nil
+}
+
+// acceptable returns an error if a desired state has mistakes in its networks, or if the
+// driver of this one does not accept it.
+func (d *Daemon) acceptable(next model.Desired, n model.Network) error {
+	if err := (model.State{Networks: next.Networks}).Validate(); err != nil {
+		return err
+	}
+	// Only a plan that contains the network shows whether its driver accepts it.
+	trial := d.services.stateOf(next)
+	if _, used := trial.Network(n.Name); !used {
+		trial.Networks = append(slices.Clip(trial.Networks), n)
+	}
+	_, err := d.engine.Plan(trial)
+	return err
 }
 
 // checkOverlap returns an error if a new subnet of the network overlaps a subnet that
@@ -102,7 +109,8 @@ func (ns *networks) checkOverlap(w model.Desired, n model.Network) error {
 func (d *Daemon) RemoveNetwork(name string) (api.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n, _ := (model.State{Networks: d.desired.Networks}).Network(name); n.Origin.IsFile() {
+	n, _ := (model.State{Networks: d.desired.Networks}).Network(name)
+	if n.Origin.IsFile() || n.Origin == model.FromCluster {
 		return api.Result{}, spec.OtherOrigin("network "+name, n.Origin)
 	}
 	var users []string

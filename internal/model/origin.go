@@ -2,8 +2,8 @@ package model
 
 import "strings"
 
-// Origin names who created a part of the desired state: a command, a set of files or
-// a container engine. Each origin can change and remove only its own parts.
+// Origin names who created a part of the desired state: a command, a set of files, a
+// container engine or the cluster. Each origin can change and remove only its own parts.
 type Origin string
 
 // The origins. FileSet returns those of sets of files with a name.
@@ -14,6 +14,9 @@ const (
 	FromFile Origin = "file"
 	// FromDocker is a Docker engine.
 	FromDocker Origin = "docker"
+	// FromCluster is the cluster to which the host belongs. Its networks and services are
+	// those of all its hosts.
+	FromCluster Origin = "cluster"
 )
 
 // FileSet returns the origin of the set of files with this name.

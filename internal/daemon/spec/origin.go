@@ -12,6 +12,8 @@ func createdBy(by model.Origin) string {
 	switch {
 	case by == model.FromCommand:
 		return "a command created it"
+	case by == model.FromCluster:
+		return "it belongs to the cluster"
 	case by.Set() != "":
 		return fmt.Sprintf("the files of set %s declare it", by.Set())
 	case by.IsFile():
@@ -35,7 +37,11 @@ func differsFromFile(what string, by model.Origin, undo string) error {
 // OtherOrigin refuses a command's request to change an object of another origin.
 func OtherOrigin(what string, by model.Origin) error {
 	todo := "change it there, or choose another name"
-	if by.IsFile() {
+	switch {
+	case by == model.FromCluster:
+		return api.Faultf(api.Conflict, "%s belongs to the cluster: change it for all hosts with the option --cluster, "+
+			"or choose another name", what)
+	case by.IsFile():
 		todo = "change the files and run `fairlead apply`, or remove all that they declare with `fairlead destroy`"
 	}
 	return api.Faultf(api.Conflict, "%s cannot be changed by a command: %s: %s", what, createdBy(by), todo)

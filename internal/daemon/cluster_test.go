@@ -1,0 +1,77 @@
+package daemon_test
+
+import (
+	"strings"
+	"testing"
+
+	"fairlead/internal/api"
+	"fairlead/internal/model"
+)
+
+// overlaid returns a network of the cluster with a subnet.
+func overlaid(name, subnet string) model.Network {
+	return model.Network{Name: name, Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix(subnet)}}}
+}
+
+// TestClusterObjects sets what a cluster declares. A network that this host cannot have
+// keeps nothing else from being applied, and commands cannot change what belongs to the
+// cluster.
+func TestClusterObjects(t *testing.T) {
+	w := newWorld(t).start()
+	w.sh("set -e; ip link add eth0 type veth peer name lan; ip link set lan up; ip link set eth0 up; " +
+		"ip addr add 192.0.2.1/24 dev eth0")
+	own := overlaid("own", "172.30.9.0/24")
+	w.network(own)
+	other := overlaid("own", "172.30.8.0/24")
+	web := overlaid("web", "172.30.7.0/24")
+	bad := overlaid("bad", "192.0.2.0/25")
+	front := site("front", at("172.30.7.2", 80))
+	problems := w.SetCluster([]model.Network{bad, other, web}, []model.VirtualService{front})
+	if len(problems) != 2 || !strings.Contains(problems[0], "network bad: subnet 192.0.2.0/25 overlaps") ||
+		!strings.Contains(problems[1], "network own: this host has another network") {
+		t.Errorf("the problems are %q", problems)
+	}
+	if n := w.Networks(); len(n) != 2 || n[0].Origin != model.FromCommand || n[1].Origin != model.FromCluster {
+		t.Errorf("the networks are %v", n)
+	}
+	if again := w.SetCluster([]model.Network{web}, []model.VirtualService{front}); len(again) > 0 {
+		t.Errorf("the same objects have the problems %q", again)
+	}
+	for _, err := range []error{
+		second(w.CreateNetwork(overlaid("web", "172.30.6.0/24"), false)), second(w.RemoveNetwork("web")),
+		second(w.RemoveService("front", false)),
+		second(w.SetService(api.ServiceRequest{VirtualService: site("front", at("172.30.7.3", 80))})),
+	} {
+		if api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), "belongs to the cluster") {
+			t.Errorf("a command that changes an object of the cluster returns: %v", err)
+		}
+	}
+}
+
+func second(_ api.Result, err error) error { return err }
+
+// TestClusterNetworkInUse removes a network from the cluster to which a sandbox is attached.
+// It stays until the sandbox is detached, or the host leaves the cluster.
+func TestClusterNetworkInUse(t *testing.T) {
+	w := newWorld(t).start()
+	web := overlaid("web", "172.30.7.0/24")
+	if problems := w.SetCluster([]model.Network{web}, nil); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	w.attach(api.AttachRequest{Endpoint: model.Endpoint{Network: "web", Sandbox: w.watchedSandbox().pid}})
+	problems := w.SetCluster(nil, nil)
+	if len(problems) != 1 || !strings.Contains(problems[0], "network web: the cluster no longer has this network") {
+		t.Errorf("the problems are %q", problems)
+	}
+	w.sh("ip route show | grep 172.30.7.0/24")
+	if names := w.ClusterAttachments(); len(names) != 1 {
+		t.Errorf("the attachments to networks of the cluster are %v", names)
+	}
+	if err := w.LeaveCluster(); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Networks()) != 0 || len(w.Attachments()) != 0 {
+		t.Errorf("after leaving there are %v and %v", w.Networks(), w.Attachments())
+	}
+	w.sh("! ip route show | grep 172.30.7")
+}

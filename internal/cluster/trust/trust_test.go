@@ -83,8 +83,8 @@ func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error
 func TestNodesVerifyEachOther(t *testing.T) {
 	c, other := newCluster(t), newCluster(t)
 	one, two, foreign := c.node(), c.node(), other.node()
-	// A node of this CA that claims to be of another cluster, and the reverse.
-	foreign.CA = c.ca.Certificate
+	// The foreign node has the public certificate of this CA, and trusts this cluster.
+	foreign.CA, foreign.Cluster = c.ca.Certificate, c.id
 	of := func(n trust.Node) func() trust.Node { return func() trust.Node { return n } }
 	later := func() time.Time { return time.Now().Add(trust.NodeLife + time.Hour) }
 	for name, test := range map[string]struct {

@@ -43,6 +43,13 @@ const (
 	// NetworkAvailable that it can again.
 	NetworkUnavailable EventKind = "unavailable"
 	NetworkAvailable   EventKind = "available"
+	// NodeJoined, NodeLeft, NodeDrained and NodeEnabled are about the nodes of the cluster.
+	// NodeRemoved means that another node has removed this one.
+	NodeJoined  EventKind = "node joined"
+	NodeLeft    EventKind = "node left"
+	NodeDrained EventKind = "node drained"
+	NodeEnabled EventKind = "node enabled"
+	NodeRemoved EventKind = "node removed"
 )
 
 // Event is a change of the host or of a virtual service.

@@ -108,8 +108,9 @@ func explainTime(err error, leaf *x509.Certificate, now time.Time) error {
 	if !errors.As(err, &invalid) || invalid.Reason != x509.Expired {
 		return err
 	}
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	return fmt.Errorf("it is valid from %s to %s, and this host's clock says %s: compare the clocks of both hosts",
-		leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		text(leaf.NotBefore), text(leaf.NotAfter), text(now))
 }
 
 // Pinned returns the settings for a connection to any node of the cluster whose CA's certificate has
@@ -128,8 +129,8 @@ func Pinned(hash [sha256.Size]byte, now func() time.Time) (config *tls.Config, f
 				}
 			}
 			if ca == nil {
-				return errors.New("verify the node: it is not of the cluster of the join token, or someone has changed " +
-					"the connection: check the addresses of the nodes")
+				return errors.New("verify the node: it is not of the cluster of the join token, or someone has " +
+					"changed the connection: check the addresses of the nodes")
 			}
 			id, err = verifyChain(s, ca, now(), x509.ExtKeyUsageServerAuth)
 			return err

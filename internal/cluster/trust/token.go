@@ -87,11 +87,12 @@ func ParseToken(text string) (Token, error) {
 	body, found := strings.CutPrefix(text, prefix)
 	switch {
 	case !found && strings.HasPrefix(text, "fljoin"):
-		return Token{}, errors.New("read join token: it is of another version of Fairlead: install the version of the " +
-			"node that created it")
+		return Token{}, errors.New("read join token: it is of another version of Fairlead: install the version of " +
+			"the node that created it")
 	case !found:
-		return Token{}, fmt.Errorf("read join token: want a text that begins with %q, as `fairlead cluster token create` "+
-			"prints it", prefix)
+		return Token{}, fmt.Errorf(
+			"read join token: want a text that begins with %q, as `fairlead cluster token create` "+
+				"prints it", prefix)
 	}
 	b, err := letters.DecodeString(body)
 	if err != nil || len(b) < checksumSize || letters.EncodeToString(b) != body ||

@@ -39,8 +39,8 @@ func OtherOrigin(what string, by model.Origin) error {
 	todo := "change it there, or choose another name"
 	switch {
 	case by == model.FromCluster:
-		return api.Faultf(api.Conflict, "%s belongs to the cluster: change it for all hosts with the option --cluster, "+
-			"or choose another name", what)
+		return api.Faultf(api.Conflict,
+			"%s belongs to the cluster: change it for all hosts with the option --cluster, or choose another name", what)
 	case by.IsFile():
 		todo = "change the files and run `fairlead apply`, or remove all that they declare with `fairlead destroy`"
 	}

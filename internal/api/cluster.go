@@ -1,0 +1,126 @@
+package api
+
+import (
+	"net/netip"
+	"time"
+)
+
+// EtcdAccess is how nodes reach a cluster's etcd.
+type EtcdAccess struct {
+	// Endpoints are the URLs of its servers, e.g. https://192.0.2.7:2379.
+	Endpoints []string `json:"endpoints"`
+	// CA, Certificate and Key are PEM. If CA is empty, https:// uses the host's certificates.
+	CA          string `json:"ca,omitempty"`
+	Certificate string `json:"certificate,omitempty"`
+	Key         string `json:"key,omitempty"`
+	User        string `json:"user,omitempty"`
+	Password    string `json:"password,omitempty"`
+}
+
+// ClusterInit creates a cluster. Its first node is this host.
+type ClusterInit struct {
+	// Name is that of the cluster in etcd; empty means "default".
+	Name string     `json:"name,omitempty"`
+	Etcd EtcdAccess `json:"etcd"`
+	ClusterNode
+}
+
+// ClusterNode says what a host is in a cluster.
+type ClusterNode struct {
+	// Node is the name of the node; empty means that of the host.
+	Node string `json:"node,omitempty"`
+	// Addresses are those by which other nodes reach this one, at most one per family. If
+	// there is none, the address towards etcd, or towards the node of the token, is used.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Port is the TCP port of the API for other nodes; 0 means 7947.
+	Port uint16 `json:"port,omitempty"`
+}
+
+// ClusterJoin makes this host a node of a cluster.
+type ClusterJoin struct {
+	Token string `json:"token"`
+	ClusterNode
+}
+
+// ClusterTokenRequest creates a join token.
+type ClusterTokenRequest struct {
+	// Life is how long the token is valid; 0 means an hour.
+	Life time.Duration `json:"life,omitempty"`
+	// Uses is how many hosts can join with it; 0 means one.
+	Uses int `json:"uses,omitempty"`
+}
+
+// ClusterToken is a join token. Text is only known when the token is created.
+type ClusterToken struct {
+	ID      string    `json:"id"`
+	Text    string    `json:"text,omitempty"`
+	Expires time.Time `json:"expires"`
+	Uses    int       `json:"uses"`
+}
+
+// ClusterNodeRequest names a node of the cluster by its name or id.
+type ClusterNodeRequest struct {
+	Node string `json:"node,omitempty"`
+	// Undo ends a drain.
+	Undo bool `json:"undo,omitempty"`
+	// Force removes a node that is alive, or leaves although attachments are removed or etcd
+	// does not answer.
+	Force bool `json:"force,omitempty"`
+}
+
+// ClusterStatus is the state of a cluster as one node sees it.
+type ClusterStatus struct {
+	Name string `json:"name"`
+	ID   string `json:"id"`
+	// Node is the name of this node.
+	Node string `json:"node"`
+	// Problem is what keeps this host from being a working node.
+	Problem string `json:"problem,omitempty"`
+	// CertificateExpires is when the certificate of this node ends, unless it is renewed.
+	CertificateExpires time.Time           `json:"certificateExpires"`
+	Nodes              []ClusterNodeStatus `json:"nodes"`
+	Etcd               EtcdHealth          `json:"etcd"`
+}
+
+// ClusterNodeStatus is the state of a node.
+type ClusterNodeStatus struct {
+	ID        string       `json:"id"`
+	Name      string       `json:"name"`
+	Addresses []netip.Addr `json:"addresses"`
+	Port      uint16       `json:"port"`
+	Version   string       `json:"version"`
+	Joined    time.Time    `json:"joined"`
+	Drained   bool         `json:"drained,omitempty"`
+	// Alive is false if the node has not reached etcd for about ten seconds. Since is when its
+	// daemon started, and Behind how many revisions of etcd its host is behind.
+	Alive  bool      `json:"alive"`
+	Since  time.Time `json:"since,omitzero"`
+	Behind int64     `json:"behind,omitempty"`
+	// Problems are those of the cluster's objects on this node.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// EtcdHealth is the state of a cluster's store.
+type EtcdHealth struct {
+	// Connected is false if the snapshot may be old. Since is when that began.
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since,omitzero"`
+	// Revision is that of the newest snapshot.
+	Revision int64 `json:"revision"`
+	// Frozen is why this node accepts no new snapshots, and empty if it does.
+	Frozen  string       `json:"frozen,omitempty"`
+	Servers []EtcdServer `json:"servers,omitempty"`
+}
+
+// EtcdServer is a server of etcd.
+type EtcdServer struct {
+	Endpoint string `json:"endpoint"`
+	// Problem is why it does not answer.
+	Problem string `json:"problem,omitempty"`
+	Version string `json:"version,omitempty"`
+	Leader  bool   `json:"leader,omitempty"`
+	// Size is that of its database in bytes.
+	Size int64 `json:"size,omitempty"`
+	// Warnings are about the version's known faults, and alarms.
+	Warnings []string `json:"warnings,omitempty"`
+}

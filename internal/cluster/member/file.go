@@ -1,0 +1,168 @@
+package member
+
+import (
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/trust"
+)
+
+// phase is how far a membership is.
+type phase string
+
+const (
+	phaseNone    phase = ""
+	phaseInit    phase = "init"
+	phaseJoining phase = "joining"
+	phaseMember  phase = "member"
+	// phaseLeaving is between the deletion of the node's records and that of the file.
+	phaseLeaving phase = "leaving"
+)
+
+// file is all that a node keeps about its membership.
+type file struct {
+	Phase       phase  `json:"phase"`
+	Cluster     string `json:"cluster"`
+	ClusterName string `json:"clusterName"`
+	Node        string `json:"node"`
+	Name        string `json:"name"`
+	// Addresses and Port are those of the node's API.
+	Addresses []netip.Addr   `json:"addresses"`
+	Port      uint16         `json:"port"`
+	Access    api.EtcdAccess `json:"access"`
+	// CA and Certificate are DER, Key is PKCS #8, and Sealed is the CA's encrypted key.
+	CA          []byte `json:"ca"`
+	Sealed      []byte `json:"sealed"`
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
+	ClusterKey  []byte `json:"clusterKey"`
+
+	key *ecdsa.PrivateKey
+}
+
+const fileName = "member.json"
+
+// readFile reads the membership. It is empty if there is none.
+func readFile(dir string) (file, error) {
+	text, err := os.ReadFile(filepath.Join(dir, fileName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return file{}, nil
+	case err != nil:
+		return file{}, fmt.Errorf("read the cluster's membership: %w", err)
+	}
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil {
+		return file{}, fmt.Errorf("read the cluster's membership %s: %w: restore the file, or delete it and join again",
+			filepath.Join(dir, fileName), err)
+	}
+	return f.opened()
+}
+
+// opened parses the key.
+func (f file) opened() (file, error) {
+	key, err := x509.ParsePKCS8PrivateKey(f.Key)
+	if err != nil {
+		return f, fmt.Errorf("read the node's key: %w", err)
+	}
+	var ok bool
+	if f.key, ok = key.(*ecdsa.PrivateKey); !ok {
+		return f, errors.New("read the node's key: want an ECDSA key")
+	}
+	return f, nil
+}
+
+// newFile returns a membership with new keys.
+func newFile(p phase) (file, error) {
+	key, err := trust.NewKey()
+	if err != nil {
+		return file{}, err
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return file{}, fmt.Errorf("create the node's key: %w", err)
+	}
+	return file{Phase: p, Node: trust.NewID(), Key: text, key: key}, nil
+}
+
+// write replaces the file, so that a crash leaves the earlier or the new one.
+func (f file) write(dir string) error {
+	text, err := json.Marshal(f)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o700)
+	}
+	if err == nil {
+		err = replace(filepath.Join(dir, fileName), text)
+	}
+	if err != nil {
+		return fmt.Errorf("write the cluster's membership: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file beside the path, syncs it, and renames it.
+func replace(path string, text []byte) error {
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// trusted returns the certificate with its key.
+func (f file) trusted() trust.Node {
+	return trust.Node{Identity: trust.Identity{Cluster: f.Cluster, Node: f.Node}, Certificate: f.Certificate,
+		CA: f.CA, Key: f.key}
+}
+
+// keyHash identifies a public key in the node's record.
+func keyHash(public *ecdsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", fmt.Errorf("read the node's key: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// set writes the file and makes it the membership.
+func (m *Member) set(f file) error {
+	if err := f.write(m.cfg.Dir); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.file = f
+	m.mu.Unlock()
+	if m.cfg.Changed != nil {
+		m.cfg.Changed()
+	}
+	return nil
+}

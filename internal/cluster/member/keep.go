@@ -1,0 +1,148 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/trust"
+)
+
+// The times of the node's own records. The lease of the store is about ten seconds.
+const (
+	aliveEvery = 3 * time.Second
+	// renewAgain is how long the node waits after a renewal that failed.
+	renewAgain = time.Minute
+)
+
+// keepAlive writes the node's leased record, and its own record when the version has changed, until
+// ctx ends.
+func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
+	var last record.Alive
+	for ; ctx.Err() == nil; wait(ctx, aliveEvery) {
+		f := m.self()
+		m.mu.Lock()
+		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.revision}
+		m.mu.Unlock()
+		key := record.Key(record.Alives, f.Node)
+		if !m.isMember(f.Node) || m.written(key) && sameAlive(last, now) {
+			continue
+		}
+		_, err := m.commitShort(ctx, store, kv.Txn{
+			If:   m.ownCondition(f.Node),
+			Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
+		if err == nil {
+			last = now
+		}
+		m.describe(ctx, store, f)
+	}
+}
+
+// sameAlive reports whether two records are equal.
+func sameAlive(a, b record.Alive) bool {
+	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && a.Revision == b.Revision
+}
+
+// lastChange returns the revision of the last change among the keys. Those that change all the time
+// do not count: a node would never cease to write that it has seen the other nodes' records.
+func lastChange(u kv.Update, last int64) int64 {
+	for _, key := range u.Changed {
+		if strings.HasPrefix(key, record.Alives) || strings.HasPrefix(key, record.Addresses) {
+			continue
+		}
+		last = max(last, u.Snapshot.Revision())
+	}
+	return last
+}
+
+// written reports whether the newest snapshot has the key.
+func (m *Member) written(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, known := m.snapshot.Get(key)
+	return known
+}
+
+// ownCondition is true while the node's record is that of the newest snapshot, so that a removed
+// node writes nothing.
+func (m *Member) ownCondition(node string) []kv.Condition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, _ := m.snapshot.Get(record.Key(record.Nodes, node))
+	return []kv.Condition{{Key: record.Key(record.Nodes, node), Revision: e.Revision}}
+}
+
+func (m *Member) commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	defer cancel()
+	return store.Commit(ctx, t)
+}
+
+// describe corrects the node's own record after an upgrade.
+func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
+	m.mu.Lock()
+	e, known := m.snapshot.Get(record.Key(record.Nodes, f.Node))
+	m.mu.Unlock()
+	n, err := record.Decode[record.Node](e)
+	if !known || err != nil || n.Version == m.cfg.Version {
+		return
+	}
+	n.Version = m.cfg.Version
+	_, err = m.commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
+		Then: []kv.Change{{Key: e.Key, Value: record.Encode(n)}}})
+	if err != nil && !errors.Is(err, kv.ErrUnavailable) {
+		m.cfg.Log.Warn("write the node's record", "error", err)
+	}
+}
+
+// renew renews the node's certificate in time, until ctx ends. The node signs it, so that it needs
+// neither etcd nor another node.
+func (m *Member) renew(ctx context.Context) {
+	jitter := rand.Float64()
+	for ctx.Err() == nil {
+		wait(ctx, trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter))
+		if ctx.Err() != nil {
+			return
+		}
+		if err := m.renewNow(); err != nil {
+			m.cfg.Log.Warn("renew the node's certificate", "error", err)
+			wait(ctx, renewAgain)
+		}
+	}
+}
+
+// renewNow signs and stores another certificate. A node that was removed gets none.
+func (m *Member) renewNow() error {
+	m.mu.Lock()
+	f, snapshot := m.file, m.snapshot
+	m.mu.Unlock()
+	if snapshot == nil {
+		return errors.New("there is no snapshot of the cluster's records yet")
+	}
+	if !m.isMember(f.Node) {
+		return trust.ErrNotMember
+	}
+	ca, err := authorityOf(f, snapshot)
+	if err != nil {
+		return err
+	}
+	f.Certificate, err = ca.Sign(trust.Identity{Cluster: f.Cluster, Node: f.Node}, &f.key.PublicKey, m.cfg.Now())
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file.Phase != phaseMember || m.file.Node != f.Node {
+		return nil // the host has left meanwhile
+	}
+	if err := f.write(m.cfg.Dir); err != nil {
+		return err
+	}
+	m.file = f
+	return nil
+}

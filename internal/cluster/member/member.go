@@ -1,0 +1,323 @@
+// Package member makes a host a member of a cluster: it creates and joins clusters, keeps the
+// node's certificate and records, serves the API for other nodes, and passes the cluster's snapshots
+// on. It does not decide what the snapshots mean for the host: its consumers do.
+//
+// Theory of operation. All that identifies the node is in one file, which is replaced as a whole. It
+// is written before the store is changed, with the ids and the keys that will be used. So Init and
+// Join can be repeated after a crash at any moment: the second attempt finds what the first has
+// committed, and recognises it by the ids.
+//
+//	etcd ──► Store.Updates ──► Member ──► consumers (networks, services, virtual addresses)
+//	         transactions ◄── Member: its own record, alive, certificates of joining nodes
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/trust"
+)
+
+// Port is the default TCP port of the API for other nodes.
+const Port = 7947
+
+// Store is a connection to the store of a cluster.
+type Store interface {
+	kv.Committer
+	// Updates sends the newest known snapshot, and one for each change that follows, until ctx
+	// ends. It is called once.
+	Updates(ctx context.Context) <-chan kv.Update
+	// Health describes the store's servers and whether the snapshots are frozen.
+	Health(ctx context.Context) api.EtcdHealth
+	// Accept ends a freeze: the snapshot of the restored store replaces the earlier one.
+	Accept(ctx context.Context) error
+	Close() error
+}
+
+// Self identifies the node to consumers.
+type Self struct {
+	Cluster, Node, Name string
+}
+
+// Consumer derives something from snapshots.
+type Consumer interface {
+	// Update returns the problems of the cluster's objects on this node. The Member calls it from
+	// one goroutine, with each update in turn.
+	Update(ctx context.Context, self Self, u kv.Update) (problems []string)
+	// Leave removes everything that came from the cluster.
+	Leave() error
+}
+
+// Config contains what a Member needs.
+type Config struct {
+	// Dir is its directory. Only its owner may read it.
+	Dir string
+	// Version is that of Fairlead. Host is the default name of the node.
+	Version, Host string
+	// Open connects to the store of the cluster with this name and id. It does not wait for an
+	// answer. The store keeps its files in dir. The id is empty if the cluster is to be created.
+	Open func(access api.EtcdAccess, cluster, id, dir string) (Store, error)
+	// Listen listens at an address of the node, which need not exist yet; see Listen. Dial connects
+	// to other nodes.
+	Listen func(ctx context.Context, at netip.AddrPort) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	// Consumers get the updates, in this order.
+	Consumers []Consumer
+	// Attached returns the attachments that Leave would remove.
+	Attached func() []string
+	// Note records an event.
+	Note func(api.Event)
+	// Changed is called when the host becomes a member or is none any more; it may be nil.
+	Changed func()
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Member is a host's membership. Its methods may be called concurrently.
+type Member struct {
+	cfg Config
+	// orders is held by one request that changes the membership.
+	orders sync.Mutex
+
+	// mu protects the fields below.
+	mu       sync.Mutex
+	file     file
+	snapshot kv.Snapshot
+	store    Store
+	problems []string
+	// revision is that of the last change that the consumers have.
+	revision int64
+	// end ends the tasks of the member; ended is closed when they have.
+	end   func()
+	ended chan struct{}
+	life  context.Context
+	since time.Time
+	asks  map[string]Ask
+}
+
+// New reads the membership from the directory. Run starts its tasks.
+func New(cfg Config) (*Member, error) {
+	m := &Member{cfg: cfg, asks: map[string]Ask{}}
+	f, err := readFile(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m.file = f
+	return m, nil
+}
+
+// Joined reports whether the host is a member of a cluster.
+func (m *Member) Joined() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.file.Phase == phaseMember
+}
+
+// Run runs the tasks of the member until ctx ends. It returns no error: what fails is tried again.
+func (m *Member) Run(ctx context.Context) error {
+	m.mu.Lock()
+	m.life, m.since = ctx, m.cfg.Now()
+	joined := m.file.Phase == phaseMember
+	m.mu.Unlock()
+	if joined {
+		if err := m.start(); err != nil {
+			m.cfg.Log.Error("cluster", "error", err)
+		}
+	}
+	<-ctx.Done()
+	m.stop()
+	return nil
+}
+
+// start starts the tasks of a host that is a member.
+func (m *Member) start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.life == nil || m.end != nil {
+		return nil
+	}
+	store, err := m.cfg.Open(m.file.Access, m.file.ClusterName, m.file.Cluster, m.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(m.life)
+	m.store, m.end, m.ended = store, end, make(chan struct{})
+	var tasks sync.WaitGroup
+	tasks.Go(func() { m.follow(ctx, store.Updates(ctx)) })
+	tasks.Go(func() { m.keepAlive(ctx, store) })
+	tasks.Go(func() { m.renew(ctx) })
+	tasks.Go(func() { m.serve(ctx) })
+	ended := m.ended
+	go func() { tasks.Wait(); close(ended) }()
+	return nil
+}
+
+// stop ends the tasks and closes the store.
+func (m *Member) stop() {
+	m.mu.Lock()
+	end, ended, store := m.end, m.ended, m.store
+	m.end, m.store = nil, nil
+	m.mu.Unlock()
+	if end == nil {
+		return
+	}
+	end()
+	<-ended
+	if err := store.Close(); err != nil {
+		m.cfg.Log.Warn("close the connection to etcd", "error", err)
+	}
+}
+
+// follow passes the updates on to the consumers. A node that was removed from the cluster passes
+// nothing on: its host keeps what it has.
+func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
+	for u := range updates {
+		m.mu.Lock()
+		before := m.snapshot
+		m.snapshot = u.Snapshot
+		last := lastChange(u, m.revision)
+		self := Self{m.file.Cluster, m.file.Node, m.file.Name}
+		m.mu.Unlock()
+		m.noteChanges(before, u.Snapshot)
+		if _, known := u.Snapshot.Get(record.Key(record.Nodes, self.Node)); !known {
+			continue
+		}
+		var problems []string
+		for _, c := range m.cfg.Consumers {
+			problems = append(problems, c.Update(ctx, self, u)...)
+		}
+		m.mu.Lock()
+		m.problems, m.revision = problems, last
+		m.mu.Unlock()
+	}
+}
+
+// noteChanges records events about the nodes.
+func (m *Member) noteChanges(before, now kv.Snapshot) {
+	if before == nil {
+		return
+	}
+	was, is := nodesOf(before), nodesOf(now)
+	for id, n := range is {
+		old, known := was[id]
+		switch {
+		case !known:
+			m.note(api.NodeJoined, n.Name, "")
+		case n.Drained && !old.Drained:
+			m.note(api.NodeDrained, n.Name, "")
+		case !n.Drained && old.Drained:
+			m.note(api.NodeEnabled, n.Name, "")
+		}
+	}
+	for id, n := range was {
+		if _, known := is[id]; known {
+			continue
+		}
+		if m.note(api.NodeLeft, n.Name, ""); id == m.self().Node {
+			m.note(api.NodeRemoved, n.Name, "this host was removed from the cluster and keeps what it has: "+
+				"run `fairlead cluster leave` on it")
+		}
+	}
+}
+
+func (m *Member) note(kind api.EventKind, node, detail string) {
+	m.cfg.Note(api.Event{Kind: kind, Object: "node " + node, Detail: detail})
+}
+
+func (m *Member) self() file {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.file
+}
+
+// nodesOf returns the nodes of a snapshot by their ids. It ignores records that cannot be read.
+func nodesOf(s kv.Snapshot) map[string]record.Node {
+	all := map[string]record.Node{}
+	if s == nil {
+		return all
+	}
+	for e := range s.Under(record.Nodes) {
+		if n, err := record.Decode[record.Node](e); err == nil && trust.ValidID(n.ID) &&
+			e.Key == record.Key(record.Nodes, n.ID) {
+			all[n.ID] = n
+		}
+	}
+	return all
+}
+
+// isMember reports whether the newest snapshot has the node.
+func (m *Member) isMember(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil {
+		return false
+	}
+	_, known := m.snapshot.Get(record.Key(record.Nodes, id))
+	return known
+}
+
+// current returns the node's certificate with its key.
+func (m *Member) current() trust.Node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.file.trusted()
+}
+
+// inCluster returns the store and the newest snapshot, or an error if the host is no member or has
+// no snapshot yet.
+func (m *Member) inCluster() (Store, kv.Snapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.file.Phase != phaseMember || m.store == nil:
+		return nil, nil, api.Faultf(api.NotFound, "this host belongs to no cluster: create one with "+
+			"`fairlead cluster init`, or join one with `fairlead cluster join`")
+	case m.snapshot == nil:
+		return nil, nil, fmt.Errorf("read the cluster's records: %w: see `fairlead cluster status`", kv.ErrUnavailable)
+	}
+	return m.store, m.snapshot, nil
+}
+
+// commitLimit is how long one transaction may take.
+const commitLimit = 5 * time.Second
+
+// commit commits a transaction. If the answer is lost, it commits again: each transaction of this
+// package has a condition that is false once the transaction was committed.
+func commit(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
+	for tries := 0; ; tries++ {
+		limited, cancel := context.WithTimeout(ctx, commitLimit)
+		result, err := store.Commit(limited, t)
+		cancel()
+		if !errors.Is(err, kv.ErrUnknown) || tries == 2 || ctx.Err() != nil {
+			return result, err
+		}
+	}
+}
+
+// validAddresses checks the addresses by which other nodes reach this one.
+func validAddresses(addrs []netip.Addr) error {
+	families := map[bool]bool{}
+	for _, a := range addrs {
+		switch {
+		case !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a.Zone() != "":
+			return api.Faultf(api.Invalid, "address %s: want an address by which the other hosts reach this one", a)
+		case families[a.Is4()]:
+			return api.Faultf(api.Invalid, "address %s: want at most one address per family", a)
+		}
+		families[a.Is4()] = true
+	}
+	if len(addrs) == 0 {
+		return api.Faultf(api.Invalid,
+			"want an address by which the other hosts reach this one: name it with --address")
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package member
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/trust"
+	"fairlead/internal/escape"
+
+	"golang.org/x/sys/unix"
+)
+
+// The paths of the API for other nodes.
+const (
+	pathJoin = "/v1/join"
+	pathPing = "/v1/ping"
+	pathAsk  = "/v1/ask/"
+)
+
+// The limits of the API. A host without a certificate can only join.
+const (
+	maxBody      = 64 << 10
+	maxHeader    = 8 << 10
+	maxConns     = 512
+	connsPerPeer = 32
+	headerLimit  = 5 * time.Second
+	requestLimit = 15 * time.Second
+	idleLimit    = time.Minute
+	// listenAgain is how long the node waits before it listens again at an address that
+	// another process uses.
+	listenAgain = 5 * time.Second
+)
+
+// refusal is the answer to a request that is refused.
+type refusal struct {
+	Code    api.Code `json:"code"`
+	Message string   `json:"message"`
+}
+
+// Pong is what a node says about itself.
+type Pong struct {
+	Node    string `json:"node"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Format  int    `json:"format"`
+}
+
+// Ask answers a question of another node, whose id is from. question and the answer are JSON.
+type Ask func(ctx context.Context, from string, question json.RawMessage) (any, error)
+
+// Answer registers what answers questions of a kind, e.g. "vip-promise". It is called before Run.
+func (m *Member) Answer(kind string, ask Ask) { m.asks[kind] = ask }
+
+// serve serves the API at each of the node's addresses until ctx ends.
+func (m *Member) serve(ctx context.Context) {
+	f := m.self()
+	bound := &bounds{peers: map[netip.Addr]int{}}
+	var all sync.WaitGroup
+	for _, a := range f.Addresses {
+		at := netip.AddrPortFrom(a, f.Port)
+		all.Go(func() {
+			for reported := false; ctx.Err() == nil; {
+				err := m.serveAt(ctx, at, bound)
+				if err != nil && !reported {
+					m.cfg.Log.Error("serve the API for other nodes", "address", at, "error", err)
+					reported = true
+				}
+				wait(ctx, listenAgain)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// wait returns after d, or when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Listen listens at an address that need not exist yet (IP_FREEBIND).
+func Listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		failed := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1)
+		})
+		return errors.Join(failed, err)
+	}}
+	return config.Listen(ctx, "tcp", at.String())
+}
+
+// serveAt serves the API at one address until ctx ends.
+func (m *Member) serveAt(ctx context.Context, at netip.AddrPort, bound *bounds) error {
+	l, err := m.cfg.Listen(ctx, at)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: m.handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit,
+		ReadTimeout: requestLimit, WriteTimeout: requestLimit, IdleTimeout: idleLimit,
+		ErrorLog: log.New(io.Discard, "", 0)} // any host can cause these errors
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-ctx.Done()
+		server.Close()
+	}()
+	err = server.Serve(tls.NewListener(&boundListener{l, bound},
+		trust.Server(m.current, m.isMember, m.cfg.Now)))
+	if ctx.Err() != nil {
+		<-ended
+		return nil
+	}
+	return errors.Join(err, l.Close())
+}
+
+// handler answers the requests of other nodes.
+func (m *Member) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+pathJoin, func(w http.ResponseWriter, r *http.Request) {
+		var request joinRequest
+		respond(w, r, &request, func() (any, error) { return m.admit(r.Context(), request) })
+	})
+	mux.HandleFunc("POST "+pathPing, m.members(func(w http.ResponseWriter, r *http.Request, _ string) {
+		f := m.self()
+		respond(w, r, &struct{}{}, func() (any, error) {
+			return Pong{f.Node, f.Name, m.cfg.Version, record.Format}, nil
+		})
+	}))
+	mux.HandleFunc("POST "+pathAsk+"{kind}", m.members(func(w http.ResponseWriter, r *http.Request, from string) {
+		var question json.RawMessage
+		respond(w, r, &question, func() (any, error) {
+			ask := m.asks[r.PathValue("kind")]
+			if ask == nil {
+				return nil, api.Faultf(api.NotFound, "this node does not know the question: compare the versions")
+			}
+			return ask(r.Context(), from, question)
+		})
+	}))
+	return mux
+}
+
+// members refuses peers that are not in the newest snapshot. The handshake has checked that too, but
+// a connection can be older than the removal of its node.
+func (m *Member) members(fn func(http.ResponseWriter, *http.Request, string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := trust.PeerOf(r.TLS)
+		if !ok || !m.isMember(peer.Node) {
+			refuse(w, api.Faultf(api.Conflict, "%w", trust.ErrNotMember))
+			return
+		}
+		fn(w, r, peer.Node)
+	}
+}
+
+// respond decodes the request, and answers with what fn returns.
+func respond(w http.ResponseWriter, r *http.Request, request any, fn func() (any, error)) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(text, request)
+	}
+	if err != nil {
+		refuse(w, api.Faultf(api.Invalid, "read request: %w", err))
+		return
+	}
+	answer, err := fn()
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	send(w, http.StatusOK, answer)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	send(w, http.StatusConflict, refusal{api.CodeOf(err), escape.Error(err)})
+}
+
+func send(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the peer may have closed the connection
+}
+
+// bounds counts the connections of each peer.
+type bounds struct {
+	mu    sync.Mutex
+	all   int
+	peers map[netip.Addr]int
+}
+
+// enter counts a connection, and returns false if its peer or all together have too many.
+func (b *bounds) enter(peer netip.Addr) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all >= maxConns || b.peers[peer] >= connsPerPeer {
+		return false
+	}
+	b.all++
+	b.peers[peer]++
+	return true
+}
+
+func (b *bounds) leave(peer netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all--
+	if b.peers[peer]--; b.peers[peer] == 0 {
+		delete(b.peers, peer)
+	}
+}
+
+// boundListener closes connections of peers that have too many.
+type boundListener struct {
+	net.Listener
+	bounds *bounds
+}
+
+// Accept returns the next connection.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+		if err != nil || !l.bounds.enter(at.Addr()) {
+			conn.Close()
+			continue
+		}
+		return &boundConn{Conn: conn, leave: sync.OnceFunc(func() { l.bounds.leave(at.Addr()) })}, nil
+	}
+}
+
+// boundConn is a connection that is counted until it is closed.
+type boundConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *boundConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// Peer asks another node a question, and decodes its answer. Returns an error if the node is not in
+// the newest snapshot.
+func (m *Member) Peer(ctx context.Context, id, kind string, question, into any) error {
+	return m.request(ctx, id, pathAsk+kind, question, into)
+}
+
+// Ping asks another node who it is.
+func (m *Member) Ping(ctx context.Context, id string) (p Pong, err error) {
+	err = m.request(ctx, id, pathPing, struct{}{}, &p)
+	return p, err
+}
+
+func (m *Member) request(ctx context.Context, id, path string, question, into any) error {
+	_, snapshot, err := m.inCluster()
+	if err != nil {
+		return err
+	}
+	n, known := nodesOf(snapshot)[id]
+	if !known {
+		return fmt.Errorf("ask node %s: %w", id, trust.ErrNotMember)
+	}
+	body, err := json.Marshal(question)
+	if err != nil {
+		return fmt.Errorf("ask node %s: %w", n.Name, err)
+	}
+	transport := &http.Transport{TLSClientConfig: trust.Client(m.current, id, m.isMember, m.cfg.Now),
+		DisableKeepAlives: true, DialContext: m.cfg.Dial}
+	err = fmt.Errorf("ask node %s: it has no address", n.Name)
+	for _, a := range n.Addresses {
+		err = call(ctx, &http.Client{Transport: transport}, netip.AddrPortFrom(a, n.Port), path, body, into)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("ask node %s: %w", n.Name, err)
+	}
+	return err
+}

@@ -73,7 +73,22 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // connection is a host's connection to the store.
-type connection struct{ *kvtest.Client }
+type connection struct {
+	*kvtest.Client
+	host *host
+}
+
+// Commit commits a transaction, and calls the host's committed for one that changes keys.
+func (c connection) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	result, err := c.Client.Commit(ctx, t)
+	c.host.mu.Lock()
+	committed := c.host.committed
+	c.host.mu.Unlock()
+	if committed != nil && len(t.Then) > 0 {
+		committed(t)
+	}
+	return result, err
+}
 
 func (connection) Health(context.Context) api.EtcdHealth { return api.EtcdHealth{Connected: true} }
 func (connection) Accept(context.Context) error          { return nil }
@@ -92,6 +107,8 @@ type host struct {
 	left    bool
 	noted   chan api.Event
 	clients []string // attached
+	// committed is called after transactions, unless it is nil.
+	committed func(kv.Txn)
 }
 
 func (w *world) host(n int) *host {
@@ -118,9 +135,12 @@ func (h consumer) Leave() error { h.left = true; return nil }
 func (h *host) start() {
 	h.Helper()
 	m, err := member.New(member.Config{Dir: h.dir, Version: "1.2.3", Host: fmt.Sprint("host", h.n),
-		Open:   func(api.EtcdAccess, string, string, string) (member.Store, error) { return connection{h.client}, nil },
-		Listen: h.listen, Dial: h.dial, Consumers: []member.Consumer{consumer{h}}, Attached: func() []string { return h.clients },
-		Note: func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
+		Open: func(api.EtcdAccess, string, string, string) (member.Store, error) {
+			return connection{h.client, h}, nil
+		},
+		Listen: h.listen, Dial: h.dial, Consumers: []member.Consumer{consumer{h}},
+		Attached: func() []string { return h.clients },
+		Note:     func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -236,7 +256,8 @@ func TestThreeHosts(t *testing.T) {
 	if said != one.id()+` asked "x"` {
 		t.Errorf("the answer is %q", said)
 	}
-	if pong, err := three.Ping(t.Context(), one.id()); err != nil || pong.Name != "host1" || pong.Format != record.Format {
+	pong, err := three.Ping(t.Context(), one.id())
+	if err != nil || pong.Name != "host1" || pong.Format != record.Format {
 		t.Errorf("ping: %v, %v", pong, err)
 	}
 	if u := <-two.seen; u.Snapshot == nil || len(u.Changed) == 0 {
@@ -263,7 +284,7 @@ func TestThreeHosts(t *testing.T) {
 		"it has host1, host2, host3")
 
 	two.clients = []string{"web"}
-	_, err := two.Leave(t.Context(), api.ClusterNodeRequest{})
+	_, err = two.Leave(t.Context(), api.ClusterNodeRequest{})
 	two.refuses("leave with attachments", err, api.Conflict, "web is attached")
 	two.clients = nil
 	if _, err := two.Leave(t.Context(), api.ClusterNodeRequest{}); err != nil || !two.left || two.Joined() {
@@ -390,7 +411,8 @@ func TestInterrupted(t *testing.T) {
 	one.client.Set(kvtest.AnswerLost)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := one.Init(ctx, api.ClusterInit{Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}, ClusterNode: one.node()})
+	err := one.Init(ctx, api.ClusterInit{Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}},
+		ClusterNode: one.node()})
 	if !errors.Is(err, kv.ErrUnknown) {
 		t.Fatalf("init without an answer: %v", err)
 	}
@@ -404,26 +426,32 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("init again: %v", err)
 	}
 	token := one.token(api.ClusterTokenRequest{})
-	one.client.Set(kvtest.AnswerLost) // the node is admitted, and its host does not hear of it
-	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()}); err == nil {
-		t.Fatal("join without an answer succeeds")
-	}
-	one.until("the node is admitted", func() bool {
-		count := 0
-		for range w.store.Snapshot().Under(record.Nodes) {
-			count++
+	// The host ends its request when it has been admitted, before it gets the answer.
+	ctx, cancel = context.WithCancel(t.Context())
+	failed := make(chan struct{})
+	w.mu.Lock()
+	one.committed = func(t kv.Txn) {
+		if strings.HasPrefix(t.Then[0].Key, record.Nodes) {
+			cancel()
+			<-failed
 		}
-		return count == 2
-	})
-	one.client.Set(kvtest.Works)
+	}
+	w.mu.Unlock()
+	err = two.Join(ctx, api.ClusterJoin{Token: token, ClusterNode: two.node()})
+	close(failed)
+	if _, admitted := w.store.Snapshot().Get(record.Key(record.NodeNames, "host2")); err == nil || !admitted {
+		t.Fatalf("join without an answer: %v, and the node is admitted: %v", err, admitted)
+	}
 	two.stop()
 	two.start()
 	if err := two.join(token); err != nil {
 		t.Fatalf("join again with the same token: %v", err)
 	}
 	two.knows("host1 host2")
+	one.until("the token that was used is not listed", func() bool {
+		all, err := one.Tokens()
+		return err == nil && len(all) == 0
+	})
 }
 
 // TestRemove removes a node. Its certificate is refused from then on, and it passes nothing on.
@@ -454,8 +482,8 @@ func TestRemove(t *testing.T) {
 	one.until("host2 is alive", func() bool { s, _ := one.Status(t.Context()); return s.Nodes[1].Alive })
 	one.refuses("remove a node that is alive", one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2"}),
 		api.Conflict, "is alive")
-	one.refuses("remove itself", one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host1", Force: true}), api.Conflict,
-		"cluster leave")
+	one.refuses("remove itself", one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host1", Force: true}),
+		api.Conflict, "cluster leave")
 	if err := one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,8 @@ func TestLookup(t *testing.T) {
 	expect("other", "web", "10.8.0.2")
 	expect("shop", "secret")
 
-	moved := update(endpoint("shop/a/web-1", []string{"web"}, "10.9.0.7"), endpoint("other/a/web", []string{"web"}, "10.8.0.2"))
+	moved := update(endpoint("shop/a/web-1", []string{"web"}, "10.9.0.7"),
+		endpoint("other/a/web", []string{"web"}, "10.8.0.2"))
 	moved.Changed = append(moved.Changed, record.Endpoints+"shop/b/web-2") // deleted
 	d.Update(moved)
 	expect("shop", "web", "10.9.0.7")

@@ -22,8 +22,11 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/lab/agent"
+	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/visitor"
+	"fairlead/internal/lab/website"
 	"fairlead/internal/proxy"
 )
 
@@ -37,7 +40,8 @@ func TestMain(m *testing.M) {
 	version := cmp.Or(os.Getenv(versionVariable), "test")
 	command := func() int { return cli.Main(version, cli.Arguments(os.Args), os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{load.Role: load.Main, proxy.Role: proxy.Main, agent.SweeperRole: agent.SweeperMain,
-		serving.Role: serving.Main, commandRole: command})
+		serving.Role: serving.Main, website.Role: website.Main, visitor.Role: visitor.Main,
+		failover.HostRole: failover.HostMain, commandRole: command})
 	if len(os.Args) > 1 && os.Args[1] == "lab" { // a copy that was started with ssh
 		os.Exit(command())
 	}

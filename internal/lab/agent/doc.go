@@ -24,7 +24,8 @@
 // then the generator's own messages.
 //
 // A laboratory that has the token can do what package machine can: build parts of the
-// paths that this version knows, at most maxParts of them, in new network namespaces.
+// paths that this version knows, at most maxParts of them, in new network namespaces,
+// and a web site behind a part, which it visits by schedules of limited length.
 // Their only way out is a macvlan on the exposed link, whose neighbours are fixed to
 // the other part. It can start no program of its own, choose no link, and reach no
 // other machine.

@@ -10,6 +10,8 @@ import (
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/site"
+	"fairlead/internal/lab/visitor"
 )
 
 // The limits of a message in bytes: of the greeting, before the other side has proved
@@ -49,6 +51,10 @@ const (
 	doServe       = "serve"
 	doEndServe    = "end serve"
 	doDrive       = "drive"
+	doOpenSite    = "open site"
+	doCountSite   = "count site"
+	doCloseSite   = "close site"
+	doVisit       = "visit"
 	doClose       = "close"
 	doLoad        = "load"
 )
@@ -64,10 +70,13 @@ type call struct {
 	Traffic machine.Traffic `json:",omitzero"`
 	// Server selects the server's generator of a part, and not that of Client.
 	Server bool `json:",omitempty"`
-	// Tool and Workload are for doServe and doDrive, Seconds for the latter.
+	// Tool and Workload are for doServe and doDrive, Workload also for doOpenSite.
+	// Seconds is how long doDrive and doVisit may take longer than other calls.
 	Tool     string `json:",omitempty"`
 	Workload string `json:",omitempty"`
 	Seconds  int    `json:",omitempty"`
+	// Visits is for doVisit.
+	Visits visitor.Order `json:",omitzero"`
 	// Paths and Tools are for doDescribe.
 	Paths []string `json:",omitempty"`
 	Tools []string `json:",omitempty"`
@@ -89,6 +98,10 @@ type reply struct {
 	Proof     *result.Proof `json:",omitempty"`
 	// Output is what a tool's client has printed.
 	Output []byte `json:",omitempty"`
+	// Site and Counters are those of a web site.
+	Site     site.Entry     `json:",omitzero"`
+	Counters site.Counters  `json:",omitzero"`
+	Visits   visitor.Visits `json:",omitzero"`
 }
 
 // send writes a message: its length in four bytes, and JSON.

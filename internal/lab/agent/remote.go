@@ -16,6 +16,8 @@ import (
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/machine"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/site"
+	"fairlead/internal/lab/visitor"
 
 	"github.com/xtaci/smux"
 )
@@ -23,6 +25,9 @@ import (
 // callLimit is how long an agent may take for one call: building a path with many
 // rules, on a slow machine.
 const callLimit = 3 * time.Minute
+
+// drainLimit is how long visits may take after the last one has started.
+const drainLimit = 10 * time.Minute
 
 // Remote is a machine with an agent.
 type Remote struct {
@@ -291,6 +296,39 @@ func (p *remotePart) Drive(ctx context.Context, c result.Client, tool, workload 
 	out, err := p.remote.call(ctx, call{Do: doDrive, Part: p.id, Client: c, Tool: tool, Workload: workload,
 		Seconds: seconds})
 	return out.Output, err
+}
+
+// OpenSite implements machine.Sites.
+func (p *remotePart) OpenSite(ctx context.Context, workload string) (site.Entry, error) {
+	out, err := p.remote.call(ctx, call{Do: doOpenSite, Part: p.id, Workload: workload})
+	return out.Site, err
+}
+
+// CountSite implements machine.Sites.
+func (p *remotePart) CountSite(ctx context.Context) (site.Counters, error) {
+	out, err := p.remote.call(ctx, call{Do: doCountSite, Part: p.id})
+	if err == nil && len(out.Counters.Nodes) != site.Nodes {
+		err = fmt.Errorf("agent at %s: %s: the reply has %d nodes, want %d", p.remote.Address, doCountSite,
+			len(out.Counters.Nodes), site.Nodes)
+	}
+	return out.Counters, err
+}
+
+// CloseSite implements machine.Sites. If the connection has ended, the agent has removed
+// the site already.
+func (p *remotePart) CloseSite(ctx context.Context) error {
+	if p.remote.mux.IsClosed() {
+		return nil
+	}
+	_, err := p.remote.call(ctx, call{Do: doCloseSite, Part: p.id})
+	return err
+}
+
+// Visit implements machine.Sites.
+func (p *remotePart) Visit(ctx context.Context, o visitor.Order) (visitor.Visits, error) {
+	longest := machine.Lasts(o.Plan) + drainLimit
+	out, err := p.remote.call(ctx, call{Do: doVisit, Part: p.id, Visits: o, Seconds: int(longest.Seconds())})
+	return out.Visits, err
 }
 
 // Prove implements machine.Part.

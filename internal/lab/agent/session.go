@@ -181,6 +181,24 @@ func (s *session) do(ctx context.Context, c call) (r reply, err error) {
 		delete(s.parts, c.Part)
 		err = p.Close()
 	default:
+		return s.visit(ctx, p, c)
+	}
+	return r, err
+}
+
+// visit carries out the calls for web sites.
+func (s *session) visit(ctx context.Context, p *sessionPart, c call) (r reply, err error) {
+	sites, ok := p.Part.(machine.Sites)
+	switch {
+	case ok && c.Do == doOpenSite:
+		r.Site, err = sites.OpenSite(ctx, c.Workload)
+	case ok && c.Do == doCountSite:
+		r.Counters, err = sites.CountSite(ctx)
+	case ok && c.Do == doCloseSite:
+		err = sites.CloseSite(ctx)
+	case ok && c.Do == doVisit:
+		r.Visits, err = sites.Visit(ctx, c.Visits)
+	default:
 		err = fmt.Errorf("the agent has no call %q", c.Do)
 	}
 	return r, err

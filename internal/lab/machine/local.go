@@ -13,8 +13,10 @@ import (
 	"fairlead/internal/lab/peer"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
+	"fairlead/internal/lab/site"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/tool"
+	"fairlead/internal/lab/topology"
 	"fairlead/internal/plan"
 )
 
@@ -53,6 +55,11 @@ func (l *Local) Build(ctx context.Context, o Order) (Part, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Gateways > 0 && o.Part == topology.ClientPart {
+		if err := r.World.Route(site.Subnet); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
 	return Of(r, s), nil
 }
 
@@ -71,6 +78,8 @@ type part struct {
 	ended  *result.Ledger
 	// server is the server of a tool, nil if none runs.
 	server *child.Process
+	// site is nil if there is no web site.
+	site *site.Site
 }
 
 // Server implements Part.
@@ -188,5 +197,6 @@ func (p *part) hasServer() bool { return p.rig.World.Part().HasServer() }
 
 // Close implements Part.
 func (p *part) Close() error {
-	return errors.Join(p.EndServe(context.Background()), p.rig.Close())
+	ctx := context.Background()
+	return errors.Join(p.EndServe(ctx), p.CloseSite(ctx), p.rig.Close())
 }

@@ -80,6 +80,8 @@ type Rig struct {
 
 	// askers are the clients of a container whose start is measured.
 	askers map[result.Client]*asker
+	// Facts are those of the machine.
+	Facts  plan.Facts
 	part   topology.Part
 	uplink topology.Uplink
 	// netem are the conditions of the wires; nil if there are none.
@@ -94,7 +96,7 @@ type Rig struct {
 // New builds the maker's path for those of the suite's clients that reach it.
 func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err error) {
 	r = &Rig{Path: p, Maker: m, Docker: opt.Docker, part: opt.Part, uplink: opt.Uplink,
-		netem:   opt.Suite.Netem,
+		netem: opt.Suite.Netem, Facts: opt.Facts,
 		Clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
 		if err != nil {
@@ -108,11 +110,15 @@ func New(ctx context.Context, p suite.Path, m Maker, opt Options) (r *Rig, err e
 	if why := m.Needs().Cgroup; why != "" && err != nil {
 		return r, fmt.Errorf("%s: %w", why, err)
 	}
-	if !r.takes(opt.Suite, func(w suite.Workload) bool { return !w.Separate() }) {
+	separate := !r.takes(opt.Suite, func(w suite.Workload) bool { return !w.Separate() })
+	if separate && r.part == topology.Whole {
 		return r, nil // each run builds its own world
 	}
 	if r.World, err = topology.New(opt.Facts, r.Options()); err != nil {
 		return r, err
+	}
+	if separate {
+		return r, nil // each run builds its own world behind the wire
 	}
 	if err = r.Start(ctx); err != nil {
 		return r, err

@@ -24,11 +24,6 @@ type visiting struct {
 	facts    plan.Facts
 }
 
-// gatewayQuota is the CPU time of each gateway per site.Period. It is the least one that
-// the kernel accepts, so that all gateways together leave most of two CPUs to the web
-// servers and the visitors.
-const gatewayQuota = time.Millisecond
-
 // maxVisitLateness is the limit for the p99 of the visitors' own delay.
 const maxVisitLateness = 5 * time.Millisecond
 
@@ -47,9 +42,15 @@ func (v visiting) interval() time.Duration {
 
 // run builds the site in a separate world and removes it afterwards.
 func (v visiting) run(ctx context.Context, b *built, c result.Client) result.Run {
+	run := result.Run{Case: result.Case{Path: b.Path.Name, Client: c, Workload: v.Name, Tool: result.OwnTool}}
 	r := b.Rig
-	run := result.Run{Case: result.Case{Path: r.Path.Name, Client: c, Workload: v.Name, Tool: result.OwnTool}}
-	opt := site.Options{Path: r.Path, Facts: v.facts, Groups: r.Groups, Pages: v.Visits.Pages, Quota: gatewayQuota,
+	if r == nil {
+		if err := v.between(ctx, b, &run); err != nil {
+			return invalid(run, err)
+		}
+		return run
+	}
+	opt := site.Options{Path: r.Path, Facts: v.facts, Groups: r.Groups, Pages: v.Visits.Pages,
 		Interval: v.interval()}
 	if r.Groups == nil {
 		return invalid(run, site.ErrNoGroups)
@@ -77,15 +78,11 @@ func (v visiting) measure(ctx context.Context, r *rig.Rig, s *site.Site, run *re
 	if err != nil {
 		return err
 	}
-	t := &trip{visiting: v, site: s}
-	switch {
-	case v.Visits.Search:
-		err = t.search(ctx)
-	case v.Event != "":
-		err = t.story(ctx)
-	default:
-		err = t.visit(ctx, v.plan(v.Visits.Plan.Rate), true)
+	t := &trip{visiting: v, path: r.Path, site: s, entry: s.Entry()}
+	t.send = func(ctx context.Context, o visitor.Order) (visitor.Visits, error) {
+		return visitor.Run(ctx, o, s.Visitors())
 	}
+	err = t.run(ctx)
 	l, gates, e := window.End()
 	after, failed := s.Count()
 	if err = errors.Join(err, e, failed); err != nil {
@@ -110,7 +107,12 @@ func (v visiting) plan(rate float64) visitor.Plan {
 // trip is a run of visits.
 type trip struct {
 	visiting
-	site *site.Site
+	path suite.Path
+	// site is nil between two machines.
+	site  *site.Site
+	entry site.Entry
+	// send sends the visitors of an order and returns when all visits are over.
+	send func(context.Context, visitor.Order) (visitor.Visits, error)
 	// visits are those of the last schedule. received counts the verified bytes of all.
 	visits   visitor.Visits
 	total    int
@@ -128,18 +130,24 @@ type happened struct {
 }
 
 func (t *trip) order(p visitor.Plan, probe bool) visitor.Order {
-	return visitor.Order{Target: t.site.Target(), Host: site.Host, Chain: t.site.Chain, Pages: t.Visits.Pages, Plan: p,
+	return visitor.Order{Target: t.entry.Target, Host: site.Host, Chain: t.entry.Chain, Pages: t.Visits.Pages, Plan: p,
 		Probe: probe}
 }
 
-// visit makes the visits of a plan.
-func (t *trip) visit(ctx context.Context, p visitor.Plan, probe bool) error {
-	crowd, err := visitor.Begin(ctx, t.order(p, probe), t.site.Visitors())
-	if err != nil {
-		return err
+// run makes all visits of the workload.
+func (t *trip) run(ctx context.Context) error {
+	switch {
+	case t.Visits.Search:
+		return t.search(ctx)
+	case t.Event != "":
+		return t.story(ctx)
 	}
-	defer crowd.Kill()
-	t.visits, err = crowd.Wait()
+	return t.visit(ctx, t.plan(t.Visits.Plan.Rate), true)
+}
+
+// visit makes the visits of a plan.
+func (t *trip) visit(ctx context.Context, p visitor.Plan, probe bool) (err error) {
+	t.visits, err = t.send(ctx, t.order(p, probe))
 	t.add()
 	return err
 }
@@ -163,7 +171,7 @@ func (t *trip) report(run *result.Run, d site.Counters) {
 	for _, n := range d.Nodes {
 		cpu += n.CPU
 	}
-	if t.site.Balanced() {
+	if t.path.Gateways > 1 {
 		s.Director = &d.Director
 	}
 	for _, e := range t.events {
@@ -171,7 +179,7 @@ func (t *trip) report(run *result.Run, d site.Counters) {
 		s.Events = append(s.Events, result.SiteEvent{At: at.Seconds(), What: e.what})
 	}
 	run.Metrics = map[result.Metric]float64{result.CPUPerVisit: cpu / float64(max(1, t.total))}
-	run.Proof = t.site.Prove(d, t.received)
+	run.Proof = site.Prove(t.path, d, t.received)
 	if !run.Proof.OK && t.Event == "" {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))
 	}

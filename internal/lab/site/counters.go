@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
 )
 
 // Counters are the counters of the site's hosts at one time.
@@ -64,19 +65,19 @@ const tolerance = 0.02
 // verified. With several gateways, the nodes must have sent all of them, and the
 // director must have sent no more than what the visitors sent: a director on the way
 // back would have sent the responses too.
-func (s *Site) Prove(d Counters, received uint64) *result.Proof {
+func Prove(path suite.Path, d Counters, received uint64) *result.Proof {
 	p := &result.Proof{Counter: "bytes that the gateways' hosts sent", Want: received}
 	serving := 0
 	for i, n := range d.Nodes {
-		if i < s.Path.Gateways {
+		if i < path.Gateways {
 			p.Got += n.Sent
 			if n.Sent > 0 {
 				serving++
 			}
 		}
 	}
-	p.OK = received > 0 && p.Got >= p.Want && serving == s.Path.Gateways
-	if !s.Balanced() {
+	p.OK = received > 0 && p.Got >= p.Want && serving == path.Gateways
+	if path.Gateways == 1 {
 		return p
 	}
 	p.Absent = "bytes of responses through the director"

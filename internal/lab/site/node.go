@@ -44,7 +44,7 @@ type Node struct {
 // does with `forward: local`.
 func (n *Node) acceptVirtual() error {
 	_, err := n.host.Engine().Set(context.Background(), model.State{Services: []model.VirtualService{{Name: service,
-		Addresses: []netip.Addr{n.site.virtual()}, Ports: []model.PortRange{model.Port(securePort)}, Proto: model.TCP,
+		Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{model.Port(securePort)}, Proto: model.TCP,
 		Forward: model.ForwardLocal}}})
 	return err
 }
@@ -166,7 +166,7 @@ const askTimeout = 5 * time.Second
 // one.
 func (s *Site) ask(at netip.Addr) error {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.Chain)
+	roots.AppendCertsFromPEM(s.cert.Chain)
 	var conn net.Conn
 	err := s.client.Do(func() (err error) {
 		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(at, securePort).String(), askTimeout)

@@ -8,7 +8,8 @@
 //	          ├─ switch (bridge) ──┼─ node 2: …
 //	director ─┘                    └─ …
 //
-// Every host is a network namespace with one link to the switch. With one gateway,
+// Every host is a network namespace with one link to the switch. Visitors on another
+// machine reach the LAN through a router, which has the visitors' place on the switch. With one gateway,
 // the virtual address belongs to node 1, whose gateway forwards to the web servers of
 // all nodes. This is how a reverse proxy behind an address that can move serves a
 // swarm. With several gateways, a whole Fairlead daemon on the director balances TCP
@@ -32,6 +33,7 @@ import (
 	"fairlead/internal/lab/certificate"
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
 	"fairlead/internal/lab/topology/lan"
 	"fairlead/internal/plan"
 )
@@ -42,9 +44,14 @@ const Host = "www.lab.test"
 // Nodes is the number of nodes of every site.
 const Nodes = 4
 
-// Period is the period of the gateways' CPU quota. It is short, so that a gateway that
-// has used its quota pauses for milliseconds.
-const Period = 10 * time.Millisecond
+// Quota is the CPU time of each gateway per Period. It is the least one that the kernel
+// accepts, so that all gateways together leave most of two CPUs to the web servers and
+// the visitors. The period is short, so that a gateway that has used its quota pauses
+// for milliseconds.
+const (
+	Quota  = time.Millisecond
+	Period = 10 * time.Millisecond
+)
 
 // The last bytes of the addresses on the LAN. Nodes have those after firstNode.
 const (
@@ -54,17 +61,18 @@ const (
 	virtualNumber  = 200
 )
 
-// addr returns an address on the LAN, from a range for documentation (RFC 5737, RFC
-// 3849).
-func (s *Site) addr(number byte) netip.Addr {
-	if s.Path.Family.Is6() {
-		return netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, 3, 15: number})
-	}
-	return netip.AddrFrom4([4]byte{198, 51, 100, number})
+// Subnet is the network of the LAN, from a range for documentation (RFC 5737).
+var Subnet = netip.MustParsePrefix("203.0.113.0/24")
+
+// address returns an address on the LAN.
+func address(number byte) netip.Addr {
+	a := Subnet.Addr().As4()
+	a[3] = number
+	return netip.AddrFrom4(a)
 }
 
-// virtual returns the virtual address.
-func (s *Site) virtual() netip.Addr { return s.addr(virtualNumber) }
+// virtual is the virtual address.
+var virtual = address(virtualNumber)
 
 // The ports of the gateways and of the web servers.
 const (
@@ -82,18 +90,17 @@ type Options struct {
 	Groups *ledger.Groups
 	// Pages is the number of pages of the web site.
 	Pages int
-	// Quota is the CPU time of each gateway per Period.
-	Quota time.Duration
 	// Interval is the time between two health checks of a gateway; 0 means none.
 	Interval time.Duration
+	// Router is a part with the server host, which forwards the packets of visitors on
+	// another machine. If it is nil, the visitors are on a host on the LAN.
+	Router *topology.World
 }
 
 // Site is a web site that runs.
 type Site struct {
 	Options
 	Nodes []*Node
-	// Chain is the certificate of the site, in PEM.
-	Chain []byte
 
 	cert     certificate.Pair
 	lan      *lan.LAN
@@ -113,7 +120,6 @@ func New(ctx context.Context, opt Options) (s *Site, err error) {
 	if s.cert, err = certificate.New(Host); err != nil {
 		return s, err
 	}
-	s.Chain = s.cert.Chain
 	if err = s.network(); err != nil {
 		return s, err
 	}
@@ -144,7 +150,7 @@ func (s *Site) Gateways() []*Node { return s.Nodes[:s.Path.Gateways] }
 // limit begins to limit the CPU time of the gateways, whose start it must not delay.
 func (s *Site) limit() error {
 	for _, n := range s.Nodes {
-		if err := n.limited.Limit(s.Quota, Period); err != nil {
+		if err := n.limited.Limit(Quota, Period); err != nil {
 			return err
 		}
 	}
@@ -156,15 +162,12 @@ func (s *Site) network() (err error) {
 	if s.lan, err = lan.New(s.Facts); err != nil {
 		return err
 	}
-	if s.client, err = s.lan.Join("visitors", s.addr(clientNumber)); err != nil {
-		return err
-	}
-	if err = s.client.MorePorts(); err != nil {
+	if err = s.joinVisitors(); err != nil {
 		return err
 	}
 	for i := range Nodes {
-		n := &Node{site: s, Name: fmt.Sprint("node", i+1), Addr: s.addr(byte(firstNode + i + 1))}
-		if n.host, err = s.lan.Join(n.Name, n.Addr); err != nil {
+		n := &Node{site: s, Name: fmt.Sprint("node", i+1), Addr: address(byte(firstNode + i + 1))}
+		if n.host, err = s.join(n.Name, n.Addr); err != nil {
 			return err
 		}
 		s.Nodes = append(s.Nodes, n)
@@ -178,11 +181,32 @@ func (s *Site) network() (err error) {
 	return s.addVirtual()
 }
 
+// joinVisitors connects the visitors' host, or the router to it.
+func (s *Site) joinVisitors() (err error) {
+	if s.Router != nil {
+		s.client, err = s.lan.Route("router", address(clientNumber), s.Router)
+		return err
+	}
+	if s.client, err = s.lan.Join("visitors", address(clientNumber)); err != nil {
+		return err
+	}
+	return s.client.Do(topology.MorePorts)
+}
+
+// join creates a host on the LAN that reaches the visitors.
+func (s *Site) join(name string, addr netip.Addr) (*lan.Host, error) {
+	h, err := s.lan.Join(name, addr)
+	if err == nil && s.Router != nil {
+		err = h.AddRoute(topology.Subnet(topology.ClientAddr4).Masked(), address(clientNumber))
+	}
+	return h, err
+}
+
 // addVirtual gives the virtual address to the only gateway's host, where the switch
 // finds it, or to all gateways' hosts, which do not announce it.
 func (s *Site) addVirtual() error {
 	if !s.Balanced() {
-		return s.Nodes[0].host.AddAddress(s.virtual())
+		return s.Nodes[0].host.AddAddress(virtual)
 	}
 	for _, n := range s.Gateways() {
 		if err := n.acceptVirtual(); err != nil {
@@ -192,8 +216,15 @@ func (s *Site) addVirtual() error {
 	return nil
 }
 
-// Target returns the address that visitors dial.
-func (s *Site) Target() netip.AddrPort { return netip.AddrPortFrom(s.virtual(), securePort) }
+// Entry is what visitors know of a site: the address that they dial, and the
+// certificate in PEM.
+type Entry struct {
+	Target netip.AddrPort
+	Chain  []byte
+}
+
+// Entry returns what visitors know of the site.
+func (s *Site) Entry() Entry { return Entry{netip.AddrPortFrom(virtual, securePort), s.cert.Chain} }
 
 // Visitors is where the visitors run.
 func (s *Site) Visitors() child.Place {

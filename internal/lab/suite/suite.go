@@ -278,8 +278,6 @@ func (p Path) Undivided() string {
 	case p.Driver == model.DriverMacvlan && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
 		return "between two machines, sandboxes of other programs on the network itself are not measured: these " +
 			"programs choose the MAC address, and announce it to all machines there"
-	case p.Gateways > 0:
-		return "between two machines, web sites are not measured yet"
 	}
 	return ""
 }
@@ -288,11 +286,9 @@ func (p Path) Undivided() string {
 // also be measured between two.
 func (w Workload) Undivided() string {
 	switch {
-	case w.Visits != nil:
-		return "between two machines, web sites are not measured yet"
 	case w.Event != "":
-		return "between two machines, failures of real servers are not measured: their time and that of the requests " +
-			"are read from one clock"
+		return "between two machines, failures and updates of real servers are not measured: their time and that of " +
+			"the requests are read from one clock"
 	case w.Start != "":
 		return "between two machines, starts of containers are not measured: they are timed with one clock"
 	case w.Changes > 0:

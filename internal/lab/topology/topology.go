@@ -250,6 +250,15 @@ func (w *World) InSandbox(name string) child.Place {
 	return child.Place{Netns: w.sandboxes[name].File()}
 }
 
+// ServerHost returns the server host, as the router of hosts behind it.
+func (w *World) ServerHost() *kernel.Host { return w.server }
+
+// MorePorts gives clients in the current namespace as many source ports as TCP has:
+// closed connections keep theirs for a minute.
+func MorePorts() error {
+	return os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("1024 65535"), 0)
+}
+
 // DoClient runs fn on a thread in the client host's network namespace.
 func (w *World) DoClient(fn func() error) error { return w.client.Do(fn) }
 

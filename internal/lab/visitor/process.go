@@ -31,6 +31,16 @@ func Begin(ctx context.Context, o Order, place child.Place) (*Crowd, error) {
 	return &Crowd{w}, nil
 }
 
+// Run makes the visits of an order and returns when all are over.
+func Run(ctx context.Context, o Order, place child.Place) (Visits, error) {
+	c, err := Begin(ctx, o, place)
+	if err != nil {
+		return Visits{}, err
+	}
+	defer c.Kill()
+	return c.Wait()
+}
+
 // Wait waits until all visits of the schedule are over and returns them.
 func (c *Crowd) Wait() (v Visits, err error) {
 	if err = c.worker.Finish(&v); err != nil {

@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/lab/program"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/plan"
 	"fairlead/internal/store"
@@ -38,6 +39,8 @@ type LAN struct {
 	facts      plan.Facts
 	hosts      []*Host
 	namespaces []*netns.Namespace
+	// routers are the links to hosts that others have created.
+	routers []plan.Link
 }
 
 // Host is a host on the LAN.
@@ -78,16 +81,38 @@ func (l *LAN) Join(port string, addr netip.Addr) (*Host, error) {
 	}
 	h := &Host{Host: k, facts: l.facts}
 	l.hosts = append(l.hosts, h)
-	for _, o := range []plan.Object{
-		plan.Link{Name: port, Kind: plan.Veth, MTU: mtu, Owner: port, Master: bridge, Peer: Link, PeerNetns: ns.Path(),
-			PeerIPv6: plan.IPv6Fixed},
-		plan.Address{Netns: ns.Path(), Link: Link, Prefix: topology.Subnet(addr)},
-	} {
+	return h, l.connect(link(port, ns.Path()), addr)
+}
+
+// Route connects a world's server host, which then forwards packets between its wire and
+// the LAN. Close removes its link.
+func (l *LAN) Route(port string, addr netip.Addr, w *topology.World) (*Host, error) {
+	router := w.ServerHost()
+	// Until the router's link is deleted, it cannot have another one of that name.
+	to := link(port, fmt.Sprintf("/proc/self/fd/%d", router.Netns().Fd()))
+	l.routers = append(l.routers, to)
+	h := &Host{Host: router, facts: l.facts}
+	if err := l.connect(to, addr); err != nil {
+		return nil, err
+	}
+	return h, router.Set(plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"})
+}
+
+// link returns the link from a port to a host's namespace.
+func link(port, namespace string) plan.Link {
+	return plan.Link{Name: port, Kind: plan.Veth, MTU: mtu, Owner: port, Master: bridge, Peer: Link,
+		PeerNetns: namespace, PeerIPv6: plan.IPv6Fixed}
+}
+
+// connect makes the link to a host and gives the host its address.
+func (l *LAN) connect(to plan.Link, addr netip.Addr) error {
+	for _, o := range []plan.Object{to,
+		plan.Address{Netns: to.PeerNetns, Link: Link, Prefix: topology.Subnet(addr)}} {
 		if err := l.middle.Set(o); err != nil {
-			return nil, fmt.Errorf("make host %s: %w", port, err)
+			return fmt.Errorf("make host %s: %w", to.Name, err)
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // Place is where processes of the host run.
@@ -109,12 +134,11 @@ func (h *Host) Engine() *engine.Engine {
 	return h.engine
 }
 
-// MorePorts gives clients on the host as many source ports as TCP has: closed
-// connections keep theirs for a minute.
-func (h *Host) MorePorts() error {
-	return h.Do(func() error {
-		return os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("1024 65535"), 0)
-	})
+// AddRoute makes the host send packets for another network to a router. It is a user's
+// route: daemons on the host delete unknown routes that have Fairlead's protocol.
+func (h *Host) AddRoute(to netip.Prefix, router netip.Addr) error {
+	_, err := program.Shell(h.Do, fmt.Sprintf("ip route add %s via %s dev %s", to, router, Link))
+	return err
 }
 
 // Sent returns the number of bytes that the host has sent on its link (proc_pid_net(5):
@@ -141,6 +165,9 @@ func (h *Host) Sent() (bytes uint64, err error) {
 // of them.
 func (l *LAN) Close() error {
 	var errs []error
+	for _, to := range l.routers {
+		errs = append(errs, l.middle.Del(to))
+	}
 	for _, h := range l.hosts {
 		if h.engine != nil {
 			errs = append(errs, h.engine.TearDown(context.Background()))

@@ -40,7 +40,8 @@ func TestAnswerOfEndedWorker(t *testing.T) {
 // TestWorkersWithoutAnswers: neither a worker that is never ready nor one without an
 // answer is waited for.
 func TestWorkersWithoutAnswers(t *testing.T) {
-	if _, err := Order(t.Context(), "mute", "hello", Place{}); err == nil || !strings.Contains(err.Error(), "start mute") {
+	_, err := Order(t.Context(), "mute", "hello", Place{})
+	if err == nil || !strings.Contains(err.Error(), "start mute") {
 		t.Errorf("a worker that prints nothing: %v", err)
 	}
 	w, err := StartWorker(t.Context(), "mute", Place{})

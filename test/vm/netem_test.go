@@ -14,9 +14,9 @@ func TestNetem(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	for _, path := range []string{"host", "ebpf", "macvlan", "device"} {
+	for _, path := range []string{"host", "ebpf", "macvlan", "device", "between_machines"} {
 		if !strings.Contains(said, "--- PASS: TestNetem/"+path+" ") {
-			t.Errorf("no conditions on the path %s:\n%s", path, said)
+			t.Errorf("no conditions: %s:\n%s", path, said)
 		}
 	}
 }

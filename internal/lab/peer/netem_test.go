@@ -2,16 +2,19 @@ package peer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
+	"fairlead/internal/plan"
 )
 
 // TestNetem: a round trip on each kind of path takes at least twice the delay, because
@@ -52,7 +55,7 @@ func TestNetem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if least := roundTrip(t, r); least < 2*delay {
+			if least := roundTrip(t, r, r); least < 2*delay {
 				t.Errorf("a round trip took %s, want at least %s", least, 2*delay)
 			}
 			if name == "host" {
@@ -60,10 +63,49 @@ func TestNetem(t *testing.T) {
 			}
 		})
 	}
+	if missing == nil {
+		t.Run("between machines", func(t *testing.T) { betweenMachines(t, facts, conditions) })
+	}
+}
+
+// betweenMachines checks the conditions of a wire whose ends are on two links that only
+// a cable connects, as those of two machines.
+func betweenMachines(t *testing.T, facts plan.Facts, conditions *result.Netem) {
+	links := kerneltest.Netns(t)
+	kerneltest.Run(t, links, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "up1")
+	p, _ := suite.FindPath("host")
+	s, _ := suite.Find("quick")
+	s.Netem, s.Workloads, s.Clients = conditions, []suite.Workload{{Name: "none", Event: "none"}}, nil
+	macs := []net.HardwareAddr{{2, 0, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 1}}
+	var parts []*rig.Rig
+	for i, part := range []topology.Part{topology.ServerPart, topology.ClientPart} {
+		link := fmt.Sprint("up", i)
+		p.Name = string(part) // of the cgroups, of which each machine has its own
+		kerneltest.Run(t, links, "ip", "link", "set", link, "up")
+		var r *rig.Rig
+		err := links.Do(func() (err error) {
+			r, err = rig.New(t.Context(), p, Maker(p), rig.Options{Suite: s, Facts: facts, Part: part,
+				Uplink: topology.Uplink{Link: link, MAC: macs[i], Peer: macs[1-i]}})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, r)
+	}
+	delay := time.Duration(conditions.Delay * float64(time.Second))
+	if least := roundTrip(t, parts[0], parts[1]); least < 2*delay {
+		t.Errorf("a round trip took %s, want at least %s", least, 2*delay)
+	}
+	countLoss(t, parts[1])
 }
 
 // roundTrip connects to the workload and returns how long an answer to a byte took.
-func roundTrip(t *testing.T, r *rig.Rig) time.Duration {
+func roundTrip(t *testing.T, r, clients *rig.Rig) time.Duration {
 	t.Helper()
 	var server net.Listener
 	err := inWorkload(r)(func() (err error) {
@@ -81,7 +123,7 @@ func roundTrip(t *testing.T, r *rig.Rig) time.Duration {
 		}
 	}()
 	var conn net.Conn
-	err = r.World.DoClient(func() (err error) {
+	err = clients.World.DoClient(func() (err error) {
 		conn, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(r.Dial(result.Remote, rig.LoadPort)))
 		return err
 	})

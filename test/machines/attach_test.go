@@ -16,7 +16,7 @@ func TestAttach(t *testing.T) {
 	client, server, between := machines(t)
 	countMulticast(t, between, client, server)
 	_, token := startAgent(t, server)
-	rep := report(t, client, token, "attach", "--workload", "tcp-bulk-both-1", "--duration", "20ms")
+	rep := report(t, client, token, "attach", "--workload", "tcp-bulk-both-1", "--duration", "100ms")
 	measured(t, rep, "host", "bridge", "routed", "macvlan", "hand-macvlan", "vxlan", "hand-vxlan", "vxlan-2", "device",
 		"hand-device")
 	why := map[string]string{}
@@ -40,7 +40,7 @@ func TestFamily6(t *testing.T) {
 	client, server, _ := machines(t)
 	_, token := startAgent(t, server)
 	rep := report(t, client, token, "attach", "host", "bridge", "routed", "macvlan", "vxlan", "device", "--family", "6",
-		"--workload", "tcp-rr", "--duration", "20ms")
+		"--workload", "tcp-rr", "--duration", "100ms")
 	measured(t, rep, "host", "bridge", "routed", "macvlan", "vxlan", "device")
 	if rep.Family != result.IPv6 {
 		t.Errorf("the report has family %d", rep.Family)

@@ -12,7 +12,7 @@ func TestBalancersAndGateways(t *testing.T) {
 	client, server, _ := machines(t)
 	_, token := startAgent(t, server)
 	rep := report(t, client, token, "balancer", "routed", "balance:ebpf", "balance:nft", "balance:haproxy",
-		"gateway:fairlead", "gateway:nginx", "gateway:haproxy", "--workload", "tcp-rr,http-rr", "--duration", "20ms")
+		"gateway:fairlead", "gateway:nginx", "gateway:haproxy", "--workload", "tcp-rr,http-rr", "--duration", "100ms")
 	measured(t, rep, "routed", "balance:ebpf", "balance:nft", "balance:haproxy", "gateway:fairlead", "gateway:nginx",
 		"gateway:haproxy")
 }
@@ -23,7 +23,7 @@ func TestManyFlows(t *testing.T) {
 	t.Parallel()
 	client, server, _ := machines(t)
 	_, token := startAgent(t, server)
-	rep := report(t, client, token, "scale", "nat", "ebpf", "--workload", "udp-pps-1k-flows", "--duration", "20ms")
+	rep := report(t, client, token, "scale", "nat", "ebpf", "--workload", "udp-pps-1k-flows", "--duration", "100ms")
 	measured(t, rep, "nat", "ebpf")
 }
 

@@ -9,7 +9,7 @@ func TestDocker(t *testing.T) {
 	client, server, _ := machines(t)
 	served, token := startAgent(t, server)
 	rep := report(t, client, token, "docker", "docker:publish", "--baseline", "docker:publish", "--client", "remote",
-		"--workload", "tcp-rr", "--duration", "20ms")
+		"--workload", "tcp-rr", "--duration", "100ms")
 	measured(t, rep, "docker:publish")
 	served.token(t)
 	nothingLeft(t, served)

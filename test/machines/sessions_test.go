@@ -9,7 +9,7 @@ func TestSessionsBetweenTwoMachines(t *testing.T) {
 	client, server, _ := machines(t)
 	served, token := startAgent(t, server)
 	rep := report(t, client, token, "nat", "--workload", "tcp-rr", "--client", "remote", "--sessions", "2", "--rounds",
-		"1", "--duration", "20ms")
+		"1", "--duration", "100ms")
 	served.token(t)
 	seen := map[int]int{}
 	for _, run := range rep.Runs {

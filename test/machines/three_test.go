@@ -26,7 +26,7 @@ func TestThreeMachines(t *testing.T) {
 	clients, clientToken := startAgent(t, client)
 	servers, serverToken := startAgent(t, server)
 	rep := report(t, own, serverToken, "publish", "nat", "--client", "remote,"+clientAddress+"="+clientToken,
-		"--workload", "tcp-rr", "--duration", "20ms")
+		"--workload", "tcp-rr", "--duration", "100ms")
 	measured(t, rep, "host", "nat")
 	for i, want := range []string{serverAddress, clientAddress} {
 		if m := rep.Machines[i]; m.Address != want+":5210" || m.Link.Name != "eth0" {
@@ -62,7 +62,7 @@ func TestOtherTraffic(t *testing.T) {
 		t.Errorf("got %s, want a refusal with %q", text, want)
 	}
 	rep := report(t, client, served.token(t), "host", "--workload", "tcp-rr", "--client", "remote", "--duration",
-		"20ms")
+		"100ms")
 	for _, m := range rep.Machines {
 		if m.Link.Other < 10e6 {
 			t.Errorf("the %s's link: %.0f bit/s of other traffic, want about 140 Mbit/s", m.Part, m.Link.Other)

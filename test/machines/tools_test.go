@@ -13,7 +13,7 @@ func TestTools(t *testing.T) {
 	client, server, _ := machines(t)
 	_, token := startAgent(t, server)
 	rep := report(t, client, token, "publish", "host", "ebpf", "--client", "remote", "--workload", "tcp-bulk,tcp-rr",
-		"--duration", "20ms", "--with", "iperf3,wrk")
+		"--duration", "100ms", "--with", "iperf3,wrk")
 	measured(t, rep, "host", "ebpf")
 	with := map[string]int{}
 	for _, run := range rep.Runs {

@@ -18,7 +18,7 @@ import (
 func httpScenarios() map[string]load.Spec {
 	return map[string]load.Spec{
 		"http-rr":           {Workload: load.HTTPRR, Streams: 5},
-		"http-rr at a rate": {Workload: load.HTTPRR, Streams: 5, Rate: 500},
+		"http-rr at a rate": {Workload: load.HTTPRR, Streams: 5, Rate: 100},
 		"http-crr":          {Workload: load.HTTPCRR, Streams: 5},
 		"http-down":         {Workload: load.HTTPDown, Streams: 2, Size: 1 << 20},
 		"http-up":           {Workload: load.HTTPUp, Streams: 2, Size: 1 << 20},

@@ -31,6 +31,9 @@ type Entry struct {
 type Condition struct {
 	Key      string
 	Revision int64
+	// Value, if it is not nil, must also be equal: in a store that was restored from a
+	// snapshot, another change may have the same revision.
+	Value []byte
 }
 
 // Change puts a value under a key. A nil Value deletes the key.

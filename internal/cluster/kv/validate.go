@@ -28,7 +28,7 @@ func (t Txn) Validate() error {
 		changed[c.Key] = true
 	}
 	for _, c := range t.If {
-		size += len(c.Key)
+		size += len(c.Key) + len(c.Value)
 		if c.Key == "" {
 			return fmt.Errorf("commit transaction: a condition has no key")
 		}

@@ -175,6 +175,16 @@ type Address struct {
 	Sequence int64 `json:"sequence"`
 	// Target is the id of the node to which a planned move is under way.
 	Target string `json:"target,omitempty"`
+	// Listed are the ids of the nodes that may claim the address from its holder. Only
+	// the holder changes them: while etcd is away, it asks exactly these nodes.
+	Listed []string `json:"listed,omitempty"`
+	// Since is when the holder claimed the address, by its own clock.
+	Since time.Time `json:"since,omitzero"`
+	// Nonce is drawn at random for each change by a holder, so that a store that was
+	// restored from a snapshot has no equal record under the same revision.
+	Nonce string `json:"nonce,omitempty"`
+	// Removed makes the holder give up the address and delete the record.
+	Removed bool `json:"removed,omitempty"`
 }
 
 // Key joins a prefix and names. The names must contain no slash, except for the last.

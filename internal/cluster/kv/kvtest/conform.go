@@ -161,6 +161,14 @@ func (s *subject) comparison() {
 	if !result.Committed || result.Revision != put {
 		s.Errorf("a true comparison has the result %v, want revision %d", result, put)
 	}
+	result = s.commit(s.two, kv.Txn{If: []kv.Condition{{Key: "a", Revision: put, Value: []byte("1")}}})
+	if !result.Committed {
+		s.Errorf("a true comparison with a value has the result %v", result)
+	}
+	result = s.commit(s.two, kv.Txn{If: []kv.Condition{{Key: "a", Revision: put, Value: []byte("2")}}})
+	if result.Committed {
+		s.Errorf("a comparison with another value has the result %v", result)
+	}
 	result = s.commit(s.two, kv.Txn{If: []kv.Condition{{Key: "a"}}})
 	want := kv.Result{Revision: put, Current: []kv.Entry{{Key: "a", Value: []byte("1"), Revision: put}}}
 	if diff := cmp.Diff(want, result); diff != "" {

@@ -4,6 +4,7 @@
 package kvtest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -111,7 +112,8 @@ func (s *Store) commit(by *Client, t kv.Txn) kv.Result {
 	result := kv.Result{Committed: true}
 	for _, condition := range t.If {
 		e, _ := s.table.Get(condition.Key)
-		result.Committed = result.Committed && e.Revision == condition.Revision
+		result.Committed = result.Committed && e.Revision == condition.Revision &&
+			(condition.Value == nil || bytes.Equal(e.Value, condition.Value))
 	}
 	if result.Committed {
 		s.change(by, t.Then)

@@ -219,13 +219,16 @@ func expected(k result.Case, m result.Metric) bool {
 		return kind == "udp-bulk" || kind == "udp-pps"
 	case result.StartTime, result.RunTime, result.Memory, result.PublishMemory:
 		return kind == result.DockerRun
-	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
-		result.SlowestRequest:
+	case result.SlowestRequest:
+		return kind == result.Failover || kind == result.VIP
+	case result.FailoverTime, result.Overlap, result.FailedConnects:
+		return kind == result.VIP
+	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime:
 		return kind == result.Failover
 	case result.CPUPerOp:
 		return (oneByOne && !loaded || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
 	}
-	return kind != result.DockerRun && kind != result.Failover
+	return kind != result.DockerRun && kind != result.Failover && kind != result.VIP
 }
 
 func clients(cases []result.Case) []result.Client {

@@ -30,6 +30,8 @@ var peers = []struct {
 	{suite.Traefik, newTraefik},
 	{suite.Traefik2, newTraefik},
 	{suite.Caddy, newCaddy},
+	{suite.Keepalived, newKeepalived},
+	{suite.TunedKeepalived, newTunedKeepalived},
 }
 
 // Maker returns the maker of a path: its peer's, or Fairlead's engine. It panics

@@ -42,6 +42,9 @@ var benchUnits = []benchUnit{
 	{result.RecoveryTime, "recovery-ms", 1e-3},
 	{result.ReturnTime, "return-ms", 1e-3},
 	{result.SlowestRequest, "slowest-ms", 1e-3},
+	{result.FailoverTime, "failover-ms", 1e-3},
+	{result.Overlap, "overlap-ms", 1e-3},
+	{result.FailedConnects, "failed-connects", 1},
 }
 
 // Bench writes one Go benchmark line for every valid run, so that benchstat can

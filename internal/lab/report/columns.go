@@ -75,7 +75,8 @@ func ofBodies(c column) bool { return c.metric == result.CPUPerGB && result.HTTP
 // metric.
 var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime,
 	result.ReturnTime, result.SlowestRequest, result.ChangeTime, result.GatewayPerOp, result.GatewayPerGB,
-	result.VisitP99, result.FirstByteP50, result.FailedVisits, result.CPUPerVisit}
+	result.VisitP99, result.FirstByteP50, result.FailedVisits, result.CPUPerVisit, result.Overlap,
+	result.FailedConnects}
 
 // allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -101,6 +102,7 @@ var metricOrder = []result.Metric{
 	result.Throughput, result.RequestRate, result.LatencyP50, result.LatencyMean, result.LatencyP99,
 	result.LatencyP999, result.ConnectionRate, result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
+	result.FailoverTime, result.Overlap, result.FailedConnects,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest,
 	result.Requests, result.ChangeTime,
 	result.KneeRate, result.VisitP50, result.VisitP99, result.FirstByteP50, result.FailedVisits, result.Concurrent,

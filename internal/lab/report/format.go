@@ -39,7 +39,7 @@ func prefixes(m result.Metric) []prefix {
 	case result.LatencyP999:
 		return labelled("p99.9 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime,
-		result.SlowestRequest, result.ChangeTime, result.SlowestProbe:
+		result.SlowestRequest, result.ChangeTime, result.SlowestProbe, result.FailoverTime, result.Overlap:
 		return seconds()
 	case result.VisitP50, result.FirstByteP50:
 		return labelled("p50 ", seconds())
@@ -59,7 +59,7 @@ func prefixes(m result.Metric) []prefix {
 		return []prefix{{0, "kpps", 1e3}}
 	case result.CPUPerGB, result.GatewayPerGB:
 		return []prefix{{0, "s/GB", 1}}
-	case result.FailedRequests, result.FailedVisits:
+	case result.FailedRequests, result.FailedVisits, result.FailedConnects:
 		return []prefix{{0, "failed", 1}}
 	case result.Concurrent:
 		return []prefix{{0, "visits", 1}}
@@ -81,7 +81,8 @@ func labelled(label string, all []prefix) []prefix {
 // scaleFor chooses the unit from the greatest figure, and the decimals so that the
 // smallest still has two digits.
 func scaleFor(m result.Metric, values []float64) scale {
-	whole := []result.Metric{result.Requests, result.FailedRequests, result.FailedVisits, result.Concurrent}
+	whole := []result.Metric{result.Requests, result.FailedRequests, result.FailedVisits, result.FailedConnects,
+		result.Concurrent}
 	if slices.Contains(whole, m) {
 		return scale{label: prefixes(m)[0].label, divisor: 1}
 	}

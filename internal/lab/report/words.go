@@ -15,7 +15,7 @@ func workloadTitle(workload string) string {
 	title := map[string]string{
 		"tcp-bulk": "bulk", "tcp-rr": "round trip", "tcp-crr": "connect",
 		"udp-bulk": "UDP bulk", "udp-rr": "UDP round trip", "udp-pps": "small packets",
-		result.DockerRun: "docker run", result.Failover: "failover",
+		result.DockerRun: "docker run", result.Failover: "failover", result.VIP: "virtual address",
 		"http-rr": "HTTP", "https-rr": "HTTPS", "h2-rr": "HTTP/2", "http-crr": "HTTP connect",
 		"https-crr": "HTTPS connect", "ws-rr": "WebSocket", result.HTTPDown: "HTTP download",
 		result.HTTPUp: "HTTP upload", result.IdleConns: "idle connections",
@@ -102,6 +102,12 @@ func metricTitle(m result.Metric) string {
 		return "time to a change"
 	case result.SlowestRequest:
 		return "slowest request"
+	case result.FailoverTime:
+		return "failover time"
+	case result.Overlap:
+		return "overlap"
+	case result.FailedConnects:
+		return "failed connects"
 	case result.VisitP50:
 		return "median time"
 	case result.VisitP99:

@@ -54,6 +54,13 @@ const (
 	ChangeTime Metric = "change_time"
 	// SlowestRequest is the longest time to an answer.
 	SlowestRequest Metric = "slowest_request"
+	// FailoverTime is the time from an event of the host that has a virtual address
+	// until another host answers a client. Overlap is for how long two hosts answered
+	// for the address at the same time. FailedConnects counts the connection attempts
+	// that were not answered within 100 ms.
+	FailoverTime   Metric = "failover_time"
+	Overlap        Metric = "overlap"
+	FailedConnects Metric = "failed_connects"
 )
 
 // Better is the good direction of a metric.
@@ -101,6 +108,9 @@ var Units = map[Metric]Unit{
 	ReturnTime:      {"s", Lower},
 	ChangeTime:      {"s", Lower},
 	SlowestRequest:  {"s", Lower},
+	FailoverTime:    {"s", Lower},
+	Overlap:         {"s", Lower},
+	FailedConnects:  {"", Lower},
 	VisitP50:        {"s", Lower},
 	VisitP99:        {"s", Lower},
 	FirstByteP50:    {"s", Lower},

@@ -9,7 +9,7 @@ import (
 // Kinds lists the kinds of workload, in display order. A workload's name is its
 // kind, optionally followed by a variant: tcp-rr-block.
 var Kinds = slices.Concat([]string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun,
-	Failover}, httpKinds, []string{Visiting, Knee})
+	Failover}, httpKinds, []string{Visiting, Knee, VIP})
 
 // httpKinds are the kinds of workload with requests over HTTP.
 var httpKinds = []string{"http-rr", "https-rr", "h2-rr", "http-crr", "https-crr", "ws-rr", HTTPDown, HTTPUp, IdleConns}
@@ -30,6 +30,9 @@ const DockerRun = "docker-run"
 // Failover is the kind of workload in which a real server fails or is drained
 // under load.
 const Failover = "failover"
+
+// VIP is the kind of workload in which a virtual address moves to another host.
+const VIP = "vip"
 
 // LoadedMark ends the name of a workload that measures latency under load: transactions
 // while bulk data uses the same path.
@@ -61,6 +64,8 @@ func Main(workload string) Metric {
 		return StartTime
 	case Failover:
 		return FailedRequests
+	case VIP:
+		return FailoverTime
 	case HTTPDown, HTTPUp:
 		return Throughput
 	case IdleConns:
@@ -90,7 +95,7 @@ var visitsEvent = regexp.MustCompile("^" + Visiting + "-(killed|update)")
 // the metrics of a failover.
 func Absolute(m Metric) bool {
 	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest,
-		FailedVisits}, m)
+		FailedVisits, FailoverTime, Overlap, FailedConnects}, m)
 }
 
 // Cost returns the metric that shows best what a path costs under a workload,
@@ -105,6 +110,8 @@ func Cost(workload string) Metric {
 		return StartTime
 	case Failover:
 		return FailedRequests
+	case VIP:
+		return FailoverTime
 	case IdleConns:
 		return Memory
 	case HTTPDown, HTTPUp:

@@ -41,7 +41,8 @@ func (n native) run(ctx context.Context, b *built, c result.Client) result.Run {
 // Estimates of the time of a run in addition to its window, in this order: starting
 // and stopping the load and reading counters; one flow; one connection of a workload
 // with a count; starting a container; the failure and return of a real server;
-// building and removing a path; a web site.
+// building and removing a path; a web site; hosts with a virtual address, which fails
+// over.
 const (
 	runOverhead   = 200 * time.Millisecond
 	flowTime      = 10 * time.Microsecond
@@ -50,6 +51,7 @@ const (
 	failureTime   = 8 * time.Second
 	pathTime      = 500 * time.Millisecond
 	siteTime      = 5 * time.Second
+	holderTime    = 9 * time.Second
 )
 
 // searchSteps is about how many rates a search of the knee tries.
@@ -65,6 +67,8 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 		return siteTime + time.Duration(float64(w.Visits.Plan.Count)/w.Visits.Plan.Rate*float64(time.Second))
 	case w.Visits != nil:
 		return siteTime + s.Duration
+	case w.Event.OfHolder():
+		return holderTime + 3*s.Duration
 	case w.Event != "":
 		return failureTime
 	case w.Start != "":
@@ -100,6 +104,9 @@ func (s *session) units() []unit {
 				continue
 			case w.Visits != nil:
 				all = append(all, unit{c, visiting{w, s.Suite.Duration, s.Seed, s.Facts}})
+				continue
+			case w.Event.OfHolder():
+				all = append(all, unit{c, holding{w, s.Suite.Duration, s.Facts}})
 				continue
 			case w.Event != "":
 				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})

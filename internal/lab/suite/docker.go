@@ -97,6 +97,8 @@ func (p Path) Supports(w Workload) bool {
 	switch {
 	case p.Gateways > 0 || w.Visits != nil:
 		return p.Gateways > 0 && p.supportsVisits(w)
+	case p.Virtual || w.Event.OfHolder():
+		return p.Virtual && w.Event.OfHolder()
 	case w.Start != "":
 		return p.Peer.InDocker
 	case w.Event != "":

@@ -14,6 +14,8 @@ func (p Path) WithoutFamily() string {
 	switch {
 	case !p.Family.Is6():
 		return ""
+	case p.Virtual:
+		return "the laboratory measures virtual addresses of IPv4 only"
 	case p.Gateways > 0:
 		return "the nodes of a web site have IPv4 addresses only"
 	case p.Peer.Name == Slirp4netns.Name:

@@ -110,6 +110,10 @@ func (s Suite) conditions() error {
 		return nil
 	}
 	for _, w := range s.Workloads {
+		if w.Event.OfHolder() {
+			return fmt.Errorf("netem sets conditions of the wire, which hosts with a virtual address do not have: "+
+				"choose other workloads than %s", w.Name)
+		}
 		if w.Visits != nil {
 			return fmt.Errorf("netem sets conditions of the wire, which a web site does not have: choose other "+
 				"workloads than %s", w.Name)

@@ -65,6 +65,8 @@ type Path struct {
 	// Scheduler is that of the director, if there is more than one gateway.
 	Gateways  int
 	Scheduler model.Scheduler
+	// Virtual: clients dial a virtual address that one of several hosts has.
+	Virtual bool
 }
 
 // Peer is an external program, or a set-up by hand, that Fairlead is compared
@@ -208,7 +210,7 @@ func Paths() []Path {
 			Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
 			Filter: model.FilterOn, Direct: true},
-	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths())...)
+	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths(), virtualPaths())...)
 }
 
 // FindPath returns the path of that name. NAME-mtuBYTES is the path NAME over a
@@ -243,7 +245,7 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 // cannot reach a bridge's sandbox without published ports. Paths that others
 // create, and sandboxes on the wire itself, serve only clients across the wire.
 func (p Path) Reaches(c result.Client) bool {
-	if p.Gateways > 0 {
+	if p.Gateways > 0 || p.Virtual {
 		return c == result.Remote
 	}
 	if p.Peer.InDocker && !p.OnWire() {
@@ -278,6 +280,8 @@ func (p Path) Undivided() string {
 	case p.Driver == model.DriverMacvlan && p.Peer.Name != "" && p.Peer.Name != HandMade.Name:
 		return "between two machines, sandboxes of other programs on the network itself are not measured: these " +
 			"programs choose the MAC address, and announce it to all machines there"
+	case p.Virtual:
+		return "between two machines, virtual addresses are not measured: their log is of one clock"
 	}
 	return ""
 }
@@ -286,6 +290,8 @@ func (p Path) Undivided() string {
 // also be measured between two.
 func (w Workload) Undivided() string {
 	switch {
+	case w.Event.OfHolder():
+		return "between two machines, virtual addresses are not measured: their log is of one clock"
 	case w.Event != "":
 		return "between two machines, failures and updates of real servers are not measured: their time and that of " +
 			"the requests are read from one clock"
@@ -333,7 +339,7 @@ func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rrLoaded, rr1k, rr100k, rrSpin, crr,
 		crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained, httpRR, httpsRR,
 		h2RR, httpCRR, httpsCRR, wsRR, httpDown, httpUp, idleConns, http5k, httpChanges,
-		visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee}
+		visits, visitsKilled, visitsUnknown, visitsUpdate, visitsSeed, knee, vipKilled, vipPartition, vipPlanned}
 }
 
 // FindWorkload returns the workload of that name; the suite's own are preferred.

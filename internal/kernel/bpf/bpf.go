@@ -3,3 +3,4 @@
 package bpf
 
 //go:generate go tool bpf2go -cc clang-19 -target bpfel -strip llvm-strip-19 -type mapping -type flow -type flow_key -type address -type total -type workload -type grant -type next_hop -type alias_key -type conn -type frontend -type frontend_key -type real -type load -type service -type affinity -type xdp_link -type endpoint -type uplink_check Fairlead ../../../bpf/fairlead.c -- -O2 -g -Wall -Werror -mcpu=v3 -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+//go:generate go tool bpf2go -cc clang-19 -target bpfel -strip llvm-strip-19 -type fenced Fence ../../../bpf/fence.c -- -O2 -g -Wall -Werror -mcpu=v3 -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu

@@ -94,19 +94,24 @@ func (p *Datapath) renewFilters() error {
 	return nil
 }
 
-// detachFilter removes Fairlead's filter, and the qdisc if it has no other filter.
+// detachFilter removes the filter of a program from an interface.
 func (p *Datapath) detachFilter(program string, ifindex int) error {
-	if err := netlink.FilterDel(filter(program, ifindex)); err != nil && !absent(err) {
-		return fmt.Errorf("detach eBPF program %s from interface %d: %w", program, ifindex, err)
+	return deleteFilter(filter(program, ifindex))
+}
+
+// deleteFilter removes Fairlead's filter, and the qdisc if it has no other filter.
+func deleteFilter(f *netlink.BpfFilter) error {
+	if err := netlink.FilterDel(f); err != nil && !absent(err) {
+		return fmt.Errorf("detach eBPF program %s from interface %d: %w", f.Name, f.LinkIndex, err)
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
-		others, err := netlink.FilterList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, parent)
+		others, err := netlink.FilterList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: f.LinkIndex}}, parent)
 		if err != nil || len(others) > 0 {
 			return nil
 		}
 	}
-	if err := netlink.QdiscDel(qdisc(ifindex)); err != nil && !absent(err) {
-		return fmt.Errorf("remove clsact from interface %d: %w", ifindex, err)
+	if err := netlink.QdiscDel(qdisc(f.LinkIndex)); err != nil && !absent(err) {
+		return fmt.Errorf("remove clsact from interface %d: %w", f.LinkIndex, err)
 	}
 	return nil
 }
@@ -117,13 +122,18 @@ func absent(err error) bool {
 
 // filtersOf returns the interfaces whose filter has the program.
 func (p *Datapath) filtersOf(program string) (map[int]bool, error) {
+	return withFilter(program, parentOf(program))
+}
+
+// withFilter returns the interfaces that have Fairlead's filter of a program at a hook.
+func withFilter(program string, parent uint32) (map[int]bool, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	found := map[int]bool{}
 	for _, l := range links {
-		filters, err := netlink.FilterList(l, parentOf(program))
+		filters, err := netlink.FilterList(l, parent)
 		if err != nil {
 			continue // no clsact
 		}

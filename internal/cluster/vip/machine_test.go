@@ -1,0 +1,126 @@
+package vip
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+)
+
+const hold = time.Second
+
+// at returns a view with a record at a revision.
+func at(revision int64, rec record.Address) View {
+	rec.Prefix, rec.Hold, rec.Listed = address, hold, []string{"a", "b"}
+	return View{Revision: revision, Nodes: Nodes{Candidates: rec.Listed, Healthy: rec.Listed},
+		Entry: kv.Entry{Key: "addrs/192.0.2.10", Value: record.Encode(rec), Revision: revision}}
+}
+
+func newMachine(standing Time) *Machine {
+	nonces := 0
+	return New("b", address.Addr(), standing, Env{Wall: time.Now, Nonce: func() string {
+		nonces++
+		return fmt.Sprint(nonces)
+	}})
+}
+
+// only returns the single action, and fails the test if it has another type.
+func only[T Action](t *testing.T, actions []Action) T {
+	t.Helper()
+	if len(actions) == 1 {
+		if a, ok := actions[0].(T); ok {
+			return a
+		}
+	}
+	var want T
+	t.Fatalf("the actions are %v, want one %T", actions, want)
+	return want
+}
+
+// claiming returns a machine that has just sent a claim, because node a is silent.
+func claiming(t *testing.T) (*Machine, Time, Commit) {
+	t.Helper()
+	m := newMachine(0)
+	if got := m.See(0, at(7, record.Address{Holder: "a", Epoch: 1})); len(got) > 0 {
+		t.Fatalf("a candidate does %v at the first snapshot", got)
+	}
+	if got := m.Tick(Wait(hold) - 1); len(got) > 0 {
+		t.Fatalf("a candidate does %v before the holder's deadline must have passed", got)
+	}
+	now := Wait(hold) + hold/10
+	return m, now, only[Commit](t, m.Tick(now))
+}
+
+var question = Request{Address: "192.0.2.10", Holder: "a", Epoch: 1, Hold: hold}
+
+// TestClaimInFlightRefusesPromise: a claim that is under way may be committed at any time,
+// also when its answer was lost.
+func TestClaimInFlightRefusesPromise(t *testing.T) {
+	m, now, c := claiming(t)
+	if p := m.Asked(now, question); p.Promised {
+		t.Error("a node with a claim in flight promises not to claim")
+	}
+	m.Answered(now+1, c.ID, kv.Result{}, kv.ErrUnknown)
+	if p := m.Asked(now+2, question); p.Promised {
+		t.Error("a node whose claim has an unknown outcome promises not to claim")
+	}
+	m.See(now+3, at(8, record.Address{Holder: "a", Epoch: 1, Sequence: 1}))
+	if p := m.Asked(now+4, question); !p.Promised {
+		t.Errorf("a node whose claim has failed refuses: %s", p.Reason)
+	}
+}
+
+// TestFirstViewWaits: a node that has just started does not know whether an earlier holder
+// still answers, even if the record names none.
+func TestFirstViewWaits(t *testing.T) {
+	for _, holder := range []string{"", "b"} {
+		m := newMachine(0)
+		first := at(7, record.Address{Holder: holder})
+		if got := m.See(0, first); len(got) > 0 || m.Next() < Wait(hold) {
+			t.Errorf("holder %q: a node that has started does %v, and the next step at %v", holder, got, m.Next())
+		}
+	}
+}
+
+// TestLateAnswerExtendsFromSending: the deadline counts from the time of sending.
+func TestLateAnswerExtendsFromSending(t *testing.T) {
+	m, now, c := claiming(t)
+	got := m.Answered(now+hold/2, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	if open, ok := got[0].(Open); !ok || open.Deadline != now+hold {
+		t.Errorf("after a late answer the node does %v, want the deadline %v", got, now+hold)
+	}
+	m, now, c = claiming(t)
+	for _, a := range m.Answered(now+hold, c.ID, kv.Result{Committed: true, Revision: 9}, nil) {
+		if _, ok := a.(Open); ok {
+			t.Error("an answer that comes after the deadline opens the fence")
+		}
+	}
+}
+
+// TestStandingDeadlineContinues: a daemon that was restarted keeps an address until the
+// deadline, and closes the fence if the record names another holder.
+func TestStandingDeadlineContinues(t *testing.T) {
+	m := newMachine(hold / 2)
+	got := m.See(0, at(7, record.Address{Holder: "b", Epoch: 1}))
+	if len(got) != 2 || got[0] != (Open{hold / 2}) {
+		t.Errorf("the holder does %v after a restart, want to stay open, and a put", got)
+	}
+	m = newMachine(hold / 2)
+	only[Close](t, m.See(0, at(7, record.Address{Holder: "a", Epoch: 2})))
+}
+
+// TestMoveClosesFirst: a planned move closes the fence before the record changes, and the
+// target claims at once.
+func TestMoveClosesFirst(t *testing.T) {
+	m, now, c := claiming(t)
+	m.Answered(now, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	got := m.See(now+1, at(10, record.Address{Holder: "b", Epoch: 2, Target: "a"}))
+	if _, closed := got[0].(Close); !closed || len(m.Tick(now+hold/2)) != 1 {
+		t.Errorf("the holder does %v when the address moves, want to close the fence, then to release", got)
+	}
+	m = newMachine(0)
+	m.See(0, at(7, record.Address{Holder: "a", Epoch: 1}))
+	only[Commit](t, m.See(2*hold, at(8, record.Address{Epoch: 1, Target: "b"})))
+}

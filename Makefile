@@ -23,8 +23,8 @@ LAB_SUITE ?= quick
 LAB_FLAGS ?=
 BENCH     ?= .
 # The packages that take longest come first: three packages are tested at a time (test/run), and the
-# last one should be short.
-TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./test/docker ./test/machines ./internal/engine \
+# last one should be short. test/vm has the CPU time that the others leave.
+TEST      ?= ./test/vm ./test/newmachine ./test/script ./test/e2e ./test/docker ./test/machines ./internal/engine \
 	./internal/daemon ./...
 TEST_FLAGS ?=
 

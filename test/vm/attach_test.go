@@ -8,6 +8,7 @@ import (
 // TestAttachPaths makes the laboratory build the paths that not every kernel supports, Fairlead's
 // and those made by hand.
 func TestAttachPaths(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/internal/lab/peer",
 		"-test.run=^TestAttachedLinksHaveTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")

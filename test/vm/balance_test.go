@@ -19,6 +19,7 @@ var balancing = slices.Concat(networking,
 // tunnel devices also decapsulate the packets of data plane ebpf, and clsact runs its programs at
 // both hooks of links.
 func TestBalancer(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Modules: balancing,
 		Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
@@ -40,6 +41,7 @@ func TestBalancer(t *testing.T) {
 
 // TestBalancerOnNewerKernel runs some of these trials with IPVS in Linux 6.12.
 func TestBalancerOnNewerKernel(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: backported(t), Modules: balancing,
 		Tools: []string{"bridge", "cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs",

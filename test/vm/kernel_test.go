@@ -8,6 +8,7 @@ import (
 // TestPrograms loads the eBPF programs on the older kernel, whose verifier accepts less, and
 // attaches them without TCX, which this kernel lacks.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	services := slices.Concat(networking, []string{"nft_hash", "nft_numgen", "nft_reject_inet"})
 	m := Machine{Kernel: debian(t), Modules: services,
 		Tools: []string{"awk", "cat", "grep", "ip", "nft", "sed", "sh", "ss", "sysctl"}}

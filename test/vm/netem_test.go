@@ -8,6 +8,7 @@ import (
 
 // TestNetem sets network conditions on a kernel with netem. Waiting costs no time in a guest.
 func TestNetem(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"sch_netem"}),
 		Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/internal/lab/peer", "-test.run=^TestNetem$")

@@ -9,6 +9,7 @@ import (
 // TestOverlay builds overlays on the older kernel, including encrypted ones: only this kernel has
 // WireGuard.
 func TestOverlay(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"wireguard"}),
 		Tools: []string{"bridge", "cat", "grep", "ip", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/overlay",

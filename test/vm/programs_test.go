@@ -13,6 +13,7 @@ const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestO
 // TestProgramRuns runs the eBPF programs on the oldest supported kernel and on Debian's newest:
 // their verifiers and helpers differ.
 func TestProgramRuns(t *testing.T) {
+	t.Parallel()
 	for name, kernel := range map[string]Kernel{"6.1": debian(t), "6.12": backported(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

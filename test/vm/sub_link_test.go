@@ -10,11 +10,13 @@ import (
 // TestSubLinks creates sub-links of a parent that not every kernel supports: ipvlan and VLANs. The
 // tests on the host's kernel cover macvlan.
 func TestSubLinks(t *testing.T) {
+	t.Parallel()
 	subLinks(t, "Shim/^ipvlan", "LAN/^ipvlan", "OneParent/^ipvlan", "ModesOfIPvlan", "VLANOfTheParent")
 }
 
 // TestSubLinkLifecycle does the same while parents and sandboxes disappear and return.
 func TestSubLinkLifecycle(t *testing.T) {
+	t.Parallel()
 	subLinks(t, "MTUFollows/^ipvlan", "DeletedParentReturns/^ipvlan", "SubLinkEnds/^ipvlan", "DieDuringAttach/^ipvlan")
 }
 

@@ -35,6 +35,7 @@ func unpacked(t *testing.T, name string) Kernel {
 // TestPromises tests the promises of ipvlan, which the host's kernel may lack, and those of every publish
 // mode to a bridge on the older kernel.
 func TestPromises(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$", "-whole",
 		"-drivers=bridge,ipvlan")
@@ -46,6 +47,7 @@ func TestPromises(t *testing.T) {
 // TestOtherKernels checks that guests run Debian's kernels and not the host's, with links of the
 // loaded modules.
 func TestOtherKernels(t *testing.T) {
+	t.Parallel()
 	host, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +73,7 @@ func TestOtherKernels(t *testing.T) {
 
 // TestFailuresAreReported makes tests and a machine fail.
 func TestFailuresAreReported(t *testing.T) {
+	t.Parallel()
 	m := Machine{Kernel: debian(t), Tools: []string{"sh"}}
 	tests := func(flag string) func() (string, error) {
 		return func() (string, error) { return m.Test(t.Context(), "fairlead/test/vm/testdata/selftest", flag) }

@@ -87,7 +87,7 @@ func (p *part) Visit(ctx context.Context, o visitor.Order) (visitor.Visits, erro
 	return visitor.Run(ctx, o, p.rig.ClientPlace(result.Remote))
 }
 
-// checkVisits returns an error for an order that no workload leads to.
+// checkVisits returns an error for an order that no workload makes.
 func checkVisits(o visitor.Order) error {
 	switch {
 	case o.Plan.Check() != nil:

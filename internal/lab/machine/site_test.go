@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/lab/visitor"
 )
 
-// TestVisitsAreLimited: an agent accepts only orders for visits that a workload leads to.
+// TestVisitsAreLimited: an agent accepts only orders that a workload makes.
 func TestVisitsAreLimited(t *testing.T) {
 	s, _ := suite.Find("site")
 	w, _ := s.FindWorkload("visits-5")

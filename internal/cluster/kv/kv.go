@@ -18,6 +18,12 @@ var ErrUnknown = errors.New("the outcome of the transaction is unknown")
 // of the store answered.
 var ErrUnavailable = errors.New("etcd does not answer")
 
+// ErrCompacted is the error of a read at a revision whose history the store has deleted.
+var ErrCompacted = errors.New("etcd has deleted the history of this revision")
+
+// ErrFuture is the error of a read at a revision that the store has not reached.
+var ErrFuture = errors.New("etcd has not reached this revision")
+
 // Entry is a key with its value.
 type Entry struct {
 	Key   string
@@ -86,4 +92,13 @@ type Update struct {
 	// Changed has the keys whose entries differ from those of the consumer's previous snapshot,
 	// in order. The first update has all keys.
 	Changed []string
+}
+
+// Batch has changes from a store, in the order of their revisions.
+type Batch struct {
+	// Changes are those of whole transactions. A nil Value is a deletion. There is none if the
+	// batch only shows that the store answers.
+	Changes []Entry
+	// Newest is the revision of the server that answered.
+	Newest int64
 }

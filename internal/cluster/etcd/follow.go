@@ -1,0 +1,160 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+
+	"fairlead/internal/cluster/kv"
+)
+
+const (
+	// pageLength is how many keys one read returns.
+	pageLength = 1000
+	// pageLimit is how long one server has for a page, and all of them together.
+	pageLimit, pageLimitAll = 3 * time.Second, 10 * time.Second
+	// askEvery is how often a watch asks whether the server is there, and silence how long it waits
+	// for any answer. A watch that is cut off has no error.
+	askEvery, silence = 2 * time.Second, 5 * time.Second
+)
+
+// List returns all entries at one revision, in the order of their keys.
+func (s *Store) List(ctx context.Context) (revision int64, entries []kv.Entry, err error) {
+	end := clientv3.GetPrefixRangeEnd(s.prefix)
+	for from := s.prefix; ; {
+		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageLength)}
+		if revision > 0 {
+			options = append(options, clientv3.WithRev(revision))
+		}
+		page, err := s.get(ctx, from, options...)
+		if err != nil {
+			return 0, nil, fmt.Errorf("list entries: %w", err)
+		}
+		if revision == 0 {
+			revision = page.Header.Revision
+			entries = make([]kv.Entry, 0, page.Count)
+		}
+		for _, pair := range page.Kvs {
+			entries = append(entries, s.entry(pair))
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return revision, entries, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// Holds reports whether the entry was the newest of its key at its revision. Returns
+// kv.ErrCompacted if the store cannot know, and kv.ErrFuture if it has not reached the revision.
+func (s *Store) Holds(ctx context.Context, e kv.Entry) (bool, error) {
+	page, err := s.get(ctx, s.prefix+e.Key, clientv3.WithRev(e.Revision))
+	if err != nil {
+		return false, fmt.Errorf("read %s at revision %d: %w", e.Key, e.Revision, err)
+	}
+	return len(page.Kvs) == 1 && page.Kvs[0].ModRevision == e.Revision &&
+		string(page.Kvs[0].Value) == string(e.Value), nil
+}
+
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	var page *clientv3.GetResponse
+	err := s.do(ctx, request{limit: pageLimitAll, attempt: pageLimit,
+		call: func(ctx context.Context, c *clientv3.Client) (err error) {
+			page, err = c.Get(ctx, key, options...)
+			return err
+		}})
+	return page, err
+}
+
+// Watch calls handle for the changes after a revision, and at least every few seconds, until ctx
+// ends, handle returns an error, or the server in use fails. Then another server is in use. Returns
+// kv.ErrCompacted if the changes are not known any more.
+func (s *Store) Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error {
+	at, n := s.current()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	err := s.watch(ctx, at, after, handle)
+	switch {
+	case needsLogin(err):
+		s.logOut()
+	case errors.Is(err, rpctypes.ErrCompacted):
+		err = kv.ErrCompacted
+	default:
+		s.leave(n)
+	}
+	return fmt.Errorf("watch etcd at %s: %w", at.url, err)
+}
+
+func (s *Store) watch(ctx context.Context, at server, after int64, handle func(kv.Batch) error) error {
+	if err := at.connect(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opening := time.AfterFunc(pageLimit, cancel) // Watch returns when the server has answered
+	ctx, err := s.logIn(ctx, at.client)
+	if err != nil {
+		return err
+	}
+	responses := at.client.Watch(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
+		clientv3.WithCreatedNotify())
+	opening.Stop()
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		at.client.ActiveConnection().WaitForStateChange(ctx, connectivity.Ready)
+	}()
+	ask := time.NewTicker(askEvery)
+	defer ask.Stop()
+	for heard := time.Now(); ; {
+		select {
+		case r, ok := <-responses:
+			if !ok {
+				return errors.New("it ended the watch")
+			}
+			if err := r.Err(); err != nil {
+				return err
+			}
+			heard = time.Now()
+			if err := handle(s.batch(r)); err != nil {
+				return err
+			}
+		case <-ask.C:
+			if time.Since(heard) > silence {
+				return errors.New("it does not answer")
+			}
+			if err := askProgress(ctx, at.client); err != nil {
+				return err
+			}
+		case <-broken:
+			return errors.New("the connection is broken")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// askProgress asks the server to answer on the stream of the watch.
+func askProgress(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return client.RequestProgress(ctx)
+}
+
+func (s *Store) batch(r clientv3.WatchResponse) kv.Batch {
+	b := kv.Batch{Newest: r.Header.GetRevision()}
+	for _, event := range r.Events {
+		e := s.entry(event.Kv)
+		if event.Type == mvccpb.Event_DELETE {
+			e.Value = nil
+		}
+		b.Changes = append(b.Changes, e)
+	}
+	return b
+}

@@ -1,0 +1,67 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+)
+
+// statusLimit is how long a server has to describe itself.
+const statusLimit = 2 * time.Second
+
+// Servers asks each server how it is.
+func (s *Store) Servers(ctx context.Context) []api.EtcdServer {
+	servers := make([]api.EtcdServer, len(s.servers))
+	var all sync.WaitGroup
+	for i, at := range s.servers {
+		all.Go(func() { servers[i] = s.describe(ctx, at) })
+	}
+	all.Wait()
+	return servers
+}
+
+func (s *Store) describe(ctx context.Context, at server) api.EtcdServer {
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	description := api.EtcdServer{Endpoint: at.url}
+	status, err := at.client.Status(ctx, at.url)
+	if err != nil {
+		description.Problem = err.Error()
+		return description
+	}
+	description.Version, description.Size = status.Version, status.DbSize
+	description.Leader = status.Leader == status.Header.MemberId
+	description.Warnings = append(Warnings(status.Version), status.Errors...)
+	return description
+}
+
+// faults are known faults of etcd that matter to a cluster, each with the first versions of 3.5 and
+// of 3.6 without it.
+var faults = []struct {
+	fixed35, fixed36 int
+	text             string
+}{
+	{33, 14, "a user can watch keys without permission"},
+	{28, 9, "a server that was paused returns old values"},
+	{23, 5, "a lease that has ended can be renewed"},
+	{18, 0, "deletions can get lost when etcd compacts its history"},
+	{13, 0, "a leader that was paused ends leases of running nodes"},
+}
+
+// Warnings describes the known faults of a version of etcd.
+func Warnings(version string) (warnings []string) {
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil || major != 3 || minor > 6 {
+		return nil
+	}
+	for _, f := range faults {
+		if minor < 5 || minor == 5 && patch < f.fixed35 || minor == 6 && patch < f.fixed36 {
+			warnings = append(warnings, fmt.Sprintf("etcd %s: %s: upgrade to 3.5.%d, 3.6.%d or newer", version, f.text,
+				faults[0].fixed35, faults[0].fixed36))
+		}
+	}
+	return warnings
+}

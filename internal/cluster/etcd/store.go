@@ -1,0 +1,158 @@
+// Package etcd is the store of a cluster in etcd: transactions, lists and watches below the
+// cluster's prefix. It does not keep a snapshot, and never compacts.
+//
+// Theory of operation. There is one connection per server, and one server is in use. gRPC's own
+// balancer would send requests to a server that is cut off until its keepalive fails, after ten
+// seconds. Here, a request that is not answered in time makes the next server the one in use. A
+// request counts as sent when gRPC reports its headers: an error before that is ErrUnavailable, and
+// one after that ErrUnknown, unless etcd says that it has refused the request.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+
+	"fairlead/internal/api"
+)
+
+// Config says how to reach a cluster's store.
+type Config struct {
+	Access api.EtcdAccess
+	// Cluster is the name of the cluster.
+	Cluster string
+	// Dial connects to a server; nil means from this host.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Store is a connection to a cluster's store. Its methods may be called concurrently.
+type Store struct {
+	access  api.EtcdAccess
+	prefix  string
+	servers []server
+	// inUse counts the changes of the server in use.
+	inUse atomic.Int64
+	// life ends with Close.
+	life  context.Context
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+
+	// mu protects the fields below.
+	mu     sync.Mutex
+	token  string
+	noAuth bool
+	lease  clientv3.LeaseID
+}
+
+// server is one of the servers of etcd.
+type server struct {
+	url    string
+	client *clientv3.Client
+}
+
+// Open returns a store. It does not connect: the first request does.
+func Open(cfg Config) (*Store, error) {
+	secure, err := tlsConfig(cfg.Access)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd: %w", err)
+	}
+	if cfg.Cluster == "" || strings.Contains(cfg.Cluster, "/") {
+		return nil, fmt.Errorf("connect to etcd: %q is no name of a cluster", cfg.Cluster)
+	}
+	s := &Store{access: cfg.Access, prefix: "/fairlead/v1/" + cfg.Cluster + "/"}
+	s.life, s.end = context.WithCancel(context.Background())
+	for _, endpoint := range cfg.Access.Endpoints {
+		client, err := newClient(s.life, endpoint, secure, cfg.Dial)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect to etcd at %s: %w", endpoint, err), s.Close())
+		}
+		s.servers = append(s.servers, server{endpoint, client})
+	}
+	if len(s.servers) == 0 {
+		return nil, errors.Join(errors.New("connect to etcd: there is no URL of a server"), s.Close())
+	}
+	s.tasks.Go(s.keepLease)
+	return s, nil
+}
+
+// newClient returns a client of one server. It makes each request once: the Store repeats requests.
+func newClient(life context.Context, endpoint string, secure *tls.Config,
+	dial func(context.Context, string) (net.Conn, error)) (*clientv3.Client, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("want a URL with a port, for example https://192.0.2.7:2379")
+	}
+	options := []grpc.DialOption{grpc.WithStatsHandler(sentHandler{}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
+			BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})}
+	if dial != nil {
+		options = append(options, grpc.WithContextDialer(dial))
+	}
+	cfg := clientv3.Config{Endpoints: []string{endpoint}, Context: life, Logger: zap.NewNop(), MaxUnaryRetries: 1,
+		DialOptions: options}
+	if u.Scheme == "https" {
+		cfg.TLS = secure
+	}
+	return clientv3.New(cfg)
+}
+
+// tlsConfig returns the TLS configuration for https.
+func tlsConfig(a api.EtcdAccess) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.CA != "" {
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM([]byte(a.CA)) {
+			return nil, errors.New("read the certificate of etcd's CA: it is not PEM")
+		}
+	}
+	if a.Certificate != "" || a.Key != "" {
+		pair, err := tls.X509KeyPair([]byte(a.Certificate), []byte(a.Key))
+		if err != nil {
+			return nil, fmt.Errorf("read the client certificate for etcd: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return cfg, nil
+}
+
+// Close ends all requests and connections. Leased keys stay until their lease ends, so that a
+// restart of the process does not delete them.
+func (s *Store) Close() error {
+	s.end()
+	s.tasks.Wait()
+	var errs []error
+	for _, m := range s.servers {
+		// The client's context has ended, which is the error of its Close.
+		if err := m.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Next makes another server the one in use.
+func (s *Store) Next() { s.inUse.Add(1) }
+
+// current returns the server in use.
+func (s *Store) current() (server, int64) {
+	n := s.inUse.Load()
+	return s.servers[int(n)%len(s.servers)], n
+}
+
+// leave makes another server the one in use, unless that has happened since.
+func (s *Store) leave(n int64) { s.inUse.CompareAndSwap(n, n+1) }

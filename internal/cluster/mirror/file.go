@@ -1,0 +1,152 @@
+package mirror
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"fairlead/internal/cluster/kv"
+)
+
+// saveEvery is the least time between two writes of the file. A daemon that is killed starts with a
+// snapshot that is older by at most this time.
+const saveEvery = 5 * time.Second
+
+var (
+	entriesBucket = []byte("entries") // key → revision, value
+	stateBucket   = []byte("state")
+	clusterKey    = []byte("cluster")
+	revisionKey   = []byte("revision")
+)
+
+// file is the snapshot on disk. Each write is one transaction.
+type file struct {
+	db      *bbolt.DB
+	cluster string
+	saved   *kv.Table
+}
+
+// openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster.
+func openFile(path, cluster string) (*file, *kv.Table, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("open snapshot of the cluster: %w", err)
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 5 * time.Second})
+	if errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) ||
+		errors.Is(err, bolterrors.ErrVersionMismatch) {
+		err = fmt.Errorf("%w: delete the file %s; etcd has all its content", err, path)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("open snapshot of the cluster: %w", err)
+	}
+	f := &file{db: db, cluster: cluster, saved: kv.NewTable(0, nil)}
+	table, err := f.read()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read snapshot of the cluster %s: %w", path, err), db.Close())
+	}
+	if table != nil {
+		f.saved = table
+	}
+	return f, table, nil
+}
+
+// read returns the snapshot of the cluster, or nil. It deletes that of another cluster.
+func (f *file) read() (table *kv.Table, err error) {
+	err = f.db.View(func(tx *bbolt.Tx) error {
+		state, entries := tx.Bucket(stateBucket), tx.Bucket(entriesBucket)
+		if state == nil || entries == nil || string(state.Get(clusterKey)) != f.cluster {
+			return nil
+		}
+		var all []kv.Entry
+		err := entries.ForEach(func(key, value []byte) error {
+			if len(value) < 8 {
+				return fmt.Errorf("the entry %s is too short", key)
+			}
+			all = append(all, kv.Entry{Key: string(key), Value: append([]byte{}, value[8:]...),
+				Revision: int64(binary.BigEndian.Uint64(value))})
+			return nil
+		})
+		if revision := state.Get(revisionKey); err == nil && len(revision) == 8 {
+			table = kv.NewTable(int64(binary.BigEndian.Uint64(revision)), all)
+		}
+		return err
+	})
+	if err != nil || table != nil {
+		return table, err
+	}
+	return nil, f.db.Update(func(tx *bbolt.Tx) error {
+		for _, bucket := range [][]byte{entriesBucket, stateBucket} {
+			if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
+				return err
+			}
+			if _, err := tx.CreateBucket(bucket); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(stateBucket).Put(clusterKey, []byte(f.cluster))
+	})
+}
+
+// write makes the file's snapshot that of the table, in one transaction.
+func (f *file) write(table *kv.Table) error {
+	err := f.db.Update(func(tx *bbolt.Tx) error {
+		entries := tx.Bucket(entriesBucket)
+		for _, key := range kv.Diff(f.saved, table) {
+			e, ok := table.Get(key)
+			if !ok {
+				if err := entries.Delete([]byte(key)); err != nil {
+					return err
+				}
+				continue
+			}
+			value := append(binary.BigEndian.AppendUint64(nil, uint64(e.Revision)), e.Value...)
+			if err := entries.Put([]byte(key), value); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(stateBucket).Put(revisionKey, binary.BigEndian.AppendUint64(nil, uint64(table.Revision())))
+	})
+	if err != nil {
+		return fmt.Errorf("write snapshot of the cluster: %w", err)
+	}
+	f.saved = table
+	return nil
+}
+
+func (f *file) close() error { return f.db.Close() }
+
+// save writes changed tables to the file until ctx ends, and then the last one.
+func (m *Mirror) save(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := m.saveNow()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		pause := time.NewTimer(saveEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	m.saveNow()
+}
+
+// saveNow writes the newest table, and returns a channel that is closed at the next change.
+func (m *Mirror) saveNow() <-chan struct{} {
+	table, known, changed := m.current()
+	if known && table != m.file.saved {
+		if err := m.file.write(table); err != nil {
+			m.cfg.Log.Warn("the next start without etcd will use an older snapshot", "error", err)
+		}
+	}
+	return changed
+}

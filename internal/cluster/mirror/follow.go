@@ -1,0 +1,234 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+)
+
+// errStale is the error of a watch at a server with a lower revision than the snapshot.
+var errStale = errors.New("the server has an older revision")
+
+// follow lists and watches the store until ctx ends.
+func (m *Mirror) follow(ctx context.Context) {
+	// The first list makes sure that the file is of this store.
+	for listed := false; ctx.Err() == nil; {
+		err := m.attempt(ctx, &listed)
+		if ctx.Err() == nil {
+			m.lost(err)
+		}
+		timer := time.NewTimer(m.pause())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// pause returns the time before the next attempt.
+func (m *Mirror) pause() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.frozen != "" {
+		return frozenRetry
+	}
+	return retry
+}
+
+// attempt makes the table that of the store, and keeps it so until there is an error.
+func (m *Mirror) attempt(ctx context.Context, listed *bool) error {
+	if why, err := m.different(ctx, listed); err != nil {
+		return err
+	} else if why != "" {
+		m.freeze(why)
+		return nil
+	}
+	if !*listed {
+		frozen, err := m.list(ctx)
+		if err != nil || frozen {
+			return err
+		}
+		*listed = true
+	}
+	table, _, _ := m.current()
+	err := m.cfg.Source.Watch(ctx, table.Revision(), m.apply)
+	if errors.Is(err, kv.ErrCompacted) {
+		*listed = false
+		return nil // the store answers
+	}
+	return err
+}
+
+// different returns why the store is another one than the known one. If the store cannot know, or is
+// the known one again, the caller lists.
+func (m *Mirror) different(ctx context.Context, listed *bool) (why string, err error) {
+	m.mu.Lock()
+	newest, accepted, frozen := m.newest, m.accepted, m.frozen
+	m.mu.Unlock()
+	if newest.Revision == 0 || accepted {
+		*listed = false
+		return "", nil
+	}
+	holds, err := m.cfg.Source.Holds(ctx, newest)
+	switch {
+	case errors.Is(err, kv.ErrFuture):
+		return m.countStale()
+	case errors.Is(err, kv.ErrCompacted):
+		*listed = false
+		return frozen, nil
+	case err != nil:
+		return "", err
+	case !holds:
+		return fmt.Sprintf("etcd was restored from a copy: at revision %d it does not have the known %s",
+			newest.Revision, newest.Key), nil
+	}
+	m.update(func() { m.stale = 0 })
+	*listed = *listed && frozen == ""
+	return "", nil
+}
+
+// countStale returns why the store is not the known one, once it has often answered with an old
+// revision, and errStale before.
+func (m *Mirror) countStale() (why string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stale++
+	m.cfg.Source.Next()
+	if m.stale < staleAttempts {
+		return "", errStale
+	}
+	return fmt.Sprintf("etcd was restored from a copy or is another one: it has not reached the known revision %d",
+		m.table.Revision()), nil
+}
+
+// list replaces the table with what the store has, unless that is not the known store.
+func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
+	revision, entries, err := m.cfg.Source.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	next := kv.NewTable(revision, entries)
+	m.mu.Lock()
+	table, known, accepted := m.table, m.known, m.accepted
+	m.mu.Unlock()
+	if id := clusterOf(next); m.cfg.Cluster != "" && id != m.cfg.Cluster && revision >= table.Revision() {
+		m.freeze(otherCluster(id, m.cfg.Cluster))
+		return true, nil
+	}
+	if known && !accepted {
+		if revision < table.Revision() {
+			why, err := m.countStale()
+			if err == nil {
+				m.freeze(why)
+			}
+			return true, err
+		}
+		if why := suspicious(table, next); why != "" {
+			m.freeze(why)
+			return true, nil
+		}
+	}
+	m.update(func() {
+		m.table, m.newest, m.known, m.frozen, m.accepted, m.stale = next, newestOf(next), true, "", false, 0
+	})
+	m.heard()
+	return false, nil
+}
+
+// otherCluster describes a store that has the cluster is instead of was; empty is none.
+func otherCluster(is, was string) string {
+	if is == "" {
+		return "etcd has no records of the cluster"
+	}
+	return fmt.Sprintf("etcd has another cluster with this name (%q instead of %q)", is, was)
+}
+
+// suspicious returns why a list is not of the known store, although its revision is not lower.
+func suspicious(table, next *kv.Table) string {
+	if was, is := clusterOf(table), clusterOf(next); was != "" && was != is {
+		return otherCluster(is, was)
+	}
+	nodes, missing := 0, 0
+	for e := range table.Under(record.Nodes) {
+		nodes++
+		if _, ok := next.Get(e.Key); !ok {
+			missing++
+		}
+	}
+	if missing > 1 && missing*3 > nodes {
+		return fmt.Sprintf("etcd has no records of %d of %d nodes", missing, nodes)
+	}
+	for e := range next.Under("") {
+		if was, ok := table.Get(e.Key); ok && e.Revision < was.Revision {
+			return fmt.Sprintf("etcd was restored from a copy: it has an older record %s", e.Key)
+		}
+	}
+	return ""
+}
+
+// apply makes a new table from a batch of changes.
+func (m *Mirror) apply(b kv.Batch) error {
+	table, _, _ := m.current()
+	if b.Newest < table.Revision() {
+		m.cfg.Source.Next()
+		return errStale
+	}
+	m.heard()
+	if len(b.Changes) == 0 {
+		return nil
+	}
+	last := b.Changes[len(b.Changes)-1]
+	if last.Revision <= table.Revision() {
+		return nil
+	}
+	next := table.With(last.Revision, b.Changes)
+	m.update(func() {
+		m.table = next
+		for _, e := range b.Changes {
+			if e.Value != nil {
+				m.newest = e
+			}
+		}
+		if _, ok := next.Get(m.newest.Key); !ok {
+			m.newest = newestOf(next)
+		}
+	})
+	return nil
+}
+
+// heard notes that the store answers.
+func (m *Mirror) heard() {
+	m.mu.Lock()
+	was := m.connected
+	m.mu.Unlock()
+	if !was {
+		m.update(func() { m.connected, m.since, m.stale = true, time.Now(), 0 })
+		m.cfg.Log.Info("etcd answers")
+	}
+}
+
+// lost notes that the store does not answer.
+func (m *Mirror) lost(err error) {
+	m.mu.Lock()
+	was := m.connected
+	m.mu.Unlock()
+	if was && err != nil {
+		m.update(func() { m.connected, m.since = false, time.Now() })
+		m.cfg.Log.Warn("etcd does not answer", "error", err)
+	}
+}
+
+// freeze stops the delivery of changes.
+func (m *Mirror) freeze(why string) {
+	m.heard()
+	was := ""
+	m.update(func() { was, m.frozen, m.accepted = m.frozen, why, false })
+	if was != why {
+		m.cfg.Log.Warn("freeze the records of the cluster", "reason", why)
+	}
+}

@@ -1,0 +1,229 @@
+// Package mirror follows the records of a cluster: it has the newest snapshot in memory and in a
+// file, delivers changes to one consumer, and accepts no snapshot of another or an older store.
+//
+// Theory of operation. One goroutine lists the store and then watches it. Each batch of the watch
+// makes a new kv.Table, which shares what did not change. The consumer gets the difference between
+// the table that it has and the newest one, so a slow consumer costs nothing. The file gets the same
+// difference in one transaction of bbolt, at most every few seconds.
+//
+// A watch that ended is continued at its revision, after the mirror has made sure that the store
+// still has the newest entry that it knows. If the store has not, it was restored from an older copy
+// or is another one: the mirror freezes. It then delivers nothing, and tries again until the store is
+// the known one or Accept is called.
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+)
+
+const (
+	// retry is the time between two attempts to reach the store.
+	retry = 200 * time.Millisecond
+	// frozenRetry is the same while the mirror is frozen. Each attempt can read everything.
+	frozenRetry = time.Second
+	// staleAttempts is how often in a row the store must answer with an old revision. Single servers
+	// of etcd can do that for a moment, and each attempt asks another one.
+	staleAttempts = 8
+)
+
+// Source is a cluster's store, see package etcd.
+type Source interface {
+	kv.Committer
+	List(ctx context.Context) (revision int64, entries []kv.Entry, err error)
+	Holds(ctx context.Context, e kv.Entry) (bool, error)
+	Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error
+	Next()
+	Servers(ctx context.Context) []api.EtcdServer
+	Close() error
+}
+
+// Config contains what a Mirror needs.
+type Config struct {
+	Source Source
+	// Path is the file with the last snapshot; empty means none.
+	Path string
+	// Cluster is the id in record.Meta. A store with another one is refused. If it is empty, the
+	// first one that the store has is the right one, and there is no file.
+	Cluster string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Mirror follows a store. Its methods may be called concurrently.
+type Mirror struct {
+	cfg  Config
+	file *file
+
+	// mu protects the fields below.
+	mu    sync.Mutex
+	table *kv.Table
+	// newest is the entry of the table with the greatest revision.
+	newest kv.Entry
+	// known is false until there is a table from the file or from the store.
+	known     bool
+	connected bool
+	since     time.Time
+	frozen    string
+	stale     int
+	accepted  bool
+	// changed is closed when one of the fields above changes.
+	changed chan struct{}
+}
+
+// Open reads the file. Updates follows the store.
+func Open(cfg Config) (*Mirror, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Mirror{cfg: cfg, table: kv.NewTable(0, nil), since: time.Now(),
+		changed: make(chan struct{})}
+	if cfg.Cluster == "" || cfg.Path == "" {
+		return m, nil
+	}
+	f, table, err := openFile(cfg.Path, cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	m.file = f
+	if table != nil {
+		m.table, m.known, m.newest = table, true, newestOf(table)
+	}
+	return m, nil
+}
+
+// Close closes the store and the file. The context of Updates must have ended.
+func (m *Mirror) Close() error {
+	err := m.cfg.Source.Close()
+	if m.file != nil {
+		err = errors.Join(err, m.file.close())
+	}
+	return err
+}
+
+// Commit commits a transaction in the store.
+func (m *Mirror) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	return m.cfg.Source.Commit(ctx, t)
+}
+
+// Updates follows the store. It sends the newest known snapshot, which can be from the file, and one
+// for each change that follows, until ctx ends. While the consumer is busy, changes become one
+// update. It must be called once. The channel is closed when nothing uses the store any more.
+func (m *Mirror) Updates(ctx context.Context) <-chan kv.Update {
+	updates := make(chan kv.Update)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { m.follow(ctx) })
+	tasks.Go(func() { m.deliver(ctx, updates) })
+	if m.file != nil {
+		tasks.Go(func() { m.save(ctx) })
+	}
+	go func() {
+		tasks.Wait()
+		close(updates)
+	}()
+	return updates
+}
+
+// deliver sends updates to the consumer.
+func (m *Mirror) deliver(ctx context.Context, updates chan<- kv.Update) {
+	last := kv.NewTable(-1, nil)
+	for {
+		table, known, changed := m.current()
+		var send chan<- kv.Update
+		var update kv.Update
+		if known && table != last {
+			send, update = updates, kv.Update{Snapshot: table, Changed: kv.Diff(last, table)}
+		}
+		select {
+		case send <- update:
+			last = table
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// current returns the newest table, whether there is one, and a channel that is closed at the next
+// change.
+func (m *Mirror) current() (*kv.Table, bool, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.table, m.known, m.changed
+}
+
+// update changes fields of the mirror, and wakes those who wait for changes.
+func (m *Mirror) update(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Health describes the store's servers, and the connection to them.
+func (m *Mirror) Health(ctx context.Context) api.EtcdHealth {
+	servers := m.cfg.Source.Servers(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return api.EtcdHealth{Connected: m.connected, Since: m.since, Revision: m.table.Revision(), Frozen: m.frozen,
+		Servers: servers}
+}
+
+// Accept ends a freeze: the records of the store replace the known ones. It returns when they have.
+// A store without the cluster, or with another one, is not accepted.
+func (m *Mirror) Accept(ctx context.Context) error {
+	m.mu.Lock()
+	why, changed := m.frozen, m.changed
+	if why != "" {
+		m.accepted = true
+	}
+	m.mu.Unlock()
+	if why == "" {
+		return errors.New("accept the records of etcd: they are not frozen")
+	}
+	for {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("accept the records of etcd: %w", ctx.Err())
+		}
+		m.mu.Lock()
+		frozen, accepted := m.frozen, m.accepted
+		changed = m.changed
+		m.mu.Unlock()
+		switch {
+		case frozen == "":
+			return nil
+		case !accepted:
+			return fmt.Errorf("accept the records of etcd: %s: restore a copy of the cluster in etcd", frozen)
+		}
+	}
+}
+
+// newestOf returns the entry with the greatest revision.
+func newestOf(table *kv.Table) (newest kv.Entry) {
+	for e := range table.Under("") {
+		if e.Revision > newest.Revision {
+			newest = e
+		}
+	}
+	return newest
+}
+
+// clusterOf returns the id of the cluster in a table; empty if there is none.
+func clusterOf(table *kv.Table) string {
+	meta, _, err := record.Get[record.Meta](table, record.MetaKey)
+	if err != nil {
+		return "unreadable"
+	}
+	return meta.ID
+}

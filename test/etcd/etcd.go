@@ -199,7 +199,7 @@ func (c *Cluster) Leader() *Member {
 	c.t.Helper()
 	for end := time.Now().Add(place.Timeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, m := range c.Members {
-			if m.cmd != nil && m.leads() {
+			if m.cmd != nil && m.isLeader() {
 				return m
 			}
 		}
@@ -208,8 +208,8 @@ func (c *Cluster) Leader() *Member {
 	return nil
 }
 
-// leads reports whether the member is the leader and answers.
-func (m *Member) leads() bool {
+// isLeader reports whether the member is the leader and answers.
+func (m *Member) isLeader() bool {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{m.Endpoint()}, Logger: zap.NewNop(),
 		DialOptions: dialOptions(m.In)})
 	if err != nil {

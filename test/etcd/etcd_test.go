@@ -85,7 +85,7 @@ func TestLeader(t *testing.T) {
 	first.Kill()
 	second := c.Leader()
 	if first == second {
-		t.Fatal("the killed member leads")
+		t.Fatal("the killed member is the leader")
 	}
 	put(t, etcd.Client(t, second), "a", "2")
 	first.Start()

@@ -52,6 +52,9 @@ func (s *Store) commit(ctx context.Context, t kv.Txn) (kv.Result, clientv3.Lease
 	for _, c := range t.If {
 		key := s.prefix + c.Key
 		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", c.Revision))
+		if c.Value != nil {
+			compares = append(compares, clientv3.Compare(clientv3.Value(key), "=", string(c.Value)))
+		}
 		reads = append(reads, clientv3.OpGet(key))
 	}
 	for _, c := range t.Then {

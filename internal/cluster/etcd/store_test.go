@@ -206,7 +206,7 @@ func TestServers(t *testing.T) {
 		}
 	}
 	if leaders != 1 || silent != 1 {
-		t.Errorf("%d servers lead and %d do not answer, want 1 and 1", leaders, silent)
+		t.Errorf("%d servers are leaders and %d do not answer, want 1 and 1", leaders, silent)
 	}
 }
 

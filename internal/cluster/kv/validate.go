@@ -9,9 +9,16 @@ const (
 	MaxBytes      = 1 << 20
 )
 
-// Validate returns an error if a store cannot commit the transaction.
+// Validate returns an error if a store cannot commit the transaction. A condition with a value counts
+// twice.
 func (t Txn) Validate() error {
-	if n := max(len(t.If), len(t.Then)); n > MaxOperations {
+	compared := len(t.If)
+	for _, c := range t.If {
+		if c.Value != nil {
+			compared++
+		}
+	}
+	if n := max(compared, len(t.Then)); n > MaxOperations {
 		return fmt.Errorf("commit transaction: it has %d conditions or changes, and etcd accepts %d: divide it", n,
 			MaxOperations)
 	}

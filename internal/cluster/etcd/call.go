@@ -27,7 +27,7 @@ const (
 // sentKey is the key of the context's *atomic.Bool that sentHandler sets.
 type sentKey struct{}
 
-// sentHandler notes that a request has been handed to the connection.
+// sentHandler notes that gRPC has given a request to the connection.
 type sentHandler struct{}
 
 func (sentHandler) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -29,6 +29,8 @@ type Traits struct {
 	Permanent bool
 	// Overlay is true if networks connect sandboxes of several hosts.
 	Overlay bool
+	// Remote is true if parts of a network's subnets can be on other hosts of the LAN.
+	Remote bool
 	// OnLAN is true if the sandboxes are hosts of a parent's LAN: they have addresses
 	// and the gateway of the LAN.
 	OnLAN bool
@@ -53,7 +55,7 @@ var drivers = []struct {
 	{DriverNone, Traits{NoLink: true}},
 	{DriverHost, Traits{NoLink: true, HostNetns: true}},
 	{DriverBridge, Traits{Bridge: true, Permanent: true}},
-	{DriverRouted, Traits{}},
+	{DriverRouted, Traits{Remote: true}},
 	{DriverMacvlan, Traits{OnLAN: true, SubLinks: true}},
 	{DriverIPvlan, Traits{OnLAN: true, SubLinks: true, ParentMAC: true, SharedMode: ModeL2}},
 	{DriverVXLAN, Traits{Bridge: true, Overlay: true}},

@@ -1,0 +1,46 @@
+package block
+
+import (
+	"fmt"
+	"math/big"
+	"net/netip"
+)
+
+// The limits of blocks.
+const (
+	// minHostBits leaves room for the host's own address and for sandboxes.
+	minHostBits = 2
+	// maxHostBits limits what a network has on each host for each block.
+	maxHostBits = 10
+	// maxCountBits limits how many blocks of a subnet are used.
+	maxCountBits = 32
+)
+
+// DefaultBits returns the prefix length of the blocks of a subnet: 64 addresses, and smaller ones
+// in subnets that have room for fewer than 16 of these.
+func DefaultBits(subnet netip.Prefix) int {
+	length := subnet.Addr().BitLen()
+	return min(max(length-6, subnet.Bits()+4), length-minHostBits)
+}
+
+// ValidBits returns an error if blocks cannot have this prefix length in the subnet.
+func ValidBits(subnet netip.Prefix, bits int) error {
+	length := subnet.Addr().BitLen()
+	least, most := max(subnet.Bits(), length-maxHostBits), length-minHostBits
+	if bits < least || bits > most {
+		return fmt.Errorf("block size %d: want a prefix length from %d to %d in subnet %s", bits, least, most, subnet)
+	}
+	return nil
+}
+
+// count returns how many blocks the subnet has.
+func count(subnet netip.Prefix, bits int) uint64 { return 1 << min(bits-subnet.Bits(), maxCountBits) }
+
+// nth returns block i of the subnet.
+func nth(subnet netip.Prefix, bits int, i uint64) netip.Prefix {
+	length := subnet.Addr().BitLen()
+	at := new(big.Int).SetBytes(subnet.Addr().AsSlice())
+	at.Add(at, new(big.Int).Lsh(new(big.Int).SetUint64(i), uint(length-bits)))
+	addr, _ := netip.AddrFromSlice(at.FillBytes(make([]byte, length/8)))
+	return netip.PrefixFrom(addr, bits)
+}

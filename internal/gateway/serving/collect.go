@@ -10,7 +10,7 @@ import (
 // room is how many bytes the process may allocate between two garbage collections while its live heap is
 // small. By default Go collects a small heap after each 4 MB. A gateway fills these several times per
 // second, and requests wait during each collection.
-const room = 32 << 20
+const room = 16 << 20
 
 // The limits of the percentage of the live heap that may be allocated between two collections.
 const (

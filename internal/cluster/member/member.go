@@ -99,9 +99,11 @@ type Member struct {
 	// end ends the tasks of the member; ended is closed when they have.
 	end   func()
 	ended chan struct{}
-	life  context.Context
-	since time.Time
-	asks  map[string]Ask
+	// leaving is true while the node deletes its own records.
+	leaving bool
+	life    context.Context
+	since   time.Time
+	asks    map[string]Ask
 }
 
 // New reads the membership from the directory. Run starts its tasks.
@@ -222,7 +224,11 @@ func (m *Member) noteChanges(before, now kv.Snapshot) {
 		if _, known := is[id]; known {
 			continue
 		}
-		if m.note(api.NodeLeft, n.Name, ""); id == m.self().Node {
+		m.note(api.NodeLeft, n.Name, "")
+		m.mu.Lock()
+		removed := id == m.file.Node && !m.leaving
+		m.mu.Unlock()
+		if removed {
 			m.note(api.NodeRemoved, n.Name, "this host was removed from the cluster and keeps what it has: "+
 				"run `fairlead cluster leave` on it")
 		}

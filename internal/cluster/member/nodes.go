@@ -140,6 +140,8 @@ func keysOf(s kv.Snapshot, node string) (keys []string) {
 func (m *Member) Leave(ctx context.Context, r api.ClusterNodeRequest) (notes []string, err error) {
 	m.orders.Lock()
 	defer m.orders.Unlock()
+	m.setLeaving(true)
+	defer m.setLeaving(false)
 	f := m.self()
 	switch f.Phase {
 	case phaseNone:
@@ -168,6 +170,12 @@ func (m *Member) Leave(ctx context.Context, r api.ClusterNodeRequest) (notes []s
 		return notes, fmt.Errorf("leave the cluster: %w: repeat the command", err)
 	}
 	return notes, m.forget(f)
+}
+
+func (m *Member) setLeaving(leaving bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaving = leaving
 }
 
 // forget deletes the directory.

@@ -244,11 +244,35 @@ func (l hostileDaemon) Apply(context.Context, api.Spec, bool) (api.Result, error
 	return reply[api.Result](l)
 }
 
+// hostileCluster is the cluster of a hostileDaemon.
+type hostileCluster struct{ hostileDaemon }
+
+func (l hostileCluster) fail() error { _, err := reply[api.Result](l.hostileDaemon); return err }
+
+func (l hostileCluster) Init(context.Context, api.ClusterInit) error          { return l.fail() }
+func (l hostileCluster) Join(context.Context, api.ClusterJoin) error          { return l.fail() }
+func (l hostileCluster) Drain(context.Context, api.ClusterNodeRequest) error  { return l.fail() }
+func (l hostileCluster) Remove(context.Context, api.ClusterNodeRequest) error { return l.fail() }
+func (l hostileCluster) Accept(context.Context) error                         { return l.fail() }
+func (l hostileCluster) RemoveToken(context.Context, string) error            { return l.fail() }
+func (l hostileCluster) Leave(context.Context, api.ClusterNodeRequest) ([]string, error) {
+	return []string{hostileName}, l.fail()
+}
+func (l hostileCluster) CreateToken(context.Context, api.ClusterTokenRequest) (api.ClusterToken, error) {
+	return reply[api.ClusterToken](l.hostileDaemon)
+}
+func (l hostileCluster) Tokens() ([]api.ClusterToken, error) {
+	return reply[[]api.ClusterToken](l.hostileDaemon)
+}
+func (l hostileCluster) Status(context.Context) (api.ClusterStatus, error) {
+	return reply[api.ClusterStatus](l.hostileDaemon)
+}
+
 // serveHostileDaemon serves a hostileDaemon and returns its socket.
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
 	return admintest.Serve(t, admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l,
-		Stats: l})
+		Stats: l, Cluster: hostileCluster{l}})
 }
 
 // hostileFiles writes the files that commands read.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"fairlead/internal/cli/balance"
+	"fairlead/internal/cli/cluster"
 	"fairlead/internal/cli/command"
 	"fairlead/internal/cli/connect"
 	"fairlead/internal/cli/declare"
@@ -95,6 +96,7 @@ const (
 	groupMeasure = "measure"
 	groupConnect = "connect"
 	groupBalance = "balance"
+	groupCluster = "cluster"
 	groupExplain = "explain"
 	groupDeclare = "declare"
 	groupDaemon  = "daemon"
@@ -127,6 +129,7 @@ func newRoot(a *command.App) *cobra.Command {
 		connect.NewDetach(a), connect.NewPublish(a), connect.NewUnpublish(a), connect.NewRun(), connect.NewExec(),
 		connect.NewList(a), connect.NewInspect(a))
 	addGroup(root, groupBalance, "Balance:", balance.NewService(a), balance.NewGateway(a))
+	addGroup(root, groupCluster, "Make several hosts one:", cluster.New(a))
 	addGroup(root, groupExplain, "Explain and diagnose:", explain.NewPorts(a), explain.NewExplain(a),
 		explain.NewDoctor(a), explain.NewStats(a), explain.NewEvents(a))
 	addGroup(root, groupDeclare, "Declare in files:", declare.NewPlan(a), declare.NewApply(a), declare.NewGet(a),

@@ -17,3 +17,7 @@ func (d *Daemon) Events() []api.Event {
 func (d *Daemon) FollowEvents(ctx context.Context) <-chan api.Event {
 	return d.journal.Follow(ctx, d.life)
 }
+
+// Note logs an event of another part of the process and adds it to the journal. It sets
+// the event's time.
+func (d *Daemon) Note(e api.Event) { d.note(e) }

@@ -75,9 +75,13 @@ func runDaemon(do order) error {
 		return err
 	}
 	idle := newIdle(false)
+	node, err := newMember(opt, d, idle)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { defer cancel(); process.Idle() }()
-	err = serve(ctx, opt, d, hosted.NewRunner(hosted.Options{Log: opt.Log}), idle)
+	err = serve(ctx, opt, d, hosted.NewRunner(hosted.Options{Log: opt.Log}), node, idle)
 	if err == nil && opt.TearDown {
 		err = d.TearDown(context.Background())
 	}

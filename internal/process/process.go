@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/daemon"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/frontend/admin"
@@ -132,7 +133,11 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(func() error { gateway.Part(); return nil })
-	idle.empty = d.Empty
+	node, err := newMember(opt, d, idle)
+	if err != nil {
+		return err
+	}
+	idle.empty = func() bool { return d.Empty() && !node.Joined() }
 	defer closing(func() error {
 		if !d.Empty() {
 			return nil
@@ -141,7 +146,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	})
 	opt.docker = dockerDriver(d, files, host, opt)
 	defer closing(gauge.show(d, opt))
-	if err := serve(ctx, opt, d, gateway, idle); err != nil || !opt.TearDown {
+	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err
 	}
 	return d.TearDown(context.Background())
@@ -149,16 +154,17 @@ func Run(ctx context.Context, opt Options) (err error) {
 
 // serve answers requests and runs the daemon's tasks until ctx ends, the daemon is
 // idle, or a task fails.
-func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.Runner, idle *idle) error {
+func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.Runner, node *member.Member,
+	idle *idle) error {
 	l, done, err := opt.Sockets.take(adminSocket, opt.Socket, admin.Listen)
 	if err != nil {
 		return err
 	}
 	defer done()
 	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d,
-		Gateway: gateway}
+		Gateway: gateway, Cluster: node}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }
-	tasks := []func(context.Context) error{d.Run, follow,
+	tasks := []func(context.Context) error{d.Run, follow, node.Run,
 		serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)

@@ -20,6 +20,15 @@ func CLI() int { return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr) }
 // The test fails if the command fails.
 func (d *Daemon) Run(args ...string) string {
 	d.t.Helper()
+	said, err := d.Try(args...)
+	if err != nil {
+		d.t.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return said
+}
+
+// Try is Run for a command that may fail.
+func (d *Daemon) Try(args ...string) (string, error) {
 	cmd := child.Self(CLIRole)
 	cmd.Args = append(cmd.Args, args...)
 	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+d.Socket)
@@ -29,8 +38,5 @@ func (d *Daemon) Run(args ...string) string {
 	if err == nil {
 		err = p.Wait()
 	}
-	if err != nil {
-		d.t.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, &said)
-	}
-	return said.String()
+	return said.String(), err
 }

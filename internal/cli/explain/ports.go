@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
@@ -172,7 +173,17 @@ func askDaemon(r *command.Remote, ctx context.Context, h *doctor.Host) (err erro
 	if h.Events, err = client.Events(ctx); err != nil {
 		return err
 	}
-	h.Balanced, err = client.Services(ctx)
+	if h.Balanced, err = client.Services(ctx); err != nil {
+		return err
+	}
+	h.Now = time.Now()
+	status, err := client.Cluster(ctx)
+	if err == nil {
+		h.Cluster = &status
+	}
+	if api.CodeOf(err) == api.NotFound { // the host belongs to no cluster
+		return nil
+	}
 	return err
 }
 

@@ -7,6 +7,7 @@ package doctor
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/explain/facts"
@@ -58,6 +59,9 @@ type Host struct {
 	Claims []inspect.Claim
 	// Events are the daemon's latest events.
 	Events []api.Event
+	// Cluster is nil if the host belongs to no cluster. Now is the time to which it is compared.
+	Cluster *api.ClusterStatus
+	Now     time.Time
 }
 
 // Check finds one kind of problem.
@@ -71,6 +75,7 @@ func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
 		{"services", services},
+		{"cluster", clusterNode},
 		{"service-address", serviceAddress},
 		{"address-conflict", addressConflict},
 		{"gateway-conflict", gatewayConflict},

@@ -35,6 +35,28 @@ func TestFailedAttachments(t *testing.T) {
 	}
 }
 
+// TestCluster: what keeps a host from being a working node is a finding.
+func TestCluster(t *testing.T) {
+	now := time.Now()
+	valid := now.Add(20 * time.Hour)
+	connected := api.EtcdHealth{Connected: true}
+	for want, c := range map[string]*api.ClusterStatus{
+		"":                        {CertificateExpires: valid, Etcd: connected},
+		"was removed":             {CertificateExpires: valid, Etcd: connected, Problem: "it was removed"},
+		"etcd does not answer":    {CertificateExpires: valid},
+		"fairlead cluster accept": {CertificateExpires: valid, Etcd: api.EtcdHealth{Connected: true, Frozen: "older"}},
+		"was not renewed":         {CertificateExpires: now.Add(time.Hour), Etcd: connected},
+		"old faults": {CertificateExpires: valid, Etcd: api.EtcdHealth{Connected: true,
+			Servers: []api.EtcdServer{{Endpoint: "http://192.0.2.9:2379"}, {Warnings: []string{"old faults"}}}}},
+	} {
+		found := doctor.Examine(doctor.Host{Cluster: c, Now: now, Daemon: true})
+		if want == "" && len(found) > 0 || want != "" && (len(found) != 1 || found[0].Check != "cluster" ||
+			!strings.Contains(found[0].Seen+found[0].Fix, want)) {
+			t.Errorf("%q: found %+v", want, found)
+		}
+	}
+}
+
 // TestServices: a service that failed or has too few real servers up is a problem
 // or a warning.
 func TestServices(t *testing.T) {
@@ -129,7 +151,7 @@ func TestWorstFirst(t *testing.T) {
 // lists each check.
 func TestEveryCheckIsTested(t *testing.T) {
 	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
-		"service-address": true, "address-conflict": true}
+		"service-address": true, "address-conflict": true, "cluster": true}
 	for _, c := range faults {
 		tested[c.check] = true
 	}

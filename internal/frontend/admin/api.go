@@ -17,6 +17,16 @@
 //	POST /v1/services/remove  ServiceName        → api.Result
 //	POST /v1/services/real    api.RealRequest    → api.Result
 //	POST /v1/apply            SpecRequest        → api.Result
+//	POST /v1/cluster/init     api.ClusterInit    → api.Result
+//	POST /v1/cluster/join     api.ClusterJoin    → api.Result
+//	POST /v1/cluster/leave    api.ClusterNodeRequest → api.Result
+//	POST /v1/cluster/drain    api.ClusterNodeRequest → api.Result
+//	POST /v1/cluster/remove   api.ClusterNodeRequest → api.Result
+//	POST /v1/cluster/accept   {}                 → api.Result
+//	POST /v1/cluster/tokens/create api.ClusterTokenRequest → api.ClusterToken
+//	POST /v1/cluster/tokens/remove TokenID       → api.Result
+//	GET  /v1/cluster/tokens   → ClusterTokens
+//	GET  /v1/cluster          → api.ClusterStatus
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
@@ -33,7 +43,7 @@ import "fairlead/internal/api"
 const Socket = "/run/fairlead/fairlead.sock"
 
 // Daemon are the calls that the API makes. *daemon.Daemon implements all of them
-// but the last.
+// but the last two.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -44,6 +54,8 @@ type Daemon struct {
 	Stats       StatsCalls
 	// Gateway is nil if the daemon runs no HTTP gateway.
 	Gateway GatewayCalls
+	// Cluster is nil if the daemon cannot be a member of a cluster.
+	Cluster ClusterCalls
 }
 
 // Error is the response to a request that failed.

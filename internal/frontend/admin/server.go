@@ -135,6 +135,9 @@ func Handler(d Daemon) http.Handler {
 	eventHandlers(mux, d.Events)
 	statsHandlers(mux, d.Stats)
 	gatewayHandlers(mux, d.Gateway)
+	if d.Cluster != nil {
+		clusterHandlers(mux, d.Cluster)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

@@ -1,0 +1,180 @@
+// Package cluster has the commands for clusters of hosts.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cli/command"
+	"fairlead/internal/cluster/member"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+// New returns the command `fairlead cluster`.
+func New(a *command.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Make several hosts one cluster",
+	}
+	c.AddCommand(newInit(a), newJoin(a), newToken(a), newStatus(a), newDrain(a), newRemove(a), newLeave(a),
+		newAccept(a))
+	return c
+}
+
+// nodeFlags are the flags about this host as a node.
+type nodeFlags struct {
+	addresses []string
+	node      api.ClusterNode
+}
+
+func (n *nodeFlags) flags(c *cobra.Command) {
+	c.Flags().StringSliceVar(&n.addresses, "address", nil, "address by which the other hosts reach this one, at most "+
+		"one per family;\nif not given, the address of this host towards etcd or towards the node of the token")
+	c.Flags().StringVar(&n.node.Node, "node-name", "", "name of this node; if not given, the name of the host")
+	c.Flags().Uint16Var(&n.node.Port, "port", member.Port, "TCP port of the API for other nodes")
+}
+
+func (n *nodeFlags) parse() (api.ClusterNode, error) {
+	for _, text := range n.addresses {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return n.node, command.Usage(fmt.Errorf("--address %q: want an IP address", text))
+		}
+		n.node.Addresses = append(n.node.Addresses, addr)
+	}
+	return n.node, nil
+}
+
+// etcdFlags are the flags about access to etcd.
+type etcdFlags struct {
+	access                          api.EtcdAccess
+	ca, certificate, key, passwords string
+}
+
+func (e *etcdFlags) flags(c *cobra.Command) {
+	c.Flags().StringSliceVar(&e.access.Endpoints, "etcd", nil, "URLs of etcd's servers, separated by commas")
+	c.Flags().StringVar(&e.ca, "etcd-ca", "", "file with the certificates of the CAs that may have signed those of "+
+		"etcd; if not given, those of the host")
+	c.Flags().StringVar(&e.certificate, "etcd-cert", "", "file with the client's certificate for etcd")
+	c.Flags().StringVar(&e.key, "etcd-key", "", "file with the key of --etcd-cert")
+	c.Flags().StringVar(&e.access.User, "etcd-user", "", "user of etcd; also --etcd-password-file")
+	c.Flags().StringVar(&e.passwords, "etcd-password-file", "", "file with the password of --etcd-user")
+	_ = c.MarkFlagRequired("etcd") // it exists
+}
+
+// parse reads the files of the flags.
+func (e *etcdFlags) parse() (api.EtcdAccess, error) {
+	var password string
+	for path, into := range map[*string]*string{&e.ca: &e.access.CA, &e.certificate: &e.access.Certificate,
+		&e.key: &e.access.Key, &e.passwords: &password} {
+		if *path == "" {
+			continue
+		}
+		text, err := os.ReadFile(*path)
+		if err != nil {
+			return e.access, command.Usage(fmt.Errorf("read the access to etcd: %w", err))
+		}
+		*into = string(text)
+	}
+	e.access.Password = strings.TrimRight(password, "\r\n")
+	return e.access, nil
+}
+
+func newInit(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var n nodeFlags
+	var e etcdFlags
+	var name string
+	c := &cobra.Command{
+		Use:   "init --etcd URL,…",
+		Short: "Create a cluster, with this host as its first node",
+		Long: "Create a cluster in an etcd (version 3) that you run. This host becomes its first node; its\n" +
+			"networks, containers and services do not change. The other nodes get the access to etcd from\n" +
+			"the node at which they join.\n\n" +
+			"The command can be repeated after an error.",
+		Example: "  fairlead cluster init --etcd https://192.0.2.7:2379 --etcd-ca ca.pem --etcd-cert client.pem " +
+			"--etcd-key client-key.pem\n  fairlead cluster init --etcd http://192.0.2.7:2379,http://192.0.2.8:2379 " +
+			"--address 192.0.2.1",
+		Args: command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			node, err := n.parse()
+			if err != nil {
+				return err
+			}
+			access, err := e.parse()
+			if err != nil {
+				return err
+			}
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.InitCluster(c.Context(), api.ClusterInit{Name: name, Etcd: access, ClusterNode: node})
+			})
+		},
+	}
+	r.Flags(c)
+	n.flags(c)
+	e.flags(c)
+	c.Flags().StringVar(&name, "name", "default", "name of the cluster in etcd, below /fairlead/v1/")
+	return c
+}
+
+func newJoin(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var n nodeFlags
+	c := &cobra.Command{
+		Use:   "join TOKEN",
+		Short: "Make this host a node of a cluster",
+		Long: "Make this host a node of the cluster that has created the token (`fairlead cluster token\n" +
+			"create` on any node). The host verifies the cluster with the token before it sends the token's\n" +
+			"secret. Its networks, containers and services do not change.\n\n" +
+			"The command can be repeated with the same token after an error.",
+		Example: "  fairlead cluster join fljoin1.… --address 192.0.2.2",
+		Args:    command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			node, err := n.parse()
+			if err != nil {
+				return err
+			}
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.JoinCluster(c.Context(), api.ClusterJoin{Token: args[0], ClusterNode: node})
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	r.Flags(c)
+	n.flags(c)
+	return c
+}
+
+// change calls the daemon and prints the result.
+func change(r *command.Remote, ctx context.Context, fn func(*admin.Client) (api.Result, error)) error {
+	return r.Call(ctx, func(client *admin.Client) error {
+		result, err := fn(client)
+		if err != nil {
+			return err
+		}
+		return r.Print(result, nil)
+	})
+}
+
+// completeNodes completes the first argument with the names of nodes.
+func completeNodes(r *command.Remote) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var names []cobra.Completion
+		if len(args) == 0 {
+			s, err := admin.NewClient(r.Socket).Cluster(c.Context())
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			for _, n := range s.Nodes {
+				names = append(names, n.Name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"fairlead/internal/api"
+	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func newDrain(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var undo bool
+	c := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Take a node out of service, e.g. before a reboot",
+		Long: "Drain a node: it holds no virtual address, its real servers get no new connections, and it\n" +
+			"leases no new addresses. Its traffic continues.",
+		Example: "  fairlead cluster drain host2\n  fairlead cluster drain host2 --undo",
+		Args:    command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.DrainNode(c.Context(), api.ClusterNodeRequest{Node: args[0], Undo: undo})
+			})
+		},
+		ValidArgsFunction: completeNodes(r),
+	}
+	r.Flags(c)
+	c.Flags().BoolVar(&undo, "undo", false, "end the drain")
+	return c
+}
+
+func newRemove(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var force bool
+	c := &cobra.Command{
+		Use:   "rm NODE",
+		Short: "Remove another node that does not come back",
+		Long: "Remove another node with its address blocks, endpoints and real servers. The other nodes refuse\n" +
+			"its certificate from then on. The host itself keeps the traffic that it has. To remove a host\n" +
+			"that works, run `fairlead cluster leave` on it.\n\n" +
+			"A removed node still knows the access to etcd and the cluster's key: if an attacker may have\n" +
+			"it, also change the password or the certificate for etcd.",
+		Example: "  fairlead cluster rm host2",
+		Args:    command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.RemoveNode(c.Context(), api.ClusterNodeRequest{Node: args[0], Force: force})
+			})
+		},
+		ValidArgsFunction: completeNodes(r),
+	}
+	r.Flags(c)
+	c.Flags().BoolVar(&force, "force", false, "remove the node although it is alive: other nodes may get its "+
+		"addresses while it uses them")
+	return c
+}
+
+func newLeave(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var force bool
+	c := &cobra.Command{
+		Use:   "leave",
+		Short: "End the membership of this host",
+		Long: "End the membership of this host: delete its records in etcd, the networks and services of the\n" +
+			"cluster on this host, and its keys. The host's own networks and services do not change. The\n" +
+			"last node deletes the cluster.",
+		Example: "  fairlead cluster leave",
+		Args:    command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.LeaveCluster(c.Context(), api.ClusterNodeRequest{Force: force})
+			})
+		},
+	}
+	r.Flags(c)
+	c.Flags().BoolVar(&force, "force", false, "leave although attachments are removed, etcd does not answer, or the "+
+		"last node deletes networks,\nservices and addresses")
+	return c
+}
+
+func newAccept(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	c := &cobra.Command{
+		Use:   "accept",
+		Short: "Accept the records of an etcd that was restored",
+		Long: "Accept the records of an etcd that was restored from a snapshot or created again. This node\n" +
+			"changes nothing until then. `fairlead cluster status` shows whether it is frozen, and why.",
+		Example: "  fairlead cluster status\n  fairlead cluster accept",
+		Args:    command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.AcceptCluster(c.Context())
+			})
+		},
+	}
+	r.Flags(c)
+	return c
+}

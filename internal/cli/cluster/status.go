@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cli/command"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func newStatus(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show the nodes of the cluster, its etcd, and what is frozen",
+		Long: "Show the cluster as this host sees it: each node, since when its daemon runs, how many changes\n" +
+			"of the cluster it has not applied yet, and its problems; the servers of etcd; and whether this\n" +
+			"host is frozen, and why. The exit code is 1 if etcd does not answer or this host is frozen.",
+		Example: "  fairlead cluster status\n  fairlead cluster status -o json",
+		Args:    command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.Read(c.Context(), func(client *admin.Client) error {
+				s, err := client.Cluster(c.Context())
+				if err != nil {
+					return err
+				}
+				return printStatus(r, s)
+			}, nil)
+		},
+	}
+	r.Flags(c)
+	return c
+}
+
+// printStatus prints the status. It returns an error if the cluster does not work on this host.
+func printStatus(r *command.Remote, s api.ClusterStatus) error {
+	if r.Output == "json" {
+		if err := r.JSON(s); err != nil {
+			return err
+		}
+		return failure(s)
+	}
+	if err := r.Out.Line("cluster %s, node %s", s.Name, s.Node); err != nil {
+		return err
+	}
+	rows := [][]string{{"NODE", "ADDRESSES", "VERSION", "STATE", "SINCE", "BEHIND"}}
+	for _, n := range s.Nodes {
+		var addresses []string
+		for _, a := range n.Addresses {
+			addresses = append(addresses, a.String())
+		}
+		since := "-"
+		if n.Alive {
+			since = n.Since.Local().Format(time.DateTime)
+		}
+		rows = append(rows, []string{n.Name, command.OrDash(strings.Join(addresses, " ")), command.OrDash(n.Version),
+			stateOf(n), since, fmt.Sprint(n.Behind)})
+	}
+	if err := r.Out.Table(rows); err != nil {
+		return err
+	}
+	if err := printProblems(r, s); err != nil {
+		return err
+	}
+	if err := printEtcd(r, s.Etcd); err != nil {
+		return err
+	}
+	return failure(s)
+}
+
+func stateOf(n api.ClusterNodeStatus) string {
+	state := "alive"
+	if !n.Alive {
+		state = "not seen"
+	}
+	if n.Drained {
+		state += ", drained"
+	}
+	return state
+}
+
+func printProblems(r *command.Remote, s api.ClusterStatus) error {
+	for _, n := range s.Nodes {
+		for _, p := range n.Problems {
+			if err := r.Out.Line("problem on %s: %s", n.Name, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// printEtcd prints one line per server of etcd.
+func printEtcd(r *command.Remote, e api.EtcdHealth) error {
+	rows := [][]string{{"ETCD", "VERSION", "ROLE", "SIZE", "STATE"}}
+	for _, s := range e.Servers {
+		role, state, size := "follower", "ok", "-"
+		if s.Leader {
+			role = "leader"
+		}
+		if s.Size > 0 {
+			size = fmt.Sprintf("%.1f MB", float64(s.Size)/1e6)
+		}
+		switch {
+		case s.Problem != "":
+			role, state = "-", s.Problem
+		case len(s.Warnings) > 0:
+			state = strings.Join(s.Warnings, "; ")
+		}
+		rows = append(rows, []string{s.Endpoint, command.OrDash(s.Version), role, size, state})
+	}
+	return r.Out.Table(rows)
+}
+
+// failure returns an error if the cluster does not work on this host.
+func failure(s api.ClusterStatus) error {
+	switch {
+	case s.Problem != "":
+		return fmt.Errorf("%s", s.Problem)
+	case s.Etcd.Frozen != "":
+		return fmt.Errorf("this host is frozen: %s: if etcd has the right records, run `fairlead cluster accept`",
+			s.Etcd.Frozen)
+	case !s.Etcd.Connected:
+		return fmt.Errorf("etcd does not answer since %s: nothing changes on this host until it does, and traffic "+
+			"continues", s.Etcd.Since.Local().Format(time.DateTime))
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package cluster_test runs complete daemons on three hosts that share a real etcd.
+package cluster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/netns"
+	"fairlead/internal/proxy"
+	"fairlead/test/daemons"
+	"fairlead/test/etcd"
+	"fairlead/test/place"
+	"fairlead/test/process"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
+	os.Exit(m.Run())
+}
+
+// lan has three hosts and an etcd at 192.0.2.9.
+type lan struct {
+	*testing.T
+	between *netns.Namespace
+	etcd    *etcd.Cluster
+	hosts   []*host
+}
+
+// host is a host with a daemon.
+type host struct {
+	*daemons.Daemon
+	ns   *netns.Namespace
+	name string
+}
+
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	l := &lan{T: t, between: kerneltest.Netns(t)}
+	kerneltest.Run(t, l.between, "ip", "link", "add", "br0", "type", "bridge")
+	kerneltest.Run(t, l.between, "ip", "link", "set", "br0", "up")
+	l.etcd = etcd.Start(t, []etcd.Spot{{Host: "192.0.2.9", In: l.connected(9).Do}})
+	for n := range 3 {
+		ns := l.connected(n + 1)
+		l.hosts = append(l.hosts, &host{daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: ns.File()}), ns,
+			fmt.Sprint("host", n+1)})
+	}
+	return l
+}
+
+// connected returns a namespace with the address 192.0.2.NUMBER.
+func (l *lan) connected(number int) *netns.Namespace {
+	l.Helper()
+	ns, port := kerneltest.Netns(l), fmt.Sprint("port", number)
+	kerneltest.Run(l, l.between, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd()))
+	kerneltest.Run(l, l.between, "ip", "link", "set", port, "master", "br0", "up")
+	kerneltest.Run(l, ns, "ip", "addr", "add", fmt.Sprintf("192.0.2.%d/24", number), "dev", "eth0")
+	kerneltest.Run(l, ns, "ip", "link", "set", "eth0", "up")
+	return ns
+}
+
+// init makes the first host create the cluster.
+func (l *lan) init() {
+	l.Helper()
+	l.hosts[0].Run("cluster", "init", "--etcd", l.etcd.Members[0].Endpoint(), "--node-name", "host1")
+}
+
+// joined makes all hosts one cluster.
+func (l *lan) joined() {
+	l.Helper()
+	l.init()
+	token := strings.TrimSpace(l.hosts[0].Run("cluster", "token", "create", "--uses", "2"))
+	for _, h := range l.hosts[1:] {
+		h.Run("cluster", "join", token, "--node-name", h.name)
+	}
+	for _, h := range l.hosts {
+		l.until("all nodes are alive on "+h.name, func() bool {
+			alive := 0
+			for _, n := range h.status().Nodes {
+				if n.Alive {
+					alive++
+				}
+			}
+			return alive == 3
+		})
+	}
+}
+
+// status returns what `cluster status` prints.
+func (h *host) status() (s api.ClusterStatus) {
+	text, _ := h.Try("cluster", "status", "-o", "json") // it fails if etcd does not answer
+	if end := strings.LastIndex(text, "\n}"); end >= 0 {
+		_ = json.Unmarshal([]byte(text[:end+2]), &s) // an empty status has no nodes
+	}
+	return s
+}
+
+func (l *lan) until(what string, holds func() bool) {
+	l.Helper()
+	for end := time.Now().Add(place.Timeout); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			l.Fatalf("timeout: %s", what)
+		}
+	}
+}
+
+// refused runs a command that must fail with a text.
+func (l *lan) refused(h *host, want string, args ...string) {
+	l.Helper()
+	if said, err := h.Try(args...); err == nil || !strings.Contains(said, want) {
+		l.Errorf("fairlead %s: %v, want %q in\n%s", strings.Join(args, " "), err, want, said)
+	}
+}
+
+// TestMembership makes three hosts one cluster with commands, drains and removes one, and leaves. A
+// sandbox of the first host keeps its connection to the host.
+func TestMembership(t *testing.T) {
+	l := newLAN(t)
+	one, two, three := l.hosts[0], l.hosts[1], l.hosts[2]
+	one.Run("network", "create", "web", "--driver", "bridge", "--subnet", "172.30.7.0/24")
+	sandbox := kerneltest.Netns(t)
+	one.Run("attach", "web", process.Seen(sandbox.Path()))
+	before := kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge")
+	l.joined()
+	l.refused(three, "already belongs to cluster default", "cluster", "init", "--etcd", "http://192.0.2.9:2379")
+	l.refused(three, "copy it again", "cluster", "join", "fljoin1.abc")
+	three.Run("cluster", "drain", "host2")
+	l.until("host2 is drained", func() bool { return one.status().Nodes[1].Drained })
+	three.Run("cluster", "drain", "host2", "--undo")
+	l.refused(one, "host2 is alive", "cluster", "rm", "host2")
+	two.Kill()
+	one.Run("cluster", "rm", "host2", "--force") // its lease has not ended yet
+	two.Start()
+	l.until("host2 was removed", func() bool { return strings.Contains(two.status().Problem, "was removed") })
+	two.Run("cluster", "leave")
+	token := strings.TrimSpace(one.Run("cluster", "token", "create"))
+	two.Run("cluster", "join", token, "--node-name", "host2")
+	l.refused(two, "already belongs", "cluster", "join", token)
+	l.until("host2 is back", func() bool { return len(three.status().Nodes) == 3 })
+	for _, h := range []*host{three, two, one} {
+		h.Run("cluster", "leave")
+	}
+	if after := kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge"); after != before {
+		t.Errorf("the host's own bridge was\n%s\nand is\n%s", before, after)
+	}
+	if _, err := os.Stat(filepath.Join(one.State, "cluster")); !os.IsNotExist(err) {
+		t.Errorf("the directory of the cluster after leaving: %v", err)
+	}
+}
+
+// TestEtcdAway ends etcd, restarts a daemon, and starts etcd again. The host stays a member, and
+// notices what has changed.
+func TestEtcdAway(t *testing.T) {
+	l := newLAN(t)
+	l.joined()
+	l.etcd.Members[0].Kill()
+	two := l.hosts[1]
+	two.Stop()
+	two.Start()
+	l.until("host2 has its records from the disk", func() bool { return len(two.status().Nodes) == 3 })
+	if two.status().Etcd.Connected {
+		t.Error("etcd is shown as connected")
+	}
+	l.refused(two, "etcd does not answer", "cluster", "status")
+	l.etcd.Members[0].Start()
+	l.until("etcd is back", func() bool { return two.status().Etcd.Connected })
+	l.hosts[0].Run("cluster", "drain", "host3")
+	l.until("host2 notices a change", func() bool { return two.status().Nodes[2].Drained })
+}
+
+// TestKilled kills the daemons of two hosts at several moments of init and join, and repeats the
+// requests. The requests do not use the command line, which would start another daemon.
+func TestKilled(t *testing.T) {
+	l := newLAN(t)
+	one, two := l.hosts[0], l.hosts[1]
+	access := api.EtcdAccess{Endpoints: l.etcd.Endpoints()}
+	repeated(t, one, func(c *admin.Client) error {
+		_, err := c.InitCluster(t.Context(), api.ClusterInit{Etcd: access, ClusterNode: api.ClusterNode{Node: "host1"}})
+		return err
+	})
+	var token string
+	l.until("a token", func() bool {
+		created, err := one.Client.CreateToken(t.Context(), api.ClusterTokenRequest{})
+		token = created.Text
+		return err == nil
+	})
+	repeated(t, two, func(c *admin.Client) error {
+		_, err := c.JoinCluster(t.Context(), api.ClusterJoin{Token: token, ClusterNode: api.ClusterNode{Node: "host2"}})
+		return err
+	})
+	l.until("two nodes", func() bool { return len(one.status().Nodes) == 2 && len(two.status().Nodes) == 2 })
+}
+
+// repeated kills the daemon at a later moment of the request each time, and then lets it complete.
+func repeated(t *testing.T, h *host, request func(*admin.Client) error) {
+	t.Helper()
+	for round := range 4 {
+		ended := make(chan struct{})
+		client := h.Client
+		go func() { defer close(ended); _ = request(client) }() // the daemon is killed
+		select {
+		case <-ended:
+		case <-time.After(time.Duration(round*round) * 5 * time.Millisecond):
+		}
+		h.Kill()
+		<-ended
+		h.Start()
+	}
+	if err := request(h.Client); err != nil && !strings.Contains(err.Error(), "already belongs") {
+		t.Fatal(err)
+	}
+}

@@ -78,9 +78,10 @@ func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[ne
 	}
 	var addrs []netip.Addr
 	for _, sub := range n.Subnets {
-		a, ok := renew(sub, current, taken)
+		pools := n.Pools(sub)
+		a, ok := renew(sub, pools, current, taken)
 		if !ok {
-			a, ok = lowestFree(sub, taken)
+			a, ok = lowestFree(sub, pools, taken, n.Listed())
 		}
 		if !ok {
 			return nil, fmt.Errorf("subnet %s of network %s is full: remove an endpoint or widen the range", sub.Pool(),
@@ -94,20 +95,26 @@ func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[ne
 
 // renew returns the address of the current lease that is usable and free in
 // the subnet, if there is one.
-func renew(sub model.Subnet, current []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+func renew(sub model.Subnet, pools []netip.Prefix, current []netip.Addr,
+	taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, a := range current {
-		if sub.Pool().Contains(a) && !taken[a] && sub.Usable(a) {
+		in := slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Contains(a) })
+		if in && !taken[a] && sub.Usable(a) {
 			return a, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// lowestFree returns the lowest free address of the subnet's pool.
-func lowestFree(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
-	for a := sub.Pool().Addr(); sub.Pool().Contains(a); a = a.Next() {
-		if !taken[a] && sub.Usable(a) {
-			return a, true
+// lowestFree returns the lowest free address of the first pool that has one. It skips the
+// addresses that other hosts may have.
+func lowestFree(sub model.Subnet, pools []netip.Prefix, taken map[netip.Addr]bool,
+	listed []netip.Addr) (netip.Addr, bool) {
+	for _, pool := range pools {
+		for a := pool.Addr(); pool.Contains(a); a = a.Next() {
+			if !taken[a] && sub.Usable(a) && !slices.Contains(listed, a) {
+				return a, true
+			}
 		}
 	}
 	return netip.Addr{}, false

@@ -36,6 +36,19 @@ func withRange(s model.State, pool string) model.State {
 	return s
 }
 
+// further adds a range to the first network.
+func further(s model.State, pool string) model.State {
+	s.Networks[0].FurtherRanges = []netip.Prefix{netip.MustParsePrefix(pool)}
+	return s
+}
+
+// listed adds a peer with an endpoint to the first network.
+func listed(s model.State, addr string) model.State {
+	s.Networks[0].Overlay.Peers = []model.Peer{{Endpoints: []model.PeerEndpoint{
+		{Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}}}
+	return s
+}
+
 func leases(pairs ...string) ipam.Leases {
 	l := ipam.Leases{}
 	for _, p := range pairs {
@@ -75,6 +88,12 @@ func TestAssign(t *testing.T) {
 			[]string{"10.0.0.128", "10.0.0.129"}},
 		{"a lease outside the range is lost", withRange(state([]string{v4}, "a"), "10.0.0.128/25"),
 			leases("a=10.0.0.2"), []string{"10.0.0.128"}},
+		{"a further range", further(withRange(state([]string{v4}, "a", "b", "c"), "10.0.0.128/31"), "10.0.0.64/26"),
+			nil, []string{"10.0.0.128", "10.0.0.129", "10.0.0.64"}},
+		{"a lease in a further range is renewed", further(withRange(state([]string{v4}, "a"), "10.0.0.128/31"),
+			"10.0.0.64/26"), leases("a=10.0.0.70"), []string{"10.0.0.70"}},
+		{"an address that another host has is not leased", listed(state([]string{v4}, "a"), "10.0.0.2"), nil,
+			[]string{"10.0.0.3"}},
 		{"a prefix written with host bits", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -40,12 +40,16 @@ type Overlay struct {
 	// all hosts of the overlay share.
 	Encrypt bool   `json:"encrypt,omitempty"`
 	KeyFile string `json:"keyFile,omitempty"`
+	// ByRange forwards by the peers' ranges: each address of a range is on that peer,
+	// unless another peer lists it as an endpoint. Nothing is flooded and nothing is
+	// learned. The network has one IPv4 subnet.
+	ByRange bool `json:"byRange,omitempty"`
 }
 
 // IsZero reports whether no overlay is configured.
 func (o Overlay) IsZero() bool {
 	return o.VNI == 0 && o.Port == 0 && len(o.Underlays) == 0 && len(o.Peers) == 0 && !o.Group.IsValid() &&
-		!o.Encrypt && o.KeyFile == ""
+		!o.Encrypt && o.KeyFile == "" && !o.ByRange
 }
 
 func (o Overlay) clone() Overlay {
@@ -67,8 +71,9 @@ type Peer struct {
 	// Further are the peer's addresses on additional underlays. Traffic to its
 	// known endpoints is spread over all addresses.
 	Further []netip.Addr `json:"further,omitempty"`
-	// Ranges are the parts of the subnets from which the peer leases addresses, one
-	// per subnet. The peer itself has the first usable address of each range.
+	// Ranges are the parts of the subnets from which the peer leases addresses, at
+	// least one per subnet. The peer itself has the first usable address of the first
+	// range in each subnet.
 	Ranges []netip.Prefix `json:"ranges,omitempty"`
 	// Endpoints are the known sandboxes on the peer. They need no ARP or neighbour
 	// discovery.
@@ -86,7 +91,7 @@ type PeerEndpoint struct {
 // Underlay returns all addresses of the peer on underlays.
 func (p Peer) Underlay() []netip.Addr { return append([]netip.Addr{p.Address}, p.Further...) }
 
-// Route is a destination of a sandbox with its next hop.
+// Route is a destination with its next hop.
 type Route struct {
 	To netip.Prefix `json:"to"`
 	// Via is the next hop; the zero value means directly on the link.
@@ -113,6 +118,9 @@ func (n Network) Asks() []string {
 		for _, a := range p.Underlay() {
 			all = append(all, a.String())
 		}
+	}
+	for _, r := range n.Remote {
+		all = append(all, r.Via.String())
 	}
 	if n.Overlay.Group.IsValid() {
 		all = append(all, n.Overlay.Group.String())

@@ -147,6 +147,18 @@ func (s Subnet) GatewayAddress() netip.Addr {
 	return s.HostAddress()
 }
 
+// Pools returns the ranges of a subnet of the network from which addresses are leased, in
+// the order in which they are used.
+func (n Network) Pools(s Subnet) []netip.Prefix {
+	pools := []netip.Prefix{s.Pool()}
+	for _, r := range n.FurtherRanges {
+		if s.holds(r) {
+			pools = append(pools, r)
+		}
+	}
+	return pools
+}
+
 // Network is a set of sandboxes that one driver connects to each other.
 type Network struct {
 	Name   string `json:"name"`
@@ -156,6 +168,12 @@ type Network struct {
 	Origin Origin `json:"origin,omitempty"`
 	// Subnets holds at most one range per address family.
 	Subnets []Subnet `json:"subnets,omitempty"`
+	// FurtherRanges are parts of the subnets from which this host leases addresses when
+	// the subnets' own ranges are full.
+	FurtherRanges []netip.Prefix `json:"furtherRanges,omitempty"`
+	// Remote are the parts of the subnets that are on other hosts, each with the address
+	// of its host as the next hop. For networks with driver routed.
+	Remote []Route `json:"remote,omitempty"`
 	// MTU in bytes of every link of the network; 0 leaves it to the driver.
 	MTU int `json:"mtu,omitempty"`
 	// Parent is the host's link under macvlan and ipvlan links, or the device that
@@ -374,6 +392,8 @@ func (s State) Clone() State {
 		slices.Clone(s.Publishes)
 	for i := range s.Networks {
 		s.Networks[i].Subnets = slices.Clone(s.Networks[i].Subnets)
+		s.Networks[i].FurtherRanges = slices.Clone(s.Networks[i].FurtherRanges)
+		s.Networks[i].Remote = slices.Clone(s.Networks[i].Remote)
 		s.Networks[i].Overlay = s.Networks[i].Overlay.clone()
 		s.Networks[i].ParentAddresses = slices.Clone(s.Networks[i].ParentAddresses)
 	}

@@ -48,6 +48,8 @@ func (n Network) validateOverlay() error {
 		return fmt.Errorf("key file %q: an encrypted overlay needs the absolute path of a file with 32 secret bytes, the same on all hosts", o.KeyFile)
 	case !o.Encrypt && o.KeyFile != "":
 		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or omit the file", o.KeyFile)
+	case o.ByRange && (len(n.Subnets) != 1 || !n.Subnets[0].Prefix.Addr().Is4() || o.Group.IsValid()):
+		return errors.New("byRange: want peers, and one IPv4 subnet")
 	case o.Encrypt && o.Group.IsValid():
 		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
 	}
@@ -89,9 +91,6 @@ func (n Network) validateRanges(p Peer) error {
 	if len(p.Ranges) == 0 {
 		return nil
 	}
-	if len(p.Ranges) != len(n.Subnets) {
-		return fmt.Errorf("peer %s: want one range in each of the %d subnets, or none", p.Address, len(n.Subnets))
-	}
 	for _, r := range p.Ranges {
 		if !r.IsValid() || !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.holds(r) }) {
 			return fmt.Errorf("peer %s: range %s: want a part of a subnet of the network", p.Address, r)
@@ -101,6 +100,11 @@ func (n Network) validateRanges(p Peer) error {
 				return fmt.Errorf("peer %s: range %s overlaps a range of peer %s: each host needs its own range",
 					p.Address, r, o.Address)
 			}
+		}
+	}
+	for _, s := range n.Subnets {
+		if !slices.ContainsFunc(p.Ranges, s.holds) {
+			return fmt.Errorf("peer %s: want a range in each of the %d subnets, or none", p.Address, len(n.Subnets))
 		}
 	}
 	return nil
@@ -139,15 +143,25 @@ func (s Subnet) holds(r netip.Prefix) bool {
 	return s.Prefix.Overlaps(r) && r.Bits() >= s.Prefix.Bits()
 }
 
+// Listed returns the addresses of the endpoints that peers list. They can be in a range of
+// this host although another host has them.
+func (n Network) Listed() []netip.Addr {
+	var all []netip.Addr
+	for _, p := range n.Overlay.Peers {
+		for _, e := range p.Endpoints {
+			all = append(all, e.Addresses...)
+		}
+	}
+	return all
+}
+
 // Own returns the peer's addresses in the network's subnets, if its ranges are
 // known.
 func (p Peer) Own(n Network) []netip.Addr {
 	var own []netip.Addr
 	for _, s := range n.Subnets {
-		for _, r := range p.Ranges {
-			if s.holds(r) {
-				own = append(own, Subnet{Prefix: s.Prefix, Range: r}.HostAddress())
-			}
+		if i := slices.IndexFunc(p.Ranges, s.holds); i >= 0 {
+			own = append(own, Subnet{Prefix: s.Prefix, Range: p.Ranges[i]}.HostAddress())
 		}
 	}
 	return own

@@ -54,7 +54,7 @@ func TestValidateOverlay(t *testing.T) {
 		"a group and others": {func(n *model.Network) { n.Overlay.Group = addr("ff05::99") },
 			"peer 192.0.2.1: all hosts"},
 		"a range missing": {func(n *model.Network) { n.Overlay.Peers[0].Ranges = n.Overlay.Peers[0].Ranges[:1] },
-			"want one range in each of the 2 subnets"},
+			"want a range in each of the 2 subnets"},
 		"a range elsewhere": {func(n *model.Network) {
 			n.Overlay.Peers[0].Ranges[0] = netip.MustParsePrefix("10.8.0.0/25")
 		},

@@ -129,7 +129,30 @@ func (n Network) validate() error {
 			seen[v4] = true
 		}
 	}
-	return n.validateOverlay()
+	return errors.Join(n.validateParts(), n.validateOverlay())
+}
+
+// validateParts checks the parts of the subnets that this host and others have.
+func (n Network) validateParts() error {
+	within := func(r netip.Prefix) bool {
+		return r.IsValid() && slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.holds(r) })
+	}
+	for _, r := range n.FurtherRanges {
+		if !within(r) {
+			return fmt.Errorf("range %s: want a part of a subnet of the network", r)
+		}
+	}
+	if len(n.Remote) > 0 && !n.Traits().Remote {
+		return fmt.Errorf("remote: only networks with driver %s have parts on other hosts, and this network has driver %s: omit it",
+			OneOf(Drivers(func(t Traits) bool { return t.Remote })), n.Driver)
+	}
+	for _, r := range n.Remote {
+		if !within(r.To) || !r.Via.IsValid() || r.Via.Is4() != r.To.Addr().Is4() {
+			return fmt.Errorf("remote %s via %s: want a part of a subnet and the address of a host, of the same family",
+				r.To, r.Via)
+		}
+	}
+	return nil
 }
 
 func (s Subnet) validate(mtu int) error {

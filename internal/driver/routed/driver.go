@@ -9,6 +9,9 @@
 //
 //	sandbox eth0 (addr/32) ── veth (gateway/32) ── host's routing ── uplink
 //
+// Parts of the subnets can be on other hosts of the LAN (Remote). The host has one route
+// to each part, via the address of its host. Their packets are not encapsulated.
+//
 // The LAN reaches an endpoint if its routers have a route to the subnet through
 // this host. The driver does not filter packets to the endpoint: all its ports are
 // reachable unless a firewall blocks them. So a network that is not internal has no
@@ -18,6 +21,8 @@ package routed
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/driver"
@@ -35,9 +40,16 @@ func (Driver) Name() model.Driver { return model.DriverRouted }
 func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureVeth, plan.FeatureNAT} }
 
 // Validate implements driver.Driver.
-func (Driver) Validate(n model.Network, _ plan.Facts) error {
+func (Driver) Validate(n model.Network, f plan.Facts) error {
 	if len(n.Subnets) == 0 {
 		return errors.New("a routed network needs a subnet, e.g. 172.30.0.0/24")
+	}
+	for _, r := range n.Remote {
+		l, ok := f.Links[r.Via.String()]
+		if !ok || !slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) }) {
+			return fmt.Errorf("host %s: no link of this host has its subnet, and driver routed connects the hosts of one LAN: use driver vxlan",
+				r.Via)
+		}
 	}
 	return driver.CheckSettings(n)
 }
@@ -46,11 +58,15 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.
-func (Driver) Network(n model.Network, _ plan.Facts) plan.Plan {
+func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
+	p := driver.Forwarding(n)
 	if n.Internal {
-		return plan.Plan{plan.Table{}}
+		p = plan.Plan{plan.Table{}}
 	}
-	return driver.Forwarding(n)
+	for _, r := range n.Remote {
+		p = append(p, plan.Route{To: r.To.Masked(), Via: r.Via, Link: f.Links[r.Via.String()].Name})
+	}
+	return p
 }
 
 // Endpoint implements driver.Driver.

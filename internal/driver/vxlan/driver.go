@@ -18,6 +18,10 @@
 // no request for a known sandbox is sent to other hosts. A request for an unknown
 // sandbox is sent to every host, and the tunnel learns from the answer.
 //
+// If the peers' ranges say where each address is (ByRange), the driver plans both
+// entries for every address of the ranges, and nothing is flooded or learned. A packet
+// to an address of no range does not leave the host.
+//
 // Several underlays share one VXLAN link, which is bound to none of them. Each
 // host's address is routed like any other. If a host has several addresses, its
 // sandboxes are distributed over them. One VXLAN link per underlay would make loops
@@ -41,7 +45,6 @@ package vxlan
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/driver/internal/underlay"
@@ -88,11 +91,7 @@ func (Driver) Complete(n model.Network, f plan.Facts) model.Network {
 	if n.MTU == 0 {
 		n.MTU = u.Room(n)
 	}
-	n.Subnets = slices.Clone(n.Subnets)
-	for i, s := range n.Subnets {
-		n.Subnets[i] = u.Own(s)
-	}
-	return n
+	return u.Complete(n)
 }
 
 // Network implements driver.Driver.
@@ -103,8 +102,8 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	}
 	p := driver.Switch(n, f, underlay.LinkLocal(n))
 	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: n.Overlay.WirePort(), Local: u.Local,
-		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(),
-		MAC: driver.MAC(n.Subnets[0].HostAddress()), Owner: n.Name,
+		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified() && !n.Overlay.ByRange,
+		MTU: n.LinkMTU(), MAC: driver.MAC(n.Subnets[0].HostAddress()), Owner: n.Name,
 		Master: driver.BridgeLink(n.Name)}
 	remote := func(a netip.Addr) netip.Addr { return a }
 	via := ""
@@ -114,12 +113,15 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 		t.Local, t.Underlay, t.Port = underlay.Inner(u.Local), via, model.PortVXLAN
 	}
 	p = append(p, plan.NoTrack{Port: t.Port}, t)
-	if !n.Overlay.Group.IsValid() {
+	known := u.Known(n)
+	if n.Overlay.ByRange {
+		known = append(known, u.Ranged(n)...)
+	} else if !n.Overlay.Group.IsValid() {
 		for _, peer := range u.Peers {
 			p = append(p, plan.Forwarding{Link: t.Name, MAC: plan.Unknown, Remote: remote(peer.Address), Underlay: via})
 		}
 	}
-	for _, k := range u.Known(n) {
+	for _, k := range known {
 		p = append(p, plan.Forwarding{Link: t.Name, MAC: k.MAC, Remote: remote(k.Host), Underlay: via})
 		for _, a := range k.Addresses {
 			p = append(p, plan.Neighbor{Link: t.Master, Addr: a, MAC: k.MAC})

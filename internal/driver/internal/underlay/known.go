@@ -3,6 +3,7 @@ package underlay
 import (
 	"hash/fnv"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
@@ -35,14 +36,47 @@ func (u Underlay) Known(n model.Network) []Place {
 	return all
 }
 
-// Own returns the subnet with this host's range.
-func (u Underlay) Own(s model.Subnet) model.Subnet {
-	for _, r := range u.Self.Ranges {
-		if s.Prefix.Overlaps(r) {
-			s.Range = r
+// Ranged lists the addresses of the other hosts' ranges, except for those of hosts and
+// of endpoints that a peer lists.
+func (u Underlay) Ranged(n model.Network) []Place {
+	listed := map[netip.Addr]bool{}
+	for _, p := range n.Overlay.Peers {
+		for _, a := range p.Own(n) {
+			listed[a] = true
+		}
+		for _, e := range p.Endpoints {
+			for _, a := range e.Addresses {
+				listed[a] = true
+			}
 		}
 	}
-	return s
+	var all []Place
+	for _, p := range u.Peers {
+		for _, r := range p.Ranges {
+			for a := r.Masked().Addr(); r.Contains(a); a = a.Next() {
+				if n.Subnets[0].Usable(a) && !listed[a] {
+					all = append(all, Place{driver.MAC(a), p.Address, []netip.Addr{a}})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Complete returns the network with this host's ranges.
+func (u Underlay) Complete(n model.Network) model.Network {
+	n.Subnets = slices.Clone(n.Subnets)
+	for _, r := range u.Self.Ranges {
+		i := slices.IndexFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(r) })
+		switch {
+		case i < 0:
+		case n.Subnets[i].Range.IsValid():
+			n.FurtherRanges = append(slices.Clip(n.FurtherRanges), r)
+		default:
+			n.Subnets[i].Range = r
+		}
+	}
+	return n
 }
 
 // LinkLocal returns the host's IPv6 link-local address in the network. Its last 64

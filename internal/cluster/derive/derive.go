@@ -1,0 +1,212 @@
+// Package derive turns the records of a cluster into the networks of one node: who has which
+// addresses, and by which address that host is reached. It does not talk to the store and applies
+// nothing.
+//
+// The networks are a function of the snapshot and the node's id. A Deriver remembers what it read
+// last, so that a change costs only what it concerns: the record of an endpoint that other nodes
+// need for its name alone changes no network, and a block changes one. Its result equals that of a
+// new Deriver with the same snapshot.
+//
+//	nodes/ID, nets/NET, blocks/NET/PREFIX, eps/NET/ID/EP ──► model.Network
+package derive
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// Deriver derives the networks of a node. Only one goroutine may use it.
+type Deriver struct {
+	node     string
+	nodes    map[string]record.Node
+	networks map[string]*network
+	// problems are those of records that cannot be read, by key.
+	problems map[string]string
+}
+
+// network is what is known about a network.
+type network struct {
+	record record.Network
+	known  bool // the record exists
+	blocks map[netip.Prefix]record.Block
+	// endpoints are those with records, by key. Most follow from blocks too.
+	endpoints map[string]endpoint
+	// derived is the last result, nil if the node does not have the network. It is only valid if
+	// stale is false.
+	derived *model.Network
+	problem error
+	stale   bool
+}
+
+// endpoint is the record of an endpoint.
+type endpoint struct {
+	node     string
+	revision int64
+	record.Endpoint
+}
+
+// New returns a Deriver for the node with this id, without records.
+func New(node string) *Deriver {
+	return &Deriver{node: node, nodes: map[string]record.Node{}, networks: map[string]*network{},
+		problems: map[string]string{}}
+}
+
+// Update reads the changed records, and returns the node's networks in the order of their names,
+// with the problems of records. A network of which the node has no block yet is left out.
+func (d *Deriver) Update(u kv.Update) (networks []model.Network, problems []string) {
+	for _, key := range u.Changed {
+		e, exists := u.Snapshot.Get(key)
+		e.Key = key
+		delete(d.problems, key)
+		if err := d.read(e, exists); err != nil {
+			d.problems[key] = err.Error()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.networks)) {
+		n := d.networks[name]
+		if n.stale {
+			n.derived, n.problem = d.derive(n)
+			n.stale = false
+		}
+		if n.derived != nil {
+			networks = append(networks, *n.derived)
+		}
+		if n.problem != nil {
+			problems = append(problems, fmt.Sprintf("network %s: %v", name, n.problem))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.problems)) {
+		problems = append(problems, d.problems[key])
+	}
+	return networks, problems
+}
+
+// read takes over one record, or its deletion.
+func (d *Deriver) read(e kv.Entry, exists bool) error {
+	switch {
+	case strings.HasPrefix(e.Key, record.Nodes):
+		return d.readNode(e, exists)
+	case strings.HasPrefix(e.Key, record.Networks):
+		return d.readNetwork(e, exists)
+	case strings.HasPrefix(e.Key, record.Blocks):
+		return d.readBlock(e, exists)
+	case strings.HasPrefix(e.Key, record.Endpoints):
+		return d.readEndpoint(e, exists)
+	}
+	return nil
+}
+
+// readNode makes all networks stale if the node's addresses differ.
+func (d *Deriver) readNode(e kv.Entry, exists bool) error {
+	id := record.Names(record.Nodes, e.Key, 1)[0]
+	var n record.Node
+	var err error
+	if exists {
+		n, err = record.Decode[record.Node](e)
+	}
+	if before, was := d.nodes[id]; was != exists || before.Name != n.Name || !before.Joined.Equal(n.Joined) ||
+		!slices.Equal(n.Addresses, before.Addresses) {
+		for _, n := range d.networks {
+			n.stale = true
+		}
+	}
+	d.nodes[id] = n
+	if !exists {
+		delete(d.nodes, id)
+	}
+	return err
+}
+
+func (d *Deriver) readNetwork(e kv.Entry, exists bool) (err error) {
+	name := record.Names(record.Networks, e.Key, 1)[0]
+	n := d.network(name)
+	before, was := n.record, n.known
+	n.record, n.known = record.Network{}, false
+	if exists {
+		n.record, err = record.Decode[record.Network](e)
+		n.known = err == nil
+	}
+	if n.known && (n.record.Spec.Name != name || len(n.record.BlockBits) != len(n.record.Spec.Subnets)) {
+		n.record, n.known = record.Network{}, false
+		err = fmt.Errorf("read record %s: its name or its block sizes are wrong", e.Key)
+	}
+	// A claim changes only the sequence number, and its block.
+	if n.known != was || !n.record.Spec.Equal(before.Spec) || n.record.Direct != before.Direct ||
+		!slices.Equal(n.record.BlockBits, before.BlockBits) {
+		n.stale = true
+	}
+	return err
+}
+
+func (d *Deriver) readBlock(e kv.Entry, exists bool) error {
+	names := record.Names(record.Blocks, e.Key, 2)
+	n := d.network(names[0])
+	n.stale = true
+	if !exists {
+		if p, err := netip.ParsePrefix(names[len(names)-1]); err == nil {
+			delete(n.blocks, p)
+		}
+		return nil
+	}
+	p, b, err := block.Read(e)
+	if err == nil {
+		n.blocks[p] = b
+	}
+	return err
+}
+
+// readEndpoint makes the network stale if the endpoint does not follow from blocks, or did not.
+func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
+	names := record.Names(record.Endpoints, e.Key, 3)
+	if len(names) != 3 {
+		return fmt.Errorf("read record %s: want the names of a network, a node and an endpoint", e.Key)
+	}
+	n := d.network(names[0])
+	before, was := n.endpoints[e.Key]
+	n.stale = n.stale || was && n.moved(before)
+	delete(n.endpoints, e.Key)
+	if !exists {
+		return nil
+	}
+	r, err := record.Decode[record.Endpoint](e)
+	if err != nil {
+		return err
+	}
+	now := endpoint{names[1], e.Revision, r}
+	n.endpoints[e.Key] = now
+	n.stale = n.stale || n.moved(now)
+	return nil
+}
+
+// moved reports whether an endpoint does not follow from blocks: it has a MAC address of its own,
+// or an address in no block of its node.
+func (n *network) moved(e endpoint) bool {
+	return e.MAC != "" || slices.ContainsFunc(e.Addresses, func(a netip.Addr) bool { return !n.has(a, e.node) })
+}
+
+// has reports whether the address is in a block of the node.
+func (n *network) has(a netip.Addr, node string) bool {
+	for i, s := range n.record.Spec.Subnets {
+		if p, err := a.Prefix(n.record.BlockBits[i]); err == nil && s.Prefix.Contains(a) {
+			return n.blocks[p].Node == node
+		}
+	}
+	return false
+}
+
+func (d *Deriver) network(name string) *network {
+	n := d.networks[name]
+	if n == nil {
+		n = &network{blocks: map[netip.Prefix]record.Block{}, endpoints: map[string]endpoint{}}
+		d.networks[name] = n
+	}
+	return n
+}

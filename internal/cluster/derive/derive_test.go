@@ -1,0 +1,236 @@
+package derive_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/cluster/derive"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var (
+	prefix = netip.MustParsePrefix
+	addr   = netip.MustParseAddr
+	equal  = cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty()}
+)
+
+// records is the content of a cluster: records by their keys.
+type records map[string]any
+
+// snapshot returns the records as a snapshot.
+func (r records) snapshot() *kv.Table {
+	var entries []kv.Entry
+	for key, v := range r {
+		entries = append(entries, kv.Entry{Key: key, Value: record.Encode(v), Revision: 1})
+	}
+	return kv.NewTable(1, entries)
+}
+
+// fresh derives the networks of a node from a snapshot alone.
+func fresh(s *kv.Table, node string) ([]model.Network, []string) {
+	return derive.New(node).Update(kv.Update{Snapshot: s, Changed: kv.Diff(kv.NewTable(0, nil), s)})
+}
+
+func node(id string, addrs ...string) record.Node {
+	n := record.Node{ID: id, Name: "host-" + id}
+	for _, a := range addrs {
+		n.Addresses = append(n.Addresses, addr(a))
+	}
+	return n
+}
+
+// three is a cluster with three nodes and two networks. Node c has no block yet.
+func three() records {
+	return records{
+		"nodes/a": node("a", "192.0.2.1", "2001:db8::1"),
+		"nodes/b": node("b", "192.0.2.2", "2001:db8::2"),
+		"nodes/c": node("c", "192.0.2.3", "2001:db8::3"),
+		"nets/web": record.Network{BlockBits: []int{26}, Spec: model.Network{Name: "web", Driver: model.DriverVXLAN,
+			Subnets: []model.Subnet{{Prefix: prefix("10.9.0.0/16")}}, Overlay: model.Overlay{VNI: 42}}},
+		"blocks/web/10.9.1.0/26":  record.Block{Node: "a", Sequence: 3},
+		"blocks/web/10.9.2.0/26":  record.Block{Node: "b", Sequence: 1},
+		"blocks/web/10.9.0.64/26": record.Block{Node: "a", Sequence: 2},
+		"nets/lan": record.Network{BlockBits: []int{26, 122}, Direct: true, Spec: model.Network{Name: "lan",
+			Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: prefix("10.8.0.0/16")},
+				{Prefix: prefix("fd00:8::/64")}}}},
+		"blocks/lan/10.8.1.0/26":    record.Block{Node: "a", Sequence: 1},
+		"blocks/lan/10.8.3.0/26":    record.Block{Node: "a", Sequence: 4},
+		"blocks/lan/fd00:8::40/122": record.Block{Node: "a", Sequence: 2},
+		"blocks/lan/10.8.2.0/26":    record.Block{Node: "b", Sequence: 3},
+		"blocks/lan/fd00:8::80/122": record.Block{Node: "b", Sequence: 5},
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	networks, problems := fresh(three().snapshot(), "a")
+	want := []model.Network{
+		{Name: "lan", Driver: model.DriverRouted, Origin: model.FromCluster,
+			Subnets: []model.Subnet{{Prefix: prefix("10.8.0.0/16"), Range: prefix("10.8.1.0/26")},
+				{Prefix: prefix("fd00:8::/64"), Range: prefix("fd00:8::40/122")}},
+			FurtherRanges: []netip.Prefix{prefix("10.8.3.0/26")},
+			Remote: []model.Route{{To: prefix("10.8.2.0/26"), Via: addr("192.0.2.2")},
+				{To: prefix("fd00:8::80/122"), Via: addr("2001:db8::2")}}},
+		{Name: "web", Driver: model.DriverVXLAN, Origin: model.FromCluster,
+			Subnets: []model.Subnet{{Prefix: prefix("10.9.0.0/16")}},
+			Overlay: model.Overlay{VNI: 42, ByRange: true, Peers: []model.Peer{
+				{Address: addr("192.0.2.1"), Ranges: []netip.Prefix{prefix("10.9.0.64/26"), prefix("10.9.1.0/26")}},
+				{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("10.9.2.0/26")}}}}},
+	}
+	if diff := cmp.Diff(want, networks, equal); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %q; networks, want (-), got (+):\n%s", problems, diff)
+	}
+	if err := (model.State{Networks: networks}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if networks, problems := fresh(three().snapshot(), "c"); len(networks)+len(problems) > 0 {
+		t.Errorf("a node without blocks has %v, %q", networks, problems)
+	}
+}
+
+// TestPeers checks what records of nodes and endpoints make of the list of peers.
+func TestPeers(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(records)
+		want    string // the peers
+		problem string
+	}{
+		"a name": {func(r records) {
+			r["eps/web/b/shop"] = record.Endpoint{Names: []string{"shop"}, Addresses: []netip.Addr{addr("10.9.2.7")}}
+		}, "192.0.2.1 192.0.2.2", ""},
+		"an endpoint that moved": {func(r records) {
+			r["eps/web/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}}
+		}, "192.0.2.1 192.0.2.2 192.0.2.3=10.9.2.7", ""},
+		"an endpoint that moved here": {func(r records) {
+			r["eps/web/a/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}}
+		}, "192.0.2.1=10.9.2.7 192.0.2.2", ""},
+		"a MAC address": {func(r records) {
+			r["eps/web/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "02:00:00:00:00:07"}
+		}, "192.0.2.1 192.0.2.2=10.9.2.7/02:00:00:00:00:07", ""},
+		"wrong records": {func(r records) {
+			r["eps/web/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "ff:00:00:00:00:07"}
+			r["eps/web/b/out"] = record.Endpoint{Addresses: []netip.Addr{addr("10.7.2.7")}}
+			r["blocks/web/10.9.9.0/25"] = record.Block{Node: "c"}
+			r["blocks/web/10.7.9.0/26"] = record.Block{Node: "c"}
+			r["blocks/web/10.9.9.64/26"] = record.Block{Node: "unknown"}
+		}, "192.0.2.1 192.0.2.2=10.9.2.7", ""},
+		"wrong values": {func(r records) { r["blocks/web/10.9.9.0/26"] = "?" }, "192.0.2.1 192.0.2.2",
+			"read record blocks/web/10.9.9.0/26"},
+		"a removed node": {func(r records) { delete(r, "nodes/b") }, "192.0.2.1", ""},
+		"only IPv6 in common": {func(r records) { r["nodes/b"] = node("b", "2001:db8::2") },
+			"2001:db8::1 2001:db8::2", ""},
+		"no family in common": {func(r records) {
+			r["nodes/a"], r["nodes/b"] = node("a", "192.0.2.1"), node("b", "2001:db8::2")
+		}, "", "no address family in common: host-b has no IPv4 address, and host-a has no IPv6 address"},
+		"a host that joined again": {func(r records) {
+			again := node("0", "192.0.2.2")
+			again.Joined = time.Unix(1, 0)
+			r["nodes/0"], r["blocks/web/10.9.7.0/26"] = again, record.Block{Node: "0"}
+		}, "192.0.2.2 192.0.2.1", "nodes host-b and host-0 have the address 192.0.2.2: if host-b no longer exists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := three()
+			delete(r, "nets/lan")
+			test.change(r)
+			networks, problems := fresh(r.snapshot(), "a")
+			var got []string
+			for _, n := range networks {
+				if err := (model.State{Networks: networks}).Validate(); err != nil {
+					t.Error(err)
+				}
+				for _, p := range n.Overlay.Peers {
+					text := p.Address.String()
+					for _, e := range p.Endpoints {
+						text += strings.TrimSuffix(fmt.Sprintf("=%s/%s", e.Addresses[0], e.MAC), "/")
+					}
+					got = append(got, text)
+				}
+			}
+			if s := strings.Join(got, " "); s != test.want {
+				t.Errorf("the peers are %q, want %q", s, test.want)
+			}
+			s := strings.Join(problems, "\n")
+			if !strings.Contains(s, test.problem) || (s == "") != (test.problem == "") {
+				t.Errorf("the problems are %q, want %q", s, test.problem)
+			}
+		})
+	}
+}
+
+// TestIncremental makes random changes, and compares the networks with those of a new Deriver.
+func TestIncremental(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	all := three()
+	all["eps/web/b/shop"] = record.Endpoint{Names: []string{"shop"}, Addresses: []netip.Addr{addr("10.9.2.7")}}
+	all["eps/web/c/moved"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.8")}}
+	var keys []string
+	for key := range all {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	now, last, d := records{}, kv.NewTable(0, nil), derive.New("a")
+	for range 500 {
+		for range 1 + random.IntN(3) {
+			if key := keys[random.IntN(len(keys))]; now[key] == nil {
+				now[key] = all[key]
+			} else {
+				delete(now, key)
+			}
+		}
+		next := now.snapshot()
+		networks, problems := d.Update(kv.Update{Snapshot: next, Changed: kv.Diff(last, next)})
+		wantNetworks, wantProblems := fresh(next, "a")
+		if diff := cmp.Diff([]any{wantNetworks, wantProblems}, []any{networks, problems}, equal); diff != "" {
+			t.Fatalf("after a change, a new Deriver (-) and this one (+) differ:\n%s", diff)
+		}
+		last = next
+	}
+}
+
+// BenchmarkUpdate changes one record of a cluster with 1,000 nodes and 50,000 endpoints.
+func BenchmarkUpdate(b *testing.B) {
+	const nodes, each = 1000, 50
+	all := records{"nets/web": three()["nets/web"]}
+	blockOf := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 2), byte(i << 6)}), 26)
+	}
+	for i := range nodes {
+		id := fmt.Sprint(i)
+		all["nodes/"+id] = node(id, fmt.Sprintf("198.18.%d.%d", i>>8, i&255))
+		all["blocks/web/"+blockOf(i).String()] = record.Block{Node: id, Sequence: int64(i)}
+		a := blockOf(i).Addr().Next()
+		for j := range each {
+			a = a.Next()
+			all[fmt.Sprintf("eps/web/%s/box%d", id, j)] = record.Endpoint{Names: []string{"box"},
+				Addresses: []netip.Addr{a}}
+		}
+	}
+	table := all.snapshot()
+	d := derive.New("0")
+	d.Update(kv.Update{Snapshot: table, Changed: kv.Diff(kv.NewTable(0, nil), table)})
+	for name, key := range map[string]string{"name": "eps/web/7/box7", "block": "blocks/web/" + blockOf(7).String()} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				networks, problems := d.Update(kv.Update{Snapshot: table, Changed: []string{key}})
+				if len(networks) != 1 {
+					b.Fatal(problems)
+				}
+			}
+		})
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			fresh(table, "0")
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package derive
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// derive returns the network as this node has it, or nil if the node has no block of a subnet.
+func (d *Deriver) derive(n *network) (*model.Network, error) {
+	if !n.known {
+		return nil, nil
+	}
+	blocks := d.blocks(n)
+	for _, s := range n.record.Spec.Subnets {
+		if !slices.ContainsFunc(blocks[d.node], s.Prefix.Overlaps) {
+			return nil, nil
+		}
+	}
+	spec := n.record.Spec
+	spec.Origin = model.FromCluster
+	if n.record.Direct {
+		err := d.direct(&spec, blocks)
+		return &spec, err
+	}
+	err := d.overlay(n, &spec, blocks)
+	if len(spec.Overlay.Peers) == 0 {
+		return nil, err
+	}
+	return &spec, err
+}
+
+// blocks returns the blocks of each node of the cluster. It ignores those that are no part of a
+// subnet, which no node claims.
+func (d *Deriver) blocks(n *network) map[string][]netip.Prefix {
+	all := map[string][]netip.Prefix{}
+	for p, b := range n.blocks {
+		if _, exists := d.nodes[b.Node]; exists && n.has(p.Addr(), b.Node) {
+			all[b.Node] = append(all[b.Node], p)
+		}
+	}
+	for _, blocks := range all {
+		slices.SortFunc(blocks, func(a, b netip.Prefix) int {
+			return int(n.blocks[a].Sequence - n.blocks[b].Sequence)
+		})
+	}
+	return all
+}
+
+// moved returns the endpoints that do not follow from blocks, by node. If several
+// records have an address, the newest counts: the endpoint moves.
+func (d *Deriver) moved(n *network) map[string][]model.PeerEndpoint {
+	var keys []string
+	newest := map[netip.Addr]int64{}
+	for key, e := range n.endpoints {
+		if _, exists := d.nodes[e.node]; exists && n.moved(e) {
+			keys = append(keys, key)
+			for _, a := range e.Addresses {
+				newest[a] = 0
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	for _, e := range n.endpoints {
+		for _, a := range e.Addresses {
+			if r, asked := newest[a]; asked {
+				newest[a] = max(r, e.revision)
+			}
+		}
+	}
+	slices.Sort(keys)
+	all, seen, macs := map[string][]model.PeerEndpoint{}, map[netip.Addr]bool{}, map[string]bool{}
+	for _, key := range keys {
+		e := n.endpoints[key]
+		p := model.PeerEndpoint{MAC: ownMAC(e.MAC, macs)}
+		for _, a := range e.Addresses {
+			if n.within(a) && e.revision == newest[a] && !seen[a] {
+				seen[a] = true
+				p.Addresses = append(p.Addresses, a)
+			}
+		}
+		if len(p.Addresses) > 0 {
+			all[e.node] = append(all[e.node], p)
+		}
+	}
+	return all
+}
+
+// ownMAC returns the endpoint's own MAC address in the form of model.PeerEndpoint. It is empty if
+// the record has none that the endpoint can have: a group's, one that follows from an IP address, or
+// one that another endpoint has.
+func ownMAC(text string, used map[string]bool) string {
+	mac, err := net.ParseMAC(text)
+	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || bytes.Equal(mac, make([]byte, 6)) ||
+		bytes.HasPrefix(mac, []byte{2, 0xf1}) || used[mac.String()] {
+		return ""
+	}
+	used[mac.String()] = true
+	return mac.String()
+}
+
+// within reports whether the address is in a subnet.
+func (n *network) within(a netip.Addr) bool {
+	return slices.ContainsFunc(n.record.Spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Contains(a) })
+}
+
+// overlay fills in the peers: the nodes with blocks, and those with endpoints that moved to them.
+func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]netip.Prefix) error {
+	spec.Overlay.ByRange = true
+	moved := d.moved(n)
+	var used []string
+	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
+		if len(blocks[id]) > 0 || len(moved[id]) > 0 {
+			used = append(used, id)
+		}
+	}
+	v4, err := d.family(used)
+	if err != nil {
+		return err
+	}
+	at, err := d.addresses(used, v4)
+	for _, id := range used {
+		if at[id].IsValid() {
+			spec.Overlay.Peers = append(spec.Overlay.Peers,
+				model.Peer{Address: at[id], Ranges: blocks[id], Endpoints: moved[id]})
+		}
+	}
+	return err
+}
+
+// family returns the address family that these nodes have in common: IPv4 if possible.
+func (d *Deriver) family(ids []string) (v4 bool, err error) {
+	lacking := map[bool]string{}
+	for _, id := range ids {
+		for _, v4 := range []bool{true, false} {
+			if !address(d.nodes[id], v4).IsValid() {
+				lacking[v4] = d.nodes[id].Name
+			}
+		}
+	}
+	if lacking[true] != "" && lacking[false] != "" {
+		return false, fmt.Errorf("the nodes have no address family in common: %s has no IPv4 address, and %s has no "+
+			"IPv6 address", lacking[true], lacking[false])
+	}
+	return lacking[true] == "", nil
+}
+
+// addresses returns the address of each node. Of two nodes with the same address only the one that
+// joined last has it, because a host that joins again is another node. The error names the others.
+func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error) {
+	at, holder := map[string]netip.Addr{}, map[netip.Addr]string{}
+	var errs []error
+	for _, id := range ids {
+		a := address(d.nodes[id], v4)
+		other, taken := holder[a]
+		old, late := other, id
+		if taken && (d.nodes[other].Joined.After(d.nodes[id].Joined) || other == d.node) && id != d.node {
+			old, late = id, other
+		}
+		if taken {
+			errs = append(errs, fmt.Errorf("nodes %s and %s have the address %s: if %s no longer exists, remove it with "+
+				"`fairlead cluster rm`", d.nodes[old].Name, d.nodes[late].Name, a, d.nodes[old].Name))
+			delete(at, old)
+		}
+		if a.IsValid() {
+			at[late], holder[a] = a, late
+		}
+	}
+	return at, errors.Join(errs...)
+}
+
+// direct fills in the routes to the blocks of other nodes.
+func (d *Deriver) direct(spec *model.Network, blocks map[string][]netip.Prefix) error {
+	spec.Subnets = slices.Clone(spec.Subnets)
+	for _, b := range blocks[d.node] {
+		i := slices.IndexFunc(spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(b) })
+		if spec.Subnets[i].Range.IsValid() {
+			spec.FurtherRanges = append(spec.FurtherRanges, b)
+		} else {
+			spec.Subnets[i].Range = b
+		}
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(blocks)) {
+		if id == d.node {
+			continue
+		}
+		for _, b := range blocks[id] {
+			at := address(d.nodes[id], b.Addr().Is4())
+			if !at.IsValid() {
+				errs = append(errs, fmt.Errorf("node %s has block %s, and no address of that family", d.nodes[id].Name, b))
+				continue
+			}
+			spec.Remote = append(spec.Remote, model.Route{To: b, Via: at})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// address returns the node's address of the family.
+func address(n record.Node, v4 bool) netip.Addr {
+	i := slices.IndexFunc(n.Addresses, func(a netip.Addr) bool { return a.Is4() == v4 })
+	if i < 0 {
+		return netip.Addr{}
+	}
+	return n.Addresses[i]
+}

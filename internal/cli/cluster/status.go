@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -94,9 +95,11 @@ func printProblems(r *command.Remote, s api.ClusterStatus) error {
 	return nil
 }
 
-// printEtcd prints one line per server of etcd.
+// printEtcd prints one line per server of etcd, and each warning once.
 func printEtcd(r *command.Remote, e api.EtcdHealth) error {
 	rows := [][]string{{"ETCD", "VERSION", "ROLE", "SIZE", "STATE"}}
+	warned := map[string]bool{}
+	var warnings []string
 	for _, s := range e.Servers {
 		role, state, size := "follower", "ok", "-"
 		if s.Leader {
@@ -105,15 +108,22 @@ func printEtcd(r *command.Remote, e api.EtcdHealth) error {
 		if s.Size > 0 {
 			size = fmt.Sprintf("%.1f MB", float64(s.Size)/1e6)
 		}
-		switch {
-		case s.Problem != "":
+		if s.Problem != "" {
 			role, state = "-", s.Problem
-		case len(s.Warnings) > 0:
-			state = strings.Join(s.Warnings, "; ")
+		}
+		for _, w := range s.Warnings {
+			if !warned[w] {
+				warnings = append(warnings, w)
+			}
+			warned[w] = true
 		}
 		rows = append(rows, []string{s.Endpoint, command.OrDash(s.Version), role, size, state})
 	}
-	return r.Out.Table(rows)
+	err := r.Out.Table(rows)
+	for _, w := range warnings {
+		err = errors.Join(err, r.Out.Line("warning: %s", w))
+	}
+	return err
 }
 
 // failure returns an error if the cluster does not work on this host.

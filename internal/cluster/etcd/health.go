@@ -2,7 +2,9 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +32,9 @@ func (s *Store) describe(ctx context.Context, at server) api.EtcdServer {
 	status, err := at.client.Status(ctx, at.url)
 	if err != nil {
 		description.Problem = err.Error()
+		if errors.Is(err, context.DeadlineExceeded) {
+			description.Problem = "no answer"
+		}
 		return description
 	}
 	description.Version, description.Size = status.Version, status.DbSize
@@ -51,17 +56,21 @@ var faults = []struct {
 	{13, 0, "a leader that was paused ends leases of running nodes"},
 }
 
-// Warnings describes the known faults of a version of etcd.
+// Warnings names the known faults of a version of etcd, in one text.
 func Warnings(version string) (warnings []string) {
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); err != nil || major != 3 || minor > 6 {
 		return nil
 	}
+	var known []string
 	for _, f := range faults {
 		if minor < 5 || minor == 5 && patch < f.fixed35 || minor == 6 && patch < f.fixed36 {
-			warnings = append(warnings, fmt.Sprintf("etcd %s: %s: upgrade to 3.5.%d, 3.6.%d or newer", version, f.text,
-				faults[0].fixed35, faults[0].fixed36))
+			known = append(known, f.text)
 		}
 	}
-	return warnings
+	if len(known) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("etcd %s has known faults (%s): upgrade to 3.5.%d, 3.6.%d or newer", version,
+		strings.Join(known, "; "), faults[0].fixed35, faults[0].fixed36)}
 }

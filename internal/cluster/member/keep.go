@@ -16,6 +16,8 @@ import (
 // The times of the node's own records. The lease of the store is about ten seconds.
 const (
 	aliveEvery = 3 * time.Second
+	// ownLimit is how long a request waits to see its own change.
+	ownLimit = 2 * time.Second
 	// renewAgain is how long the node waits after a renewal that failed.
 	renewAgain = time.Minute
 )
@@ -24,6 +26,7 @@ const (
 // ctx ends.
 func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	var last record.Alive
+	m.await(ctx, 1)
 	for ; ctx.Err() == nil; wait(ctx, aliveEvery) {
 		f := m.self()
 		m.mu.Lock()

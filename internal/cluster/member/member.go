@@ -92,6 +92,8 @@ type Member struct {
 	mu       sync.Mutex
 	file     file
 	snapshot kv.Snapshot
+	// advanced is closed when the snapshot is replaced.
+	advanced chan struct{}
 	store    Store
 	problems []string
 	// revision is that of the last change that the consumers have.
@@ -108,7 +110,7 @@ type Member struct {
 
 // New reads the membership from the directory. Run starts its tasks.
 func New(cfg Config) (*Member, error) {
-	m := &Member{cfg: cfg, asks: map[string]Ask{}}
+	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{})}
 	f, err := readFile(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -186,6 +188,8 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 		m.mu.Lock()
 		before := m.snapshot
 		m.snapshot = u.Snapshot
+		close(m.advanced)
+		m.advanced = make(chan struct{})
 		last := lastChange(u, m.revision)
 		self := Self{m.file.Cluster, m.file.Node, m.file.Name}
 		m.mu.Unlock()
@@ -258,6 +262,31 @@ func nodesOf(s kv.Snapshot) map[string]record.Node {
 		}
 	}
 	return all
+}
+
+// await waits until the newest snapshot has the revision, or ctx ends.
+func (m *Member) await(ctx context.Context, revision int64) {
+	for {
+		m.mu.Lock()
+		snapshot, advanced := m.snapshot, m.advanced
+		m.mu.Unlock()
+		if snapshot != nil && snapshot.Revision() >= revision {
+			return
+		}
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitOwn waits for the snapshot with a change that was requested here, so that the next request
+// sees it. If that takes too long, for example in a freeze, it returns.
+func (m *Member) awaitOwn(ctx context.Context, revision int64) {
+	ctx, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+	m.await(ctx, revision)
 }
 
 // isMember reports whether the newest snapshot has the node.

@@ -68,6 +68,7 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 			return fmt.Errorf("drain node %s: %w", n.Name, err)
 		}
 		if result.Committed {
+			m.awaitOwn(ctx, result.Revision)
 			return nil
 		}
 	}
@@ -92,15 +93,17 @@ func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
 			"node %s is alive: run `fairlead cluster leave` on it; if that is not possible, "+
 				"stop it and use --force: its addresses are given to others", n.Name)
 	}
-	if err := deleteNode(ctx, store, snapshot, n); err != nil {
+	revision, err := deleteNode(ctx, store, snapshot, n)
+	if err != nil {
 		return fmt.Errorf("remove node %s: %w: repeat the command", n.Name, err)
 	}
+	m.awaitOwn(ctx, revision)
 	return nil
 }
 
 // deleteNode deletes what belongs to a node: at first what it holds, at last its name and its
-// record. So an interrupted removal can be repeated.
-func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record.Node) error {
+// record. So an interrupted removal can be repeated. It returns the store's revision afterwards.
+func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record.Node) (int64, error) {
 	keys := keysOf(s, n.ID)
 	for part := range slices.Chunk(keys, maxChanges) {
 		var t kv.Txn
@@ -108,14 +111,14 @@ func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record
 			t.Then = append(t.Then, kv.Change{Key: key})
 		}
 		if _, err := commit(ctx, store, t); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err := commit(ctx, store, kv.Txn{Then: []kv.Change{
+	result, err := commit(ctx, store, kv.Txn{Then: []kv.Change{
 		{Key: record.Key(record.Alives, n.ID)}, {Key: record.Key(record.NodeNames, n.Name)},
 		{Key: record.Key(record.Nodes, n.ID)},
 	}})
-	return err
+	return result.Revision, err
 }
 
 // keysOf returns the keys of what a node holds.
@@ -231,7 +234,8 @@ func are(names []string) string {
 func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapshot, f file, force bool) error {
 	nodes := nodesOf(s)
 	if len(nodes) > 1 || len(nodes) == 1 && nodes[f.Node].ID == "" {
-		return deleteNode(ctx, store, s, record.Node{ID: f.Node, Name: f.Name})
+		_, err := deleteNode(ctx, store, s, record.Node{ID: f.Node, Name: f.Name})
+		return err
 	}
 	var keys []string
 	for e := range s.Under("") {

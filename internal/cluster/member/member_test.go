@@ -62,14 +62,19 @@ func (w *world) route(address, to string) {
 	w.ports[address] = to
 }
 
+// listener waits until a node listens at the address, and returns where its listener is.
+func (w *world) listener(address string) (to string) {
+	w.until("a node at "+address, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		to = w.ports[address]
+		return to != ""
+	})
+	return to
+}
+
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	w.mu.Lock()
-	to := w.ports[address]
-	w.mu.Unlock()
-	if to == "" {
-		return nil, fmt.Errorf("there is no host at %s", address)
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, to)
+	return (&net.Dialer{}).DialContext(ctx, network, w.listener(address))
 }
 
 // connection is a host's connection to the store.
@@ -361,12 +366,8 @@ func TestManInTheMiddle(t *testing.T) {
 	}
 	token := one.token(api.ClusterTokenRequest{})
 	evil.token(api.ClusterTokenRequest{})
-	w.mu.Lock()
-	honest := w.ports["192.0.2.1:7947"]
-	w.mu.Unlock()
-	theirs.mu.Lock()
-	w.route("192.0.2.1:7947", theirs.ports["192.0.2.1:7947"])
-	theirs.mu.Unlock()
+	honest := w.listener("192.0.2.1:7947")
+	w.route("192.0.2.1:7947", theirs.listener("192.0.2.1:7947"))
 	if err := two.join(token); err == nil || !strings.Contains(err.Error(), "not of the cluster of the join token") {
 		t.Errorf("join through another host: %v", err)
 	}
@@ -409,7 +410,7 @@ func TestInterrupted(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.host(1), w.host(2)
 	one.client.Set(kvtest.AnswerLost)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := one.Init(ctx, api.ClusterInit{Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}},
 		ClusterNode: one.node()})

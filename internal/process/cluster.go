@@ -1,29 +1,59 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/mirror"
+	"fairlead/internal/cluster/networks"
 	"fairlead/internal/daemon"
 )
 
-// newMember returns the membership of the host. A host whose membership cannot be read does not
+// blocksEvery is how often the host's use of addresses is compared with its blocks.
+const blocksEvery = 2 * time.Second
+
+// node is the host's part of a cluster.
+type node struct {
+	*member.Member
+	networks *networks.Networks
+}
+
+// newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.
-func newMember(opt Options, d *daemon.Daemon, idle *idle) (*member.Member, error) {
+func newNode(opt Options, d *daemon.Daemon, idle *idle) (*node, error) {
+	n := &node{}
+	n.networks = networks.New(networks.Config{Host: d, Store: n, Every: blocksEvery, Log: opt.Log})
+	var err error
+	n.Member, err = newMember(opt, d, idle, n.networks)
+	return n, err
+}
+
+// run runs the tasks of the node until ctx ends.
+func (n *node) run(ctx context.Context) error {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	tasks.Go(func() { n.networks.Run(ctx) })
+	return n.Member.Run(ctx)
+}
+
+// newMember returns the membership of the host.
+func newMember(opt Options, d *daemon.Daemon, idle *idle, consumers ...member.Consumer) (*member.Member, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("read the name of the host: %w", err)
 	}
 	return member.New(member.Config{
-		Dir: filepath.Join(opt.State, "cluster"), Version: opt.Version, Host: host, Open: storeOpener(opt),
+		Consumers: consumers,
+		Dir:       filepath.Join(opt.State, "cluster"), Version: opt.Version, Host: host, Open: storeOpener(opt),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})

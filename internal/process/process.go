@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"fairlead/internal/cluster/member"
 	"fairlead/internal/daemon"
 	"fairlead/internal/dhcp"
 	"fairlead/internal/frontend/admin"
@@ -133,7 +132,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(func() error { gateway.Part(); return nil })
-	node, err := newMember(opt, d, idle)
+	node, err := newNode(opt, d, idle)
 	if err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 
 // serve answers requests and runs the daemon's tasks until ctx ends, the daemon is
 // idle, or a task fails.
-func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.Runner, node *member.Member,
+func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.Runner, node *node,
 	idle *idle) error {
 	l, done, err := opt.Sockets.take(adminSocket, opt.Socket, admin.Listen)
 	if err != nil {
@@ -162,9 +161,9 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 	}
 	defer done()
 	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: d, Events: d, Stats: d,
-		Gateway: gateway, Cluster: node}
+		Gateway: gateway, Cluster: node, ClusterNetworks: node.networks}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }
-	tasks := []func(context.Context) error{d.Run, follow, node.Run,
+	tasks := []func(context.Context) error{d.Run, follow, node.run,
 		serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)

@@ -34,6 +34,9 @@ type networkFlags struct {
 	peers                                []string
 	driver, mode, filter, group, pkey    string
 	network                              model.Network
+	// cluster adds the network to the cluster. blockBits are the prefix lengths of blocks.
+	cluster   bool
+	blockBits []int
 }
 
 func newNetworkCreate(a *command.App) *cobra.Command {
@@ -49,15 +52,19 @@ func newNetworkCreate(a *command.App) *cobra.Command {
 			"  fairlead network create lan --driver macvlan --parent eth0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --range 192.0.2.64/26\n" +
 			"  fairlead network create lan --driver macvlan --parent eth0    # addresses from attach --dhcp or " +
 			"--address\n" +
-			"  fairlead network create hosts --driver vxlan --vni 42 --subnet 172.31.0.0/24 --range 172.31.0.0/25 --peer 198.51.100.2=172.31.0.128/25",
+			"  fairlead network create hosts --driver vxlan --vni 42 --subnet 172.31.0.0/24 --range 172.31.0.0/25 --peer 198.51.100.2=172.31.0.128/25\n" +
+			"  fairlead network create shop --cluster --driver vxlan --subnet 10.9.0.0/16",
 		Args: command.Arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			network, err := n.parse(args[0])
 			if err != nil {
 				return command.Usage(err)
 			}
+			if err := n.checkCluster(r.DryRun); err != nil {
+				return command.Usage(err)
+			}
 			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := client.CreateNetwork(c.Context(), network, r.DryRun)
+				result, err := n.create(c.Context(), client, network, r.DryRun)
 				if err != nil {
 					return err
 				}
@@ -69,6 +76,26 @@ func newNetworkCreate(a *command.App) *cobra.Command {
 	r.Changes(c)
 	n.flags(c)
 	return c
+}
+
+// checkCluster checks the flags of the cluster's networks.
+func (n *networkFlags) checkCluster(dry bool) error {
+	switch {
+	case !n.cluster && len(n.blockBits) > 0:
+		return errors.New("--block-size: only networks of a cluster have blocks: add --cluster, or omit it")
+	case n.cluster && dry:
+		return errors.New("--dry-run: other hosts change too: omit it with --cluster")
+	}
+	return nil
+}
+
+// create creates the network on this host, or in the cluster.
+func (n *networkFlags) create(ctx context.Context, client *admin.Client, network model.Network,
+	dry bool) (api.Result, error) {
+	if n.cluster {
+		return client.CreateClusterNetwork(ctx, network, n.blockBits)
+	}
+	return client.CreateNetwork(ctx, network, dry)
 }
 
 // hint prints a note if the host's firewall will not let the network's containers
@@ -128,6 +155,10 @@ func (n *networkFlags) flags(c *cobra.Command) {
 		"encrypted)")
 	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "absolute path of the file with the 32-byte secret that "+
 		"all hosts of the overlay share, for --encrypt")
+	f.BoolVar(&n.cluster, "cluster", false, "create the network on all hosts of the cluster, with driver vxlan or "+
+		"routed (default: on this host)")
+	f.IntSliceVar(&n.blockBits, "block-size", nil, "with --cluster: prefix length of the block of addresses that "+
+		"each host claims, in the order of the subnets (default: 64 addresses)")
 	for flag, values := range map[string][]string{
 		"driver": syntax.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"},
 		"filter": {"on", "off"},
@@ -216,27 +247,34 @@ func printNetworks(r *command.Remote, ctx context.Context, networks []model.Netw
 
 func newNetworkRemove(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
+	var cluster bool
 	c := &cobra.Command{
 		Use:     "rm NAME…",
 		Short:   "Remove networks that have no attachments",
-		Example: "  fairlead network rm web",
+		Example: "  fairlead network rm web\n  fairlead network rm shop --cluster",
 		Args:    command.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			var errs []error
 			for _, name := range args {
-				errs = append(errs, removeNetwork(r, c.Context(), name))
+				errs = append(errs, removeNetwork(r, c.Context(), name, cluster))
 			}
 			return errors.Join(errs...)
 		},
 		ValidArgsFunction: r.CompleteNetworks,
 	}
 	r.Flags(c)
+	c.Flags().BoolVar(&cluster, "cluster", false, "remove the networks from the cluster; a host keeps them while it has "+
+		"attachments to them (default: only from this host)")
 	return c
 }
 
-func removeNetwork(r *command.Remote, ctx context.Context, name string) error {
+func removeNetwork(r *command.Remote, ctx context.Context, name string, cluster bool) error {
 	return r.Call(ctx, func(client *admin.Client) error {
-		result, err := client.RemoveNetwork(ctx, name)
+		remove := client.RemoveNetwork
+		if cluster {
+			remove = client.RemoveClusterNetwork
+		}
+		result, err := remove(ctx, name)
 		if err != nil {
 			return err
 		}

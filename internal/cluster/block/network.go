@@ -28,6 +28,14 @@ var (
 	ErrInvalid = errors.New("the settings are not valid")
 )
 
+// invalidError is an error that is ErrInvalid.
+type invalidError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (invalidError) Is(target error) bool { return target == ErrInvalid }
+
+func invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
+
 // Create adds a network to the cluster. An overlay gets its number in the same transaction. A
 // block size of 0 means that of DefaultBits. It returns ErrExists, ErrInvalid or ErrBusy
 // (errors.Is), or the error of the store. The snapshot may be old, but subnets are compared with
@@ -48,21 +56,21 @@ func Create(ctx context.Context, store kv.Committer, s kv.Snapshot, spec model.N
 func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, error) {
 	n := record.Network{Spec: spec, Direct: spec.Traits().Remote}
 	if !spec.Traits().Overlay && !n.Direct {
-		return n, fmt.Errorf("driver %s: want %s, which connect hosts: %w", spec.Driver,
-			model.OneOf(model.Drivers(func(t model.Traits) bool { return t.Overlay || t.Remote })), ErrInvalid)
+		return n, invalid("driver %s: want %s, which connect hosts", spec.Driver,
+			model.OneOf(model.Drivers(func(t model.Traits) bool { return t.Overlay || t.Remote })))
 	}
 	if err := model.ValidName(spec.Name); err != nil {
-		return n, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return n, invalid("%w", err)
 	}
 	if len(spec.Subnets) == 0 ||
 		!n.Direct && (len(spec.Subnets) != 1 || !spec.Subnets[0].Prefix.Addr().Is4()) {
-		return n, fmt.Errorf("%w: want a subnet, e.g. 10.9.0.0/16, and with driver vxlan only one, of IPv4", ErrInvalid)
+		return n, invalid("want a subnet, e.g. 10.9.0.0/16, and with driver vxlan only one, of IPv4")
 	}
 	if len(spec.Overlay.Peers) > 0 || spec.Overlay.Group.IsValid() {
-		return n, fmt.Errorf("%w: the cluster has its list of hosts: omit peers and group", ErrInvalid)
+		return n, invalid("the cluster has its list of hosts: omit peers and group")
 	}
 	if spec.Overlay.Encrypt {
-		return n, fmt.Errorf("%w: the cluster has no keys for encrypted overlays: omit encrypt", ErrInvalid)
+		return n, invalid("the cluster has no keys for encrypted overlays: omit encrypt")
 	}
 	for i, sub := range spec.Subnets {
 		size := DefaultBits(sub.Prefix)
@@ -70,11 +78,10 @@ func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, 
 			size = bits[i]
 		}
 		if err := ValidBits(sub.Prefix, size); err != nil {
-			return n, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return n, invalid("%w", err)
 		}
 		if sub.Range.IsValid() || sub.Address.IsValid() || sub.Gateway.IsValid() {
-			return n, fmt.Errorf("subnet %s: %w: blocks determine each host's part: omit range, address and gateway",
-				sub.Prefix, ErrInvalid)
+			return n, invalid("subnet %s: blocks determine each host's part: omit range, address and gateway", sub.Prefix)
 		}
 		n.BlockBits = append(n.BlockBits, size)
 	}

@@ -27,6 +27,8 @@
 //	POST /v1/cluster/tokens/remove TokenID       → api.Result
 //	GET  /v1/cluster/tokens   → ClusterTokens
 //	GET  /v1/cluster          → api.ClusterStatus
+//	POST /v1/cluster/networks/create ClusterNetworkRequest → api.Result
+//	POST /v1/cluster/networks/remove NetworkName → api.Result
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
@@ -56,6 +58,8 @@ type Daemon struct {
 	Gateway GatewayCalls
 	// Cluster is nil if the daemon cannot be a member of a cluster.
 	Cluster ClusterCalls
+	// ClusterNetworks is nil if the daemon cannot be a member of a cluster.
+	ClusterNetworks ClusterNetworkCalls
 }
 
 // Error is the response to a request that failed.

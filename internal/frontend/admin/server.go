@@ -138,6 +138,9 @@ func Handler(d Daemon) http.Handler {
 	if d.Cluster != nil {
 		clusterHandlers(mux, d.Cluster)
 	}
+	if d.ClusterNetworks != nil {
+		clusterNetworkHandlers(mux, d.ClusterNetworks)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

@@ -1,0 +1,203 @@
+package networks_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/kv/kvtest"
+	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/networks"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// host is a daemon without a host.
+type host struct {
+	mu       sync.Mutex
+	networks []model.Network
+	attached []api.View
+}
+
+func (h *host) SetCluster(networks []model.Network, _ []model.VirtualService) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.networks = networks
+	return nil
+}
+
+func (h *host) LeaveCluster() error { h.SetCluster(nil, nil); return nil }
+
+func (h *host) Networks() []model.Network {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.networks
+}
+
+func (h *host) Attachments() []api.View {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.attached
+}
+
+// attach adds an attachment with an address to network web.
+func (h *host) attach(name, addr string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := api.View{Status: api.Up}
+	v.Endpoint = model.Endpoint{Name: name, Network: "web", Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
+	h.attached = append(slices.Clone(h.attached), v)
+}
+
+func (h *host) detach() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.attached = nil
+}
+
+// world is a cluster with running nodes, in a bubble of synctest.
+type world struct {
+	*testing.T
+	*kvtest.Store
+	hosts   []*host
+	clients []*kvtest.Client
+	every   []*networks.Networks
+}
+
+const every = time.Second
+
+func newWorld(t *testing.T, nodes int) *world {
+	w := &world{T: t, Store: kvtest.New()}
+	for i := range nodes {
+		id := fmt.Sprint("n", i)
+		c, h := w.Client(), &host{}
+		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
+			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
+		n := networks.New(networks.Config{Host: h, Store: c, Every: every, Log: slog.New(slog.DiscardHandler)})
+		go n.Run(t.Context())
+		go func() {
+			for u := range c.Updates(t.Context()) {
+				n.Update(t.Context(), member.Self{Node: id}, u)
+			}
+		}()
+		w.hosts, w.clients, w.every = append(w.hosts, h), append(w.clients, c), append(w.every, n)
+	}
+	return w
+}
+
+func (w *world) put(c *kvtest.Client, key string, v any) {
+	w.Helper()
+	if _, err := c.Commit(w.Context(), kv.Txn{Then: []kv.Change{{Key: key, Value: record.Encode(v)}}}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// create creates overlay web with blocks of 16 addresses.
+func (w *world) create() {
+	w.Helper()
+	n := model.Network{Name: "web", Driver: model.DriverVXLAN,
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}
+	if err := block.Create(w.Context(), w.Client(), w.Snapshot(), n, []int{28}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// settle lets all nodes do what they have to do.
+func (w *world) settle() {
+	time.Sleep(5 * every) // of the bubble's clock
+	synctest.Wait()
+}
+
+// ranges returns the node's own ranges in its network web.
+func (w *world) ranges(node int) []netip.Prefix {
+	w.Helper()
+	all := w.hosts[node].Networks()
+	if len(all) != 1 || len(all[0].Overlay.Peers) != len(w.hosts) {
+		w.Fatalf("node %d has the networks %+v", node, all)
+	}
+	return all[0].Overlay.Peers[node].Ranges
+}
+
+// TestNodesGetBlocks creates a network: each node gets a block, and further ones when it is nearly
+// full. Without etcd the node keeps all.
+func TestNodesGetBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		w.create()
+		w.settle()
+		first := w.ranges(0)
+		if len(first) != 1 || len(w.ranges(1)) != 1 || first[0].Overlaps(w.ranges(1)[0]) || first[0].Bits() != 28 {
+			t.Fatalf("the nodes have %v and %v", first, w.ranges(1))
+		}
+		w.clients[0].Set(kvtest.Refused)
+		a := first[0].Addr()
+		for i := range 12 {
+			a = a.Next()
+			w.hosts[0].attach(fmt.Sprint("box", i), a.String())
+		}
+		w.settle()
+		if got := w.ranges(0); !slices.Equal(got, first) {
+			t.Errorf("without etcd the node has %v", got)
+		}
+		w.clients[0].Set(kvtest.Works)
+		w.settle()
+		got := w.ranges(0)
+		if len(got) != 2 || got[0] != first[0] || got[0].Overlaps(got[1]) || len(w.ranges(1)) != 1 {
+			t.Errorf("a node whose block is nearly full has %v, and another node %v", got, w.ranges(1))
+		}
+	})
+}
+
+// TestEndpointsArePublished compares the records of endpoints with the attachments, also after those
+// changed while etcd did not answer.
+func TestEndpointsArePublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.create()
+		w.settle()
+		w.hosts[0].attach("shop", "10.9.0.7")
+		w.hosts[1].attach("db", "10.9.1.7")
+		w.settle()
+		for key, addr := range map[string]string{"eps/web/n0/shop": "10.9.0.7", "eps/web/n1/db": "10.9.1.7"} {
+			e, _, err := record.Get[record.Endpoint](w.Snapshot(), key)
+			if err != nil || len(e.Names) != 1 || fmt.Sprint(e.Addresses) != "["+addr+"]" {
+				t.Errorf("record %s is %+v, %v", key, e, err)
+			}
+		}
+		w.clients[0].Set(kvtest.RequestLost)
+		w.hosts[0].detach()
+		w.settle()
+		w.clients[0].Set(kvtest.Works)
+		w.settle()
+		if _, left := w.Snapshot().Get("eps/web/n0/shop"); left {
+			t.Error("the record of a detached sandbox stays")
+		}
+		if _, has := w.Snapshot().Get("eps/web/n1/db"); !has {
+			t.Error("a node deleted the record of another")
+		}
+	})
+}
+
+// TestDrainedNodeClaimsNothing drains a node before a network is created, and lets another leave.
+func TestDrainedNodeClaimsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.put(w.clients[0], "nodes/n0", record.Node{ID: "n0", Name: "n0", Drained: true})
+		w.create()
+		w.settle()
+		if own := block.Own(w.Snapshot(), "web", "n0"); len(own) > 0 {
+			t.Errorf("a drained node claims %v", own)
+		}
+		if err := w.every[1].Leave(); err != nil || len(w.hosts[1].Networks()) > 0 {
+			t.Errorf("after leaving, the host has %v: %v", w.hosts[1].Networks(), err)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package networks
+
+import (
+	"context"
+	"errors"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/model"
+)
+
+// CreateNetwork adds a network to the cluster. Each node claims a block of it and then has it. The
+// block sizes are the prefix lengths of blocks, in the order of the subnets; they may be omitted.
+// Returns a Fault: NotFound if the host belongs to no cluster, Conflict if the cluster has the
+// network, Invalid for settings that a cluster's network cannot have.
+func (n *Networks) CreateNetwork(ctx context.Context, spec model.Network, blockBits []int) error {
+	s, err := n.current()
+	if err == nil {
+		spec.Origin = model.FromCluster
+		err = block.Create(ctx, n.cfg.Store, s, spec, blockBits)
+	}
+	return fault(err)
+}
+
+// RemoveNetwork removes a network from the cluster. A host on which sandboxes are attached to it
+// keeps it until they are detached. Returns a Fault with code NotFound if there is no such network.
+func (n *Networks) RemoveNetwork(ctx context.Context, name string) error {
+	s, err := n.current()
+	if err == nil {
+		err = block.Remove(ctx, n.cfg.Store, s, name)
+	}
+	return fault(err)
+}
+
+func (n *Networks) current() (kv.Snapshot, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.snapshot == nil {
+		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
+			"`fairlead cluster init`, or see `fairlead cluster status`")
+	}
+	return n.snapshot, nil
+}
+
+// fault returns the error with the code that the API has for it.
+func fault(err error) error {
+	for code, causes := range map[api.Code][]error{
+		api.Conflict: {block.ErrExists, block.ErrBusy}, api.Invalid: {block.ErrInvalid}, api.NotFound: {block.ErrGone},
+	} {
+		for _, cause := range causes {
+			if errors.Is(err, cause) {
+				return &api.Fault{Code: code, Err: err}
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package networks
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// The limits of a transaction that publishes endpoints.
+const (
+	publishedAtOnce = 64
+	publishLimit    = 5 * time.Second
+)
+
+// publish makes the records of the node's endpoints equal to its attachments.
+func (n *Networks) publish(ctx context.Context, s kv.Snapshot, node string) error {
+	self, exists := s.Get(record.Key(record.Nodes, node))
+	if !exists {
+		return nil
+	}
+	changes := changedEndpoints(s, node, n.endpoints(node))
+	for part := range slices.Chunk(changes, publishedAtOnce) {
+		limited, cancel := context.WithTimeout(ctx, publishLimit)
+		_, err := n.cfg.Store.Commit(limited, kv.Txn{
+			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},
+			Then: part})
+		cancel()
+		if err != nil {
+			return fmt.Errorf("publish endpoints: %w", err)
+		}
+	}
+	return nil
+}
+
+// endpoints returns the records of the attachments that run, by their keys.
+func (n *Networks) endpoints(node string) map[string]record.Endpoint {
+	ours := map[string]bool{}
+	for _, network := range n.cfg.Host.Networks() {
+		ours[network.Name] = network.Origin == model.FromCluster
+	}
+	all := map[string]record.Endpoint{}
+	for _, v := range n.cfg.Host.Attachments() {
+		if v.Status == api.Up && ours[v.Network] && len(v.Endpoint.Addresses) > 0 {
+			all[record.Key(record.Endpoints, v.Network, node, v.Name)] = record.Endpoint{Names: []string{v.Name},
+				Addresses: v.Endpoint.Addresses, MAC: v.Endpoint.MAC}
+		}
+	}
+	return all
+}
+
+// changedEndpoints returns what to put and delete, so that the node's records are these.
+func changedEndpoints(s kv.Snapshot, node string, want map[string]record.Endpoint) []kv.Change {
+	var changes []kv.Change
+	for e := range s.Under(record.Endpoints) {
+		names := record.Names(record.Endpoints, e.Key, 3)
+		if len(names) != 3 || names[1] != node {
+			continue
+		}
+		if _, wanted := want[e.Key]; !wanted {
+			changes = append(changes, kv.Change{Key: e.Key})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value := record.Encode(want[key])
+		if e, _ := s.Get(key); !bytes.Equal(e.Value, value) {
+			changes = append(changes, kv.Change{Key: key, Value: value})
+		}
+	}
+	return changes
+}

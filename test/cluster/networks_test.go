@@ -1,0 +1,105 @@
+package cluster_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/kernel/netns"
+	"fairlead/test/place"
+	"fairlead/test/process"
+)
+
+// box is a sandbox of a host that is attached to network shop, and answers at port 80.
+type box struct {
+	*netns.Namespace
+	addr netip.Addr
+}
+
+// box attaches a sandbox.
+func (l *lan) box(h *host) box {
+	l.Helper()
+	b := box{Namespace: kerneltest.Netns(l)}
+	path := process.Seen(b.Path())
+	h.Run("attach", "shop", path)
+	all, err := h.Client.Attachments(l.Context())
+	for _, v := range all {
+		if v.Sandbox == path && len(v.Endpoint.Addresses) == 1 {
+			b.addr = v.Endpoint.Addresses[0]
+		}
+	}
+	if err != nil || !b.addr.IsValid() {
+		l.Fatalf("%s has the attachments %+v, %v", h.name, all, err)
+	}
+	place.Serve(l, b.Do, ":80", place.Hangup)
+	return b
+}
+
+// reaches fails the test unless a sandbox connects to another one.
+func (l *lan) reaches(from, to box) {
+	l.Helper()
+	conn, err := place.Dial(from.Do, "tcp", net.JoinHostPort(to.addr.String(), "80"), place.Timeout)
+	if err != nil {
+		l.Errorf("%s does not reach %s: %v", from.addr, to.addr, err)
+		return
+	}
+	conn.Close()
+}
+
+// has reports whether `network ls` of the host shows network shop.
+func (h *host) has() bool { return strings.Contains(h.Run("network", "ls"), "shop") }
+
+// TestNetworks creates a network on one host. Sandboxes of all hosts reach each other, also those that
+// start while etcd does not answer, and after a restart of their daemon.
+func TestNetworks(t *testing.T) {
+	for _, driver := range []string{"vxlan", "routed"} {
+		t.Run(driver, func(t *testing.T) {
+			l := newLAN(t)
+			l.joined()
+			one, two := l.hosts[0], l.hosts[1]
+			l.refused(one, "want routed or vxlan", "network", "create", "shop", "--cluster", "--subnet", "10.9.0.0/16")
+			two.Run("network", "create", "shop", "--cluster", "--driver", driver, "--subnet", "10.9.0.0/16",
+				"--block-size", "28")
+			l.refused(two, "the cluster has it already", "network", "create", "shop", "--cluster", "--driver", driver,
+				"--subnet", "10.9.0.0/16")
+			var all []box
+			for _, h := range l.hosts {
+				l.until(h.name+" has the network", h.has)
+				l.refused(h, "belongs to the cluster", "network", "rm", "shop")
+				all = append(all, l.box(h))
+			}
+			for _, from := range all {
+				for _, to := range all {
+					l.reaches(from, to)
+				}
+			}
+			l.etcd.Members[0].Kill()
+			two.Stop()
+			two.Start()
+			l.until("host2 has the network from the disk", two.has)
+			late := l.box(two)
+			l.reaches(all[0], late)
+			l.reaches(late, all[2])
+		})
+	}
+}
+
+// TestNetworkIsRemoved removes a network from the cluster while a sandbox is attached to it.
+func TestNetworkIsRemoved(t *testing.T) {
+	l := newLAN(t)
+	l.joined()
+	one, two := l.hosts[0], l.hosts[1]
+	one.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16")
+	l.until("host2 has the network", two.has)
+	l.until("host1 has the network", one.has)
+	b := l.box(two)
+	one.Run("network", "rm", "shop", "--cluster")
+	l.until("host1 has no network", func() bool { return !one.has() })
+	if !two.has() {
+		t.Error("host2 has lost the network of its sandbox")
+	}
+	two.Run("detach", process.Seen(b.Path()))
+	l.refused(one, "the cluster does not have it", "network", "rm", "shop", "--cluster")
+}

@@ -75,6 +75,9 @@ func (s *Store) do(ctx context.Context, r request) error {
 			return refusal(err)
 		}
 		s.leave(n)
+		if errors.Is(err, kv.ErrOtherEtcd) {
+			return fmt.Errorf("%s: %w", at.url, err)
+		}
 		last = fmt.Errorf("%s: %w", at.url, err)
 		if r.write && sent && !errors.Is(err, rpctypes.ErrNoLeader) {
 			return fmt.Errorf("%w: %w", kv.ErrUnknown, last)

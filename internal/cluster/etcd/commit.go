@@ -64,6 +64,9 @@ func (s *Store) commit(ctx context.Context, t kv.Txn) (kv.Result, clientv3.Lease
 	err = s.do(ctx, request{limit: commitLimit, attempt: commitLimit, write: len(changes) > 0,
 		call: func(ctx context.Context, c *clientv3.Client) (err error) {
 			response, err = c.Txn(ctx).If(compares...).Then(changes...).Else(reads...).Commit()
+			if err == nil {
+				err = s.check(response.Header)
+			}
 			return err
 		}})
 	if err != nil {
@@ -117,7 +120,7 @@ func (s *Store) leaseFor(ctx context.Context, t kv.Txn) (clientv3.LeaseID, error
 		call: func(ctx context.Context, c *clientv3.Client) error {
 			granted, err := c.Grant(ctx, leaseTTL)
 			if err == nil {
-				lease = granted.ID
+				lease, err = granted.ID, s.check(granted.ResponseHeader)
 			}
 			return err
 		}})
@@ -156,7 +159,10 @@ func (s *Store) keepLease() {
 		}
 		err := s.do(s.life, request{limit: leaseEvery, attempt: time.Second,
 			call: func(ctx context.Context, c *clientv3.Client) error {
-				_, err := c.KeepAliveOnce(ctx, lease)
+				kept, err := c.KeepAliveOnce(ctx, lease)
+				if err == nil {
+					err = s.check(kept.ResponseHeader)
+				}
 				return err
 			}})
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {

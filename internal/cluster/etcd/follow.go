@@ -24,8 +24,9 @@ const (
 	askEvery, silence = 2 * time.Second, 5 * time.Second
 )
 
-// List returns all entries at one revision, in the order of their keys.
-func (s *Store) List(ctx context.Context) (revision int64, entries []kv.Entry, err error) {
+// List returns all entries at one revision, in the order of their keys, and the id of the etcd that
+// has them.
+func (s *Store) List(ctx context.Context) (etcd uint64, revision int64, entries []kv.Entry, err error) {
 	end := clientv3.GetPrefixRangeEnd(s.prefix)
 	for from := s.prefix; ; {
 		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageLength)}
@@ -34,17 +35,20 @@ func (s *Store) List(ctx context.Context) (revision int64, entries []kv.Entry, e
 		}
 		page, err := s.get(ctx, from, options...)
 		if err != nil {
-			return 0, nil, fmt.Errorf("list entries: %w", err)
+			return 0, 0, nil, fmt.Errorf("list entries: %w", err)
 		}
 		if revision == 0 {
-			revision = page.Header.Revision
+			etcd, revision = page.Header.ClusterId, page.Header.Revision
 			entries = make([]kv.Entry, 0, page.Count)
+		}
+		if page.Header.ClusterId != etcd {
+			return 0, 0, nil, fmt.Errorf("list entries: %w", kv.ErrOtherEtcd)
 		}
 		for _, pair := range page.Kvs {
 			entries = append(entries, s.entry(pair))
 		}
 		if !page.More || len(page.Kvs) == 0 {
-			return revision, entries, nil
+			return etcd, revision, entries, nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}
@@ -54,6 +58,9 @@ func (s *Store) List(ctx context.Context) (revision int64, entries []kv.Entry, e
 // kv.ErrCompacted if the store cannot know, and kv.ErrFuture if it has not reached the revision.
 func (s *Store) Holds(ctx context.Context, e kv.Entry) (bool, error) {
 	page, err := s.get(ctx, s.prefix+e.Key, clientv3.WithRev(e.Revision))
+	if err == nil {
+		err = s.check(page.Header)
+	}
 	if err != nil {
 		return false, fmt.Errorf("read %s at revision %d: %w", e.Key, e.Revision, err)
 	}
@@ -119,6 +126,9 @@ func (s *Store) watch(ctx context.Context, at server, after int64, handle func(k
 				return errors.New("it ended the watch")
 			}
 			if err := r.Err(); err != nil {
+				return err
+			}
+			if err := s.check(r.Header); err != nil {
 				return err
 			}
 			heard = time.Now()

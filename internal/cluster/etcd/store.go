@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -28,6 +29,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
 )
 
 // Config says how to reach a cluster's store.
@@ -46,6 +48,8 @@ type Store struct {
 	servers []server
 	// inUse counts the changes of the server in use.
 	inUse atomic.Int64
+	// known is the id of the etcd that may answer; 0 means any.
+	known atomic.Uint64
 	// life ends with Close.
 	life  context.Context
 	end   context.CancelFunc
@@ -143,6 +147,18 @@ func (s *Store) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Expect makes all requests but List fail with kv.ErrOtherEtcd if the etcd that answers has another
+// id. 0 means that each may answer.
+func (s *Store) Expect(id uint64) { s.known.Store(id) }
+
+// check returns an error if the answer is from another etcd than the known one.
+func (s *Store) check(header *etcdserverpb.ResponseHeader) error {
+	if known := s.known.Load(); known != 0 && header.GetClusterId() != known {
+		return fmt.Errorf("%w: its cluster id is %x instead of %x", kv.ErrOtherEtcd, header.GetClusterId(), known)
+	}
+	return nil
 }
 
 // Next makes another server the one in use.

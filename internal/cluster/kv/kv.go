@@ -18,6 +18,10 @@ var ErrUnknown = errors.New("the outcome of the transaction is unknown")
 // of the store answered.
 var ErrUnavailable = errors.New("etcd does not answer")
 
+// ErrOtherEtcd is the error of a request that another etcd than the known one has answered. A transaction
+// may have been committed there, so its outcome says nothing about the known one.
+var ErrOtherEtcd = errors.New("another etcd has answered")
+
 // ErrCompacted is the error of a read at a revision whose history the store has deleted.
 var ErrCompacted = errors.New("etcd has deleted the history of this revision")
 
@@ -71,7 +75,8 @@ type Result struct {
 }
 
 // Committer commits transactions. Its method may be called concurrently. Returns
-// ErrUnavailable or ErrUnknown (errors.Is) if the store did not answer before ctx ended.
+// ErrUnavailable or ErrUnknown (errors.Is) if the store did not answer before ctx ended, and
+// ErrOtherEtcd if another one did.
 type Committer interface {
 	Commit(ctx context.Context, t Txn) (Result, error)
 }

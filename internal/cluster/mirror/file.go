@@ -24,6 +24,7 @@ var (
 	stateBucket   = []byte("state")
 	clusterKey    = []byte("cluster")
 	revisionKey   = []byte("revision")
+	etcdKey       = []byte("etcd")
 )
 
 // file is the snapshot on disk. Each write is one transaction.
@@ -31,6 +32,8 @@ type file struct {
 	db      *bbolt.DB
 	cluster string
 	saved   *kv.Table
+	// etcd is the cluster id of the etcd that has the snapshot; 0 if it is not known.
+	etcd uint64
 }
 
 // openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster.
@@ -76,6 +79,9 @@ func (f *file) read() (table *kv.Table, err error) {
 		if revision := state.Get(revisionKey); err == nil && len(revision) == 8 {
 			table = kv.NewTable(int64(binary.BigEndian.Uint64(revision)), all)
 		}
+		if etcd := state.Get(etcdKey); len(etcd) == 8 {
+			f.etcd = binary.BigEndian.Uint64(etcd)
+		}
 		return err
 	})
 	if err != nil || table != nil {
@@ -94,8 +100,8 @@ func (f *file) read() (table *kv.Table, err error) {
 	})
 }
 
-// write makes the file's snapshot that of the table, in one transaction.
-func (f *file) write(table *kv.Table) error {
+// write makes the file's snapshot that of the table of an etcd, in one transaction.
+func (f *file) write(etcd uint64, table *kv.Table) error {
 	err := f.db.Update(func(tx *bbolt.Tx) error {
 		entries := tx.Bucket(entriesBucket)
 		for _, key := range kv.Diff(f.saved, table) {
@@ -111,12 +117,16 @@ func (f *file) write(table *kv.Table) error {
 				return err
 			}
 		}
-		return tx.Bucket(stateBucket).Put(revisionKey, binary.BigEndian.AppendUint64(nil, uint64(table.Revision())))
+		state := tx.Bucket(stateBucket)
+		if err := state.Put(etcdKey, binary.BigEndian.AppendUint64(nil, etcd)); err != nil {
+			return err
+		}
+		return state.Put(revisionKey, binary.BigEndian.AppendUint64(nil, uint64(table.Revision())))
 	})
 	if err != nil {
 		return fmt.Errorf("write snapshot of the cluster: %w", err)
 	}
-	f.saved = table
+	f.saved, f.etcd = table, etcd
 	return nil
 }
 
@@ -142,9 +152,11 @@ func (m *Mirror) save(ctx context.Context) {
 
 // saveNow writes the newest table, and returns a channel that is closed at the next change.
 func (m *Mirror) saveNow() <-chan struct{} {
-	table, known, changed := m.current()
+	m.mu.Lock()
+	etcd, table, known, changed := m.etcd, m.table, m.known, m.changed
+	m.mu.Unlock()
 	if known && table != m.file.saved {
-		if err := m.file.write(table); err != nil {
+		if err := m.file.write(etcd, table); err != nil {
 			m.cfg.Log.Warn("the next start without etcd will use an older snapshot", "error", err)
 		}
 	}

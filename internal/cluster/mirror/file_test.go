@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	f, table, err := openFile(path, "one")
-	for ; err == nil; err = f.write(table) {
+	for ; err == nil; err = f.write(1, table) {
 		if table == nil {
 			table = kv.NewTable(0, nil)
 		}

@@ -13,6 +13,9 @@ import (
 // errStale is the error of a watch at a server with a lower revision than the snapshot.
 var errStale = errors.New("the server has an older revision")
 
+// errFrozen is the error of a watch while the mirror is frozen.
+var errFrozen = errors.New("the records are frozen")
+
 // follow lists and watches the store until ctx ends.
 func (m *Mirror) follow(ctx context.Context) {
 	// The first list makes sure that the file is of this store.
@@ -42,12 +45,21 @@ func (m *Mirror) pause() time.Duration {
 
 // attempt makes the table that of the store, and keeps it so until there is an error.
 func (m *Mirror) attempt(ctx context.Context, listed *bool) error {
-	if why, err := m.different(ctx, listed); err != nil {
-		return err
-	} else if why != "" {
-		m.freeze(why)
-		return nil
+	why, err := m.different(ctx, listed)
+	if err == nil && why == "" {
+		err = m.newer(ctx, listed)
 	}
+	if errors.Is(err, kv.ErrOtherEtcd) {
+		why, err = m.otherEtcd(), nil
+	}
+	if why != "" {
+		m.freeze(why)
+	}
+	return err
+}
+
+// newer lists the store if necessary, and watches it until there is an error.
+func (m *Mirror) newer(ctx context.Context, listed *bool) error {
 	if !*listed {
 		frozen, err := m.list(ctx)
 		if err != nil || frozen {
@@ -57,11 +69,21 @@ func (m *Mirror) attempt(ctx context.Context, listed *bool) error {
 	}
 	table, _, _ := m.current()
 	err := m.cfg.Source.Watch(ctx, table.Revision(), m.apply)
-	if errors.Is(err, kv.ErrCompacted) {
+	switch {
+	case errors.Is(err, kv.ErrCompacted):
 		*listed = false
 		return nil // the store answers
+	case errors.Is(err, errFrozen):
+		return nil
 	}
 	return err
+}
+
+// otherEtcd describes an etcd that is not the known one.
+func (m *Mirror) otherEtcd() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("another etcd answers: its cluster id is not the known %x", m.etcd)
 }
 
 // different returns why the store is another one than the known one. If the store cannot know, or is
@@ -108,15 +130,19 @@ func (m *Mirror) countStale() (why string, err error) {
 
 // list replaces the table with what the store has, unless that is not the known store.
 func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
-	revision, entries, err := m.cfg.Source.List(ctx)
+	etcd, revision, entries, err := m.cfg.Source.List(ctx)
 	if err != nil {
 		return false, err
 	}
 	next := kv.NewTable(revision, entries)
 	m.mu.Lock()
-	table, known, accepted := m.table, m.known, m.accepted
+	table, known, accepted, other := m.table, m.known, m.accepted, m.etcd != 0 && m.etcd != etcd
 	m.mu.Unlock()
-	if id := clusterOf(next); m.cfg.Cluster != "" && id != m.cfg.Cluster && revision >= table.Revision() {
+	if other && !accepted {
+		m.cfg.Source.Next()
+		return true, kv.ErrOtherEtcd
+	}
+	if id := clusterOf(next); m.cfg.Cluster != "" && id != m.cfg.Cluster && (accepted || revision >= table.Revision()) {
 		m.freeze(otherCluster(id, m.cfg.Cluster))
 		return true, nil
 	}
@@ -133,8 +159,10 @@ func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
 			return true, nil
 		}
 	}
+	m.cfg.Source.Expect(etcd)
 	m.update(func() {
 		m.table, m.newest, m.known, m.frozen, m.accepted, m.stale = next, newestOf(next), true, "", false, 0
+		m.etcd = etcd
 	})
 	m.heard()
 	return false, nil
@@ -173,7 +201,12 @@ func suspicious(table, next *kv.Table) string {
 
 // apply makes a new table from a batch of changes.
 func (m *Mirror) apply(b kv.Batch) error {
-	table, _, _ := m.current()
+	m.mu.Lock()
+	table, frozen := m.table, m.frozen
+	m.mu.Unlock()
+	if frozen != "" {
+		return errFrozen // by Commit
+	}
 	if b.Newest < table.Revision() {
 		m.cfg.Source.Next()
 		return errStale

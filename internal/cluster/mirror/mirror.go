@@ -8,8 +8,9 @@
 //
 // A watch that ended is continued at its revision, after the mirror has made sure that the store
 // still has the newest entry that it knows. If the store has not, it was restored from an older copy
-// or is another one: the mirror freezes. It then delivers nothing, and tries again until the store is
-// the known one or Accept is called.
+// or is another one: the mirror freezes. An answer of an etcd with another cluster id freezes it, too,
+// whatever that etcd has: it may be a copy whose revisions are the same. The mirror then delivers
+// nothing, and tries again until the store is the known one or Accept is called.
 package mirror
 
 import (
@@ -38,7 +39,8 @@ const (
 // Source is a cluster's store, see package etcd.
 type Source interface {
 	kv.Committer
-	List(ctx context.Context) (revision int64, entries []kv.Entry, err error)
+	List(ctx context.Context) (etcd uint64, revision int64, entries []kv.Entry, err error)
+	Expect(etcd uint64)
 	Holds(ctx context.Context, e kv.Entry) (bool, error)
 	Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error
 	Next()
@@ -68,6 +70,8 @@ type Mirror struct {
 	table *kv.Table
 	// newest is the entry of the table with the greatest revision.
 	newest kv.Entry
+	// etcd is the cluster id of the etcd that has the table; 0 if it is not known.
+	etcd uint64
 	// known is false until there is a table from the file or from the store.
 	known     bool
 	connected bool
@@ -95,7 +99,8 @@ func Open(cfg Config) (*Mirror, error) {
 	}
 	m.file = f
 	if table != nil {
-		m.table, m.known, m.newest = table, true, newestOf(table)
+		m.table, m.known, m.newest, m.etcd = table, true, newestOf(table), f.etcd
+		cfg.Source.Expect(m.etcd)
 	}
 	return m, nil
 }
@@ -109,9 +114,18 @@ func (m *Mirror) Close() error {
 	return err
 }
 
-// Commit commits a transaction in the store.
+// Commit commits a transaction in the store. If another etcd answers, the mirror freezes.
 func (m *Mirror) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
-	return m.cfg.Source.Commit(ctx, t)
+	result, err := m.cfg.Source.Commit(ctx, t)
+	if errors.Is(err, kv.ErrOtherEtcd) {
+		m.mu.Lock()
+		accepted := m.accepted
+		m.mu.Unlock()
+		if !accepted { // or the next list makes the other one the known one
+			m.freeze(m.otherEtcd())
+		}
+	}
+	return result, err
 }
 
 // Updates follows the store. It sends the newest known snapshot, which can be from the file, and one

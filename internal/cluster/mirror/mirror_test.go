@@ -2,11 +2,13 @@ package mirror_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,12 +27,14 @@ type world struct {
 	*testing.T
 	*etcdtest.Cluster
 	in place.Place
+	// moved, if it is not empty, is the address that clients reach instead of the servers'.
+	moved atomic.Value
 }
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
 	cluster, ns := etcdtest.Alone(t, members)
-	return &world{t, cluster, ns.Do}
+	return &world{T: t, Cluster: cluster, in: ns.Do}
 }
 
 // node is a node with its mirror.
@@ -46,6 +50,9 @@ type node struct {
 func (w *world) node(cluster, path string) *node {
 	w.Helper()
 	dial := func(_ context.Context, address string) (net.Conn, error) {
+		if moved, ok := w.moved.Load().(string); ok && moved != "" {
+			address = moved
+		}
 		return place.Dial(w.in, "tcp", address, time.Second)
 	}
 	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: w.Endpoints()}, Cluster: "test", Dial: dial})
@@ -275,6 +282,56 @@ func TestRestored(t *testing.T) {
 	n.last = nil
 	setup.put("end", []byte("1"))
 	n.until("end", "1")
+}
+
+// TestOtherEtcd brings another etcd to the known address, with the same records at the same
+// revisions. Transactions fail, and the mirror is frozen, also after a restart, until Accept.
+func TestOtherEtcd(t *testing.T) {
+	w := newWorld(t, 1)
+	other := etcdtest.Start(t, []etcdtest.Spot{{Host: "127.0.0.9", In: w.in}})
+	meta := string(record.Encode(record.Meta{ID: "one", Name: "test", Format: record.Format}))
+	put := func(c *etcdtest.Cluster, key, value string) {
+		t.Helper()
+		if _, err := etcdtest.Client(t, c.Members[0]).Put(t.Context(), "/fairlead/v1/test/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []*etcdtest.Cluster{w.Cluster, other} {
+		put(c, record.MetaKey, meta)
+		put(c, "a", "1")
+	}
+	path := filepath.Join(t.TempDir(), "cluster.db")
+	n := w.node("one", path)
+	n.until("a", "1")
+
+	w.Members[0].Kill()
+	w.moved.Store("127.0.0.9:2379")
+	for end := time.Now().Add(place.Timeout); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := n.Commit(ctx, kv.Txn{Then: []kv.Change{{Key: "b", Value: []byte("1")}}})
+		cancel()
+		if errors.Is(err, kv.ErrOtherEtcd) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) {
+			break
+		}
+		if err == nil || time.Now().After(end) {
+			t.Fatalf("a transaction that another etcd has answered has the error %v", err)
+		}
+	}
+	n.untilFrozen("another etcd")
+	n.stop()
+	n = w.node("one", path)
+	n.until("a", "1")
+	n.untilFrozen("another etcd")
+	put(other, "a", "2")
+	if err := n.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.until("a", "2")
+
+	w.moved.Store("")
+	w.Members[0].Start()
+	other.Members[0].Kill()
+	n.untilFrozen("another etcd")
 }
 
 // TestWithoutEtcd starts a mirror while etcd is away. It must deliver the last snapshot.

@@ -58,17 +58,23 @@ var question = Request{Address: "192.0.2.10", Holder: "a", Epoch: 1, Hold: hold}
 // TestClaimInFlightRefusesPromise: a claim that is under way may be committed at any time,
 // also when its answer was lost.
 func TestClaimInFlightRefusesPromise(t *testing.T) {
-	m, now, c := claiming(t)
-	if p := m.Asked(now, question); p.Promised {
-		t.Error("a node with a claim in flight promises not to claim")
-	}
-	m.Answered(now+1, c.ID, kv.Result{}, kv.ErrUnknown)
-	if p := m.Asked(now+2, question); p.Promised {
-		t.Error("a node whose claim has an unknown outcome promises not to claim")
-	}
-	m.See(now+3, at(8, record.Address{Holder: "a", Epoch: 1, Sequence: 1}))
-	if p := m.Asked(now+4, question); !p.Promised {
-		t.Errorf("a node whose claim has failed refuses: %s", p.Reason)
+	for _, outcome := range []error{kv.ErrUnknown, kv.ErrOtherEtcd} {
+		m, now, c := claiming(t)
+		if p := m.Asked(now, question); p.Promised {
+			t.Error("a node with a claim in flight promises not to claim")
+		}
+		for _, a := range m.Answered(now+1, c.ID, kv.Result{}, outcome) {
+			if open, ok := a.(Open); ok {
+				t.Errorf("after %q a node does %v", outcome, open)
+			}
+		}
+		if p := m.Asked(now+2, question); p.Promised {
+			t.Errorf("a node whose claim ended with %q promises not to claim", outcome)
+		}
+		m.See(now+3, at(8, record.Address{Holder: "a", Epoch: 1, Sequence: 1}))
+		if p := m.Asked(now+4, question); !p.Promised {
+			t.Errorf("a node whose claim has failed refuses: %s", p.Reason)
+		}
 	}
 }
 

@@ -50,6 +50,13 @@ const (
 	NodeDrained EventKind = "node drained"
 	NodeEnabled EventKind = "node enabled"
 	NodeRemoved EventKind = "node removed"
+	// EtcdLost means that no server of etcd answers: the cluster's objects do not change
+	// until EtcdAnswers. ClusterFrozen means that etcd has records of another cluster or
+	// older ones, and that the host ignores them until ClusterFollowed.
+	EtcdLost        EventKind = "etcd lost"
+	EtcdAnswers     EventKind = "etcd answers"
+	ClusterFrozen   EventKind = "frozen"
+	ClusterFollowed EventKind = "no longer frozen"
 )
 
 // Event is a change of the host or of a virtual service.

@@ -106,7 +106,8 @@ func (s *state) wakeHealer() {
 // informational are the kinds of events that need no action.
 var informational = map[api.EventKind]bool{api.RealIsUp: true, api.RealJoined: true, api.RealLeft: true,
 	api.DrainBegun: true, api.DrainEnded: true, api.RealEnabled: true, api.QuorumGained: true, api.ChecksBelieved: true,
-	api.NodeJoined: true, api.NodeLeft: true, api.NodeDrained: true, api.NodeEnabled: true}
+	api.NodeJoined: true, api.NodeLeft: true, api.NodeDrained: true, api.NodeEnabled: true,
+	api.EtcdAnswers: true, api.ClusterFollowed: true}
 
 // note logs an event and adds it to the journal.
 func (s *state) note(e api.Event) {

@@ -53,7 +53,7 @@ func newMember(opt Options, d *daemon.Daemon, idle *idle, consumers ...member.Co
 	}
 	return member.New(member.Config{
 		Consumers: consumers,
-		Dir:       filepath.Join(opt.State, "cluster"), Version: opt.Version, Host: host, Open: storeOpener(opt),
+		Dir:       filepath.Join(opt.State, "cluster"), Version: opt.Version, Host: host, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
@@ -61,14 +61,14 @@ func newMember(opt Options, d *daemon.Daemon, idle *idle, consumers ...member.Co
 
 // storeOpener returns the function that connects to the store of a cluster. The snapshot is in a
 // file beside the membership.
-func storeOpener(opt Options) func(api.EtcdAccess, string, string, string) (member.Store, error) {
+func storeOpener(opt Options, note func(api.Event)) func(api.EtcdAccess, string, string, string) (member.Store, error) {
 	return func(access api.EtcdAccess, cluster, id, dir string) (member.Store, error) {
 		source, err := etcd.Open(etcd.Config{Access: access, Cluster: cluster})
 		if err != nil {
 			return nil, &api.Fault{Code: api.Invalid, Err: err}
 		}
 		m, err := mirror.Open(mirror.Config{Source: source, Path: filepath.Join(dir, "snapshot.db"), Cluster: id,
-			Log: opt.Log})
+			Note: note, Log: opt.Log})
 		if err != nil {
 			return nil, errors.Join(err, source.Close())
 		}

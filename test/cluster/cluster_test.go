@@ -173,6 +173,9 @@ func TestEtcdAway(t *testing.T) {
 	l.refused(two, "etcd does not answer", "cluster", "status")
 	l.etcd.Members[0].Start()
 	l.until("etcd is back", func() bool { return two.status().Etcd.Connected })
+	for _, event := range []string{"etcd lost", "etcd answers"} {
+		l.until("an event: "+event, func() bool { return strings.Contains(l.hosts[0].Run("events"), event) })
+	}
 	l.hosts[0].Run("cluster", "drain", "host3")
 	l.until("host2 notices a change", func() bool { return two.status().Nodes[2].Drained })
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 )
@@ -160,11 +161,16 @@ func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
 		}
 	}
 	m.cfg.Source.Expect(etcd)
+	was := ""
 	m.update(func() {
+		was = m.frozen
 		m.table, m.newest, m.known, m.frozen, m.accepted, m.stale = next, newestOf(next), true, "", false, 0
 		m.etcd = etcd
 	})
 	m.heard()
+	if was != "" {
+		m.note(api.ClusterFollowed, "")
+	}
 	return false, nil
 }
 
@@ -241,7 +247,7 @@ func (m *Mirror) heard() {
 	m.mu.Unlock()
 	if !was {
 		m.update(func() { m.connected, m.since, m.stale = true, time.Now(), 0 })
-		m.cfg.Log.Info("etcd answers")
+		m.note(api.EtcdAnswers, "")
 	}
 }
 
@@ -252,7 +258,7 @@ func (m *Mirror) lost(err error) {
 	m.mu.Unlock()
 	if was && err != nil {
 		m.update(func() { m.connected, m.since = false, time.Now() })
-		m.cfg.Log.Warn("etcd does not answer", "error", err)
+		m.note(api.EtcdLost, err.Error())
 	}
 }
 
@@ -262,6 +268,12 @@ func (m *Mirror) freeze(why string) {
 	was := ""
 	m.update(func() { was, m.frozen, m.accepted = m.frozen, why, false })
 	if was != why {
-		m.cfg.Log.Warn("freeze the records of the cluster", "reason", why)
+		m.note(api.ClusterFrozen, why+": see `fairlead cluster status`")
+	}
+}
+
+func (m *Mirror) note(kind api.EventKind, detail string) {
+	if m.cfg.Note != nil {
+		m.cfg.Note(api.Event{Kind: kind, Object: "cluster", Detail: detail})
 	}
 }

@@ -56,6 +56,8 @@ type Config struct {
 	// Cluster is the id in record.Meta. A store with another one is refused. If it is empty, the
 	// first one that the store has is the right one, and there is no file.
 	Cluster string
+	// Note records an event; it may be nil. It must not call the Mirror.
+	Note func(api.Event)
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -18,8 +18,8 @@ import (
 	"fairlead/internal/daemon"
 )
 
-// blocksEvery is how often the host's use of addresses is compared with its blocks.
-const blocksEvery = 2 * time.Second
+// repeatEvery is how long a failed transaction about the cluster's networks waits.
+const repeatEvery = 2 * time.Second
 
 // node is the host's part of a cluster.
 type node struct {
@@ -31,7 +31,8 @@ type node struct {
 // start: it would lose what came from the cluster.
 func newNode(opt Options, d *daemon.Daemon, idle *idle) (*node, error) {
 	n := &node{}
-	n.networks = networks.New(networks.Config{Host: d, Store: n, Every: blocksEvery, Log: opt.Log})
+	n.networks = networks.New(networks.Config{Host: d, Store: n, Changed: idle.changed, Every: repeatEvery,
+		Log: opt.Log})
 	var err error
 	n.Member, err = newMember(opt, d, idle, n.networks)
 	return n, err

@@ -12,8 +12,9 @@ type idle struct {
 	// not end when idle.
 	over  chan struct{}
 	empty func() bool
-	// events has an element when the daemon's state may have changed.
-	events chan struct{}
+	// events and changed have an element when the daemon's state may have changed. Each has
+	// one reader.
+	events, changed chan struct{}
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -21,7 +22,7 @@ type idle struct {
 }
 
 func newIdle(exits bool) *idle {
-	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1)}
+	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -30,9 +31,11 @@ func newIdle(exits bool) *idle {
 
 // touch restarts the waiting time.
 func (i *idle) touch() {
-	select {
-	case i.events <- struct{}{}:
-	default: // it has an element already
+	for _, reader := range []chan struct{}{i.events, i.changed} {
+		select {
+		case reader <- struct{}{}:
+		default: // it has an element already
+		}
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

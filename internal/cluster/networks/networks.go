@@ -14,8 +14,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,8 +46,9 @@ type Config struct {
 	Host Host
 	// Store commits transactions of the node.
 	Store kv.Committer
-	// Every is how often the use of addresses is compared with the blocks, and how long a failed
-	// transaction waits.
+	// Changed receives a value when the host's attachments may have changed.
+	Changed <-chan struct{}
+	// Every is how long a failed transaction waits before it is repeated.
 	Every time.Duration
 	Log   *slog.Logger
 }
@@ -60,6 +63,10 @@ type Networks struct {
 	self     member.Self
 	snapshot kv.Snapshot
 	deriver  *derive.Deriver
+	// published has the keys of the node's endpoints in the snapshot.
+	published map[string]bool
+	// claimed is the revision of the node's last claim. Claims wait for a snapshot that has it.
+	claimed int64
 	// failed are the problems of the last transactions.
 	failed []string
 }
@@ -73,18 +80,45 @@ func New(cfg Config) *Networks { return &Networks{cfg: cfg, wake: make(chan stru
 func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
 	n.mu.Lock()
 	if n.deriver == nil || n.self != self {
-		n.deriver = derive.New(self.Node)
+		n.deriver, n.published = derive.New(self.Node), map[string]bool{}
+	}
+	if n.snapshot != nil && u.Snapshot.Revision() < n.snapshot.Revision() {
+		n.claimed = 0 // the store was restored
 	}
 	n.self, n.snapshot = self, u.Snapshot
+	concerned := n.read(u)
 	failed := slices.Clone(n.failed)
 	networks, problems := n.deriver.Update(u)
 	n.mu.Unlock()
 	problems = append(problems, n.cfg.Host.SetCluster(networks, nil)...)
-	select {
-	case n.wake <- struct{}{}:
-	default:
+	if concerned {
+		select {
+		case n.wake <- struct{}{}:
+		default:
+		}
 	}
 	return append(problems, failed...)
+}
+
+// read takes over the keys of the node's endpoints. It reports whether Run may have something to do: the
+// endpoints of other nodes do not concern this one.
+func (n *Networks) read(u kv.Update) (concerned bool) {
+	for _, key := range u.Changed {
+		names := record.Names(record.Endpoints, key, 3)
+		switch {
+		case strings.HasPrefix(key, record.Endpoints) && len(names) == 3 && names[1] == n.self.Node:
+			if _, exists := u.Snapshot.Get(key); exists {
+				n.published[key] = true
+			} else {
+				delete(n.published, key)
+			}
+			concerned = true
+		case strings.HasPrefix(key, record.Nodes), strings.HasPrefix(key, record.Networks),
+			strings.HasPrefix(key, record.Blocks):
+			concerned = true
+		}
+	}
+	return concerned
 }
 
 // Leave removes the networks of the cluster from the host. The node's records are removed with the
@@ -105,15 +139,20 @@ func (n *Networks) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.wake:
+		case <-n.cfg.Changed:
 		case <-tick.C:
 		}
 		n.mu.Lock()
-		s, node := n.snapshot, n.self.Node
+		s, node, published := n.snapshot, n.self.Node, slices.Sorted(maps.Keys(n.published))
+		claimed := n.claimed
 		n.mu.Unlock()
 		if s == nil {
 			continue
 		}
-		err := errors.Join(n.claim(ctx, s, node), n.publish(ctx, s, node))
+		err := n.publish(ctx, s, node, published)
+		if s.Revision() >= claimed {
+			err = errors.Join(err, n.claim(ctx, s, node))
+		}
 		n.note(ctx, err)
 	}
 }
@@ -151,7 +190,7 @@ func (n *Networks) claim(ctx context.Context, s kv.Snapshot, node string) error 
 			if !wants(sub.Prefix, r.BlockBits[i], own, used[r.Spec.Name]) {
 				continue
 			}
-			p, err := block.Claim(ctx, n.cfg.Store, s, r.Spec.Name, node, i)
+			p, err := block.Claim(ctx, claims{n}, s, r.Spec.Name, node, i)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -160,6 +199,25 @@ func (n *Networks) claim(ctx context.Context, s kv.Snapshot, node string) error 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// claims is the store for claims. It notes their revisions.
+type claims struct{ *Networks }
+
+// Commit implements kv.Committer.
+func (c claims) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	result, err := c.cfg.Store.Commit(ctx, t)
+	newest := int64(0)
+	if result.Committed {
+		newest = result.Revision
+	}
+	for _, e := range result.Current { // it can be an earlier claim, whose answer was lost
+		newest = max(newest, e.Revision)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claimed = max(c.claimed, newest)
+	return result, err
 }
 
 // wants reports whether less than a quarter of a block is free in the node's blocks of a subnet.

@@ -22,6 +22,7 @@ import (
 
 // host is a daemon without a host.
 type host struct {
+	changed  chan struct{}
 	mu       sync.Mutex
 	networks []model.Network
 	attached []api.View
@@ -55,12 +56,21 @@ func (h *host) attach(name, addr string) {
 	v := api.View{Status: api.Up}
 	v.Endpoint = model.Endpoint{Name: name, Network: "web", Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
 	h.attached = append(slices.Clone(h.attached), v)
+	h.note()
 }
 
 func (h *host) detach() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.attached = nil
+	h.note()
+}
+
+func (h *host) note() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
 }
 
 // world is a cluster with running nodes, in a bubble of synctest.
@@ -78,10 +88,11 @@ func newWorld(t *testing.T, nodes int) *world {
 	w := &world{T: t, Store: kvtest.New()}
 	for i := range nodes {
 		id := fmt.Sprint("n", i)
-		c, h := w.Client(), &host{}
+		c, h := w.Client(), &host{changed: make(chan struct{}, 1)}
 		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
-		n := networks.New(networks.Config{Host: h, Store: c, Every: every, Log: slog.New(slog.DiscardHandler)})
+		n := networks.New(networks.Config{Host: h, Store: c, Changed: h.changed, Every: every,
+			Log: slog.New(slog.DiscardHandler)})
 		go n.Run(t.Context())
 		go func() {
 			for u := range c.Updates(t.Context()) {
@@ -165,7 +176,7 @@ func TestEndpointsArePublished(t *testing.T) {
 		w.settle()
 		w.hosts[0].attach("shop", "10.9.0.7")
 		w.hosts[1].attach("db", "10.9.1.7")
-		w.settle()
+		synctest.Wait() // without the time after which transactions are repeated
 		for key, addr := range map[string]string{"eps/web/n0/shop": "10.9.0.7", "eps/web/n1/db": "10.9.1.7"} {
 			e, _, err := record.Get[record.Endpoint](w.Snapshot(), key)
 			if err != nil || len(e.Names) != 1 || fmt.Sprint(e.Addresses) != "["+addr+"]" {

@@ -20,13 +20,14 @@ const (
 	publishLimit    = 5 * time.Second
 )
 
-// publish makes the records of the node's endpoints equal to its attachments.
-func (n *Networks) publish(ctx context.Context, s kv.Snapshot, node string) error {
+// publish makes the records of the node's endpoints equal to its attachments. The published keys are
+// those of the snapshot.
+func (n *Networks) publish(ctx context.Context, s kv.Snapshot, node string, published []string) error {
 	self, exists := s.Get(record.Key(record.Nodes, node))
 	if !exists {
 		return nil
 	}
-	changes := changedEndpoints(s, node, n.endpoints(node))
+	changes := changedEndpoints(s, published, n.endpoints(node))
 	for part := range slices.Chunk(changes, publishedAtOnce) {
 		limited, cancel := context.WithTimeout(ctx, publishLimit)
 		_, err := n.cfg.Store.Commit(limited, kv.Txn{
@@ -57,15 +58,11 @@ func (n *Networks) endpoints(node string) map[string]record.Endpoint {
 }
 
 // changedEndpoints returns what to put and delete, so that the node's records are these.
-func changedEndpoints(s kv.Snapshot, node string, want map[string]record.Endpoint) []kv.Change {
+func changedEndpoints(s kv.Snapshot, published []string, want map[string]record.Endpoint) []kv.Change {
 	var changes []kv.Change
-	for e := range s.Under(record.Endpoints) {
-		names := record.Names(record.Endpoints, e.Key, 3)
-		if len(names) != 3 || names[1] != node {
-			continue
-		}
-		if _, wanted := want[e.Key]; !wanted {
-			changes = append(changes, kv.Change{Key: e.Key})
+	for _, key := range published {
+		if _, wanted := want[key]; !wanted {
+			changes = append(changes, kv.Change{Key: key})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {

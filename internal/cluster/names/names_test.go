@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 
 	"testing"
 	"time"
@@ -219,6 +220,47 @@ func TestPortInUse(t *testing.T) {
 	if r, err := ask(host, "udp", "10.9.0.1:53", netip.Addr{}); err != nil || len(r.Answer) != 2 {
 		t.Errorf("%v %v", r, err)
 	}
+}
+
+// TestSetWhileAsked stops and starts a network while sandboxes ask there.
+func TestSetWhileAsked(t *testing.T) {
+	host := kerneltest.Netns(t)
+	kerneltest.Run(t, host, "ip", "link", "set", "lo", "up")
+	kerneltest.Run(t, host, "ip", "addr", "add", "10.9.0.1/16", "dev", "lo")
+	s := NewServer(slog.New(slog.DiscardHandler), host.Do)
+	s.Update(shop())
+	networks := []Network{{Name: "shop", Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.1")},
+		Subnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}}
+	var askers sync.WaitGroup
+	ended := make(chan struct{})
+	for range 4 {
+		askers.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					_, _ = ask(host, "udp", "10.9.0.1:53", netip.Addr{}) // it fails while the server does not listen
+				}
+			}
+		})
+	}
+	set := make(chan struct{})
+	go func() {
+		defer close(set)
+		for range 50 {
+			s.Set(networks)
+			s.Update(shop())
+			s.Set(nil)
+		}
+	}()
+	select {
+	case <-set:
+	case <-time.After(place.Timeout):
+		t.Error("Set waits for a question that waits for Set")
+	}
+	close(ended)
+	askers.Wait()
 }
 
 // ask asks a server for the IPv4 addresses of web, from an address of the namespace.

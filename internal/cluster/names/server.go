@@ -46,9 +46,12 @@ type Server struct {
 	// do calls a function on a thread in the host's network namespace.
 	do func(func() error) error
 
-	mu        sync.RWMutex
-	directory *Directory
+	// mu protects listening. Who has it may wait for questions that are being answered.
+	mu        sync.Mutex
 	listening map[string]*listener
+	// reading protects directory. Questions that are being answered wait for it.
+	reading   sync.RWMutex
+	directory *Directory
 	turn      atomic.Uint32
 }
 
@@ -60,8 +63,8 @@ func NewServer(log *slog.Logger, do func(func() error) error) *Server {
 
 // Update takes the changes of an update.
 func (s *Server) Update(u kv.Update) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	for _, key := range s.directory.Update(u) {
 		s.log.Warn("a record of an endpoint cannot be read: its names have no answer", "key", key)
 	}
@@ -185,8 +188,8 @@ func (s *Server) reply(l *listener, w dns.ResponseWriter, q *dns.Msg) {
 		return
 	}
 	_, udp := w.RemoteAddr().(*net.UDPAddr)
-	s.mu.RLock()
+	s.reading.RLock()
 	r := answer(s.directory, l.network.Name, q, udp, s.turn.Add(1))
-	s.mu.RUnlock()
+	s.reading.RUnlock()
 	_ = w.WriteMsg(r) // the client asks again
 }

@@ -54,15 +54,15 @@ func (s *Store) List(ctx context.Context) (etcd uint64, revision int64, entries 
 	}
 }
 
-// Holds reports whether the entry was the newest of its key at its revision. Returns
-// kv.ErrCompacted if the store cannot know, and kv.ErrFuture if it has not reached the revision.
-func (s *Store) Holds(ctx context.Context, e kv.Entry) (bool, error) {
-	page, err := s.get(ctx, s.prefix+e.Key, clientv3.WithRev(e.Revision))
+// Holds reports whether the entry was the newest of its key at a revision. Returns kv.ErrCompacted if
+// the store cannot know, and kv.ErrFuture if it has not reached the revision.
+func (s *Store) Holds(ctx context.Context, e kv.Entry, at int64) (bool, error) {
+	page, err := s.get(ctx, s.prefix+e.Key, clientv3.WithRev(at))
 	if err == nil {
 		err = s.check(page.Header)
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s at revision %d: %w", e.Key, e.Revision, err)
+		return false, fmt.Errorf("read %s at revision %d: %w", e.Key, at, err)
 	}
 	return len(page.Kvs) == 1 && page.Kvs[0].ModRevision == e.Revision &&
 		string(page.Kvs[0].Value) == string(e.Value), nil

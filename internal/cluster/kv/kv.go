@@ -22,6 +22,10 @@ var ErrUnavailable = errors.New("etcd does not answer")
 // may have been committed there, so its outcome says nothing about the known one.
 var ErrOtherEtcd = errors.New("another etcd has answered")
 
+// ErrFrozen is the error of a transaction that was not committed because the store seems to be another
+// one, or an older copy, and no administrator has accepted it.
+var ErrFrozen = errors.New("the records of the cluster are frozen")
+
 // ErrCompacted is the error of a read at a revision whose history the store has deleted.
 var ErrCompacted = errors.New("etcd has deleted the history of this revision")
 
@@ -76,7 +80,7 @@ type Result struct {
 
 // Committer commits transactions. Its method may be called concurrently. Returns
 // ErrUnavailable or ErrUnknown (errors.Is) if the store did not answer before ctx ended, and
-// ErrOtherEtcd if another one did.
+// ErrOtherEtcd if another one did. Returns ErrFrozen while the store is not known to be the right one.
 type Committer interface {
 	Commit(ctx context.Context, t Txn) (Result, error)
 }

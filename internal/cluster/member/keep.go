@@ -98,7 +98,7 @@ func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 	n.Version = m.cfg.Version
 	_, err = m.commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
 		Then: []kv.Change{{Key: e.Key, Value: record.Encode(n)}}})
-	if err != nil && !errors.Is(err, kv.ErrUnavailable) {
+	if err != nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrFrozen) {
 		m.cfg.Log.Warn("write the node's record", "error", err)
 	}
 }

@@ -91,13 +91,14 @@ func (m *Mirror) otherEtcd() string {
 // the known one again, the caller lists.
 func (m *Mirror) different(ctx context.Context, listed *bool) (why string, err error) {
 	m.mu.Lock()
-	newest, accepted, frozen := m.newest, m.accepted, m.frozen
+	newest, at, accepted, frozen := m.newest, m.table.Revision(), m.accepted, m.frozen
 	m.mu.Unlock()
 	if newest.Revision == 0 || accepted {
 		*listed = false
 		return "", nil
 	}
-	holds, err := m.cfg.Source.Holds(ctx, newest)
+	// The revision of the table can be that of a deletion, which is newer than all entries.
+	holds, err := m.cfg.Source.Holds(ctx, newest, at)
 	switch {
 	case errors.Is(err, kv.ErrFuture):
 		return m.countStale()
@@ -108,7 +109,7 @@ func (m *Mirror) different(ctx context.Context, listed *bool) (why string, err e
 		return "", err
 	case !holds:
 		return fmt.Sprintf("etcd was restored from a copy: at revision %d it does not have the known %s",
-			newest.Revision, newest.Key), nil
+			at, newest.Key), nil
 	}
 	m.update(func() { m.stale = 0 })
 	*listed = *listed && frozen == ""

@@ -41,7 +41,7 @@ type Source interface {
 	kv.Committer
 	List(ctx context.Context) (etcd uint64, revision int64, entries []kv.Entry, err error)
 	Expect(etcd uint64)
-	Holds(ctx context.Context, e kv.Entry) (bool, error)
+	Holds(ctx context.Context, e kv.Entry, at int64) (bool, error)
 	Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error
 	Next()
 	Servers(ctx context.Context) []api.EtcdServer
@@ -116,8 +116,17 @@ func (m *Mirror) Close() error {
 	return err
 }
 
-// Commit commits a transaction in the store. If another etcd answers, the mirror freezes.
+// Commit commits a transaction in the store. If another etcd answers, the mirror freezes. While the
+// mirror is frozen, it commits nothing and returns kv.ErrFrozen: the transaction would change the
+// records of another or an older store.
 func (m *Mirror) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	m.mu.Lock()
+	frozen := m.frozen
+	m.mu.Unlock()
+	if frozen != "" && m.cfg.Cluster != "" {
+		return kv.Result{}, fmt.Errorf("commit transaction: %w: %s: if etcd has the right records, run "+
+			"`fairlead cluster accept`", kv.ErrFrozen, frozen)
+	}
 	result, err := m.cfg.Source.Commit(ctx, t)
 	if errors.Is(err, kv.ErrOtherEtcd) {
 		m.mu.Lock()

@@ -242,6 +242,10 @@ func TestRestored(t *testing.T) {
 
 	w.Restore(saved)
 	n.untilFrozen("restored from a copy")
+	_, err := n.Commit(t.Context(), kv.Txn{Then: []kv.Change{{Key: record.MetaKey}}})
+	if !errors.Is(err, kv.ErrFrozen) {
+		t.Errorf("a frozen mirror commits a transaction: %v", err)
+	}
 	for i := range 5 { // the revision passes the known one
 		setup.put("other", fmt.Append(nil, i))
 	}
@@ -256,6 +260,9 @@ func TestRestored(t *testing.T) {
 
 	w.Wipe()
 	n.untilFrozen("not reached")
+	if err := n.Accept(t.Context()); err == nil || !strings.Contains(err.Error(), "no records of the cluster") {
+		t.Errorf("an empty etcd is accepted: %v", err)
+	}
 	for i := range 20 {
 		setup.put("other", fmt.Append(nil, i))
 	}
@@ -284,6 +291,24 @@ func TestRestored(t *testing.T) {
 	n.until("end", "1")
 }
 
+// TestRestoredBeforeDeletion restores a copy that differs from the known records only by an entry that
+// was deleted after the copy was made.
+func TestRestoredBeforeDeletion(t *testing.T) {
+	w := newWorld(t, 1)
+	setup := w.node("", "")
+	setup.fill(2)
+	setup.put("deleted", []byte("1"))
+	n := w.node("one", filepath.Join(t.TempDir(), "cluster.db"))
+	n.until("deleted", "1")
+	saved := w.Save()
+	setup.put("deleted", nil)
+	for ok := true; ok; _, ok = n.last.Get("deleted") {
+		n.last = (<-n.updates).Snapshot
+	}
+	w.Restore(saved)
+	n.untilFrozen("not reached")
+}
+
 // TestOtherEtcd brings another etcd to the known address, with the same records at the same
 // revisions. Transactions fail, and the mirror is frozen, also after a restart, until Accept.
 func TestOtherEtcd(t *testing.T) {
@@ -310,7 +335,8 @@ func TestOtherEtcd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := n.Commit(ctx, kv.Txn{Then: []kv.Change{{Key: "b", Value: []byte("1")}}})
 		cancel()
-		if errors.Is(err, kv.ErrOtherEtcd) && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) {
+		if errors.Is(err, kv.ErrFrozen) || errors.Is(err, kv.ErrOtherEtcd) &&
+			!errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) {
 			break
 		}
 		if err == nil || time.Now().After(end) {

@@ -143,10 +143,15 @@ func (s Subnet) holds(r netip.Prefix) bool {
 	return s.Prefix.Overlaps(r) && r.Bits() >= s.Prefix.Bits()
 }
 
-// Listed returns the addresses of the endpoints that peers list. They can be in a range of
+// Listed returns the addresses of single endpoints on other hosts. They can be in a range of
 // this host although another host has them.
 func (n Network) Listed() []netip.Addr {
 	var all []netip.Addr
+	for _, r := range n.Remote {
+		if r.To.IsSingleIP() {
+			all = append(all, r.To.Addr())
+		}
+	}
 	for _, p := range n.Overlay.Peers {
 		for _, e := range p.Endpoints {
 			all = append(all, e.Addresses...)

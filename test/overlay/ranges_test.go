@@ -105,31 +105,35 @@ func TestUnknownAddressStaysOnHost(t *testing.T) {
 
 // TestMovedEndpoint moves a sandbox with its address to another host.
 func TestMovedEndpoint(t *testing.T) {
-	f := fabric.New(t, fabric.Options{Hosts: 3})
-	r := blocks(f, model.DriverVXLAN)
-	for i, h := range f.Hosts {
-		set(t, h, state(h, derived(t, r, i), box(i)))
+	for _, driver := range []model.Driver{model.DriverVXLAN, model.DriverRouted} {
+		t.Run(string(driver), func(t *testing.T) {
+			f := fabric.New(t, fabric.Options{Hosts: 3})
+			r := blocks(f, driver)
+			for i, h := range f.Hosts {
+				set(t, h, state(h, derived(t, r, i), box(i)))
+			}
+			addr := netip.MustParseAddr("10.9.2.1") // of the block of host 2
+			r["eps/net/2/moved"] = record.Endpoint{Addresses: []netip.Addr{addr}}
+			for i, h := range f.Hosts {
+				s := state(h, derived(t, r, i), box(i))
+				switch i {
+				case 1:
+					s.Endpoints = nil
+				case 2:
+					s = state(h, derived(t, r, i), box(i), "moved")
+					s.Endpoints[1].Addresses = []netip.Addr{addr}
+				}
+				set(t, h, s)
+			}
+			serve(t, f.Hosts[2].In("moved"), "moved")
+			hears(t, f.Hosts[0].In(box(0)), addr, "moved")
+			h := f.Hosts[1]
+			full := set(t, h, state(h, derived(t, r, 1), "new"))
+			if got := full.Endpoints[0].Addresses[0]; got == addr {
+				t.Errorf("the host leases %s, which a sandbox of another host has", got)
+			}
+			hears(t, h.In("new"), addr, "moved")
+			undrifted(t, f)
+		})
 	}
-	addr := netip.MustParseAddr("10.9.2.1") // of the block of host 2
-	r["eps/net/2/moved"] = record.Endpoint{Addresses: []netip.Addr{addr}}
-	for i, h := range f.Hosts {
-		s := state(h, derived(t, r, i), box(i))
-		switch i {
-		case 1:
-			s.Endpoints = nil
-		case 2:
-			s = state(h, derived(t, r, i), box(i), "moved")
-			s.Endpoints[1].Addresses = []netip.Addr{addr}
-		}
-		set(t, h, s)
-	}
-	serve(t, f.Hosts[2].In("moved"), "moved")
-	hears(t, f.Hosts[0].In(box(0)), addr, "moved")
-	h := f.Hosts[1]
-	full := set(t, h, state(h, derived(t, r, 1), "new"))
-	if got := full.Endpoints[0].Addresses[0]; got == addr {
-		t.Errorf("the host leases %s, which a sandbox of another host has", got)
-	}
-	hears(t, h.In("new"), addr, "moved")
-	undrifted(t, f)
 }

@@ -93,6 +93,13 @@ func TestNetworks(t *testing.T) {
 	if err := (model.State{Networks: networks}).Validate(); err != nil {
 		t.Error(err)
 	}
+	moved := three()
+	moved["eps/lan/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.8.1.7")}}
+	moved["eps/lan/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.8.2.7")}}
+	networks, _ = fresh(moved.snapshot(), "a")
+	if got := fmt.Sprint(networks[0].Remote[2:], networks[0].Listed()); got != "[{10.8.1.7/32 192.0.2.3}] [10.8.1.7]" {
+		t.Errorf("the routes to endpoints, and the addresses that are not leased, are %s", got)
+	}
 	if networks, problems := fresh(three().snapshot(), "c"); len(networks)+len(problems) > 0 {
 		t.Errorf("a node without blocks has %v, %q", networks, problems)
 	}

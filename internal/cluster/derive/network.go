@@ -27,7 +27,7 @@ func (d *Deriver) derive(n *network) (*model.Network, error) {
 	spec := n.record.Spec
 	spec.Origin = model.FromCluster
 	if n.record.Direct {
-		err := d.direct(&spec, blocks)
+		err := d.direct(n, &spec, blocks)
 		return &spec, err
 	}
 	err := d.overlay(n, &spec, blocks)
@@ -178,8 +178,8 @@ func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error
 	return at, errors.Join(errs...)
 }
 
-// direct fills in the routes to the blocks of other nodes.
-func (d *Deriver) direct(spec *model.Network, blocks map[string][]netip.Prefix) error {
+// direct fills in the routes to the blocks of other nodes, and to the endpoints that moved to them.
+func (d *Deriver) direct(n *network, spec *model.Network, blocks map[string][]netip.Prefix) error {
 	spec.Subnets = slices.Clone(spec.Subnets)
 	for _, b := range blocks[d.node] {
 		i := slices.IndexFunc(spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(b) })
@@ -189,18 +189,28 @@ func (d *Deriver) direct(spec *model.Network, blocks map[string][]netip.Prefix) 
 			spec.Subnets[i].Range = b
 		}
 	}
+	for id, endpoints := range d.moved(n) {
+		for _, e := range endpoints {
+			for _, a := range e.Addresses {
+				if !n.has(a, id) { // an address in a block of its node needs no other route
+					blocks[id] = append(blocks[id], netip.PrefixFrom(a, a.BitLen()))
+				}
+			}
+		}
+	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(blocks)) {
 		if id == d.node {
 			continue
 		}
-		for _, b := range blocks[id] {
-			at := address(d.nodes[id], b.Addr().Is4())
+		for _, p := range blocks[id] {
+			at := address(d.nodes[id], p.Addr().Is4())
 			if !at.IsValid() {
-				errs = append(errs, fmt.Errorf("node %s has block %s, and no address of that family", d.nodes[id].Name, b))
+				errs = append(errs, fmt.Errorf("node %s has addresses %s, and none of that family on the LAN",
+					d.nodes[id].Name, p))
 				continue
 			}
-			spec.Remote = append(spec.Remote, model.Route{To: b, Via: at})
+			spec.Remote = append(spec.Remote, model.Route{To: p, Via: at})
 		}
 	}
 	return errors.Join(errs...)

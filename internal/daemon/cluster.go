@@ -199,3 +199,17 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 		return w.WithService(v), nil
 	}
 }
+
+// ClusterNetworks returns the cluster's networks as they exist on this host, with the host's own
+// addresses.
+func (d *Daemon) ClusterNetworks() []model.Network {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []model.Network
+	for _, n := range d.full.Clone().Networks {
+		if n.Origin == model.FromCluster {
+			all = append(all, n)
+		}
+	}
+	return all
+}

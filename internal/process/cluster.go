@@ -14,8 +14,10 @@ import (
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/mirror"
+	"fairlead/internal/cluster/names"
 	"fairlead/internal/cluster/networks"
 	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
 )
 
 // repeatEvery is how long a failed transaction about the cluster's networks waits.
@@ -25,22 +27,24 @@ const repeatEvery = 2 * time.Second
 type node struct {
 	*member.Member
 	networks *networks.Networks
+	names    *names.Server
 }
 
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.
-func newNode(opt Options, d *daemon.Daemon, idle *idle) (*node, error) {
-	n := &node{}
+func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*node, error) {
+	n := &node{names: names.NewServer(opt.Log, host.Do)}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Changed: idle.changed, Every: repeatEvery,
 		Log: opt.Log})
 	var err error
-	n.Member, err = newMember(opt, d, idle, n.networks)
+	n.Member, err = newMember(opt, d, idle, n.networks, names.NewConsumer(n.names, d.ClusterNetworks))
 	return n, err
 }
 
 // run runs the tasks of the node until ctx ends.
 func (n *node) run(ctx context.Context) error {
 	var tasks sync.WaitGroup
+	defer n.names.Close()
 	defer tasks.Wait()
 	tasks.Go(func() { n.networks.Run(ctx) })
 	return n.Member.Run(ctx)

@@ -75,7 +75,7 @@ func runDaemon(do order) error {
 		return err
 	}
 	idle := newIdle(false)
-	node, err := newNode(opt, d, idle)
+	node, err := newNode(opt, host, d, idle)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(func() error { gateway.Part(); return nil })
-	node, err := newNode(opt, d, idle)
+	node, err := newNode(opt, host, d, idle)
 	if err != nil {
 		return err
 	}

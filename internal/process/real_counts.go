@@ -49,23 +49,23 @@ func countReals(host *kernel.Host) daemon.CountReals {
 	}
 }
 
-// names maps the addresses and ports of a service's real servers, for one port of the
+// realNames maps the addresses and ports of a service's real servers, for one port of the
 // service, to the addresses and ports with which the service names them.
-type names struct {
+type realNames struct {
 	service string
 	at      map[netip.AddrPort]netip.AddrPort
 }
 
 // namesByFrontend returns the names for each frontend of the services whose data plane
 // counts real servers by their actual ports. Programs at the links count them by name.
-func namesByFrontend(services []model.VirtualService) map[model.Frontend]names {
-	all := map[model.Frontend]names{}
+func namesByFrontend(services []model.VirtualService) map[model.Frontend]realNames {
+	all := map[model.Frontend]realNames{}
 	for _, v := range services {
 		if v.Plane.Traits().AtLinks {
 			continue
 		}
 		for _, f := range v.Frontends() {
-			n := names{v.Name, make(map[netip.AddrPort]netip.AddrPort, len(v.Reals))}
+			n := realNames{v.Name, make(map[netip.AddrPort]netip.AddrPort, len(v.Reals))}
 			for _, r := range v.Reals {
 				n.at[r.At(f.At.Port())] = r.At(0)
 			}

@@ -10,11 +10,14 @@ import (
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/place"
 	"fairlead/test/process"
+
+	"github.com/miekg/dns"
 )
 
 // box is a sandbox of a host that is attached to network shop, and answers at port 80.
 type box struct {
 	*netns.Namespace
+	name string
 	addr netip.Addr
 }
 
@@ -27,7 +30,7 @@ func (l *lan) box(h *host) box {
 	all, err := h.Client.Attachments(l.Context())
 	for _, v := range all {
 		if v.Sandbox == path && len(v.Endpoint.Addresses) == 1 {
-			b.addr = v.Endpoint.Addresses[0]
+			b.name, b.addr = v.Name, v.Endpoint.Addresses[0]
 		}
 	}
 	if err != nil || !b.addr.IsValid() {
@@ -46,6 +49,36 @@ func (l *lan) reaches(from, to box) {
 		return
 	}
 	conn.Close()
+}
+
+// resolves fails the test unless a sandbox gets another one's address for its name from its own host.
+func (l *lan) resolves(from, to box) {
+	l.Helper()
+	question := new(dns.Msg).SetQuestion(to.name+".", dns.TypeA)
+	var got []dns.RR
+	l.until(to.name+" has an address", func() bool {
+		err := from.Do(func() error {
+			r, err := dns.Exchange(question, net.JoinHostPort(from.router(l), "53"))
+			if err == nil {
+				got = r.Answer
+			}
+			return err
+		})
+		return err == nil && len(got) > 0
+	})
+	if a, ok := got[0].(*dns.A); !ok || len(got) != 1 || a.A.String() != to.addr.String() {
+		l.Errorf("%s: the answer for %s is %v, want %s", from.addr, to.name, got, to.addr)
+	}
+}
+
+// router returns the sandbox's default gateway, which is the host's address in network shop.
+func (b box) router(l *lan) string {
+	l.Helper()
+	fields := strings.Fields(kerneltest.Run(l, b.Namespace, "ip", "route", "show", "default"))
+	if len(fields) < 3 {
+		l.Fatalf("%s has no default route: %q", b.addr, fields)
+	}
+	return fields[2]
 }
 
 // has reports whether `network ls` of the host shows network shop.
@@ -73,6 +106,7 @@ func TestNetworks(t *testing.T) {
 			for _, from := range all {
 				for _, to := range all {
 					l.reaches(from, to)
+					l.resolves(from, to)
 				}
 			}
 			l.etcd.Members[0].Kill()

@@ -96,8 +96,13 @@ func (s *Server) Set(networks []Network) map[string]error {
 	return failed
 }
 
-// Close closes all sockets, and waits until no question is being answered.
-func (s *Server) Close() { s.Set(nil) }
+// Close closes all sockets, waits until no question is being answered, and forgets all names.
+func (s *Server) Close() {
+	s.Set(nil)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.directory = NewDirectory()
+}
 
 // listener has the sockets of a network.
 type listener struct {

@@ -35,15 +35,45 @@ type siteRun struct {
 func TestSite(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
-	r.run("lab", "run", "site", "site:fairlead-1", "site:fairlead-4", "site:nginx-4", "--rounds", "1", "--duration",
-		"600ms", "--workload", "visits,visits-killed", "--json", r.file("s.json"), "--html",
-		r.file("s.html")).expect(t, 0, nil)
+	measured := r.visit(t, "site:fairlead-1", "site:fairlead-4", "site:nginx-4", "--workload", "visits,visits-killed",
+		"--html", r.file("s.html"))
 	r.untouched(before)
+	for _, want := range []string{"site:fairlead-1 visits", "site:fairlead-4 visits", "site:nginx-4 visits",
+		"site:fairlead-4 visits-killed", "site:nginx-4 visits-killed"} {
+		if !measured[want] {
+			t.Errorf("%s was not measured", want)
+		}
+	}
+	for _, want := range []string{"Visits in progress", "Response time of the probe"} {
+		if !strings.Contains(string(r.read("s.html")), want) {
+			t.Errorf("the page has no chart %q", want)
+		}
+	}
+}
+
+// TestSiteIPv6 visits a web site over IPv6. A run counts only if the visitors' packets were of
+// IPv6.
+func TestSiteIPv6(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	measured := r.visit(t, "site:fairlead-1", "site:fairlead-4", "--workload", "visits", "--family", "6")
+	r.untouched(before)
+	if len(measured) != 2 {
+		t.Errorf("only %v were measured", measured)
+	}
+}
+
+// visit runs one round of the suite site, checks the runs, and returns those that count by path and
+// workload.
+func (r *room) visit(t *testing.T, args ...string) (measured map[string]bool) {
+	t.Helper()
+	r.run(append([]string{"lab", "run", "site", "--rounds", "1", "--duration", "600ms", "--json", r.file("s.json")},
+		args...)...).expect(t, 0, nil)
 	var report struct{ Runs []siteRun }
 	if err := json.Unmarshal(r.read("s.json"), &report); err != nil {
 		t.Fatal(err)
 	}
-	measured := map[string]bool{}
+	measured = map[string]bool{}
 	for _, x := range report.Runs {
 		// A busy machine may delay the visitors.
 		x.Invalid = slices.DeleteFunc(x.Invalid, func(why string) bool {
@@ -57,17 +87,7 @@ func TestSite(t *testing.T) {
 		measured[x.Path+" "+x.Workload] = true
 		x.check(t)
 	}
-	for _, want := range []string{"site:fairlead-1 visits", "site:fairlead-4 visits", "site:nginx-4 visits",
-		"site:fairlead-4 visits-killed", "site:nginx-4 visits-killed"} {
-		if !measured[want] {
-			t.Errorf("%s was not measured", want)
-		}
-	}
-	for _, want := range []string{"Visits in progress", "Response time of the probe"} {
-		if !strings.Contains(string(r.read("s.html")), want) {
-			t.Errorf("the page has no chart %q", want)
-		}
-	}
+	return measured
 }
 
 // check checks what every run must have.

@@ -9,19 +9,28 @@ import (
 // TestSite: visitors on one machine visit the web site on the other, whose director and
 // nodes are behind a router there. Each byte is compared with the expected one, and
 // responses bypass the director.
-func TestSite(t *testing.T) {
+func TestSite(t *testing.T) { visitBetween(t, "site:fairlead-1", "site:fairlead-4") }
+
+// TestSiteIPv6: the same over IPv6. A run counts only if the packets were of IPv6.
+func TestSiteIPv6(t *testing.T) {
+	visitBetween(t, "site:fairlead-4", "--baseline", "site:fairlead-4", "--family", "6")
+}
+
+// visitBetween visits web sites of which the laboratory's arguments name the paths.
+func visitBetween(t *testing.T, args ...string) {
 	t.Parallel()
 	client, server, _ := machines(t)
 	agent, token := startAgent(t, server)
-	rep := report(t, client, token, "site", "site:fairlead-1", "site:fairlead-4", "--workload", "visits-5",
-		"--duration", "600ms")
+	rep := report(t, client, token, append([]string{"site", "--workload", "visits-5", "--duration", "600ms"},
+		args...)...)
 	for i := range rep.Runs {
 		// A busy machine may delay the visitors.
 		rep.Runs[i].Invalid = slices.DeleteFunc(rep.Runs[i].Invalid, func(why string) bool {
 			return strings.Contains(why, "delayed") || strings.Contains(why, "hypervisor")
 		})
 	}
-	measured(t, rep, "site:fairlead-1", "site:fairlead-4")
+	paths := slices.DeleteFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "site:") })
+	measured(t, rep, paths...)
 	for _, run := range rep.Runs {
 		switch s := run.Site; {
 		case s == nil || s.Visits == 0 || s.Failed > 0 || s.Bytes == 0 || len(run.Ledgers) != 2:

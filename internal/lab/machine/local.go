@@ -56,7 +56,7 @@ func (l *Local) Build(ctx context.Context, o Order) (Part, error) {
 		return nil, err
 	}
 	if p.Gateways > 0 && o.Part == topology.ClientPart {
-		if err := r.World.Route(site.Subnet); err != nil {
+		if err := r.World.Route(site.Subnet(p.Family)); err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
 	}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,8 +180,9 @@ func (t *trip) report(run *result.Run, d site.Counters) {
 		s.Events = append(s.Events, result.SiteEvent{At: at.Seconds(), What: e.what})
 	}
 	run.Metrics = map[result.Metric]float64{result.CPUPerVisit: cpu / float64(max(1, t.total))}
-	run.Proof = site.Prove(t.path, d, t.received)
-	if !run.Proof.OK && t.Event == "" {
+	wrong := site.ProveFamily(t.path, d, t.received)
+	run.Proof = cmp.Or(wrong, site.Prove(t.path, d, t.received))
+	if wrong != nil || !run.Proof.OK && t.Event == "" {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))
 	}
 	if late := s.LatenessP99; late > maxVisitLateness.Seconds() {

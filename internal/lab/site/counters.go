@@ -5,6 +5,7 @@ import (
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
 )
 
 // Counters are the counters of the site's hosts at one time.
@@ -12,8 +13,9 @@ type Counters struct {
 	// Nodes are those of each node, Director those of the director.
 	Nodes    []result.SiteNode
 	Director result.SiteNode
-	// Visitors is the number of bytes that the visitors' host has sent.
-	Visitors uint64
+	// Visitors is the number of bytes that the visitors' host has sent, IPv6 those that
+	// it has received and sent in IPv6 packets.
+	Visitors, IPv6 uint64
 }
 
 // Count reads the counters.
@@ -32,6 +34,10 @@ func (s *Site) Count() (c Counters, err error) {
 	}
 	c.Visitors, err = s.client.Sent()
 	errs = append(errs, err)
+	errs = append(errs, s.client.Do(func() (err error) {
+		c.IPv6, err = topology.ReadIPv6Bytes()
+		return err
+	}))
 	if d := s.director; d != nil {
 		c.Director.Name = directorName
 		c.Director.CPU, c.Director.Throttled, err = d.group.Used()
@@ -44,7 +50,8 @@ func (s *Site) Count() (c Counters, err error) {
 
 // Since returns the differences to earlier counters.
 func (c Counters) Since(earlier Counters) Counters {
-	d := Counters{Director: less(c.Director, earlier.Director), Visitors: c.Visitors - earlier.Visitors}
+	d := Counters{Director: less(c.Director, earlier.Director), Visitors: c.Visitors - earlier.Visitors,
+		IPv6: c.IPv6 - earlier.IPv6}
 	for i, n := range c.Nodes {
 		d.Nodes = append(d.Nodes, less(n, earlier.Nodes[i]))
 	}
@@ -88,6 +95,15 @@ func Prove(path suite.Path, d Counters, received uint64) *result.Proof {
 		p.Counter, p.Want, p.Got, p.OK = "bytes that the director forwarded", d.Visitors/2, d.Director.Sent, false
 	}
 	return p
+}
+
+// ProveFamily returns the proof that the packets of the visitors' host were of IPv6, if the
+// path requires it and they were not; nil otherwise.
+func ProveFamily(path suite.Path, d Counters, received uint64) *result.Proof {
+	if !path.Family.Is6() || d.IPv6 >= received {
+		return nil
+	}
+	return &result.Proof{Counter: "bytes in IPv6 packets of the visitors' host", Want: received, Got: d.IPv6}
 }
 
 // healthBytes is what the director may send for its checks in a short run.

@@ -53,7 +53,7 @@ const manyReports = 1000
 // uses all gateways.
 func startDirector(ctx context.Context, s *Site) (d *director, err error) {
 	d = &director{site: s, said: make(chan Report, manyReports)}
-	if d.host, err = s.join(directorName, address(directorNumber)); err != nil {
+	if d.host, err = s.join(directorName, s.address(directorNumber)); err != nil {
 		return d, err
 	}
 	if d.group, err = s.Groups.Limited(directorName); err != nil {
@@ -69,7 +69,7 @@ func startDirector(ctx context.Context, s *Site) (d *director, err error) {
 		return d, err
 	}
 	var failed error
-	answers := func() bool { failed = s.ask(virtual); return failed == nil }
+	answers := func() bool { failed = s.ask(s.virtual()); return failed == nil }
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if !program.Await(soon, d.daemon.Process, answers) {
@@ -88,7 +88,7 @@ func (d *director) spec() map[string]any {
 	for _, n := range d.site.Gateways() {
 		reals = append(reals, n.Addr.String())
 	}
-	s := map[string]any{"address": virtual.String(), "port": securePort, "interface": lan.Link,
+	s := map[string]any{"address": d.site.virtual().String(), "port": securePort, "interface": lan.Link,
 		"forward": "direct", "reals": reals, "drain": "10s", "plane": d.site.Path.Plane,
 		"scheduler": d.site.Path.Scheduler}
 	if d.site.Interval > 0 {

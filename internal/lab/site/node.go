@@ -44,7 +44,7 @@ type Node struct {
 // does with `forward: local`.
 func (n *Node) acceptVirtual() error {
 	_, err := n.host.Engine().Set(context.Background(), model.State{Services: []model.VirtualService{{Name: service,
-		Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{model.Port(securePort)}, Proto: model.TCP,
+		Addresses: []netip.Addr{n.site.virtual()}, Ports: []model.PortRange{model.Port(securePort)}, Proto: model.TCP,
 		Forward: model.ForwardLocal}}})
 	return err
 }

@@ -32,6 +32,8 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/certificate"
 	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/rig"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/lab/topology/lan"
@@ -61,18 +63,30 @@ const (
 	virtualNumber  = 200
 )
 
-// Subnet is the network of the LAN, from a range for documentation (RFC 5737).
-var Subnet = netip.MustParsePrefix("203.0.113.0/24")
+// The networks of the LAN, from ranges for documentation (RFC 5737, RFC 3849).
+var (
+	subnet4 = netip.MustParsePrefix("203.0.113.0/24")
+	subnet6 = netip.MustParsePrefix("2001:db8:113::/64")
+)
 
-// address returns an address on the LAN.
-func address(number byte) netip.Addr {
-	a := Subnet.Addr().As4()
-	a[3] = number
-	return netip.AddrFrom4(a)
+// Subnet returns the network of the LAN in a family.
+func Subnet(f result.Family) netip.Prefix {
+	if f.Is6() {
+		return subnet6
+	}
+	return subnet4
 }
 
-// virtual is the virtual address.
-var virtual = address(virtualNumber)
+// address returns an address on the LAN.
+func (s *Site) address(number byte) netip.Addr {
+	a := Subnet(s.Path.Family).Addr().AsSlice()
+	a[len(a)-1] = number
+	addr, _ := netip.AddrFromSlice(a)
+	return addr
+}
+
+// virtual returns the virtual address.
+func (s *Site) virtual() netip.Addr { return s.address(virtualNumber) }
 
 // The ports of the gateways and of the web servers.
 const (
@@ -166,7 +180,7 @@ func (s *Site) network() (err error) {
 		return err
 	}
 	for i := range Nodes {
-		n := &Node{site: s, Name: fmt.Sprint("node", i+1), Addr: address(byte(firstNode + i + 1))}
+		n := &Node{site: s, Name: fmt.Sprint("node", i+1), Addr: s.address(byte(firstNode + i + 1))}
 		if n.host, err = s.join(n.Name, n.Addr); err != nil {
 			return err
 		}
@@ -184,10 +198,10 @@ func (s *Site) network() (err error) {
 // joinVisitors connects the visitors' host, or the router to it.
 func (s *Site) joinVisitors() (err error) {
 	if s.Router != nil {
-		s.client, err = s.lan.Route("router", address(clientNumber), s.Router)
+		s.client, err = s.lan.Route("router", s.address(clientNumber), s.Router)
 		return err
 	}
-	if s.client, err = s.lan.Join("visitors", address(clientNumber)); err != nil {
+	if s.client, err = s.lan.Join("visitors", s.address(clientNumber)); err != nil {
 		return err
 	}
 	return s.client.Do(topology.MorePorts)
@@ -197,7 +211,7 @@ func (s *Site) joinVisitors() (err error) {
 func (s *Site) join(name string, addr netip.Addr) (*lan.Host, error) {
 	h, err := s.lan.Join(name, addr)
 	if err == nil && s.Router != nil {
-		err = h.AddRoute(topology.Subnet(topology.ClientAddr4).Masked(), address(clientNumber))
+		err = h.AddRoute(topology.Subnet(rig.AddressesOf(s.Path.Family).Client).Masked(), s.address(clientNumber))
 	}
 	return h, err
 }
@@ -206,7 +220,7 @@ func (s *Site) join(name string, addr netip.Addr) (*lan.Host, error) {
 // finds it, or to all gateways' hosts, which do not announce it.
 func (s *Site) addVirtual() error {
 	if !s.Balanced() {
-		return s.Nodes[0].host.AddAddress(virtual)
+		return s.Nodes[0].host.AddAddress(s.virtual())
 	}
 	for _, n := range s.Gateways() {
 		if err := n.acceptVirtual(); err != nil {
@@ -224,7 +238,7 @@ type Entry struct {
 }
 
 // Entry returns what visitors know of the site.
-func (s *Site) Entry() Entry { return Entry{netip.AddrPortFrom(virtual, securePort), s.cert.Chain} }
+func (s *Site) Entry() Entry { return Entry{netip.AddrPortFrom(s.virtual(), securePort), s.cert.Chain} }
 
 // Visitors is where the visitors run.
 func (s *Site) Visitors() child.Place {

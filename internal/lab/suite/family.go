@@ -16,8 +16,6 @@ func (p Path) WithoutFamily() string {
 		return ""
 	case p.Virtual:
 		return "the laboratory measures virtual addresses of IPv4 only"
-	case p.Gateways > 0:
-		return "the nodes of a web site have IPv4 addresses only"
 	case p.Peer.Name == Slirp4netns.Name:
 		return "slirp4netns forwards IPv4 ports only (its API has no IPv6 host addresses)"
 	case p.Peer.InDocker && p.Driver != model.DriverHost:

@@ -95,7 +95,7 @@ func (l *LAN) Route(port string, addr netip.Addr, w *topology.World) (*Host, err
 	if err := l.connect(to, addr); err != nil {
 		return nil, err
 	}
-	return h, router.Set(plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"})
+	return h, router.Set(plan.IPForwarding(addr.Is4()))
 }
 
 // link returns the link from a port to a host's namespace.

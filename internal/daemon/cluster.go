@@ -205,11 +205,5 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []model.Network
-	for _, n := range d.full.Clone().Networks {
-		if n.Origin == model.FromCluster {
-			all = append(all, n)
-		}
-	}
-	return all
+	return slices.DeleteFunc(d.full.Clone().Networks, func(n model.Network) bool { return n.Origin != model.FromCluster })
 }

@@ -198,6 +198,8 @@ func (m *Machine) unclear(f *flight) {
 		m.doubtful = f.on
 	}
 	m.alsoListed = append(m.alsoListed, f.then.Listed...)
+	slices.Sort(m.alsoListed)
+	m.alsoListed = slices.Compact(m.alsoListed)
 }
 
 func (m *Machine) committed(now Time, f *flight, revision int64) {

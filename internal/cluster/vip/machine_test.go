@@ -117,6 +117,26 @@ func TestStandingDeadlineContinues(t *testing.T) {
 	only[Close](t, m.See(0, at(7, record.Address{Holder: "a", Epoch: 2})))
 }
 
+// TestLostAnswersList: however many answers are lost, a node is remembered once.
+func TestLostAnswersList(t *testing.T) {
+	m, now, c := claiming(t)
+	m.Answered(now, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	for range 100 {
+		now += hold / 4
+		for _, a := range m.Tick(now) {
+			switch a := a.(type) {
+			case Ask:
+				m.Promised(now, a.Round, "a", Promise{Promised: true})
+			case Commit:
+				m.Answered(now, a.ID, kv.Result{}, kv.ErrUnknown)
+			}
+		}
+	}
+	if len(m.alsoListed) != 2 {
+		t.Errorf("the node remembers %d names of listed nodes, want those of 2", len(m.alsoListed))
+	}
+}
+
 // TestMoveClosesFirst: a planned move closes the fence before the record changes, and the
 // target claims at once.
 func TestMoveClosesFirst(t *testing.T) {

@@ -58,6 +58,11 @@ func (s *Store) List(ctx context.Context) (etcd uint64, revision int64, entries 
 // the store cannot know, and kv.ErrFuture if it has not reached the revision.
 func (s *Store) Holds(ctx context.Context, e kv.Entry, at int64) (bool, error) {
 	page, err := s.get(ctx, s.prefix+e.Key, clientv3.WithRev(at))
+	if errors.Is(err, kv.ErrFuture) { // which does not say which etcd answers
+		if newest, failed := s.get(ctx, s.prefix+e.Key); failed == nil && s.check(newest.Header) != nil {
+			page, err = newest, nil
+		}
+	}
 	if err == nil {
 		err = s.check(page.Header)
 	}

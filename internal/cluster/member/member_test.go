@@ -512,6 +512,48 @@ func TestRemove(t *testing.T) {
 	three.knows("host1 host3")
 }
 
+// TestRemoveRace removes a node while another administrator has removed it and a third node has claimed
+// one of its blocks and its name.
+func TestRemoveRace(t *testing.T) {
+	one, two, three := newWorld(t).three()
+	id, heir := two.id(), three.id()
+	var blocks kv.Txn
+	for n := range 120 {
+		blocks.Then = append(blocks.Then, kv.Change{Key: fmt.Sprintf("blocks/web/10.0.%d.0/28", 100+n),
+			Value: record.Encode(record.Block{Node: id})})
+	}
+	if _, err := one.client.Commit(t.Context(), blocks); err != nil {
+		t.Fatal(err)
+	}
+	one.until("host1 has the blocks", func() bool {
+		_, known := (<-one.seen).Snapshot.Get("blocks/web/10.0.219.0/28")
+		return known
+	})
+	claimed := []kv.Change{
+		{Key: "blocks/web/10.0.219.0/28", Value: record.Encode(record.Block{Node: heir})},
+		{Key: "names/host2", Value: record.Encode(record.NodeName{Node: heir})}}
+	one.mu.Lock()
+	claim := sync.OnceFunc(func() {
+		_, _ = one.store.Client().Commit(context.Background(), kv.Txn{Then: claimed}) // it has no fault
+	})
+	one.committed = func(t kv.Txn) {
+		if strings.HasPrefix(t.Then[0].Key, record.Blocks) {
+			claim()
+		}
+	}
+	one.mu.Unlock()
+	_ = one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true}) // it may have to be repeated
+	for _, c := range claimed {
+		if e, _ := one.store.Snapshot().Get(c.Key); string(e.Value) != string(c.Value) {
+			t.Errorf("%s of another node has become %q", c.Key, e.Value)
+		}
+	}
+	one.until("the repetition removes the node", func() bool {
+		_ = one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true})
+		return one.names() == "host1 host3"
+	})
+}
+
 // askAs sends a ping with the certificate in a host's directory, without verifying the other side.
 func askAs(h *host, address string) error {
 	pair, err := member.StoredCertificate(h.dir)

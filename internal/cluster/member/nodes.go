@@ -17,6 +17,9 @@ import (
 // maxChanges is how many keys one transaction deletes. etcd allows 128 operations.
 const maxChanges = 100
 
+// maxFreed is how many keys one transaction deletes if it compares each with a revision and a value.
+const maxFreed = kv.MaxOperations / 2
+
 // findNode returns the node with a name or an id.
 func findNode(s kv.Snapshot, name string) (record.Node, error) {
 	nodes := nodesOf(s)
@@ -105,20 +108,46 @@ func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
 // record. So an interrupted removal can be repeated. It returns the store's revision afterwards.
 func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record.Node) (int64, error) {
 	keys := keysOf(s, n.ID)
-	for part := range slices.Chunk(keys, maxChanges) {
+	for part := range slices.Chunk(keys, maxFreed) {
 		var t kv.Txn
 		for _, key := range part {
 			t.Then = append(t.Then, kv.Change{Key: key})
+			if e, _ := s.Get(key); strings.HasPrefix(key, record.Blocks) {
+				t.If = append(t.If, kv.Condition{Key: key, Revision: e.Revision, Value: e.Value})
+			}
 		}
-		if _, err := commit(ctx, store, t); err != nil {
+		result, err := commit(ctx, store, t)
+		if err == nil {
+			err = changed(result)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
-	result, err := commit(ctx, store, kv.Txn{Then: []kv.Change{
-		{Key: record.Key(record.Alives, n.ID)}, {Key: record.Key(record.NodeNames, n.Name)},
-		{Key: record.Key(record.Nodes, n.ID)},
-	}})
+	t := kv.Txn{Then: []kv.Change{{Key: record.Key(record.Alives, n.ID)}, {Key: record.Key(record.Nodes, n.ID)}}}
+	key := record.Key(record.NodeNames, n.Name)
+	have, err := current(ctx, store, key)
+	if err != nil {
+		return 0, err
+	}
+	if name, err := record.Decode[record.NodeName](have[key]); err == nil && name.Node == n.ID {
+		t.If = append(t.If, kv.Condition{Key: key, Revision: have[key].Revision})
+		t.Then = append(t.Then, kv.Change{Key: key})
+	}
+	result, err := commit(ctx, store, t)
+	if err == nil {
+		err = changed(result)
+	}
 	return result.Revision, err
+}
+
+// changed returns an error if a transaction was not committed, because others have changed its keys, or
+// because its first answer was lost.
+func changed(r kv.Result) error {
+	if r.Committed {
+		return nil
+	}
+	return errors.New("its records have changed meanwhile")
 }
 
 // keysOf returns the keys of what a node holds.

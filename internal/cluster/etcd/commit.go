@@ -61,7 +61,7 @@ func (s *Store) commit(ctx context.Context, t kv.Txn) (kv.Result, clientv3.Lease
 		changes = append(changes, s.change(c, lease))
 	}
 	var response *clientv3.TxnResponse
-	err = s.do(ctx, request{limit: commitLimit, attempt: commitLimit, write: len(changes) > 0,
+	err = s.do(ctx, request{limit: commitLimit, attempt: s.pageLimit(), write: len(changes) > 0,
 		call: func(ctx context.Context, c *clientv3.Client) (err error) {
 			response, err = c.Txn(ctx).If(compares...).Then(changes...).Else(reads...).Commit()
 			if err == nil {

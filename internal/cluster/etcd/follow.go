@@ -14,15 +14,16 @@ import (
 	"fairlead/internal/cluster/kv"
 )
 
-const (
-	// pageLength is how many keys one read returns.
-	pageLength = 1000
-	// pageLimit is how long one server has for a page, and all of them together.
-	pageLimit, pageLimitAll = 3 * time.Second, 10 * time.Second
-	// askEvery is how often a watch asks whether the server is there, and silence how long it waits
-	// for any answer. A watch that is cut off has no error.
-	askEvery, silence = 2 * time.Second, 5 * time.Second
-)
+// pageLength is how many keys one read returns.
+const pageLength = 1000
+
+// pageLimit is how long one server has for a page, or a transaction without changes. All of them
+// together have 2 × silence for a page.
+func (s *Store) pageLimit() time.Duration { return s.silence * 3 / 5 }
+
+// askEvery is how often a watch asks whether the server is there. A watch that is cut off has no
+// error.
+func (s *Store) askEvery() time.Duration { return s.silence * 2 / 5 }
 
 // List returns all entries at one revision, in the order of their keys, and the id of the etcd that
 // has them.
@@ -75,7 +76,7 @@ func (s *Store) Holds(ctx context.Context, e kv.Entry, at int64) (bool, error) {
 
 func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	var page *clientv3.GetResponse
-	err := s.do(ctx, request{limit: pageLimitAll, attempt: pageLimit,
+	err := s.do(ctx, request{limit: 2 * s.silence, attempt: s.pageLimit(),
 		call: func(ctx context.Context, c *clientv3.Client) (err error) {
 			page, err = c.Get(ctx, key, options...)
 			return err
@@ -109,7 +110,7 @@ func (s *Store) watch(ctx context.Context, at server, after int64, handle func(k
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	opening := time.AfterFunc(pageLimit, cancel) // Watch returns when the server has answered
+	opening := time.AfterFunc(s.pageLimit(), cancel) // Watch returns when the server has answered
 	ctx, err := s.logIn(ctx, at.client)
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (s *Store) watch(ctx context.Context, at server, after int64, handle func(k
 		defer close(broken)
 		at.client.ActiveConnection().WaitForStateChange(ctx, connectivity.Ready)
 	}()
-	ask := time.NewTicker(askEvery)
+	ask := time.NewTicker(s.askEvery())
 	defer ask.Stop()
 	for heard := time.Now(); ; {
 		select {
@@ -141,7 +142,7 @@ func (s *Store) watch(ctx context.Context, at server, after int64, handle func(k
 				return err
 			}
 		case <-ask.C:
-			if time.Since(heard) > silence {
+			if time.Since(heard) > s.silence {
 				return errors.New("it does not answer")
 			}
 			if err := askProgress(ctx, at.client); err != nil {

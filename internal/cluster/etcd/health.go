@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"fairlead/internal/api"
 )
 
@@ -29,7 +31,11 @@ func (s *Store) describe(ctx context.Context, at server) api.EtcdServer {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
 	description := api.EtcdServer{Endpoint: at.url}
-	status, err := at.client.Status(ctx, at.url)
+	var status *clientv3.StatusResponse
+	err := at.connect(ctx) // Status would wait for a server that is down
+	if err == nil {
+		status, err = at.client.Status(ctx, at.url)
+	}
 	if err != nil {
 		description.Problem = err.Error()
 		if errors.Is(err, context.DeadlineExceeded) {

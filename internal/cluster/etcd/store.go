@@ -9,6 +9,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -39,12 +40,19 @@ type Config struct {
 	Cluster string
 	// Dial connects to a server; nil means from this host.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Silence is how long a watch waits for any answer of a server before another one is in use; 0 means
+	// 5 s. The limits of reads are in proportion to it.
+	Silence time.Duration
 }
+
+// defaultSilence is Config.Silence if it is 0.
+const defaultSilence = 5 * time.Second
 
 // Store is a connection to a cluster's store. Its methods may be called concurrently.
 type Store struct {
 	access  api.EtcdAccess
 	prefix  string
+	silence time.Duration
 	servers []server
 	// inUse counts the changes of the server in use.
 	inUse atomic.Int64
@@ -77,7 +85,8 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Cluster == "" || strings.Contains(cfg.Cluster, "/") {
 		return nil, fmt.Errorf("connect to etcd: %q is no name of a cluster", cfg.Cluster)
 	}
-	s := &Store{access: cfg.Access, prefix: "/fairlead/v1/" + cfg.Cluster + "/"}
+	s := &Store{access: cfg.Access, prefix: "/fairlead/v1/" + cfg.Cluster + "/",
+		silence: cmp.Or(cfg.Silence, defaultSilence)}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, endpoint := range cfg.Access.Endpoints {
 		client, err := newClient(s.life, endpoint, secure, cfg.Dial)

@@ -34,7 +34,7 @@ func newWorld(t *testing.T, members int) *world {
 func (w *world) open(access api.EtcdAccess) *etcd.Store {
 	w.Helper()
 	access.Endpoints = w.Endpoints()
-	s, err := etcd.Open(etcd.Config{Access: access, Cluster: "test",
+	s, err := etcd.Open(etcd.Config{Access: access, Cluster: "test", Silence: time.Second,
 		Dial: func(_ context.Context, address string) (net.Conn, error) {
 			return place.Dial(w.in, "tcp", address, time.Second)
 		}})
@@ -76,6 +76,7 @@ func (w *world) has(s *etcd.Store, key string) bool {
 // TestOutcome checks the errors of transactions that etcd does not answer, and whether it has
 // committed them.
 func TestOutcome(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	s, m := w.open(api.EtcdAccess{}), w.Members[0]
 	for _, test := range []struct {
@@ -95,7 +96,7 @@ func TestOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		test.begin()
-		err := commit(s, test.name, time.Second, false)
+		err := commit(s, test.name, 500*time.Millisecond, false)
 		if test.name == "request lost" { // TCP must not deliver it later
 			m.Kill()
 			m.Start()
@@ -113,6 +114,7 @@ func TestOutcome(t *testing.T) {
 // TestFailover lets the server in use fail in several ways. The transaction after the one that
 // notices it must be committed by another server.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	s := w.open(api.EtcdAccess{})
 	for _, m := range w.Members {
@@ -130,6 +132,7 @@ func TestFailover(t *testing.T) {
 
 // TestLease ends the lease of a process. Its next leased key gets another one.
 func TestLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	s := w.open(api.EtcdAccess{})
 	if err := commit(s, "alive/a", place.Timeout, true); err != nil {
@@ -153,6 +156,7 @@ func TestLease(t *testing.T) {
 
 // TestPassword uses an etcd that wants a password, before and after it wants one.
 func TestPassword(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	right, wrong := w.open(api.EtcdAccess{User: "root", Password: "secret"}),
 		w.open(api.EtcdAccess{User: "root", Password: "guess"})
@@ -193,6 +197,7 @@ func enableAuth(t *testing.T, c *clientv3.Client) {
 
 // TestServers describes a server that answers and one that does not.
 func TestServers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	s := w.open(api.EtcdAccess{})
 	w.Leader().Kill()

@@ -39,9 +39,9 @@ func (m *Mirror) pause() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.frozen != "" {
-		return frozenRetry
+		return 5 * m.cfg.Retry
 	}
-	return retry
+	return m.cfg.Retry
 }
 
 // attempt makes the table that of the store, and keeps it so until there is an error.

@@ -14,6 +14,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,8 @@ import (
 )
 
 const (
-	// retry is the time between two attempts to reach the store.
-	retry = 200 * time.Millisecond
-	// frozenRetry is the same while the mirror is frozen. Each attempt can read everything.
-	frozenRetry = time.Second
+	// defaultRetry is Config.Retry if it is 0.
+	defaultRetry = 200 * time.Millisecond
 	// staleAttempts is how often in a row the store must answer with an old revision. Single servers
 	// of etcd can do that for a moment, and each attempt asks another one.
 	staleAttempts = 8
@@ -58,6 +57,9 @@ type Config struct {
 	Cluster string
 	// Note records an event; it may be nil. It must not call the Mirror.
 	Note func(api.Event)
+	// Retry is the time between two attempts to reach the store; 0 means 200 ms. While the mirror is
+	// frozen it is five times as long, because each attempt can read everything.
+	Retry time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -90,6 +92,7 @@ func Open(cfg Config) (*Mirror, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Retry = cmp.Or(cfg.Retry, defaultRetry)
 	m := &Mirror{cfg: cfg, table: kv.NewTable(0, nil), since: time.Now(),
 		changed: make(chan struct{})}
 	if cfg.Cluster == "" || cfg.Path == "" {

@@ -55,11 +55,12 @@ func (w *world) node(cluster, path string) *node {
 		}
 		return place.Dial(w.in, "tcp", address, time.Second)
 	}
-	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: w.Endpoints()}, Cluster: "test", Dial: dial})
+	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: w.Endpoints()}, Cluster: "test", Dial: dial,
+		Silence: time.Second})
 	if err != nil {
 		w.Fatal(err)
 	}
-	m, err := mirror.Open(mirror.Config{Source: store, Path: path, Cluster: cluster})
+	m, err := mirror.Open(mirror.Config{Source: store, Path: path, Cluster: cluster, Retry: 20 * time.Millisecond})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (w *world) node(cluster, path string) *node {
 func (n *node) put(key string, value []byte) int64 {
 	n.t.Helper()
 	for end := time.Now().Add(place.Timeout); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		result, err := n.Commit(ctx, kv.Txn{Then: []kv.Change{{Key: key, Value: value}}})
 		cancel()
 		if err == nil {
@@ -156,7 +157,9 @@ func (n *node) fill(nodes int) {
 
 // TestConform checks that a mirror of a real etcd behaves like the store for tests.
 func TestConform(t *testing.T) {
+	t.Parallel()
 	kvtest.Conform(t, func(t *testing.T) (one, two kvtest.Node) {
+		t.Parallel()
 		w := newWorld(t, 1)
 		a, b := w.node("", ""), w.node("", "")
 		return kvtest.Node{Committer: a, Updates: a.updates}, kvtest.Node{Committer: b, Updates: b.updates}
@@ -166,6 +169,7 @@ func TestConform(t *testing.T) {
 // TestServersFail follows three servers while one after the other is killed, stopped and cut off from
 // its clients, and history is deleted meanwhile.
 func TestServersFail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	a, b := w.node("", ""), w.node("", "")
 	a.fill(3)
@@ -201,6 +205,7 @@ func TestServersFail(t *testing.T) {
 // TestCompacted cuts a node off from the only server while keys are changed and deleted and the
 // history is deleted. The node must then know all changes.
 func TestCompacted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	a := w.node("", "")
 	a.fill(3)
@@ -230,6 +235,7 @@ func TestCompacted(t *testing.T) {
 // TestRestored restores an old copy, wipes etcd, and brings another cluster: each freezes the mirror,
 // across a restart without etcd.
 func TestRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	path := filepath.Join(t.TempDir(), "cluster.db")
 	setup := w.node("", "")
@@ -312,6 +318,7 @@ func TestRestoredBeforeDeletion(t *testing.T) {
 // TestOtherEtcd brings another etcd to the known address, with the same records at the same
 // revisions. Transactions fail, and the mirror is frozen, also after a restart, until Accept.
 func TestOtherEtcd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	other := etcdtest.Start(t, []etcdtest.Spot{{Host: "127.0.0.9", In: w.in}})
 	meta := string(record.Encode(record.Meta{ID: "one", Name: "test", Format: record.Format}))
@@ -362,6 +369,7 @@ func TestOtherEtcd(t *testing.T) {
 
 // TestWithoutEtcd starts a mirror while etcd is away. It must deliver the last snapshot.
 func TestWithoutEtcd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	path := filepath.Join(t.TempDir(), "cluster.db")
 	n := w.node("one", path)

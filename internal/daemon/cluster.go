@@ -205,6 +205,6 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(d.full.Clone().Networks,
-		func(n model.Network) bool { return n.Origin != model.FromCluster })
+	other := func(n model.Network) bool { return n.Origin != model.FromCluster }
+	return slices.DeleteFunc(d.full.Clone().Networks, other)
 }

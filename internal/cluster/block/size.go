@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/big"
 	"net/netip"
+
+	"fairlead/internal/cluster/record"
 )
 
 // The limits of blocks.
@@ -29,6 +31,23 @@ func ValidBits(subnet netip.Prefix, bits int) error {
 	least, most := max(subnet.Bits(), length-maxHostBits), length-minHostBits
 	if bits < least || bits > most {
 		return fmt.Errorf("block size %d: want a prefix length from %d to %d in subnet %s", bits, least, most, subnet)
+	}
+	return nil
+}
+
+// Check returns an error if the block sizes of a network's record are impossible. Any node can write
+// records.
+func Check(n record.Network) error {
+	if len(n.BlockBits) != len(n.Spec.Subnets) {
+		return fmt.Errorf("it has %d subnets and %d block sizes", len(n.Spec.Subnets), len(n.BlockBits))
+	}
+	for i, sub := range n.Spec.Subnets {
+		if !sub.Prefix.IsValid() {
+			return fmt.Errorf("subnet %d is no address range", i+1)
+		}
+		if err := ValidBits(sub.Prefix, n.BlockBits[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

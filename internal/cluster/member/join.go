@@ -90,9 +90,15 @@ func (m *Member) askNode(ctx context.Context, token trust.Token, at netip.AddrPo
 	defer cancel()
 	config, found := trust.Pinned(token.CA, m.cfg.Now)
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: m.cfg.Dial}
-	err = call(ctx, &http.Client{Transport: transport}, at, pathJoin, body, &answer)
+	err = call(ctx, newClient(transport), at, pathJoin, body, &answer)
 	ca, _ = found()
 	return answer, ca, err
+}
+
+// newClient returns a client that follows no redirect: requests have secrets.
+func newClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // call sends a request to the API of a node and decodes the answer. Returns *api.Fault if the node

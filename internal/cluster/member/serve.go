@@ -289,7 +289,7 @@ func (m *Member) request(ctx context.Context, id, path string, question, into an
 		DisableKeepAlives: true, DialContext: m.cfg.Dial}
 	err = fmt.Errorf("ask node %s: it has no address", n.Name)
 	for _, a := range n.Addresses {
-		err = call(ctx, &http.Client{Transport: transport}, netip.AddrPortFrom(a, n.Port), path, body, into)
+		err = call(ctx, newClient(transport), netip.AddrPortFrom(a, n.Port), path, body, into)
 		if err == nil {
 			return nil
 		}

@@ -126,6 +126,7 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 func (n *Networks) Leave() error {
 	n.mu.Lock()
 	n.snapshot, n.deriver, n.failed = nil, nil, nil
+	n.claimed, n.published = 0, nil // another cluster has other revisions
 	n.mu.Unlock()
 	return n.cfg.Host.LeaveCluster()
 }
@@ -182,7 +183,7 @@ func (n *Networks) claim(ctx context.Context, s kv.Snapshot, node string) error 
 	var errs []error
 	for e := range s.Under(record.Networks) {
 		r, err := record.Decode[record.Network](e)
-		if err != nil || len(r.BlockBits) != len(r.Spec.Subnets) {
+		if err != nil || block.Check(r) != nil {
 			continue // derive reports it
 		}
 		own := block.Own(s, r.Spec.Name, node)

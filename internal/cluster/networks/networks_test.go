@@ -167,6 +167,25 @@ func TestNodesGetBlocks(t *testing.T) {
 	})
 }
 
+// TestHostileRecords writes records that no node writes. The nodes report them and keep the others.
+func TestHostileRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		for name, bits := range map[string][]int{"long": {200}, "negative": {-3}, "short": {1}, "none": nil} {
+			w.put(w.clients[0], record.Key(record.Networks, name), record.Network{BlockBits: bits,
+				Spec: model.Network{Name: name, Driver: model.DriverVXLAN,
+					Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.8.0.0/16")}}}})
+		}
+		w.put(w.clients[0], record.Key(record.Networks, "empty"), record.Network{BlockBits: []int{24},
+			Spec: model.Network{Name: "empty", Driver: model.DriverVXLAN, Subnets: make([]model.Subnet, 1)}})
+		w.create()
+		w.settle()
+		if got := w.ranges(0); len(got) != 1 {
+			t.Errorf("beside hostile records a node has %v", got)
+		}
+	})
+}
+
 // TestEndpointsArePublished compares the records of endpoints with the attachments, also after those
 // changed while etcd did not answer.
 func TestEndpointsArePublished(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package vip decides which node of a cluster holds a virtual address. At most one node
 // answers for an address at any time, whatever fails. The package talks to no kernel and
-// no network: its Machine is a pure state machine, and its Runner drives one Machine per
-// address with the store, the other nodes, the fence and the announcer that it gets.
+// no network: its Machine is a pure state machine for one address. It returns what to do:
+// transactions, questions to the other nodes, deadlines of the fence.
 //
 // # Theory of operation
 //
@@ -44,7 +44,6 @@
 // restored store, each Machine waits as after a start.
 //
 // What is not covered: a virtual machine that is paused does not count the time, so that
-// its fence is open for up to H after it resumes. The Runner closes the fence if another
-// host announces the address. A forced claim (Machine.Force) ignores Listed: the
+// its fence is open for up to H after it resumes. A forced claim (Machine.Force) ignores Listed: the
 // administrator guarantees that the previous holder is down.
 package vip

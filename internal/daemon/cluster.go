@@ -200,8 +200,7 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 	}
 }
 
-// ClusterNetworks returns the cluster's networks as they exist on this host, with the host's own
-// addresses.
+// ClusterNetworks returns the cluster's networks as applied, with the host's addresses.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()

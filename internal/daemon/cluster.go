@@ -43,6 +43,8 @@ func (d *Daemon) SetCluster(networks []model.Network, services []model.VirtualSe
 	return problems
 }
 
+func ofCluster(n model.Network) bool { return n.Origin == model.FromCluster }
+
 // LeaveCluster removes the networks and services of the cluster, and the attachments to
 // these networks.
 func (d *Daemon) LeaveCluster() error {
@@ -53,8 +55,7 @@ func (d *Daemon) LeaveCluster() error {
 		attached[name] = true
 	}
 	next := d.desired.WithoutAttachments(attached)
-	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks),
-		func(n model.Network) bool { return n.Origin == model.FromCluster })
+	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), ofCluster)
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services),
 		func(v model.VirtualService) bool { return v.Origin == model.FromCluster })
 	for name := range attached {
@@ -204,6 +205,5 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	other := func(n model.Network) bool { return n.Origin != model.FromCluster }
-	return slices.DeleteFunc(d.full.Clone().Networks, other)
+	return slices.DeleteFunc(d.full.Clone().Networks, func(n model.Network) bool { return !ofCluster(n) })
 }

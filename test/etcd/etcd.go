@@ -23,6 +23,7 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/place"
+	"fairlead/test/process"
 )
 
 // Ports of each member.
@@ -165,16 +166,14 @@ func (m *Member) Kill() {
 	}
 }
 
-// Stop stops the member's process until Continue is called.
-func (m *Member) Stop() { m.signal(syscall.SIGSTOP) }
+// Stop stops the member's process until Continue is called. When it returns, no thread runs.
+func (m *Member) Stop() { process.Pause(m.t, m.cmd.Process.Pid) }
 
 // Continue continues a stopped process.
-func (m *Member) Continue() { m.signal(syscall.SIGCONT) }
-
-func (m *Member) signal(s syscall.Signal) {
+func (m *Member) Continue() {
 	m.t.Helper()
-	if err := m.cmd.Process.Signal(s); err != nil {
-		m.t.Fatalf("send %v to etcd: %v", s, err)
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		m.t.Fatalf("continue etcd: %v", err)
 	}
 }
 

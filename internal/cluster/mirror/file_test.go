@@ -4,23 +4,28 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"fairlead/internal/child"
 	"fairlead/internal/cluster/kv"
 )
 
-// writesFile is the environment variable with the file that the test's child writes.
+// writesFile is the environment variable with the file that the child of TestKilled writes.
 const writesFile = "FAIRLEAD_TEST_MIRROR_FILE"
 
-// TestMain writes a file until the process is killed, if it is the child of TestKilled.
+// Follow is the main function of the child of BenchmarkFollow.
+var Follow func() int
+
+// TestMain runs the tests, or what a child of them does.
 func TestMain(m *testing.M) {
-	path := os.Getenv(writesFile)
-	if path == "" {
-		os.Exit(m.Run())
-	}
-	f, table, err := openFile(path, "one")
+	child.Dispatch(child.Roles{"writer": write, "follower": func() int { return Follow() }})
+	os.Exit(m.Run())
+}
+
+// write writes a file until the process is killed.
+func write() int {
+	f, table, err := openFile(os.Getenv(writesFile), "one")
 	for ; err == nil; err = f.write(1, table) {
 		if table == nil {
 			table = kv.NewTable(0, nil)
@@ -34,6 +39,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("write")
 	}
 	fmt.Println(err)
+	return 1
 }
 
 // TestKilled kills a process that writes the file all the time. The file must always have all changes
@@ -42,11 +48,11 @@ func TestKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cluster.db")
 	last := int64(0)
 	for round := range 8 {
-		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), writesFile+"="+path)
-		out, err := child.StdoutPipe()
+		writer := child.Self("writer")
+		writer.Env = append(writer.Env, writesFile+"="+path)
+		out, err := writer.StdoutPipe()
 		if err == nil {
-			err = child.Start()
+			err = writer.Start()
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -54,11 +60,11 @@ func TestKilled(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for range 3 + round {
 			if !lines.Scan() || lines.Text() != "write" {
-				t.Errorf("the child prints %q", lines.Text())
+				t.Errorf("the writer prints %q", lines.Text())
 			}
 		}
-		_ = child.Process.Kill() // Wait reports it
-		_ = child.Wait()
+		_ = writer.Process.Kill() // Wait reports it
+		_ = writer.Wait()
 		f, table, err := openFile(path, "one")
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"fairlead/internal/api"
+	"fairlead/internal/child"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/record"
@@ -43,22 +44,22 @@ func BenchmarkFollow(b *testing.B) {
 	m := c.Members[0]
 	client := etcdtest.Client(b, m)
 	fillEtcd(b, client)
-	child := startFollower(b, m, filepath.Join(b.TempDir(), "cluster.db"))
+	process := startFollower(b, m, filepath.Join(b.TempDir(), "cluster.db"))
 	for b.Loop() {
-		child.until(put(b, client, -1))
-		before, seconds, from := requests(b, ns.Do, m), child.cpu(), time.Now()
+		process.until(put(b, client, -1))
+		before, seconds, from := requests(b, ns.Do, m), process.cpu(), time.Now()
 		for i := range changes {
-			child.until(put(b, client, i))
+			process.until(put(b, client, i))
 			time.Sleep(time.Until(from.Add(time.Duration(i+1) * every)))
 		}
 		after := requests(b, ns.Do, m)
-		b.ReportMetric((child.cpu()-seconds)/time.Since(from).Seconds()*100, "cpu-%")
-		b.ReportMetric(child.memory("VmRSS"), "rss-MB")
-		b.ReportMetric(child.memory("VmHWM"), "peak-rss-MB")
+		b.ReportMetric((process.cpu()-seconds)/time.Since(from).Seconds()*100, "cpu-%")
+		b.ReportMetric(process.memory("VmRSS"), "rss-MB")
+		b.ReportMetric(process.memory("VmHWM"), "peak-rss-MB")
 		b.ReportMetric((after["Range"]-before["Range"])/changes, "reads/change")
 		b.ReportMetric((after["Put"]+after["Txn"]-before["Put"]-before["Txn"]-changes)/changes, "writes/change")
 
-		child.signal(syscall.SIGSTOP)
+		process.signal(syscall.SIGSTOP)
 		m.Kill()
 		m.Start()
 		c.Leader()
@@ -68,10 +69,10 @@ func BenchmarkFollow(b *testing.B) {
 		last := put(b, client, -2)
 		c.Compact()
 		from = time.Now()
-		child.signal(syscall.SIGCONT)
-		child.until(last)
+		process.signal(syscall.SIGCONT)
+		process.until(last)
 		b.ReportMetric(time.Since(from).Seconds(), "resync-s")
-		b.ReportMetric(child.memory("VmHWM"), "resync-peak-rss-MB")
+		b.ReportMetric(process.memory("VmHWM"), "resync-peak-rss-MB")
 	}
 }
 
@@ -168,8 +169,8 @@ const followsEtcd, followerFile = "FAIRLEAD_TEST_FOLLOW", "FAIRLEAD_TEST_FOLLOW_
 
 func startFollower(b *testing.B, m *etcdtest.Member, path string) *follower {
 	b.Helper()
-	f := &follower{b: b, cmd: exec.Command(os.Args[0], "-test.run", "TestFollower")}
-	f.cmd.Env = append(os.Environ(), followsEtcd+"="+m.Endpoint(), followerFile+"="+path)
+	f := &follower{b: b, cmd: child.Self("follower")}
+	f.cmd.Env = append(f.cmd.Env, followsEtcd+"="+m.Endpoint(), followerFile+"="+path)
 	f.cmd.Stderr = os.Stderr
 	out, err := f.cmd.StdoutPipe()
 	if err == nil {
@@ -246,21 +247,23 @@ func (f *follower) memory(field string) float64 {
 	return float64(kb) / 1000
 }
 
-// TestFollower is the process of BenchmarkFollow. It prints the revision of each update.
-func TestFollower(t *testing.T) {
-	url := os.Getenv(followsEtcd)
-	if url == "" {
-		t.Skip("only in the process of BenchmarkFollow")
-	}
-	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: []string{url}}, Cluster: "test"})
+func init() { mirror.Follow = follow }
+
+// follow is the process of BenchmarkFollow. It prints the revision of each update.
+func follow() int {
+	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: []string{os.Getenv(followsEtcd)}},
+		Cluster: "test"})
 	if err != nil {
-		t.Fatal(err)
+		fmt.Println(err)
+		return 1
 	}
 	m, err := mirror.Open(mirror.Config{Source: store, Cluster: "one", Path: os.Getenv(followerFile)})
 	if err != nil {
-		t.Fatal(err)
+		fmt.Println(err)
+		return 1
 	}
-	for u := range m.Updates(t.Context()) {
+	for u := range m.Updates(context.Background()) {
 		fmt.Println(u.Snapshot.Revision())
 	}
+	return 0
 }

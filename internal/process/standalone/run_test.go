@@ -273,7 +273,7 @@ func TestSameUser(t *testing.T) {
 	provide(t, dir, "http: {routers: {a: {rule: Host(`a.test`), service: noop@internal}}}")
 	cmd := child.Self(gatewayRole)
 	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	p := &helper.Process{}
+	p := &helper.Process{Worker: &child.Worker{}}
 	var err error
 	if p.In, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -138,7 +138,6 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
 		go test -count=1 -timeout 0 -v -run 'TestStack|TestUpgrade' ./test/gateway
-	FAIRLEAD_SERVERS_FAIL=1 go test -count=5 -timeout 0 -v -run TestServersFail ./internal/cluster/mirror
 	FAIRLEAD_MACHINES_KILLS=100 go test -count=1 -timeout 0 -v -run Killed ./test/machines
 	FAIRLEAD_SEEDS=100000 go test -count=1 -timeout 0 -v -run SimulatedFaults ./internal/cluster/vip
 

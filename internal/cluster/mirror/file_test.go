@@ -2,24 +2,28 @@ package mirror
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/child"
+	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/kv"
 )
 
 // writesFile is the environment variable with the file that the child of TestKilled writes.
 const writesFile = "FAIRLEAD_TEST_MIRROR_FILE"
 
-// Follow is the main function of the child of BenchmarkFollow.
-var Follow func() int
+// FollowsEtcd is the environment variable with the URL of the etcd that the child of BenchmarkFollow
+// follows, and FollowerFile that with its file.
+const FollowsEtcd, FollowerFile = "FAIRLEAD_TEST_FOLLOW", "FAIRLEAD_TEST_FOLLOW_FILE"
 
 // TestMain runs the tests, or what a child of them does.
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{"writer": write, "follower": func() int { return Follow() }})
+	child.Dispatch(child.Roles{"writer": write, "follower": follow})
 	os.Exit(m.Run())
 }
 
@@ -40,6 +44,25 @@ func write() int {
 	}
 	fmt.Println(err)
 	return 1
+}
+
+// follow is the process of BenchmarkFollow. It prints the revision of each update.
+func follow() int {
+	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: []string{os.Getenv(FollowsEtcd)}},
+		Cluster: "test"})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	m, err := Open(Config{Source: store, Cluster: "one", Path: os.Getenv(FollowerFile)})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for u := range m.Updates(context.Background()) {
+		fmt.Println(u.Snapshot.Revision())
+	}
+	return 0
 }
 
 // TestKilled kills a process that writes the file all the time. The file must always have all changes

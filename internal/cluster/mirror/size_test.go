@@ -20,9 +20,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"fairlead/internal/api"
 	"fairlead/internal/child"
-	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/record"
 	etcdtest "fairlead/test/etcd"
@@ -163,14 +161,10 @@ type follower struct {
 	lines *bufio.Scanner
 }
 
-// followsEtcd is the environment variable with the URL of the etcd that a follower follows, and
-// followerFile that with its file.
-const followsEtcd, followerFile = "FAIRLEAD_TEST_FOLLOW", "FAIRLEAD_TEST_FOLLOW_FILE"
-
 func startFollower(b *testing.B, m *etcdtest.Member, path string) *follower {
 	b.Helper()
 	f := &follower{b: b, cmd: child.Self("follower")}
-	f.cmd.Env = append(f.cmd.Env, followsEtcd+"="+m.Endpoint(), followerFile+"="+path)
+	f.cmd.Env = append(f.cmd.Env, mirror.FollowsEtcd+"="+m.Endpoint(), mirror.FollowerFile+"="+path)
 	f.cmd.Stderr = os.Stderr
 	out, err := f.cmd.StdoutPipe()
 	if err == nil {
@@ -245,25 +239,4 @@ func (f *follower) memory(field string) float64 {
 		f.b.Fatal(err)
 	}
 	return float64(kb) / 1000
-}
-
-func init() { mirror.Follow = follow }
-
-// follow is the process of BenchmarkFollow. It prints the revision of each update.
-func follow() int {
-	store, err := etcd.Open(etcd.Config{Access: api.EtcdAccess{Endpoints: []string{os.Getenv(followsEtcd)}},
-		Cluster: "test"})
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	m, err := mirror.Open(mirror.Config{Source: store, Cluster: "one", Path: os.Getenv(followerFile)})
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	for u := range m.Updates(context.Background()) {
-		fmt.Println(u.Snapshot.Revision())
-	}
-	return 0
 }

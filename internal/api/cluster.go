@@ -79,6 +79,7 @@ type ClusterStatus struct {
 	// CertificateExpires is when the certificate of this node ends, unless it is renewed.
 	CertificateExpires time.Time           `json:"certificateExpires"`
 	Nodes              []ClusterNodeStatus `json:"nodes"`
+	Addresses          []ClusterAddress    `json:"addresses,omitempty"`
 	Etcd               EtcdHealth          `json:"etcd"`
 }
 

@@ -50,6 +50,10 @@ const (
 	NodeDrained EventKind = "node drained"
 	NodeEnabled EventKind = "node enabled"
 	NodeRemoved EventKind = "node removed"
+	// AddressHeld means that a node of the cluster holds a virtual address, AddressReleased that
+	// its holder has given it up.
+	AddressHeld     EventKind = "address held"
+	AddressReleased EventKind = "address released"
 	// EtcdLost means that no server of etcd answers: the cluster's objects do not change
 	// until EtcdAnswers. ClusterFrozen means that etcd has records of another cluster or
 	// older ones, and that the host ignores them until ClusterFollowed.

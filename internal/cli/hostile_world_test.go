@@ -268,11 +268,27 @@ func (l hostileCluster) Status(context.Context) (api.ClusterStatus, error) {
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
 
+// hostileAddresses are the virtual addresses of a hostileCluster.
+type hostileAddresses struct{ hostileDaemon }
+
+func (l hostileAddresses) AddAddress(context.Context, api.ClusterAddressSpec) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
+func (l hostileAddresses) MoveAddress(context.Context, api.ClusterAddressRequest) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
+func (l hostileAddresses) RemoveAddress(context.Context, api.ClusterAddressRequest) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
+func (l hostileAddresses) List() ([]api.ClusterAddress, error) {
+	return reply[[]api.ClusterAddress](l.hostileDaemon)
+}
+
 // serveHostileDaemon serves a hostileDaemon and returns its socket.
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
 	return admintest.Serve(t, admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l,
-		Stats: l, Cluster: hostileCluster{l}})
+		Stats: l, Cluster: hostileCluster{l}, ClusterAddresses: hostileAddresses{l}})
 }
 
 // hostileFiles writes the files that commands read.

@@ -68,9 +68,8 @@ func (s State) published(v VirtualService) error {
 func (v VirtualService) Validate() error {
 	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(),
 		v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
-	if v.Interface != "" && (len(v.Interface) > 15 || !validLink(v.Interface)) {
-		errs = append(errs, fmt.Errorf("interface %q: want the name of a link: at most 15 letters, digits and %s",
-			v.Interface, linkMarks))
+	if v.Interface != "" {
+		errs = append(errs, wrap("interface", v.Interface, ValidLink(v.Interface)))
 	}
 	switch {
 	case v.Persistence < 0 || v.Persistence%time.Second != 0 || v.Persistence > 31*24*time.Hour:

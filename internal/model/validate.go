@@ -92,6 +92,14 @@ func validLink(name string) bool {
 		!strings.ContainsFunc(name, odd)
 }
 
+// ValidLink checks the name of a link.
+func ValidLink(name string) error {
+	if len(name) > 15 || !validLink(name) {
+		return fmt.Errorf("link %q: want the name of a link: at most 15 letters, digits and %s", name, linkMarks)
+	}
+	return nil
+}
+
 // maxLink is the length of an IPv6 address with a zone, which is longer than the
 // name of a link.
 const maxLink = 64

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/addresses"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/mirror"
@@ -26,8 +27,9 @@ const repeatEvery = 2 * time.Second
 // node is the host's part of a cluster.
 type node struct {
 	*member.Member
-	networks *networks.Networks
-	names    *names.Server
+	networks  *networks.Networks
+	names     *names.Server
+	addresses *addresses.Addresses
 }
 
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
@@ -37,7 +39,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Changed: idle.changed, Every: repeatEvery,
 		Log: opt.Log})
 	var err error
-	n.Member, err = newMember(opt, d, idle, n.networks, names.NewConsumer(n.names, d.ClusterNetworks))
+	n.addresses = addresses.New(addresses.Config{Store: n, Note: d.Note, Now: time.Now})
+	n.Member, err = newMember(opt, d, idle, n.networks, n.addresses, names.NewConsumer(n.names, d.ClusterNetworks))
 	return n, err
 }
 
@@ -48,6 +51,15 @@ func (n *node) run(ctx context.Context) error {
 	defer tasks.Wait()
 	tasks.Go(func() { n.networks.Run(ctx) })
 	return n.Member.Run(ctx)
+}
+
+// Status returns the state of the cluster, with its virtual addresses.
+func (n *node) Status(ctx context.Context) (api.ClusterStatus, error) {
+	s, err := n.Member.Status(ctx)
+	if err == nil {
+		s.Addresses, _ = n.addresses.List() // there are none before the first snapshot
+	}
+	return s, err
 }
 
 // newMember returns the membership of the host.

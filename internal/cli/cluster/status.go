@@ -17,10 +17,11 @@ func newStatus(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show the nodes of the cluster, its etcd, and what is frozen",
+		Short: "Show the nodes of the cluster, its virtual addresses, its etcd, and what is frozen",
 		Long: "Show the cluster as this host sees it: each node, since when its daemon runs, how many changes\n" +
-			"of the cluster it has not applied yet, and its problems; the servers of etcd; and whether this\n" +
-			"host is frozen, and why. The exit code is 1 if etcd does not answer or this host is frozen.",
+			"of the cluster it has not applied yet, and its problems; who holds each virtual address, since\n" +
+			"when, and the rest of its lease; the servers of etcd; and whether this host is frozen, and why.\n" +
+			"The exit code is 1 if etcd does not answer or this host is frozen.",
 		Example: "  fairlead cluster status\n  fairlead cluster status -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -63,6 +64,11 @@ func printStatus(r *command.Remote, s api.ClusterStatus) error {
 	}
 	if err := r.Out.Table(rows); err != nil {
 		return err
+	}
+	if len(s.Addresses) > 0 {
+		if err := r.Out.Table(addressRows(s.Addresses)); err != nil {
+			return err
+		}
 	}
 	if err := printProblems(r, s); err != nil {
 		return err

@@ -29,6 +29,10 @@
 //	GET  /v1/cluster          → api.ClusterStatus
 //	POST /v1/cluster/networks/create ClusterNetworkRequest → api.Result
 //	POST /v1/cluster/networks/remove NetworkName → api.Result
+//	POST /v1/cluster/addresses/add    api.ClusterAddressSpec    → api.Result
+//	POST /v1/cluster/addresses/move   api.ClusterAddressRequest → api.Result
+//	POST /v1/cluster/addresses/remove api.ClusterAddressRequest → api.Result
+//	GET  /v1/cluster/addresses        → ClusterAddresses
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
@@ -45,7 +49,7 @@ import "fairlead/internal/api"
 const Socket = "/run/fairlead/fairlead.sock"
 
 // Daemon are the calls that the API makes. *daemon.Daemon implements all of them
-// but the last two.
+// but the last four.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -60,6 +64,8 @@ type Daemon struct {
 	Cluster ClusterCalls
 	// ClusterNetworks is nil if the daemon cannot be a member of a cluster.
 	ClusterNetworks ClusterNetworkCalls
+	// ClusterAddresses is nil if the daemon cannot be a member of a cluster.
+	ClusterAddresses ClusterAddressCalls
 }
 
 // Error is the response to a request that failed.

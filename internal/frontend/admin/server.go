@@ -141,6 +141,9 @@ func Handler(d Daemon) http.Handler {
 	if d.ClusterNetworks != nil {
 		clusterNetworkHandlers(mux, d.ClusterNetworks)
 	}
+	if d.ClusterAddresses != nil {
+		clusterAddressHandlers(mux, d.ClusterAddresses)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cli/command"
+	"fairlead/internal/cluster/addresses"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func newAddress(a *command.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "address",
+		Short: "Virtual addresses: each is held by one node at a time",
+	}
+	c.AddCommand(newAddressAdd(a), newAddressList(a), newAddressMove(a), newAddressRemove(a))
+	return c
+}
+
+func newAddressAdd(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var spec api.ClusterAddressSpec
+	c := &cobra.Command{
+		Use:   "add ADDRESS/LENGTH",
+		Short: "Add a virtual address to the cluster",
+		Long: "Add a virtual address. One of its candidates gets it on a link, and answers for it on the LAN. If\n" +
+			"that node fails, another one takes the address after about 1.1 times the hold time. Two nodes\n" +
+			"never answer at the same time, because the kernel of the holder stops answering when its last\n" +
+			"renewal has ended.\n\n" +
+			"With a shorter hold time the address moves faster, and the holder writes to etcd more often:\n" +
+			"four times in each hold time. To change an address, remove it and add it again.",
+		Example: "  fairlead cluster address add 192.0.2.10/24\n" +
+			"  fairlead cluster address add 192.0.2.10/24 --hold 1s --candidate host1,host2\n" +
+			"  fairlead cluster address add 2001:db8::10/64 --link eth1",
+		Args: command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			prefix, err := netip.ParsePrefix(args[0])
+			if err != nil {
+				return command.Usage(fmt.Errorf("address %q: want an address with the length of its subnet, e.g. "+
+					"192.0.2.10/24", args[0]))
+			}
+			spec.Address = prefix
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.AddAddress(c.Context(), spec)
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	r.Flags(c)
+	c.Flags().DurationVar(&spec.Hold, "hold", addresses.DefaultHold, "for how long a renewal by the holder is valid, "+
+		"200ms to 10s")
+	c.Flags().StringSliceVar(&spec.Candidates, "candidate", nil, "names of the nodes that may hold the address; if "+
+		"not given, all")
+	c.Flags().StringVar(&spec.Link, "link", "", "link that gets the address on each host; if not given, the link "+
+		"with an address in the same subnet")
+	_ = c.RegisterFlagCompletionFunc("candidate", completeNodes(r)) // it exists
+	return c
+}
+
+func newAddressList(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	c := &cobra.Command{
+		Use:   "ls",
+		Short: "List the virtual addresses and their holders",
+		Long: "List the virtual addresses. LEASE is the longest time for which the holder answers without another\n" +
+			"renewal, as this host sees it. While etcd does not answer, the holder can keep the address with\n" +
+			"the promises of the other candidates, which are not shown here.",
+		Example: "  fairlead cluster address ls\n  fairlead cluster address ls -o json",
+		Args:    command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.Read(c.Context(), func(client *admin.Client) error {
+				all, err := client.ClusterAddresses(c.Context())
+				if err != nil {
+					return err
+				}
+				if r.Output == "json" {
+					return r.JSON(admin.ClusterAddresses{Addresses: all})
+				}
+				return r.Tabled(addressRows(all))
+			}, nil)
+		},
+	}
+	r.Flags(c)
+	return c
+}
+
+func newAddressMove(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	c := &cobra.Command{
+		Use:   "move ADDRESS [NODE]",
+		Short: "Move a virtual address to another node",
+		Long: "Move a virtual address to a node, or to any other candidate. The holder stops answering before the\n" +
+			"other node begins, which takes some tens of milliseconds. The command waits for that.",
+		Example: "  fairlead cluster address move 192.0.2.10 host2\n  fairlead cluster address move 192.0.2.10",
+		Args:    command.Arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			request, err := addressRequest(args[0])
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				request.Node = args[1]
+			}
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.MoveAddress(c.Context(), request)
+			})
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, word string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return completeNodes(r)(c, nil, word)
+			}
+			return completeAddresses(r)(c, args, word)
+		},
+	}
+	r.Flags(c)
+	return c
+}
+
+func newAddressRemove(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	c := &cobra.Command{
+		Use:   "rm ADDRESS",
+		Short: "Remove a virtual address from the cluster",
+		Long: "Remove a virtual address. The command waits until its holder no longer answers for it, or, if the\n" +
+			"holder does not run, until its lease has ended.",
+		Example: "  fairlead cluster address rm 192.0.2.10",
+		Args:    command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			request, err := addressRequest(args[0])
+			if err != nil {
+				return err
+			}
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.RemoveAddress(c.Context(), request)
+			})
+		},
+		ValidArgsFunction: completeAddresses(r),
+	}
+	r.Flags(c)
+	return c
+}
+
+// addressRequest parses an address, also one with the length of its subnet.
+func addressRequest(text string) (r api.ClusterAddressRequest, err error) {
+	alone, _, _ := strings.Cut(text, "/")
+	if r.Address, err = netip.ParseAddr(alone); err != nil {
+		return r, command.Usage(fmt.Errorf("address %q: want a virtual address, e.g. 192.0.2.10", text))
+	}
+	return r, nil
+}
+
+// addressRows returns the table of virtual addresses.
+func addressRows(all []api.ClusterAddress) [][]string {
+	rows := [][]string{{"ADDRESS", "HOLDER", "SINCE", "LEASE", "HOLD", "CANDIDATES", "STATE"}}
+	for _, v := range all {
+		since, lease, candidates := "-", "-", "all"
+		if v.Holder != "" {
+			since = v.Since.Local().Format(time.DateTime)
+		}
+		if v.Lease > 0 {
+			lease = v.Lease.Round(time.Millisecond).String()
+		}
+		if len(v.Candidates) > 0 {
+			candidates = strings.Join(v.Candidates, " ")
+		}
+		rows = append(rows, []string{v.Address.String(), command.OrDash(v.Holder), since, lease, v.Hold.String(),
+			candidates, addressState(v)})
+	}
+	return rows
+}
+
+func addressState(v api.ClusterAddress) string {
+	switch {
+	case v.Removed:
+		return "being removed"
+	case v.Target != "":
+		return "moves to " + v.Target
+	case v.Holder == "":
+		return "no holder"
+	case v.Lease == 0:
+		return "not renewed for " + v.Renewed.Round(100*time.Millisecond).String()
+	}
+	return "held"
+}
+
+// completeAddresses completes the first argument with the virtual addresses.
+func completeAddresses(r *command.Remote) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		all, err := admin.NewClient(r.Socket).ClusterAddresses(c.Context())
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []cobra.Completion
+		for _, v := range all {
+			names = append(names, v.Address.Addr().String())
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

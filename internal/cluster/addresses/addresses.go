@@ -1,0 +1,230 @@
+// Package addresses changes and shows the records of a cluster's virtual addresses. It does not hold
+// addresses, and does not decide which node does: package vip decides that on each node.
+//
+//	orders ──► transactions on addrs/ADDR ──► holder and candidates (package vip)
+//	snapshots ──► Update ──► List, events
+//
+// An order never writes the holder, the epoch or the sequence of a record. It is one more change of
+// the record: the holder repeats its renewal on the new revision, and candidates wait anew.
+package addresses
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/vip"
+)
+
+// Config contains what Addresses needs.
+type Config struct {
+	// Store commits transactions of the node.
+	Store kv.Committer
+	// Note records an event.
+	Note func(api.Event)
+	Now  func() time.Time
+}
+
+// Addresses are the cluster's virtual addresses as this node sees them. It is a member.Consumer.
+type Addresses struct {
+	cfg Config
+
+	// mu protects the fields below.
+	mu       sync.Mutex
+	self     member.Self
+	snapshot kv.Snapshot
+	// advanced is closed when the snapshot is replaced.
+	advanced chan struct{}
+	// seen is when this node has seen the last change of each record.
+	seen map[string]time.Time
+}
+
+var _ member.Consumer = (*Addresses)(nil)
+
+// New returns Addresses without a snapshot.
+func New(cfg Config) *Addresses {
+	return &Addresses{cfg: cfg, advanced: make(chan struct{}), seen: map[string]time.Time{}}
+}
+
+// Update takes over a snapshot, and returns the problems: records that cannot be read.
+func (a *Addresses) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
+	a.mu.Lock()
+	before, now := a.snapshot, a.cfg.Now()
+	a.self, a.snapshot = self, u.Snapshot
+	for _, key := range u.Changed {
+		if !strings.HasPrefix(key, record.Addresses) {
+			continue
+		}
+		if _, exists := u.Snapshot.Get(key); exists {
+			a.seen[key] = now
+		} else {
+			delete(a.seen, key)
+		}
+	}
+	close(a.advanced)
+	a.advanced = make(chan struct{})
+	a.mu.Unlock()
+	a.noteChanges(before, u)
+	for e := range u.Snapshot.Under(record.Addresses) {
+		if _, err := read(e); err != nil {
+			problems = append(problems, "address "+strings.TrimPrefix(e.Key, record.Addresses)+": "+err.Error())
+		}
+	}
+	return problems
+}
+
+// Leave forgets the cluster's addresses.
+func (a *Addresses) Leave() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.snapshot, a.seen = nil, map[string]time.Time{}
+	return nil
+}
+
+// noteChanges records an event for each address whose holder has changed.
+func (a *Addresses) noteChanges(before kv.Snapshot, u kv.Update) {
+	if before == nil {
+		return
+	}
+	for _, key := range u.Changed {
+		if !strings.HasPrefix(key, record.Addresses) {
+			continue
+		}
+		was, _, _ := record.Get[record.Address](before, key)
+		is, _, err := record.Get[record.Address](u.Snapshot, key)
+		if err != nil || was.Epoch == is.Epoch && was.Holder == is.Holder {
+			continue
+		}
+		e := api.Event{Kind: api.AddressHeld, Object: "address " + strings.TrimPrefix(key, record.Addresses),
+			Detail: "by node " + nameOf(u.Snapshot, is.Holder)}
+		switch {
+		case is.Holder == "":
+			e.Kind, e.Detail = api.AddressReleased, "by node "+nameOf(before, was.Holder)
+		case was.Holder != "" && was.Holder != is.Holder:
+			e.Detail += ", which replaces " + nameOf(before, was.Holder)
+		}
+		if is.Holder != was.Holder || is.Holder != "" {
+			a.cfg.Note(e)
+		}
+	}
+}
+
+// List returns the virtual addresses of the cluster. Returns a Fault with code NotFound if the host
+// belongs to no cluster.
+func (a *Addresses) List() ([]api.ClusterAddress, error) {
+	s, _, err := a.current()
+	if err != nil {
+		return nil, err
+	}
+	all := []api.ClusterAddress{}
+	for e := range s.Under(record.Addresses) {
+		if r, err := read(e); err == nil {
+			all = append(all, a.shown(s, e.Key, r))
+		}
+	}
+	return all, nil
+}
+
+// shown returns the state of an address.
+func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.ClusterAddress {
+	a.mu.Lock()
+	age := a.cfg.Now().Sub(a.seen[key])
+	a.mu.Unlock()
+	v := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Address: r.Prefix, Link: r.Link, Hold: r.Hold},
+		Holder: nameOf(s, r.Holder), Since: r.Since, Epoch: r.Epoch, Renewed: age, Target: nameOf(s, r.Target),
+		Removed: r.Removed}
+	if r.Holder == "" {
+		v.Since = time.Time{}
+	} else {
+		v.Lease = max(0, r.Hold-age)
+	}
+	for _, id := range r.Candidates {
+		v.Candidates = append(v.Candidates, nameOf(s, id))
+	}
+	return v
+}
+
+// read returns the record of an entry, or an error if no node can hold the address.
+func read(e kv.Entry) (record.Address, error) {
+	r, err := record.Decode[record.Address](e)
+	if err != nil {
+		return r, err
+	}
+	if err := valid(r); err != nil {
+		return r, err
+	}
+	if record.Key(record.Addresses, r.Prefix.Addr().String()) != e.Key {
+		return r, api.Faultf(api.Invalid, "the record is of address %s: remove it with `fairlead cluster address rm`",
+			r.Prefix.Addr())
+	}
+	return r, nil
+}
+
+// nameOf returns the name of a node, its id if the cluster has no such node, or an empty text for no node.
+func nameOf(s kv.Snapshot, id string) string {
+	if n, known, err := record.Get[record.Node](s, record.Key(record.Nodes, id)); known && err == nil {
+		return n.Name
+	}
+	return id
+}
+
+// current returns the newest snapshot and the node.
+func (a *Addresses) current() (kv.Snapshot, member.Self, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.snapshot == nil {
+		return nil, a.self, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
+			"`fairlead cluster init`, or see `fairlead cluster status`")
+	}
+	return a.snapshot, a.self, nil
+}
+
+// await waits until the newest snapshot has the revision and fulfils the condition. It reports false if ctx
+// ends before.
+func (a *Addresses) await(ctx context.Context, revision int64, holds func(kv.Snapshot) bool) bool {
+	for {
+		a.mu.Lock()
+		s, advanced := a.snapshot, a.advanced
+		a.mu.Unlock()
+		if s == nil {
+			return false // the host has left the cluster
+		}
+		if s.Revision() >= revision && holds(s) {
+			return true
+		}
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// shownNodes returns names of nodes as a text.
+func shownNodes(s kv.Snapshot, ids []string) string {
+	var names []string
+	for _, id := range ids {
+		names = append(names, nameOf(s, id))
+	}
+	return strings.Join(names, ", ")
+}
+
+// record returns the record of an address in a snapshot.
+func recordOf(s kv.Snapshot, at netip.Addr) (record.Address, bool) {
+	e, exists := s.Get(record.Key(record.Addresses, at.String()))
+	if !exists {
+		return record.Address{}, false
+	}
+	r, err := read(e)
+	return r, err == nil
+}
+
+// patience is for how long an order waits for the nodes: longer than a claim takes after the holder's last
+// renewal.
+func patience(hold time.Duration) time.Duration { return 2*vip.Wait(hold) + 5*time.Second }

@@ -1,0 +1,310 @@
+package addresses
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/vip"
+)
+
+// The limits of a change.
+const (
+	// attempts is how many times a change is tried. Its only competitor is the holder, which renews
+	// its record each quarter of the hold time.
+	attempts = 16
+	// attemptLimit is how long one attempt may wait for the store.
+	attemptLimit = 5 * time.Second
+	// ownLimit is how long an order waits to see its own change.
+	ownLimit = 2 * time.Second
+)
+
+// AddAddress adds a virtual address to the cluster. If the cluster has it with the same settings, it changes
+// nothing. Returns a Fault: NotFound if the host belongs to no cluster, Conflict if the address exists with
+// other settings or belongs to something else, Invalid for settings that no address can have.
+func (a *Addresses) AddAddress(ctx context.Context, spec api.ClusterAddressSpec) (api.Result, error) {
+	s, _, err := a.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	want, err := newRecord(s, spec)
+	if err != nil {
+		return api.Result{}, err
+	}
+	changed, revision, err := a.change(ctx, want.Prefix.Addr(), func(r *record.Address, exists bool) (verdict, error) {
+		switch {
+		case !exists:
+			*r = want
+			return put, nil
+		case r.Removed:
+			return keep, api.Faultf(api.Conflict, "add address %s: it is being removed: try again when "+
+				"`fairlead cluster address ls` no longer shows it", r.Prefix)
+		}
+		return keep, sameSettings(s, *r, want)
+	})
+	switch {
+	case err != nil:
+		return api.Result{}, err
+	case !changed:
+		return api.Result{Notes: []string{fmt.Sprintf("the cluster has the address %s already", want.Prefix)}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+	a.await(ctx, revision, func(kv.Snapshot) bool { return true })
+	return api.Result{Changed: true}, nil
+}
+
+// sameSettings returns an error if two records differ in what AddAddress sets.
+func sameSettings(s kv.Snapshot, have, want record.Address) error {
+	what := ""
+	switch {
+	case have.Prefix != want.Prefix:
+		what = "prefix length " + fmt.Sprint(have.Prefix.Bits())
+	case have.Hold != want.Hold:
+		what = "hold time " + have.Hold.String()
+	case have.Link != want.Link && have.Link == "":
+		what = "link that has its subnet"
+	case have.Link != want.Link:
+		what = "link " + have.Link
+	case !slices.Equal(have.Candidates, want.Candidates) && len(have.Candidates) == 0:
+		what = "candidates: all nodes"
+	case !slices.Equal(have.Candidates, want.Candidates):
+		what = "candidates " + shownNodes(s, have.Candidates)
+	default:
+		return nil
+	}
+	return api.Faultf(api.Conflict, "add address %s: the cluster has it with other settings (%s): they cannot be "+
+		"changed in place: remove the address with `fairlead cluster address rm %s` first", want.Prefix, what,
+		want.Prefix.Addr())
+}
+
+// MoveAddress moves an address to another node, and waits until that holds it. The holder stops answering
+// before the other node begins. Returns a Fault: NotFound if the cluster has no such address or node,
+// Conflict if the node cannot hold it.
+func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
+	s, _, err := a.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	have, exists := recordOf(s, r.Address)
+	if !exists {
+		return api.Result{}, unknown(s, r.Address)
+	}
+	target, err := targetOf(s, have, r.Node)
+	if err != nil {
+		return api.Result{}, err
+	}
+	name := nameOf(s, target)
+	if have.Holder == target {
+		return api.Result{Notes: []string{fmt.Sprintf("node %s holds %s already", name, r.Address)}}, nil
+	}
+	_, revision, err := a.change(ctx, r.Address, func(now *record.Address, exists bool) (verdict, error) {
+		switch {
+		case !exists || now.Removed:
+			return keep, unknown(s, r.Address)
+		case now.Holder == target || now.Target == target:
+			return keep, nil
+		}
+		now.Target = target
+		return put, nil
+	})
+	if err != nil {
+		return api.Result{}, err
+	}
+	return a.moved(ctx, r.Address, revision, have.Hold, target)
+}
+
+// moved waits for the end of a move, and reports it.
+func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, hold time.Duration,
+	target string) (api.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience(hold))
+	defer cancel()
+	a.await(ctx, revision, func(s kv.Snapshot) bool {
+		r, exists := recordOf(s, at)
+		return !exists || r.Target != target
+	})
+	s, _, err := a.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	name := nameOf(s, target)
+	switch r, exists := recordOf(s, at); {
+	case !exists:
+		return api.Result{}, api.Faultf(api.Conflict, "move address %s: it was removed meanwhile", at)
+	case r.Holder == target:
+		return api.Result{Changed: true, Notes: []string{fmt.Sprintf("node %s holds %s", name, at)}}, nil
+	case r.Target == target && r.Holder == "":
+		return api.Result{}, fmt.Errorf("move address %s: no node holds it: node %s has not taken it yet: see "+
+			"`fairlead cluster status` for its problems", at, name)
+	case r.Target == target:
+		return api.Result{}, fmt.Errorf("move address %s: node %s has not given it up: if it is down, another node "+
+			"takes the address when its lease has ended: see `fairlead cluster address ls`", at, nameOf(s, r.Holder))
+	default:
+		return api.Result{}, fmt.Errorf("move address %s: node %s holds it, because node %s did not take it: see "+
+			"`fairlead cluster status` for its problems", at, nameOf(s, r.Holder), name)
+	}
+}
+
+// RemoveAddress removes a virtual address, and waits until its holder has given it up. Returns a Fault with
+// code NotFound if the cluster has no such address.
+func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
+	s, _, err := a.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	var last record.Address
+	sent := false
+	changed, revision, err := a.change(ctx, r.Address, func(now *record.Address, exists bool) (verdict, error) {
+		if sent && !exists { // an answer was lost
+			return keep, nil
+		}
+		last, sent = *now, true
+		switch {
+		case !exists:
+			return keep, unknown(s, r.Address)
+		case now.Holder == "" || valid(*now) != nil || now.Prefix.Addr() != r.Address:
+			// No node holds it, and none can claim it meanwhile.
+			return remove, nil
+		case now.Removed:
+			return keep, nil
+		}
+		now.Removed = true
+		return put, nil
+	})
+	if err != nil {
+		return api.Result{}, err
+	}
+	key := record.Key(record.Addresses, r.Address.String())
+	ctx, cancel := context.WithTimeout(ctx, patience(last.Hold))
+	defer cancel()
+	if a.await(ctx, revision, func(s kv.Snapshot) bool { _, exists := s.Get(key); return !exists }) {
+		return api.Result{Changed: true}, nil
+	}
+	return api.Result{Changed: changed}, fmt.Errorf("remove address %s: node %s has not given it up, and no other "+
+		"node may delete its record: it is removed when the node is back. If that node is down for good, run "+
+		"`fairlead cluster address claim %s --force`", r.Address, nameOf(s, last.Holder), r.Address)
+}
+
+// verdict is what a change does with a record.
+type verdict int
+
+const (
+	keep verdict = iota
+	put
+	remove
+)
+
+// change changes the record of an address. The function gets the newest record and changes it; it can be
+// called several times. It returns the revision from which snapshots have the change.
+func (a *Addresses) change(ctx context.Context, at netip.Addr,
+	fn func(r *record.Address, exists bool) (verdict, error)) (changed bool, revision int64, err error) {
+	key := record.Key(record.Addresses, at.String())
+	for range attempts {
+		entry, own, err := a.newest(ctx, key)
+		if errors.Is(err, kv.ErrUnknown) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return changed, 0, fmt.Errorf("change address %s: %w", at, err)
+		}
+		r, _ := record.Decode[record.Address](entry) // the function sees an empty record
+		what, err := fn(&r, entry.Value != nil)
+		if err != nil || what == keep {
+			return changed, entry.Revision, err
+		}
+		t := kv.Txn{If: []kv.Condition{own, {Key: key, Revision: entry.Revision, Value: entry.Value}},
+			Then: []kv.Change{{Key: key}}}
+		if what == put {
+			r.Nonce = rand.Text()
+			t.Then[0].Value = record.Encode(r)
+		}
+		result, err := a.commit(ctx, t)
+		switch {
+		case errors.Is(err, kv.ErrUnknown) && ctx.Err() == nil:
+			changed = true // the next attempt finds the change, or repeats it
+		case err != nil:
+			return changed, 0, fmt.Errorf("change address %s: %w", at, err)
+		case result.Committed:
+			return true, result.Revision, nil
+		}
+	}
+	return changed, 0, fmt.Errorf("change address %s: other nodes change it at the same time: try again", at)
+}
+
+// newest returns the newest entry of a key, and the condition that this host is a node.
+func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.Condition, err error) {
+	_, self, err := a.current()
+	if err != nil {
+		return e, own, err
+	}
+	node := record.Key(record.Nodes, self.Node)
+	// The first condition is false, so the store returns the entries of all.
+	result, err := a.commit(ctx, kv.Txn{If: []kv.Condition{{Key: "absent", Revision: 1}, {Key: key}, {Key: node}}})
+	for _, found := range result.Current {
+		switch found.Key {
+		case key:
+			e = found
+		case node:
+			own = kv.Condition{Key: node, Revision: found.Revision, Value: found.Value}
+		}
+	}
+	if err == nil && own.Key == "" {
+		err = api.Faultf(api.Conflict, "this host was removed from the cluster: run `fairlead cluster leave` on it")
+	}
+	return e, own, err
+}
+
+// commit commits a transaction with a limit of its own.
+func (a *Addresses) commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
+	defer cancel()
+	return a.cfg.Store.Commit(ctx, t)
+}
+
+// unknown is the error for an address that the cluster does not have.
+func unknown(s kv.Snapshot, at netip.Addr) error {
+	var names []string
+	for e := range s.Under(record.Addresses) {
+		names = append(names, e.Key[len(record.Addresses):])
+	}
+	if len(names) == 0 {
+		return api.Faultf(api.NotFound, "the cluster has no virtual address %s: it has none", at)
+	}
+	return api.Faultf(api.NotFound, "the cluster has no virtual address %s: it has %s", at, joined(names))
+}
+
+// targetOf returns the id of the node with a name that can take the address, or of the first one that can if
+// the name is empty.
+func targetOf(s kv.Snapshot, r record.Address, name string) (string, error) {
+	nodes := vip.NodesOf(s, r)
+	if name == "" {
+		i := slices.IndexFunc(nodes.Healthy, func(id string) bool { return id != r.Holder })
+		if i < 0 {
+			return "", api.Faultf(api.Conflict, "move address %s: no other candidate is alive and not drained: see "+
+				"`fairlead cluster status`", r.Prefix.Addr())
+		}
+		return nodes.Healthy[i], nil
+	}
+	n, err := findNode(s, name)
+	switch {
+	case err != nil:
+		return "", err
+	case !slices.Contains(nodes.Candidates, n.ID):
+		return "", api.Faultf(api.Conflict, "move address %s: node %s is not a candidate: it can move to %s",
+			r.Prefix.Addr(), n.Name, shownNodes(s, nodes.Candidates))
+	case n.Drained:
+		return "", api.Faultf(api.Conflict, "move address %s: node %s is drained: end that with `fairlead cluster drain "+
+			"%s --undo`", r.Prefix.Addr(), n.Name, n.Name)
+	case !slices.Contains(nodes.Healthy, n.ID):
+		return "", api.Faultf(api.Conflict, "move address %s: node %s is not alive: see `fairlead cluster status`",
+			r.Prefix.Addr(), n.Name)
+	}
+	return n.ID, nil
+}

@@ -39,7 +39,7 @@ func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 	}
 	s, _ := suite.Find("attach")
 	for _, name := range append(s.Paths, "host-mtu9000", "bridge-mtu9000", "hand-dnat-mtu9000",
-		"cni-bridge-mtu9000", "routed-mtu9000",
+		"cni-bridge-mtu9000", "routed-mtu9000", "cluster:overlay",
 		"hop-veth-mtu9000", "cni-ptp-mtu9000", "macvlan-mtu9000", "cni-macvlan-mtu9000", "vxlan-mtu9000",
 		"vxlan-2-mtu9000",
 		"hand-vxlan-mtu65520", "vxlan-mtu65520", "device-mtu9000", "pasta-mtu9000", "slirp4netns-mtu9000") {

@@ -74,7 +74,8 @@ func runByHand(host func(func() error) error, script string) error {
 	return nil
 }
 
-// handOverlay makes a VXLAN overlay of two hosts.
+// handOverlay makes a VXLAN overlay of two hosts. Its entries are static: nothing is flooded or
+// learned.
 type handOverlay struct{ *handMade }
 
 // Links implements rig.Maker.
@@ -88,19 +89,22 @@ type overlayEnd struct {
 	name, link    string
 	gateway, addr netip.Addr
 	local, remote netip.Addr
+	// others are the addresses of the other host and of its sandbox in the overlay.
+	others []netip.Addr
 }
 
 // Start implements rig.Maker.
 func (h *handOverlay) Start(_ context.Context, r *rig.Rig) error {
 	at := h.Addresses()
-	return h.end(r, overlayEnd{r.World.DoServer, rig.Workload, handLink, at.Gateway, at.Workload, at.Server, at.Client})
+	return h.end(r, overlayEnd{r.World.DoServer, rig.Workload, handLink, at.Gateway, at.Workload, at.Server, at.Client,
+		[]netip.Addr{at.ClientGateway, at.Visitor}})
 }
 
 // Join implements rig.Joining.
 func (h *handOverlay) Join(_ context.Context, r *rig.Rig) error {
 	at := h.Addresses()
 	return h.end(r, overlayEnd{r.World.DoClient, rig.Visitor, "vvisitor", at.ClientGateway, at.Visitor, at.Client,
-		at.Server})
+		at.Server, []netip.Addr{at.Gateway, at.Workload}})
 }
 
 // end makes one host's end of the overlay.
@@ -113,15 +117,31 @@ func (h *handOverlay) end(r *rig.Rig, at overlayEnd) error {
 	if at.local.Is6() {
 		mtu = h.Path.MTU - vxlanHeaders - ipv6Header
 	}
+	box = program.ForOthers(box)
 	return runByHand(at.do, handFilter(h.Path.Filter)+handBridge(subnet, at.gateway, mtu)+
-		handVXLAN(at.local, at.remote, mtu)+
-		handBridged(at.link, program.ForOthers(box), subnet, at.gateway, at.addr, mtu))
+		fmt.Sprintf("ip link set br0 address %s\n", handMAC(at.gateway))+handVXLAN(at, mtu)+
+		handBridged(at.link, box, subnet, at.gateway, at.addr, mtu)+
+		fmt.Sprintf("nsenter --net=%s ip link set eth0 address %s\n", box, handMAC(at.addr)))
 }
 
-// handVXLAN returns the commands for the tunnel to the other host, as a port of
-// the bridge.
-func handVXLAN(local, remote netip.Addr, mtu int) string {
-	return fmt.Sprintf("ip link add %s mtu %d type vxlan id %d dstport 4789 dev %s local %s remote %s\n"+
-		"ip link set %s master br0 up\n",
-		handTunnel, mtu, rig.VNI, topology.Wire, local, remote, handTunnel)
+// handMAC returns the hardware address of the host or sandbox with an address.
+func handMAC(a netip.Addr) string {
+	b := a.As16()
+	return fmt.Sprintf("02:00:00:00:%02x:%02x", b[8], b[15])
+}
+
+// handVXLAN returns the commands for the tunnel to the other host, as a port of the bridge, with the
+// entries for the addresses there. The bridge answers ARP requests and neighbour solicitations for
+// them.
+func handVXLAN(at overlayEnd, mtu int) string {
+	script := fmt.Sprintf("ip link add %[1]s mtu %d type vxlan id %d dstport 4789 dev %s local %s nolearning\n"+
+		"ip link set %[1]s master br0 up\n"+
+		"bridge link set dev %[1]s learning off neigh_suppress on\n",
+		handTunnel, mtu, rig.VNI, topology.Wire, at.local)
+	for _, other := range at.others {
+		script += fmt.Sprintf("bridge fdb add %[2]s dev %[1]s dst %[3]s\n"+
+			"bridge fdb add %[2]s dev %[1]s master static\n"+
+			"ip neigh add %[4]s lladdr %[2]s dev br0 nud permanent\n", handTunnel, handMAC(other), at.remote, other)
+	}
+	return script
 }

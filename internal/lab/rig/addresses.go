@@ -20,6 +20,11 @@ type Addresses struct {
 	// sandbox too, at the address Visitor. ClientGateway is the client host's address.
 	ServerRange, ClientRange netip.Prefix
 	ClientGateway, Visitor   netip.Addr
+	// Third is a host on the wire that does not exist, and ThirdBlock the block that it has
+	// in a cluster's network. ServerBlock and ClientBlock are those of the other hosts, in
+	// their ranges. They are of IPv4 only.
+	Third                                netip.Addr
+	ServerBlock, ClientBlock, ThirdBlock netip.Prefix
 	// WireRange is the range of the wire's subnet for sandboxes on the wire itself, and
 	// WireWorkload the workload's address in it.
 	WireRange    netip.Prefix
@@ -71,7 +76,9 @@ var addresses4 = Addresses{
 	Neighbor:    addr("172.30.0.3"),
 	ServerRange: prefix("172.30.0.0/25"), ClientRange: prefix("172.30.0.128/25"),
 	ClientGateway: addr("172.30.0.128"), Visitor: addr("172.30.0.130"),
-	WireRange: prefix("198.51.100.16/28"), WireWorkload: addr("198.51.100.20"),
+	Third: addr("198.51.100.3"), ServerBlock: prefix("172.30.0.0/26"), ClientBlock: prefix("172.30.0.128/26"),
+	ThirdBlock: prefix("172.30.0.192/26"),
+	WireRange:  prefix("198.51.100.16/28"), WireWorkload: addr("198.51.100.20"),
 	Started: addr("172.30.0.9"), WireStarted: addr("198.51.100.21"),
 	Virtual: addr("192.0.2.80"), Unspecified: netip.IPv4Unspecified(),
 	Reals: map[string]netip.Addr{Victim: addr("172.30.0.11"), "b": addr("172.30.0.12"), "c": addr("172.30.0.13")},

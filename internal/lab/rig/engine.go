@@ -45,7 +45,11 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 		return err
 	}
 	ep := model.Endpoint{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{e.Addresses().Visitor}}
-	state := model.State{Networks: []model.Network{e.network()}, Endpoints: []model.Endpoint{ep}}
+	n, err := e.network()
+	if err != nil {
+		return err
+	}
+	state := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{ep}}
 	_, err = r.World.ClientEngine().Set(ctx, state)
 	return err
 }
@@ -55,7 +59,10 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 // place on the wires.
 func (e *Engine) state(r *Rig) (model.State, error) {
 	at := siteOf(e.Path)
-	n := e.network()
+	n, err := e.network()
+	if err != nil {
+		return model.State{}, err
+	}
 	if r.part != topology.Whole && at.exposed == topology.Wire {
 		// Without the host's own macvlan, which mode bridge has.
 		n.Mode = model.ModePrivate
@@ -89,14 +96,17 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 	return s, nil
 }
 
-// network returns the path's network on the server host.
-func (e *Engine) network() model.Network {
+// network returns the path's network. All hosts have the same.
+func (e *Engine) network() (model.Network, error) {
 	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
 		Subnets: []model.Subnet{{Prefix: e.Addresses().Subnet}}}
 	if complete := siteOf(e.Path).network; complete != nil {
 		complete(e.Path, &n)
 	}
-	return n
+	if e.Path.Clustered {
+		return clustered(n, e.Addresses())
+	}
+	return n, nil
 }
 
 // hostEndpoint is the workload in the host's namespace, identified by its cgroup

@@ -100,7 +100,11 @@ func (e *Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
 
 // attachReals attaches the sandboxes of the real servers to the path's network.
 func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
-	s := model.State{Networks: []model.Network{e.network()}}
+	n, err := e.network()
+	if err != nil {
+		return err
+	}
+	s := model.State{Networks: []model.Network{n}}
 	for _, name := range t.Names {
 		box, err := t.World.Sandbox(name)
 		if err != nil {
@@ -110,7 +114,7 @@ func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
 			Addresses: []netip.Addr{e.Addresses().Reals[name]}}
 		s.Endpoints = append(s.Endpoints, ep)
 	}
-	_, err := t.World.Engine.Set(ctx, s)
+	_, err = t.World.Engine.Set(ctx, s)
 	return err
 }
 

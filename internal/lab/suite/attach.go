@@ -26,7 +26,7 @@ func attachPaths() []Path {
 			Direct: true},
 		{Name: "hand-ipvlan", About: "ipvlan, made with ip by hand", Driver: model.DriverIPvlan, Peer: HandMade,
 			Direct: true},
-		{Name: "hand-vxlan", About: "vxlan, made with ip on both hosts by hand", Driver: model.DriverVXLAN,
+		{Name: "hand-vxlan", About: "vxlan, made with ip and static entries on both hosts by hand", Driver: model.DriverVXLAN,
 			Filter: model.FilterOff, Peer: HandMade, Direct: true},
 		{Name: "hand-device", About: "device, made with ip by hand", Driver: model.DriverDevice, Peer: HandMade,
 			Direct: true},

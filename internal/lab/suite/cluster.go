@@ -7,6 +7,25 @@ import (
 	"fairlead/internal/model"
 )
 
+// clusterPaths returns the paths of a cluster's networks.
+func clusterPaths() []Path {
+	return []Path{{Name: "cluster:overlay",
+		About:  "a sandbox on an overlay of a cluster of three hosts, the client in one on another host",
+		Driver: model.DriverVXLAN, Filter: model.FilterOff, Clustered: true, Direct: true}}
+}
+
+// clusterOverlay returns the suite about the packets of a cluster's overlay.
+func clusterOverlay() Suite {
+	return Suite{
+		Name:     "cluster-overlay",
+		Question: "Does an overlay of a cluster cost more than a VXLAN made by hand with static entries?",
+		Baseline: "hand-vxlan", Paths: []string{"hand-vxlan", "cluster:overlay"},
+		Clients:   []result.Client{result.Remote},
+		Workloads: []Workload{bulk, rr, udpRR, crr},
+		Rounds:    12, Duration: time.Second, Warmup: 200 * time.Millisecond,
+	}
+}
+
 // The programs that give a virtual address to one of several hosts.
 var (
 	Keepalived      = Peer{Name: "keepalived", Extends: true}

@@ -16,6 +16,8 @@ func (p Path) WithoutFamily() string {
 		return ""
 	case p.Virtual:
 		return "the laboratory measures virtual addresses of IPv4 only"
+	case p.Clustered:
+		return "an overlay of a cluster has one IPv4 subnet"
 	case p.Peer.Name == Slirp4netns.Name:
 		return "slirp4netns forwards IPv4 ports only (its API has no IPv6 host addresses)"
 	case p.Peer.InDocker && p.Driver != model.DriverHost:

@@ -67,6 +67,8 @@ type Path struct {
 	Scheduler model.Scheduler
 	// Virtual: clients dial a virtual address that one of several hosts has.
 	Virtual bool
+	// Clustered: the network is one that the hosts derive from the records of a cluster.
+	Clustered bool
 }
 
 // Peer is an external program, or a set-up by hand, that Fairlead is compared
@@ -210,7 +212,8 @@ func Paths() []Path {
 			Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge,
 			Filter: model.FilterOn, Direct: true},
-	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths(), virtualPaths())...)
+	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths(), gatewayPaths(), sitePaths(),
+		clusterPaths(), virtualPaths())...)
 }
 
 // FindPath returns the path of that name. NAME-mtuBYTES is the path NAME over a

@@ -9,7 +9,7 @@ import (
 // Suites returns every suite, the default first.
 func Suites() []Suite {
 	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(),
-		dockerStart(), balancer(), gateway(), site(), cluster()}
+		dockerStart(), balancer(), gateway(), site(), cluster(), clusterOverlay()}
 }
 
 func quick() Suite {

@@ -61,6 +61,11 @@ const (
 	EtcdAnswers     EventKind = "etcd answers"
 	ClusterFrozen   EventKind = "frozen"
 	ClusterFollowed EventKind = "no longer frozen"
+	// AddressGained means that this host answers for a virtual address of the cluster,
+	// AddressLost that it does not any more, and AddressConflict that another host does, too.
+	AddressGained   EventKind = "address gained"
+	AddressLost     EventKind = "address lost"
+	AddressConflict EventKind = "address conflict"
 )
 
 // Event is a change of the host or of a virtual service.

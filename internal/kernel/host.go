@@ -21,6 +21,7 @@ import (
 	"fairlead/internal/kernel/rtnl/handles"
 	"fairlead/internal/kernel/rtnl/link"
 	"fairlead/internal/kernel/rtnl/tunnel"
+	"fairlead/internal/kernel/virtual"
 )
 
 // Host is a network namespace that the engine manages. Its methods are safe for
@@ -38,6 +39,8 @@ type Host struct {
 	ipvs     *ipvs.Handle
 	tcp      *rawtcp.Handle
 	inspect  *inspect.Reader
+	// pins is Options.Pins.
+	pins string
 }
 
 // Options configure a Host.
@@ -77,7 +80,7 @@ func Open(path string, opt Options) (*Host, error) {
 	reader := rtnl.New(cache)
 	links := link.New(cache, reader)
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
-		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader)}
+		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader), pins: opt.Pins}
 	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
 		LooseSources: opt.LooseSources, Refused: opt.Refused, Cgroup: opt.Cgroup})
 	if h.nft, err = nft.Open(reader); err != nil {
@@ -110,3 +113,7 @@ func (h *Host) Release() {
 
 // Do runs fn on a separate thread in the host's namespace.
 func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
+
+// Virtual returns a Handle for the virtual addresses of a cluster. It must be ended before
+// the Host is closed.
+func (h *Host) Virtual() (*virtual.Handle, error) { return virtual.New(h.ns, h.pins) }

@@ -13,12 +13,14 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/addresses"
 	"fairlead/internal/cluster/etcd"
+	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/names"
 	"fairlead/internal/cluster/networks"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/virtual"
 )
 
 // repeatEvery is how long a failed transaction about the cluster's networks waits.
@@ -30,18 +32,40 @@ type node struct {
 	networks  *networks.Networks
 	names     *names.Server
 	addresses *addresses.Addresses
+	holds     *hold.Runner
+	virtual   *virtual.Handle
+}
+
+// end closes the handles. If everything shall be removed, it closes the virtual addresses before.
+func (n *node) end(tearDown bool) (err error) {
+	if tearDown {
+		err = n.holds.Leave()
+	}
+	return errors.Join(err, n.virtual.End())
 }
 
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.
 func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*node, error) {
-	n := &node{names: names.NewServer(opt.Log, host.Do)}
+	links, err := host.Virtual()
+	if err != nil {
+		return nil, err
+	}
+	n := &node{names: names.NewServer(opt.Log, host.Do), virtual: links}
+	n.holds, err = hold.New(hold.Config{Host: links, Store: n, Peers: peers{n}, Note: d.Note, Log: opt.Log})
+	if err != nil {
+		return nil, errors.Join(err, links.End())
+	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Changed: idle.changed, Every: repeatEvery,
 		Log: opt.Log})
-	var err error
 	n.addresses = addresses.New(addresses.Config{Store: n, Note: d.Note, Now: time.Now})
-	n.Member, err = newMember(opt, d, idle, n.networks, n.addresses, names.NewConsumer(n.names, d.ClusterNetworks))
-	return n, err
+	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses,
+		names.NewConsumer(n.names, d.ClusterNetworks))
+	if err != nil {
+		return nil, errors.Join(err, links.End())
+	}
+	n.Answer(hold.Question, n.holds.Answer)
+	return n, nil
 }
 
 // run runs the tasks of the node until ctx ends.
@@ -50,6 +74,12 @@ func (n *node) run(ctx context.Context) error {
 	defer n.names.Close()
 	defer tasks.Wait()
 	tasks.Go(func() { n.networks.Run(ctx) })
+	if !n.Joined() { // an earlier process may have been killed
+		if err := n.holds.Leave(); err != nil {
+			return err
+		}
+	}
+	tasks.Go(func() { n.holds.Run(ctx) })
 	return n.Member.Run(ctx)
 }
 

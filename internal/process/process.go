@@ -136,6 +136,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
+	defer closing(func() error { return node.end(opt.TearDown) })
 	idle.empty = func() bool { return d.Empty() && !node.Joined() }
 	defer closing(func() error {
 		if !d.Empty() {

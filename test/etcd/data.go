@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"fairlead/test/place"
@@ -133,4 +134,32 @@ func (m *Member) table() string { return "etcd_" + strings.ReplaceAll(m.Host, ".
 func (m *Member) Heal() {
 	m.t.Helper()
 	shell.Run(m.t, m.In, "nft delete table ip "+m.table())
+}
+
+// Change replaces the value of a key by what do returns for it, in one transaction. The value of a
+// key that does not exist is nil.
+func (m *Member) Change(key string, do func(value []byte) []byte) {
+	m.t.Helper()
+	client := Client(m.t, m)
+	ctx, cancel := context.WithTimeout(context.Background(), place.Timeout)
+	defer cancel()
+	for {
+		got, err := client.Get(ctx, key)
+		if err != nil {
+			m.t.Fatalf("read %s: %v", key, err)
+		}
+		var value []byte
+		revision := int64(0)
+		if len(got.Kvs) > 0 {
+			value, revision = got.Kvs[0].Value, got.Kvs[0].ModRevision
+		}
+		done, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+			Then(clientv3.OpPut(key, string(do(value)))).Commit()
+		if err != nil {
+			m.t.Fatalf("change %s: %v", key, err)
+		}
+		if done.Succeeded {
+			return
+		}
+	}
 }

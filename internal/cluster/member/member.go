@@ -57,6 +57,36 @@ type Consumer interface {
 	Leave() error
 }
 
+// Releaser is a Consumer that gives up what other nodes can take over, before its node leaves or
+// after it was removed.
+type Releaser interface {
+	// Release returns when the other nodes know, or when ctx ends. Afterwards the Consumer takes
+	// nothing until Resume.
+	Release(ctx context.Context)
+	Resume()
+}
+
+// releaseLimit is how long Release may take.
+const releaseLimit = 2 * time.Second
+
+// release releases what the consumers have, and returns the function that undoes it.
+func (m *Member) release(ctx context.Context) (resume func()) {
+	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	defer cancel()
+	var all []Releaser
+	for _, c := range m.cfg.Consumers {
+		if r, ok := c.(Releaser); ok {
+			r.Release(ctx)
+			all = append(all, r)
+		}
+	}
+	return func() {
+		for _, r := range all {
+			r.Resume()
+		}
+	}
+}
+
 // Config contains what a Member needs.
 type Config struct {
 	// Dir is its directory. Only its owner may read it.
@@ -182,7 +212,7 @@ func (m *Member) stop() {
 }
 
 // follow passes the updates on to the consumers. A node that was removed from the cluster passes
-// nothing on: its host keeps what it has.
+// nothing on: its host keeps what it has, except for what other nodes can take over.
 func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 	for u := range updates {
 		m.mu.Lock()
@@ -195,6 +225,7 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 		m.mu.Unlock()
 		m.noteChanges(before, u.Snapshot)
 		if _, known := u.Snapshot.Get(record.Key(record.Nodes, self.Node)); !known {
+			m.release(ctx)
 			continue
 		}
 		var problems []string

@@ -234,7 +234,10 @@ func (m *Member) leaveStore(ctx context.Context, f file, force bool) (notes []st
 	}
 	store, snapshot, err := m.inCluster()
 	if err == nil {
-		err = m.deleteSelf(ctx, store, snapshot, f, force)
+		resume := m.release(ctx)
+		if err = m.deleteSelf(ctx, store, snapshot, f, force); err != nil && !force {
+			resume()
+		}
 	}
 	if err != nil && (!force || api.CodeOf(err) == api.Conflict) {
 		return nil, fmt.Errorf("leave the cluster: %w; with --force this host leaves, and another node removes it", err)

@@ -1,0 +1,399 @@
+// Package hold carries out on this host what package vip decides: for each virtual address of
+// the cluster it sends the transactions and the questions of the protocol, opens and closes
+// the address in the kernel, and announces it.
+//
+// Theory of operation. Each address has a vip.Machine. Snapshots, answers of etcd and of other
+// nodes, changes of links, and one timer call the machines; what they return is carried out at
+// once, in order. All of that happens under one lock, and nothing under it waits for the
+// network.
+//
+//	snapshots, links, timer ──► Machine ──► fence, address, announcements (package virtual)
+//	answers ◄── etcd, other nodes ◄── transactions, questions
+//
+// A node has the fence of each address of the cluster, also while it is only a candidate: its
+// deadline is 0 then. So the host does not answer for an address that another program has
+// added to it. A node that cannot have an address says why (State.Barred).
+//
+// Restarts. When the daemon ends, addresses stay open until their deadlines, at most for the
+// hold time. The next process continues with these deadlines if the record still names this
+// node. If the daemon is away for longer, another node takes the address. `cluster leave`,
+// and an end of the daemon that removes everything, release the addresses at once. While etcd
+// does not answer, a restarted holder keeps an address only until its deadline: it does not
+// know which nodes the last change of the record listed.
+package hold
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/kernel/virtual"
+)
+
+// restartAfter is how long the host is not able to hold addresses after the fence could not
+// be loaded.
+const restartAfter = time.Minute
+
+// Config contains what a Runner needs.
+type Config struct {
+	Host *virtual.Handle
+	// Store commits transactions of the node.
+	Store kv.Committer
+	// Peer asks another node a question (member.Member.Peer).
+	Peer func(ctx context.Context, node, kind string, question, into any) error
+	// Note records an event.
+	Note func(api.Event)
+	Log  *slog.Logger
+}
+
+// Runner carries out the protocol of all virtual addresses on this host. It is a
+// member.Consumer. Its methods may be called concurrently.
+type Runner struct {
+	cfg   Config
+	timer *timer
+	// ready is closed when the links of the host are known.
+	ready chan struct{}
+	tasks sync.WaitGroup
+
+	// mu protects the fields below, and the addresses.
+	mu sync.Mutex
+	// life is the context of Run; nil while it does not run.
+	life     context.Context
+	self     member.Self
+	snapshot kv.Snapshot
+	members  members
+	known    map[netip.Addr]*address
+	asking   map[string]*questions
+	// unable is why this host can have no address; restart is when to try again.
+	unable  string
+	restart time.Duration
+	fenced  bool
+	// stopping is true after Release.
+	stopping bool
+	// released is closed and replaced when an address may have been released.
+	released chan struct{}
+}
+
+var _ member.Consumer = (*Runner)(nil)
+
+// New returns a Runner without a snapshot. Run must run before it does anything.
+func New(cfg Config) (*Runner, error) {
+	t, err := newTimer()
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{cfg: cfg, timer: t, ready: make(chan struct{}), known: map[netip.Addr]*address{},
+		asking: map[string]*questions{}, released: make(chan struct{})}, nil
+}
+
+// Run watches the links and the time until ctx ends. Addresses stay open until their
+// deadlines.
+func (r *Runner) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	r.life = ctx
+	r.mu.Unlock()
+	r.tasks.Go(func() {
+		for r.timer.wait() {
+			r.tick()
+		}
+	})
+	known := sync.OnceFunc(func() { close(r.ready) })
+	err := r.cfg.Host.Watch(ctx, func() { known(); r.linksChanged() })
+	if err != nil {
+		r.cfg.Log.Error("virtual addresses", "error", err)
+		r.mu.Lock()
+		r.unable, r.restart = err.Error(), 0
+		r.mu.Unlock()
+		known()
+		r.linksChanged()
+	}
+	<-ctx.Done()
+	r.mu.Lock()
+	r.life = nil
+	r.mu.Unlock()
+	cancel()
+	r.timer.close()
+	r.tasks.Wait()
+}
+
+// Update implements member.Consumer.
+func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (problems []string) {
+	select {
+	case <-r.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.life == nil || r.stopping {
+		return nil
+	}
+	r.self = self
+	r.start(u)
+	before := r.snapshot
+	r.snapshot = u.Snapshot
+	if before != nil && u.Snapshot.Revision() < before.Revision() {
+		r.restored(before)
+	}
+	all := r.members.update(u)
+	for _, key := range u.Changed {
+		if a, ok := addressOf(key); ok && r.known[a] == nil {
+			r.add(a, 0)
+		}
+	}
+	for _, a := range r.sorted() {
+		if all || slices.Contains(u.Changed, a.key) {
+			a.learn(u.Snapshot)
+			r.see(a)
+		}
+	}
+	r.prune()
+	r.arm()
+	return r.problems()
+}
+
+// restored shows the machines that the next snapshot is older than this one, also those whose
+// record has not changed for long.
+func (r *Runner) restored(before kv.Snapshot) {
+	for _, a := range r.sorted() {
+		a.view.Revision = before.Revision()
+		r.do(a, a.machine.See(virtual.Now(), a.view))
+	}
+	r.members = members{}
+}
+
+// addressOf returns the address of a key.
+func addressOf(key string) (netip.Addr, bool) {
+	text, ok := strings.CutPrefix(key, record.Addresses)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	a, err := netip.ParseAddr(text)
+	return a, err == nil && a.String() == text && a.Zone() == "" && !a.Is4In6()
+}
+
+// start loads the fence if the cluster has addresses, or if an earlier process has left
+// some, and continues with their deadlines.
+func (r *Runner) start(u kv.Update) {
+	if r.fenced || virtual.Now() < r.restart {
+		return
+	}
+	needed := r.snapshot == nil && r.cfg.Host.Left()
+	for e := range u.Snapshot.Under(record.Addresses) {
+		_, ok := addressOf(e.Key)
+		needed = needed || ok
+	}
+	if !needed {
+		return
+	}
+	var standing map[netip.Addr]time.Duration
+	err := r.cfg.Host.Start()
+	if err == nil {
+		standing, err = r.cfg.Host.Deadlines()
+	}
+	if err != nil {
+		r.unable, r.restart = err.Error(), virtual.Now()+restartAfter
+		r.cfg.Log.Error("virtual addresses", "error", err)
+		return
+	}
+	r.unable, r.fenced = "", true
+	for a, deadline := range standing {
+		if r.known[a] == nil {
+			r.add(a, deadline)
+		}
+	}
+	for _, a := range r.known { // of the time without the fence
+		r.fence(a)
+	}
+}
+
+// linksChanged shows the machines the state of the links.
+func (r *Runner) linksChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.life == nil || r.snapshot == nil {
+		return
+	}
+	for _, a := range r.sorted() {
+		r.refresh(a)
+	}
+	r.arm()
+}
+
+// tick does what is due.
+func (r *Runner) tick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.life == nil {
+		return
+	}
+	for _, a := range r.sorted() {
+		if now := virtual.Now(); a.machine.Next() <= now {
+			r.do(a, a.machine.Tick(now))
+		}
+		r.refresh(a)
+		r.announce(a)
+	}
+	r.prune()
+	r.arm()
+}
+
+// arm sets the timer to the next thing that is due.
+func (r *Runner) arm() {
+	next := time.Duration(0)
+	for _, a := range r.known {
+		if at := a.next(); next == 0 || at < next {
+			next = at
+		}
+	}
+	if err := r.timer.set(next); err != nil && r.life != nil {
+		r.cfg.Log.Error("virtual addresses", "error", err)
+	}
+}
+
+// prune forgets addresses that the cluster does not have any more, and removes the fence
+// with the last one.
+func (r *Runner) prune() {
+	if r.snapshot == nil {
+		return
+	}
+	links := map[int]bool{}
+	for _, a := range r.sorted() {
+		if a.entry.Value == nil && a.machine.Released() && !a.open && !a.unclosed {
+			delete(r.known, a.addr)
+			if r.fenced {
+				r.warn(r.cfg.Host.Forget(a.addr))
+			}
+			continue
+		}
+		links[a.on.Index] = true
+	}
+	if !r.fenced {
+		return
+	}
+	if len(r.known) > 0 {
+		r.warn(r.cfg.Host.Detach(links))
+		return
+	}
+	r.fenced = false
+	r.warn(r.cfg.Host.Remove())
+}
+
+func (r *Runner) warn(err error) {
+	if err != nil {
+		r.cfg.Log.Warn("virtual addresses", "error", err)
+	}
+}
+
+// sorted returns the addresses in a fixed order.
+func (r *Runner) sorted() []*address {
+	return slices.SortedFunc(maps.Values(r.known), func(a, b *address) int { return a.addr.Compare(b.addr) })
+}
+
+// Release gives up all addresses, and waits until the other nodes know it or ctx ends. The
+// Runner takes no address afterwards until Resume.
+func (r *Runner) Release(ctx context.Context) {
+	r.mu.Lock()
+	r.stopping = true
+	for _, a := range r.sorted() {
+		r.do(a, a.machine.Stop(virtual.Now()))
+	}
+	r.arm()
+	r.mu.Unlock()
+	for {
+		r.mu.Lock()
+		done, changed := true, r.released
+		for _, a := range r.known {
+			done = done && a.machine.Released()
+		}
+		r.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Resume lets the node take addresses again after Release.
+func (r *Runner) Resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = false
+	for _, a := range r.sorted() {
+		r.add(a.addr, 0).learn(r.snapshot)
+		r.see(r.known[a.addr])
+	}
+	r.arm()
+}
+
+// Leave implements member.Consumer: it closes all addresses, and removes the fence.
+func (r *Runner) Leave() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leave()
+}
+
+func (r *Runner) leave() error {
+	var errs []error
+	if !r.fenced && r.cfg.Host.Left() {
+		errs = append(errs, r.cfg.Host.Start())
+		r.fenced = errs[0] == nil
+	}
+	for _, a := range r.known {
+		errs = append(errs, r.shut(a, "the host leaves the cluster"))
+	}
+	if r.fenced {
+		standing, err := r.cfg.Host.Deadlines()
+		errs = append(errs, err)
+		for a := range standing {
+			errs = append(errs, r.cfg.Host.Close(a, virtual.Link{}))
+		}
+		errs = append(errs, r.cfg.Host.Remove())
+	}
+	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, members{}
+	r.fenced, r.stopping, r.unable, r.restart = false, false, "", 0
+	return errors.Join(errs...)
+}
+
+// members are the nodes of the cluster, as far as they matter for holding addresses.
+type members struct{ alive, drained map[string]bool }
+
+// update takes a snapshot, and reports whether the nodes that may hold addresses have
+// changed.
+func (m *members) update(u kv.Update) (changed bool) {
+	if m.alive == nil {
+		m.alive, m.drained, changed = map[string]bool{}, map[string]bool{}, true
+	}
+	for _, key := range u.Changed {
+		if id, ok := strings.CutPrefix(key, record.Alives); ok {
+			_, alive := u.Snapshot.Get(key)
+			changed = changed || m.alive[id] != alive
+			m.alive[id] = alive
+		}
+		if id, ok := strings.CutPrefix(key, record.Nodes); ok {
+			n, exists, _ := record.Get[record.Node](u.Snapshot, key)
+			drained, known := m.drained[id]
+			changed = changed || known != exists || drained != n.Drained
+			m.drained[id] = n.Drained
+			if !exists {
+				delete(m.drained, id)
+			}
+		}
+	}
+	return changed
+}

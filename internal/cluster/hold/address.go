@@ -21,8 +21,6 @@ const (
 	keepEvery = time.Second
 	// failedFor is how long a node does not take an address that it could not open.
 	failedFor = 10 * time.Second
-	// closeAgain is how long a failed close waits.
-	closeAgain = 100 * time.Millisecond
 )
 
 // never is a time at which nothing is due.

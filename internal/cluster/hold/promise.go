@@ -85,7 +85,7 @@ func (r *Runner) askNode(ctx context.Context, node string, all *questions) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		var answers []vip.Promise
-		err := r.cfg.Peer(ctx, node, Question, requests, &answers)
+		err := r.cfg.Peers.Peer(ctx, node, Question, requests, &answers)
 		cancel()
 		if err != nil || len(answers) != len(part) {
 			continue // the machine asks again

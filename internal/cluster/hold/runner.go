@@ -44,13 +44,18 @@ import (
 // be loaded.
 const restartAfter = time.Minute
 
+// Peers are the other nodes of the cluster.
+type Peers interface {
+	// Peer asks a node a question, and decodes its answer.
+	Peer(ctx context.Context, node, kind string, question, into any) error
+}
+
 // Config contains what a Runner needs.
 type Config struct {
 	Host *virtual.Handle
 	// Store commits transactions of the node.
 	Store kv.Committer
-	// Peer asks another node a question (member.Member.Peer).
-	Peer func(ctx context.Context, node, kind string, question, into any) error
+	Peers Peers
 	// Note records an event.
 	Note func(api.Event)
 	Log  *slog.Logger

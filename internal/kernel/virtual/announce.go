@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Announce tells all hosts on the link that this host has the address: with a gratuitous ARP
+// Announce makes all hosts on the link send packets for the address to this host: with a gratuitous ARP
 // request and a reply (RFC 5227, section 3; some hosts take only one of them), or with an
 // unsolicited neighbour advertisement (RFC 4861, section 7.2.6). The fence drops it if the
 // address is closed.

@@ -61,9 +61,8 @@ const (
 	EtcdAnswers     EventKind = "etcd answers"
 	ClusterFrozen   EventKind = "frozen"
 	ClusterFollowed EventKind = "no longer frozen"
-	// AddressGained means that this host answers for a virtual address of the cluster,
-	// AddressLost that it does not any more, and AddressConflict that another host does, too.
-	AddressGained   EventKind = "address gained"
+	// AddressLost means that this host does not answer for a virtual address any more, and
+	// AddressConflict that another host answers for one that this host holds.
 	AddressLost     EventKind = "address lost"
 	AddressConflict EventKind = "address conflict"
 )

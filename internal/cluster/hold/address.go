@@ -168,7 +168,6 @@ func (r *Runner) open(a *address, deadline time.Duration) {
 	a.announced, a.announceAt = 0, 0
 	r.announce(a)
 	r.cfg.Log.Info("virtual address opened", "address", a.addr, "link", a.on.Name)
-	r.cfg.Note(api.Event{Kind: api.AddressGained, Object: "address " + a.addr.String(), Detail: "on link " + a.on.Name})
 }
 
 // extend moves the deadline, and now and then the end of the address's life.

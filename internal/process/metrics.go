@@ -28,13 +28,13 @@ func newGauge(opt Options) (gauge, error) {
 }
 
 // show serves the metrics until stop is called.
-func (g gauge) show(d *daemon.Daemon, opt Options) (stop func() error) {
+func (g gauge) show(d *daemon.Daemon, n *node, opt Options) (stop func() error) {
 	if g.at == nil {
 		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- metrics.Serve(ctx, g.at, g.Handler(d, opt.Log)) }()
+	go func() { ended <- metrics.Serve(ctx, g.at, g.Handler(d, n, opt.Log)) }()
 	opt.Log.Info("serve metrics", "address", opt.Metrics)
 	return func() error {
 		cancel()

@@ -145,7 +145,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return proxies.removeEmpty()
 	})
 	opt.docker = dockerDriver(d, files, host, opt)
-	defer closing(gauge.show(d, opt))
+	defer closing(gauge.show(d, node, opt))
 	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err
 	}

@@ -104,7 +104,7 @@ var collected = []Metric{
 
 // List returns all metrics of this package.
 func List() []Metric {
-	return slices.Concat(collected, ofServices, []Metric{applySeconds, applyFailures, healed, buildInfo})
+	return slices.Concat(collected, ofServices, ofCluster, []Metric{applySeconds, applyFailures, healed, buildInfo})
 }
 
 // Table returns the metrics as a table in Markdown.

@@ -72,10 +72,11 @@ const (
 )
 
 // Handler returns the handler of GET /metrics, which reads its counters from the
-// source.
-func (m *Metrics) Handler(from Source, log *slog.Logger) http.Handler {
+// source, and the state of the cluster.
+func (m *Metrics) Handler(from Source, cluster Cluster, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(joined{m.registry, collector{from, log}}, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(joined{m.registry, collector{from, log},
+		clusterCollector{cluster, log}}, promhttp.HandlerOpts{
 		// The client is on this host: compressing takes longer than copying.
 		DisableCompression:  true,
 		MaxRequestsInFlight: maxScrapes, Timeout: scrapeLimit,

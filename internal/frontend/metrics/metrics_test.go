@@ -65,11 +65,45 @@ func everything() fixed {
 	}
 }
 
+// cluster is a host that is a member of a cluster, or of none.
+type cluster struct{ *api.ClusterStatus }
+
+func (c cluster) Status(context.Context) (api.ClusterStatus, error) {
+	if c.ClusterStatus == nil {
+		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster")
+	}
+	return *c.ClusterStatus, nil
+}
+
+// member returns a host whose cluster gives each metric at least once.
+func member() cluster {
+	return cluster{&api.ClusterStatus{Node: "host1", CertificateExpires: time.Unix(1800000000, 0),
+		Nodes: []api.ClusterNodeStatus{{Name: "host1", Alive: true, Problems: []string{"network web: no"}},
+			{Name: "host2", Alive: true, Drained: true, Behind: 3}, {Name: "host3", Behind: 70}},
+		Addresses: []api.ClusterAddress{
+			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")}, Holder: "host1",
+				Lease: 2500 * time.Millisecond, Epoch: 4},
+			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("2001:db8::10/64")},
+				Holder: "host2"}},
+		Etcd: api.EtcdHealth{Connected: true, Revision: 412, Frozen: "older records",
+			Servers: []api.EtcdServer{{Endpoint: "http://192.0.2.7:2379"},
+				{Endpoint: "http://192.0.2.8:2379", Problem: "no answer"}}}}}
+}
+
+// TestMetricsWithoutCluster scrapes a host that belongs to no cluster.
+func TestMetricsWithoutCluster(t *testing.T) {
+	h := New("1.2.3").Handler(everything(), cluster{}, slog.New(slog.DiscardHandler))
+	if text := scrape(t, h); strings.Contains(text, "fairlead_cluster_") ||
+		!strings.Contains(text, "fairlead_service_up") {
+		t.Errorf("the metrics are\n%s", text)
+	}
+}
+
 // handler returns a handler for the source, and its metrics.
 func handler(t testing.TB, from Source) (http.Handler, *Metrics) {
 	t.Helper()
 	m := New("1.2.3")
-	return m.Handler(from, slog.New(slog.DiscardHandler)), m
+	return m.Handler(from, member(), slog.New(slog.DiscardHandler)), m
 }
 
 func scrape(t testing.TB, h http.Handler) string {
@@ -112,6 +146,20 @@ func TestMetricsText(t *testing.T) {
 		`fairlead_apply_duration_seconds_count 2`,
 		`fairlead_apply_failures_total 1`,
 		`fairlead_healed_objects_total{kind="link"} 2`,
+		`fairlead_cluster_nodes{state="alive"} 2`,
+		`fairlead_cluster_nodes{state="missing"} 1`,
+		`fairlead_cluster_drained_nodes 1`,
+		`fairlead_cluster_behind 3`,
+		`fairlead_cluster_problems 1`,
+		`fairlead_cluster_revision 412`,
+		`fairlead_cluster_frozen 1`,
+		`fairlead_cluster_etcd_connected 1`,
+		`fairlead_cluster_etcd_server_up{endpoint="http://192.0.2.8:2379"} 0`,
+		`fairlead_cluster_certificate_expiry_timestamp_seconds 1.8e+09`,
+		`fairlead_cluster_address_held{address="192.0.2.10"} 1`,
+		`fairlead_cluster_address_held{address="2001:db8::10"} 0`,
+		`fairlead_cluster_address_lease_seconds{address="192.0.2.10"} 2.5`,
+		`fairlead_cluster_address_epoch{address="192.0.2.10"} 4`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("missing: %s", line)
@@ -141,7 +189,8 @@ func TestMetricsPassTheLinter(t *testing.T) {
 	_, m := handler(t, everything())
 	m.Healed("link", 1)
 	problems, err := testutil.GatherAndLint(prometheus.Gatherers{m.registry,
-		collector{everything(), slog.New(slog.DiscardHandler)}})
+		collector{everything(), slog.New(slog.DiscardHandler)},
+		clusterCollector{member(), slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,6 @@ import (
 // Attempts is how many times a claim is tried before it returns ErrBusy.
 const Attempts = 64
 
-// attemptLimit is how long one attempt may wait for the store.
-const attemptLimit = 5 * time.Second
-
 // The errors that callers act on.
 var (
 	// ErrBusy is the error of a claim that others have outrun too often. It can be repeated.
@@ -121,8 +118,6 @@ type claim struct {
 	// tried is the block of the last attempt, with its sequence number.
 	tried    netip.Prefix
 	sequence int64
-	// lost is true if the answer to the last attempt was lost.
-	lost bool
 }
 
 func (c *claim) run(ctx context.Context) (netip.Prefix, error) {
@@ -136,18 +131,13 @@ func (c *claim) run(ctx context.Context) (netip.Prefix, error) {
 		if err != nil {
 			return netip.Prefix{}, err
 		}
-		result, err := commit(ctx, c.store, t)
+		result, lost, err := kv.Repeat(ctx, c.store, t)
 		switch {
-		case errors.Is(err, kv.ErrUnknown):
-			// The next attempt finds out: with the same entries it tries the same block.
-			c.lost = true
-			continue
 		case err != nil:
 			return netip.Prefix{}, err
-		case result.Committed || c.lost && c.won(result.Current):
+		case result.Committed || lost && c.won(result.Current):
 			return c.tried, nil
 		}
-		c.lost = false
 		c.learn(result.Current)
 	}
 	return netip.Prefix{}, ErrBusy
@@ -250,31 +240,13 @@ func free(ctx context.Context, store kv.Committer, s kv.Snapshot, network string
 
 // freeOne deletes a block. If the block has changed meanwhile, it is another one, and stays.
 func freeOne(ctx context.Context, store kv.Committer, e kv.Entry) error {
-	t := kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}}
-	for n := range Attempts {
-		if n > 0 {
-			if err := backOff(ctx, n); err != nil {
-				return err
-			}
-		}
-		_, err := commit(ctx, store, t)
-		if !errors.Is(err, kv.ErrUnknown) {
-			return err
-		}
-	}
-	return kv.ErrUnknown
+	_, _, err := kv.Repeat(ctx, store, kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}})
+	return err
 }
 
 // unchanged is the condition that the store has the entry.
 func unchanged(e kv.Entry) kv.Condition {
 	return kv.Condition{Key: e.Key, Revision: e.Revision, Value: e.Value}
-}
-
-// commit commits a transaction with a limit of its own.
-func commit(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
-	return store.Commit(ctx, t)
 }
 
 // backOff waits for a random time before attempt n, so that nodes that compete do not repeat in

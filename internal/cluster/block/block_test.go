@@ -130,6 +130,33 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// TestLostAnswerStaysUnknown loses the answer to a claim or a removal, and then etcd does not answer any
+// more. The error must not say that nothing was committed.
+func TestLostAnswerStaysUnknown(t *testing.T) {
+	for name, request := range map[string]func(*cluster, kv.Committer) error{
+		"claim": func(c *cluster, node kv.Committer) error {
+			_, err := block.Claim(c.Context(), node, c.Snapshot(), "net", "n0", 0)
+			return err
+		},
+		"removal": func(c *cluster, node kv.Committer) error {
+			return block.Remove(c.Context(), node, c.Snapshot(), "net")
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 1)
+			c.network("net", "10.9.0.0/24", 26)
+			node, ended := c.Client(), make(chan error)
+			node.Set(kvtest.AnswerLost)
+			go func() { ended <- request(c, node) }()
+			synctest.Wait() // the first attempt waits for its answer
+			node.Set(kvtest.Refused)
+			if err := <-ended; !errors.Is(err, kv.ErrUnknown) || errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("%s: the error is %v, want %v", name, err, kv.ErrUnknown)
+			}
+		})
+	}
+}
+
 // TestClaimNeedsNode claims for nodes that must not lease addresses, also if the snapshot is older
 // than that.
 func TestClaimNeedsNode(t *testing.T) {

@@ -119,10 +119,8 @@ func create(ctx context.Context, store kv.Committer, s kv.Snapshot, n record.Net
 			n.Spec.Overlay.VNI = freeNumber(s)
 		}
 		t := creation(n)
-		result, err := commit(ctx, store, t)
+		result, _, err := kv.Repeat(ctx, store, t)
 		switch {
-		case errors.Is(err, kv.ErrUnknown):
-			continue // the next attempt finds the record, or creates it
 		case err != nil:
 			return err
 		case result.Committed || slices.ContainsFunc(result.Current, same(t)):
@@ -202,10 +200,8 @@ func remove(ctx context.Context, store kv.Committer, e kv.Entry) error {
 		if vni := n.Spec.Overlay.VNI; vni != 0 {
 			t.Then = append(t.Then, kv.Change{Key: numberKey(vni)})
 		}
-		result, err := commit(ctx, store, t)
+		result, _, err := kv.Repeat(ctx, store, t)
 		switch {
-		case errors.Is(err, kv.ErrUnknown):
-			continue
 		case err != nil:
 			return err
 		case result.Committed || len(result.Current) == 0: // another node has removed it

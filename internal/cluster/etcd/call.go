@@ -82,7 +82,7 @@ func (s *Store) do(ctx context.Context, r request) error {
 		if r.write && sent && !errors.Is(err, rpctypes.ErrNoLeader) {
 			return fmt.Errorf("%w: %w", kv.ErrUnknown, last)
 		}
-		wait(ctx, pause)
+		kv.Wait(ctx, pause)
 	}
 	return fmt.Errorf("%w: %w", kv.ErrUnavailable, last)
 }
@@ -192,14 +192,4 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: grant the user read and write access to the cluster's prefix", err)
 	}
 	return err
-}
-
-// wait waits, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

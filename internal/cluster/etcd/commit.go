@@ -147,7 +147,7 @@ func (s *Store) forget(lease clientv3.LeaseID) {
 // keepLease renews the lease until the store is closed.
 func (s *Store) keepLease() {
 	for {
-		wait(s.life, leaseEvery)
+		kv.Wait(s.life, leaseEvery)
 		if s.life.Err() != nil {
 			return
 		}

@@ -20,6 +20,8 @@ const (
 	ownLimit = 2 * time.Second
 	// renewAgain is how long the node waits after a renewal that failed.
 	renewAgain = time.Minute
+	// commitLimit is how long one transaction of the node's own records may take.
+	commitLimit = 5 * time.Second
 )
 
 // keepAlive writes the node's leased record, and its own record when the version has changed, until
@@ -27,7 +29,7 @@ const (
 func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	var last record.Alive
 	m.await(ctx, 1)
-	for ; ctx.Err() == nil; wait(ctx, aliveEvery) {
+	for ; ctx.Err() == nil; kv.Wait(ctx, aliveEvery) {
 		f := m.self()
 		m.mu.Lock()
 		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.revision}
@@ -108,13 +110,13 @@ func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 func (m *Member) renew(ctx context.Context) {
 	jitter := rand.Float64()
 	for ctx.Err() == nil {
-		wait(ctx, trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter))
+		kv.Wait(ctx, trust.RenewIn(m.self().Certificate, m.cfg.Now(), jitter))
 		if ctx.Err() != nil {
 			return
 		}
 		if err := m.renewNow(); err != nil {
 			m.cfg.Log.Warn("renew the node's certificate", "error", err)
-			wait(ctx, renewAgain)
+			kv.Wait(ctx, renewAgain)
 		}
 	}
 }

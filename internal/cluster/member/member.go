@@ -13,7 +13,6 @@ package member
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -353,20 +352,11 @@ func (m *Member) inCluster() (Store, kv.Snapshot, error) {
 	return m.store, m.snapshot, nil
 }
 
-// commitLimit is how long one transaction may take.
-const commitLimit = 5 * time.Second
-
-// commit commits a transaction. If the answer is lost, it commits again: each transaction of this
-// package has a condition that is false once the transaction was committed.
+// commit commits a transaction, and repeats it if the answer is lost. Callers accept that it was
+// committed already then: they read the records again.
 func commit(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
-	for tries := 0; ; tries++ {
-		limited, cancel := context.WithTimeout(ctx, commitLimit)
-		result, err := store.Commit(limited, t)
-		cancel()
-		if !errors.Is(err, kv.ErrUnknown) || tries == 2 || ctx.Err() != nil {
-			return result, err
-		}
-	}
+	result, _, err := kv.Repeat(ctx, store, t)
+	return result, err
 }
 
 // validAddresses checks the addresses by which other nodes reach this one.

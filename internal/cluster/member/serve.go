@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/trust"
 	"fairlead/internal/escape"
@@ -78,21 +79,11 @@ func (m *Member) serve(ctx context.Context) {
 					m.cfg.Log.Error("serve the API for other nodes", "address", at, "error", err)
 					reported = true
 				}
-				wait(ctx, listenAgain)
+				kv.Wait(ctx, listenAgain)
 			}
 		})
 	}
 	all.Wait()
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // Listen listens at an address that need not exist yet (IP_FREEBIND).

@@ -140,12 +140,7 @@ func (m *Mirror) save(ctx context.Context) {
 		case <-changed:
 		case <-ctx.Done():
 		}
-		pause := time.NewTimer(saveEvery)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		kv.Wait(ctx, saveEvery)
 	}
 	m.saveNow()
 }

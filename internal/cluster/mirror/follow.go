@@ -25,12 +25,7 @@ func (m *Mirror) follow(ctx context.Context) {
 		if ctx.Err() == nil {
 			m.lost(err)
 		}
-		timer := time.NewTimer(m.pause())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		kv.Wait(ctx, m.pause())
 	}
 }
 

@@ -123,41 +123,72 @@ func (s *Store) watch(ctx context.Context, at server, after int64, handle func(k
 		defer close(broken)
 		at.client.ActiveConnection().WaitForStateChange(ctx, connectivity.Ready)
 	}()
+	return s.receive(ctx, at.client, responses, broken, handle)
+}
+
+// receive handles the responses of a watch until it ends, its connection is broken, or the server is
+// silent. It handles those that have arrived before the connection broke.
+func (s *Store) receive(ctx context.Context, client progress, responses <-chan clientv3.WatchResponse,
+	broken <-chan struct{}, handle func(kv.Batch) error) error {
 	ask := time.NewTicker(s.askEvery())
 	defer ask.Stop()
 	for heard := time.Now(); ; {
-		select {
-		case r, ok := <-responses:
-			if !ok {
-				return errors.New("it ended the watch")
-			}
-			if err := r.Err(); err != nil {
-				return err
-			}
-			if err := s.check(r.Header); err != nil {
-				return err
-			}
+		r, arrived, err := next(ctx, responses, broken, ask.C)
+		switch {
+		case err != nil:
+			return err
+		case !arrived && time.Since(heard) > s.silence:
+			return errors.New("it does not answer")
+		case !arrived:
+			err = askProgress(ctx, client)
+		default:
 			heard = time.Now()
-			if err := handle(s.batch(r)); err != nil {
-				return err
+			if err = r.Err(); err == nil {
+				err = s.check(r.Header)
 			}
-		case <-ask.C:
-			if time.Since(heard) > s.silence {
-				return errors.New("it does not answer")
+			if err == nil {
+				err = handle(s.batch(r))
 			}
-			if err := askProgress(ctx, at.client); err != nil {
-				return err
-			}
-		case <-broken:
-			return errors.New("the connection is broken")
-		case <-ctx.Done():
-			return ctx.Err()
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
+// next waits for the next response. arrived is false if it is time to ask whether the server is there.
+// An error ends the watch, but only when all responses that have arrived were returned.
+func next(ctx context.Context, responses <-chan clientv3.WatchResponse, broken <-chan struct{},
+	ask <-chan time.Time) (r clientv3.WatchResponse, arrived bool, err error) {
+	select {
+	case r, arrived = <-responses:
+		if !arrived {
+			err = errors.New("it ended the watch")
+		}
+		return r, arrived, err
+	case <-ask:
+	case <-broken:
+		err = errors.New("the connection is broken")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	select {
+	case r, arrived = <-responses:
+		if arrived {
+			return r, true, nil
+		}
+	default:
+	}
+	return r, false, err
+}
+
+// progress is a client that can ask a server to answer on the stream of a watch.
+type progress interface {
+	RequestProgress(ctx context.Context) error
+}
+
 // askProgress asks the server to answer on the stream of the watch.
-func askProgress(ctx context.Context, client *clientv3.Client) error {
+func askProgress(ctx context.Context, client progress) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return client.RequestProgress(ctx)

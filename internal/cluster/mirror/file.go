@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -18,6 +19,9 @@ import (
 // saveEvery is the least time between two writes of the file. A daemon that is killed starts with a
 // snapshot that is older by at most this time.
 const saveEvery = 5 * time.Second
+
+// lockLimit is how long another process may use the file.
+const lockLimit = 5 * time.Second
 
 var (
 	entriesBucket = []byte("entries") // key → revision, value
@@ -36,28 +40,37 @@ type file struct {
 	etcd uint64
 }
 
-// openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster.
-func openFile(path, cluster string) (*file, *kv.Table, error) {
+// openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster. bbolt
+// panics at some damages.
+func openFile(path, cluster string) (opened *file, table *kv.Table, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open snapshot of the cluster: %w", err)
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: 5 * time.Second})
-	if errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) ||
-		errors.Is(err, bolterrors.ErrVersionMismatch) {
-		err = fmt.Errorf("%w: delete the file %s; etcd has all its content", err, path)
-	}
+	var db *bbolt.DB
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // of memory that the file does not have
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%v", cause)
+		}
+		if err == nil {
+			return
+		}
+		err = fmt.Errorf("open snapshot of the cluster: %w: if that does not end by itself, delete the file %s; etcd has "+
+			"all its content", err, path)
+		if opened, table = nil, nil; db != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockLimit})
 	if err != nil {
-		return nil, nil, fmt.Errorf("open snapshot of the cluster: %w", err)
+		return nil, nil, err
 	}
-	f := &file{db: db, cluster: cluster, saved: kv.NewTable(0, nil)}
-	table, err := f.read()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("read snapshot of the cluster %s: %w", path, err), db.Close())
-	}
+	opened = &file{db: db, cluster: cluster, saved: kv.NewTable(0, nil)}
+	table, err = opened.read()
 	if table != nil {
-		f.saved = table
+		opened.saved = table
 	}
-	return f, table, nil
+	return opened, table, err
 }
 
 // read returns the snapshot of the cluster, or nil. It deletes that of another cluster.

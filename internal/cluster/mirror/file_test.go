@@ -2,10 +2,14 @@ package mirror
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"fairlead/internal/api"
@@ -104,5 +108,69 @@ func TestKilled(t *testing.T) {
 		if err := f.close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestDamaged damages the file in many ways. Either it is read, or the error says what to do, and the file
+// can be replaced while the process runs.
+func TestDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cluster.db")
+	f, table, err := openFile(path, "one")
+	if err != nil || table != nil {
+		t.Fatalf("a new file has %v, %v", table, err)
+	}
+	var entries []kv.Entry
+	for n := range 500 {
+		entries = append(entries, kv.Entry{Key: fmt.Sprint("key", n), Value: make([]byte, 100), Revision: int64(n + 1)})
+	}
+	if err := errors.Join(f.write(1, kv.NewTable(500, entries)), f.close()); err != nil {
+		t.Fatal(err)
+	}
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	failed := 0
+	for round := range 150 {
+		damaged := bytes.Clone(sound)
+		switch at := random.IntN(len(damaged)); round % 3 {
+		case 0:
+			damaged = damaged[:at]
+		case 1:
+			clear(damaged[at:min(at+4096, len(damaged))])
+		case 2:
+			for range 40 {
+				damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+			}
+		}
+		path := filepath.Join(t.TempDir(), "cluster.db")
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, _, err := openFile(path, "one")
+		if err == nil {
+			if err := f.close(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		failed++
+		if !strings.Contains(err.Error(), "delete the file "+path) {
+			t.Errorf("the error does not say what to do: %v", err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		f, table, err := openFile(path, "one")
+		if err != nil || table != nil {
+			t.Fatalf("after the file was deleted: %v, %v", table, err)
+		}
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if failed < 20 {
+		t.Errorf("only %d damages were noticed", failed)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/cluster/addresses"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/hold"
+	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/names"
@@ -44,6 +45,12 @@ func (n *node) end(tearDown bool) (err error) {
 	return errors.Join(err, n.virtual.End())
 }
 
+// anyway is the store for virtual addresses. Their protocol allows a removed node to release them.
+type anyway struct{ *node }
+
+// Commit implements kv.Committer.
+func (a anyway) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) { return a.CommitAnyway(ctx, t) }
+
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.
 func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*node, error) {
@@ -52,7 +59,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, err
 	}
 	n := &node{names: names.NewServer(opt.Log, host.Do), virtual: links}
-	n.holds, err = hold.New(hold.Config{Host: links, Store: n, Peers: n, Note: d.Note, Log: opt.Log})
+	n.holds, err = hold.New(hold.Config{Host: links, Store: anyway{n}, Peers: n, Note: d.Note, Log: opt.Log})
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}

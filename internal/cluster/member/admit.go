@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -39,7 +40,7 @@ type joinAnswer struct {
 // admit makes a host a node of the cluster, if its token is valid. A host whose id and key the
 // cluster has already gets another certificate without a token: its answer was lost.
 func (m *Member) admit(ctx context.Context, r joinRequest) (joinAnswer, error) {
-	store, snapshot, err := m.inCluster()
+	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return joinAnswer{}, err
 	}
@@ -54,7 +55,10 @@ func (m *Member) admit(ctx context.Context, r joinRequest) (joinAnswer, error) {
 	if err != nil {
 		return joinAnswer{}, api.Faultf(api.Invalid, "join: %w", err)
 	}
-	if err := m.enter(ctx, store, n, r.Secret); err != nil {
+	if !m.expects(snapshot, n, r.Secret) {
+		return joinAnswer{}, errCrowd
+	}
+	if err := m.enter(ctx, snapshot, n, r.Secret); err != nil {
 		return joinAnswer{}, err
 	}
 	f := m.self()
@@ -89,13 +93,37 @@ func (m *Member) newcomer(r joinRequest) (record.Node, error) {
 var errToken = api.Faultf(api.Invalid, "join: the token is wrong, was used, or has expired: create another one with "+
 	"`fairlead cluster token create` on a node")
 
+// errCrowd is the answer to hosts whose tokens the node does not know, if there are too many.
+var errCrowd = api.Faultf(api.Failed, "join: the node gets too many requests with unknown tokens: try again")
+
+// expects reports whether the host may be admitted. Any host can ask, so a request whose token and node
+// are not in the snapshot costs a transaction only if such requests are rare: a token can be newer than
+// the snapshot.
+func (m *Member) expects(s kv.Snapshot, n record.Node, secret []byte) bool {
+	_, token := s.Get(record.Key(record.Tokens, trust.HashSecret(secret)))
+	_, node := s.Get(record.Key(record.Nodes, n.ID))
+	return token || node || m.strangers.allow(m.cfg.Now())
+}
+
+// freeAddresses returns an error if another node has an address of this one.
+func freeAddresses(s kv.Snapshot, n record.Node) error {
+	for id, other := range nodesOf(s) {
+		taken := slices.IndexFunc(n.Addresses, func(a netip.Addr) bool { return slices.Contains(other.Addresses, a) })
+		if taken >= 0 && id != n.ID {
+			return api.Faultf(api.Conflict, "join: node %s already has the address %s: choose another with --address, or "+
+				"remove that node with `fairlead cluster rm %s`", other.Name, n.Addresses[taken], other.Name)
+		}
+	}
+	return nil
+}
+
 // enter writes the record of a node and uses the token, in one transaction.
-func (m *Member) enter(ctx context.Context, store kv.Committer, n record.Node, secret []byte) error {
+func (m *Member) enter(ctx context.Context, s kv.Snapshot, n record.Node, secret []byte) error {
 	hash := trust.HashSecret(secret)
 	token, node, name := record.Key(record.Tokens, hash), record.Key(record.Nodes, n.ID),
 		record.Key(record.NodeNames, n.Name)
 	for {
-		have, err := current(ctx, store, token, node, name)
+		have, err := current(ctx, m, record.MetaKey, token, node, name)
 		if err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
@@ -106,13 +134,20 @@ func (m *Member) enter(ctx context.Context, store kv.Committer, n record.Node, s
 		if err != nil {
 			return err
 		}
+		if err := freeAddresses(s, n); err != nil {
+			return err
+		}
 		if _, taken := have[name]; taken {
 			return api.Faultf(api.Conflict,
 				"join: the cluster has another node %s: choose another name with --node-name, or "+
 					"remove that node with `fairlead cluster rm %s`", n.Name, n.Name)
 		}
-		result, err := commit(ctx, store, kv.Txn{
-			If:   []kv.Condition{{Key: token, Revision: have[token].Revision}, {Key: node}, {Key: name}},
+		meta, err := openMeta(have[record.MetaKey])
+		if err != nil {
+			return err
+		}
+		result, err := commit(ctx, m, kv.Txn{
+			If:   []kv.Condition{meta, {Key: token, Revision: have[token].Revision}, {Key: node}, {Key: name}},
 			Then: append(nodeChanges(n), use),
 		})
 		if err != nil {
@@ -122,6 +157,16 @@ func (m *Member) enter(ctx context.Context, store kv.Committer, n record.Node, s
 			return nil
 		}
 	}
+}
+
+// openMeta returns the condition that the last node does not leave meanwhile.
+func openMeta(e kv.Entry) (kv.Condition, error) {
+	meta, err := record.Decode[record.Meta](e)
+	if err == nil && meta.Closed {
+		err = api.Faultf(api.Conflict, "join: the last node of the cluster is leaving it: create another cluster with "+
+			"`fairlead cluster init`")
+	}
+	return kv.Condition{Key: e.Key, Revision: e.Revision}, err
 }
 
 // sameNode returns an error unless the record has the key of the node, which the request proved.

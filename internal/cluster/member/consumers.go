@@ -1,15 +1,55 @@
 package member
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
 )
 
-// Commit commits a transaction for a consumer. Returns kv.ErrUnavailable (errors.Is) also if the host
-// belongs to no cluster.
+// ErrRemoved is the error of a transaction of a host that was removed from the cluster.
+var ErrRemoved = errors.New("this host was removed from the cluster: run `fairlead cluster leave` on it")
+
+// Commit commits a transaction of this node, on condition that the cluster has the node: a node that
+// was removed writes nothing, also if it does not know that yet. The node's own condition is not in the
+// Result. Returns ErrRemoved (errors.Is) if the cluster does not have the node, and kv.ErrUnavailable
+// also if the host belongs to no cluster or has no snapshot yet.
 func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	m.mu.Lock()
+	store, snapshot, key := m.store, m.snapshot, record.Key(record.Nodes, m.file.Node)
+	m.mu.Unlock()
+	if store == nil || snapshot == nil {
+		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
+	}
+	if len(t.Then) == 0 || slices.ContainsFunc(t.If, func(c kv.Condition) bool { return c.Key == key }) {
+		return store.Commit(ctx, t)
+	}
+	for {
+		own, known := snapshot.Get(key)
+		if !known {
+			return kv.Result{}, fmt.Errorf("commit transaction: %w", ErrRemoved)
+		}
+		result, err := store.Commit(ctx, kv.Txn{Then: t.Then,
+			If: append(slices.Clone(t.If), kv.Condition{Key: key, Revision: own.Revision})})
+		if err != nil || result.Committed {
+			return result, err
+		}
+		newest := kv.NewTable(result.Revision, slices.Clone(result.Current))
+		result.Current = slices.DeleteFunc(result.Current, func(e kv.Entry) bool { return e.Key == key })
+		if !holds(t.If, newest) {
+			return result, nil
+		}
+		snapshot = newest // only the node's record differs: it was drained, for example
+	}
+}
+
+// CommitAnyway commits a transaction without the condition of Commit, so that a host that was removed can
+// still give up what other nodes wait for. It must have conditions on the records that it changes.
+func (m *Member) CommitAnyway(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	m.mu.Lock()
 	store := m.store
 	m.mu.Unlock()
@@ -17,4 +57,15 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
 	}
 	return store.Commit(ctx, t)
+}
+
+// holds reports whether all conditions are true.
+func holds(conditions []kv.Condition, s kv.Snapshot) bool {
+	for _, c := range conditions {
+		e, _ := s.Get(c.Key)
+		if e.Revision != c.Revision || c.Value != nil && !bytes.Equal(e.Value, c.Value) {
+			return false
+		}
+	}
+	return true
 }

@@ -26,19 +26,27 @@ const defaultCluster = "default"
 func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 	m.orders.Lock()
 	defer m.orders.Unlock()
+	before := m.self()
 	f, err := m.prepareInit(r)
 	if err != nil {
 		return err
 	}
+	fresh := f.Cluster != before.Cluster
+	if before.Phase == phaseInit && fresh {
+		if err := m.uncreate(ctx, before); err != nil {
+			return fmt.Errorf("end the interrupted attempt to create cluster %s: %w: repeat that attempt, or forget it "+
+				"with `fairlead cluster leave --force`", before.ClusterName, err)
+		}
+	}
 	if err := m.set(f); err != nil {
 		return err
 	}
-	store, err := m.cfg.Open(f.Access, f.ClusterName, "", m.cfg.Dir)
+	err = m.inStore(f, func(store kv.Committer) error { return m.create(ctx, store, f) })
 	if err != nil {
-		return err
-	}
-	err = m.create(ctx, store, f)
-	if err := errors.Join(err, store.Close()); err != nil {
+		// Without doubt, etcd has nothing of this attempt. Of an earlier one it may have.
+		if exists := api.CodeOf(err) == api.Conflict; exists || fresh && !errors.Is(err, kv.ErrUnknown) {
+			err = errors.Join(err, m.forget())
+		}
 		return err
 	}
 	f.Phase = phaseMember
@@ -49,8 +57,44 @@ func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 	return m.start()
 }
 
+// inStore opens the store of a cluster that may not exist yet, and closes it after fn.
+func (m *Member) inStore(f file, fn func(kv.Committer) error) error {
+	store, err := m.cfg.Open(f.Access, f.ClusterName, "", m.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(store), store.Close())
+}
+
+// uncreate deletes the cluster that an interrupted attempt may have created.
+func (m *Member) uncreate(ctx context.Context, f file) error {
+	return m.inStore(f, func(store kv.Committer) error {
+		node := record.Key(record.Nodes, f.Node)
+		have, err := current(ctx, store, record.MetaKey, node)
+		if err != nil {
+			return err
+		}
+		meta, err := record.Decode[record.Meta](have[record.MetaKey])
+		if _, exists := have[record.MetaKey]; !exists || err == nil && meta.ID != f.Cluster {
+			return nil
+		}
+		n, nodeErr := record.Decode[record.Node](have[node])
+		if err := errors.Join(err, nodeErr); err != nil {
+			return err
+		}
+		result, err := commit(ctx, store, kv.Txn{
+			If: []kv.Condition{{Key: record.MetaKey, Revision: have[record.MetaKey].Revision}},
+			Then: []kv.Change{{Key: record.MetaKey}, {Key: record.CAKey}, {Key: node},
+				{Key: record.Key(record.NodeNames, n.Name)}}})
+		if err == nil {
+			err = changed(result)
+		}
+		return err
+	})
+}
+
 // prepareInit returns the membership that Init is to create. It keeps the ids and keys of an
-// earlier attempt.
+// earlier attempt with the same name and the same etcd.
 func (m *Member) prepareInit(r api.ClusterInit) (file, error) {
 	f := m.self()
 	if err := f.refuseOther(phaseInit); err != nil {
@@ -65,7 +109,7 @@ func (m *Member) prepareInit(r api.ClusterInit) (file, error) {
 	if len(r.Etcd.Endpoints) == 0 {
 		return f, api.Faultf(api.Invalid, "create cluster: want the URL of etcd, e.g. --etcd https://192.0.2.7:2379")
 	}
-	if f.Phase == phaseNone || f.ClusterName != r.Name {
+	if f.Phase == phaseNone || f.ClusterName != r.Name || !slices.Equal(f.Access.Endpoints, r.Etcd.Endpoints) {
 		var err error
 		if f, err = newFile(phaseInit); err != nil {
 			return f, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"fairlead/internal/cluster/kv"
@@ -32,16 +31,16 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	for ; ctx.Err() == nil; kv.Wait(ctx, aliveEvery) {
 		f := m.self()
 		m.mu.Lock()
-		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.revision}
+		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.progress.applied}
 		m.mu.Unlock()
 		key := record.Key(record.Alives, f.Node)
 		if !m.isMember(f.Node) || m.written(key) && sameAlive(last, now) {
 			continue
 		}
-		_, err := m.commitShort(ctx, store, kv.Txn{
+		result, err := m.commitShort(ctx, store, kv.Txn{
 			If:   m.ownCondition(f.Node),
 			Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
-		if err == nil {
+		if err == nil && result.Committed {
 			last = now
 		}
 		m.describe(ctx, store, f)
@@ -51,18 +50,6 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 // sameAlive reports whether two records are equal.
 func sameAlive(a, b record.Alive) bool {
 	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && a.Revision == b.Revision
-}
-
-// lastChange returns the revision of the last change among the keys. Those that change all the time
-// do not count: a node would never cease to write that it has seen the other nodes' records.
-func lastChange(u kv.Update, last int64) int64 {
-	for _, key := range u.Changed {
-		if strings.HasPrefix(key, record.Alives) || strings.HasPrefix(key, record.Addresses) {
-			continue
-		}
-		last = max(last, u.Snapshot.Revision())
-	}
-	return last
 }
 
 // written reports whether the newest snapshot has the key.

@@ -17,6 +17,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,9 @@ import (
 
 // Port is the default TCP port of the API for other nodes.
 const Port = 7947
+
+// startAgain is how long a member whose tasks could not be started waits before it tries again.
+const startAgain = 5 * time.Second
 
 // Store is a connection to the store of a cluster.
 type Store interface {
@@ -114,8 +119,8 @@ type Config struct {
 // Member is a host's membership. Its methods may be called concurrently.
 type Member struct {
 	cfg Config
-	// orders is held by one request that changes the membership.
-	orders sync.Mutex
+	// orders is held by one request that changes the membership, and starting by start and stop.
+	orders, starting sync.Mutex
 
 	// mu protects the fields below.
 	mu       sync.Mutex
@@ -124,9 +129,12 @@ type Member struct {
 	// advanced is closed when the snapshot is replaced.
 	advanced chan struct{}
 	store    Store
+	// failed is why the tasks could not be started.
+	failed   error
 	problems []string
-	// revision is that of the last change that the consumers have.
-	revision int64
+	// addresses are those of the snapshot's nodes.
+	addresses map[netip.Addr]bool
+	progress  progress
 	// end ends the tasks of the member; ended is closed when they have.
 	end   func()
 	ended chan struct{}
@@ -135,6 +143,8 @@ type Member struct {
 	life    context.Context
 	since   time.Time
 	asks    map[string]Ask
+	// strangers limits the join requests that nothing is known of.
+	strangers budget
 }
 
 // New reads the membership from the directory. Run starts its tasks.
@@ -159,30 +169,36 @@ func (m *Member) Joined() bool {
 func (m *Member) Run(ctx context.Context) error {
 	m.mu.Lock()
 	m.life, m.since = ctx, m.cfg.Now()
-	joined := m.file.Phase == phaseMember
 	m.mu.Unlock()
-	if joined {
-		if err := m.start(); err != nil {
-			m.cfg.Log.Error("cluster", "error", err)
+	for last := ""; ctx.Err() == nil; kv.Wait(ctx, startAgain) {
+		err := m.start()
+		if err != nil && err.Error() != last {
+			m.cfg.Log.Error("start the membership of the cluster", "error", err)
+			last = err.Error()
 		}
 	}
-	<-ctx.Done()
 	m.stop()
 	return nil
 }
 
-// start starts the tasks of a host that is a member.
+// start starts the tasks of a host that is a member, unless they run.
 func (m *Member) start() error {
+	m.starting.Lock()
+	defer m.starting.Unlock()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.life == nil || m.end != nil {
+	f, life, runs := m.file, m.life, m.end != nil
+	m.mu.Unlock()
+	if f.Phase != phaseMember || life == nil || life.Err() != nil || runs {
 		return nil
 	}
-	store, err := m.cfg.Open(m.file.Access, m.file.ClusterName, m.file.Cluster, m.cfg.Dir)
+	store, err := m.cfg.Open(f.Access, f.ClusterName, f.Cluster, m.cfg.Dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = err
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(m.life)
+	ctx, end := context.WithCancel(life)
 	m.store, m.end, m.ended = store, end, make(chan struct{})
 	var tasks sync.WaitGroup
 	tasks.Go(func() { m.follow(ctx, store.Updates(ctx)) })
@@ -196,6 +212,8 @@ func (m *Member) start() error {
 
 // stop ends the tasks and closes the store.
 func (m *Member) stop() {
+	m.starting.Lock()
+	defer m.starting.Unlock()
 	m.mu.Lock()
 	end, ended, store := m.end, m.ended, m.store
 	m.end, m.store = nil, nil
@@ -213,27 +231,37 @@ func (m *Member) stop() {
 // follow passes the updates on to the consumers. A node that was removed from the cluster passes
 // nothing on: its host keeps what it has, except for what other nodes can take over.
 func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
+	var previous kv.Snapshot // the consumers have it
+	var skipped []string     // what has changed since
 	for u := range updates {
 		m.mu.Lock()
 		before := m.snapshot
 		m.snapshot = u.Snapshot
+		nodesChanged := before == nil || slices.ContainsFunc(u.Changed, isNodeKey)
+		if nodesChanged {
+			m.addresses = addressesOf(u.Snapshot)
+		}
 		close(m.advanced)
 		m.advanced = make(chan struct{})
-		last := lastChange(u, m.revision)
 		self := Self{m.file.Cluster, m.file.Node, m.file.Name}
 		m.mu.Unlock()
-		m.noteChanges(before, u.Snapshot)
+		if nodesChanged {
+			m.noteChanges(before, u.Snapshot)
+		}
 		if _, known := u.Snapshot.Get(record.Key(record.Nodes, self.Node)); !known {
 			m.release(ctx)
+			skipped = union(skipped, u.Changed)
 			continue
 		}
+		u.Changed, skipped = union(skipped, u.Changed), nil
 		var problems []string
 		for _, c := range m.cfg.Consumers {
 			problems = append(problems, c.Update(ctx, self, u)...)
 		}
 		m.mu.Lock()
-		m.problems, m.revision = problems, last
+		m.problems, m.progress = problems, m.progress.after(previous, u)
 		m.mu.Unlock()
+		previous = u.Snapshot
 	}
 }
 
@@ -294,6 +322,19 @@ func nodesOf(s kv.Snapshot) map[string]record.Node {
 	return all
 }
 
+func isNodeKey(key string) bool { return strings.HasPrefix(key, record.Nodes) }
+
+// addressesOf returns the addresses of the nodes.
+func addressesOf(s kv.Snapshot) map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, n := range nodesOf(s) {
+		for _, a := range n.Addresses {
+			all[a] = true
+		}
+	}
+	return all
+}
+
 // await waits until the newest snapshot has the revision, or ctx ends.
 func (m *Member) await(ctx context.Context, revision int64) {
 	for {
@@ -309,6 +350,17 @@ func (m *Member) await(ctx context.Context, revision int64) {
 			return
 		}
 	}
+}
+
+// snapshotAt waits for the snapshot with a change that was requested here, and returns it.
+func (m *Member) snapshotAt(ctx context.Context, revision int64) (kv.Snapshot, error) {
+	m.awaitOwn(ctx, revision)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.snapshot == nil || m.snapshot.Revision() < revision {
+		return nil, fmt.Errorf("read the cluster's records: %w: repeat the command", kv.ErrUnavailable)
+	}
+	return m.snapshot, nil
 }
 
 // awaitOwn waits for the snapshot with a change that was requested here, so that the next request
@@ -343,6 +395,8 @@ func (m *Member) inCluster() (Store, kv.Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
+	case m.file.Phase == phaseMember && m.failed != nil:
+		return nil, nil, fmt.Errorf("read the cluster's records: %w", m.failed)
 	case m.file.Phase != phaseMember || m.store == nil:
 		return nil, nil, api.Faultf(api.NotFound, "this host belongs to no cluster: create one with "+
 			"`fairlead cluster init`, or join one with `fairlead cluster join`")

@@ -32,19 +32,24 @@ const limit = 30 * time.Second
 // world is a store and a network, in which the hosts have addresses of 192.0.2.0/24.
 type world struct {
 	*testing.T
-	store *kvtest.Store
-	mu    sync.Mutex
-	ports map[string]string // the address of a node → the listener's
-	skew  time.Duration
+	store  *kvtest.Store
+	mu     sync.Mutex
+	others map[string]*kvtest.Store // of clusters that are not named default
+	ports  map[string]string        // the address of a node → the listener's
+	still  time.Time                // the clock stands still, unless it is zero
+	skew   time.Duration
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{T: t, store: kvtest.New(), ports: map[string]string{}}
+	return &world{T: t, store: kvtest.New(), others: map[string]*kvtest.Store{}, ports: map[string]string{}}
 }
 
 func (w *world) now() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.still.IsZero() {
+		return w.still
+	}
 	return time.Now().Add(w.skew)
 }
 
@@ -83,12 +88,15 @@ type connection struct {
 	host *host
 }
 
-// Commit commits a transaction, and calls the host's committed for one that changes keys.
+// Commit commits a transaction, and calls the host's committing and committed.
 func (c connection) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
-	result, err := c.Client.Commit(ctx, t)
 	c.host.mu.Lock()
-	committed := c.host.committed
+	committing, committed := c.host.committing, c.host.committed
 	c.host.mu.Unlock()
+	if committing != nil {
+		committing(t)
+	}
+	result, err := c.Client.Commit(ctx, t)
 	if committed != nil && len(t.Then) > 0 {
 		committed(t)
 	}
@@ -112,8 +120,11 @@ type host struct {
 	left    bool
 	noted   chan api.Event
 	clients []string // attached
-	// committed is called after transactions, unless it is nil.
-	committed func(kv.Txn)
+	// committing and committed are called before transactions and after those that change keys, unless they are nil.
+	committing, committed func(kv.Txn)
+	// openError is the error of connecting to the store; consume is called with each update. Both may be nil.
+	openError error
+	consume   func(kv.Update)
 }
 
 func (w *world) host(n int) *host {
@@ -124,11 +135,28 @@ func (w *world) host(n int) *host {
 	return h
 }
 
+// storeOf returns the host's connection to the store of a cluster. The caller has the lock.
+func (h *host) storeOf(cluster string) *kvtest.Client {
+	if cluster == "default" {
+		return h.client
+	}
+	if h.others[cluster] == nil {
+		h.others[cluster] = kvtest.New()
+	}
+	return h.others[cluster].Client()
+}
+
 // consumer records what a host's consumers get.
 type consumer struct{ *host }
 
 // Update implements member.Consumer.
 func (h consumer) Update(_ context.Context, _ member.Self, u kv.Update) []string {
+	h.mu.Lock()
+	consume := h.consume
+	h.mu.Unlock()
+	if consume != nil {
+		consume(u)
+	}
 	h.seen <- u
 	return []string{"network web: it is only a test"}
 }
@@ -140,8 +168,10 @@ func (h consumer) Leave() error { h.left = true; return nil }
 func (h *host) start() {
 	h.Helper()
 	m, err := member.New(member.Config{Dir: h.dir, Version: "1.2.3", Host: fmt.Sprint("host", h.n),
-		Open: func(api.EtcdAccess, string, string, string) (member.Store, error) {
-			return connection{h.client, h}, nil
+		Open: func(_ api.EtcdAccess, cluster, _, _ string) (member.Store, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return connection{h.storeOf(cluster), h}, h.openError
 		},
 		Listen: h.listen, Dial: h.dial, Consumers: []member.Consumer{consumer{h}},
 		Attached: func() []string { return h.clients },

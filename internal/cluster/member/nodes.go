@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,8 +16,9 @@ import (
 // maxChanges is how many keys one transaction deletes. etcd allows 128 operations.
 const maxChanges = 100
 
-// maxFreed is how many keys one transaction deletes if it compares each with a revision and a value.
-const maxFreed = kv.MaxOperations / 2
+// maxFreed is how many keys one transaction deletes if it compares each with a revision and a value. Commit
+// adds a condition.
+const maxFreed = (kv.MaxOperations - 1) / 2
 
 // findNode returns the node with a name or an id.
 func findNode(s kv.Snapshot, name string) (record.Node, error) {
@@ -34,6 +34,27 @@ func findNode(s kv.Snapshot, name string) (record.Node, error) {
 		strings.Join(names, ", "))
 }
 
+// findRemoved returns the node with a name or an id whose removal is not complete, or otherwise the error.
+func findRemoved(s kv.Snapshot, name string, otherwise error) (record.Node, error) {
+	for id, r := range removalsOf(s) {
+		if id == name || r.Name == name {
+			return record.Node{ID: id, Name: r.Name}, nil
+		}
+	}
+	return record.Node{}, otherwise
+}
+
+// removalsOf returns the nodes whose removal is not complete, by their ids.
+func removalsOf(s kv.Snapshot) map[string]record.Removal {
+	all := map[string]record.Removal{}
+	for e := range s.Under(record.Removals) {
+		if r, err := record.Decode[record.Removal](e); err == nil {
+			all[record.Names(record.Removals, e.Key, 1)[0]] = r
+		}
+	}
+	return all
+}
+
 func sortedKeys(nodes map[string]record.Node) []string {
 	return slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return strings.Compare(nodes[a].Name+"/"+a, nodes[b].Name+"/"+b)
@@ -42,7 +63,7 @@ func sortedKeys(nodes map[string]record.Node) []string {
 
 // Drain drains a node, or ends its drain.
 func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
-	store, snapshot, err := m.inCluster()
+	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return err
 	}
@@ -52,7 +73,7 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 	}
 	key := record.Key(record.Nodes, n.ID)
 	for {
-		have, err := current(ctx, store, key)
+		have, err := current(ctx, m, key)
 		if err != nil {
 			return fmt.Errorf("drain node %s: %w", n.Name, err)
 		}
@@ -65,7 +86,7 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 			return err
 		}
 		now.Drained = !r.Undo
-		result, err := commit(ctx, store, kv.Txn{If: []kv.Condition{{Key: key, Revision: e.Revision}},
+		result, err := commit(ctx, m, kv.Txn{If: []kv.Condition{{Key: key, Revision: e.Revision}},
 			Then: []kv.Change{{Key: key, Value: record.Encode(now)}}})
 		if err != nil {
 			return fmt.Errorf("drain node %s: %w", n.Name, err)
@@ -80,13 +101,15 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 // Remove removes another node with its blocks, endpoints and real servers. Its certificate is refused
 // from then on. It can be repeated if it was interrupted.
 func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
-	store, snapshot, err := m.inCluster()
+	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return err
 	}
 	n, err := findNode(snapshot, r.Node)
 	if err != nil {
-		return err
+		if n, err = findRemoved(snapshot, r.Node, err); err != nil {
+			return err
+		}
 	}
 	if n.ID == m.self().Node {
 		return api.Faultf(api.Conflict, "node %s is this host: use `fairlead cluster leave`", n.Name)
@@ -96,7 +119,7 @@ func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
 			"node %s is alive: run `fairlead cluster leave` on it; if that is not possible, "+
 				"stop it and use --force: its addresses are given to others", n.Name)
 	}
-	revision, err := deleteNode(ctx, store, snapshot, n)
+	revision, err := m.deleteNode(ctx, m, n)
 	if err != nil {
 		return fmt.Errorf("remove node %s: %w: repeat the command", n.Name, err)
 	}
@@ -104,11 +127,20 @@ func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
 	return nil
 }
 
-// deleteNode deletes what belongs to a node: at first what it holds, at last its name and its
-// record. So an interrupted removal can be repeated. It returns the store's revision afterwards.
-func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record.Node) (int64, error) {
-	keys := keysOf(s, n.ID)
-	for part := range slices.Chunk(keys, maxFreed) {
+// deleteNode deletes what belongs to a node. At first it deletes the node's record, on which all
+// transactions of the node depend: the node writes nothing from then on. A record of the removal
+// remains until all is deleted, so an interrupted removal can be repeated. It returns the store's
+// revision afterwards.
+func (m *Member) deleteNode(ctx context.Context, store kv.Committer, n record.Node) (int64, error) {
+	revision, err := expel(ctx, store, n)
+	if err != nil {
+		return 0, err
+	}
+	s, err := m.snapshotAt(ctx, revision)
+	if err != nil {
+		return 0, err
+	}
+	for part := range slices.Chunk(keysOf(s, n.ID), maxFreed) {
 		var t kv.Txn
 		for _, key := range part {
 			t.Then = append(t.Then, kv.Change{Key: key})
@@ -124,7 +156,29 @@ func deleteNode(ctx context.Context, store kv.Committer, s kv.Snapshot, n record
 			return 0, err
 		}
 	}
-	t := kv.Txn{Then: []kv.Change{{Key: record.Key(record.Alives, n.ID)}, {Key: record.Key(record.Nodes, n.ID)}}}
+	return deleteName(ctx, store, n)
+}
+
+// expel replaces the record of a node with that of its removal. It returns the revision.
+func expel(ctx context.Context, store kv.Committer, n record.Node) (int64, error) {
+	key := record.Key(record.Nodes, n.ID)
+	for {
+		have, err := current(ctx, store, key)
+		if err != nil {
+			return 0, err
+		}
+		result, err := commit(ctx, store, kv.Txn{If: []kv.Condition{{Key: key, Revision: have[key].Revision}},
+			Then: []kv.Change{{Key: key}, {Key: record.Key(record.Alives, n.ID)},
+				{Key: record.Key(record.Removals, n.ID), Value: record.Encode(record.Removal{Name: n.Name})}}})
+		if err != nil || result.Committed {
+			return result.Revision, err
+		}
+	}
+}
+
+// deleteName deletes the name of a node, unless another one has it, and the record of the removal.
+func deleteName(ctx context.Context, store kv.Committer, n record.Node) (int64, error) {
+	t := kv.Txn{Then: []kv.Change{{Key: record.Key(record.Removals, n.ID)}}}
 	key := record.Key(record.NodeNames, n.Name)
 	have, err := current(ctx, store, key)
 	if err != nil {
@@ -165,131 +219,4 @@ func keysOf(s kv.Snapshot, node string) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// Leave ends the membership of this host: it deletes the node's records, everything that came from
-// the cluster, and the node's keys. The last node deletes the whole cluster. It can be repeated.
-func (m *Member) Leave(ctx context.Context, r api.ClusterNodeRequest) (notes []string, err error) {
-	m.orders.Lock()
-	defer m.orders.Unlock()
-	m.setLeaving(true)
-	defer m.setLeaving(false)
-	f := m.self()
-	switch f.Phase {
-	case phaseNone:
-		return []string{"this host belongs to no cluster: nothing to do"}, nil
-	case phaseMember, phaseLeaving:
-		if notes, err = m.leaveStore(ctx, f, r.Force); err != nil {
-			return nil, err
-		}
-	default:
-		if !r.Force {
-			return nil, f.refuseOther(phaseNone)
-		}
-		notes = []string{fmt.Sprintf(
-			"if the cluster has a node %s, remove it on another node with `fairlead cluster rm "+
-				"%s`", f.Name, f.Name)}
-	}
-	f.Phase = phaseLeaving
-	if err := m.set(f); err != nil {
-		return notes, err
-	}
-	m.stop()
-	for _, c := range m.cfg.Consumers {
-		err = errors.Join(err, c.Leave())
-	}
-	if err != nil {
-		return notes, fmt.Errorf("leave the cluster: %w: repeat the command", err)
-	}
-	return notes, m.forget(f)
-}
-
-func (m *Member) setLeaving(leaving bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.leaving = leaving
-}
-
-// forget deletes the directory.
-func (m *Member) forget(f file) error {
-	if err := os.RemoveAll(m.cfg.Dir); err != nil {
-		return fmt.Errorf("delete the cluster's files: %w", err)
-	}
-	m.mu.Lock()
-	m.file, m.snapshot, m.problems = file{}, nil, nil
-	m.mu.Unlock()
-	if m.cfg.Changed != nil {
-		m.cfg.Changed()
-	}
-	m.cfg.Log.Info("left cluster", "name", f.ClusterName)
-	return nil
-}
-
-// leaveStore deletes the node's records in the store.
-func (m *Member) leaveStore(ctx context.Context, f file, force bool) (notes []string, err error) {
-	if attached := m.cfg.Attached(); len(attached) > 0 && !force {
-		return nil, api.Faultf(api.Conflict,
-			"leave the cluster: %s attached to networks of the cluster: detach them, or "+
-				"use --force", are(attached))
-	}
-	store, snapshot, err := m.inCluster()
-	if err == nil {
-		resume := m.release(ctx)
-		if err = m.deleteSelf(ctx, store, snapshot, f, force); err != nil && !force {
-			resume()
-		}
-	}
-	if err != nil && (!force || api.CodeOf(err) == api.Conflict) {
-		return nil, fmt.Errorf("leave the cluster: %w; with --force this host leaves, and another node removes it", err)
-	}
-	if err != nil {
-		notes = append(notes, fmt.Sprintf(
-			"etcd still has this node: remove it on another node with `fairlead cluster rm %s`",
-			f.Name))
-	}
-	return notes, nil
-}
-
-// are returns "a, b and 2 more are".
-func are(names []string) string {
-	const shown = 5
-	switch {
-	case len(names) == 1:
-		return names[0] + " is"
-	case len(names) > shown:
-		return fmt.Sprintf("%s and %d more are", strings.Join(names[:shown], ", "), len(names)-shown)
-	}
-	return strings.Join(names, ", ") + " are"
-}
-
-// deleteSelf deletes this node's records, or all records if this is the last node.
-func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapshot, f file, force bool) error {
-	nodes := nodesOf(s)
-	if len(nodes) > 1 || len(nodes) == 1 && nodes[f.Node].ID == "" {
-		_, err := deleteNode(ctx, store, s, record.Node{ID: f.Node, Name: f.Name})
-		return err
-	}
-	var keys []string
-	for e := range s.Under("") {
-		if shared := strings.HasPrefix(e.Key, record.Networks) || strings.HasPrefix(e.Key, record.Services) ||
-			strings.HasPrefix(e.Key, record.Addresses); shared && !force {
-			return api.Faultf(api.Conflict,
-				"this is the last node, and the cluster still has %s: remove its networks, "+
-					"services and addresses, or use --force", e.Key)
-		}
-		if e.Key != record.MetaKey {
-			keys = append(keys, e.Key)
-		}
-	}
-	keys = append(keys, record.MetaKey) // at last, so that it can be repeated
-	for part := range slices.Chunk(keys, maxChanges) {
-		var t kv.Txn
-		for _, key := range part {
-			t.Then = append(t.Then, kv.Change{Key: key})
-		}
-		if _, err := commit(ctx, store, t); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -35,8 +35,6 @@ const (
 const (
 	maxBody      = 64 << 10
 	maxHeader    = 8 << 10
-	maxConns     = 512
-	connsPerPeer = 32
 	headerLimit  = 5 * time.Second
 	requestLimit = 15 * time.Second
 	idleLimit    = time.Minute
@@ -68,7 +66,7 @@ func (m *Member) Answer(kind string, ask Ask) { m.asks[kind] = ask }
 // serve serves the API at each of the node's addresses until ctx ends.
 func (m *Member) serve(ctx context.Context) {
 	f := m.self()
-	bound := &bounds{peers: map[netip.Addr]int{}}
+	bound := newBounds(m.isNodeAddress)
 	var all sync.WaitGroup
 	for _, a := range f.Addresses {
 		at := netip.AddrPortFrom(a, f.Port)
@@ -187,68 +185,6 @@ func send(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the peer may have closed the connection
-}
-
-// bounds counts the connections of each peer.
-type bounds struct {
-	mu    sync.Mutex
-	all   int
-	peers map[netip.Addr]int
-}
-
-// enter counts a connection, and returns false if its peer or all together have too many.
-func (b *bounds) enter(peer netip.Addr) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.all >= maxConns || b.peers[peer] >= connsPerPeer {
-		return false
-	}
-	b.all++
-	b.peers[peer]++
-	return true
-}
-
-func (b *bounds) leave(peer netip.Addr) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.all--
-	if b.peers[peer]--; b.peers[peer] == 0 {
-		delete(b.peers, peer)
-	}
-}
-
-// boundListener closes connections of peers that have too many.
-type boundListener struct {
-	net.Listener
-	bounds *bounds
-}
-
-// Accept returns the next connection.
-func (l *boundListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-		if err != nil || !l.bounds.enter(at.Addr()) {
-			conn.Close()
-			continue
-		}
-		return &boundConn{Conn: conn, leave: sync.OnceFunc(func() { l.bounds.leave(at.Addr()) })}, nil
-	}
-}
-
-// boundConn is a connection that is counted until it is closed.
-type boundConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close closes the connection.
-func (c *boundConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }
 
 // Peer asks another node a question, and decodes its answer. Returns an error if the node is not in

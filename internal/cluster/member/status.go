@@ -3,6 +3,8 @@ package member
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
+	"net/netip"
 	"time"
 
 	"fairlead/internal/api"
@@ -15,7 +17,8 @@ const statusLimit = 3 * time.Second
 // Status returns the state of the cluster as this node sees it.
 func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 	m.mu.Lock()
-	f, store, snapshot, problems, revision := m.file, m.store, m.snapshot, m.problems, m.revision
+	f, store, snapshot, problems, needed := m.file, m.store, m.snapshot, m.problems, m.progress.needed
+	failed := m.failed
 	m.mu.Unlock()
 	if f.Phase == phaseNone {
 		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster: create one with "+
@@ -35,6 +38,9 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 		s.Etcd = store.Health(ctx)
 	}
 	switch {
+	case failed != nil:
+		s.Problem = fmt.Sprintf("this host is no working node, and tries to be one every %s: %v", startAgain, failed)
+		return s, nil
 	case snapshot == nil:
 		s.Problem = "this host has no records of the cluster yet: it waits for etcd"
 		return s, nil
@@ -48,12 +54,16 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 			Joined: n.Joined, Drained: n.Drained}
 		if a, alive, err := record.Get[record.Alive](snapshot, record.Key(record.Alives, id)); alive && err == nil {
 			shown.Alive, shown.Since, shown.Problems = true, a.Since, a.Problems
-			shown.Behind = max(0, revision-a.Revision)
+			shown.Behind = max(0, needed-a.Revision)
 		}
 		if id == f.Node {
 			shown.Behind, shown.Problems = 0, problems
 		}
 		s.Nodes = append(s.Nodes, shown)
+	}
+	for id, r := range removalsOf(snapshot) {
+		s.Nodes = append(s.Nodes, api.ClusterNodeStatus{ID: id, Name: r.Name, Addresses: []netip.Addr{},
+			Problems: []string{"its removal is not complete: repeat `fairlead cluster rm " + r.Name + "`"}})
 	}
 	return s, nil
 }

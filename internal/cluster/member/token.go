@@ -25,7 +25,7 @@ const (
 
 // CreateToken creates a join token. It deletes those that have expired.
 func (m *Member) CreateToken(ctx context.Context, r api.ClusterTokenRequest) (api.ClusterToken, error) {
-	store, snapshot, err := m.inCluster()
+	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return api.ClusterToken{}, err
 	}
@@ -45,9 +45,11 @@ func (m *Member) CreateToken(ctx context.Context, r api.ClusterTokenRequest) (ap
 	t := record.Token{Expires: m.cfg.Now().Add(r.Life).UTC(), Uses: r.Uses}
 	key := record.Key(record.Tokens, hash)
 	changes := append([]kv.Change{{Key: key, Value: record.Encode(t)}}, m.expiredTokens(snapshot)...)
-	if _, err := commit(ctx, store, kv.Txn{Then: changes}); err != nil {
+	result, err := commit(ctx, m, kv.Txn{Then: changes})
+	if err != nil {
 		return api.ClusterToken{}, fmt.Errorf("create token: %w", err)
 	}
+	m.awaitOwn(ctx, result.Revision)
 	return api.ClusterToken{ID: hash[:tokenID], Text: text, Expires: t.Expires, Uses: t.Uses}, nil
 }
 
@@ -99,7 +101,7 @@ func (m *Member) Tokens() ([]api.ClusterToken, error) {
 
 // RemoveToken deletes a join token by its id.
 func (m *Member) RemoveToken(ctx context.Context, id string) error {
-	store, snapshot, err := m.inCluster()
+	_, snapshot, err := m.inCluster()
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func (m *Member) RemoveToken(ctx context.Context, id string) error {
 	if len(changes) != 1 {
 		return api.Faultf(api.NotFound, "there is no token %q: list them with `fairlead cluster token ls`", id)
 	}
-	if _, err := commit(ctx, store, kv.Txn{Then: changes}); err != nil {
+	if _, err := commit(ctx, m, kv.Txn{Then: changes}); err != nil {
 		return fmt.Errorf("remove token %s: %w", id, err)
 	}
 	return nil

@@ -26,6 +26,7 @@ const (
 	Nodes     = "nodes/"
 	NodeNames = "names/"
 	Alives    = "alive/"
+	Removals  = "removed/"
 	Tokens    = "tokens/"
 	Networks  = "nets/"
 	VNIs      = "vni/"
@@ -47,6 +48,8 @@ type Meta struct {
 	// CA is the certificate of the cluster's authority, PEM.
 	CA      string    `json:"ca"`
 	Created time.Time `json:"created"`
+	// Closed means that the last node deletes the cluster: no node joins any more.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // Node is a host of the cluster.
@@ -67,6 +70,12 @@ type Node struct {
 	// Drained nodes hold no virtual address, accept no new connections for real
 	// servers, and lease no new addresses. Their traffic continues.
 	Drained bool `json:"drained,omitempty"`
+}
+
+// Removal is a node whose record was deleted, and that may still have others. It has a record until all
+// are deleted.
+type Removal struct {
+	Name string `json:"name"`
 }
 
 // NodeName is the id of the node that has a name. It is changed together with Node, so that no two

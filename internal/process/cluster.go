@@ -49,7 +49,9 @@ func (n *node) end(tearDown bool) (err error) {
 type anyway struct{ *node }
 
 // Commit implements kv.Committer.
-func (a anyway) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) { return a.CommitAnyway(ctx, t) }
+func (a anyway) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	return a.CommitAnyway(ctx, t)
+}
 
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.

@@ -55,7 +55,9 @@ func (m *Member) admit(ctx context.Context, r joinRequest) (joinAnswer, error) {
 	if err != nil {
 		return joinAnswer{}, api.Faultf(api.Invalid, "join: %w", err)
 	}
-	if !m.expects(snapshot, n, r.Secret) {
+	// Any host can ask. A token can be newer than the snapshot, but only few requests with such a token may
+	// cost a transaction.
+	if !expects(snapshot, n, r.Secret) && !m.strangers.allow(m.cfg.Now()) {
 		return joinAnswer{}, errCrowd
 	}
 	if err := m.enter(ctx, snapshot, n, r.Secret); err != nil {
@@ -96,13 +98,11 @@ var errToken = api.Faultf(api.Invalid, "join: the token is wrong, was used, or h
 // errCrowd is the answer to hosts whose tokens the node does not know, if there are too many.
 var errCrowd = api.Faultf(api.Failed, "join: the node gets too many requests with unknown tokens: try again")
 
-// expects reports whether the host may be admitted. Any host can ask, so a request whose token and node
-// are not in the snapshot costs a transaction only if such requests are rare: a token can be newer than
-// the snapshot.
-func (m *Member) expects(s kv.Snapshot, n record.Node, secret []byte) bool {
+// expects reports whether the snapshot has the token or the host.
+func expects(s kv.Snapshot, n record.Node, secret []byte) bool {
 	_, token := s.Get(record.Key(record.Tokens, trust.HashSecret(secret)))
 	_, node := s.Get(record.Key(record.Nodes, n.ID))
-	return token || node || m.strangers.allow(m.cfg.Now())
+	return token || node
 }
 
 // freeAddresses returns an error if another node has an address of this one.

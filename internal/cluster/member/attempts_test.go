@@ -86,7 +86,8 @@ func TestInitKeepsOthers(t *testing.T) {
 	one.client.Set(kvtest.RequestLost)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := one.Init(ctx, api.ClusterInit{ClusterNode: one.node(), Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}})
+	err := one.Init(ctx, api.ClusterInit{ClusterNode: one.node(),
+		Etcd: api.EtcdAccess{Endpoints: []string{"http://x:1"}}})
 	if !errors.Is(err, kv.ErrUnknown) {
 		t.Fatal(err)
 	}

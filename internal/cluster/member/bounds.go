@@ -68,13 +68,6 @@ func (b *bounds) enter(peer netip.Addr) (leave func(), ok bool) {
 	}), true
 }
 
-// isNodeAddress reports whether a node of the newest snapshot has the address.
-func (m *Member) isNodeAddress(a netip.Addr) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.addresses[a]
-}
-
 // boundListener closes connections of peers that have too many.
 type boundListener struct {
 	net.Listener

@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"net"
@@ -33,7 +32,7 @@ func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 	}
 	fresh := f.Cluster != before.Cluster
 	if before.Phase == phaseInit && fresh {
-		if err := m.uncreate(ctx, before); err != nil {
+		if err := uncreate(ctx, m.cfg, before); err != nil {
 			return fmt.Errorf("end the interrupted attempt to create cluster %s: %w: repeat that attempt, or forget it "+
 				"with `fairlead cluster leave --force`", before.ClusterName, err)
 		}
@@ -41,7 +40,7 @@ func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 	if err := m.set(f); err != nil {
 		return err
 	}
-	err = m.inStore(f, func(store kv.Committer) error { return m.create(ctx, store, f) })
+	err = inStore(m.cfg, f, func(store kv.Committer) error { return m.create(ctx, store, f) })
 	if err != nil {
 		// Without doubt, etcd has nothing of this attempt. Of an earlier one it may have.
 		if exists := api.CodeOf(err) == api.Conflict; exists || fresh && !errors.Is(err, kv.ErrUnknown) {
@@ -58,8 +57,8 @@ func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 }
 
 // inStore opens the store of a cluster that may not exist yet, and closes it after fn.
-func (m *Member) inStore(f file, fn func(kv.Committer) error) error {
-	store, err := m.cfg.Open(f.Access, f.ClusterName, "", m.cfg.Dir)
+func inStore(cfg Config, f file, fn func(kv.Committer) error) error {
+	store, err := cfg.Open(f.Access, f.ClusterName, "", cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -67,8 +66,8 @@ func (m *Member) inStore(f file, fn func(kv.Committer) error) error {
 }
 
 // uncreate deletes the cluster that an interrupted attempt may have created.
-func (m *Member) uncreate(ctx context.Context, f file) error {
-	return m.inStore(f, func(store kv.Committer) error {
+func uncreate(ctx context.Context, cfg Config, f file) error {
+	return inStore(cfg, f, func(store kv.Committer) error {
 		node := record.Key(record.Nodes, f.Node)
 		have, err := current(ctx, store, record.MetaKey, node)
 		if err != nil {
@@ -203,7 +202,7 @@ func sourceTowards(host string) (netip.Addr, bool) {
 
 // create writes the cluster's first records, unless an earlier attempt has.
 func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
-	n, err := m.nodeRecord(f)
+	n, err := newNode(f, m.cfg)
 	if err != nil {
 		return err
 	}
@@ -235,15 +234,11 @@ func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
 	return nil // of an earlier attempt
 }
 
-// nodeRecord returns the node's own record.
-func (m *Member) nodeRecord(f file) (record.Node, error) {
-	return newNode(f, &f.key.PublicKey, m)
-}
-
-func newNode(f file, public *ecdsa.PublicKey, m *Member) (record.Node, error) {
-	hash, err := keyHash(public)
-	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, Port: f.Port, Version: m.cfg.Version,
-		Joined: m.cfg.Now().UTC(), KeyHash: hash}, err
+// newNode returns the record of the first node.
+func newNode(f file, cfg Config) (record.Node, error) {
+	hash, err := keyHash(&f.key.PublicKey)
+	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, Port: f.Port, Version: cfg.Version,
+		Joined: cfg.Now().UTC(), KeyHash: hash}, err
 }
 
 // nodeChanges puts a node's record and its name.

@@ -37,7 +37,7 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 		if !m.isMember(f.Node) || m.written(key) && sameAlive(last, now) {
 			continue
 		}
-		result, err := m.commitShort(ctx, store, kv.Txn{
+		result, err := commitShort(ctx, store, kv.Txn{
 			If:   m.ownCondition(f.Node),
 			Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
 		if err == nil && result.Committed {
@@ -69,7 +69,7 @@ func (m *Member) ownCondition(node string) []kv.Condition {
 	return []kv.Condition{{Key: record.Key(record.Nodes, node), Revision: e.Revision}}
 }
 
-func (m *Member) commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
+func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitLimit)
 	defer cancel()
 	return store.Commit(ctx, t)
@@ -85,7 +85,7 @@ func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 		return
 	}
 	n.Version = m.cfg.Version
-	_, err = m.commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
+	_, err = commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
 		Then: []kv.Change{{Key: e.Key, Value: record.Encode(n)}}})
 	if err != nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrFrozen) {
 		m.cfg.Log.Warn("write the node's record", "error", err)

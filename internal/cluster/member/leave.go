@@ -33,7 +33,7 @@ func (m *Member) Leave(ctx context.Context, r api.ClusterNodeRequest) (notes []s
 		if !r.Force {
 			return nil, f.refuseOther(phaseNone)
 		}
-		notes = m.abandon(ctx, f)
+		notes = abandon(ctx, m.cfg, f)
 	}
 	f.Phase = phaseLeaving
 	if err := m.set(f); err != nil {
@@ -60,12 +60,12 @@ func (m *Member) setLeaving(leaving bool) {
 }
 
 // abandon ends an attempt to create or join a cluster. It returns what is left to do.
-func (m *Member) abandon(ctx context.Context, f file) (notes []string) {
+func abandon(ctx context.Context, cfg Config, f file) (notes []string) {
 	if f.Phase != phaseInit {
 		return []string{fmt.Sprintf(
 			"if the cluster has a node %s, remove it on another node with `fairlead cluster rm %s`", f.Name, f.Name)}
 	}
-	if err := m.uncreate(ctx, f); err != nil {
+	if err := uncreate(ctx, cfg, f); err != nil {
 		return []string{fmt.Sprintf("etcd may have cluster %s of the interrupted attempt: %v: if it has, "+
 			"`etcdctl del --prefix /fairlead/v1/%s/` deletes it", f.ClusterName, err, f.ClusterName)}
 	}
@@ -139,7 +139,11 @@ func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapsh
 			}
 		}
 	}
-	meta, closed, err := m.closeCluster(ctx, store, f.Node)
+	meta, err := closeCluster(ctx, store, f.Node)
+	if err != nil || meta.Key == "" {
+		return err
+	}
+	closed, err := m.snapshotAt(ctx, meta.Revision)
 	if err != nil {
 		return err
 	}
@@ -154,33 +158,25 @@ func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapsh
 }
 
 // closeCluster deletes the record of the last node, and makes sure that no node joins any more: a join
-// depends on the revision of meta. It returns meta, and a snapshot that has all later records. Without
-// meta another attempt has deleted the cluster.
-func (m *Member) closeCluster(ctx context.Context, store kv.Committer, node string) (kv.Entry, kv.Snapshot, error) {
+// depends on the revision of meta. It returns meta. Without meta another attempt has deleted the cluster.
+func closeCluster(ctx context.Context, store kv.Committer, node string) (kv.Entry, error) {
 	for {
 		have, err := current(ctx, store, record.MetaKey)
-		if err != nil {
-			return kv.Entry{}, nil, err
-		}
 		was, known := have[record.MetaKey]
-		if !known {
-			return kv.Entry{}, kv.NewTable(0, nil), nil
+		if err != nil || !known {
+			return kv.Entry{}, err
 		}
 		meta, err := record.Decode[record.Meta](was)
 		if err != nil {
-			return kv.Entry{}, nil, err
+			return kv.Entry{}, err
 		}
 		meta.Closed = true
 		result, err := commit(ctx, store, kv.Txn{
 			If: []kv.Condition{{Key: was.Key, Revision: was.Revision}},
 			Then: []kv.Change{{Key: was.Key, Value: record.Encode(meta)}, {Key: record.Key(record.Nodes, node)},
 				{Key: record.Key(record.Alives, node)}}})
-		if err != nil {
-			return kv.Entry{}, nil, err
-		}
-		if result.Committed {
-			s, err := m.snapshotAt(ctx, result.Revision)
-			return kv.Entry{Key: was.Key, Value: record.Encode(meta), Revision: result.Revision}, s, err
+		if err != nil || result.Committed {
+			return kv.Entry{Key: was.Key, Value: record.Encode(meta), Revision: result.Revision}, err
 		}
 	}
 }
@@ -206,9 +202,7 @@ func deleteAll(ctx context.Context, store kv.Committer, s kv.Snapshot, meta kv.E
 			keys = append(keys, e.Key)
 		}
 	}
-	if meta.Key != "" {
-		keys = append(keys, meta.Key)
-	}
+	keys = append(keys, meta.Key)
 	for part := range slices.Chunk(keys, maxChanges) {
 		t := kv.Txn{If: []kv.Condition{{Key: meta.Key, Revision: meta.Revision}}}
 		for _, key := range part {

@@ -131,7 +131,8 @@ func TestInterruptedRemoval(t *testing.T) {
 	}
 	three.until("the status shows the removal", func() bool {
 		s, err := three.Status(t.Context())
-		return err == nil && len(s.Nodes) == 3 && strings.Contains(strings.Join(s.Nodes[2].Problems, ""), "cluster rm host2")
+		return err == nil && len(s.Nodes) == 3 &&
+			strings.Contains(strings.Join(s.Nodes[2].Problems, ""), "cluster rm host2")
 	})
 	if err := three.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2"}); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,11 @@ func (m *Member) Answer(kind string, ask Ask) { m.asks[kind] = ask }
 // serve serves the API at each of the node's addresses until ctx ends.
 func (m *Member) serve(ctx context.Context) {
 	f := m.self()
-	bound := newBounds(m.isNodeAddress)
+	bound := newBounds(func(a netip.Addr) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.addresses[a]
+	})
 	var all sync.WaitGroup
 	for _, a := range f.Addresses {
 		at := netip.AddrPortFrom(a, f.Port)

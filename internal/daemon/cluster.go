@@ -201,9 +201,9 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 	}
 }
 
-// ClusterNetworks returns the cluster's networks as applied, with the host's addresses.
+// ClusterNetworks returns the cluster's networks that this host has, also those without attachments.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(d.full.Clone().Networks, func(n model.Network) bool { return !ofCluster(n) })
+	return slices.DeleteFunc(d.desired.Clone().Networks, func(n model.Network) bool { return !ofCluster(n) })
 }

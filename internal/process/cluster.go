@@ -22,6 +22,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/virtual"
+	"fairlead/internal/sandbox"
 )
 
 // repeatEvery is how long a failed transaction about the cluster's networks waits.
@@ -65,8 +66,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}
-	n.networks = networks.New(networks.Config{Host: d, Store: n, Changed: idle.changed, Every: repeatEvery,
-		Log: opt.Log})
+	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
+		Changed: idle.changed, Every: repeatEvery, Log: opt.Log})
 	n.addresses = addresses.New(addresses.Config{Store: n, Note: d.Note, Now: time.Now})
 	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses,
 		names.NewConsumer(n.names, d.ClusterNetworks))

@@ -68,7 +68,7 @@ func dockerSocketOf(opt Options, files *store.File) (string, error) {
 		return opt.Docker, files.Lasting().Put(map[string]any{dockerSocketKey: path})
 	}
 	desired, err := files.Desired()
-	if err != nil || !slices.ContainsFunc(desired.Networks,
+	if err != nil || !docker.Stands(files.Lasting().All()) && !slices.ContainsFunc(desired.Networks,
 		func(n model.Network) bool { return n.Origin == model.FromDocker }) {
 		return "", err
 	}
@@ -104,10 +104,10 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 }
 
 // dockerDriver returns the handler of a Docker engine's calls.
-func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
+func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, node *node, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
 		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host.Net()},
-		Caller:      admin.CallerPID,
+		Cluster: node.networks, Caller: admin.CallerPID,
 		ContainerOf: sandbox.Docker().ContainerOf, Log: opt.Log,
 	})
 	return admin.RootOnly(driver.Handler())

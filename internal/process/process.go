@@ -144,7 +144,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		}
 		return proxies.removeEmpty()
 	})
-	opt.docker = dockerDriver(d, files, host, opt)
+	opt.docker = dockerDriver(d, files, host, node, opt)
 	defer closing(gauge.show(d, node, opt))
 	if err := serve(ctx, opt, d, gateway, node, idle); err != nil || !opt.TearDown {
 		return err

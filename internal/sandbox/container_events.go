@@ -2,18 +2,25 @@ package sandbox
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
+// EndpointRef begins the reference of an endpoint of a Docker network; its ID follows.
+const EndpointRef = "docker:"
+
 // ContainerEvent reports the state of a container, or a change of it.
 type ContainerEvent struct {
 	// Refs are the references of the container's attachments: container:NAME, and
-	// docker:ENDPOINT for each of its endpoints.
+	// EndpointRef with its ID for each of its endpoints.
 	Refs []string
 	Name string
+	// EndpointNames are the names by which the engine's resolver finds the container's
+	// endpoints, by the endpoints' references. They are set only while the container runs.
+	EndpointNames map[string][]string
 	// Labels, Health, Paused and Started are set only while the container runs.
 	Labels map[string]string
 	// Health is the result of the engine's health check: starting, healthy or
@@ -91,22 +98,38 @@ type inspected struct {
 		Health          *struct{ Status string }
 	}
 	NetworkSettings struct {
-		Networks map[string]struct{ EndpointID string }
+		Networks map[string]inspectedEndpoint
 	}
+}
+
+// inspectedEndpoint is an endpoint of a container. DNSNames exists since Docker 25; it contains the
+// names in Aliases.
+type inspectedEndpoint struct {
+	EndpointID        string
+	Aliases, DNSNames []string
+}
+
+// names returns the names of the endpoint of a container.
+func (e inspectedEndpoint) names(container string) []string {
+	all := slices.Concat([]string{container}, e.Aliases, e.DNSNames)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // event returns the event of a running container.
 func (c inspected) event() ContainerEvent {
 	e := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused,
 		Started:     c.State.StartedAt,
-		StopTimeout: c.stopTimeout()}
+		StopTimeout: c.stopTimeout(), EndpointNames: map[string][]string{}}
 	if c.State.Health != nil && c.State.Health.Status != "none" {
 		e.Health = c.State.Health.Status
 	}
 	e.Refs = []string{containerRef + e.Name}
 	for _, network := range c.NetworkSettings.Networks {
 		if network.EndpointID != "" {
-			e.Refs = append(e.Refs, "docker:"+network.EndpointID)
+			ref := EndpointRef + network.EndpointID
+			e.Refs = append(e.Refs, ref)
+			e.EndpointNames[ref] = network.names(e.Name)
 		}
 	}
 	return e

@@ -44,15 +44,22 @@ type host struct {
 
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{T: t, between: kerneltest.Netns(t)}
-	kerneltest.Run(t, l.between, "ip", "link", "add", "br0", "type", "bridge")
-	kerneltest.Run(t, l.between, "ip", "link", "set", "br0", "up")
-	l.etcd = etcd.Start(t, []etcd.Spot{{Host: "192.0.2.9", In: l.connected(9).Do}})
+	l := newEmptyLAN(t)
 	for n := range 3 {
 		ns := l.connected(n + 1)
 		l.hosts = append(l.hosts, &host{daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: ns.File()}), ns,
 			fmt.Sprint("host", n+1)})
 	}
+	return l
+}
+
+// newEmptyLAN returns a LAN without hosts.
+func newEmptyLAN(t *testing.T) *lan {
+	t.Helper()
+	l := &lan{T: t, between: kerneltest.Netns(t)}
+	kerneltest.Run(t, l.between, "ip", "link", "add", "br0", "type", "bridge")
+	kerneltest.Run(t, l.between, "ip", "link", "set", "br0", "up")
+	l.etcd = etcd.Start(t, []etcd.Spot{{Host: "192.0.2.9", In: l.connected(9).Do}})
 	return l
 }
 

@@ -233,14 +233,18 @@ func printNetworks(r *command.Remote, ctx context.Context, networks []model.Netw
 		origins = append(origins, n.Origin)
 	}
 	names := command.AskDocker(ctx, origins)
-	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "PARENT"}}
+	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "ADDRESS", "PARENT"}}
 	for _, n := range networks {
-		var subnets []string
+		var subnets, own []string
 		for _, s := range n.Subnets {
 			subnets = append(subnets, s.Prefix.String())
+			if !n.Traits().OnLAN {
+				own = append(own, s.HostAddress().String())
+			}
 		}
 		rows = append(rows, []string{names.Network(n.Name), string(n.Driver),
-			command.OrDash(strings.Join(subnets, " ")), command.OrDash(n.Parent)})
+			command.OrDash(strings.Join(subnets, " ")), command.OrDash(strings.Join(own, " ")),
+			command.OrDash(n.Parent)})
 	}
 	return r.Tabled(rows)
 }

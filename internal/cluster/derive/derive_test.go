@@ -82,7 +82,8 @@ func TestNetworks(t *testing.T) {
 			Remote: []model.Route{{To: prefix("10.8.2.0/26"), Via: addr("192.0.2.2")},
 				{To: prefix("fd00:8::80/122"), Via: addr("2001:db8::2")}}},
 		{Name: "web", Driver: model.DriverVXLAN, Origin: model.FromCluster,
-			Subnets: []model.Subnet{{Prefix: prefix("10.9.0.0/16")}},
+			Subnets:       []model.Subnet{{Prefix: prefix("10.9.0.0/16"), Range: prefix("10.9.0.64/26")}},
+			FurtherRanges: []netip.Prefix{prefix("10.9.1.0/26")},
 			Overlay: model.Overlay{VNI: 42, ByRange: true, Peers: []model.Peer{
 				{Address: addr("192.0.2.1"), Ranges: []netip.Prefix{prefix("10.9.0.64/26"), prefix("10.9.1.0/26")}},
 				{Address: addr("192.0.2.2"), Ranges: []netip.Prefix{prefix("10.9.2.0/26")}}}}},

@@ -26,6 +26,7 @@ func (d *Deriver) derive(n *network) (*model.Network, error) {
 	}
 	spec := n.record.Spec
 	spec.Origin = model.FromCluster
+	setRanges(&spec, blocks[d.node])
 	if n.record.Direct {
 		err := d.direct(n, &spec, blocks)
 		return &spec, err
@@ -35,6 +36,19 @@ func (d *Deriver) derive(n *network) (*model.Network, error) {
 		return nil, err
 	}
 	return &spec, err
+}
+
+// setRanges makes the network lease from these blocks.
+func setRanges(spec *model.Network, blocks []netip.Prefix) {
+	spec.Subnets = slices.Clone(spec.Subnets)
+	for _, b := range blocks {
+		i := slices.IndexFunc(spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(b) })
+		if spec.Subnets[i].Range.IsValid() {
+			spec.FurtherRanges = append(spec.FurtherRanges, b)
+		} else {
+			spec.Subnets[i].Range = b
+		}
+	}
 }
 
 // blocks returns the blocks of each node of the cluster. It ignores those that are no part of a
@@ -180,15 +194,6 @@ func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error
 
 // direct fills in the routes to the blocks of other nodes, and to the endpoints that moved to them.
 func (d *Deriver) direct(n *network, spec *model.Network, blocks map[string][]netip.Prefix) error {
-	spec.Subnets = slices.Clone(spec.Subnets)
-	for _, b := range blocks[d.node] {
-		i := slices.IndexFunc(spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(b) })
-		if spec.Subnets[i].Range.IsValid() {
-			spec.FurtherRanges = append(spec.FurtherRanges, b)
-		} else {
-			spec.Subnets[i].Range = b
-		}
-	}
 	for id, endpoints := range d.moved(n) {
 		for _, e := range endpoints {
 			for _, a := range e.Addresses {

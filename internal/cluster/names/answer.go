@@ -45,20 +45,22 @@ func answer(d *Directory, network string, q *dns.Msg, udp bool, turn uint32) *dn
 	return r
 }
 
-// find returns the addresses of a name as asked: NAME. or NAME.NETWORK.
+// find returns the addresses of a name as asked: NAME. or NAME.NETWORK. NAME and NETWORK may contain
+// dots.
 func find(d *Directory, network, asked string) ([]netip.Addr, int) {
-	label, rest, _ := strings.Cut(strings.TrimSuffix(asked, "."), ".")
-	if rest != "" && !strings.EqualFold(rest, network) {
-		return nil, dns.RcodeRefused
-	}
-	addresses, known := d.Lookup(network, label)
-	switch {
-	case known:
+	asked = strings.ToLower(strings.TrimSuffix(asked, "."))
+	if addresses, known := d.Lookup(network, asked); known {
 		return addresses, dns.RcodeSuccess
-	case rest != "":
+	}
+	name, ours := strings.CutSuffix(asked, "."+strings.ToLower(network))
+	if !ours {
+		return nil, dns.RcodeRefused // another server may know it
+	}
+	addresses, known := d.Lookup(network, name)
+	if !known {
 		return nil, dns.RcodeNameError
 	}
-	return nil, dns.RcodeRefused // another server may know it
+	return addresses, dns.RcodeSuccess
 }
 
 // inTurn returns at most maxAddresses of the addresses, from another one on for each turn.

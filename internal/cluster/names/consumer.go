@@ -21,8 +21,8 @@ type Consumer struct {
 
 var _ member.Consumer = Consumer{}
 
-// NewConsumer returns a consumer for the server. networks returns the cluster's networks as they
-// exist on the host, with its own addresses.
+// NewConsumer returns a consumer for the server. networks returns the cluster's networks that the
+// host has, with its own ranges.
 func NewConsumer(server *Server, networks func() []model.Network) Consumer {
 	return Consumer{server, networks}
 }

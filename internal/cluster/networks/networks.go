@@ -46,6 +46,8 @@ type Config struct {
 	Host Host
 	// Store commits transactions of the node.
 	Store kv.Committer
+	// Containers reports the names of containers.
+	Containers Containers
 	// Changed receives a value when the host's attachments may have changed.
 	Changed <-chan struct{}
 	// Every is how long a failed transaction waits before it is repeated.
@@ -55,8 +57,9 @@ type Config struct {
 
 // Networks is the host's part of the cluster's networks. It is a member.Consumer.
 type Networks struct {
-	cfg  Config
-	wake chan struct{}
+	cfg        Config
+	wake       chan struct{}
+	containers *containers
 
 	// mu protects the fields below.
 	mu       sync.Mutex
@@ -74,7 +77,9 @@ type Networks struct {
 var _ member.Consumer = (*Networks)(nil)
 
 // New returns Networks without a snapshot. Run makes its transactions.
-func New(cfg Config) *Networks { return &Networks{cfg: cfg, wake: make(chan struct{}, 1)} }
+func New(cfg Config) *Networks {
+	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers()}
+}
 
 // Update applies the networks of a snapshot, and returns the problems.
 func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
@@ -91,13 +96,19 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	networks, problems := n.deriver.Update(u)
 	n.mu.Unlock()
 	problems = append(problems, n.cfg.Host.SetCluster(networks, nil)...)
+	n.containers.need()
 	if concerned {
-		select {
-		case n.wake <- struct{}{}:
-		default:
-		}
+		n.awake()
 	}
 	return append(problems, failed...)
+}
+
+// awake makes Run look for what it has to do.
+func (n *Networks) awake() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it does so already
+	}
 }
 
 // read takes over the keys of the node's endpoints. It reports whether Run may have something to do: the
@@ -133,6 +144,9 @@ func (n *Networks) Leave() error {
 
 // Run claims blocks and publishes endpoints until ctx ends.
 func (n *Networks) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { n.containers.follow(ctx, n.cfg.Containers, n.awake) })
 	tick := time.NewTicker(n.cfg.Every)
 	defer tick.Stop()
 	for {

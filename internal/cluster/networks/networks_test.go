@@ -1,10 +1,12 @@
 package networks_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,7 @@ import (
 	"fairlead/internal/cluster/networks"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
 )
 
 // host is a daemon without a host.
@@ -26,6 +29,16 @@ type host struct {
 	mu       sync.Mutex
 	networks []model.Network
 	attached []api.View
+	// report reports an event of a container, as its engine does.
+	report func(sandbox.ContainerEvent)
+}
+
+// FollowContainers implements networks.Containers.
+func (h *host) FollowContainers(ctx context.Context, notify func(sandbox.ContainerEvent)) {
+	h.mu.Lock()
+	h.report = notify
+	h.mu.Unlock()
+	<-ctx.Done()
 }
 
 func (h *host) SetCluster(networks []model.Network, _ []model.VirtualService) []string {
@@ -54,6 +67,9 @@ func (h *host) attach(name, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := api.View{Status: api.Up}
+	if name == "docker-1" {
+		v.Ref = sandbox.EndpointRef + "1"
+	}
 	v.Endpoint = model.Endpoint{Name: name, Network: "web", Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
 	h.attached = append(slices.Clone(h.attached), v)
 	h.note()
@@ -80,28 +96,43 @@ type world struct {
 	hosts   []*host
 	clients []*kvtest.Client
 	every   []*networks.Networks
+	stop    map[int]context.CancelFunc
 }
 
 const every = time.Second
 
 func newWorld(t *testing.T, nodes int) *world {
-	w := &world{T: t, Store: kvtest.New()}
+	w := &world{T: t, Store: kvtest.New(), stop: map[int]context.CancelFunc{}}
 	for i := range nodes {
 		id := fmt.Sprint("n", i)
-		c, h := w.Client(), &host{changed: make(chan struct{}, 1)}
+		c := w.Client()
+		w.hosts, w.clients, w.every = append(w.hosts, &host{changed: make(chan struct{}, 1)}), append(w.clients, c),
+			append(w.every, nil)
 		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
-		n := networks.New(networks.Config{Host: h, Store: c, Changed: h.changed, Every: every,
-			Log: slog.New(slog.DiscardHandler)})
-		go n.Run(t.Context())
-		go func() {
-			for u := range c.Updates(t.Context()) {
-				n.Update(t.Context(), member.Self{Node: id}, u)
-			}
-		}()
-		w.hosts, w.clients, w.every = append(w.hosts, h), append(w.clients, c), append(w.every, n)
+		w.start(i)
 	}
 	return w
+}
+
+// start starts the node's daemon, in place of the earlier one if there is any.
+func (w *world) start(node int) {
+	if w.stop[node] != nil {
+		w.stop[node]()
+		synctest.Wait()
+	}
+	var ctx context.Context
+	ctx, w.stop[node] = context.WithCancel(w.Context())
+	h, c := w.hosts[node], w.clients[node]
+	n := networks.New(networks.Config{Host: h, Store: c, Containers: h, Changed: h.changed, Every: every,
+		Log: slog.New(slog.DiscardHandler)})
+	w.every[node] = n
+	go n.Run(ctx)
+	go func() {
+		for u := range c.Updates(ctx) {
+			n.Update(ctx, member.Self{Node: fmt.Sprint("n", node)}, u)
+		}
+	}()
 }
 
 func (w *world) put(c *kvtest.Client, key string, v any) {
@@ -212,6 +243,48 @@ func TestEndpointsArePublished(t *testing.T) {
 		}
 		if _, has := w.Snapshot().Get("eps/web/n1/db"); !has {
 			t.Error("a node deleted the record of another")
+		}
+	})
+}
+
+// TestNamesOfContainers publishes a container by the names that its engine reports, and not by that of
+// its attachment. A restarted daemon keeps the names until its engine answers.
+func TestNamesOfContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.create()
+		w.settle()
+		names := func() string {
+			t.Helper()
+			w.settle()
+			e, _, err := record.Get[record.Endpoint](w.Snapshot(), "eps/web/n0/docker-1")
+			if err != nil {
+				t.Error(err)
+			}
+			return strings.Join(e.Names, " ")
+		}
+		w.hosts[0].attach("docker-1", "10.9.0.7")
+		if got := names(); got != "" {
+			t.Errorf("before its engine answers, the container has the names %s", got)
+		}
+		event := sandbox.ContainerEvent{Refs: []string{"container:shop", "docker:1"}, Name: "shop",
+			EndpointNames: map[string][]string{"docker:1": {"api", "shop"}}}
+		w.hosts[0].report(event)
+		if got := names(); got != "api shop" {
+			t.Errorf("the container has the names %s", got)
+		}
+		w.start(0)
+		if got := names(); got != "api shop" {
+			t.Errorf("after a restart of the daemon the container has the names %s", got)
+		}
+		event.EndpointNames = map[string][]string{"docker:1": {"store"}}
+		w.hosts[0].report(event)
+		if got := names(); got != "store" {
+			t.Errorf("after it was renamed the container has the names %s", got)
+		}
+		w.hosts[0].detach()
+		if got := names(); got != "" {
+			t.Errorf("after it has ended the container has the names %s", got)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
 
@@ -31,6 +32,17 @@ func (n *Networks) RemoveNetwork(ctx context.Context, name string) error {
 		err = block.Remove(ctx, n.cfg.Store, s, name)
 	}
 	return fault(err)
+}
+
+// HasNetwork reports whether the cluster has a network with this name, according to the newest
+// snapshot.
+func (n *Networks) HasNetwork(name string) bool {
+	s, err := n.current()
+	if err != nil {
+		return false
+	}
+	_, has := s.Get(record.Key(record.Networks, name))
+	return has
 }
 
 func (n *Networks) current() (kv.Snapshot, error) {

@@ -27,7 +27,7 @@ func (n *Networks) publish(ctx context.Context, s kv.Snapshot, node string, publ
 	if !exists {
 		return nil
 	}
-	changes := changedEndpoints(s, published, n.endpoints(node))
+	changes := changedEndpoints(s, published, n.endpoints(s, node))
 	for part := range slices.Chunk(changes, publishedAtOnce) {
 		limited, cancel := context.WithTimeout(ctx, publishLimit)
 		_, err := n.cfg.Store.Commit(limited, kv.Txn{
@@ -41,17 +41,21 @@ func (n *Networks) publish(ctx context.Context, s kv.Snapshot, node string, publ
 	return nil
 }
 
-// endpoints returns the records of the attachments that run, by their keys.
-func (n *Networks) endpoints(node string) map[string]record.Endpoint {
+// endpoints returns the records of the attachments that run, by their keys. A container whose names are
+// not known yet gets its record a moment later, unless other hosts need its hardware address.
+func (n *Networks) endpoints(s kv.Snapshot, node string) map[string]record.Endpoint {
 	ours := map[string]bool{}
 	for _, network := range n.cfg.Host.Networks() {
 		ours[network.Name] = network.Origin == model.FromCluster
 	}
 	all := map[string]record.Endpoint{}
 	for _, v := range n.cfg.Host.Attachments() {
-		if v.Status == api.Up && ours[v.Network] && len(v.Endpoint.Addresses) > 0 {
-			all[record.Key(record.Endpoints, v.Network, node, v.Name)] = record.Endpoint{Names: []string{v.Name},
-				Addresses: v.Endpoint.Addresses, MAC: v.Endpoint.MAC}
+		if v.Status != api.Up || !ours[v.Network] || len(v.Endpoint.Addresses) == 0 {
+			continue
+		}
+		key := record.Key(record.Endpoints, v.Network, node, v.Name)
+		if names, known := n.containers.of(v, key, s); known || v.Endpoint.MAC != "" {
+			all[key] = record.Endpoint{Names: names, Addresses: v.Endpoint.Addresses, MAC: v.Endpoint.MAC}
 		}
 	}
 	return all

@@ -158,9 +158,9 @@ func TestRefuses(t *testing.T) {
 		}), "a multicast group needs exactly one"},
 		"no route to group": {set(func(o *model.Overlay) { o.Group = addr("239.0.0.1") }),
 			"no route to it: name the link"},
-		"a range twice": {func(n *model.Network) {
+		"another range": {func(n *model.Network) {
 			n.Subnets = []model.Subnet{{Prefix: dual[0].Prefix,
-				Range: self.Ranges[0]}}
+				Range: other.Ranges[0]}}
 		}, "leave range and address out"},
 		"no range": {set(func(o *model.Overlay) { o.Peers = []model.Peer{{Address: other.Address}} }),
 			"needs its own part of the subnet"},

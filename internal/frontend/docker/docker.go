@@ -101,6 +101,7 @@ type Config struct {
 	// Lasting survives a reboot, Passing does not.
 	Lasting, Passing Notes
 	Host             Host
+	Cluster          Cluster
 	// Caller returns the PID of the engine that makes a call, or 0 if it is unknown.
 	Caller func(context.Context) (pid int)
 	// ContainerOf returns the name of the container that has an endpoint, empty if

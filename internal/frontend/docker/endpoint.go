@@ -22,9 +22,6 @@ type endpointSettings struct {
 	Interface string `json:"interface,omitempty"`
 }
 
-// endpointRef is put before an endpoint's id in the reference of its attachment.
-const endpointRef = "docker:"
-
 func endpointSettingsKey(endpoint string) string { return "docker endpoint " + endpoint }
 
 // createEndpoint reserves an endpoint with the addresses that Docker has leased.
@@ -36,6 +33,7 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 		return nil, err
 	}
 	a.Engine = sandbox.ProcessID(d.cfg.Caller(ctx))
+	a.Network = d.networkOf(a.Network)
 	if err := d.dropStale(ctx, a); err != nil {
 		return nil, err
 	}
@@ -83,7 +81,7 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 	if a.Network, err = NetworkName(r.NetworkID); err != nil {
 		return a, err
 	}
-	a.Ref, a.MAC = endpointRef+r.EndpointID, r.Interface.MacAddress
+	a.Ref, a.MAC = sandbox.EndpointRef+r.EndpointID, r.Interface.MacAddress
 	for _, text := range []string{r.Interface.Address, r.Interface.AddressIPv6} {
 		addr, err := address(text)
 		if err != nil {

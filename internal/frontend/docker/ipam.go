@@ -31,6 +31,8 @@ type poolRequest struct {
 	// Pool and SubPool are ranges. If Pool is empty, the driver chooses it.
 	Pool, SubPool string
 	V6            bool
+	// Options are those of `docker network create --ipam-opt`.
+	Options map[string]string
 	// PoolID is set in calls of ReleasePool.
 	PoolID string
 }
@@ -80,20 +82,29 @@ func (d *Driver) activate(context.Context, []byte) (any, error) {
 	return activation{[]string{"NetworkDriver", "IpamDriver"}}, err
 }
 
-func (d *Driver) requestPool(_ context.Context, r poolRequest) (any, error) {
-	var answer poolResponse
-	err := d.leasing(func(l *leases) error {
-		p, err := readPool(r.Pool, r.SubPool)
-		if err == nil && !p.Prefix.IsValid() {
-			p, err = d.freePool(l, r.V6)
+func (d *Driver) requestPool(ctx context.Context, r poolRequest) (any, error) {
+	cluster, err := clusterOption(r.Options)
+	if err != nil {
+		return nil, err
+	}
+	var p pool
+	if cluster != "" {
+		p, err = d.clusterPool(ctx, cluster, r)
+	} else {
+		p, err = readPool(r.Pool, r.SubPool)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = d.leasing(func(l *leases) (err error) {
+		if !p.Prefix.IsValid() {
+			if p, err = d.freePool(l, r.V6); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		answer = poolResponse{p.id(), p.Prefix.String()}
 		return l.claimPool(p)
 	})
-	return answer, err
+	return poolResponse{p.id(), p.Prefix.String()}, err
 }
 
 // freePool chooses a range that neither the host nor a network uses.
@@ -117,23 +128,24 @@ func (d *Driver) releasePool(_ context.Context, r poolRequest) (any, error) {
 	})
 }
 
-func (d *Driver) requestAddress(_ context.Context, r addressRequest) (any, error) {
-	var answer addressResponse
-	err := d.leasing(func(l *leases) error {
-		p, err := l.pool(r.PoolID)
-		if err != nil {
-			return err
+func (d *Driver) requestAddress(ctx context.Context, r addressRequest) (any, error) {
+	asked, err := address(r.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address %.64q: want an IP address", r.Address)
+	}
+	gateway := r.Options["RequestAddressType"] == keyGateway
+	var p pool
+	var given netip.Addr
+	err = d.leasing(func(l *leases) (err error) {
+		if p, err = l.pool(r.PoolID); err == nil && p.Cluster == "" {
+			given, err = l.claim(p, asked, gateway)
 		}
-		asked, err := address(r.Address)
-		if err != nil {
-			return fmt.Errorf("address %.64q: want an IP address", r.Address)
-		}
-		gateway := r.Options["RequestAddressType"] == keyGateway
-		given, err := l.claim(p, asked, gateway)
-		answer.Address = netip.PrefixFrom(given, p.Prefix.Bits()).String()
 		return err
 	})
-	return answer, err
+	if err == nil && p.Cluster != "" {
+		given, err = d.clusterAddress(ctx, p, asked, gateway)
+	}
+	return addressResponse{netip.PrefixFrom(given, p.Prefix.Bits()).String()}, err
 }
 
 func (d *Driver) releaseAddress(_ context.Context, r addressRequest) (any, error) {
@@ -193,6 +205,11 @@ func readPoolID(id string) (pool, error) {
 	whole, part, _ := strings.Cut(id, " ")
 	if whole == "" {
 		return pool{}, fmt.Errorf("pool %.64q: it does not exist", id)
+	}
+	if name, ok := strings.CutPrefix(part, keyCluster+"="); ok {
+		p, err := readPool(whole, "")
+		p.Cluster = name
+		return p, err
 	}
 	return readPool(whole, part)
 }

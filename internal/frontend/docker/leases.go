@@ -19,9 +19,18 @@ type pool struct {
 	Range netip.Prefix `json:"range"`
 	// Claimed means that Docker has requested the pool since its start.
 	Claimed bool `json:"claimed,omitempty"`
+	// Cluster is the name of the cluster's network that has the range, empty if none has.
+	Cluster string `json:"cluster,omitempty"`
+	// own are the blocks of the host from which addresses of a cluster's network are chosen, and
+	// used the addresses that are in use there.
+	own  []netip.Prefix
+	used map[netip.Addr]bool
 }
 
 func (p pool) id() string {
+	if p.Cluster != "" {
+		return p.Prefix.String() + " " + keyCluster + "=" + p.Cluster
+	}
 	if p.Range == p.Prefix {
 		return p.Prefix.String()
 	}
@@ -179,6 +188,10 @@ func (l *leases) within(p pool) []netip.Addr {
 func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, error) {
 	if !asked.IsValid() {
 		free, ok := l.lowest(p)
+		if !ok && p.Cluster != "" {
+			return free, fmt.Errorf("%w in this host's blocks %s of network %s: `fairlead cluster status` shows why it "+
+				"gets no other block", errFull, joined(p.own), p.Cluster)
+		}
 		if !ok {
 			return free, fmt.Errorf("no address is free in %s: remove a container, or create a network with a "+
 				"larger --ip-range", p.Range)
@@ -207,6 +220,9 @@ func (l *leases) release(addr netip.Addr) {
 // lowest returns the first free address of the range. The last address of an IPv4
 // subnet is reserved for the host, which uses it on a parent's LAN.
 func (l *leases) lowest(p pool) (netip.Addr, bool) {
+	if p.Cluster != "" {
+		return l.lowestOwn(p)
+	}
 	s := model.Subnet{Prefix: p.Prefix}
 	for a := p.Range.Addr(); p.Range.Contains(a); a = a.Next() {
 		if _, inUse := l.leases[a]; inUse || !s.Usable(a) {
@@ -216,6 +232,19 @@ func (l *leases) lowest(p pool) (netip.Addr, bool) {
 			continue
 		}
 		return a, true
+	}
+	return netip.Addr{}, false
+}
+
+// lowestOwn returns the first free address of the host's blocks.
+func (l *leases) lowestOwn(p pool) (netip.Addr, bool) {
+	s := model.Subnet{Prefix: p.Prefix}
+	for _, block := range p.own {
+		for a := block.Addr(); block.Contains(a); a = a.Next() {
+			if _, inUse := l.leases[a]; !inUse && !p.used[a] && s.Usable(a) {
+				return a, true
+			}
+		}
 	}
 	return netip.Addr{}, false
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
@@ -36,6 +37,15 @@ func gatewayless(n model.Network) bool {
 func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error) {
 	n, err := d.readNetwork(r)
 	if err != nil {
+		return nil, err
+	}
+	if n.Cluster, err = d.clusterOf(n, slices.Concat(r.IPv4Data, r.IPv6Data)); err != nil {
+		return nil, err
+	}
+	if n.Cluster != "" {
+		return nothing{}, d.standIn(n)
+	}
+	if err := keeps(n.Driver, n.settings); err != nil {
 		return nil, err
 	}
 	if err := d.cfg.Lasting.Put(map[string]any{settingsKey(n.Name): n.settings}); err != nil {
@@ -135,24 +145,27 @@ func address(text string) (netip.Addr, error) {
 }
 
 // deleteNetwork removes a network and its remaining endpoints, which Docker has
-// forgotten.
+// forgotten. A network of the cluster stays there.
 func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, error) {
 	name, err := NetworkName(r.NetworkID)
 	if err != nil {
 		return nil, err
 	}
+	network := d.networkOf(name)
 	for _, a := range d.cfg.Daemon.Attachments() {
-		if a.Network != name || a.Origin != model.FromDocker {
+		if a.Network != network || a.Origin != model.FromDocker {
 			continue
 		}
 		if _, err := d.cfg.Daemon.Detach(ctx, api.DetachRequest{Name: a.Name}); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := d.cfg.Daemon.RemoveNetwork(name); err != nil {
-		return nil, err
+	if network == name { // a network of the cluster stays
+		if _, err := d.cfg.Daemon.RemoveNetwork(name); err != nil {
+			return nil, err
+		}
 	}
-	return nothing{}, d.cfg.Lasting.Put(map[string]any{settingsKey(name): nil})
+	return nothing{}, d.cfg.Lasting.Put(map[string]any{settingsKey(name): nil, settingsKey(network): nil})
 }
 
 func settingsKey(network string) string { return "docker network " + network }

@@ -30,6 +30,8 @@ type settings struct {
 	HostAddr netip.Addr `json:"hostAddr,omitzero"`
 	// Prefix is the prefix of interface names in the containers.
 	Prefix string `json:"prefix,omitempty"`
+	// Cluster is the name of the cluster's network for which the network stands.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Option is an option of `docker network create -o`.
@@ -81,6 +83,8 @@ func Options() []Option {
 			setFlag(func(n *network) *bool { return &n.Overlay.Encrypt })},
 		{"key-file", "PATH", "absolute path of the file with the 32-byte secret that all hosts of the overlay " +
 			"share, for encrypt", setText(func(n *network) *string { return &n.Overlay.KeyFile })},
+		{keyCluster, "NAME", "network of the cluster that the Docker network stands for on this host; needs " +
+			"--ipam-driver fairlead --ipam-opt cluster=NAME", setText(func(n *network) *string { return &n.Cluster })},
 	}
 	return append(own, dockersOptions()...)
 }
@@ -129,7 +133,12 @@ func readOptions(n *network, given map[string]string) error {
 	if n.Via == "" {
 		n.Via = model.ViaAuto
 	}
-	return paths.Keeps(n.Driver, model.Publish{Via: n.Via, Proto: model.TCP, Promises: n.Promises})
+	return nil
+}
+
+// keeps returns an error if ports cannot be published with these settings.
+func keeps(driver model.Driver, s settings) error {
+	return paths.Keeps(driver, model.Publish{Via: s.Via, Proto: model.TCP, Promises: s.Promises})
 }
 
 // generic returns the options of `docker network create -o`.

@@ -82,14 +82,20 @@ func (p *plugin) start() {
 		return p.containerOf(ctx, endpoint)
 	}
 	p.handler = docker.New(docker.Config{Daemon: p.Daemon, Lasting: p.lasting, Passing: p.passing, Host: host{},
+		Cluster:     cluster{p},
 		Caller:      func(context.Context) int { return 0 },
 		ContainerOf: containerOf, Log: slog.New(slog.DiscardHandler)}).Handler()
 }
 
 // post makes a call, and returns the response.
 func (p *plugin) post(method, path string, body io.Reader) *httptest.ResponseRecorder {
+	return p.postIn(context.Background(), method, path, body)
+}
+
+// postIn is post for a caller that waits until ctx ends.
+func (p *plugin) postIn(ctx context.Context, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	p.handler.ServeHTTP(w, httptest.NewRequest(method, "/"+path, body))
+	p.handler.ServeHTTP(w, httptest.NewRequest(method, "/"+path, body).WithContext(ctx))
 	return w
 }
 
@@ -106,7 +112,13 @@ func (p *plugin) calls(method, request, want string) {
 // refuses fails the test unless the call returns an error that contains why.
 func (p *plugin) refuses(method, request, why string) {
 	p.Helper()
-	w := p.post(http.MethodPost, method, strings.NewReader(request))
+	p.refusesIn(context.Background(), method, request, why)
+}
+
+// refusesIn is refuses for a caller that waits until ctx ends.
+func (p *plugin) refusesIn(ctx context.Context, method, request, why string) {
+	p.Helper()
+	w := p.postIn(ctx, http.MethodPost, method, strings.NewReader(request))
 	var failure struct{ Err, Error string }
 	if err := json.Unmarshal(w.Body.Bytes(), &failure); err != nil || !strings.Contains(failure.Err, why) ||
 		failure.Error != failure.Err {

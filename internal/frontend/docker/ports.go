@@ -249,7 +249,7 @@ func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenErr
 		if kind, container, _ := strings.Cut(v.Ref, ":"); kind == string(sandbox.Container) {
 			return "container " + container
 		}
-		id, theirs := strings.CutPrefix(v.Ref, endpointRef)
+		id, theirs := strings.CutPrefix(v.Ref, sandbox.EndpointRef)
 		if !theirs {
 			break
 		}

@@ -54,8 +54,8 @@ type gwAllocResponse struct{ SkipIPv4, SkipIPv6 bool }
 // ipamData is a range of a network with its reserved addresses. All have prefix
 // lengths.
 type ipamData struct {
-	Pool, Gateway string
-	AuxAddresses  map[string]string
+	AddressSpace, Pool, Gateway string
+	AuxAddresses                map[string]string
 }
 
 type networkRequest struct {

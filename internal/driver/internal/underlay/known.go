@@ -69,7 +69,7 @@ func (u Underlay) Complete(n model.Network) model.Network {
 	for _, r := range u.Self.Ranges {
 		i := slices.IndexFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Overlaps(r) })
 		switch {
-		case i < 0:
+		case i < 0, n.Subnets[i].Range == r, slices.Contains(n.FurtherRanges, r): // it has it already
 		case n.Subnets[i].Range.IsValid():
 			n.FurtherRanges = append(slices.Clip(n.FurtherRanges), r)
 		default:

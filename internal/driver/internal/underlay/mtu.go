@@ -3,6 +3,7 @@ package underlay
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"fairlead/internal/model"
 )
@@ -74,8 +75,9 @@ func (u Underlay) checkMTU(n model.Network) error {
 // addresses.
 func (u Underlay) checkRanges(n model.Network) error {
 	for _, s := range n.Subnets {
+		other := s.Range.IsValid() && !slices.Contains(u.Self.Ranges, s.Range)
 		switch {
-		case len(u.Self.Ranges) > 0 && (s.Range.IsValid() || s.Address.IsValid()):
+		case len(u.Self.Ranges) > 0 && (other || s.Address.IsValid()):
 			return fmt.Errorf("subnet %s: the list of peers gives this host's range: leave range and address out",
 				s.Prefix)
 		case len(u.Self.Ranges) == 0 && !s.Range.IsValid() && !s.Address.IsValid():

@@ -1,0 +1,144 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fairlead/test/engines"
+)
+
+// join makes the hosts one cluster.
+func join(l *lan, hosts []*dockerHost) {
+	l.Helper()
+	hosts[0].fairlead("cluster init --node-name host1 --etcd " + l.etcd.Members[0].Endpoint())
+	token := hosts[0].fairlead(fmt.Sprint("cluster token create --uses ", len(hosts)))
+	for i, h := range hosts[1:] {
+		h.fairlead(fmt.Sprintf("cluster join %s --node-name host%d", token, i+2))
+	}
+}
+
+const ofCluster = "--ipam-driver fairlead --ipam-opt cluster=shop "
+
+// TestDocker connects containers of several hosts with a network of the cluster.
+func TestDocker(t *testing.T) {
+	l := newEmptyLAN(t)
+	hosts := l.dockerHosts(programs(t), "", engines.New(t))
+	one, two := hosts[0], hosts[1]
+	join(l, hosts)
+	one.fails("--subnet", "network create -d fairlead "+ofCluster+"shop")
+	one.docker("network create -d fairlead " + ofCluster + "--subnet 10.9.0.0/16 shop")
+	two.fails("has the subnet 10.9.0.0/16", "network create -d fairlead "+ofCluster+"--subnet 10.8.0.0/16 shop")
+	two.fails("add --ipam-driver", "network create -d fairlead -o cluster=shop --subnet 10.9.0.0/16 shop")
+	two.fails("omit --ip-range", "network create -d fairlead "+ofCluster+"--subnet 10.9.0.0/16 --ip-range 10.9.1.0/24 shop")
+	two.fails("omit --gateway", "network create -d fairlead "+ofCluster+"--subnet 10.9.0.0/16 --gateway 10.9.255.254 shop")
+	two.fails("omit --ipv6", "network create -d fairlead --ipv6 "+ofCluster+"shop")
+	two.fails("want cluster=NAME", "network create -d fairlead --ipam-driver fairlead --ipam-opt clutser=shop shop")
+	two.fails("fairlead network create --cluster", "network create -d fairlead "+ofCluster+"-o mtu=1400 shop")
+	two.docker("network create -d fairlead " + ofCluster + "-o cluster=shop -o driver=vxlan store")
+	two.fails("of another network", "network create -d fairlead "+ofCluster+"second")
+	l.crossHosts(one, two)
+	l.withoutEtcd(one, two)
+	l.removed(one, two)
+}
+
+// dns returns the option for the network's DNS server on the host.
+func (h *dockerHost) dns() string {
+	h.Helper()
+	return "--dns " + h.sh(h.dir+"/fairlead network ls | awk '$1 == \"shop\" { print $4 }'") + " "
+}
+
+// crossHosts tests addresses and names of containers on two hosts.
+func (l *lan) crossHosts(one, two *dockerHost) {
+	serve := " program serve tcp:80"
+	one.docker("run -d --name web --network shop --network-alias api -p 8080:80" + serve)
+	two.docker("run -d --name db.main --network store --network-alias data " + two.dns() + serve)
+	one.docker("run -d --name client --network shop " + one.dns() + serve)
+	for _, name := range []string{"web", "api", "web.shop", "API"} {
+		two.docker("exec db.main /program ask tcp " + name + ":80")
+	}
+	for _, name := range []string{"db.main", "data", "web"} {
+		one.docker("exec client /program ask tcp " + name + ":80")
+	}
+	one.fails("no such host", "exec client /program ask tcp absent.shop:80")
+	one.docker("rename web shop")
+	two.docker("exec db.main /program ask tcp shop:80")
+	one.docker("rename shop web")
+	address := func(h *dockerHost, name string) string {
+		return h.docker("inspect -f {{range.NetworkSettings.Networks}}{{.IPAddress}}{{end}} " + name)
+	}
+	used := map[string]bool{address(one, "web"): true, address(two, "db.main"): true, address(one, "client"): true}
+	if len(used) != 3 {
+		l.Errorf("three containers have the addresses %v", used)
+	}
+	two.fails("is in no block of this host", "run --rm --network store --ip "+address(one, "web")+" program exists /")
+	two.until("", two.dir+"/program ask tcp 192.0.2.1:8080")
+}
+
+// withoutEtcd starts containers while etcd is away, after restarts of both daemons in both orders.
+func (l *lan) withoutEtcd(one, two *dockerHost) {
+	two.sh("kill $(cat /run/fairlead/pid)")
+	<-two.daemon.Done()
+	l.etcd.Members[0].Kill()
+	two.start()
+	for i, order := range []func(){
+		func() { two.kill(); two.start(); l.ended(two); l.began(two) },
+		func() { l.ended(two); two.kill(); two.start(); l.began(two) },
+		func() { // Docker starts first, and waits for the daemon
+			two.kill()
+			l.ended(two)
+			began := make(chan error)
+			go func() { began <- two.Restart(l.Context()) }()
+			two.start()
+			if err := <-began; err != nil {
+				l.Fatal(err)
+			}
+		},
+	} {
+		order()
+		name := fmt.Sprint("late", i)
+		two.docker("start db.main")
+		two.docker("exec db.main /program ask tcp web:80")
+		two.docker("run -d --name " + name + " --network store program serve tcp:80")
+		at := two.docker("inspect -f {{range.NetworkSettings.Networks}}{{.IPAddress}}{{end}} " + name)
+		one.docker("exec client /program ask tcp " + at + ":80")
+	}
+	l.etcd.Members[0].Start()
+	l.until("host1 has the name of a container that started meanwhile", func() bool {
+		_, err := one.Run(l.Context(), strings.Fields("exec client /program ask tcp late2:80")...)
+		return err == nil
+	})
+}
+
+func (l *lan) ended(h *dockerHost) {
+	l.Helper()
+	if err := h.Signal(syscall.SIGTERM); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lan) began(h *dockerHost) {
+	l.Helper()
+	if err := h.Restart(l.Context()); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// removed removes the Docker networks, and then the network of the cluster.
+func (l *lan) removed(one, two *dockerHost) {
+	two.docker("rm -f db.main late0 late1 late2")
+	two.docker("network rm store")
+	two.until("shop", two.dir+"/fairlead network ls")
+	one.docker("exec client /program ask tcp web:80")
+	two.docker("network create -d fairlead " + ofCluster + "shop")
+	two.docker("run -d --name again --network shop " + two.dns() + "program serve tcp:80")
+	two.docker("exec again /program ask tcp web:80")
+	two.docker("rm -f again")
+	one.fairlead("network rm shop --cluster")
+	two.until("0", two.dir+"/fairlead network ls | grep -c shop")
+	two.fails("does not have network", "run --rm --network shop program exists /")
+	two.docker("network rm shop")
+	one.docker("rm -f web client")
+	one.docker("network rm shop")
+}

@@ -57,8 +57,7 @@ func (l *lan) dockerHosts(dir string, engine ...string) []*dockerHost {
 		h.start()
 		l.Cleanup(func() {
 			if l.Failed() {
-				status, _ := h.Command(context.Background(), filepath.Join(dir, "fairlead"), "cluster", "status").CombinedOutput()
-				l.Logf("the output of a daemon:\n%s\n%s", h.log(), status)
+				l.Logf("the output of a daemon:\n%s", h.log())
 			}
 		})
 		all = append(all, h)

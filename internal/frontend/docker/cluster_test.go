@@ -72,7 +72,8 @@ func TestClusterAddresses(t *testing.T) {
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
 	p.calls("IpamDriver.RequestPool", `{"Pool": "10.9.0.0/24", "Options": {"cluster": "shop"}}`,
 		`{"PoolID":"10.9.0.0/24 cluster=shop","Pool":"10.9.0.0/24"}`)
-	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64", `+gatewayType), `{"Address":"10.9.0.64/24"}`)
+	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64", `+gatewayType),
+		`{"Address":"10.9.0.64/24"}`)
 	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.3"`), `{"Address":"10.9.0.3/24"}`)
 }
 
@@ -90,7 +91,8 @@ func TestClusterNetwork(t *testing.T) {
 		t.Fatalf("the attachments are %+v", all)
 	}
 	p.calls("NetworkDriver.DeleteNetwork", `{"NetworkID": "0123456789abcdef"}`, `{}`)
-	if all := p.Networks(); len(all) != 1 || all[0].Name != "shop" || len(p.Attachments()) > 0 || docker.Stands(p.lasting) {
+	if all := p.Networks(); len(all) != 1 || all[0].Name != "shop" || len(p.Attachments()) > 0 ||
+		docker.Stands(p.lasting) {
 		t.Errorf("after its removal from Docker the host has the networks %+v with %+v, and the notes %v", all,
 			p.Attachments(), p.lasting)
 	}

@@ -23,7 +23,8 @@ type ClusterAddressRequest struct {
 	Address netip.Addr `json:"address"`
 	// Node is the name of the node to which the address moves; empty means any other candidate.
 	Node string `json:"node,omitempty"`
-	// Force claims the address although the cluster cannot exclude that its holder still answers.
+	// Force claims or removes the address although the cluster cannot exclude that its holder still
+	// answers: the administrator guarantees that it is down.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -36,6 +37,8 @@ type ClusterAddress struct {
 	Since  time.Time `json:"since,omitzero"`
 	// Epoch grows whenever the holder changes.
 	Epoch int64 `json:"epoch"`
+	// Answers is true if the kernel of this host answers for the address now.
+	Answers bool `json:"answers,omitempty"`
 	// Lease is the longest time for which the holder answers without another renewal. It is 0 if
 	// that time is over.
 	Lease time.Duration `json:"lease"`
@@ -45,4 +48,16 @@ type ClusterAddress struct {
 	Target string `json:"target,omitempty"`
 	// Removed is true while the holder has not yet given up an address that was removed.
 	Removed bool `json:"removed,omitempty"`
+	// Barred is why this node does not take the address even if no node holds it.
+	Barred string `json:"barred,omitempty"`
+	// Conflict is the last time that another host has answered for the address while this one held
+	// it; nil means never.
+	Conflict *AddressConflictAt `json:"conflict,omitempty"`
+}
+
+// AddressConflictAt is an answer of another host for a virtual address that this host holds.
+type AddressConflictAt struct {
+	// MAC is that of the other host's link.
+	MAC string    `json:"mac"`
+	At  time.Time `json:"at"`
 }

@@ -18,6 +18,8 @@ type Spec struct {
 	Set         string          `json:"set,omitempty"`
 	Networks    []model.Network `json:"networks,omitempty"`
 	Attachments []Declared      `json:"attachments,omitempty"`
+	// Addresses are virtual addresses that the cluster shall have.
+	Addresses []ClusterAddressSpec `json:"addresses,omitempty"`
 	// Services need no Origin.
 	Services []model.VirtualService `json:"services,omitempty"`
 	// Gateway needs no Origin. It is nil if the files declare none.

@@ -280,6 +280,9 @@ func (l hostileAddresses) MoveAddress(context.Context, api.ClusterAddressRequest
 func (l hostileAddresses) RemoveAddress(context.Context, api.ClusterAddressRequest) (api.Result, error) {
 	return reply[api.Result](l.hostileDaemon)
 }
+func (l hostileAddresses) ClaimAddress(context.Context, api.ClusterAddressRequest) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
 func (l hostileAddresses) List() ([]api.ClusterAddress, error) {
 	return reply[[]api.ClusterAddress](l.hostileDaemon)
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,7 +69,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
 		Changed: idle.changed, Every: repeatEvery, Log: opt.Log})
-	n.addresses = addresses.New(addresses.Config{Store: n, Note: d.Note, Now: time.Now})
+	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
 	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses,
 		names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
@@ -100,6 +101,33 @@ func (n *node) Status(ctx context.Context) (api.ClusterStatus, error) {
 		s.Addresses, _ = n.addresses.List() // there are none before the first snapshot
 	}
 	return s, err
+}
+
+// specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses.
+type specs struct {
+	*daemon.Daemon
+	addresses *addresses.Addresses
+}
+
+// Apply implements admin.SpecCalls. If the daemon refuses the Spec, the cluster does not change.
+func (s specs) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
+	if len(spec.Addresses) == 0 {
+		return s.Daemon.Apply(ctx, spec, dry)
+	}
+	result, err := s.Daemon.Apply(ctx, spec, true)
+	if err != nil {
+		return result, err
+	}
+	added, err := s.addresses.Apply(ctx, spec.Addresses, dry)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if !dry {
+		result, err = s.Daemon.Apply(ctx, spec, false)
+	}
+	result.Changed = result.Changed || len(added) > 0
+	result.Changes = slices.Concat(added, result.Changes)
+	return result, err
 }
 
 // newMember returns the membership of the host.

@@ -19,7 +19,8 @@ func newAddress(a *command.App) *cobra.Command {
 		Use:   "address",
 		Short: "Virtual addresses: each is held by one node at a time",
 	}
-	c.AddCommand(newAddressAdd(a), newAddressList(a), newAddressMove(a), newAddressRemove(a))
+	c.AddCommand(newAddressAdd(a), newAddressList(a), newAddressMove(a), newAddressRemove(a),
+		newAddressClaim(a))
 	return c
 }
 
@@ -125,18 +126,20 @@ func newAddressMove(a *command.App) *cobra.Command {
 
 func newAddressRemove(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
+	var force bool
 	c := &cobra.Command{
 		Use:   "rm ADDRESS",
 		Short: "Remove a virtual address from the cluster",
 		Long: "Remove a virtual address. The command waits until its holder no longer answers for it, or, if the\n" +
 			"holder does not run, until its lease has ended.",
-		Example: "  fairlead cluster address rm 192.0.2.10",
+		Example: "  fairlead cluster address rm 192.0.2.10\n  fairlead cluster address rm 192.0.2.10 --force",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			request, err := addressRequest(args[0])
 			if err != nil {
 				return err
 			}
+			request.Force = force
 			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
 				return client.RemoveAddress(c.Context(), request)
 			})
@@ -144,6 +147,38 @@ func newAddressRemove(a *command.App) *cobra.Command {
 		ValidArgsFunction: completeAddresses(r),
 	}
 	r.Flags(c)
+	c.Flags().BoolVar(&force, "force", false, "do not wait for a holder that is not alive: you guarantee that it is "+
+		"down")
+	return c
+}
+
+func newAddressClaim(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var force bool
+	c := &cobra.Command{
+		Use:   "claim ADDRESS --force",
+		Short: "Make this host take an address whose holder is down for good",
+		Long: "Make this host take a virtual address after its lease has ended, although the holder's record does\n" +
+			"not list this node. That is needed only if the holder and all nodes that it lists are down, for\n" +
+			"example because this node joined while the holder could not reach etcd.\n\n" +
+			"You guarantee that the earlier holder is down. If it runs, cut off from etcd and from this host,\n" +
+			"two hosts answer for the address.",
+		Example: "  fairlead cluster address claim 192.0.2.10 --force",
+		Args:    command.Arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			request, err := addressRequest(args[0])
+			if err != nil {
+				return err
+			}
+			request.Force = force
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.ClaimAddress(c.Context(), request)
+			})
+		},
+		ValidArgsFunction: completeAddresses(r),
+	}
+	r.Flags(c)
+	c.Flags().BoolVar(&force, "force", false, "claim it: you guarantee that the earlier holder is down")
 	return c
 }
 
@@ -184,6 +219,8 @@ func addressState(v api.ClusterAddress) string {
 		return "moves to " + v.Target
 	case v.Holder == "":
 		return "no holder"
+	case v.Conflict != nil:
+		return "conflict with " + v.Conflict.MAC + " at " + v.Conflict.At.Local().Format(time.DateTime)
 	case v.Lease == 0:
 		return "not renewed for " + v.Renewed.Round(100*time.Millisecond).String()
 	}

@@ -16,14 +16,25 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/vip"
 )
 
+// Runner holds addresses on this host. *hold.Runner implements it.
+type Runner interface {
+	// States returns the addresses as this host sees them.
+	States() []hold.State
+	// Force makes this host claim an address when its lease has ended, although the record does not
+	// list this node.
+	Force(netip.Addr) error
+}
+
 // Config contains what Addresses needs.
 type Config struct {
+	Runner Runner
 	// Store commits transactions of the node.
 	Store kv.Committer
 	// Note records an event.
@@ -122,16 +133,32 @@ func (a *Addresses) List() ([]api.ClusterAddress, error) {
 	if err != nil {
 		return nil, err
 	}
+	here := map[netip.Addr]hold.State{}
+	for _, state := range a.cfg.Runner.States() {
+		here[state.Address] = state
+	}
 	all := []api.ClusterAddress{}
 	for e := range s.Under(record.Addresses) {
 		if r, err := read(e); err == nil {
-			all = append(all, a.shown(s, e.Key, r))
+			all = append(all, withState(a.shown(s, e.Key, r), here[r.Prefix.Addr()]))
 		}
 	}
 	return all, nil
 }
 
-// shown returns the state of an address.
+// withState adds what this host does about an address.
+func withState(v api.ClusterAddress, here hold.State) api.ClusterAddress {
+	v.Barred, v.Answers = here.Barred, here.Role == hold.Holder
+	if v.Answers {
+		v.Lease = here.Remaining
+	}
+	if !here.Conflict.At.IsZero() {
+		v.Conflict = &api.AddressConflictAt{MAC: here.Conflict.By.String(), At: here.Conflict.At}
+	}
+	return v
+}
+
+// shown returns the state of an address by its record.
 func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.ClusterAddress {
 	a.mu.Lock()
 	age := a.cfg.Now().Sub(a.seen[key])

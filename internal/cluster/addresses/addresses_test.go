@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/addresses"
+	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/kv/kvtest"
 	"fairlead/internal/cluster/member"
@@ -51,7 +52,7 @@ func newWorld(t *testing.T, nodes int) *world {
 		w.put(record.Key(record.Nodes, n.id), record.Node{ID: n.id, Name: fmt.Sprint("host", i),
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
 		w.put(record.Key(record.Alives, n.id), record.Alive{})
-		n.Addresses = addresses.New(addresses.Config{Store: n, Now: time.Now, Note: func(e api.Event) {
+		n.Addresses = addresses.New(addresses.Config{Runner: n, Store: n, Now: time.Now, Note: func(e api.Event) {
 			n.events = append(n.events, fmt.Sprint(e.Kind, " ", e.Object, " ", e.Detail))
 		}})
 		w.nodes = append(w.nodes, n)
@@ -97,6 +98,21 @@ func (n *node) run(ctx context.Context) {
 			n.act(ctx, func() []vip.Action { return n.machine.See(n.now(), n.view(u.Snapshot)) })
 		}
 	}
+}
+
+// States implements addresses.Runner.
+func (n *node) States() []hold.State {
+	role := hold.Candidate
+	if n.answers {
+		role = hold.Holder
+	}
+	return []hold.State{{Address: at, Role: role, Remaining: 123 * time.Millisecond}}
+}
+
+// Force implements addresses.Runner.
+func (n *node) Force(netip.Addr) error {
+	n.act(context.Background(), func() []vip.Action { return n.machine.Force(n.now()) })
+	return nil
 }
 
 func (n *node) now() vip.Time { return time.Since(n.begin) + time.Hour }
@@ -336,8 +352,82 @@ func TestRemoveOfDeadHolder(t *testing.T) {
 			}
 			r, err = w.nodes[0].AddAddress(t.Context(), api.ClusterAddressSpec{Address: netip.PrefixFrom(at, 24)})
 			w.refused(api.Conflict, "being removed", r, err)
+			r, err = w.nodes[0].RemoveAddress(t.Context(), forced())
+			w.refused(api.Conflict, "node host1, is alive", r, err)
+			w.change(kv.Change{Key: "alive/n1"})
+			synctest.Wait()
+			if r, err = w.nodes[0].RemoveAddress(t.Context(), forced()); err != nil || !r.Changed {
+				t.Errorf("remove with force: %+v, %v", r, err)
+			}
 		})
 	}
+}
+
+func forced() api.ClusterAddressRequest { return api.ClusterAddressRequest{Address: at, Force: true} }
+
+// TestClaim claims an address for a node that the dead holder does not list.
+func TestClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.add("host0")
+		r, err := w.nodes[1].ClaimAddress(t.Context(), forced())
+		w.refused(api.Conflict, "node host0, is alive", r, err)
+		w.nodes[0].kill()
+		w.nodes[0].answers = false
+		w.change(kv.Change{Key: "alive/n0"})
+		have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
+		have.Candidates = nil // Listed is still the holder alone
+		w.put("addrs/192.0.2.10", have)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if w.holder() >= 0 {
+			t.Fatalf("node %d, which the holder does not list, answers", w.holder())
+		}
+		r, err = w.nodes[1].ClaimAddress(t.Context(), to(""))
+		w.refused(api.Conflict, "make sure that it is down, and use --force", r, err)
+		if r, err = w.nodes[1].ClaimAddress(t.Context(), forced()); err != nil || !r.Changed {
+			t.Errorf("claim: %+v, %v", r, err)
+		}
+		synctest.Wait()
+		if all, err := w.nodes[1].List(); err != nil || w.holder() != 1 || !all[0].Answers ||
+			all[0].Holder != "host1" {
+			t.Errorf("after the claim node %d answers, and the list is %+v, %v", w.holder(), all, err)
+		}
+		if r, err = w.nodes[1].ClaimAddress(t.Context(), forced()); err != nil || r.Changed {
+			t.Errorf("claim again: %+v, %v", r, err)
+		}
+	})
+}
+
+// TestDeclared adds the addresses of a Spec.
+func TestDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		one := api.ClusterAddressSpec{Address: netip.PrefixFrom(at, 24), Hold: time.Second}
+		wrong := api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.0/24")}
+		apply := func(dry bool, all ...api.ClusterAddressSpec) string {
+			changes, err := w.nodes[0].Apply(t.Context(), all, dry)
+			return fmt.Sprint(changes, " ", err)
+		}
+		for _, step := range []struct{ got, want string }{
+			{apply(true, one), "[address 192.0.2.10/24: created] <nil>"},
+			{apply(false, one, wrong), "[] addresses[1]: virtual address 192.0.2.0/24: it is the network or"},
+			{apply(false, one), "[address 192.0.2.10/24: created] <nil>"},
+			{apply(false, one), "[] <nil>"},
+			{apply(false), "[] <nil>"},
+		} {
+			if !strings.HasPrefix(step.got, step.want) {
+				t.Errorf("%s, want %s", step.got, step.want)
+			}
+		}
+		one.Hold *= 2
+		if got := apply(true, one); !strings.Contains(got, "addresses[0]: add address 192.0.2.10/24: the cluster") {
+			t.Error(got)
+		}
+		if all, _ := w.nodes[0].List(); len(all) != 1 {
+			t.Errorf("the cluster has %+v", all)
+		}
+	})
 }
 
 // TestLostAnswers loses the answer of the store to each order. It repeats the change only if that is needed.
@@ -346,8 +436,8 @@ func TestLostAnswers(t *testing.T) {
 		w := newWorld(t, 2)
 		order := w.nodes[0]
 		order.kill()
-		order.Addresses = addresses.New(addresses.Config{Store: &forgetful{Client: w.Client(), lose: 2}, Now: time.Now,
-			Note: func(api.Event) {}})
+		order.Addresses = addresses.New(addresses.Config{Runner: order, Now: time.Now,
+			Store: &forgetful{Client: w.Client(), lose: 2}, Note: func(api.Event) {}})
 		go func() {
 			for u := range w.Client().Updates(t.Context()) {
 				order.Update(t.Context(), member.Self{Node: "n0"}, u)

@@ -3,7 +3,6 @@ package addresses
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,8 +19,6 @@ const (
 	// attempts is how many times a change is tried. Its only competitor is the holder, which renews
 	// its record each quarter of the hold time.
 	attempts = 16
-	// attemptLimit is how long one attempt may wait for the store.
-	attemptLimit = 5 * time.Second
 	// ownLimit is how long an order waits to see its own change.
 	ownLimit = 2 * time.Second
 )
@@ -152,8 +149,57 @@ func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, ho
 	}
 }
 
-// RemoveAddress removes a virtual address, and waits until its holder has given it up. Returns a Fault with
-// code NotFound if the cluster has no such address.
+// ClaimAddress makes this host take an address whose holder is down and has listed no node that runs. It waits
+// until this host holds it. The administrator guarantees that the holder is down (r.Force). Returns a Fault:
+// NotFound if the cluster has no such address, Conflict if the holder is alive or this host cannot have it.
+func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
+	s, self, err := a.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	have, exists := recordOf(s, r.Address)
+	switch {
+	case !exists:
+		return api.Result{}, unknown(s, r.Address)
+	case have.Holder == self.Node:
+		return api.Result{Notes: []string{fmt.Sprintf("this node holds %s already", r.Address)}}, nil
+	}
+	if err := down(s, "claim", have, r.Force); err != nil {
+		return api.Result{}, err
+	}
+	if err := a.cfg.Runner.Force(r.Address); err != nil {
+		return api.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience(have.Hold))
+	defer cancel()
+	if a.await(ctx, 0, func(s kv.Snapshot) bool {
+		now, _ := recordOf(s, r.Address)
+		return now.Holder == self.Node
+	}) {
+		return api.Result{Changed: true}, nil
+	}
+	return api.Result{}, fmt.Errorf("claim address %s: this node does not hold it yet: see `fairlead cluster address "+
+		"ls` and the problems in `fairlead cluster status`", r.Address)
+}
+
+// down returns an error unless the holder of an address may be taken for down.
+func down(s kv.Snapshot, verb string, r record.Address, force bool) error {
+	at := r.Prefix.Addr()
+	_, alive := s.Get(record.Key(record.Alives, r.Holder))
+	switch {
+	case alive && r.Holder != "":
+		return api.Faultf(api.Conflict, "%s address %s: its holder, node %s, is alive: use `fairlead cluster address "+
+			"move`; a node that has failed is shown as alive for about ten seconds", verb, at, nameOf(s, r.Holder))
+	case !force:
+		return api.Faultf(api.Conflict, "%s address %s: if node %s is cut off but runs, it can still answer for the "+
+			"address, and then two hosts do: make sure that it is down, and use --force", verb, at, nameOf(s, r.Holder))
+	}
+	return nil
+}
+
+// RemoveAddress removes a virtual address, and waits until its holder has given it up. With r.Force, it does
+// not wait for a holder that is not alive. Returns a Fault: NotFound if the cluster has no such address,
+// Conflict if r.Force is set and the holder is alive.
 func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
 	s, _, err := a.current()
 	if err != nil {
@@ -172,6 +218,8 @@ func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressReque
 		case now.Holder == "" || valid(*now) != nil || now.Prefix.Addr() != r.Address:
 			// No node holds it, and none can claim it meanwhile.
 			return remove, nil
+		case r.Force:
+			return remove, down(s, "remove", *now, true)
 		case now.Removed:
 			return keep, nil
 		}
@@ -189,7 +237,7 @@ func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressReque
 	}
 	return api.Result{Changed: changed}, fmt.Errorf("remove address %s: node %s has not given it up, and no other "+
 		"node may delete its record: it is removed when the node is back. If that node is down for good, run "+
-		"`fairlead cluster address claim %s --force`", r.Address, nameOf(s, last.Holder), r.Address)
+		"`fairlead cluster address rm %s --force`", r.Address, nameOf(s, last.Holder), r.Address)
 }
 
 // verdict is what a change does with a record.
@@ -208,9 +256,6 @@ func (a *Addresses) change(ctx context.Context, at netip.Addr,
 	key := record.Key(record.Addresses, at.String())
 	for range attempts {
 		entry, own, err := a.newest(ctx, key)
-		if errors.Is(err, kv.ErrUnknown) && ctx.Err() == nil {
-			continue
-		}
 		if err != nil {
 			return changed, 0, fmt.Errorf("change address %s: %w", at, err)
 		}
@@ -225,10 +270,9 @@ func (a *Addresses) change(ctx context.Context, at netip.Addr,
 			r.Nonce = rand.Text()
 			t.Then[0].Value = record.Encode(r)
 		}
-		result, err := a.commit(ctx, t)
+		result, lost, err := kv.Repeat(ctx, a.cfg.Store, t)
+		changed = changed || lost // then the next attempt finds the change
 		switch {
-		case errors.Is(err, kv.ErrUnknown) && ctx.Err() == nil:
-			changed = true // the next attempt finds the change, or repeats it
 		case err != nil:
 			return changed, 0, fmt.Errorf("change address %s: %w", at, err)
 		case result.Committed:
@@ -246,7 +290,8 @@ func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.
 	}
 	node := record.Key(record.Nodes, self.Node)
 	// The first condition is false, so the store returns the entries of all.
-	result, err := a.commit(ctx, kv.Txn{If: []kv.Condition{{Key: "absent", Revision: 1}, {Key: key}, {Key: node}}})
+	result, _, err := kv.Repeat(ctx, a.cfg.Store,
+		kv.Txn{If: []kv.Condition{{Key: "absent", Revision: 1}, {Key: key}, {Key: node}}})
 	for _, found := range result.Current {
 		switch found.Key {
 		case key:
@@ -259,13 +304,6 @@ func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.
 		err = api.Faultf(api.Conflict, "this host was removed from the cluster: run `fairlead cluster leave` on it")
 	}
 	return e, own, err
-}
-
-// commit commits a transaction with a limit of its own.
-func (a *Addresses) commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
-	return a.cfg.Store.Commit(ctx, t)
 }
 
 // unknown is the error for an address that the cluster does not have.

@@ -32,6 +32,7 @@
 //	POST /v1/cluster/addresses/add    api.ClusterAddressSpec    → api.Result
 //	POST /v1/cluster/addresses/move   api.ClusterAddressRequest → api.Result
 //	POST /v1/cluster/addresses/remove api.ClusterAddressRequest → api.Result
+//	POST /v1/cluster/addresses/claim  api.ClusterAddressRequest → api.Result
 //	GET  /v1/cluster/addresses        → ClusterAddresses
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments

@@ -13,6 +13,7 @@ const (
 	pathAddAddress       = "/v1/cluster/addresses/add"
 	pathMoveAddress      = "/v1/cluster/addresses/move"
 	pathRemoveAddress    = "/v1/cluster/addresses/remove"
+	pathClaimAddress     = "/v1/cluster/addresses/claim"
 )
 
 // ClusterAddressCalls are the calls for virtual addresses of the cluster. *addresses.Addresses implements
@@ -21,6 +22,7 @@ type ClusterAddressCalls interface {
 	AddAddress(ctx context.Context, spec api.ClusterAddressSpec) (api.Result, error)
 	MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error)
 	RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error)
+	ClaimAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error)
 	List() ([]api.ClusterAddress, error)
 }
 
@@ -34,6 +36,7 @@ func clusterAddressHandlers(mux *http.ServeMux, d ClusterAddressCalls) {
 	post(mux, pathAddAddress, d.AddAddress)
 	post(mux, pathMoveAddress, d.MoveAddress)
 	post(mux, pathRemoveAddress, d.RemoveAddress)
+	post(mux, pathClaimAddress, d.ClaimAddress)
 	mux.HandleFunc("GET "+pathClusterAddresses, func(w http.ResponseWriter, _ *http.Request) {
 		all, err := d.List()
 		reply(w, ClusterAddresses{all}, err)
@@ -53,6 +56,11 @@ func (c *Client) MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (
 // RemoveAddress removes a virtual address from the cluster.
 func (c *Client) RemoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
 	return c.post(ctx, pathRemoveAddress, r)
+}
+
+// ClaimAddress makes this host take a virtual address whose holder is down.
+func (c *Client) ClaimAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
+	return c.post(ctx, pathClaimAddress, r)
 }
 
 // ClusterAddresses returns the virtual addresses of the cluster.

@@ -98,6 +98,12 @@ services:
   far: {address: 192.0.2.12, port: 80, forward: tunnel, tunnel: "gue:6080,csum", reals: 10.0.0.2}
   farther: {address: 192.0.2.13, port: 80, forward: tunnel, tunnel: gue:6080, reals: 10.0.0.2}
   dns: {address: "2001:db8::53", port: 53, protocol: udp, check: docker, reals: ["[fd00::53]:5353", "fd00::54"]}
+  cart:
+    address: [192.0.2.9, {virtual: 192.0.2.10/24, candidates: [host1, host2], hold: 1s, link: eth0}]
+    port: 443
+    reals: 10.0.0.2
+  again: {address: {virtual: 192.0.2.11/24}, port: 443, reals: 10.0.0.2}
+addresses: [192.0.2.11/24, {address: "2001:db8::10/64", candidates: host1}]
 `
 
 // TestWriteAndReadRoundTrip writes and reads Specs in YAML and in JSON.
@@ -118,7 +124,8 @@ func TestWriteAndReadRoundTrip(t *testing.T) {
 		for _, again := range []string{yaml.String(), json.String()} {
 			got := read(t, again).Spec
 			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) ||
-				got.Set != spec.Set || !sameServices(got, spec) {
+				got.Set != spec.Set || !sameServices(got, spec) ||
+				!reflect.DeepEqual(got.Addresses, spec.Addresses) {
 				t.Errorf("written:\n%s\nreads as %+v\nwant %+v", again, got, spec)
 			}
 		}
@@ -175,7 +182,20 @@ func TestReadServices(t *testing.T) {
 // TestMistakesHaveLinesAndFields checks that all mistakes are reported at once.
 func TestMistakesHaveLinesAndFields(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"all at once": {`networks:
+		"addresses of a cluster": {`services:
+  a: {address: {virtual: 192.0.2.10/24, hold: 1s}, port: 80}
+  b: {address: {virtual: 192.0.2.10, hold: soon}, port: 80}
+  c: {address: {candidates: a}, port: 80}
+  d: {address: {virtual: 192.0.2.10/24, hold: 2s}, port: 80}
+addresses:
+  - host1
+  - {virtual: 192.0.2.10/24}
+`, `f.yaml:3: services.b.address.virtual: "192.0.2.10": want an address with the length of its subnet
+f.yaml:3: services.b.address.hold: "soon": want a time, e.g. 1s
+f.yaml:4: services.c.address: missing an address: write e.g. virtual: 192.0.2.10/24
+f.yaml:5: services.d.address: address 192.0.2.10 is declared in f.yaml:2 with other settings: leave one out
+f.yaml:7: addresses[0]: "host1": want an address with the length of its subnet
+f.yaml:8: addresses[1].virtual: there is no such field: want one of address, link, hold, candidates`}, "all at once": {`networks:
   web:
     driver: brigde
     subnet: 172.30.0.0

@@ -29,6 +29,7 @@ func (r *reader) document(n *yaml.Node) {
 			})
 		}},
 		{"services", func(n *yaml.Node, path string) { r.named(n, path, "services", r.service) }},
+		{"addresses", func(n *yaml.Node, path string) { r.each(n, path, r.clusterAddress) }},
 		{"gateway", r.gateway},
 	}
 	fields(n, func(key, _ *yaml.Node) {

@@ -24,7 +24,7 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 	v := model.VirtualService{Name: key.Value, Proto: model.TCP}
 	before := len(r.mistakes)
 	known := []field{
-		{"address", r.words(addresses(&v.Addresses))},
+		{"address", r.serviceAddress(&v.Addresses)},
 		{"port", r.words(func(word string) error {
 			ports, err := syntax.Ports(word)
 			v.Ports = append(v.Ports, ports...)

@@ -20,6 +20,7 @@ type (
 		Networks    map[string]networkText `yaml:"networks,omitempty" json:"networks,omitempty"`
 		Attachments []attachmentText       `yaml:"attachments,omitempty" json:"attachments,omitempty"`
 		Services    map[string]ordered     `yaml:"services,omitempty" json:"services,omitempty"`
+		Addresses   []any                  `yaml:"addresses,omitempty" json:"addresses,omitempty"`
 		Gateway     ordered                `yaml:"gateway,omitempty" json:"gateway,omitempty"`
 	}
 	networkText struct {
@@ -126,6 +127,9 @@ func written(spec api.Spec) fileText {
 	}
 	for _, a := range spec.Attachments {
 		f.Attachments = append(f.Attachments, writtenAttachment(a))
+	}
+	for _, v := range spec.Addresses {
+		f.Addresses = append(f.Addresses, writtenAddress(v))
 	}
 	for _, v := range spec.Services {
 		if f.Services == nil {

@@ -35,8 +35,8 @@ var (
 	clusterExpires = Metric{"fairlead_cluster_certificate_expiry_timestamp_seconds", "gauge", nil, "When the " +
 		"certificate of this node ends unless it is renewed, in seconds since 1970."}
 
-	addressHeld = Metric{"fairlead_cluster_address_held", "gauge", ofAddress, "1 if the record of the virtual address " +
-		"names this host as its holder, 0 if not."}
+	addressHeld = Metric{"fairlead_cluster_address_held", "gauge", ofAddress, "1 if this host answers for the virtual " +
+		"address, 0 if not."}
 	addressLease = Metric{"fairlead_cluster_address_lease_seconds", "gauge", ofAddress, "Longest time for which the " +
 		"holder of the virtual address answers without another renewal."}
 	addressEpoch = Metric{"fairlead_cluster_address_epoch", "gauge", ofAddress, "Times that a node has claimed the " +
@@ -95,7 +95,7 @@ func (f *families) cluster(s api.ClusterStatus) {
 	f.add(clusterExpires, float64(s.CertificateExpires.Unix()), nil)
 	for _, v := range s.Addresses {
 		of := f.labels(ofAddress, v.Address.Addr().String())
-		f.add(addressHeld, truth(v.Holder == s.Node), of)
+		f.add(addressHeld, truth(v.Answers), of)
 		f.add(addressLease, v.Lease.Seconds(), of)
 		f.add(addressEpoch, float64(v.Epoch), of)
 	}

@@ -81,8 +81,8 @@ func member() cluster {
 		Nodes: []api.ClusterNodeStatus{{Name: "host1", Alive: true, Problems: []string{"network web: no"}},
 			{Name: "host2", Alive: true, Drained: true, Behind: 3}, {Name: "host3", Behind: 70}},
 		Addresses: []api.ClusterAddress{
-			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")}, Holder: "host1",
-				Lease: 2500 * time.Millisecond, Epoch: 4},
+			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")},
+				Holder: "host1", Answers: true, Lease: 2500 * time.Millisecond, Epoch: 4},
 			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("2001:db8::10/64")},
 				Holder: "host2"}},
 		Etcd: api.EtcdHealth{Connected: true, Revision: 412, Frozen: "older records",

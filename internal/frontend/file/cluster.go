@@ -1,0 +1,117 @@
+package file
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/api"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// clusterAddress parses an element of addresses: a word, or an object with the field address.
+func (r *reader) clusterAddress(n *yaml.Node, path string) {
+	if n.Kind != yaml.MappingNode {
+		var spec api.ClusterAddressSpec
+		before := len(r.mistakes)
+		r.word(n, path, prefix(&spec.Address))
+		if len(r.mistakes) == before {
+			r.declare(spec, n, path)
+		}
+		return
+	}
+	r.virtual(n, path, "address")
+}
+
+// serviceAddress parses an address of a service: a word, or an object with the field virtual, which declares
+// an address of the cluster.
+func (r *reader) serviceAddress(into *[]netip.Addr) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		r.each(n, path, func(n *yaml.Node, path string) {
+			if n.Kind != yaml.MappingNode {
+				r.word(n, path, addresses(into))
+			} else if at, ok := r.virtual(n, path, "virtual"); ok {
+				*into = append(*into, at)
+			}
+		})
+	}
+}
+
+// virtual parses and declares an address of the cluster. The name is that of the field with the address.
+func (r *reader) virtual(n *yaml.Node, path, name string) (at netip.Addr, ok bool) {
+	var spec api.ClusterAddressSpec
+	before := len(r.mistakes)
+	r.object(n, path, []field{
+		{name, r.parsed(prefix(&spec.Address))},
+		{"link", r.text(&spec.Link)},
+		{"hold", r.parsed(func(word string) (err error) {
+			if spec.Hold, err = time.ParseDuration(word); err != nil {
+				return fmt.Errorf("%q: want a time, e.g. 1s", word)
+			}
+			return nil
+		})},
+		{"candidates", r.words(func(word string) error {
+			spec.Candidates = append(spec.Candidates, word)
+			return nil
+		})},
+	})
+	if len(r.mistakes) == before && !spec.Address.IsValid() {
+		r.mistake(n, path, "missing an address: write e.g. %s: 192.0.2.10/24", name)
+	}
+	if len(r.mistakes) > before {
+		return at, false
+	}
+	r.declare(spec, n, path)
+	return spec.Address.Addr(), true
+}
+
+// prefix returns a parser for an address with the length of its subnet.
+func prefix(into *netip.Prefix) func(string) error {
+	return func(word string) (err error) {
+		if *into, err = netip.ParsePrefix(word); err != nil {
+			return fmt.Errorf("%q: want an address with the length of its subnet, e.g. 192.0.2.10/24", word)
+		}
+		return nil
+	}
+}
+
+// declare adds an address of the cluster. Several services can declare the same one.
+func (r *reader) declare(spec api.ClusterAddressSpec, n *yaml.Node, path string) {
+	i := slices.IndexFunc(r.Spec.Addresses, func(o api.ClusterAddressSpec) bool {
+		return o.Address.Addr() == spec.Address.Addr()
+	})
+	if i < 0 {
+		r.spots[fmt.Sprintf("addresses[%d]", len(r.Spec.Addresses))] = spot{r.file, n, path}
+		r.Spec.Addresses = append(r.Spec.Addresses, spec)
+		return
+	}
+	o := r.Spec.Addresses[i]
+	if o.Address != spec.Address || o.Link != spec.Link || o.Hold != spec.Hold ||
+		!slices.Equal(o.Candidates, spec.Candidates) {
+		first := r.spots[fmt.Sprintf("addresses[%d]", i)]
+		r.mistake(n, path, "address %s is declared in %s:%d with other settings: leave one out", spec.Address.Addr(),
+			first.file, first.node.Line)
+	}
+}
+
+// clusterAddressText is an address of the cluster in a file.
+type clusterAddressText struct {
+	Address    string   `yaml:"address" json:"address"`
+	Link       string   `yaml:"link,omitempty" json:"link,omitempty"`
+	Hold       string   `yaml:"hold,omitempty" json:"hold,omitempty"`
+	Candidates []string `yaml:"candidates,flow,omitempty" json:"candidates,omitempty"`
+}
+
+// writtenAddress writes an address of the cluster as one word if that is possible, else as an object.
+func writtenAddress(spec api.ClusterAddressSpec) any {
+	t := clusterAddressText{Address: spec.Address.String(), Link: spec.Link, Candidates: spec.Candidates}
+	if spec.Hold != 0 {
+		t.Hold = spec.Hold.String()
+	}
+	if t.Link == "" && t.Hold == "" && len(t.Candidates) == 0 {
+		return t.Address
+	}
+	return t
+}

@@ -1,0 +1,100 @@
+package cluster_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/test/place"
+	"fairlead/test/process"
+)
+
+// TestAddressCommands adds a virtual address with a command, moves it to each host, and removes it. A client
+// on the LAN reaches the host that the commands show, and none after the removal.
+func TestAddressCommands(t *testing.T) {
+	v := &virtual{lan: newLAN(t), addr: netip.MustParseAddr("192.0.2.10")}
+	v.client = v.connected(77)
+	v.joined()
+	for _, h := range v.hosts {
+		place.Serve(t, h.ns.Do, ":80", func(c net.Conn) { fmt.Fprint(c, h.name) })
+	}
+	one, two := v.hosts[0], v.hosts[1]
+	v.refused(one, "own address of node host2", "cluster", "address", "add", "192.0.2.2/24")
+	one.Run("cluster", "address", "add", "192.0.2.10/24", "--hold", "1s")
+	holder := v.held()
+	v.refused(two, "with other settings", "cluster", "address", "add", "192.0.2.10/24")
+	for range 2 {
+		for _, h := range v.hosts {
+			if h == holder {
+				continue
+			}
+			said := two.Run("cluster", "address", "move", "192.0.2.10", h.name)
+			if !strings.Contains(said, h.name+" holds") {
+				t.Errorf("move says %q", said)
+			}
+			if name := v.answered(place.Timeout); name != h.name {
+				t.Errorf("after the move to %s, %q answers", h.name, name)
+			}
+			if left := v.left(holder); left != "" {
+				t.Errorf("%s keeps the address:\n%s", holder.name, left)
+			}
+			holder = h
+		}
+	}
+	v.until("a host shows the holder", func() bool {
+		all := two.status().Addresses
+		return len(all) == 1 && all[0].Holder == holder.name && all[0].Lease > 0
+	})
+	if events := one.Run("events"); !strings.Contains(events, "address held") {
+		t.Errorf("the events are\n%s", events)
+	}
+	v.refused(one, "is alive", "cluster", "address", "claim", "192.0.2.10", "--force")
+	two.Run("cluster", "address", "rm", "192.0.2.10")
+	if name := v.answered(200 * time.Millisecond); name != "" {
+		t.Errorf("%s answers for a removed address", name)
+	}
+	for _, h := range v.hosts {
+		if left := v.left(h); left != "" {
+			t.Errorf("%s keeps a removed address:\n%s", h.name, left)
+		}
+	}
+	v.refused(one, "it has none", "cluster", "address", "rm", "192.0.2.10")
+}
+
+// TestServiceAtAddress declares a service at a virtual address in files of two hosts. It answers on the host
+// that holds the address, also after a move.
+func TestServiceAtAddress(t *testing.T) {
+	v := &virtual{lan: newLAN(t), addr: netip.MustParseAddr("192.0.2.10")}
+	v.client = v.connected(77)
+	v.joined()
+	hosts := v.hosts[:2]
+	for i, h := range hosts {
+		sandbox := kerneltest.Netns(t)
+		h.Run("network", "create", "web", "--driver", "bridge", "--subnet", fmt.Sprintf("172.30.%d.0/24", i))
+		h.Run("attach", "web", process.Seen(sandbox.Path()), "--name", "shop")
+		place.Serve(t, sandbox.Do, ":80", func(c net.Conn) { fmt.Fprint(c, h.name) })
+		declared := filepath.Join(t.TempDir(), "fairlead.yaml")
+		text := "services:\n  shop:\n    address: {virtual: 192.0.2.10/24, candidates: [host1, host2], hold: 1s}\n" +
+			"    port: 80\n    reals: [name=shop]\n"
+		if err := os.WriteFile(declared, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.Run("apply", "-f", declared)
+		if again := h.Run("apply", "-f", declared); strings.Contains(again, "created") {
+			t.Errorf("the second time, apply says %q", again)
+		}
+	}
+	holder := v.held()
+	other := hosts[1-slices.Index(hosts, holder)]
+	v.hosts[2].Run("cluster", "address", "move", "192.0.2.10")
+	if name := v.answered(place.Timeout); name != other.name {
+		t.Errorf("after the move, %q answers, want %s", name, other.name)
+	}
+}

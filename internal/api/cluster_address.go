@@ -16,6 +16,9 @@ type ClusterAddressSpec struct {
 	Hold time.Duration `json:"hold,omitempty"`
 	// Candidates are the names of the nodes that may hold it; empty means all.
 	Candidates []string `json:"candidates,omitempty"`
+	// Announce is "bgp" if all candidates have the address at the same time and announce it to routers;
+	// empty means that one node holds it.
+	Announce string `json:"announce,omitempty"`
 }
 
 // ClusterAddressRequest is about a virtual address of the cluster.

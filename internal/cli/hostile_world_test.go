@@ -287,11 +287,25 @@ func (l hostileAddresses) List() ([]api.ClusterAddress, error) {
 	return reply[[]api.ClusterAddress](l.hostileDaemon)
 }
 
+// hostileBGP are the routers of a hostileCluster.
+type hostileBGP struct{ hostileDaemon }
+
+func (l hostileBGP) AddPeer(context.Context, api.ClusterBGPPeer) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
+func (l hostileBGP) RemovePeer(context.Context, api.ClusterBGPPeerRequest) (api.Result, error) {
+	return reply[api.Result](l.hostileDaemon)
+}
+func (l hostileBGP) Peers() ([]api.ClusterBGPSession, error) {
+	return reply[[]api.ClusterBGPSession](l.hostileDaemon)
+}
+
 // serveHostileDaemon serves a hostileDaemon and returns its socket.
 func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
 	return admintest.Serve(t, admin.Daemon{Attachments: l, Publishes: l, Networks: l, Services: l, Specs: l, Events: l,
-		Stats: l, Cluster: hostileCluster{l}, ClusterAddresses: hostileAddresses{l}})
+		Stats: l, Cluster: hostileCluster{l}, ClusterAddresses: hostileAddresses{l},
+		ClusterBGP: hostileBGP{l}})
 }
 
 // hostileFiles writes the files that commands read.

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/kernel/inspect"
 	"fairlead/internal/kernel/iptables"
 	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/kernel/loopback"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/kernel/nft"
 	"fairlead/internal/kernel/rawtcp"
@@ -117,3 +118,6 @@ func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 // Virtual returns a Handle for the virtual addresses of a cluster. It must be ended before
 // the Host is closed.
 func (h *Host) Virtual() (*virtual.Handle, error) { return virtual.New(h.ns, h.pins) }
+
+// Loopback returns a Handle for addresses of the host's loopback link. It must be closed before the Host.
+func (h *Host) Loopback() (*loopback.Handle, error) { return loopback.New(h.ns) }

@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/addresses"
+	"fairlead/internal/cluster/bgp"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
@@ -22,6 +23,7 @@ import (
 	"fairlead/internal/cluster/networks"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/loopback"
 	"fairlead/internal/kernel/virtual"
 	"fairlead/internal/sandbox"
 )
@@ -37,13 +39,16 @@ type node struct {
 	addresses *addresses.Addresses
 	holds     *hold.Runner
 	virtual   *virtual.Handle
+	bgp       *bgp.Announcer
+	loopback  *loopback.Handle
 }
 
 // end closes the handles. If everything shall be removed, it closes the virtual addresses before.
 func (n *node) end(tearDown bool) (err error) {
 	if tearDown {
-		err = n.holds.Leave()
+		err = errors.Join(n.holds.Leave(), n.bgp.Leave())
 	}
+	n.loopback.Close()
 	return errors.Join(err, n.virtual.End())
 }
 
@@ -70,9 +75,14 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
 		Changed: idle.changed, Every: repeatEvery, Log: opt.Log})
 	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses,
+	if n.loopback, err = host.Loopback(); err != nil {
+		return nil, errors.Join(err, links.End())
+	}
+	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
+	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses, n.bgp,
 		names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
+		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
 	}
 	n.Answer(hold.Question, n.holds.Answer)
@@ -91,6 +101,7 @@ func (n *node) run(ctx context.Context) error {
 		}
 	}
 	tasks.Go(func() { n.holds.Run(ctx) })
+	tasks.Go(func() { n.bgp.Run(ctx) })
 	return n.Member.Run(ctx)
 }
 

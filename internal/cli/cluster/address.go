@@ -47,6 +47,9 @@ func newAddressAdd(a *command.App) *cobra.Command {
 					"192.0.2.10/24", args[0]))
 			}
 			spec.Address = prefix
+			if spec.Announce != "" && !c.Flags().Changed("hold") {
+				spec.Hold = 0
+			}
 			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
 				return client.AddAddress(c.Context(), spec)
 			})
@@ -60,6 +63,8 @@ func newAddressAdd(a *command.App) *cobra.Command {
 		"not given, all")
 	c.Flags().StringVar(&spec.Link, "link", "", "link that gets the address on each host; if not given, the link "+
 		"with an address in the same subnet")
+	c.Flags().StringVar(&spec.Announce, "announce", "", "bgp: all candidates have the address at the same time, and "+
+		"announce it to the routers\nof `fairlead cluster bgp`; if not given, one node holds it")
 	_ = c.RegisterFlagCompletionFunc("candidate", completeNodes(r)) // it exists
 	return c
 }
@@ -215,6 +220,8 @@ func addressState(v api.ClusterAddress) string {
 	switch {
 	case v.Removed:
 		return "being removed"
+	case v.Announce != "":
+		return "announced by " + strings.ToUpper(v.Announce)
 	case v.Target != "":
 		return "moves to " + v.Target
 	case v.Holder == "":

@@ -163,7 +163,8 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 	a.mu.Lock()
 	age := a.cfg.Now().Sub(a.seen[key])
 	a.mu.Unlock()
-	v := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Address: r.Prefix, Link: r.Link, Hold: r.Hold},
+	v := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Address: r.Prefix, Link: r.Link, Hold: r.Hold,
+		Announce: r.Announce},
 		Holder: nameOf(s, r.Holder), Since: r.Since, Epoch: r.Epoch, Renewed: age, Target: nameOf(s, r.Target),
 		Removed: r.Removed}
 	if r.Holder == "" {

@@ -64,6 +64,10 @@ func sameSettings(s kv.Snapshot, have, want record.Address) error {
 	switch {
 	case have.Prefix != want.Prefix:
 		what = "prefix length " + fmt.Sprint(have.Prefix.Bits())
+	case have.Announce != want.Announce && have.Announce == "":
+		what = "held by one node"
+	case have.Announce != want.Announce:
+		what = "announce " + have.Announce
 	case have.Hold != want.Hold:
 		what = "hold time " + have.Hold.String()
 	case have.Link != want.Link && have.Link == "":
@@ -93,6 +97,10 @@ func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest
 	have, exists := recordOf(s, r.Address)
 	if !exists {
 		return api.Result{}, unknown(s, r.Address)
+	}
+	if have.Announce != "" {
+		return api.Result{}, api.Faultf(api.Conflict, "move address %s: all candidates have it at the same time: drain a "+
+			"node to take its connections away (`fairlead cluster drain NODE`)", r.Address)
 	}
 	target, err := targetOf(s, have, r.Node)
 	if err != nil {

@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ const DefaultHold = 3 * time.Second
 
 // newRecord returns the record of a new address, which no node holds.
 func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, error) {
-	r := record.Address{Prefix: spec.Address, Link: spec.Link, Hold: spec.Hold}
-	if r.Hold == 0 {
+	r := record.Address{Prefix: spec.Address, Link: spec.Link, Hold: spec.Hold, Announce: spec.Announce}
+	if r.Hold == 0 && r.Announce == "" {
 		r.Hold = DefaultHold
 	}
 	if err := valid(r); err != nil {
@@ -50,6 +51,8 @@ func valid(r record.Address) error {
 	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a.IsLinkLocalUnicast() ||
 		a.Is4() && a.As4()[0] >= 240:
 		return invalid("want an address that other hosts can reach")
+	case r.Announce != "":
+		return validAnnounced(r)
 	case p.IsSingleIP() && r.Link == "":
 		return invalid("want the length of its subnet, e.g. " + a.String() + "/" + typical(a) + ", or --link")
 	case a.Is4() && p.Bits() < 31 && (a == p.Masked().Addr() || a == broadcast(p)):
@@ -65,6 +68,22 @@ func valid(r record.Address) error {
 	}
 	if err := model.ValidLink(r.Link); err != nil {
 		return api.Faultf(api.Invalid, "virtual address %s: %w", p, err)
+	}
+	return nil
+}
+
+// validAnnounced returns an error if the address of a record could not be announced to routers.
+func validAnnounced(r record.Address) error {
+	invalid := func(want string) error { return api.Faultf(api.Invalid, "virtual address %s: %s", r.Prefix, want) }
+	switch {
+	case r.Announce != record.AnnounceBGP:
+		return invalid("announce: want bgp")
+	case !r.Prefix.IsSingleIP():
+		return invalid(fmt.Sprintf("want a single address to announce: %s/%d", r.Prefix.Addr(), r.Prefix.Addr().BitLen()))
+	case r.Hold != 0:
+		return invalid("an announced address has no holder, and so no hold time: leave --hold out")
+	case r.Link != "":
+		return invalid("an announced address is on the loopback link: leave --link out")
 	}
 	return nil
 }

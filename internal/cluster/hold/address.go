@@ -84,9 +84,9 @@ func (r *Runner) fence(a *address) {
 func (a *address) learn(s kv.Snapshot) {
 	a.entry, _ = s.Get(a.key)
 	rec, err := record.Decode[record.Address](a.entry)
-	if err != nil || rec.Prefix.Addr() != a.addr {
+	if err != nil || rec.Prefix.Addr() != a.addr || rec.Announce != "" {
 		rec = record.Address{}
-		a.entry = kv.Entry{Key: a.key} // a record that cannot be read is none
+		a.entry = kv.Entry{Key: a.key} // a record that cannot be read, or has no holder, is none
 	}
 	a.rec = rec
 	a.view = vip.View{Revision: s.Revision(), Entry: a.entry, Nodes: vip.NodesOf(s, rec)}

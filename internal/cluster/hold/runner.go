@@ -153,7 +153,7 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 	}
 	all := r.members.update(u)
 	for _, key := range u.Changed {
-		if a, ok := addressOf(key); ok && r.known[a] == nil {
+		if a, ok := addressOf(u.Snapshot, key); ok && r.known[a] == nil {
 			r.add(a, 0)
 		}
 	}
@@ -178,10 +178,14 @@ func (r *Runner) restored(before kv.Snapshot) {
 	r.members = members{}
 }
 
-// addressOf returns the address of a key.
-func addressOf(key string) (netip.Addr, bool) {
+// addressOf returns the address of a key, unless the key is of something else or all candidates have the
+// address at the same time.
+func addressOf(s kv.Snapshot, key string) (netip.Addr, bool) {
 	text, ok := strings.CutPrefix(key, record.Addresses)
 	if !ok {
+		return netip.Addr{}, false
+	}
+	if rec, exists, _ := record.Get[record.Address](s, key); exists && rec.Announce != "" {
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(text)
@@ -196,7 +200,7 @@ func (r *Runner) start(u kv.Update) {
 	}
 	needed := r.snapshot == nil && r.cfg.Host.Left()
 	for e := range u.Snapshot.Under(record.Addresses) {
-		_, ok := addressOf(e.Key)
+		_, ok := addressOf(u.Snapshot, e.Key)
 		needed = needed || ok
 	}
 	if !needed {

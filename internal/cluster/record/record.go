@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ const (
 	Services  = "svcs/"
 	Reals     = "reals/"
 	Addresses = "addrs/"
+	BGPPeers  = "bgp/"
 )
 
 // Meta describes the cluster.
@@ -194,6 +196,29 @@ type Address struct {
 	Nonce string `json:"nonce,omitempty"`
 	// Removed makes the holder give up the address and delete the record.
 	Removed bool `json:"removed,omitempty"`
+	// Announce is AnnounceBGP if all candidates have the address at the same time, and announce it to
+	// routers. There is no holder then. Empty means that one node has it, and answers its neighbours.
+	Announce string `json:"announce,omitempty"`
+}
+
+// AnnounceBGP is the value of Address.Announce for addresses that routers spread over all candidates.
+const AnnounceBGP = "bgp"
+
+// Candidate reports whether a node may have the address.
+func (a Address) Candidate(node string) bool {
+	return len(a.Candidates) == 0 || slices.Contains(a.Candidates, node)
+}
+
+// BGPPeer is a router to which nodes announce addresses.
+type BGPPeer struct {
+	Address netip.Addr `json:"address"`
+	// AS is the router's autonomous system, LocalAS that of the nodes.
+	AS      uint32 `json:"as"`
+	LocalAS uint32 `json:"localAS"`
+	// Nodes are the ids of the nodes that connect to it; empty means all.
+	Nodes []string `json:"nodes,omitempty"`
+	// BFD makes node and router notice within a second that the other is gone.
+	BFD bool `json:"bfd"`
 }
 
 // Key joins a prefix and names. The names must contain no slash, except for the last.

@@ -67,6 +67,8 @@ type Daemon struct {
 	ClusterNetworks ClusterNetworkCalls
 	// ClusterAddresses is nil if the daemon cannot be a member of a cluster.
 	ClusterAddresses ClusterAddressCalls
+	// ClusterBGP is nil if the daemon cannot be a member of a cluster.
+	ClusterBGP ClusterBGPCalls
 }
 
 // Error is the response to a request that failed.

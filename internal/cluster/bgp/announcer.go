@@ -1,0 +1,200 @@
+package bgp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
+)
+
+// addressLife is how long an address stays on the loopback link without this process; it is set again
+// three times as often.
+const addressLife = time.Minute
+
+// Host adds addresses to the loopback link of this host. The kernel removes them after their lifetime.
+type Host interface {
+	// Keep adds an address, or sets its lifetime again.
+	Keep(a netip.Addr, life time.Duration) error
+	Drop(a netip.Addr) error
+	// Kept returns the addresses that were added, also by an earlier process.
+	Kept() ([]netip.Addr, error)
+	// Near returns the link on whose subnet an address is, or "": there, two hosts would answer for it.
+	Near(a netip.Addr) (string, error)
+}
+
+// Config contains what an Announcer needs.
+type Config struct {
+	Host Host
+	// Store commits transactions of the node.
+	Store kv.Committer
+	Log   *slog.Logger
+}
+
+// Announcer announces the node's addresses. It is a member.Consumer. Its methods may be called
+// concurrently.
+type Announcer struct {
+	cfg  Config
+	wake chan struct{}
+
+	// mu protects the fields below, and what the host has.
+	mu       sync.Mutex
+	snapshot kv.Snapshot
+	wanted   wanted
+	speaker  *speaker
+	problems []string
+}
+
+var _ member.Consumer = (*Announcer)(nil)
+
+// New returns an Announcer that announces nothing. Run connects to the routers.
+func New(cfg Config) *Announcer { return &Announcer{cfg: cfg, wake: make(chan struct{}, 1)} }
+
+// Update takes a snapshot, and returns the problems of the previous one with those of this one's records.
+func (n *Announcer) Update(_ context.Context, self member.Self, u kv.Update) []string {
+	w, problems := wantedOf(u.Snapshot, self.Node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.snapshot, n.wanted = u.Snapshot, w
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+	return append(problems, n.problems...)
+}
+
+// Leave withdraws all addresses and removes them.
+func (n *Announcer) Leave() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.snapshot, n.wanted = nil, wanted{}
+	return errors.Join(n.apply()...)
+}
+
+// Run announces what snapshots want until ctx ends. It then withdraws the addresses; they stay on the
+// host for their lifetime, because the next process may continue.
+func (n *Announcer) Run(ctx context.Context) {
+	again := time.NewTicker(addressLife / 3)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.silence()
+			return
+		case <-n.wake:
+		case <-again.C:
+			if !n.busy() {
+				continue
+			}
+		}
+		n.mu.Lock()
+		before := n.problems
+		n.problems = nil
+		for _, err := range n.apply() {
+			n.problems = append(n.problems, err.Error())
+			if !slices.Contains(before, err.Error()) {
+				n.cfg.Log.Warn("announce by BGP", "error", err)
+			}
+		}
+		n.mu.Unlock()
+	}
+}
+
+// busy reports whether addresses must be kept, or something has failed.
+func (n *Announcer) busy() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.wanted.addresses) > 0 || len(n.problems) > 0
+}
+
+// sessions returns the sessions with the routers.
+func (n *Announcer) sessions() ([]session, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.speaker == nil {
+		return nil, nil
+	}
+	return n.speaker.sessions()
+}
+
+// apply makes the host and the speaker what is wanted: addresses are there before they are announced, and
+// withdrawn before they go.
+func (n *Announcer) apply() (problems []error) {
+	have, err := n.cfg.Host.Kept()
+	if err != nil {
+		return []error{err}
+	}
+	announced, problems := n.keep()
+	if err := n.announce(announced); err != nil {
+		problems = append(problems, err)
+	}
+	for _, a := range have {
+		if !slices.Contains(announced, a) {
+			if err := n.cfg.Host.Drop(a); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return problems
+}
+
+// keep adds the addresses to the host, and returns those that it has then.
+func (n *Announcer) keep() (kept []netip.Addr, problems []error) {
+	for _, a := range n.wanted.addresses {
+		link, err := n.cfg.Host.Near(a)
+		if err == nil && link != "" {
+			err = &nearError{a, link}
+		}
+		if err == nil {
+			err = n.cfg.Host.Keep(a, addressLife)
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		kept = append(kept, a)
+	}
+	return kept, problems
+}
+
+// announce starts and stops the speaker, and gives it what to announce.
+func (n *Announcer) announce(addresses []netip.Addr) error {
+	if len(n.wanted.routers) == 0 {
+		n.silence()
+		return nil
+	}
+	if n.speaker == nil {
+		s, err := startSpeaker(n.wanted.id, n.wanted.routers[0].LocalAS, n.cfg.Log)
+		if err != nil {
+			return err
+		}
+		n.speaker = s
+	}
+	return n.speaker.set(n.wanted.routers, addresses)
+}
+
+// silence ends the sessions. The routers then have no routes to this node.
+func (n *Announcer) silence() {
+	if n.speaker != nil {
+		n.speaker.stop()
+		n.speaker = nil
+	}
+}
+
+// nearError is the error of an address that is on the subnet of a link.
+type nearError struct {
+	address netip.Addr
+	link    string
+}
+
+func (e *nearError) Error() string {
+	return "address " + e.address.String() + " is on the subnet of link " + e.link + ", where every node would " +
+		"answer for it: announce an address of no link's subnet by BGP"
+}

@@ -1,0 +1,176 @@
+package bgp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+)
+
+// orderLimit is how long an order waits for the store.
+const orderLimit = 5 * time.Second
+
+// AddPeer adds a router to which the nodes announce addresses. If the cluster has it with the same settings,
+// it changes nothing. Returns a Fault: NotFound if the host belongs to no cluster or a node is unknown,
+// Conflict if the router exists with other settings, Invalid for settings that no session can have.
+func (n *Announcer) AddPeer(ctx context.Context, p api.ClusterBGPPeer) (api.Result, error) {
+	s, err := n.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	want, err := newPeer(s, p)
+	if err != nil {
+		return api.Result{}, err
+	}
+	key := record.Key(record.BGPPeers, p.Address.String())
+	value := record.Encode(want)
+	result, err := n.commit(ctx, kv.Txn{If: []kv.Condition{{Key: key}}, Then: []kv.Change{{Key: key, Value: value}}})
+	switch {
+	case err != nil:
+		return api.Result{}, fmt.Errorf("add router %s: %w", p.Address, err)
+	case result.Committed:
+		return api.Result{Changed: true}, nil
+	case len(result.Current) == 1 && string(result.Current[0].Value) == string(value):
+		return api.Result{Notes: []string{fmt.Sprintf("the cluster has the router %s already", p.Address)}}, nil
+	}
+	return api.Result{}, api.Faultf(api.Conflict, "add router %s: the cluster has it with other settings: remove it "+
+		"with `fairlead cluster bgp rm %s` first", p.Address, p.Address)
+}
+
+// RemovePeer removes a router. Returns a Fault with code NotFound if the cluster does not have it.
+func (n *Announcer) RemovePeer(ctx context.Context, r api.ClusterBGPPeerRequest) (api.Result, error) {
+	s, err := n.current()
+	if err != nil {
+		return api.Result{}, err
+	}
+	key := record.Key(record.BGPPeers, r.Address.String())
+	entry, exists := s.Get(key)
+	if !exists {
+		return api.Result{}, unknown(s, r.Address)
+	}
+	result, err := n.commit(ctx, kv.Txn{If: []kv.Condition{{Key: key, Revision: entry.Revision, Value: entry.Value}},
+		Then: []kv.Change{{Key: key}}})
+	switch {
+	case err != nil:
+		return api.Result{}, fmt.Errorf("remove router %s: %w", r.Address, err)
+	case !result.Committed:
+		return api.Result{}, fmt.Errorf("remove router %s: another node changes it at the same time: try again", r.Address)
+	}
+	return api.Result{Changed: true}, nil
+}
+
+// Peers returns the cluster's routers with the sessions of this node. Returns a Fault with code NotFound if
+// the host belongs to no cluster.
+func (n *Announcer) Peers() ([]api.ClusterBGPSession, error) {
+	s, err := n.current()
+	if err != nil {
+		return nil, err
+	}
+	own, err := n.sessions()
+	if err != nil {
+		return nil, err
+	}
+	all := []api.ClusterBGPSession{}
+	for e := range s.Under(record.BGPPeers) {
+		p, err := record.Decode[record.BGPPeer](e)
+		if err != nil {
+			continue // Update reports it
+		}
+		v := api.ClusterBGPSession{ClusterBGPPeer: api.ClusterBGPPeer{Address: p.Address, AS: p.AS, LocalAS: p.LocalAS,
+			BFD: p.BFD}}
+		for _, id := range p.Nodes {
+			v.Nodes = append(v.Nodes, nameOf(s, id))
+		}
+		if i := slices.IndexFunc(own, func(o session) bool { return o.Address == p.Address }); i >= 0 {
+			v.State, v.Since, v.BFDState = own[i].state, own[i].since, own[i].bfd
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// newPeer returns the record of a router.
+func newPeer(s kv.Snapshot, p api.ClusterBGPPeer) (record.BGPPeer, error) {
+	r := record.BGPPeer{Address: p.Address, AS: p.AS, LocalAS: p.LocalAS, BFD: p.BFD}
+	a := p.Address
+	switch {
+	case !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a.IsLinkLocalUnicast():
+		return r, api.Faultf(api.Invalid, "router %s: want the address of a router, e.g. 192.0.2.1", a)
+	case p.AS == 0 || p.LocalAS == 0:
+		return r, api.Faultf(api.Invalid, "router %s: want the number of the router's autonomous system and of the nodes', "+
+			"1 to 4294967295; 64512 to 65534 are for private use", a)
+	}
+	for e := range s.Under(record.BGPPeers) {
+		other, err := record.Decode[record.BGPPeer](e)
+		if err == nil && other.Address != a && other.LocalAS != p.LocalAS {
+			return r, api.Faultf(api.Conflict, "router %s: the nodes have the autonomous system %d for router %s: they can "+
+				"have only one", a, other.LocalAS, other.Address)
+		}
+	}
+	for _, name := range p.Nodes {
+		id, err := idOf(s, name)
+		if err != nil {
+			return r, err
+		}
+		r.Nodes = append(r.Nodes, id)
+	}
+	slices.Sort(r.Nodes)
+	r.Nodes = slices.Compact(r.Nodes)
+	return r, nil
+}
+
+// idOf returns the id of the node with a name.
+func idOf(s kv.Snapshot, name string) (string, error) {
+	var names []string
+	for e := range s.Under(record.Nodes) {
+		node, err := record.Decode[record.Node](e)
+		if err == nil && node.Name == name {
+			return node.ID, nil
+		}
+		names = append(names, node.Name)
+	}
+	return "", api.Faultf(api.NotFound, "the cluster has no node %q: it has %s", name, strings.Join(names, ", "))
+}
+
+// nameOf returns the name of a node, or its id if it is not in the snapshot.
+func nameOf(s kv.Snapshot, id string) string {
+	if node, ok, err := record.Get[record.Node](s, record.Key(record.Nodes, id)); ok && err == nil {
+		return node.Name
+	}
+	return id
+}
+
+// unknown is the error for a router that the cluster does not have.
+func unknown(s kv.Snapshot, a netip.Addr) error {
+	var all []string
+	for e := range s.Under(record.BGPPeers) {
+		all = append(all, strings.TrimPrefix(e.Key, record.BGPPeers))
+	}
+	if len(all) == 0 {
+		return api.Faultf(api.NotFound, "the cluster has no router %s: it has none", a)
+	}
+	return api.Faultf(api.NotFound, "the cluster has no router %s: it has %s", a, strings.Join(all, ", "))
+}
+
+func (n *Announcer) current() (kv.Snapshot, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.snapshot == nil {
+		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
+			"`fairlead cluster init`, or see `fairlead cluster status`")
+	}
+	return n.snapshot, nil
+}
+
+// commit commits a transaction with a limit of its own.
+func (n *Announcer) commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, orderLimit)
+	defer cancel()
+	return n.cfg.Store.Commit(ctx, t)
+}

@@ -42,9 +42,12 @@ type host struct {
 	name string
 }
 
-func newLAN(t *testing.T) *lan {
+func newLAN(t *testing.T) *lan { return newLANWith(t, 1) }
+
+// newLANWith returns a LAN with a number of members of etcd.
+func newLANWith(t *testing.T, members int) *lan {
 	t.Helper()
-	l := newEmptyLAN(t)
+	l := newEmptyLAN(t, members)
 	for n := range 3 {
 		ns := l.connected(n + 1)
 		l.hosts = append(l.hosts, &host{daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: ns.File()}), ns,
@@ -53,13 +56,17 @@ func newLAN(t *testing.T) *lan {
 	return l
 }
 
-// newEmptyLAN returns a LAN without hosts.
-func newEmptyLAN(t *testing.T) *lan {
+// newEmptyLAN returns a LAN without hosts, with a number of members of etcd at 192.0.2.9, 192.0.2.19 and so on.
+func newEmptyLAN(t *testing.T, members int) *lan {
 	t.Helper()
 	l := &lan{T: t, between: kerneltest.Netns(t)}
 	kerneltest.Run(t, l.between, "ip", "link", "add", "br0", "type", "bridge")
 	kerneltest.Run(t, l.between, "ip", "link", "set", "br0", "up")
-	l.etcd = etcd.Start(t, []etcd.Spot{{Host: "192.0.2.9", In: l.connected(9).Do}})
+	var spots []etcd.Spot
+	for n := range members {
+		spots = append(spots, etcd.Spot{Host: fmt.Sprintf("192.0.2.%d", 9+10*n), In: l.connected(9 + 10*n).Do})
+	}
+	l.etcd = etcd.Start(t, spots)
 	return l
 }
 
@@ -78,7 +85,7 @@ func (l *lan) connected(number int) *netns.Namespace {
 // init makes the first host create the cluster.
 func (l *lan) init() {
 	l.Helper()
-	l.hosts[0].Run("cluster", "init", "--etcd", l.etcd.Members[0].Endpoint(), "--node-name", "host1")
+	l.hosts[0].Run("cluster", "init", "--etcd", strings.Join(l.etcd.Endpoints(), ","), "--node-name", "host1")
 }
 
 // joined makes all hosts one cluster.

@@ -23,7 +23,7 @@ const ofCluster = "--ipam-driver fairlead --ipam-opt cluster=shop "
 
 // TestDocker connects containers of several hosts with a network of the cluster.
 func TestDocker(t *testing.T) {
-	l := newEmptyLAN(t)
+	l := newEmptyLAN(t, 1)
 	hosts := l.dockerHosts(programs(t), "", engines.New(t))
 	one, two := hosts[0], hosts[1]
 	join(l, hosts)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
@@ -30,7 +31,7 @@ const (
 func TestBGP(t *testing.T) {
 	l := newLAN(t)
 	l.joined()
-	client := l.router()
+	router, client := l.router()
 	second := l.bird(l.connected(21), secondRouter, "64520", "198.51.101.0/24")
 	for _, h := range l.hosts {
 		kerneltest.Run(t, h.ns, "ip", "route", "add", "198.51.100.0/24", "via", routerAddress)
@@ -67,12 +68,33 @@ func TestBGP(t *testing.T) {
 	l.answer(client, "host1", "host3")
 	three.Run("cluster", "address", "rm", announced)
 	l.answer(client)
+	l.answerOverIPv6(router, one)
 	for _, h := range l.hosts {
 		l.until(h.name+" has lost the address", func() bool {
 			return !strings.Contains(kerneltest.Run(t, h.ns, "ip", "addr"), announced)
 		})
 	}
 	one.Run("cluster", "bgp", "rm", routerAddress)
+}
+
+// answerOverIPv6 announces an IPv6 address, and connects to it from the router.
+func (l *lan) answerOverIPv6(router *netns.Namespace, h *host) {
+	l.Helper()
+	const at, address = "2001:db8::20", "2001:db8:53::10"
+	kerneltest.Run(l, router, "ip", "addr", "add", at+"/64", "dev", "eth0", "nodad")
+	kerneltest.Run(l, h.ns, "ip", "addr", "add", "2001:db8::1/64", "dev", "eth0", "nodad")
+	place.Serve(l, h.ns.Do, ":81", place.Hangup)
+	h.Run("cluster", "bgp", "add", at, "--as", "64512", "--local-as", "64513", "--node", h.name)
+	h.Run("cluster", "address", "add", address+"/128", "--announce", "bgp", "--candidate", h.name)
+	l.until("the router reaches the IPv6 address", func() bool {
+		conn, err := place.Dial(router.Do, "tcp", "["+address+"]:81", time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	h.Run("cluster", "address", "rm", address)
+	h.Run("cluster", "bgp", "rm", at)
 }
 
 // answer waits until exactly these hosts answer connections of the client to the announced address.
@@ -100,12 +122,12 @@ func (l *lan) answer(client *netns.Namespace, names ...string) {
 	})
 }
 
-// router starts a router between the hosts and a client's namespace, which it returns.
-func (l *lan) router() *netns.Namespace {
+// router starts a router between the hosts and a client, and returns the namespaces of both.
+func (l *lan) router() (router, client *netns.Namespace) {
 	l.Helper()
-	router, client := l.connected(20), kerneltest.Netns(l)
+	router, client = l.connected(20), kerneltest.Netns(l)
 	for _, args := range []string{
-		"link add outside type veth peer name eth0 netns " + fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), client.File().Fd()),
+		fmt.Sprintf("link add outside type veth peer name eth0 netns /proc/%d/fd/%d", os.Getpid(), client.File().Fd()),
 		"addr add " + routerOutside + "/24 dev outside", "link set outside up",
 	} {
 		kerneltest.Run(l, router, "ip", strings.Fields(args)...)
@@ -116,7 +138,7 @@ func (l *lan) router() *netns.Namespace {
 		kerneltest.Run(l, client, "ip", strings.Fields(args)...)
 	}
 	l.bird(router, routerAddress, "64512", leaked)
-	return client
+	return router, client
 }
 
 // bird starts BIRD in a router's namespace, with the hosts as neighbours, and returns its control socket. The
@@ -125,7 +147,10 @@ func (l *lan) bird(router *netns.Namespace, addr, as, own string) (control strin
 	l.Helper()
 	config := "router id " + addr + ";\nprotocol device {}\nprotocol static { ipv4; route " + own + " blackhole; }\n" +
 		"protocol bfd { interface \"eth0\" { interval 300 ms; multiplier 3; }; }\n" +
-		"protocol kernel { merge paths on; ipv4 { import none; export where source = RTS_BGP; }; }\n"
+		"protocol kernel { merge paths on; ipv4 { import none; export where source = RTS_BGP; }; }\n" +
+		"protocol kernel { ipv6 { import none; export where source = RTS_BGP; }; }\n" +
+		"protocol bgp { local as " + as + "; neighbor 2001:db8::1 as 64513; passive on; bfd on; " +
+		"ipv6 { import all; export none; }; }\n"
 	for n := range l.hosts {
 		config += fmt.Sprintf("protocol bgp { local as %s; neighbor 192.0.2.%d as 64513; passive on; bfd on; "+
 			"error wait time 1, 1; ipv4 { import all; export where source = RTS_STATIC; }; }\n", as, n+1)

@@ -20,11 +20,12 @@ func newServiceImport(a *command.App) *cobra.Command {
 	apply := false
 	c := &cobra.Command{
 		Use:   "import ipvsadm|keepalived FILE",
-		Short: "Convert the services of ipvsadm or keepalived",
-		Long: "Convert the output of `ipvsadm -S -n`, or the virtual_server blocks of a keepalived.conf, to\n" +
-			"a file for `fairlead apply`, and print it. If FILE is -, read the standard input. Report each\n" +
-			"line that is not converted, and why, on the standard error. With --apply, create the services\n" +
-			"at once.",
+		Short: "Convert the services of ipvsadm or keepalived, and its virtual addresses",
+		Long: "Convert the output of `ipvsadm -S -n`, or the virtual_server and vrrp_instance blocks of a\n" +
+			"keepalived.conf, to a file for `fairlead apply`, and print it. The addresses of a vrrp_instance\n" +
+			"become virtual addresses of the cluster to which the host belongs. If FILE is -, read the\n" +
+			"standard input. Report each line that is not converted, and why, on the standard error. With\n" +
+			"--apply, create the services and addresses at once.",
 		Example: "  ipvsadm -S -n | fairlead service import ipvsadm - > fairlead.yaml\n" +
 			"  fairlead service import keepalived /etc/keepalived/keepalived.conf > fairlead.yaml\n" +
 			"  fairlead service import keepalived /etc/keepalived/keepalived.conf --apply --set edge",
@@ -42,11 +43,11 @@ func newServiceImport(a *command.App) *cobra.Command {
 			for _, l := range imported.Reports {
 				r.Err.Note("%s:%d: %s", where, l.Line, l.Text)
 			}
-			if len(imported.Services) == 0 { // applying an empty set would remove the set's services
-				return command.Usage(fmt.Errorf("import services from %s: it contains no virtual service that can be "+
+			if len(imported.Services)+len(imported.Addresses) == 0 { // applying an empty set would remove the set's services
+				return command.Usage(fmt.Errorf("import services from %s: it contains no virtual service or address that can be "+
 					"converted", where))
 			}
-			spec := api.Spec{Set: set, Services: imported.Services}
+			spec := api.Spec{Set: set, Services: imported.Services, Addresses: imported.Addresses}
 			switch {
 			case apply:
 				return r.Call(c.Context(), func(client *admin.Client) error {
@@ -63,7 +64,7 @@ func newServiceImport(a *command.App) *cobra.Command {
 		},
 	}
 	r.Flags(c)
-	c.Flags().BoolVar(&apply, "apply", false, "create the services, as fairlead apply does, instead of printing the "+
+	c.Flags().BoolVar(&apply, "apply", false, "create the services and addresses, as fairlead apply does, instead of printing the "+
 		"file")
 	c.Flags().StringVar(&set, "set", "", "name of the set to which the services belong")
 	return c

@@ -169,6 +169,9 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	switch {
 	case !exists:
 		return api.Result{}, unknown(s, r.Address)
+	case have.Announce != "":
+		return api.Result{}, api.Faultf(api.Conflict, "claim address %s: all candidates have it at the same time: it has "+
+			"no holder", r.Address)
 	case have.Holder == self.Node:
 		return api.Result{Notes: []string{fmt.Sprintf("this node holds %s already", r.Address)}}, nil
 	}

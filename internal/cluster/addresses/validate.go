@@ -18,12 +18,27 @@ import (
 // etcd's leader.
 const DefaultHold = 3 * time.Second
 
-// newRecord returns the record of a new address, which no node holds.
-func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, error) {
+// MinHold and MaxHold limit the hold time.
+const (
+	MinHold = vip.MinHold
+	MaxHold = vip.MaxHold
+)
+
+// Valid returns a Fault with code Invalid if no cluster can have an address with these settings.
+func Valid(spec api.ClusterAddressSpec) error { return valid(settings(spec)) }
+
+// settings returns a record without candidates.
+func settings(spec api.ClusterAddressSpec) record.Address {
 	r := record.Address{Prefix: spec.Address, Link: spec.Link, Hold: spec.Hold, Announce: spec.Announce}
 	if r.Hold == 0 && r.Announce == "" {
 		r.Hold = DefaultHold
 	}
+	return r
+}
+
+// newRecord returns the record of a new address, which no node holds.
+func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, error) {
+	r := settings(spec)
 	if err := valid(r); err != nil {
 		return r, err
 	}

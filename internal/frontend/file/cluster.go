@@ -56,6 +56,7 @@ func (r *reader) virtual(n *yaml.Node, path, name string) (at netip.Addr, ok boo
 			spec.Candidates = append(spec.Candidates, word)
 			return nil
 		})},
+		{"announce", r.text(&spec.Announce)},
 	})
 	if len(r.mistakes) == before && !spec.Address.IsValid() {
 		r.mistake(n, path, "missing an address: write e.g. %s: 192.0.2.10/24", name)
@@ -88,7 +89,7 @@ func (r *reader) declare(spec api.ClusterAddressSpec, n *yaml.Node, path string)
 		return
 	}
 	o := r.Spec.Addresses[i]
-	if o.Address != spec.Address || o.Link != spec.Link || o.Hold != spec.Hold ||
+	if o.Address != spec.Address || o.Link != spec.Link || o.Hold != spec.Hold || o.Announce != spec.Announce ||
 		!slices.Equal(o.Candidates, spec.Candidates) {
 		first := r.spots[fmt.Sprintf("addresses[%d]", i)]
 		r.mistake(n, path, "address %s is declared in %s:%d with other settings: leave one out", spec.Address.Addr(),
@@ -102,15 +103,17 @@ type clusterAddressText struct {
 	Link       string   `yaml:"link,omitempty" json:"link,omitempty"`
 	Hold       string   `yaml:"hold,omitempty" json:"hold,omitempty"`
 	Candidates []string `yaml:"candidates,flow,omitempty" json:"candidates,omitempty"`
+	Announce   string   `yaml:"announce,omitempty" json:"announce,omitempty"`
 }
 
 // writtenAddress writes an address of the cluster as one word if that is possible, else as an object.
 func writtenAddress(spec api.ClusterAddressSpec) any {
-	t := clusterAddressText{Address: spec.Address.String(), Link: spec.Link, Candidates: spec.Candidates}
+	t := clusterAddressText{Address: spec.Address.String(), Link: spec.Link, Candidates: spec.Candidates,
+		Announce: spec.Announce}
 	if spec.Hold != 0 {
 		t.Hold = spec.Hold.String()
 	}
-	if t.Link == "" && t.Hold == "" && len(t.Candidates) == 0 {
+	if t.Link == "" && t.Hold == "" && t.Announce == "" && len(t.Candidates) == 0 {
 		return t.Address
 	}
 	return t

@@ -103,7 +103,8 @@ services:
     port: 443
     reals: 10.0.0.2
   again: {address: {virtual: 192.0.2.11/24}, port: 443, reals: 10.0.0.2}
-addresses: [192.0.2.11/24, {address: "2001:db8::10/64", candidates: host1}]
+addresses: [192.0.2.11/24, {address: "2001:db8::10/64", candidates: host1},
+  {address: 203.0.113.10/32, announce: bgp}]
 `
 
 // TestWriteAndReadRoundTrip writes and reads Specs in YAML and in JSON.
@@ -195,7 +196,7 @@ f.yaml:3: services.b.address.hold: "soon": want a time, e.g. 1s
 f.yaml:4: services.c.address: missing an address: write e.g. virtual: 192.0.2.10/24
 f.yaml:5: services.d.address: address 192.0.2.10 is declared in f.yaml:2 with other settings: leave one out
 f.yaml:7: addresses[0]: "host1": want an address with the length of its subnet
-f.yaml:8: addresses[1].virtual: there is no such field: want one of address, link, hold, candidates`}, "all at once": {`networks:
+f.yaml:8: addresses[1].virtual: there is no such field: want one of address, link, hold, candidates, announce`}, "all at once": {`networks:
   web:
     driver: brigde
     subnet: 172.30.0.0

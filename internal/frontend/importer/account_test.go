@@ -10,7 +10,12 @@ import (
 	"fairlead/internal/frontend/importer"
 )
 
-// TestEveryLineIsImportedOrReported changes each line of a virtual server, one at a
+// imports reports whether a line begins a block that is imported.
+func imports(line string) bool {
+	return slices.Contains([]string{"virtual_server", "vrrp_instance"}, strings.Fields(line + " x")[0])
+}
+
+// TestEveryLineIsImportedOrReported changes each line of a virtual server or of a VRRP instance, one at a
 // time. The result must change, or the line, or a block around it, must be reported.
 // Thus no statement is dropped silently.
 func TestEveryLineIsImportedOrReported(t *testing.T) {
@@ -34,7 +39,7 @@ func TestEveryLineIsImportedOrReported(t *testing.T) {
 				return slices.ContainsFunc(imported.Reports, func(l importer.Report) bool { return l.Line == n })
 			})
 			if statement != "" && !strings.Contains(statement, "}") && len(around) > 0 &&
-				strings.HasPrefix(strings.TrimSpace(lines[around[0]-1]), "virtual_server ") && !reported {
+				imports(lines[around[0]-1]) && !reported {
 				changed := slices.Clone(lines)
 				changed[i] = strings.Replace(line, statement, statement+"7", 1)
 				if text(t, importer.Keepalived([]byte(strings.Join(changed, "\n")))) == before {

@@ -1,7 +1,7 @@
 // Package importer converts the configurations of other IPVS balancers: the output of
-// `ipvsadm -S -n`, and the virtual_server blocks of keepalived.conf(5). It converts
-// text to services, and reports each line that the services do not represent. It does
-// not apply anything.
+// `ipvsadm -S -n`, and the virtual_server and vrrp_instance blocks of keepalived.conf(5).
+// It converts text to services and virtual addresses, and reports each line that these do
+// not represent. It does not apply anything.
 package importer
 
 import (
@@ -15,13 +15,16 @@ import (
 	"time"
 	"unicode"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
 // Imported is the result of an import.
 type Imported struct {
 	Services []model.VirtualService
-	// Reports describe what the services do not represent, sorted by line.
+	// Addresses are virtual addresses of the cluster, with the default candidates.
+	Addresses []api.ClusterAddressSpec
+	// Reports describe what the services and addresses do not represent, sorted by line.
 	Reports []Report
 }
 

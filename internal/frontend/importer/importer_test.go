@@ -19,7 +19,7 @@ import (
 func text(t testing.TB, i importer.Imported) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := file.Write(&out, api.Spec{Services: i.Services}); err != nil {
+	if err := file.Write(&out, api.Spec{Services: i.Services, Addresses: i.Addresses}); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range i.Reports {
@@ -55,7 +55,7 @@ func TestBraces(t *testing.T) {
 		"virtual_server 192.0.2.1 80 {\n}\n":                                         "[]",
 		"virtual_server 192.0.2.1 80 {\n}\n}\n}\nvirtual_server 192.0.2.2 80 {\n}\n": "[{3 }: no brace is open: the lines above may be read differently than intended}]",
 		"virtual_server 192.0.2.1 80 {\n lb_algo rr\n include a.conf\n":              "[{1 virtual_server: its brace is not closed: the following lines are read as part of it} {3 include a.conf: the file is not read: copy its content to this place}]",
-		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: not imported: it is not a virtual_server block}]",
+		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: not imported: it is neither a virtual_server nor a vrrp_instance block}]",
 	} {
 		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Reports); got != want {
 			t.Errorf("%q: %s\nwant %s", in, got, want)

@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// Keepalived imports the virtual_server blocks of keepalived.conf(5). For missing
-// settings it uses keepalived's defaults: one success makes a server up, and the
-// interval of checks is one minute.
+// Keepalived imports the virtual_server and vrrp_instance blocks of keepalived.conf(5). For
+// missing settings of services it uses keepalived's defaults: one success makes a server up,
+// and the interval of checks is one minute.
 func Keepalived(text []byte) Imported {
 	var all Imported
 	lines := map[string]int{}
@@ -32,17 +32,20 @@ func Keepalived(text []byte) Imported {
 				lines[v.Name] = b.line
 				all.Services = append(all.Services, v)
 			}
-		case "vrrp_instance", "vrrp_sync_group", "vrrp_script", "vrrp_track_process":
-			all.report(b.line, "%s %s: not imported: Fairlead does not move virtual addresses between hosts: keep "+
-				"keepalived for that, without its virtual_server blocks", b.keyword(), b.rest())
+		case "vrrp_instance":
+			all.instance(b)
+		case "vrrp_sync_group":
+			all.report(b.line, "vrrp_sync_group %s: not imported: each address moves on its own", b.rest())
+		case "vrrp_script", "vrrp_track_process", "vrrp_track_file", "track_file":
+			all.report(b.line, "%s %s: not imported: %s", b.keyword(), b.rest(), unneeded("track_"))
 		case "include":
 			all.report(b.line, "include %s: the file is not read: import it separately", b.rest())
 		case "static_ipaddress":
 			fixed = append(fixed, b.body...)
 		case "global_defs", "static_routes", "static_rules":
-			all.report(b.line, "%s: not imported: only virtual services are imported", b.keyword())
+			all.report(b.line, "%s: not imported: only virtual services and addresses are imported", b.keyword())
 		default:
-			all.report(b.line, "%s: not imported: it is not a virtual_server block", b.keyword())
+			all.report(b.line, "%s: not imported: it is neither a virtual_server nor a vrrp_instance block", b.keyword())
 		}
 	}
 	all.fix(fixed)

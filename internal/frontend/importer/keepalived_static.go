@@ -8,8 +8,7 @@ import (
 
 // fix imports the lines of static_ipaddress, which have the arguments of `ip address
 // add`. A service with such an address adds it to that link. The addresses of
-// vrrp_instance are not imported: they move between hosts, and a service must not add
-// them to a host that does not have them.
+// vrrp_instance are different: the cluster adds them to the host that holds them.
 func (i *Imported) fix(all []block) {
 	for _, b := range all {
 		host, bits, masked := strings.Cut(b.keyword(), "/")

@@ -94,6 +94,9 @@ func (f *families) cluster(s api.ClusterStatus) {
 	}
 	f.add(clusterExpires, float64(s.CertificateExpires.Unix()), nil)
 	for _, v := range s.Addresses {
+		if v.Announce != "" {
+			continue // it has no holder
+		}
 		of := f.labels(ofAddress, v.Address.Addr().String())
 		f.add(addressHeld, truth(v.Answers), of)
 		f.add(addressLease, v.Lease.Seconds(), of)

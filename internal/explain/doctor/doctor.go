@@ -76,6 +76,7 @@ func Checks() []Check {
 		{"attachments", attachments},
 		{"services", services},
 		{"cluster", clusterNode},
+		{"virtual-address", virtualAddress},
 		{"service-address", serviceAddress},
 		{"address-conflict", addressConflict},
 		{"gateway-conflict", gatewayConflict},

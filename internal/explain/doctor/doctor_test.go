@@ -57,6 +57,42 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestVirtualAddresses: an address that no node, two hosts, or not this node can have is a finding.
+func TestVirtualAddresses(t *testing.T) {
+	now := time.Now()
+	held := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Candidates: []string{"host1", "host2"},
+		Address: netip.MustParsePrefix("192.0.2.10/24")}, Holder: "host2", Lease: time.Second}
+	with := func(change func(*api.ClusterAddress)) *api.ClusterStatus {
+		v := held
+		change(&v)
+		return &api.ClusterStatus{Node: "host1", CertificateExpires: now.Add(20 * time.Hour),
+			Etcd: api.EtcdHealth{Connected: true}, Addresses: []api.ClusterAddress{v}}
+	}
+	for _, c := range []struct {
+		status *api.ClusterStatus
+		want   string
+	}{
+		{with(func(*api.ClusterAddress) {}), ""},
+		{with(func(v *api.ClusterAddress) { v.Lease = 0 }), "no node answers for the virtual address 192.0.2.10"},
+		{with(func(v *api.ClusterAddress) { v.Lease, v.Announce = 0, "bgp" }), ""},
+		{with(func(v *api.ClusterAddress) { v.Lease, v.Removed = 0, true }), ""},
+		{with(func(v *api.ClusterAddress) { v.Conflict = &api.AddressConflictAt{MAC: "02:00:00:00:00:01", At: now} }),
+			"02:00:00:00:00:01 answered for 192.0.2.10"},
+		{with(func(v *api.ClusterAddress) { v.Conflict = &api.AddressConflictAt{At: now.Add(-2 * time.Hour)} }), ""},
+		{with(func(v *api.ClusterAddress) { v.Barred = "link eth0 has no carrier" }),
+			"192.0.2.10: link eth0 has no carrier"},
+		{with(func(v *api.ClusterAddress) {
+			v.Barred, v.Candidates = "the node is not a candidate", []string{"host2"}
+		}), ""},
+	} {
+		found := doctor.Examine(doctor.Host{Cluster: c.status, Now: now, Daemon: true})
+		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || found[0].Check != "virtual-address" ||
+			!strings.Contains(found[0].Seen, c.want)) {
+			t.Errorf("%q: found %+v", c.want, found)
+		}
+	}
+}
+
 // TestServices: a service that failed or has too few real servers up is a problem
 // or a warning.
 func TestServices(t *testing.T) {
@@ -151,7 +187,8 @@ func TestWorstFirst(t *testing.T) {
 // lists each check.
 func TestEveryCheckIsTested(t *testing.T) {
 	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true,
-		"service-address": true, "address-conflict": true, "cluster": true}
+		"service-address": true, "address-conflict": true, "cluster": true,
+		"virtual-address": true}
 	for _, c := range faults {
 		tested[c.check] = true
 	}

@@ -5,7 +5,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,8 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/place"
+
+	"golang.org/x/sys/unix"
 )
 
 // virtual is a virtual address of a cluster, and a client on the same link. Each host answers
@@ -39,12 +43,14 @@ func newVirtual(t *testing.T, hold time.Duration) *virtual {
 // change changes the record of the address, as an administrator does.
 func (v *virtual) change(do func(*record.Address)) {
 	v.Helper()
-	v.etcd.Members[0].Change("/fairlead/v1/default/addrs/"+v.addr.String(), func(value []byte) []byte {
+	v.etcd.Members[0].Change(v.key(), func(value []byte) []byte {
 		r, _ := record.Decode[record.Address](kv.Entry{Value: value}) // at first it does not exist
 		do(&r)
 		return record.Encode(r)
 	})
 }
+
+func (v *virtual) key() string { return "/fairlead/v1/default/addrs/" + v.addr.String() }
 
 // answered returns the name of the host that answers the client; empty if none does in time.
 func (v *virtual) answered(limit time.Duration) string {
@@ -101,4 +107,171 @@ func TestAddress(t *testing.T) {
 	if left := v.left(three); left != "" {
 		t.Errorf("%s has left the cluster, and keeps the address:\n%s", three.name, left)
 	}
+	if pins := three.fencePins(); len(pins) > 0 {
+		t.Errorf("%s has left the cluster, and keeps %v", three.name, pins)
+	}
+	v.change(func(r *record.Address) { r.Removed = true })
+	v.until("nothing is left on "+one.name, func() bool { return v.left(one) == "" && len(one.fencePins()) == 0 })
+}
+
+// fencePins returns the pins of the host's fence.
+func (h *host) fencePins() []string {
+	pins, _ := filepath.Glob(filepath.Join(h.Order.Run, "bpf", "pins", "*-fence")) // the pattern is valid
+	return pins
+}
+
+// TestAddressAcrossRestart kills the daemon of the holder and starts it again. A connection loses no
+// segment meanwhile, and no other host has taken the address.
+func TestAddressAcrossRestart(t *testing.T) {
+	v := newVirtual(t, 10*time.Second)
+	holder := v.held()
+	place.Serve(t, holder.ns.Do, ":81", place.Echo)
+	conn, err := place.Dial(v.client.Do, "tcp", netip.AddrPortFrom(v.addr, 81).String(), place.Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	before := v.record()
+	holder.Kill()
+	v.echoes(conn)
+	holder.Start()
+	v.until("the next process renews", func() bool {
+		v.echoes(conn)
+		return v.record().Sequence > before.Sequence+1
+	})
+	if now := v.record(); now.Epoch != before.Epoch || repeatedOf(conn) > 0 {
+		t.Errorf("epoch %d, before %d, %d repeated segments", now.Epoch, before.Epoch, repeatedOf(conn))
+	}
+}
+
+// echoes fails the test unless the other side of a connection answers.
+func (v *virtual) echoes(conn net.Conn) {
+	v.Helper()
+	_, err := conn.Write([]byte("x"))
+	if err == nil {
+		err = conn.SetReadDeadline(time.Now().Add(place.Timeout))
+	}
+	if err == nil {
+		_, err = io.ReadFull(conn, make([]byte, 1))
+	}
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// record returns the record of the address.
+func (v *virtual) record() record.Address {
+	v.Helper()
+	now, err := record.Decode[record.Address](kv.Entry{Value: v.etcd.Members[0].Value(v.key())})
+	if err != nil {
+		v.Fatal(err)
+	}
+	return now
+}
+
+// TestAddressWithoutEtcd ends etcd: the holder keeps the address for several times its hold time,
+// because the other nodes promise. When one does not answer, no host has the address. When etcd is
+// back, one has.
+func TestAddressWithoutEtcd(t *testing.T) {
+	v := newVirtual(t, time.Second)
+	holder := v.held()
+	v.etcd.Members[0].Kill()
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		if name := v.answered(500 * time.Millisecond); name != holder.name {
+			t.Fatalf("without etcd the address is answered by %q, before by %s", name, holder.name)
+		}
+	}
+	other := v.hosts[0]
+	if other == holder {
+		other = v.hosts[1]
+	}
+	other.Kill()
+	v.until("no host answers", func() bool { return v.answered(200*time.Millisecond) == "" })
+	v.etcd.Members[0].Start()
+	v.held()
+}
+
+// attempt connects from the client, and reports how long that took and how often a segment was
+// repeated.
+func (v *virtual) attempt() (took time.Duration, repeated uint32, err error) {
+	began := time.Now()
+	conn, err := place.Dial(v.client.Do, "tcp", netip.AddrPortFrom(v.addr, 80).String(), 10*time.Second)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close()
+	took = time.Since(began)
+	return took, repeatedOf(conn), nil
+}
+
+// repeatedOf returns how many segments a connection has sent again; 255 if that is not known.
+func repeatedOf(conn net.Conn) (repeated uint32) {
+	repeated = 255
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return repeated
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
+			repeated = info.Total_retrans
+		}
+	})
+	return repeated
+}
+
+// TestMove moves an address several times while a client connects all the time. No connection
+// needs a second SYN: what arrives at the earlier holder reaches the next one.
+func TestMove(t *testing.T) {
+	v := newVirtual(t, time.Second)
+	holder := v.held()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	var longest time.Duration
+	go func() {
+		defer close(ended)
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		defer clients.Wait()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			clients.Go(func() {
+				took, repeated, err := v.attempt()
+				mu.Lock()
+				defer mu.Unlock()
+				longest = max(longest, took)
+				if err != nil || repeated > 0 {
+					t.Errorf("a connection took %v, with %d repeated segments: %v", took, repeated, err)
+				}
+			})
+		}
+	}()
+	moves := 5
+	for range moves {
+		next := v.hosts[0]
+		if next == holder {
+			next = v.hosts[1]
+		}
+		id := v.nodeID(next)
+		v.change(func(r *record.Address) { r.Target = id })
+		v.until("the address has moved", func() bool { return v.answered(time.Second) == next.name })
+		holder = next
+	}
+	close(stop)
+	<-ended
+	t.Logf("%d moves: the longest attempt took %v", moves, longest)
+}
+
+// nodeID returns the id of a host's node.
+func (l *lan) nodeID(h *host) string {
+	l.Helper()
+	for _, n := range h.status().Nodes {
+		if n.Name == h.name {
+			return n.ID
+		}
+	}
+	l.Fatalf("%s is no node", h.name)
+	return ""
 }

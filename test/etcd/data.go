@@ -163,3 +163,18 @@ func (m *Member) Change(key string, do func(value []byte) []byte) {
 		}
 	}
 }
+
+// Value returns the value of a key; nil if it does not exist.
+func (m *Member) Value(key string) []byte {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), place.Timeout)
+	defer cancel()
+	got, err := Client(m.t, m).Get(ctx, key)
+	if err != nil {
+		m.t.Fatalf("read %s: %v", key, err)
+	}
+	for _, pair := range got.Kvs {
+		return pair.Value
+	}
+	return nil
+}

@@ -195,6 +195,9 @@ func (r *Runner) shut(a *address, reason string) error {
 		return nil
 	}
 	was := a.open
+	if was {
+		r.warn(r.cfg.Host.Relay(a.addr, a.on))
+	}
 	err := r.cfg.Host.Close(a.addr, a.on)
 	a.unclosed = err != nil
 	a.open, a.deadline, a.announceAt = false, 0, never

@@ -75,7 +75,7 @@ func (m *Machine) put(now Time) {
 	if m.flight != nil {
 		return
 	}
-	if m.deadline == 0 && !m.due(now, max(m.quiet, m.promised)) || !m.due(now, m.retry) {
+	if m.deadline == 0 && !m.due(now, max(m.quiet, m.promised)) || !m.due(now, max(m.retry, m.renewal)) {
 		return
 	}
 	then := m.rec

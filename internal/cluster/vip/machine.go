@@ -66,9 +66,9 @@ type Machine struct {
 
 	// quiet and promised are times before which this node claims nothing.
 	quiet, promised Time
-	// retry is the earliest time of the next transaction.
-	retry  Time
-	flight *flight
+	// retry is the earliest time of the next transaction, and renewal that of the next put.
+	retry, renewal Time
+	flight         *flight
 	// doubtful is the revision on which a claim was sent whose outcome is unknown.
 	doubtful int64
 	// alsoListed are nodes that puts with an unknown outcome may have listed.
@@ -213,7 +213,7 @@ func (m *Machine) committed(now Time, f *flight, revision int64) {
 	m.learn(now, f.then, kv.Entry{Value: f.value, Revision: revision})
 	if f.kind == put || f.kind == claim {
 		m.forced = false
-		m.stored, m.lease, m.retry = f.sent, f.sent+f.then.Hold, f.sent+f.then.Hold/4
+		m.stored, m.lease, m.renewal = f.sent, f.sent+f.then.Hold, f.sent+f.then.Hold/4
 	}
 }
 

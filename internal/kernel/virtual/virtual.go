@@ -43,6 +43,7 @@ type Handle struct {
 	attached map[int]bool
 	// frames is a packet socket for announcements.
 	frames int
+	relays map[netip.Addr]*relay
 
 	mu    sync.Mutex
 	links map[int]*link
@@ -51,7 +52,8 @@ type Handle struct {
 // New returns a Handle for a network namespace. pins is a directory in a bpffs, below which
 // each host has its own. If it is empty, the fence ends with the process.
 func New(ns *netns.Namespace, pins string) (*Handle, error) {
-	h := &Handle{ns: ns, pins: pins, frames: -1, attached: map[int]bool{}, links: map[int]*link{}}
+	h := &Handle{ns: ns, pins: pins, frames: -1, attached: map[int]bool{}, links: map[int]*link{},
+		relays: map[netip.Addr]*relay{}}
 	var err error
 	if h.rtnl, err = ns.Netlink(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -141,6 +143,7 @@ func (h *Handle) Detach(keep map[int]bool) error {
 // kernel removes it after life, unless Keep is called before. If Open fails, the address is
 // closed.
 func (h *Handle) Open(a netip.Addr, on Link, deadline, life time.Duration) error {
+	h.stopRelay(a)
 	err := h.Attach(on)
 	if err == nil {
 		err = h.fence.Set(a, deadline)
@@ -151,6 +154,7 @@ func (h *Handle) Open(a netip.Addr, on Link, deadline, life time.Duration) error
 	if err != nil {
 		return errors.Join(err, h.Close(a, on))
 	}
+	h.awaitLocal(a)
 	return nil
 }
 
@@ -169,6 +173,18 @@ func (h *Handle) Keep(a netip.Addr, on Link, life time.Duration) error {
 		return fmt.Errorf("add address %s to link %s: %w", a, on.Name, err)
 	}
 	return nil
+}
+
+// awaitLocal waits until the kernel delivers packets for the address to this host. For IPv6 it
+// adds the local route from a work queue.
+func (h *Handle) awaitLocal(a netip.Addr) {
+	for range 100 {
+		routes, err := h.rtnl.RouteGet(a.AsSlice())
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
 }
 
 // Close drops all packets of an address from now on, and removes it from the link. If the
@@ -198,6 +214,9 @@ func (h *Handle) End() error {
 	}
 	if h.frames >= 0 {
 		errs = append(errs, unix.Close(h.frames))
+	}
+	for a := range h.relays {
+		h.stopRelay(a)
 	}
 	h.fence, h.frames = nil, -1
 	h.rtnl.Close()

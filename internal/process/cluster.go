@@ -68,7 +68,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, err
 	}
 	n := &node{names: names.NewServer(opt.Log, host.Do), virtual: links}
-	n.holds, err = hold.New(hold.Config{Host: links, Store: anyway{n}, Peers: n, Note: d.Note, Log: opt.Log})
+	n.holds, err = hold.New(hold.Config{Host: links, Store: anyway{n}, Peers: n,
+		Memory: filepath.Join(opt.Run, "addresses.json"), Note: d.Note, Log: opt.Log})
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}

@@ -123,7 +123,7 @@ func (h *host) fencePins() []string {
 // TestAddressAcrossRestart kills the daemon of the holder and starts it again. A connection loses no
 // segment meanwhile, and no other host has taken the address.
 func TestAddressAcrossRestart(t *testing.T) {
-	v := newVirtual(t, 10*time.Second)
+	v := newVirtual(t, 5*time.Second)
 	holder := v.held()
 	place.Serve(t, holder.ns.Do, ":81", place.Echo)
 	conn, err := place.Dial(v.client.Do, "tcp", netip.AddrPortFrom(v.addr, 81).String(), place.Timeout)
@@ -169,16 +169,23 @@ func (v *virtual) record() record.Address {
 	return now
 }
 
-// TestAddressWithoutEtcd ends etcd: the holder keeps the address for several times its hold time,
-// because the other nodes promise. When one does not answer, no host has the address. When etcd is
-// back, one has.
+// TestAddressWithoutEtcd ends etcd and restarts all daemons: the holder keeps the address for longer
+// than the hold time, because the other nodes promise. When one does not answer, no host has the
+// address. When etcd is back, one has.
 func TestAddressWithoutEtcd(t *testing.T) {
-	v := newVirtual(t, time.Second)
+	const hold = 3 * time.Second
+	v := newVirtual(t, hold)
 	holder := v.held()
 	v.etcd.Members[0].Kill()
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+	v.hosts[0].Stop()
+	v.hosts[0].Start()
+	v.hosts[1].Kill()
+	v.hosts[1].Start()
+	v.hosts[2].Stop()
+	v.hosts[2].Start()
+	for end := time.Now().Add(hold + hold/2); time.Now().Before(end); {
 		if name := v.answered(500 * time.Millisecond); name != holder.name {
-			t.Fatalf("without etcd the address is answered by %q, before by %s", name, holder.name)
+			t.Fatalf("after restarts without etcd the address is answered by %q, before by %s", name, holder.name)
 		}
 	}
 	other := v.hosts[0]

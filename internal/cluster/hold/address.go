@@ -40,6 +40,8 @@ type address struct {
 	// open says that the address is on the link. deadline is that of the fence.
 	open     bool
 	deadline time.Duration
+	// memory is what is stored for the next process.
+	memory *vip.Memory
 	// unclosed says that a close has failed: nothing is sent until it succeeds.
 	unclosed bool
 	// kept is when the lifetime of the address was set.
@@ -82,14 +84,18 @@ func (r *Runner) fence(a *address) {
 
 // learn takes the record of a snapshot.
 func (a *address) learn(s kv.Snapshot) {
-	a.entry, _ = s.Get(a.key)
-	rec, err := record.Decode[record.Address](a.entry)
-	if err != nil || rec.Prefix.Addr() != a.addr || rec.Announce != "" {
-		rec = record.Address{}
-		a.entry = kv.Entry{Key: a.key} // a record that cannot be read, or has no holder, is none
+	view := vip.View{Revision: s.Revision(), Entry: a.entry}
+	if s.Revision() >= a.entry.Revision { // or an earlier process has seen a newer record
+		view.Entry, _ = s.Get(a.key)
 	}
-	a.rec = rec
-	a.view = vip.View{Revision: s.Revision(), Entry: a.entry, Nodes: vip.NodesOf(s, rec)}
+	view = a.machine.Complete(view)
+	rec, err := record.Decode[record.Address](view.Entry)
+	if err != nil || rec.Prefix.Addr() != a.addr || rec.Announce != "" {
+		// A record that cannot be read, or has no holder, is none.
+		rec, view.Entry = record.Address{}, kv.Entry{Key: a.key}
+	}
+	view.Nodes = vip.NodesOf(s, rec)
+	a.rec, a.entry, a.view = rec, view.Entry, view
 }
 
 // see gives the machine the newest snapshot and the state of the host.
@@ -142,6 +148,7 @@ func (r *Runner) unableFor(a *address) string {
 
 // do carries out what the machine wants. After a close that failed it sends nothing.
 func (r *Runner) do(a *address, actions []vip.Action) {
+	r.remember(a)
 	for _, action := range actions {
 		switch action := action.(type) {
 		case vip.Open:

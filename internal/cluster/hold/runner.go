@@ -16,10 +16,9 @@
 //
 // Restarts. When the daemon ends, addresses stay open until their deadlines, at most for the
 // hold time. The next process continues with these deadlines if the record still names this
-// node. If the daemon is away for longer, another node takes the address. `cluster leave`,
-// and an end of the daemon that removes everything, release the addresses at once. While etcd
-// does not answer, a restarted holder keeps an address only until its deadline: it does not
-// know which nodes the last change of the record listed.
+// node, also while etcd does not answer: a file has what it must know (vip.Memory). If the
+// daemon is away for longer, another node takes the address. `cluster leave` releases the
+// addresses at once, and an end of the daemon that removes everything closes them.
 package hold
 
 import (
@@ -56,6 +55,8 @@ type Config struct {
 	// Store commits transactions of the node.
 	Store kv.Committer
 	Peers Peers
+	// Memory is the path of a file for the next process. It is lost with the boot at the latest.
+	Memory string
 	// Note records an event.
 	Note func(api.Event)
 	Log  *slog.Logger
@@ -174,6 +175,7 @@ func (r *Runner) restored(before kv.Snapshot) {
 	for _, a := range r.sorted() {
 		a.view.Revision = before.Revision()
 		r.do(a, a.machine.See(virtual.Now(), a.view))
+		a.entry = kv.Entry{}
 	}
 	r.members = members{}
 }
@@ -217,9 +219,10 @@ func (r *Runner) start(u kv.Update) {
 		return
 	}
 	r.unable, r.fenced = "", true
+	remembered := r.recall()
 	for a, deadline := range standing {
 		if r.known[a] == nil {
-			r.add(a, deadline)
+			r.add(a, deadline).machine.Remember(remembered[a])
 		}
 	}
 	for _, a := range r.known { // of the time without the fence
@@ -374,6 +377,7 @@ func (r *Runner) leave() error {
 		}
 		errs = append(errs, r.cfg.Host.Remove())
 	}
+	r.forget()
 	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, members{}
 	r.fenced, r.stopping, r.unable, r.restart = false, false, "", 0
 	return errors.Join(errs...)

@@ -36,8 +36,9 @@
 // plus H. If one does not, the holder's deadline passes. Listed is changed only by the
 // holder, in the same transactions as the sequence, so a node that the holder does not
 // know of cannot claim. A holder that has sent a change of Listed without an answer asks
-// the nodes of both lists. After a start, a holder does not ask before the store
-// has answered it once.
+// the nodes of both lists. It stores its Memory before it sends such a change. So after a
+// start it can ask, too. Without the Memory, it does not ask before the store has answered it
+// once.
 //
 // Restored stores. A record with a lower revision than before is of a store that was
 // restored from a snapshot. Package mirror freezes then. If an administrator accepts the

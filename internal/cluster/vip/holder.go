@@ -91,18 +91,13 @@ func (m *Machine) put(now Time) {
 
 // ask asks the listed nodes for their promise if the store is silent.
 func (m *Machine) ask(now Time) {
-	if m.deadline == 0 || !m.answered || !m.due(now, m.stored+m.rec.Hold/2) {
+	if m.deadline == 0 || !m.answered && m.memory == nil || !m.due(now, m.stored+m.rec.Hold/2) {
 		return
 	}
 	if m.round != nil && !m.due(now, m.round.sent+m.rec.Hold/4) {
 		return
 	}
-	listed := slices.Concat(m.rec.Listed, m.alsoListed)
-	if m.flight != nil {
-		listed = append(listed, m.flight.then.Listed...)
-	}
-	slices.Sort(listed)
-	listed = slices.DeleteFunc(slices.Compact(listed), func(n string) bool { return n == m.self })
+	listed := slices.DeleteFunc(m.listed(), func(n string) bool { return n == m.self })
 	m.lastID++
 	m.round = &round{id: m.lastID, sent: now, missing: slices.Clone(listed)}
 	m.due(now, now+m.rec.Hold/4)

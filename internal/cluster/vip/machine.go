@@ -73,11 +73,13 @@ type Machine struct {
 	doubtful int64
 	// alsoListed are nodes that puts with an unknown outcome may have listed.
 	alsoListed []string
-	round      *round
-	lastID     int64
-	stopping   bool
-	forced     bool
-	restored   bool
+	// memory is that of an earlier process, until the store has answered or the fence is closed.
+	memory   *Memory
+	round    *round
+	lastID   int64
+	stopping bool
+	forced   bool
+	restored bool
 
 	wake Time
 	out  []Action
@@ -203,7 +205,7 @@ func (m *Machine) unclear(f *flight) {
 }
 
 func (m *Machine) committed(now Time, f *flight, revision int64) {
-	m.answered, m.alsoListed, m.doubtful = true, nil, 0
+	m.answered, m.alsoListed, m.doubtful, m.memory = true, nil, 0, nil
 	if f.kind == remove {
 		if f.on == m.revision {
 			m.revision = 0
@@ -324,7 +326,7 @@ func (m *Machine) due(now, at Time) bool {
 
 // shut closes the fence and gives up the lease.
 func (m *Machine) shut(reason string) {
-	m.lease = 0
+	m.lease, m.memory = 0, nil
 	if m.deadline != 0 {
 		m.deadline = 0
 		m.out = append(m.out, Close{reason})

@@ -2,6 +2,7 @@ package vip
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,39 @@ func TestStandingDeadlineContinues(t *testing.T) {
 	}
 	m = newMachine(hold / 2)
 	only[Close](t, m.See(0, at(7, record.Address{Holder: "a", Epoch: 2})))
+}
+
+// TestRestartedHolderAsks: a holder that was restarted without the store, with a mirror that is
+// older than its record, keeps the address by the promises of all nodes that may be listed.
+func TestRestartedHolderAsks(t *testing.T) {
+	m, now, c := claiming(t)
+	m.Answered(now, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	view := at(9, record.Address{})
+	view.Nodes.Candidates = []string{"a", "b", "c"}
+	for _, a := range m.See(now+1, View{Revision: 9, Entry: kv.Entry{Value: m.value, Revision: 9}, Nodes: view.Nodes}) {
+		t.Errorf("the holder does %v", a)
+	}
+	only[Commit](t, m.Tick(now+hold/4)) // it lists node c, and is not answered
+	memory, standing := m.Memory(), m.deadline
+	m = newMachine(standing)
+	m.Remember(memory)
+	now += hold / 4
+	m.See(now+1, m.Complete(View{Revision: 3, Nodes: view.Nodes}))
+	now += hold / 2
+	var asked *Ask
+	for _, a := range m.Tick(now) {
+		if a, is := a.(Ask); is {
+			asked = &a
+		}
+	}
+	if asked == nil || strings.Join(asked.Nodes, " ") != "a c" {
+		t.Fatalf("the holder asks %+v, want the nodes a and c", asked)
+	}
+	m.Promised(now, asked.Round, "a", Promise{Promised: true})
+	got := m.Promised(now, asked.Round, "c", Promise{Promised: true})
+	if only[Extend](t, got).Deadline != now+hold {
+		t.Errorf("after all promises the holder does %v", got)
+	}
 }
 
 // TestLostAnswersList: however many answers are lost, a node is remembered once.

@@ -176,8 +176,10 @@ type host struct {
 	alarm   int
 	// term is that of the store that the node's mirror accepts.
 	term int
-	// seen is the last snapshot; it survives the daemon.
-	seen View
+	// seen is the last snapshot, and stored an older one that is on the disk. stored and
+	// memory survive the daemon.
+	seen, stored View
+	memory       *Memory
 }
 
 func (h *host) clock() Time { return h.offset + Time(float64(h.w.now)*h.rate) }
@@ -209,10 +211,10 @@ func (h *host) start() {
 	h.machine = New(h.name, address.Addr(), standing, Env{
 		Wall:  func() time.Time { return time.Unix(0, int64(h.w.now)) },
 		Nonce: func() string { return fmt.Sprint(h.w.r.Uint64()) }})
-	h.w.note("%s starts, standing %v", h.name, standing != 0)
-	if h.seen.Revision != 0 {
-		h.act(h.machine.See(h.clock(), h.seen))
-	}
+	h.w.note("%s starts, standing %v, memory %v", h.name, standing != 0, h.memory != nil)
+	h.machine.Remember(h.memory)
+	h.seen = h.stored
+	h.refresh()
 	h.poll()
 }
 
@@ -258,13 +260,16 @@ func (h *host) snapshot(v View, term int) {
 		return
 	}
 	h.seen = v
+	if h.w.r.IntN(4) == 0 {
+		h.stored = v
+	}
 	h.refresh()
 }
 
 // accept is the administrator's decision to use the restored store.
 func (h *host) accept() {
 	h.term = h.w.store.term
-	h.seen = View{}
+	h.seen, h.stored = View{}, View{}
 }
 
 // refresh gives the machine the last snapshot and the host's own state.
@@ -272,7 +277,7 @@ func (h *host) refresh() {
 	if h.machine == nil || h.seen.Revision == 0 {
 		return
 	}
-	v := h.seen
+	v := h.machine.Complete(h.seen)
 	v.Drained = h.drained
 	if !h.carrier {
 		v.Unable = "no carrier"
@@ -300,6 +305,7 @@ func (h *host) view() View {
 
 // act carries out actions and sets the alarm for the next tick.
 func (h *host) act(actions []Action) {
+	h.memory = h.machine.Memory()
 	for _, a := range actions {
 		switch a := a.(type) {
 		case Open:

@@ -64,6 +64,10 @@ func (r *Runner) add(addr netip.Addr, standing time.Duration) *address {
 		a.on, a.open = was.on, was.open
 	}
 	r.known[addr] = a
+	if q, promised := r.promises[addr]; promised {
+		a.machine.Asked(virtual.Now(), q)
+		delete(r.promises, addr)
+	}
 	r.fence(a)
 	return a
 }

@@ -18,6 +18,9 @@ const Question = "vip-promise"
 // maxRequests limits the requests in one question, so that it fits in the body of a request.
 const maxRequests = 200
 
+// maxPromises limits how many promises a node keeps for addresses that it does not know.
+const maxPromises = 1024
+
 // question is one for another node.
 type question struct {
 	address *address
@@ -129,12 +132,20 @@ func (r *Runner) Answer(_ context.Context, from string, text json.RawMessage) (a
 // answer answers the request of the node from.
 func (r *Runner) answer(from string, q vip.Request) vip.Promise {
 	addr, err := netip.ParseAddr(q.Address)
-	a := r.known[addr]
 	switch {
-	case err != nil || a == nil || r.life == nil:
-		return vip.Promise{Reason: "this node does not know the address"}
+	case err != nil || r.life == nil || r.snapshot == nil:
+		return vip.Promise{Reason: "this node does not know the cluster's addresses yet"}
 	case q.Holder != from:
 		return vip.Promise{Reason: "a node asks for itself only"}
 	}
-	return a.machine.Asked(virtual.Now(), q)
+	if a := r.known[addr]; a != nil {
+		return a.machine.Asked(virtual.Now(), q)
+	}
+	// The snapshot of this node is older than the address. It promises all the same, because it
+	// does not claim an address before it has known it for as long as a promise is kept.
+	if q.Hold < vip.MinHold || q.Hold > vip.MaxHold || len(r.promises) == maxPromises {
+		return vip.Promise{Reason: "this node does not know the address"}
+	}
+	r.promises[addr] = q
+	return vip.Promise{Promised: true}
 }

@@ -36,6 +36,7 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/vip"
 	"fairlead/internal/kernel/virtual"
 )
 
@@ -80,6 +81,8 @@ type Runner struct {
 	members  members
 	known    map[netip.Addr]*address
 	asking   map[string]*questions
+	// promises are those for addresses that are not known yet.
+	promises map[netip.Addr]vip.Request
 	// unable is why this host can have no address; restart is when to try again.
 	unable  string
 	restart time.Duration
@@ -99,7 +102,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{cfg: cfg, timer: t, ready: make(chan struct{}), known: map[netip.Addr]*address{},
-		asking: map[string]*questions{}, released: make(chan struct{})}, nil
+		asking: map[string]*questions{}, promises: map[netip.Addr]vip.Request{}, released: make(chan struct{})}, nil
 }
 
 // Run watches the links and the time until ctx ends. Addresses stay open until their

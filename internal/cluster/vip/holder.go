@@ -99,7 +99,7 @@ func (m *Machine) ask(now Time) {
 	}
 	listed := slices.DeleteFunc(m.listed(), func(n string) bool { return n == m.self })
 	m.lastID++
-	m.round = &round{id: m.lastID, sent: now, missing: slices.Clone(listed)}
+	m.round = &round{id: m.lastID, sent: now}
 	m.due(now, now+m.rec.Hold/4)
 	if len(listed) == 0 {
 		m.lease = max(m.lease, now+m.rec.Hold)

@@ -74,8 +74,11 @@ type Machine struct {
 	// alsoListed are nodes that puts with an unknown outcome may have listed.
 	alsoListed []string
 	// memory is that of an earlier process, until the store has answered or the fence is closed.
-	memory   *Memory
-	round    *round
+	memory *Memory
+	round  *round
+	// vows are the times at which the last questions were sent that nodes have answered with
+	// a promise.
+	vows     map[string]Time
 	lastID   int64
 	stopping bool
 	forced   bool
@@ -108,9 +111,8 @@ const (
 
 // round is a question to the listed nodes.
 type round struct {
-	id      int64
-	sent    Time
-	missing []string
+	id   int64
+	sent Time
 }
 
 // Env is what a Machine writes into records for people and against coincidence.
@@ -125,7 +127,7 @@ type Env struct {
 // an earlier process, standing is this deadline, else 0.
 func New(self string, address netip.Addr, standing Time, env Env) *Machine {
 	return &Machine{self: self, key: record.Key(record.Addresses, address.String()), env: env,
-		lease: standing, deadline: standing, wake: never}
+		lease: standing, deadline: standing, wake: never, vows: map[string]Time{}}
 }
 
 // Next returns when Tick must be called.
@@ -251,11 +253,29 @@ func (m *Machine) Promised(now Time, id int64, node string, p Promise) []Action 
 	if r == nil || r.id != id || !p.Promised {
 		return nil
 	}
-	r.missing = slices.DeleteFunc(r.missing, func(n string) bool { return n == node })
-	if len(r.missing) == 0 && m.revision != 0 && m.rec.Holder == m.self {
-		m.lease = max(m.lease, r.sent+m.rec.Hold)
+	if m.revision != 0 && m.rec.Holder == m.self && m.deadline != 0 {
+		m.vows[node] = r.sent
+		m.vowed()
 	}
 	return m.step(now)
+}
+
+// vowed extends the lease if all listed nodes have promised, each for its own time.
+func (m *Machine) vowed() {
+	first := never
+	for _, n := range m.listed() {
+		sent, promised := m.vows[n]
+		if n == m.self {
+			continue
+		}
+		if !promised {
+			return
+		}
+		first = min(first, sent)
+	}
+	if first != never {
+		m.lease = max(m.lease, first+m.rec.Hold)
+	}
 }
 
 // Asked answers the holder's question for a promise.
@@ -326,7 +346,7 @@ func (m *Machine) due(now, at Time) bool {
 
 // shut closes the fence and gives up the lease.
 func (m *Machine) shut(reason string) {
-	m.lease, m.memory = 0, nil
+	m.lease, m.memory, m.vows = 0, nil, map[string]Time{}
 	if m.deadline != 0 {
 		m.deadline = 0
 		m.out = append(m.out, Close{reason})

@@ -138,8 +138,9 @@ func accept(kind uint32, at uint32, a netip.Addr) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: kind, SkipTrue: uint8(2*n + 1)},
 	}
 	for i := range n {
+		word, left := binary.BigEndian.Uint32(words[4*i:]), uint8(2*(n-1-i)+1)
 		f = append(f, bpf.LoadAbsolute{Off: at + uint32(4*i), Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: binary.BigEndian.Uint32(words[4*i:]), SkipTrue: uint8(2*(n-1-i) + 1)})
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: word, SkipTrue: left})
 	}
 	return append(f, bpf.RetConstant{Val: 1 << 18})
 }

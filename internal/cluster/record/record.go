@@ -176,8 +176,6 @@ type Address struct {
 	Hold time.Duration `json:"hold"`
 	// Candidates are the ids of the nodes that may hold it; empty means all.
 	Candidates []string `json:"candidates,omitempty"`
-	// Preempt moves the address back to the preferred node when that is available.
-	Preempt bool `json:"preempt,omitempty"`
 	// Holder is the id of the node that has the address; empty if none has.
 	Holder string `json:"holder,omitempty"`
 	// Epoch grows whenever the holder changes.

@@ -52,6 +52,9 @@ func TestAddressCommands(t *testing.T) {
 		all := two.status().Addresses
 		return len(all) == 1 && all[0].Holder == holder.name && all[0].Lease > 0
 	})
+	if shown := two.Run("cluster", "address", "ls"); !strings.Contains(shown, holder.name) {
+		t.Errorf("address ls shows\n%s", shown)
+	}
 	if events := one.Run("events"); !strings.Contains(events, "address held") {
 		t.Errorf("the events are\n%s", events)
 	}

@@ -281,6 +281,7 @@ func TestRemove(t *testing.T) {
 func TestCreateRefuses(t *testing.T) {
 	c := newCluster(t, 0)
 	c.network("net", "10.9.0.0/16", 26)
+	c.put(record.Key(record.Addresses, "10.7.0.9"), record.Encode(record.Address{Prefix: prefix("10.7.0.9/24")}))
 	for name, test := range map[string]struct {
 		change func(*model.Network)
 		bits   int
@@ -288,6 +289,7 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		"a name twice":   {func(n *model.Network) { n.Name = "net" }, 0, block.ErrExists},
 		"a subnet twice": {func(n *model.Network) { n.Subnets[0].Prefix = prefix("10.9.1.0/24") }, 0, block.ErrExists},
+		"a virtual one":  {func(n *model.Network) { n.Subnets[0].Prefix = prefix("10.7.0.0/16") }, 0, block.ErrExists},
 		"a bridge":       {func(n *model.Network) { n.Driver = model.DriverBridge }, 0, block.ErrInvalid},
 		"IPv6 overlay":   {func(n *model.Network) { n.Subnets[0].Prefix = prefix("fd00:9::/64") }, 0, block.ErrInvalid},
 		"no subnet":      {func(n *model.Network) { n.Subnets = nil }, 0, block.ErrInvalid},

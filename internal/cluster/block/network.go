@@ -85,7 +85,24 @@ func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, 
 		}
 		n.BlockBits = append(n.BlockBits, size)
 	}
-	return n, checkOverlap(s, spec)
+	return n, errors.Join(checkOverlap(s, spec), checkVirtual(s, spec))
+}
+
+// checkVirtual returns ErrExists if a virtual address of the cluster is in a subnet.
+func checkVirtual(s kv.Snapshot, spec model.Network) error {
+	for e := range s.Under(record.Addresses) {
+		v, err := record.Decode[record.Address](e)
+		if err != nil {
+			continue
+		}
+		for _, a := range spec.Subnets {
+			if a.Prefix.Contains(v.Prefix.Addr()) {
+				return fmt.Errorf("subnet %s contains the virtual address %s: %w: choose another", a.Prefix,
+					v.Prefix.Addr(), ErrExists)
+			}
+		}
+	}
+	return nil
 }
 
 // checkOverlap returns ErrExists if another network of the cluster has addresses of a subnet.

@@ -20,8 +20,8 @@ func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) 
 	all = slices.Clone(all)
 	var errs []error
 	for i, v := range all {
-		if v.Forward == model.ForwardLocal {
-			continue // another host balances it
+		if !v.Balances() {
+			continue // other hosts do
 		}
 		p, err := paths.ChoosePlane(facts, v)
 		if err != nil {
@@ -103,12 +103,16 @@ func (e *Engine) buildServices(s model.State, attachments []plan.Attachment,
 		if v.Forward == model.ForwardLocal {
 			continue // virtual has planned it
 		}
-		p, _ := paths.Plane(v.Plane) // complete has chosen it
-		used[v.Plane] = p
+		balanced := func() plan.Plan { return nil }
+		if v.Balances() {
+			p, _ := paths.Plane(v.Plane) // complete has chosen it
+			used[v.Plane] = p
+			balanced = func() plan.Plan { return p.Service(v, find) }
+		}
 		ends := e.endsOf(v)
 		made := before[v.Name]
 		if made == nil || !made.of.Equal(v) || !slices.Equal(made.ends, ends) {
-			made = &plannedService{v, ends, plan.NewPart(append(prepared(v, ends), p.Service(v, find)...))}
+			made = &plannedService{v, ends, plan.NewPart(append(prepared(v, ends), balanced()...))}
 		}
 		e.planned.services[v.Name] = made
 		parts = append(parts, made.part)

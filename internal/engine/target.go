@@ -85,7 +85,7 @@ func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]strin
 	missing := e.cfg.Facts.Missing
 	mayNeed := func(v model.VirtualService) bool {
 		p, named := paths.Plane(v.Plane)
-		return v.Forward != model.ForwardLocal && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
+		return v.Balances() && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
 	}
 	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" ||
 		!slices.ContainsFunc(services, mayNeed) {

@@ -167,7 +167,7 @@ func (e *Engine) shadowed(before, full model.State) error {
 	var mappings []plan.EBPFMapping
 	for _, v := range full.Services {
 		for _, f := range v.Frontends() {
-			toFind := v.Forward == model.ForwardLocal ||
+			toFind := !v.Balances() ||
 				slices.ContainsFunc(v.Reals, func(r model.RealServer) bool {
 					return r.Local &&
 						r.At(f.At.Port()).Port() == f.At.Port()

@@ -180,6 +180,9 @@ type VirtualService struct {
 	// they end.
 	Drain time.Duration `json:"drain,omitempty"`
 	Check Check         `json:"check,omitzero"`
+	// NoIngress means that this host accepts no packets for the service. It only prepares
+	// its sandboxes for the packets that other hosts forward to them (ForwardDirect).
+	NoIngress bool `json:"noIngress,omitempty"`
 	// Origin names who created the service. Only the same origin may change or remove
 	// it.
 	Origin Origin `json:"origin,omitempty"`
@@ -236,6 +239,10 @@ func (v VirtualService) Link() string {
 
 func (r RealServer) isLocal() bool { return r.Local }
 
+// Balances reports whether this host chooses real servers for the service's clients.
+// With ForwardLocal or NoIngress, other hosts do.
+func (v VirtualService) Balances() bool { return v.Forward != ForwardLocal && !v.NoIngress }
+
 // Equal reports whether both services are equal.
 func (v VirtualService) Equal(o VirtualService) bool {
 	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface &&
@@ -244,7 +251,8 @@ func (v VirtualService) Equal(o VirtualService) bool {
 		v.Plane == o.Plane && v.SourceNAT == o.SourceNAT &&
 		v.Persistence == o.Persistence && slices.Equal(v.Reals, o.Reals) && v.Sorry == o.Sorry &&
 		v.Quorum == o.Quorum &&
-		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) && v.Origin == o.Origin
+		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) &&
+		v.NoIngress == o.NoIngress && v.Origin == o.Origin
 }
 
 // Clone returns a deep copy.

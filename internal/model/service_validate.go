@@ -50,11 +50,11 @@ func (s State) validateServices() []error {
 }
 
 // published returns an error if a publish has a frontend of the service. A service
-// with ForwardLocal may share its frontends with publishes: a publish is then the
-// server behind it.
+// that another host balances may share its frontends with publishes. With ForwardLocal, a
+// publish is then the server behind it.
 func (s State) published(v VirtualService) error {
 	for _, p := range s.Publishes {
-		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) ||
+		if !v.Balances() || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) ||
 			!slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
 			continue
 		}

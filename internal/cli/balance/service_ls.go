@@ -120,8 +120,11 @@ func serviceRow(v api.ServiceView) []string {
 	if scheduler == "" {
 		scheduler = string(model.MaglevHashing)
 	}
-	if v.Forward == model.ForwardLocal {
+	switch {
+	case v.Forward == model.ForwardLocal:
 		scheduler, plane = "-", string(v.Forward)
+	case v.NoIngress:
+		scheduler, plane = "-", ""
 	}
 	state := string(v.Status)
 	if v.Problem != "" {

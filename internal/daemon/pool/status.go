@@ -93,9 +93,9 @@ func (p *Pool) View(m Member, check health.ServerStatus, drain *Drain, flows *ui
 }
 
 // Quorum reports whether enough real servers are up. It is always true if another host
-// balances the service (ForwardLocal).
+// balances the service.
 func (p *Pool) Quorum() bool {
-	return p.Spec.Forward == model.ForwardLocal || p.Health.Up >= max(1, p.Spec.Quorum)
+	return !p.Spec.Balances() || p.Health.Up >= max(1, p.Spec.Quorum)
 }
 
 // QuorumText says how many real servers are up, and how many must be.

@@ -1,13 +1,14 @@
-// Package derive turns the records of a cluster into the networks of one node: who has which
-// addresses, and by which address that host is reached. It does not talk to the store and applies
-// nothing.
+// Package derive turns the records of a cluster into the networks and services of one node: who has
+// which addresses, by which address that host is reached, and where real servers are. It does not
+// talk to the store and applies nothing.
 //
-// The networks are a function of the snapshot and the node's id. A Deriver remembers what it read
+// The result is a function of the snapshot and the node's id. A Deriver remembers what it read
 // last, so that a change costs only what it concerns: the record of an endpoint that other nodes
 // need for its name alone changes no network, and a block changes one. Its result equals that of a
 // new Deriver with the same snapshot.
 //
 //	nodes/ID, nets/NET, blocks/NET/PREFIX, eps/NET/ID/EP ──► model.Network
+//	nodes/ID, svcs/SVC, reals/SVC/ID/EP, networks ──► model.VirtualService
 package derive
 
 import (
@@ -23,11 +24,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// Deriver derives the networks of a node. Only one goroutine may use it.
+// Deriver derives the networks and services of a node. Only one goroutine may use it.
 type Deriver struct {
 	node     string
 	nodes    map[string]record.Node
 	networks map[string]*network
+	services map[string]*service
 	// problems are those of records that cannot be read, by key.
 	problems map[string]string
 }
@@ -56,12 +58,13 @@ type endpoint struct {
 // New returns a Deriver for the node with this id, without records.
 func New(node string) *Deriver {
 	return &Deriver{node: node, nodes: map[string]record.Node{}, networks: map[string]*network{},
-		problems: map[string]string{}}
+		services: map[string]*service{}, problems: map[string]string{}}
 }
 
-// Update reads the changed records, and returns the node's networks in the order of their names,
-// with the problems of records. A network of which the node has no block yet is left out.
-func (d *Deriver) Update(u kv.Update) (networks []model.Network, problems []string) {
+// Update reads the changed records, and returns the node's networks and services in the order of
+// their names, with the problems of records. A network of which the node has no block yet is left
+// out, and so is a service for which the node does nothing.
+func (d *Deriver) Update(u kv.Update) (networks []model.Network, services []model.VirtualService, problems []string) {
 	for _, key := range u.Changed {
 		e, exists := u.Snapshot.Get(key)
 		e.Key = key
@@ -75,6 +78,7 @@ func (d *Deriver) Update(u kv.Update) (networks []model.Network, problems []stri
 		if n.stale {
 			n.derived, n.problem = d.derive(n)
 			n.stale = false
+			d.staleServices()
 		}
 		if n.derived != nil {
 			networks = append(networks, *n.derived)
@@ -83,10 +87,12 @@ func (d *Deriver) Update(u kv.Update) (networks []model.Network, problems []stri
 			problems = append(problems, fmt.Sprintf("network %s: %v", name, n.problem))
 		}
 	}
+	services, mistakes := d.deriveServices()
+	problems = append(problems, mistakes...)
 	for _, key := range slices.Sorted(maps.Keys(d.problems)) {
 		problems = append(problems, d.problems[key])
 	}
-	return networks, problems
+	return networks, services, problems
 }
 
 // read takes over one record, or its deletion.
@@ -100,11 +106,15 @@ func (d *Deriver) read(e kv.Entry, exists bool) error {
 		return d.readBlock(e, exists)
 	case strings.HasPrefix(e.Key, record.Endpoints):
 		return d.readEndpoint(e, exists)
+	case strings.HasPrefix(e.Key, record.Services):
+		return d.readService(e, exists)
+	case strings.HasPrefix(e.Key, record.Reals):
+		return d.readReal(e, exists)
 	}
 	return nil
 }
 
-// readNode makes all networks stale if the node's addresses differ.
+// readNode makes all networks stale if the node's addresses differ, and all services if its drain does.
 func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 	id := record.Names(record.Nodes, e.Key, 1)[0]
 	var n record.Node
@@ -117,6 +127,9 @@ func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 		for _, n := range d.networks {
 			n.stale = true
 		}
+		d.staleServices()
+	} else if before.Drained != n.Drained {
+		d.staleServices()
 	}
 	d.nodes[id] = n
 	if !exists {
@@ -198,13 +211,16 @@ func (n *network) moved(e endpoint) bool {
 }
 
 // has reports whether the address is in a block of the node.
-func (n *network) has(a netip.Addr, node string) bool {
+func (n *network) has(a netip.Addr, node string) bool { return n.holder(a) == node }
+
+// holder returns the node that has the block with this address, or an empty string.
+func (n *network) holder(a netip.Addr) string {
 	for i, s := range n.record.Spec.Subnets {
 		if p, err := a.Prefix(n.record.BlockBits[i]); err == nil && s.Prefix.Contains(a) {
-			return n.blocks[p].Node == node
+			return n.blocks[p].Node
 		}
 	}
-	return false
+	return ""
 }
 
 func (d *Deriver) network(name string) *network {

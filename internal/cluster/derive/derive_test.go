@@ -2,6 +2,7 @@ package derive_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -39,7 +40,8 @@ func (r records) snapshot() *kv.Table {
 
 // fresh derives the networks of a node from a snapshot alone.
 func fresh(s *kv.Table, node string) ([]model.Network, []string) {
-	return derive.New(node).Update(kv.Update{Snapshot: s, Changed: kv.Diff(kv.NewTable(0, nil), s)})
+	networks, _, problems := derive.New(node).Update(kv.Update{Snapshot: s, Changed: kv.Diff(kv.NewTable(0, nil), s)})
+	return networks, problems
 }
 
 func node(id string, addrs ...string) record.Node {
@@ -181,6 +183,8 @@ func TestIncremental(t *testing.T) {
 	all := three()
 	all["eps/web/b/shop"] = record.Endpoint{Names: []string{"shop"}, Addresses: []netip.Addr{addr("10.9.2.7")}}
 	all["eps/web/c/moved"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.8")}}
+	maps.Copy(all, site())
+	drained := site()["nodes/b"]
 	var keys []string
 	for key := range all {
 		keys = append(keys, key)
@@ -188,6 +192,10 @@ func TestIncremental(t *testing.T) {
 	slices.Sort(keys)
 	now, last, d := records{}, kv.NewTable(0, nil), derive.New("a")
 	for range 500 {
+		all["nodes/b"] = drained
+		if random.IntN(2) > 0 {
+			all["nodes/b"] = three()["nodes/b"]
+		}
 		for range 1 + random.IntN(3) {
 			if key := keys[random.IntN(len(keys))]; now[key] == nil {
 				now[key] = all[key]
@@ -196,9 +204,11 @@ func TestIncremental(t *testing.T) {
 			}
 		}
 		next := now.snapshot()
-		networks, problems := d.Update(kv.Update{Snapshot: next, Changed: kv.Diff(last, next)})
-		wantNetworks, wantProblems := fresh(next, "a")
-		if diff := cmp.Diff([]any{wantNetworks, wantProblems}, []any{networks, problems}, equal); diff != "" {
+		networks, services, problems := d.Update(kv.Update{Snapshot: next, Changed: kv.Diff(last, next)})
+		wantNetworks, wantServices, wantProblems := derive.New("a").Update(kv.Update{Snapshot: next,
+			Changed: kv.Diff(kv.NewTable(0, nil), next)})
+		if diff := cmp.Diff([]any{wantNetworks, wantServices, wantProblems}, []any{networks, services, problems},
+			equal); diff != "" {
 			t.Fatalf("after a change, a new Deriver (-) and this one (+) differ:\n%s", diff)
 		}
 		last = next
@@ -229,7 +239,7 @@ func BenchmarkUpdate(b *testing.B) {
 	for name, key := range map[string]string{"name": "eps/web/7/box7", "block": "blocks/web/" + blockOf(7).String()} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				networks, problems := d.Update(kv.Update{Snapshot: table, Changed: []string{key}})
+				networks, _, problems := d.Update(kv.Update{Snapshot: table, Changed: []string{key}})
 				if len(networks) != 1 {
 					b.Fatal(problems)
 				}

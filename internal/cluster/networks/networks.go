@@ -1,5 +1,5 @@
-// Package networks gives a host its part of a cluster's networks: it claims blocks of addresses,
-// derives the networks from snapshots, and publishes the host's own endpoints for the other nodes.
+// Package networks gives a host its part of a cluster's networks and services: it claims blocks of
+// addresses, derives both from snapshots, and publishes the host's own endpoints for the other nodes.
 // What the records mean is decided in packages block and derive.
 //
 //	snapshots ──► Update ──► derive ──► Host.SetCluster
@@ -93,9 +93,9 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	n.self, n.snapshot = self, u.Snapshot
 	concerned := n.read(u)
 	failed := slices.Clone(n.failed)
-	networks, problems := n.deriver.Update(u)
+	networks, services, problems := n.deriver.Update(u)
 	n.mu.Unlock()
-	problems = append(problems, n.cfg.Host.SetCluster(networks, nil)...)
+	problems = append(problems, n.cfg.Host.SetCluster(networks, services)...)
 	n.containers.need()
 	if concerned {
 		n.awake()

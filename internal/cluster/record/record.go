@@ -154,13 +154,12 @@ type Service struct {
 	Ingress []string `json:"ingress,omitempty"`
 }
 
-// Real is a real server, as its own node sees it.
+// Real is a real server: an attachment that a selector of the service has found on its node. Each
+// node that uses it checks it.
 type Real struct {
 	Address netip.Addr `json:"address"`
 	Port    uint16     `json:"port,omitempty"`
 	Weight  int        `json:"weight"`
-	// Healthy is what the node's check says. It is true without a check.
-	Healthy bool `json:"healthy"`
 	// Draining gets no new connections.
 	Draining bool `json:"draining,omitempty"`
 }

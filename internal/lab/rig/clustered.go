@@ -32,7 +32,7 @@ func clustered(spec model.Network, at *Addresses) (model.Network, error) {
 				record.Block{Node: node.id, Sequence: int64(i + 1)}))
 	}
 	table := kv.NewTable(1, entries)
-	networks, problems := derive.New("server").Update(
+	networks, _, problems := derive.New("server").Update(
 		kv.Update{Snapshot: table, Changed: kv.Diff(kv.NewTable(0, nil), table)})
 	if len(problems) > 0 || len(networks) != 1 {
 		return model.Network{}, errors.New("derive the cluster's network: " + strings.Join(problems, "; "))

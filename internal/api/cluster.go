@@ -2,7 +2,10 @@ package api
 
 import (
 	"net/netip"
+	"slices"
 	"time"
+
+	"fairlead/internal/model"
 )
 
 // EtcdAccess is how nodes reach a cluster's etcd.
@@ -124,4 +127,24 @@ type EtcdServer struct {
 	Size int64 `json:"size,omitempty"`
 	// Warnings are about the version's known faults, and alarms.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// ClusterService is a virtual service of the cluster, as it was declared.
+type ClusterService struct {
+	model.VirtualService
+	// Ingress are the names of the nodes that accept the service's traffic. If it is empty, all do.
+	Ingress []string `json:"ingress,omitempty"`
+}
+
+// Equal reports whether both are equal.
+func (s ClusterService) Equal(o ClusterService) bool {
+	return s.VirtualService.Equal(o.VirtualService) && slices.Equal(s.Ingress, o.Ingress)
+}
+
+// ClusterServiceRequest creates or changes a virtual service of the cluster.
+type ClusterServiceRequest struct {
+	ClusterService
+	// Was is the service as the caller knows it. If it is nil, the cluster must not have the service,
+	// or must have it with the same settings.
+	Was *ClusterService `json:"was,omitempty"`
 }

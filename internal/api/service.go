@@ -18,6 +18,17 @@ type ServiceRequest struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
+// OwnReal is an attachment of this host that a selector of a service has found.
+type OwnReal struct {
+	Endpoint string
+	Address  netip.Addr
+	// Port 0 keeps the port that the client connected to.
+	Port   uint16
+	Weight int
+	// Draining gets no new flows.
+	Draining bool
+}
+
 // RealStatus is the state of a real server.
 type RealStatus string
 
@@ -92,6 +103,8 @@ type ServiceView struct {
 	FastPath []model.FastLink `json:"fastPath,omitempty"`
 	// Servers are the current real servers.
 	Servers []RealView `json:"servers"`
+	// Own are those that a selector has found on this host, for the other nodes of a cluster.
+	Own []OwnReal `json:"-"`
 }
 
 // RealView is a real server with its state.

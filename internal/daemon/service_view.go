@@ -36,7 +36,7 @@ func (s *services) viewService(v model.VirtualService, on model.Plane) api.Servi
 		shown.Status = api.ServiceFailed
 		return shown
 	}
-	shown.Status, shown.Problem = p.Status(), s.stuck[v.Name]
+	shown.Status, shown.Problem, shown.Own = p.Status(), s.stuck[v.Name], p.Own()
 	checks := map[netip.AddrPort]health.ServerStatus{}
 	for _, c := range s.health.StatusOf(p.Resolved).Servers {
 		checks[c.Real] = c

@@ -21,6 +21,7 @@ import (
 	"fairlead/internal/cluster/mirror"
 	"fairlead/internal/cluster/names"
 	"fairlead/internal/cluster/networks"
+	"fairlead/internal/cluster/services"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/loopback"
@@ -28,13 +29,14 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// repeatEvery is how long a failed transaction about the cluster's networks waits.
+// repeatEvery is how long a failed transaction about the cluster's networks or services waits.
 const repeatEvery = 2 * time.Second
 
 // node is the host's part of a cluster.
 type node struct {
 	*member.Member
 	networks  *networks.Networks
+	services  *services.Services
 	names     *names.Server
 	addresses *addresses.Addresses
 	holds     *hold.Runner
@@ -74,13 +76,15 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, errors.Join(err, links.End())
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
-		Changed: idle.changed, Every: repeatEvery, Log: opt.Log})
+		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
+	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
+		Log: opt.Log})
 	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
 	if n.loopback, err = host.Loopback(); err != nil {
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.addresses, n.bgp,
+	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.services, n.addresses, n.bgp,
 		names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
@@ -96,6 +100,7 @@ func (n *node) run(ctx context.Context) error {
 	defer n.names.Close()
 	defer tasks.Wait()
 	tasks.Go(func() { n.networks.Run(ctx) })
+	tasks.Go(func() { n.services.Run(ctx) })
 	if !n.Joined() { // an earlier process may have been killed
 		if err := n.holds.Leave(); err != nil {
 			return err

@@ -12,9 +12,9 @@ type idle struct {
 	// not end when idle.
 	over  chan struct{}
 	empty func() bool
-	// events and changed have an element when the daemon's state may have changed. Each has
-	// one reader.
-	events, changed chan struct{}
+	// events, networks and services have an element when the daemon's state may have changed. Each
+	// has one reader.
+	events, networks, services chan struct{}
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -22,7 +22,8 @@ type idle struct {
 }
 
 func newIdle(exits bool) *idle {
-	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1), networks: make(chan struct{}, 1),
+		services: make(chan struct{}, 1)}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -31,7 +32,7 @@ func newIdle(exits bool) *idle {
 
 // touch restarts the waiting time.
 func (i *idle) touch() {
-	for _, reader := range []chan struct{}{i.events, i.changed} {
+	for _, reader := range []chan struct{}{i.events, i.networks, i.services} {
 		select {
 		case reader <- struct{}{}:
 		default: // it has an element already

@@ -163,7 +163,8 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 	defer done()
 	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: specs{d, node.addresses},
 		Events: d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
-		ClusterAddresses: node.addresses, ClusterBGP: node.bgp}
+		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
+		ClusterServices: node.services}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }
 	tasks := []func(context.Context) error{d.Run, follow, node.run,
 		serving(l, idle.handler(admin.Handler(calls)), admin.ConnsPerPeer)}

@@ -30,6 +30,7 @@ func NewService(a *command.App) *cobra.Command {
 type serviceFlags struct {
 	reals   []string
 	command []string
+	clusterFlags
 }
 
 const realHelp = "A real server is ADDRESS[:PORT], or a selector of attached sandboxes: label=KEY[=VALUE][:PORT],\n" +
@@ -42,6 +43,7 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 		"label=KEY[=VALUE][:PORT]; with ,weight=N (repeatable)")
 	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: `COMMAND` to run; the server's address and "+
 		"port are its last arguments (repeat the flag for each argument)")
+	f.clusterFlags.flags(c)
 	for _, field := range slices.Concat(syntax.ServiceFields(), syntax.CheckFields()) {
 		if field.Value == "" {
 			c.Flags().Bool(field.Flag, false, field.Help)
@@ -62,7 +64,7 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 
 // given reports whether any of the flags is given.
 func (f *serviceFlags) given(c *cobra.Command) bool {
-	return len(f.reals) > 0 || c.Flags().Changed("check-command") ||
+	return len(f.reals) > 0 || c.Flags().Changed("check-command") || c.Flags().Changed("ingress") ||
 		slices.ContainsFunc(slices.Concat(syntax.ServiceFields(), syntax.CheckFields()),
 			func(field syntax.ServiceField) bool { return c.Flags().Changed(field.Flag) })
 }
@@ -154,20 +156,26 @@ func newServiceAdd(a *command.App) *cobra.Command {
 		Use:   "add NAME ADDRESS:PORT[,PORT…][/PROTOCOL]…",
 		Short: "Create a virtual service",
 		Long: "Create a virtual service: addresses and ports whose connections are balanced over real\n" +
-			"servers. Repeating the command changes nothing. `fairlead service set` changes a service.\n\n" + realHelp,
+			"servers. Repeating the command changes nothing. `fairlead service set` changes a service.\n" +
+			"With --cluster, all nodes of the cluster have it, and selectors find sandboxes of all nodes.\n\n" +
+			realHelp,
 		Example: "  fairlead service add web 192.0.2.10:80 --real 10.0.0.2:8080 --real 10.0.0.3:8080,weight=2\n" +
 			"  fairlead service add web 192.0.2.10:80,443 --interface eth0 --real label=app=web --check http --check-path /healthz\n" +
 			"  fairlead service add dns 192.0.2.53:53/udp --scheduler rr --real 10.0.0.53 --check dns --check-query example.org\n" +
-			"  fairlead service add web '[2001:db8::10]:80' --real '[fd00::2]:8080' --persistence 5m --drain 30s --sorry '[fd00::9]:80' --quorum 2",
+			"  fairlead service add web '[2001:db8::10]:80' --real '[fd00::2]:8080' --persistence 5m --drain 30s --sorry '[fd00::9]:80' --quorum 2\n" +
+			"  fairlead service add web 192.0.2.10:80 --cluster --real network=shop,name=web-*",
 		Args: command.Arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			v := model.VirtualService{Name: args[0]}
-			if err := f.change(c, &v, args[1:]); err != nil {
+			err := f.change(c, &v, args[1:])
+			if err == nil {
+				err = f.check(c, r.DryRun)
+			}
+			if err != nil {
 				return command.Usage(err)
 			}
 			return r.Call(c.Context(), func(client *admin.Client) error {
-				result, err := client.SetService(c.Context(),
-					api.ServiceRequest{VirtualService: v, Create: true, DryRun: r.DryRun})
+				result, err := f.add(c.Context(), client, v, r.DryRun)
 				if err != nil {
 					return err
 				}
@@ -197,7 +205,13 @@ func newServiceSet(a *command.App) *cobra.Command {
 				return command.Usage(fmt.Errorf("nothing to change: give a flag, or an address and port (see %s --help)",
 					c.CommandPath()))
 			}
+			if err := f.check(c, r.DryRun); err != nil {
+				return command.Usage(err)
+			}
 			return r.Call(c.Context(), func(client *admin.Client) error {
+				if f.cluster {
+					return changeClusterService(r, c, client, &f, args)
+				}
 				return changeService(r, c, client, &f,
 					args)
 			})

@@ -14,7 +14,7 @@ import (
 
 func newServiceRemove(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
-	now := false
+	now, cluster := false, false
 	c := &cobra.Command{
 		Use:   "rm NAME [REAL…]",
 		Short: "Remove a virtual service, or real servers from it",
@@ -24,7 +24,13 @@ func newServiceRemove(a *command.App) *cobra.Command {
 		Example: "  fairlead service rm web\n  fairlead service rm web 10.0.0.2:8080\n  fairlead service rm web 10.0.0.2:8080 --now",
 		Args:    command.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if cluster && (now || r.DryRun) {
+				return command.Usage(errors.New("--cluster: --now and --dry-run are for this host: omit them"))
+			}
 			return r.Call(c.Context(), func(client *admin.Client) error {
+				if cluster {
+					return removeFromCluster(r, c.Context(), client, args)
+				}
 				if len(args) == 1 {
 					result, err := client.RemoveService(c.Context(), args[0], r.DryRun)
 					if err != nil {
@@ -43,6 +49,7 @@ func newServiceRemove(a *command.App) *cobra.Command {
 	}
 	r.Changes(c)
 	c.Flags().BoolVar(&now, "now", false, "remove the real server at once, and end its connections")
+	c.Flags().BoolVar(&cluster, "cluster", false, "remove it from the cluster (default: only from this host)")
 	return c
 }
 

@@ -34,6 +34,9 @@
 //	POST /v1/cluster/addresses/remove api.ClusterAddressRequest → api.Result
 //	POST /v1/cluster/addresses/claim  api.ClusterAddressRequest → api.Result
 //	GET  /v1/cluster/addresses        → ClusterAddresses
+//	POST /v1/cluster/services/set api.ClusterServiceRequest → api.Result
+//	POST /v1/cluster/services/remove ServiceName → api.Result
+//	GET  /v1/cluster/services/{name} → api.ClusterService
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
@@ -50,7 +53,7 @@ import "fairlead/internal/api"
 const Socket = "/run/fairlead/fairlead.sock"
 
 // Daemon are the calls that the API makes. *daemon.Daemon implements all of them
-// but the last four.
+// but the last six.
 type Daemon struct {
 	Attachments AttachmentCalls
 	Publishes   PublishCalls
@@ -69,6 +72,8 @@ type Daemon struct {
 	ClusterAddresses ClusterAddressCalls
 	// ClusterBGP is nil if the daemon cannot be a member of a cluster.
 	ClusterBGP ClusterBGPCalls
+	// ClusterServices is nil if the daemon cannot be a member of a cluster.
+	ClusterServices ClusterServiceCalls
 }
 
 // Error is the response to a request that failed.

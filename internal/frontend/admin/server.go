@@ -147,6 +147,9 @@ func Handler(d Daemon) http.Handler {
 	if d.ClusterBGP != nil {
 		clusterBGPHandlers(mux, d.ClusterBGP)
 	}
+	if d.ClusterServices != nil {
+		clusterServiceHandlers(mux, d.ClusterServices)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &api.Fault{Code: api.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
 			"request", r.Method, r.URL.Path)})

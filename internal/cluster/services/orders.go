@@ -1,0 +1,235 @@
+package services
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/derive"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// SetService creates or changes a virtual service of the cluster. Returns a Fault: NotFound if the host
+// belongs to no cluster, Invalid for settings that a cluster's service cannot have, Conflict if the
+// service differs from r.Was, or exists with other settings although r.Was is nil.
+func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) error {
+	snapshot, err := s.current()
+	if err != nil {
+		return err
+	}
+	r.Origin = ""
+	now := record.Service{Spec: completed(r.VirtualService), Ingress: r.Ingress}
+	if err := check(snapshot, now); err != nil {
+		return api.Faultf(api.Invalid, "service %s: %w", r.Name, err)
+	}
+	key := record.Key(record.Services, r.Name)
+	have, exists, err := record.Get[record.Service](snapshot, key)
+	if err != nil {
+		return err
+	}
+	e, _ := snapshot.Get(key)
+	was := shown(have)
+	switch {
+	case exists && was.Equal(shown(now)):
+		return nil
+	case exists && r.Was == nil:
+		return api.Faultf(api.Conflict, "service %s of the cluster already exists with different settings: change it with "+
+			"`fairlead service set --cluster`, or choose another name", r.Name)
+	case r.Was != nil && (!exists || !was.Equal(*r.Was)):
+		return changedMeanwhile(r.Name)
+	}
+	return s.commit(ctx, r.Name, e, record.Encode(now))
+}
+
+// RemoveService removes a virtual service from the cluster. Returns a Fault with code NotFound if there
+// is none.
+func (s *Services) RemoveService(ctx context.Context, name string) error {
+	snapshot, err := s.current()
+	if err != nil {
+		return err
+	}
+	e, exists := snapshot.Get(record.Key(record.Services, name))
+	if !exists {
+		return noService(name)
+	}
+	return s.commit(ctx, name, e, nil)
+}
+
+// Service returns a virtual service of the cluster as it was declared. Returns a Fault with code
+// NotFound if there is none.
+func (s *Services) Service(name string) (api.ClusterService, error) {
+	snapshot, err := s.current()
+	if err != nil {
+		return api.ClusterService{}, err
+	}
+	r, exists, err := record.Get[record.Service](snapshot, record.Key(record.Services, name))
+	if err == nil && !exists {
+		err = noService(name)
+	}
+	return shown(r), err
+}
+
+func noService(name string) error {
+	return api.Faultf(api.NotFound, "the cluster has no service %s: create it with `fairlead service add --cluster`", name)
+}
+
+func changedMeanwhile(name string) error {
+	return api.Faultf(api.Conflict, "service %s was changed meanwhile: read it again and repeat the request", name)
+}
+
+func shown(r record.Service) api.ClusterService {
+	return api.ClusterService{VirtualService: r.Spec, Ingress: r.Ingress}
+}
+
+func (s *Services) current() (kv.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.snapshot == nil {
+		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
+			"`fairlead cluster init`, or see `fairlead cluster status`")
+	}
+	return s.snapshot, nil
+}
+
+// commit replaces or deletes the record of a service if it is still the one that was read.
+func (s *Services) commit(ctx context.Context, name string, e kv.Entry, value []byte) error {
+	key := record.Key(record.Services, name)
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	result, err := s.cfg.Store.Commit(limited, kv.Txn{
+		If:   []kv.Condition{{Key: key, Revision: e.Revision, Value: e.Value}},
+		Then: []kv.Change{{Key: key, Value: value}}})
+	if err != nil {
+		return fmt.Errorf("change service %s of the cluster: %w: repeat the command", name, err)
+	}
+	if !result.Committed {
+		return changedMeanwhile(name)
+	}
+	return nil
+}
+
+// completed returns the service with the data plane that a cluster's services have, and with the cheapest
+// forwarding method with which real servers on all nodes see the client: their answers then bypass the
+// node that the client has dialled.
+func completed(v model.VirtualService) model.VirtualService {
+	v = v.Clone()
+	if v.Plane == "" || v.Plane == model.PlaneAuto {
+		v.Plane = model.PlaneEBPF
+	}
+	masqueraded := v.SourceNAT == model.SourceNATMasqueraded
+	if v.Forward == "" && !masqueraded {
+		v.Forward = model.ForwardDirect
+	}
+	v.Forward = cmp.Or(v.Forward, model.ForwardNAT)
+	return v
+}
+
+// check returns an error for settings that the cluster cannot have: those of derive.CheckService, and
+// those that do not match its nodes, networks and other services.
+func check(s kv.Snapshot, r record.Service) error {
+	if err := derive.CheckService(r); err != nil {
+		if r.Spec.Forward == model.ForwardDirect && slices.ContainsFunc(r.Spec.Reals, hasPort) {
+			err = fmt.Errorf("%w. Packets reach real servers on other nodes untranslated, so that they see the client. "+
+				"With --forward nat --source-nat masqueraded, ports can differ, and real servers see the node instead", err)
+		}
+		return err
+	}
+	return errors.Join(checkIngress(s, r.Ingress), checkReals(s, r.Spec), checkAddresses(s, r.Spec),
+		checkFree(s, r.Spec))
+}
+
+func hasPort(r model.RealServer) bool { return r.Port != 0 }
+
+// checkIngress returns an error for a name that no node has.
+func checkIngress(s kv.Snapshot, names []string) error {
+	for i, name := range names {
+		if _, exists := s.Get(record.Key(record.NodeNames, name)); !exists {
+			return fmt.Errorf("ingress %s: the cluster has no such node: see `fairlead cluster status`", name)
+		}
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("ingress %s: it is listed twice", name)
+		}
+	}
+	return nil
+}
+
+// checkReals returns an error for a selector of a network in which packets of the service do not reach
+// the sandboxes of other nodes.
+func checkReals(s kv.Snapshot, v model.VirtualService) error {
+	for _, r := range v.Reals {
+		if r.Select.IsZero() {
+			continue
+		}
+		n, exists, err := record.Get[record.Network](s, record.Key(record.Networks, r.Select.Network))
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			return fmt.Errorf("real server %s: network %s is none of the cluster's", r, r.Select.Network)
+		case n.Direct && v.Forward == model.ForwardDirect:
+			return fmt.Errorf("real server %s: forward direct needs network %s to be an overlay (driver vxlan): with driver "+
+				"%s, another node would get the packet instead of its sandbox. With --forward nat --source-nat "+
+				"masqueraded, real servers see the node instead of the client", r, n.Spec.Name, n.Spec.Driver)
+		}
+	}
+	return nil
+}
+
+// checkAddresses returns an error for addresses of nodes that a service cannot have.
+func checkAddresses(s kv.Snapshot, v model.VirtualService) (err error) {
+	s.Under(record.Nodes)(func(e kv.Entry) bool {
+		n, failed := record.Decode[record.Node](e)
+		if failed != nil {
+			return true // derive reports it
+		}
+		for _, a := range n.Addresses {
+			if v.Forward == model.ForwardDirect && slices.Contains(v.Addresses, a) {
+				err = fmt.Errorf("address %s: node %s has it, and each real server would get it too: choose another", a, n.Name)
+			}
+			if slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Address == a }) {
+				err = fmt.Errorf("real server %s: it is node %s itself: want sandboxes, or hosts that are no nodes", a, n.Name)
+			}
+		}
+		return err == nil
+	})
+	return errors.Join(err, checkSubnets(s, v.Addresses))
+}
+
+// checkSubnets returns an error for an address that a node can lease.
+func checkSubnets(s kv.Snapshot, addrs []netip.Addr) (err error) {
+	s.Under(record.Networks)(func(e kv.Entry) bool {
+		n, failed := record.Decode[record.Network](e)
+		for _, sub := range n.Spec.Subnets {
+			if i := slices.IndexFunc(addrs, sub.Prefix.Contains); failed == nil && i >= 0 {
+				err = fmt.Errorf("address %s: it is in subnet %s of network %s: choose one outside", addrs[i], sub.Prefix,
+					n.Spec.Name)
+			}
+		}
+		return err == nil
+	})
+	return err
+}
+
+// checkFree returns an error if another service of the cluster has an address and port of the service.
+// Two that are created at the same time are compared by each host.
+func checkFree(s kv.Snapshot, v model.VirtualService) (err error) {
+	s.Under(record.Services)(func(e kv.Entry) bool {
+		o, failed := record.Decode[record.Service](e)
+		if failed == nil && o.Spec.Name != v.Name && o.Spec.Proto == v.Proto {
+			for _, f := range o.Spec.Frontends() {
+				if slices.Contains(v.Frontends(), f) {
+					err = fmt.Errorf("%s already belongs to service %s: choose another address or port", f, o.Spec.Name)
+					return false
+				}
+			}
+		}
+		return true
+	})
+	return err
+}

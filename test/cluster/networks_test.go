@@ -54,21 +54,32 @@ func (l *lan) reaches(from, to box) {
 // resolves fails the test unless a sandbox gets another one's address for its name from its own host.
 func (l *lan) resolves(from, to box) {
 	l.Helper()
-	question := new(dns.Msg).SetQuestion(to.name+".", dns.TypeA)
-	var got []dns.RR
-	l.until(to.name+" has an address", func() bool {
-		err := from.Do(func() error {
-			r, err := dns.Exchange(question, net.JoinHostPort(from.router(l), "53"))
-			if err == nil {
-				got = r.Answer
-			}
-			return err
-		})
-		return err == nil && len(got) > 0
-	})
-	if a, ok := got[0].(*dns.A); !ok || len(got) != 1 || a.A.String() != to.addr.String() {
+	var got []string
+	l.until(to.name+" has an address", func() bool { got = l.lookUp(from, to); return len(got) > 0 })
+	if len(got) != 1 || got[0] != to.addr.String() {
 		l.Errorf("%s: the answer for %s is %v, want %s", from.addr, to.name, got, to.addr)
 	}
+}
+
+// lookUp returns the addresses of a sandbox's name that another one gets from its own host, if any.
+func (l *lan) lookUp(from, to box) (addresses []string) {
+	l.Helper()
+	question := new(dns.Msg).SetQuestion(to.name+".", dns.TypeA)
+	_ = from.Do(func() error { // without an answer there is no address
+		r, err := dns.Exchange(question, net.JoinHostPort(from.router(l), "53"))
+		if err != nil {
+			return err
+		}
+		for _, record := range r.Answer {
+			if a, ok := record.(*dns.A); ok {
+				addresses = append(addresses, a.A.String())
+			} else {
+				addresses = append(addresses, record.String())
+			}
+		}
+		return nil
+	})
+	return addresses
 }
 
 // router returns the sandbox's default gateway, which is the host's address in network shop.

@@ -268,6 +268,10 @@ func (l hostileCluster) Status(context.Context) (api.ClusterStatus, error) {
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
 
+func (l hostileCluster) ExplainFlow(context.Context, api.FlowQuestion) (api.FlowPart, error) {
+	return reply[api.FlowPart](l.hostileDaemon)
+}
+
 // hostileAddresses are the virtual addresses of a hostileCluster.
 type hostileAddresses struct{ hostileDaemon }
 

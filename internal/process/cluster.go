@@ -23,6 +23,7 @@ import (
 	"fairlead/internal/cluster/networks"
 	"fairlead/internal/cluster/services"
 	"fairlead/internal/daemon"
+	"fairlead/internal/explain/across"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/loopback"
 	"fairlead/internal/kernel/virtual"
@@ -91,6 +92,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, errors.Join(err, links.End())
 	}
 	n.Answer(hold.Question, n.holds.Answer)
+	here := &across.Host{Pins: Pins(opt), Attachments: d.Attachments}
+	n.Answer(across.Question, here.Answer)
 	return n, nil
 }
 
@@ -109,6 +112,17 @@ func (n *node) run(ctx context.Context) error {
 	tasks.Go(func() { n.holds.Run(ctx) })
 	tasks.Go(func() { n.bgp.Run(ctx) })
 	return n.Member.Run(ctx)
+}
+
+// otherNodes are the other nodes of the cluster.
+type otherNodes struct {
+	*networks.Networks
+	*member.Member
+}
+
+// ExplainFlow asks the node that has the destination of a flow.
+func (n *node) ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error) {
+	return across.Ask(ctx, otherNodes{n.networks, n.Member}, q)
 }
 
 // Status returns the state of the cluster, with its virtual addresses.

@@ -47,7 +47,9 @@ func NewExplain(a *command.App) *cobra.Command {
 			"(10.0.0.7:40000 to …), it shows which real server gets it.\n\n" +
 			"For a URL, the gateway is asked: the entry point, certificate, router, middlewares and\n" +
 			"servers of the request are shown, or the nearest routers and what of their rules does not\n" +
-			"match. With FROM, the path to the entry point is shown first.",
+			"match. With FROM, the path to the entry point is shown first.\n\n" +
+			"If the flow leaves this host for a sandbox of another node of its cluster, the daemon asks\n" +
+			"that node, and what it reports is shown below.",
 		Example: "  fairlead explain 10.0.0.7 to :8080\n" +
 			"  fairlead explain 'web -> db:5432'\n" +
 			"  fairlead explain localhost to :5353/udp\n" +
@@ -167,10 +169,28 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
 	e, err = flow.Explain(world.Facts(), f)
+	if err == nil && e.Outcome == flow.Leaves {
+		err = x.further(ctx, &e)
+	}
 	if err != nil || !wanted {
 		return e, err
 	}
 	return e, probe.Send(ctx, world, &e, send)
+}
+
+// further adds what the node of the cluster that has the destination reports. There is nothing to add
+// without a daemon, a cluster, or such a node.
+func (x *explainer) further(ctx context.Context, e *flow.Explanation) error {
+	last := e.Hops[len(e.Hops)-1]
+	part, err := admin.NewClient(x.Socket).ExplainFlow(ctx, api.FlowQuestion{Proto: e.Proto, Source: last.Source,
+		Destination: last.Destination})
+	if command.Gone(err) || api.CodeOf(err) == api.NotFound {
+		return nil
+	}
+	if err == nil {
+		e.Further = &part
+	}
+	return err
 }
 
 // published returns the publishes of an attachment in the form of package flow.
@@ -207,7 +227,36 @@ func (x *explainer) print(e flow.Explanation) error {
 		}
 	}
 	lines = append(lines, "", sentence(e, e.Verdict))
-	return x.Out.Lines(append(lines, remarks(e)...)...)
+	lines = append(lines, remarks(e)...)
+	return x.Out.Lines(append(lines, furtherLines(e.Further)...)...)
+}
+
+// furtherLines returns the lines of the part on another node.
+func furtherLines(p *api.FlowPart) []string {
+	switch {
+	case p == nil:
+		return nil
+	case p.Problem != "":
+		return []string{"", "The path on node " + p.Node + " is not known: " + p.Problem}
+	}
+	lines := []string{"", "Node " + p.Node + " reports:", ""}
+	for i, s := range p.Steps {
+		lines = append(lines, fmt.Sprintf("%2d  %s  %s", i+1, escape.Line(strings.TrimSpace(s.Where+" "+s.Link)), s.What))
+		program := ""
+		if s.Program != "" {
+			program = "eBPF program " + s.Program
+		}
+		for _, more := range []string{s.By, program, s.Why} {
+			if more != "" {
+				lines = append(lines, "        "+more)
+			}
+		}
+	}
+	lines = append(lines, "", p.Node+": "+p.Verdict)
+	for _, c := range p.Caveats {
+		lines = append(lines, "Not certain: "+c)
+	}
+	return lines
 }
 
 // disagreement returns an error if the probe's result differs from the

@@ -3,6 +3,8 @@ package networks
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
@@ -43,6 +45,34 @@ func (n *Networks) HasNetwork(name string) bool {
 	}
 	_, has := s.Get(record.Key(record.Networks, name))
 	return has
+}
+
+// Holder returns the node whose block or endpoint has an address. Returns a Fault with code NotFound if there
+// is no cluster, or no other node has it.
+func (n *Networks) Holder(a netip.Addr) (id, name string, err error) {
+	s, err := n.current()
+	if err != nil {
+		return "", "", err
+	}
+	for e := range s.Under(record.Endpoints) {
+		names := record.Names(record.Endpoints, e.Key, 3)
+		r, err := record.Decode[record.Endpoint](e)
+		if err == nil && len(names) == 3 && slices.Contains(r.Addresses, a) {
+			id = names[1]
+		}
+	}
+	for e := range s.Under(record.Blocks) {
+		if p, b, err := block.Read(e); id == "" && err == nil && p.Contains(a) {
+			id = b.Node
+		}
+	}
+	node, known, err := record.Get[record.Node](s, record.Key(record.Nodes, id))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil || !known || id == n.self.Node {
+		return "", "", api.Faultf(api.NotFound, "no other node of the cluster has the address %s", a)
+	}
+	return id, node.Name, nil
 }
 
 func (n *Networks) current() (kv.Snapshot, error) {

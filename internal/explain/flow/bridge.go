@@ -93,6 +93,9 @@ func (w *wire) ports(netns string, b rtnl.NetLink, links []rtnl.NetLink, in rtnl
 // does not.
 func (w *wire) forwardsFrames(netns string, port rtnl.NetLink, p packet) bool {
 	for _, s := range port.Port.Special {
+		if port.Owner != "" && s == "neigh_suppress on" { // our tunnels: no address behind them must be resolved
+			continue
+		}
 		w.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
 	}
 	if state := port.Port.State; state != "" && state != "forwarding" {
@@ -193,6 +196,10 @@ func (k *walker) beyond(netns string, b rtnl.NetLink, open []rtnl.NetLink, c cro
 	if i := slices.IndexFunc(open, func(l rtnl.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
 		k.hop(p, Hop{Kind: Bridge, Where: k.name(netns), Link: b.Name,
 			What: fmt.Sprintf("bridge: out via port %s, the tunnel to other hosts", open[i].Name)})
+		if k.reply && netns == "" && open[i].Name == k.outside {
+			k.returned()
+			return
+		}
 		k.end(Leaves, "it leaves through the overlay, for the host that has %s", next)
 		return
 	}

@@ -37,6 +37,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 )
 
@@ -231,6 +232,9 @@ type Explanation struct {
 	Notes []string `json:"notes,omitempty"`
 	// Probe is the result of a probe; nil if none was sent.
 	Probe *Probe `json:"probe,omitempty"`
+
+	// Further is the path on the next host of a cluster, as that host reports it; nil if it was not asked.
+	Further *api.FlowPart `json:"further,omitempty"`
 
 	// Asked is the flow that was explained.
 	Asked Flow `json:"-"`

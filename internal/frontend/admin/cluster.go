@@ -18,6 +18,7 @@ const (
 	pathClusterTokens = "/v1/cluster/tokens"
 	pathTokenCreate   = "/v1/cluster/tokens/create"
 	pathTokenRemove   = "/v1/cluster/tokens/remove"
+	pathClusterFlow   = "/v1/cluster/explain"
 	pathCluster       = "/v1/cluster"
 )
 
@@ -34,6 +35,9 @@ type ClusterCalls interface {
 	Tokens() ([]api.ClusterToken, error)
 	RemoveToken(ctx context.Context, id string) error
 	Status(ctx context.Context) (api.ClusterStatus, error)
+	// ExplainFlow asks the node that has the destination of a flow. Returns a Fault with code NotFound if no
+	// other node has it.
+	ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error)
 }
 
 // ClusterTokens are the valid join tokens.
@@ -67,6 +71,7 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	post(mux, pathClusterAccept, func(ctx context.Context, _ struct{}) (api.Result, error) {
 		return changed(d.Accept(ctx))
 	})
+	post(mux, pathClusterFlow, d.ExplainFlow)
 	post(mux, pathTokenCreate, d.CreateToken)
 	post(mux, pathTokenRemove, func(ctx context.Context, r TokenID) (api.Result, error) {
 		return changed(d.RemoveToken(ctx, r.ID))
@@ -138,6 +143,13 @@ func (c *Client) Tokens(ctx context.Context) ([]api.ClusterToken, error) {
 // RemoveToken deletes a join token.
 func (c *Client) RemoveToken(ctx context.Context, id string) (api.Result, error) {
 	return c.post(ctx, pathTokenRemove, TokenID{id})
+}
+
+// ExplainFlow asks the node of the cluster that has the destination of a flow. Returns a Fault with code
+// NotFound if no other node has it.
+func (c *Client) ExplainFlow(ctx context.Context, q api.FlowQuestion) (part api.FlowPart, err error) {
+	err = c.call(ctx, http.MethodPost, pathClusterFlow, q, &part)
+	return part, err
 }
 
 // Cluster returns the state of the cluster.

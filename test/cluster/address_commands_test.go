@@ -1,8 +1,11 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -52,6 +55,16 @@ func TestAddressCommands(t *testing.T) {
 		all := two.status().Addresses
 		return len(all) == 1 && all[0].Holder == holder.name && all[0].Lease > 0
 	})
+	for _, h := range v.hosts {
+		want := "fairlead_cluster_address_held{address=\"192.0.2.10\"} 0\n"
+		if h == holder {
+			want = strings.Replace(want, "} 0", "} 1", 1)
+		}
+		if metrics := scraped(t, h); !strings.Contains(metrics, want) ||
+			!strings.Contains(metrics, "fairlead_cluster_nodes{state=\"alive\"} 3\n") {
+			t.Errorf("%s has the metrics\n%s\nwant %s", h.name, metrics, want)
+		}
+	}
 	if shown := two.Run("cluster", "address", "ls"); !strings.Contains(shown, holder.name) {
 		t.Errorf("address ls shows\n%s", shown)
 	}
@@ -69,6 +82,33 @@ func TestAddressCommands(t *testing.T) {
 		}
 	}
 	v.refused(one, "it has none", "cluster", "address", "rm", "192.0.2.10")
+	vrrp := filepath.Join(t.TempDir(), "keepalived.conf")
+	text := "vrrp_instance web {\n interface eth0\n advert_int 0.3\n virtual_ipaddress {\n 192.0.2.10/24\n }\n}\n"
+	if err := os.WriteFile(vrrp, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two.Run("service", "import", "keepalived", vrrp, "--apply")
+	v.held()
+}
+
+// scraped returns the metrics of a host about its cluster.
+func scraped(t *testing.T, h *host) string {
+	t.Helper()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(h.Metrics, "unix:"))
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	r, err := client.Get("http://host/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	all, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, about, _ := strings.Cut(string(all), "# HELP fairlead_cluster")
+	return about
 }
 
 // TestServiceAtAddress declares a service at a virtual address in files of two hosts. It answers on the host

@@ -50,7 +50,9 @@ func newLANWith(t *testing.T, members int) *lan {
 	l := newEmptyLAN(t, members)
 	for n := range 3 {
 		ns := l.connected(n + 1)
-		l.hosts = append(l.hosts, &host{daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: ns.File()}), ns,
+		order := daemons.In(t.TempDir())
+		order.Metrics = "unix:" + order.Run + "/metrics"
+		l.hosts = append(l.hosts, &host{daemons.New(t, order, child.Place{Netns: ns.File()}), ns,
 			fmt.Sprint("host", n+1)})
 	}
 	return l

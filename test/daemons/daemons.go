@@ -25,11 +25,14 @@ const Role = "whole-daemon"
 // Order contains the fields of process.Options that tests set for a daemon.
 type Order struct {
 	Run, State, Socket, Docker string
-	TearDown                   bool
+	// Metrics is where the metrics are served; empty means nowhere.
+	Metrics  string
+	TearDown bool
 }
 
 func (o Order) options() daemonprocess.Options {
-	return daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
+	return daemonprocess.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker,
+		Metrics: o.Metrics, TearDown: o.TearDown}
 }
 
 // In returns an order that keeps all files in one directory and does not serve Docker.

@@ -200,17 +200,20 @@ func addressRequest(text string) (r api.ClusterAddressRequest, err error) {
 func addressRows(all []api.ClusterAddress) [][]string {
 	rows := [][]string{{"ADDRESS", "HOLDER", "SINCE", "LEASE", "HOLD", "CANDIDATES", "STATE"}}
 	for _, v := range all {
-		since, lease, candidates := "-", "-", "all"
+		since, lease, hold, candidates := "-", "-", "-", "all"
 		if v.Holder != "" {
 			since = v.Since.Local().Format(time.DateTime)
 		}
 		if v.Lease > 0 {
 			lease = v.Lease.Round(time.Millisecond).String()
 		}
+		if v.Hold > 0 {
+			hold = v.Hold.String()
+		}
 		if len(v.Candidates) > 0 {
 			candidates = strings.Join(v.Candidates, " ")
 		}
-		rows = append(rows, []string{v.Address.String(), command.OrDash(v.Holder), since, lease, v.Hold.String(),
+		rows = append(rows, []string{v.Address.String(), command.OrDash(v.Holder), since, lease, hold,
 			candidates, addressState(v)})
 	}
 	return rows

@@ -37,7 +37,8 @@ type Overlay struct {
 	// Group is a multicast group that discovers the peers. It replaces Peers.
 	Group netip.Addr `json:"group,omitzero"`
 	// Encrypt carries the overlay in WireGuard. KeyFile contains the secret that
-	// all hosts of the overlay share.
+	// all hosts of the overlay share, or this host's private key if the peers have
+	// public keys.
 	Encrypt bool   `json:"encrypt,omitempty"`
 	KeyFile string `json:"keyFile,omitempty"`
 	// ByRange forwards by the peers' ranges: each address of a range is on that peer,
@@ -75,6 +76,9 @@ type Peer struct {
 	// least one per subnet. The peer itself has the first usable address of the first
 	// range in each subnet.
 	Ranges []netip.Prefix `json:"ranges,omitempty"`
+	// PublicKey is the peer's WireGuard key, base64. Either all peers of an encrypted
+	// overlay have one, this host too, or none.
+	PublicKey string `json:"publicKey,omitempty"`
 	// Endpoints are the known sandboxes on the peer. They need no ARP or neighbour
 	// discovery.
 	Endpoints []PeerEndpoint `json:"endpoints,omitempty"`

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -53,7 +55,41 @@ func (n Network) validateOverlay() error {
 	case o.Encrypt && o.Group.IsValid():
 		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
 	}
-	return errors.Join(n.validatePeers(), n.validatePeerEndpoints())
+	return errors.Join(n.validatePeers(), n.validatePeerEndpoints(), o.validateKeys())
+}
+
+// wireGuardKeyLen is the length of a WireGuard key in bytes.
+const wireGuardKeyLen = 32
+
+// ValidPublicKey returns an error if the text is no WireGuard key in base64.
+func ValidPublicKey(text string) error {
+	key, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(key) != wireGuardKeyLen || len(bytes.Trim(key, "\x00")) == 0 {
+		return fmt.Errorf("public key %.64q: want a WireGuard key in base64", text)
+	}
+	return nil
+}
+
+// validateKeys checks the peers' public keys.
+func (o Overlay) validateKeys() error {
+	holder := map[string]netip.Addr{}
+	for _, p := range o.Peers {
+		switch other, taken := holder[p.PublicKey]; {
+		case (p.PublicKey == "") != (o.Peers[0].PublicKey == ""):
+			return fmt.Errorf("peer %s: either all peers have public keys, or none", p.Address)
+		case p.PublicKey == "":
+			continue
+		case !o.Encrypt:
+			return fmt.Errorf("peer %s: the overlay is not encrypted: set encrypt, or omit the public key", p.Address)
+		case taken:
+			return fmt.Errorf("peer %s has the public key of peer %s", p.Address, other)
+		}
+		holder[p.PublicKey] = p.Address
+		if err := ValidPublicKey(p.PublicKey); err != nil {
+			return fmt.Errorf("peer %s: %w", p.Address, err)
+		}
+	}
+	return nil
 }
 
 // validatePeers checks the peers' addresses and ranges.

@@ -9,11 +9,14 @@ import (
 
 // WireGuard is a WireGuard link that carries an overlay. Each host's key pair is
 // derived from the secret in KeyFile, which all hosts share, and from the host's
-// address. So each host can derive the public keys of the others. A plan never
-// contains keys.
+// address. So each host can derive the public keys of the others. With PublicKey,
+// KeyFile has the host's own private key. A plan never contains secret keys.
 type WireGuard struct {
 	Name    string
 	KeyFile string
+	// PublicKey is the public key, base64, of the private key in KeyFile. It is empty if the
+	// key is derived.
+	PublicKey string
 	// Local is the host's address as the other hosts know it.
 	Local netip.Addr
 	// Port is the UDP port that the link listens on.
@@ -45,9 +48,12 @@ func (c WireGuard) Add() []string {
 
 // set returns the commands that both a new link and a changed one need.
 func (c WireGuard) set() []string {
+	key := escape.Shell(c.KeyFile)
+	if c.PublicKey == "" {
+		key = fmt.Sprintf("<(private key of %s by %s)", c.Local, key)
+	}
 	return append(writeSettings(c.settings()),
-		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port,
-			c.Local, escape.Shell(c.KeyFile)),
+		fmt.Sprintf("wg set %s listen-port %d private-key %s", escape.Shell(c.Name), c.Port, key),
 		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
 }
 
@@ -66,6 +72,9 @@ func (c WireGuard) Del() []string { return []string{"ip link del " + escape.Shel
 type WireGuardPeer struct {
 	Link    string
 	KeyFile string
+	// PublicKey is the host's key, base64. It is empty if it is derived from the secret in
+	// KeyFile.
+	PublicKey string
 	// Endpoint is the host's address and port on the underlay.
 	Endpoint netip.AddrPort
 	// Inner is the host's address inside the tunnel.
@@ -85,6 +94,9 @@ func (p WireGuardPeer) Add() []string {
 func (p WireGuardPeer) Del() []string { return []string{"wg set " + p.peer() + " remove"} }
 
 func (p WireGuardPeer) peer() string {
+	if p.PublicKey != "" {
+		return escape.Shell(p.Link) + " peer " + escape.Shell(p.PublicKey)
+	}
 	return fmt.Sprintf("%s peer $(public key of %s by %s)", escape.Shell(p.Link), p.Endpoint.Addr(),
 		escape.Shell(p.KeyFile))
 }

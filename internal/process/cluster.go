@@ -77,6 +77,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, errors.Join(err, links.End())
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
+		Keys:    filepath.Join(opt.State, "cluster", "keys"),
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})

@@ -20,6 +20,7 @@ import (
 	"fairlead/test/place"
 
 	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
 // keyFile writes a secret to a file.
@@ -65,6 +66,71 @@ func TestEncrypted(t *testing.T) {
 	t.Run("repair", healsEncrypted)
 	t.Run("key files", keyFiles)
 	t.Run("another secret", anotherSecret)
+	t.Run("keys of hosts", keysOfHosts)
+}
+
+// keysOfHosts gives each host a key of its own, and replaces one. A host whose key the others do not
+// know gets nothing.
+func keysOfHosts(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 3})
+	var files []string
+	n := network(f, true)
+	n.Overlay.Encrypt, n.Overlay.ByRange = true, true
+	n.Subnets = n.Subnets[:1]
+	newKey := func(i int) {
+		private, err := wgtypes.GeneratePrivateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = keyFile(t, private.String()+"\n")
+		n.Overlay.Peers[i].PublicKey = private.PublicKey().String()
+	}
+	for i := range f.Hosts {
+		n.Overlay.Peers[i].Ranges = n.Overlay.Peers[i].Ranges[:1]
+		files = append(files, "")
+		newKey(i)
+	}
+	seen := watch(t, f.Switches[0], "box")
+	apply := func(host int, peers ...int) model.State {
+		own := n
+		own.Overlay.KeyFile, own.Overlay.Peers = files[host], nil
+		for _, i := range peers {
+			own.Overlay.Peers = append(own.Overlay.Peers, n.Overlay.Peers[i])
+		}
+		return set(t, f.Hosts[host], state(f.Hosts[host], own, box(host)))
+	}
+	apply(0, 0, 1)
+	to := apply(1, 0, 1).Endpoints[0].Addresses[0]
+	apply(2, 0, 1, 2)
+	serve(t, f.Hosts[1].In(box(1)), box(1))
+	answers := func(what string) {
+		t.Helper()
+		for end := time.Now().Add(3 * place.Timeout); ; {
+			conn, err := dial(f.Hosts[0].In(box(0)), to, place.Timeout)
+			if err == nil {
+				conn.Close()
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	answers("with keys of their own")
+	transfer(t, f.Hosts[0].In(box(0)), to, 64<<10)
+	if conn, err := dial(f.Hosts[2].In(box(2)), to, 2*time.Second); err == nil {
+		conn.Close()
+		t.Error("a host without a known key reaches the others")
+	}
+	newKey(1)
+	apply(1, 0, 1)
+	apply(0, 0, 1)
+	answers("with another key of one host")
+	undrifted(t, f)
+	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 50 {
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(),
+			seen.tunnel.Load(), seen.wireguard.Load())
+	}
 }
 
 // crosses sends data through an encrypted overlay, and checks the packets on the wire.

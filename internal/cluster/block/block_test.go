@@ -278,6 +278,22 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestEncryptedPorts creates two encrypted networks: on each host, each needs a UDP port of its own.
+func TestEncryptedPorts(t *testing.T) {
+	c := newCluster(t, 0)
+	for i, name := range []string{"first", "second"} {
+		n := overlay(name, fmt.Sprintf("10.%d.0.0/16", i))
+		n.Overlay.Encrypt = true
+		if err := block.Create(t.Context(), c.client, c.Snapshot(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+		r, _, err := record.Get[record.Network](c.Snapshot(), record.Key(record.Networks, name))
+		if want := uint16(model.PortWireGuard + i); err != nil || r.Spec.Overlay.WirePort() != want {
+			t.Errorf("network %s has the port %d, want %d: %v", name, r.Spec.Overlay.WirePort(), want, err)
+		}
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	c := newCluster(t, 0)
 	c.network("net", "10.9.0.0/16", 26)
@@ -298,9 +314,11 @@ func TestCreateRefuses(t *testing.T) {
 		"a range":        {func(n *model.Network) { n.Subnets[0].Range = prefix("10.8.0.0/24") }, 0, block.ErrInvalid},
 		"a large block":  {func(*model.Network) {}, 17, block.ErrInvalid},
 		"a small block":  {func(*model.Network) {}, 31, block.ErrInvalid},
-		"encryption":     {func(n *model.Network) { n.Overlay.Encrypt = true }, 0, block.ErrInvalid},
-		"a used number":  {func(n *model.Network) { n.Overlay.VNI = numberOf(c, "net") }, 0, block.ErrExists},
-		"nothing":        {func(*model.Network) {}, 0, nil},
+		"a shared key":   {func(n *model.Network) { n.Overlay.KeyFile = "/net.key" }, 0, block.ErrInvalid},
+		"plain routes": {func(n *model.Network) { n.Driver, n.Overlay.Encrypt = model.DriverRouted, true }, 0,
+			block.ErrInvalid},
+		"a used number": {func(n *model.Network) { n.Overlay.VNI = numberOf(c, "net") }, 0, block.ErrExists},
+		"nothing":       {func(*model.Network) {}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := overlay("other", "10.8.0.0/16")

@@ -69,8 +69,12 @@ func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, 
 	if len(spec.Overlay.Peers) > 0 || spec.Overlay.Group.IsValid() {
 		return n, invalid("the cluster has its list of hosts: omit peers and group")
 	}
-	if spec.Overlay.Encrypt {
-		return n, invalid("the cluster has no keys for encrypted overlays: omit encrypt")
+	if n.Direct && spec.Overlay.Encrypt || spec.Overlay.KeyFile != "" {
+		return n, invalid("each host has its own key, and only driver vxlan encrypts: omit key-file, and with other " +
+			"drivers encrypt")
+	}
+	if spec.Overlay.Encrypt && spec.Overlay.Port == 0 {
+		n.Spec.Overlay.Port = freePort(s)
 	}
 	for i, sub := range spec.Subnets {
 		size := DefaultBits(sub.Prefix)
@@ -103,6 +107,22 @@ func checkVirtual(s kv.Snapshot, spec model.Network) error {
 		}
 	}
 	return nil
+}
+
+// freePort returns the first UDP port from WireGuard's on that no encrypted overlay of the snapshot has:
+// on each host, each has a socket of its own.
+func freePort(s kv.Snapshot) uint16 {
+	used := map[uint16]bool{}
+	for e := range s.Under(record.Networks) {
+		if n, err := record.Decode[record.Network](e); err == nil && n.Spec.Overlay.Encrypt {
+			used[n.Spec.Overlay.WirePort()] = true
+		}
+	}
+	port := uint16(model.PortWireGuard)
+	for used[port] {
+		port++
+	}
+	return port
 }
 
 // checkOverlap returns ErrExists if another network of the cluster has addresses of a subnet.

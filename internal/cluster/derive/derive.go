@@ -7,7 +7,7 @@
 // need for its name alone changes no network, and a block changes one. Its result equals that of a
 // new Deriver with the same snapshot.
 //
-//	nodes/ID, nets/NET, blocks/NET/PREFIX, eps/NET/ID/EP ──► model.Network
+//	nodes/ID, nets/NET, keys/NET/ID, blocks/NET/PREFIX, eps/NET/ID/EP ──► model.Network
 //	nodes/ID, svcs/SVC, reals/SVC/ID/EP, networks ──► model.VirtualService
 package derive
 
@@ -41,6 +41,8 @@ type network struct {
 	blocks map[netip.Prefix]record.Block
 	// endpoints are those with records, by key. Most follow from blocks too.
 	endpoints map[string]endpoint
+	// keys are the nodes' public keys, if the network is encrypted, by the nodes' ids.
+	keys map[string]string
 	// derived is the last result, nil if the node does not have the network. It is only valid if
 	// stale is false.
 	derived *model.Network
@@ -110,6 +112,8 @@ func (d *Deriver) read(e kv.Entry, exists bool) error {
 		return d.readService(e, exists)
 	case strings.HasPrefix(e.Key, record.Reals):
 		return d.readReal(e, exists)
+	case strings.HasPrefix(e.Key, record.Keys):
+		return d.readKey(e, exists)
 	}
 	return nil
 }
@@ -204,6 +208,29 @@ func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
 	return nil
 }
 
+// readKey takes over the public key of a node.
+func (d *Deriver) readKey(e kv.Entry, exists bool) error {
+	names := record.Names(record.Keys, e.Key, 2)
+	if len(names) != 2 {
+		return fmt.Errorf("read record %s: want the names of a network and a node", e.Key)
+	}
+	n := d.network(names[0])
+	n.stale = true
+	delete(n.keys, names[1])
+	if !exists {
+		return nil
+	}
+	k, err := record.Decode[record.NodeKey](e)
+	if err == nil {
+		err = model.ValidPublicKey(k.Public)
+	}
+	if err != nil {
+		return fmt.Errorf("read record %s: %w", e.Key, err)
+	}
+	n.keys[names[1]] = k.Public
+	return nil
+}
+
 // moved reports whether an endpoint does not follow from blocks: it has a MAC address of its own,
 // or an address in no block of its node.
 func (n *network) moved(e endpoint) bool {
@@ -226,7 +253,8 @@ func (n *network) holder(a netip.Addr) string {
 func (d *Deriver) network(name string) *network {
 	n := d.networks[name]
 	if n == nil {
-		n = &network{blocks: map[netip.Prefix]record.Block{}, endpoints: map[string]endpoint{}}
+		n = &network{blocks: map[netip.Prefix]record.Block{}, endpoints: map[string]endpoint{},
+			keys: map[string]string{}}
 		d.networks[name] = n
 	}
 	return n

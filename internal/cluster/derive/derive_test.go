@@ -1,6 +1,8 @@
 package derive_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -71,6 +73,57 @@ func three() records {
 		"blocks/lan/fd00:8::40/122": record.Block{Node: "a", Sequence: 2},
 		"blocks/lan/10.8.2.0/26":    record.Block{Node: "b", Sequence: 3},
 		"blocks/lan/fd00:8::80/122": record.Block{Node: "b", Sequence: 5},
+	}
+}
+
+// TestEncrypted derives an encrypted overlay: a node without a key of its own, with an invalid one or with
+// that of another node is no peer. This node does not have the network before its own key.
+func TestEncrypted(t *testing.T) {
+	public := func(c byte) record.NodeKey {
+		return record.NodeKey{Public: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{c}, 32))}
+	}
+	r := three()
+	web := r["nets/web"].(record.Network)
+	web.Spec.Overlay.Encrypt = true
+	r["nets/web"] = web
+	r["blocks/web/10.9.3.0/26"] = record.Block{Node: "c", Sequence: 4}
+	for name, c := range map[string]struct {
+		keys map[string]record.NodeKey
+		want string // the peers' hosts
+		says string
+	}{
+		"all":                 {map[string]record.NodeKey{"a": public(1), "b": public(2), "c": public(3)}, "1 2 3", ""},
+		"no key yet":          {map[string]record.NodeKey{"a": public(1), "b": public(2)}, "1 2", ""},
+		"no own key":          {map[string]record.NodeKey{"b": public(2), "c": public(3)}, "", ""},
+		"no key but a text":   {map[string]record.NodeKey{"a": public(1), "b": {Public: "x"}}, "1", "want a WireGuard key"},
+		"zeros":               {map[string]record.NodeKey{"a": public(1), "b": public(0)}, "1", "want a WireGuard key"},
+		"twice":               {map[string]record.NodeKey{"a": public(1), "b": public(2), "c": public(2)}, "1", "the same key"},
+		"that of the node":    {map[string]record.NodeKey{"a": public(1), "b": public(1), "c": public(3)}, "1 3", "the same key"},
+		"rotated (next only)": {map[string]record.NodeKey{"a": public(1), "b": {Next: public(2).Public}}, "1", "want a WireGuard key"},
+	} {
+		all := maps.Clone(r)
+		for id, key := range c.keys {
+			all["keys/web/"+id] = key
+		}
+		networks, problems := fresh(all.snapshot(), "a")
+		var got []string
+		for _, n := range networks {
+			for _, p := range n.Overlay.Peers {
+				got = append(got, strings.TrimPrefix(p.Address.String(), "192.0.2."))
+			}
+		}
+		if strings.Join(got, " ") != c.want || strings.Contains(strings.Join(problems, "\n"), c.says) == (c.says == "") &&
+			len(problems) > 0 || len(problems) == 0 && c.says != "" {
+			t.Errorf("%s: the peers are %v, want %s; the problems %q", name, got, c.want, problems)
+		}
+		for i := range networks {
+			if networks[i].Overlay.Encrypt {
+				networks[i].Overlay.KeyFile = "/web.key" // which package networks sets
+			}
+		}
+		if err := (model.State{Networks: networks}).Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

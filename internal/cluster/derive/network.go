@@ -142,13 +142,48 @@ func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]n
 		return err
 	}
 	at, err := d.addresses(used, v4)
+	keys := map[string]string{}
+	if spec.Overlay.Encrypt {
+		var invalid error
+		keys, invalid = d.keys(n, used)
+		err = errors.Join(err, invalid)
+	}
 	for _, id := range used {
-		if at[id].IsValid() {
+		if at[id].IsValid() && (keys[id] != "" || !spec.Overlay.Encrypt) {
 			spec.Overlay.Peers = append(spec.Overlay.Peers,
-				model.Peer{Address: at[id], Ranges: blocks[id], Endpoints: moved[id]})
+				model.Peer{Address: at[id], Ranges: blocks[id], PublicKey: keys[id], Endpoints: moved[id]})
 		}
 	}
+	if spec.Overlay.Encrypt && keys[d.node] == "" {
+		spec.Overlay.Peers = nil // the node does not have the network before its key
+	}
 	return err
+}
+
+// keys returns the public keys of the nodes in an encrypted network. Nodes without a key get no
+// packets. Of two nodes with the same key none has it, except for this node: the record of the other
+// one is a mistake or an attack.
+func (d *Deriver) keys(n *network, ids []string) (map[string]string, error) {
+	holders := map[string][]string{}
+	for _, id := range ids {
+		if key := n.keys[id]; key != "" {
+			holders[key] = append(holders[key], id)
+		}
+	}
+	keys := map[string]string{}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(holders)) {
+		if ids := holders[key]; len(ids) > 1 {
+			errs = append(errs, fmt.Errorf("nodes %s and %s have the same key: they get nothing from this node: remove "+
+				"one of them with `fairlead cluster rm`", d.nodes[ids[0]].Name, d.nodes[ids[1]].Name))
+		} else {
+			keys[ids[0]] = key
+		}
+	}
+	if own := n.keys[d.node]; own != "" {
+		keys[d.node] = own
+	}
+	return keys, errors.Join(errs...)
 }
 
 // family returns the address family that these nodes have in common: IPv4 if possible.

@@ -1,5 +1,6 @@
 // Package networks gives a host its part of a cluster's networks and services: it claims blocks of
-// addresses, derives both from snapshots, and publishes the host's own endpoints for the other nodes.
+// addresses, derives both from snapshots, and publishes the host's own endpoints and its public keys of
+// encrypted networks for the other nodes.
 // What the records mean is decided in packages block and derive.
 //
 //	snapshots ──► Update ──► derive ──► Host.SetCluster
@@ -44,6 +45,8 @@ type Host interface {
 // Config contains what Networks needs.
 type Config struct {
 	Host Host
+	// Keys is the directory with the private keys of encrypted networks.
+	Keys string
 	// Store commits transactions of the node.
 	Store kv.Committer
 	// Containers reports the names of containers.
@@ -95,6 +98,11 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	failed := slices.Clone(n.failed)
 	networks, services, problems := n.deriver.Update(u)
 	n.mu.Unlock()
+	for i := range networks {
+		if o := &networks[i].Overlay; o.Encrypt {
+			o.KeyFile = n.keyFile(networks[i].Name)
+		}
+	}
 	problems = append(problems, n.cfg.Host.SetCluster(networks, services)...)
 	n.containers.need()
 	if concerned {
@@ -125,6 +133,7 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 			}
 			concerned = true
 		case strings.HasPrefix(key, record.Nodes), strings.HasPrefix(key, record.Networks),
+			strings.HasPrefix(key, record.Keys),
 			strings.HasPrefix(key, record.Blocks):
 			concerned = true
 		}
@@ -165,6 +174,7 @@ func (n *Networks) Run(ctx context.Context) {
 			continue
 		}
 		err := n.publish(ctx, s, node, published)
+		err = errors.Join(err, n.publishKeys(ctx, s, node))
 		if s.Revision() >= claimed {
 			err = errors.Join(err, n.claim(ctx, s, node))
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -97,6 +99,8 @@ type world struct {
 	clients []*kvtest.Client
 	every   []*networks.Networks
 	stop    map[int]context.CancelFunc
+	// keys are the directories with the nodes' private keys.
+	keys []string
 }
 
 const every = time.Second
@@ -110,6 +114,7 @@ func newWorld(t *testing.T, nodes int) *world {
 			append(w.every, nil)
 		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
+		w.keys = append(w.keys, filepath.Join(w.TempDir(), "keys"))
 		w.start(i)
 	}
 	return w
@@ -124,7 +129,7 @@ func (w *world) start(node int) {
 	var ctx context.Context
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
-	n := networks.New(networks.Config{Host: h, Store: c, Containers: h, Changed: h.changed, Every: every,
+	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Containers: h, Changed: h.changed, Every: every,
 		Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n
 	go n.Run(ctx)
@@ -287,6 +292,65 @@ func TestNamesOfContainers(t *testing.T) {
 			t.Errorf("after it has ended the container has the names %s", got)
 		}
 	})
+}
+
+// TestKeys creates an encrypted network: each node publishes a public key, and keeps the private one to
+// itself. A node that loses its key gets another one. The keys end with the network.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		n := model.Network{Name: "web", Driver: model.DriverVXLAN, Overlay: model.Overlay{Encrypt: true},
+			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}
+		if err := block.Create(w.Context(), w.Client(), w.Snapshot(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		file := filepath.Join(w.keys[0], "web.key")
+		private, err := os.ReadFile(file)
+		info, _ := os.Stat(file)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("the private key: %v, mode %v", err, info)
+		}
+		for e := range w.Snapshot().Under("") {
+			if strings.Contains(string(e.Value), strings.TrimSpace(string(private))) {
+				t.Errorf("the store has the private key: %s", e.Key)
+			}
+		}
+		first := w.peers(1)
+		if all := w.hosts[0].Networks(); all[0].Overlay.KeyFile != file || !slices.Equal(w.peers(0), first) ||
+			len(first) != 2 || first[0] == first[1] {
+			t.Errorf("the nodes have %+v, and the public keys %v and %v", all, w.peers(0), first)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		w.start(0)
+		w.settle()
+		if now := w.peers(1); now[0] == first[0] || now[1] != first[1] {
+			t.Errorf("after a node has lost its key the keys are %v, and were %v", now, first)
+		}
+		if err := block.Remove(w.Context(), w.Client(), w.Snapshot(), "web"); err != nil {
+			t.Fatal(err)
+		}
+		w.settle()
+		for e := range w.Snapshot().Under(record.Keys) {
+			t.Errorf("the removed network leaves %s", e.Key)
+		}
+		if left, _ := os.ReadDir(w.keys[0]); len(left) > 0 {
+			t.Errorf("the removed network leaves %v", left)
+		}
+	})
+}
+
+// peers returns the public keys of the peers in the node's network web.
+func (w *world) peers(node int) (keys []string) {
+	w.Helper()
+	for _, n := range w.hosts[node].Networks() {
+		for _, p := range n.Overlay.Peers {
+			keys = append(keys, p.PublicKey)
+		}
+	}
+	return keys
 }
 
 // TestDrainedNodeClaimsNothing drains a node before a network is created, and lets another leave.

@@ -135,11 +135,11 @@ func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
 	link, port := driver.WireGuardLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
 		plan.NoTrack{Port: port, Both: true},
-		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() +
-			underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
+		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port,
+			PublicKey: u.Self.PublicKey, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
-		p = append(p, plan.WireGuardPeer{Link: link, KeyFile: n.Overlay.KeyFile,
+		p = append(p, plan.WireGuardPeer{Link: link, KeyFile: n.Overlay.KeyFile, PublicKey: peer.PublicKey,
 			Endpoint: netip.AddrPortFrom(peer.Address, port), Inner: underlay.Inner(peer.Address)})
 	}
 	return p

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"fairlead/internal/plan"
+
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
@@ -19,6 +21,32 @@ const (
 	secretLen  = 32
 	maxKeyFile = 1 << 10
 )
+
+// privateKey returns the private key of the link.
+func privateKey(w plan.WireGuard) (wgtypes.Key, error) {
+	if w.PublicKey == "" {
+		return hostKey(w.KeyFile, w.Local)
+	}
+	secret, err := readSecret(w.KeyFile)
+	if err != nil {
+		return wgtypes.Key{}, fmt.Errorf("read key file %s: %w", w.KeyFile, err)
+	}
+	key := wgtypes.Key(secret)
+	if key.PublicKey().String() != w.PublicKey {
+		return key, fmt.Errorf("read key file %s: its key is not the one of %s: the public key must be that of the file",
+			w.KeyFile, w.PublicKey)
+	}
+	return key, nil
+}
+
+// publicKey returns the public key of the peer.
+func publicKey(p plan.WireGuardPeer) (wgtypes.Key, error) {
+	if p.PublicKey != "" {
+		return wgtypes.ParseKey(p.PublicKey)
+	}
+	key, err := hostKey(p.KeyFile, p.Endpoint.Addr())
+	return key.PublicKey(), err
+}
 
 // hostKey derives the WireGuard private key of the host with the address from the
 // overlay's secret: HKDF-SHA256 (RFC 5869), clamped as in RFC 7748.

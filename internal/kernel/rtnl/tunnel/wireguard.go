@@ -23,7 +23,7 @@ import (
 // link of another program has the name, it returns an error and leaves that link
 // unchanged.
 func (h *Handle) SetWireGuard(want plan.WireGuard) error {
-	key, err := hostKey(want.KeyFile, want.Local)
+	key, err := privateKey(want)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (h *Handle) SetWireGuard(want plan.WireGuard) error {
 	return portTaken(want.Port, handle.LinkSetUp(have))
 }
 
-// setKey sets the private key and port of the link. If the key changes, it removes
+// setKey sets the private key and port of the link. If a derived key changes, it removes
 // all peers, because their keys change with the same secret.
 func (h *Handle) setKey(want plan.WireGuard, key wgtypes.Key) error {
 	have, err := h.wireguard(want.Name)
@@ -65,7 +65,8 @@ func (h *Handle) setKey(want plan.WireGuard, key wgtypes.Key) error {
 		return err
 	}
 	port := int(want.Port)
-	cfg := wgtypes.Config{PrivateKey: &key, ListenPort: &port, ReplacePeers: have.PrivateKey != key}
+	cfg := wgtypes.Config{PrivateKey: &key, ListenPort: &port,
+		ReplacePeers: want.PublicKey == "" && have.PrivateKey != key}
 	return portTaken(want.Port, h.configure(want.Name, cfg))
 }
 
@@ -93,7 +94,7 @@ func (h *Handle) ReadWireGuard(want plan.WireGuard) (plan.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := hostKey(want.KeyFile, want.Local)
+	key, err := privateKey(want)
 	if err != nil || device.PrivateKey != key {
 		return nil, nil // setting it reports what is wrong with the file
 	}
@@ -105,13 +106,23 @@ func (h *Handle) ReadWireGuard(want plan.WireGuard) (plan.Object, error) {
 
 // SetWireGuardPeer creates the WireGuard peer, or changes it to this state.
 func (h *Handle) SetWireGuardPeer(p plan.WireGuardPeer) error {
-	key, err := hostKey(p.KeyFile, p.Endpoint.Addr())
+	key, err := publicKey(p)
 	if err != nil {
 		return err
 	}
-	return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
-		PublicKey: key.PublicKey(), Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
-		AllowedIPs: []net.IPNet{*nlutil.IPNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}}})
+	device, err := h.wireguard(p.Link)
+	if err != nil {
+		return err
+	}
+	var peers []wgtypes.PeerConfig
+	for _, other := range device.Peers {
+		if innerOf(other) == p.Inner && other.PublicKey != key { // the host's earlier key
+			peers = append(peers, wgtypes.PeerConfig{PublicKey: other.PublicKey, Remove: true, UpdateOnly: true})
+		}
+	}
+	return h.configure(p.Link, wgtypes.Config{Peers: append(peers, wgtypes.PeerConfig{
+		PublicKey: key, Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
+		AllowedIPs: []net.IPNet{*nlutil.IPNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}})})
 }
 
 // DelWireGuardPeer removes the peer that has the inner address.
@@ -135,11 +146,11 @@ func (h *Handle) ReadWireGuardPeer(want plan.WireGuardPeer) (plan.Object, error)
 	if err != nil {
 		return nil, err
 	}
-	key, err := hostKey(want.KeyFile, want.Endpoint.Addr())
+	key, err := publicKey(want)
 	if err != nil {
 		return nil, nil // setting it reports what is wrong with the file
 	}
-	i := slices.IndexFunc(device.Peers, func(p wgtypes.Peer) bool { return p.PublicKey == key.PublicKey() })
+	i := slices.IndexFunc(device.Peers, func(p wgtypes.Peer) bool { return p.PublicKey == key })
 	if i < 0 || innerOf(device.Peers[i]) != want.Inner {
 		return nil, nil
 	}

@@ -1,0 +1,139 @@
+package networks
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+)
+
+// Each node has a WireGuard key of its own in each encrypted network. The private key is in a file that
+// only root can read, and never leaves the host. The public key is a record, from which the other nodes
+// derive the peer. If the file is lost, the node gets another key, and replaces its record.
+
+// keySuffix ends the names of the files with private keys. The network's name comes before it.
+const keySuffix = ".key"
+
+func (n *Networks) keyFile(network string) string {
+	return filepath.Join(n.cfg.Keys, network+keySuffix)
+}
+
+// publishKeys makes the node's public keys those of its files. It creates the files that are missing, and
+// deletes those of networks that neither the cluster nor the host has.
+func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) error {
+	self, exists := s.Get(record.Key(record.Nodes, node))
+	if !exists {
+		return nil
+	}
+	needed := map[string]bool{}
+	for _, network := range n.cfg.Host.Networks() {
+		needed[network.Name] = network.Origin == model.FromCluster && network.Overlay.Encrypt
+	}
+	var changes []kv.Change
+	var errs []error
+	wanted := map[string]bool{}
+	for e := range s.Under(record.Networks) {
+		r, err := record.Decode[record.Network](e)
+		if err != nil || !r.Spec.Overlay.Encrypt || model.ValidName(r.Spec.Name) != nil {
+			continue // derive reports it
+		}
+		needed[r.Spec.Name] = true
+		public, err := ownKey(n.keyFile(r.Spec.Name))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("network %s: %w", r.Spec.Name, err))
+			continue
+		}
+		key, value := record.Key(record.Keys, r.Spec.Name, node), record.Encode(record.NodeKey{Public: public})
+		wanted[key] = true
+		if have, _ := s.Get(key); !bytes.Equal(have.Value, value) {
+			changes = append(changes, kv.Change{Key: key, Value: value})
+		}
+	}
+	for e := range s.Under(record.Keys) { // networks that the cluster no longer has
+		if names := record.Names(record.Keys, e.Key, 2); len(names) == 2 && names[1] == node &&
+			!wanted[e.Key] && !needed[names[0]] {
+			changes = append(changes, kv.Change{Key: e.Key})
+		}
+	}
+	errs = append(errs, n.deleteKeys(needed))
+	if len(changes) > 0 {
+		limited, cancel := context.WithTimeout(ctx, publishLimit)
+		defer cancel()
+		if _, err := n.cfg.Store.Commit(limited, kv.Txn{
+			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},
+			Then: changes}); err != nil {
+			errs = append(errs, fmt.Errorf("publish keys: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteKeys deletes the files of networks that are not needed.
+func (n *Networks) deleteKeys(needed map[string]bool) error {
+	files, err := os.ReadDir(n.cfg.Keys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range files {
+		if name, isKey := strings.CutSuffix(f.Name(), keySuffix); isKey && !needed[name] {
+			err = errors.Join(err, os.Remove(filepath.Join(n.cfg.Keys, f.Name())))
+		}
+	}
+	return err
+}
+
+// ownKey returns the public key of the private key in a file, which it creates if it does not exist.
+func ownKey(file string) (public string, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = createKey(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read private key: %w", err)
+	}
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		return "", fmt.Errorf("read private key %s: want base64: delete the file, and the host gets another key", file)
+	}
+	private, err := ecdh.X25519().NewPrivateKey(secret)
+	if err != nil {
+		return "", fmt.Errorf("read private key %s: %w: delete the file, and the host gets another key", file, err)
+	}
+	return base64.StdEncoding.EncodeToString(private.PublicKey().Bytes()), nil
+}
+
+// createKey writes a new private key to a file that only root can read, in the form of `wg genkey`.
+func createKey(file string) (text []byte, err error) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	secret[0] &= 248         // as the kernel shows it (RFC 7748)
+	secret[31] = secret[31]&127 | 64
+	text = []byte(base64.StdEncoding.EncodeToString(secret) + "\n")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	fresh, err := os.CreateTemp(filepath.Dir(file), ".new-*") // with mode 0600
+	if err != nil {
+		return nil, err
+	}
+	_, err = fresh.Write(text)
+	err = errors.Join(err, fresh.Sync(), fresh.Close())
+	if err == nil {
+		err = os.Rename(fresh.Name(), file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(fresh.Name()))
+	}
+	return text, nil
+}

@@ -129,8 +129,8 @@ func (w *world) start(node int) {
 	var ctx context.Context
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
-	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Containers: h, Changed: h.changed, Every: every,
-		Log: slog.New(slog.DiscardHandler)})
+	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Containers: h, Changed: h.changed,
+		Every: every, Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n
 	go n.Run(ctx)
 	go func() {

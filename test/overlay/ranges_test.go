@@ -44,7 +44,7 @@ func derived(t *testing.T, records map[string]any, i int) model.Network {
 		entries = append(entries, kv.Entry{Key: key, Value: record.Encode(r), Revision: 1})
 	}
 	table := kv.NewTable(1, entries)
-	networks, problems := derive.New(fmt.Sprint(i)).Update(kv.Update{Snapshot: table,
+	networks, _, problems := derive.New(fmt.Sprint(i)).Update(kv.Update{Snapshot: table,
 		Changed: kv.Diff(kv.NewTable(0, nil), table)})
 	if len(networks) != 1 || len(problems) > 0 {
 		t.Fatalf("host %d derives %v, %q", i+1, networks, problems)

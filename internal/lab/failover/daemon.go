@@ -67,17 +67,28 @@ func (d *Daemon) command(args ...string) *exec.Cmd {
 
 // Do runs a command and waits until it ends.
 func (d *Daemon) Do(ctx context.Context, input []byte, args ...string) error {
-	var said bytes.Buffer
+	_, err := d.run(ctx, input, args)
+	return err
+}
+
+// Ask is Do without input. It returns what the command has printed.
+func (d *Daemon) Ask(ctx context.Context, args ...string) ([]byte, error) {
+	return d.run(ctx, nil, args)
+}
+
+func (d *Daemon) run(ctx context.Context, input []byte, args []string) ([]byte, error) {
+	var said, errs bytes.Buffer
 	cmd := d.command(args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &said, &said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &said, &errs
 	p, err := child.Start(ctx, cmd, d.place)
 	if err == nil {
 		err = p.Wait()
 	}
 	if err != nil {
-		return fmt.Errorf("fairlead %s: %w: %s%s", strings.Join(args, " "), err, said.Bytes(), d.Log())
+		return nil, fmt.Errorf("fairlead %s: %w: %s%s%s", strings.Join(args, " "), err, said.Bytes(), errs.Bytes(),
+			d.Log())
 	}
-	return nil
+	return said.Bytes(), nil
 }
 
 // Apply declares objects.

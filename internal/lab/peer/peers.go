@@ -32,6 +32,7 @@ var peers = []struct {
 	{suite.Caddy, newCaddy},
 	{suite.Keepalived, newKeepalived},
 	{suite.TunedKeepalived, newTunedKeepalived},
+	{suite.FairleadAddress, newFairleadAddress},
 }
 
 // Maker returns the maker of a path: its peer's, or Fairlead's engine. It panics

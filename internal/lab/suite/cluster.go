@@ -30,6 +30,7 @@ func clusterOverlay() Suite {
 var (
 	Keepalived      = Peer{Name: "keepalived", Extends: true}
 	TunedKeepalived = Peer{Name: "keepalived-tuned", Extends: true}
+	FairleadAddress = Peer{Name: "fairlead-address", Extends: true}
 )
 
 // virtualPaths returns the paths to a virtual address that several hosts can have.
@@ -37,7 +38,15 @@ func virtualPaths() []Path {
 	path := func(name, about string, p Peer) Path {
 		return Path{Name: "vip:" + name, About: about, Driver: model.DriverHost, Virtual: true, Peer: p}
 	}
+	held := func(hold time.Duration) Path {
+		p := path("fairlead-"+hold.String(), "a virtual address of a cluster of three hosts with a hold time of "+
+			hold.String(), FairleadAddress)
+		p.Hold = hold
+		return p
+	}
 	return []Path{
+		held(time.Second),
+		held(3 * time.Second),
 		path("keepalived", "a virtual address of three hosts with keepalived and its defaults", Keepalived),
 		path("keepalived-tuned", "vip:keepalived with ten advertisements per second", TunedKeepalived),
 	}

@@ -67,6 +67,8 @@ type Path struct {
 	Scheduler model.Scheduler
 	// Virtual: clients dial a virtual address that one of several hosts has.
 	Virtual bool
+	// Hold is the hold time of a virtual address of Fairlead.
+	Hold time.Duration
 	// Clustered: the network is one that the hosts derive from the records of a cluster.
 	Clustered bool
 }

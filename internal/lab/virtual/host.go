@@ -61,9 +61,9 @@ func (h *Host) Kill() { _ = h.Process.Kill() } // its exit status says only that
 func (h *Host) Give(ctx context.Context) error { return h.world.Keeper.Give(ctx, h) }
 
 // Cut drops all IP packets between this host and the other ones that can have the
-// address, in both directions. Clients still reach the host.
+// address, and what they share, in both directions. Clients still reach the host.
 func (h *Host) Cut() error {
-	var others []string
+	others := []string{sharedAddr.String()}
 	for _, o := range h.world.Hosts {
 		if o != h {
 			others = append(others, o.Addr.String())

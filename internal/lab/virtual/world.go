@@ -37,13 +37,16 @@ const Port = 8080
 // addr returns an address on the LAN, from a range for documentation (RFC 5737).
 func addr(number byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, number}) }
 
-// Address is the virtual address.
+// Address is the virtual address. Bits is the prefix length of the LAN.
 var Address = addr(200)
 
-// The addresses of the client and of the observer.
+const Bits = 24
+
+// The addresses of the client, of the observer, and of what the hosts share.
 var (
 	clientAddr   = addr(1)
 	observerAddr = addr(2)
+	sharedAddr   = addr(3)
 )
 
 // names are the hosts that can have the address; their addresses follow firstHost.
@@ -59,6 +62,15 @@ type Keeper interface {
 	// Give makes the host's program give the address to another host, as an
 	// administrator would.
 	Give(ctx context.Context, h *Host) error
+}
+
+// Shared is a Keeper whose hosts share something that runs on a further host.
+type Shared interface {
+	Keeper
+	// Share starts it, before Keep is called for the first time.
+	Share(ctx context.Context, at child.Place, addr netip.Addr) error
+	// Unshare ends it, after the hosts' programs have been killed.
+	Unshare() error
 }
 
 // Options are the options of a world.
@@ -89,6 +101,9 @@ func New(ctx context.Context, opt Options) (w *World, err error) {
 		}
 	}()
 	if err = w.network(); err != nil {
+		return w, err
+	}
+	if err = w.share(ctx); err != nil {
 		return w, err
 	}
 	for _, h := range w.Hosts {
@@ -127,6 +142,23 @@ func (w *World) network() (err error) {
 	}
 	w.observer, err = observe(host, observerAddr, Address)
 	return err
+}
+
+// share starts what the hosts share, if they share something.
+func (w *World) share(ctx context.Context) error {
+	s, ok := w.Keeper.(Shared)
+	if !ok {
+		return nil
+	}
+	host, err := w.lan.Join("shared", sharedAddr)
+	if err != nil {
+		return err
+	}
+	at := host.Place()
+	if w.Groups != nil {
+		at.Cgroup = w.Groups.Proxy
+	}
+	return s.Share(ctx, at, sharedAddr)
 }
 
 // Ask starts a client that connects to the virtual address.
@@ -236,6 +268,9 @@ func (w *World) Close() error {
 	}
 	for _, h := range w.Hosts {
 		h.close()
+	}
+	if s, ok := w.Keeper.(Shared); ok {
+		errs = append(errs, s.Unshare())
 	}
 	if w.lan != nil {
 		errs = append(errs, w.lan.Close())

@@ -30,7 +30,7 @@ func TestAddressCommands(t *testing.T) {
 	}
 	one, two := v.hosts[0], v.hosts[1]
 	v.refused(one, "own address of node host2", "cluster", "address", "add", "192.0.2.2/24")
-	one.Run("cluster", "address", "add", "192.0.2.10/24", "--hold", "1s")
+	one.Run("cluster", "address", "add", "192.0.2.10/24", "--hold", "5s") // longer than a busy machine pauses
 	holder := v.held()
 	v.refused(two, "with other settings", "cluster", "address", "add", "192.0.2.10/24")
 	for range 2 {
@@ -124,7 +124,7 @@ func TestServiceAtAddress(t *testing.T) {
 		h.Run("attach", "web", process.Seen(sandbox.Path()), "--name", "shop")
 		place.Serve(t, sandbox.Do, ":80", func(c net.Conn) { fmt.Fprint(c, h.name) })
 		declared := filepath.Join(t.TempDir(), "fairlead.yaml")
-		text := "services:\n  shop:\n    address: {virtual: 192.0.2.10/24, candidates: [host1, host2], hold: 1s}\n" +
+		text := "services:\n  shop:\n    address: {virtual: 192.0.2.10/24, candidates: [host1, host2], hold: 5s}\n" +
 			"    port: 80\n    reals: [name=shop]\n"
 		if err := os.WriteFile(declared, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

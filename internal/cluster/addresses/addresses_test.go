@@ -484,6 +484,8 @@ func TestWithoutMembership(t *testing.T) {
 		}
 		r, err = w.nodes[0].AddAddress(t.Context(), spec)
 		w.refused(api.NotFound, "no records of a cluster", r, err)
+		_, err = w.nodes[0].Apply(t.Context(), []api.ClusterAddressSpec{spec}, true)
+		w.refused(api.NotFound, "addresses[0]: virtual addresses belong to a cluster, and this host", r, err)
 		_, err = w.nodes[0].List()
 		w.refused(api.NotFound, "no records of a cluster", api.Result{}, err)
 	})

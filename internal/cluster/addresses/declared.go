@@ -15,7 +15,8 @@ import (
 func (a *Addresses) Apply(ctx context.Context, declared []api.ClusterAddressSpec, dry bool) ([]api.Change, error) {
 	s, _, err := a.current()
 	if err != nil {
-		return nil, err
+		return nil, &api.Fault{Code: api.CodeOf(err), Err: api.Mistakes{{At: "addresses[0]",
+			Text: "virtual addresses belong to a cluster, and " + err.Error()}}}
 	}
 	var changes []api.Change
 	var mistakes api.Mistakes

@@ -91,10 +91,15 @@ inline_always int drop_arp(struct __sk_buff *skb, int out)
 	return arp.sender != arp.target && passed_v4(arp.target);
 }
 
+/* drop_v4: forwarded packets from the address pass, such as the replies of real servers in
+ * sandboxes to clients of another host.
+ */
 inline_always int drop_v4(struct __sk_buff *skb, int out)
 {
 	struct iphdr ip;
 
+	if (out && skb->ingress_ifindex)
+		return 0;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)))
 		return 0;
 	return passed_v4(out ? ip.saddr : ip.daddr);
@@ -107,7 +112,7 @@ inline_always int drop_v6(struct __sk_buff *skb, int out)
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)))
 		return 0;
-	if (passed_v6(out ? &ip.saddr : &ip.daddr))
+	if (!(out && skb->ingress_ifindex) && passed_v6(out ? &ip.saddr : &ip.daddr))
 		return 1;
 	if (ip.nexthdr != ICMPV6_PROTO || bpf_skb_load_bytes(skb, ETH_HLEN + sizeof(ip), &m, sizeof(m)))
 		return 0;

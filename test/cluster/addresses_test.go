@@ -94,6 +94,14 @@ func (v *virtual) left(h *host) string {
 func TestAddress(t *testing.T) {
 	v := newVirtual(t, time.Second)
 	one := v.held()
+	v.pretend()
+	v.until("the conflict is shown", func() bool {
+		return strings.Contains(one.Run("events"), "address conflict") &&
+			strings.Contains(v.problemsOf(one), "answers for it, too")
+	})
+	if v.held() != one {
+		t.Error("a conflict has moved the address")
+	}
 	one.Kill()
 	two := v.held(one)
 	one.Start()
@@ -112,6 +120,36 @@ func TestAddress(t *testing.T) {
 	}
 	v.change(func(r *record.Address) { r.Removed = true })
 	v.until("nothing is left on "+one.name, func() bool { return v.left(one) == "" && len(one.fencePins()) == 0 })
+}
+
+// pretend lets the client ask for the hardware address of another host in the name of the address.
+func (v *virtual) pretend() {
+	v.Helper()
+	kerneltest.Run(v, v.client, "ip", "address", "add", v.addr.String()+"/32", "dev", "eth0")
+	defer kerneltest.Run(v, v.client, "ip", "address", "del", v.addr.String()+"/32", "dev", "eth0")
+	kerneltest.Run(v, v.client, "ip", "neigh", "flush", "all")
+	err := v.client.Do(func() error {
+		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: v.addr.AsSlice()}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 9), Port: 9})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.Write([]byte("x"))
+		return err
+	})
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// problemsOf returns the problems of a host's node.
+func (v *virtual) problemsOf(h *host) (all string) {
+	for _, n := range h.status().Nodes {
+		if n.Name == h.name {
+			all += strings.Join(n.Problems, "\n")
+		}
+	}
+	return all
 }
 
 // fencePins returns the pins of the host's fence.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
 	"net/netip"
 	"time"
 
@@ -21,6 +22,8 @@ const (
 	keepEvery = time.Second
 	// failedFor is how long a node does not take an address that it could not open.
 	failedFor = 10 * time.Second
+	// conflictEvery is how long a conflict is shown, and how often there is an event.
+	conflictEvery = time.Minute
 )
 
 // never is a time at which nothing is due.
@@ -178,7 +181,25 @@ func (r *Runner) open(a *address, deadline time.Duration) {
 	a.open, a.deadline, a.kept = true, deadline, virtual.Now()
 	a.announced, a.announceAt = 0, 0
 	r.announce(a)
+	r.warn(r.cfg.Host.Listen(a.addr, a.on, func(by net.HardwareAddr) { r.heard(a, by) }))
 	r.cfg.Log.Info("virtual address opened", "address", a.addr, "link", a.on.Name)
+}
+
+// heard notes that another host claims to have an address that this node holds. The node keeps
+// it: otherwise any host on the link could end it.
+func (r *Runner) heard(a *address, by net.HardwareAddr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !a.open || r.known[a.addr] != a {
+		return
+	}
+	last := a.conflict
+	a.conflict = Conflict{By: by, At: time.Now()}
+	if a.conflict.At.Sub(last.At) < conflictEvery {
+		return
+	}
+	r.cfg.Note(api.Event{Kind: api.AddressConflict, Object: "address " + a.addr.String(),
+		Detail: a.conflict.describe(a.on.Name)})
 }
 
 // extend moves the deadline, and now and then the end of the address's life.

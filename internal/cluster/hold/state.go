@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -27,6 +28,10 @@ const (
 type Conflict struct {
 	By net.HardwareAddr
 	At time.Time
+}
+
+func (c Conflict) describe(link string) string {
+	return fmt.Sprintf("the host %s on link %s answers for it, too: find it and remove the address there", c.By, link)
 }
 
 // State is a virtual address as this node sees it.
@@ -97,6 +102,9 @@ func (r *Runner) problems() (all []string) {
 	for _, a := range r.sorted() {
 		if a.entry.Value != nil && a.view.Unable != "" {
 			all = append(all, "address "+a.addr.String()+": "+a.view.Unable)
+		}
+		if a.open && time.Since(a.conflict.At) < conflictEvery {
+			all = append(all, "address "+a.addr.String()+": "+a.conflict.describe(a.on.Name))
 		}
 	}
 	return all

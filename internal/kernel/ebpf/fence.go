@@ -23,8 +23,11 @@ const (
 	FenceOut = bpf.FenceProgFlFenceOut
 )
 
-// fencePriority is that of the filters on kernels without tcx. Smaller ones run first.
-const fencePriority = filterPriority - 1
+// The priorities of the filters on kernels without tcx. Smaller ones run first.
+const (
+	fenceInPriority  = filterPriority - 1
+	fenceOutPriority = filterPriority + 1
+)
 
 // Fence drops packets of virtual addresses whose deadline has passed (bpf/fence.c). The
 // kernel compares deadlines by itself: also after the process was stopped or has died.
@@ -119,13 +122,14 @@ func (f *Fence) attach(program string, ifindex int) error {
 			return err
 		}
 	}
-	hook := ebpf.AttachTCXIngress
+	// At the ingress the fence runs first, so that services at a virtual address are fenced, too.
+	// At the egress it runs last, after LocalRealEgress has given a reply its source.
+	hook, anchor := ebpf.AttachTCXIngress, link.Head()
 	if program == FenceOut {
-		hook = ebpf.AttachTCXEgress
+		hook, anchor = ebpf.AttachTCXEgress, link.Tail()
 	}
-	// The fence runs first, so that services at a virtual address are fenced, too.
 	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: f.programs[program], Attach: hook,
-		Anchor: link.Head()})
+		Anchor: anchor})
 	if err != nil {
 		return fmt.Errorf("attach eBPF program %s: %w", name, err)
 	}
@@ -161,8 +165,12 @@ func fenceHook(program string) uint32 {
 }
 
 func fenceFilter(program string, ifindex int) *netlink.BpfFilter {
+	priority := uint16(fenceInPriority)
+	if program == FenceOut {
+		priority = fenceOutPriority
+	}
 	return &netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{LinkIndex: ifindex, Parent: fenceHook(program),
-		Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: fencePriority},
+		Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: priority},
 		Name: filterName + program, DirectAction: true}
 }
 

@@ -155,8 +155,16 @@ func (l *fencedLAN) mac() (mac string, err error) {
 }
 
 // TestFenceClosesByItself checks that a host answers for an address until the deadline and
-// not after it, while no process does anything.
+// not after it, while no process does anything: with tcx, and with the filters of older kernels.
 func TestFenceClosesByItself(t *testing.T) {
+	t.Run("tcx", closesByItself)
+	has := hasTCX
+	defer func() { hasTCX = has }()
+	hasTCX = func() bool { return false }
+	t.Run("filters", closesByItself)
+}
+
+func closesByItself(t *testing.T) {
 	l := newFencedLAN(t)
 	for _, a := range fencedAddresses {
 		if !l.answers(t, a, true) {

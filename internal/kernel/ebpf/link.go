@@ -78,7 +78,11 @@ func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
 		return p.attachFilter(program, ifindex, prog)
 	}
 	return p.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
-		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: hookOf(program)})
+		options := link.TCXOptions{Interface: ifindex, Program: prog, Attach: hookOf(program)}
+		if program == LocalRealEgress { // before the fence, which checks the source
+			options.Anchor = link.Head()
+		}
+		return link.AttachTCX(options)
 	})
 }
 

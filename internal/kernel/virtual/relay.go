@@ -67,22 +67,16 @@ func (h *Handle) stopRelay(a netip.Addr) {
 }
 
 // open opens the packet socket in the calling thread's namespace.
-func (r *relay) open() error {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
+func (r *relay) open() (err error) {
+	if r.file, err = packetSocket("relay", r.on.Index, relayFilter(r.addr)); err != nil {
 		return err
 	}
-	r.file = os.NewFile(uintptr(fd), "relay")
-	filter, err := bpf.Assemble(relayFilter(r.addr))
+	raw, err := r.file.SyscallConn()
 	if err == nil {
-		err = attachFilter(fd, filter)
-	}
-	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1)
-	}
-	if err == nil {
-		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8 // in network byte order
-		err = unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: r.on.Index, Protocol: all})
+		failed := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1)
+		})
+		err = errors.Join(failed, err)
 	}
 	if err == nil {
 		err = r.file.SetDeadline(time.Now().Add(relayFor))
@@ -116,17 +110,14 @@ const (
 // relayFilter accepts packets for the address that were sent to this host, and announcements
 // of the address.
 func relayFilter(a netip.Addr) []bpf.Instruction {
-	f := []bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipFalse: 1},
-		bpf.RetConstant{Val: 0},
-	}
+	f := heardFilter(a)
+	f = f[:len(f)-1]
 	if a.Is4() {
-		f = append(f, accept(unix.ETH_P_ARP, arpSenderAt, a)...)
-		return append(append(f, accept(unix.ETH_P_IP, ip4TargetAt, a)...), bpf.RetConstant{Val: 0})
+		f = append(f, accept(unix.ETH_P_IP, ip4TargetAt, a)...)
+	} else {
+		f = append(f, accept(unix.ETH_P_IPV6, ip6TargetAt, a)...)
 	}
-	f = append(f, accept(unix.ETH_P_IPV6, icmp6OwnerAt, a)...)
-	return append(append(f, accept(unix.ETH_P_IPV6, ip6TargetAt, a)...), bpf.RetConstant{Val: 0})
+	return append(f, bpf.RetConstant{Val: 0})
 }
 
 // accept accepts frames of a type that have the address at an offset, and passes the others.

@@ -44,6 +44,8 @@ type Handle struct {
 	// frames is a packet socket for announcements.
 	frames int
 	relays map[netip.Addr]*relay
+	// listening are packet sockets of Listen.
+	listening map[netip.Addr]*os.File
 
 	mu    sync.Mutex
 	links map[int]*link
@@ -53,7 +55,7 @@ type Handle struct {
 // each host has its own. If it is empty, the fence ends with the process.
 func New(ns *netns.Namespace, pins string) (*Handle, error) {
 	h := &Handle{ns: ns, pins: pins, frames: -1, attached: map[int]bool{}, links: map[int]*link{},
-		relays: map[netip.Addr]*relay{}}
+		relays: map[netip.Addr]*relay{}, listening: map[netip.Addr]*os.File{}}
 	var err error
 	if h.rtnl, err = ns.Netlink(unix.NETLINK_ROUTE); err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -190,6 +192,7 @@ func (h *Handle) awaitLocal(a netip.Addr) {
 // Close drops all packets of an address from now on, and removes it from the link. If the
 // index of the link is 0, it removes what an earlier process has left on any link.
 func (h *Handle) Close(a netip.Addr, on Link) error {
+	h.Deaf(a)
 	return errors.Join(h.fence.Set(a, 0), h.remove(a, on))
 }
 
@@ -217,6 +220,9 @@ func (h *Handle) End() error {
 	}
 	for a := range h.relays {
 		h.stopRelay(a)
+	}
+	for a := range h.listening {
+		h.Deaf(a)
 	}
 	h.fence, h.frames = nil, -1
 	h.rtnl.Close()

@@ -129,7 +129,8 @@ func (v *virtual) pretend() {
 	defer kerneltest.Run(v, v.client, "ip", "address", "del", v.addr.String()+"/32", "dev", "eth0")
 	kerneltest.Run(v, v.client, "ip", "neigh", "flush", "all")
 	err := v.client.Do(func() error {
-		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: v.addr.AsSlice()}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 9), Port: 9})
+		other := &net.UDPAddr{IP: net.IPv4(192, 0, 2, 9), Port: 9}
+		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: v.addr.AsSlice()}, other)
 		if err != nil {
 			return err
 		}

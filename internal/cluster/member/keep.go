@@ -17,6 +17,8 @@ const (
 	aliveEvery = 3 * time.Second
 	// ownLimit is how long a request waits to see its own change.
 	ownLimit = 2 * time.Second
+	// snapshotLimit is how long a request waits for a snapshot that it needs. Consumers can be busy.
+	snapshotLimit = 15 * time.Second
 	// renewAgain is how long the node waits after a renewal that failed.
 	renewAgain = time.Minute
 	// commitLimit is how long one transaction of the node's own records may take.

@@ -352,9 +352,12 @@ func (m *Member) await(ctx context.Context, revision int64) {
 	}
 }
 
-// snapshotAt waits for the snapshot with a change that was requested here, and returns it.
+// snapshotAt waits for the snapshot with a change that was requested here, and returns it. Without it the
+// request cannot go on.
 func (m *Member) snapshotAt(ctx context.Context, revision int64) (kv.Snapshot, error) {
-	m.awaitOwn(ctx, revision)
+	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
+	defer cancel()
+	m.await(ctx, revision)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.snapshot == nil || m.snapshot.Revision() < revision {

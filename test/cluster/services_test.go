@@ -25,11 +25,13 @@ type site struct {
 	*lan
 	boxes  []box
 	client *netns.Namespace
+	// at is the address that the client dials.
+	at string
 }
 
 func newSite(t *testing.T, driver string) *site {
 	t.Helper()
-	s := &site{lan: newLAN(t)}
+	s := &site{lan: newLAN(t), at: vip}
 	s.joined()
 	s.hosts[0].Run("network", "create", "shop", "--cluster", "--driver", driver, "--subnet", "10.9.0.0/16",
 		"--block-size", "28")
@@ -62,7 +64,7 @@ type conversation struct {
 
 // opens connects to a port of the service's address, and returns who answered.
 func (s *site) opens(port int) (c conversation, who string, err error) {
-	conn, err := place.Dial(s.client.Do, "tcp", net.JoinHostPort(vip, fmt.Sprint(port)), time.Second)
+	conn, err := place.Dial(s.client.Do, "tcp", net.JoinHostPort(s.at, fmt.Sprint(port)), time.Second)
 	if err != nil {
 		return c, "", err
 	}
@@ -230,5 +232,20 @@ func TestServicesWithPorts(t *testing.T) {
 			seen[name] = true
 			return len(seen) == 3
 		})
+	}
+}
+
+// TestServiceBehindVirtualAddress lets the nodes hold a virtual address in turn. Real servers on the
+// nodes that do not hold it answer clients directly, from this address.
+func TestServiceBehindVirtualAddress(t *testing.T) {
+	s := newSite(t, "vxlan")
+	one, two, three := s.hosts[0], s.hosts[1], s.hosts[2]
+	one.Run("cluster", "address", "add", "192.0.2.100/24", "--hold", "1s")
+	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop")
+	s.at = "192.0.2.100"
+	s.answered(8080, s.everyone(one, two, three)...)
+	for _, h := range s.hosts {
+		one.Run("cluster", "address", "move", "192.0.2.100", h.name)
+		s.answered(8080, s.everyone(one, two, three)...)
 	}
 }

@@ -234,10 +234,11 @@ func (m *Machine) refused(now Time, f *flight, result kv.Result) {
 	if err == nil && current.Revision <= f.on && same(current, m.view.Entry) {
 		m.revision = 0 // a restored store, which the mirror has accepted
 	}
+	if err == nil && f.on < current.Revision && current.Revision <= m.revision {
+		return // a snapshot has shown this record, or a newer one, since
+	}
 	if err != nil || current.Revision <= m.revision {
-		// The store was restored from a snapshot, or a snapshot has shown a newer record
-		// since.
-		m.restored = current.Revision <= f.on
+		m.restored = current.Revision <= f.on // the store was restored from a snapshot
 		m.retry = max(now, f.sent+f.then.Hold/4)
 		return
 	}

@@ -171,6 +171,19 @@ func TestLostAnswersList(t *testing.T) {
 	}
 }
 
+// TestMoveDuringPut: the change that moves an address outruns a put, and the snapshot with it arrives before
+// the answer to the put. The holder releases the address without another wait.
+func TestMoveDuringPut(t *testing.T) {
+	m, now, c := claiming(t)
+	m.Answered(now, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	now += hold / 4
+	sent := only[Commit](t, m.Tick(now))
+	moved := at(10, record.Address{Holder: "b", Epoch: 2, Target: "a"})
+	only[Close](t, m.See(now+1, moved))
+	now += hold / 50
+	only[Commit](t, m.Answered(now, sent.ID, kv.Result{Revision: 10, Current: []kv.Entry{moved.Entry}}, nil))
+}
+
 // TestMoveClosesFirst: a planned move closes the fence before the record changes, and the
 // target claims at once.
 func TestMoveClosesFirst(t *testing.T) {

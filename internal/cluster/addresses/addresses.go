@@ -10,7 +10,9 @@ package addresses
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,47 +56,55 @@ type Addresses struct {
 	advanced chan struct{}
 	// seen is when this node has seen the last change of each record.
 	seen map[string]time.Time
+	// problems are those of records, by their keys.
+	problems map[string]string
 }
 
 var _ member.Consumer = (*Addresses)(nil)
 
 // New returns Addresses without a snapshot.
 func New(cfg Config) *Addresses {
-	return &Addresses{cfg: cfg, advanced: make(chan struct{}), seen: map[string]time.Time{}}
+	return &Addresses{cfg: cfg, advanced: make(chan struct{}), seen: map[string]time.Time{},
+		problems: map[string]string{}}
 }
 
 // Update takes over a snapshot, and returns the problems: records that cannot be read.
 func (a *Addresses) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
 	a.mu.Lock()
-	before, now := a.snapshot, a.cfg.Now()
+	before := a.snapshot
 	a.self, a.snapshot = self, u.Snapshot
 	for _, key := range u.Changed {
-		if !strings.HasPrefix(key, record.Addresses) {
-			continue
-		}
-		if _, exists := u.Snapshot.Get(key); exists {
-			a.seen[key] = now
-		} else {
-			delete(a.seen, key)
+		if strings.HasPrefix(key, record.Addresses) {
+			a.learn(u.Snapshot, key)
 		}
 	}
+	problems = slices.Sorted(maps.Values(a.problems))
 	close(a.advanced)
 	a.advanced = make(chan struct{})
 	a.mu.Unlock()
 	a.noteChanges(before, u)
-	for e := range u.Snapshot.Under(record.Addresses) {
-		if _, err := read(e); err != nil {
-			problems = append(problems, "address "+strings.TrimPrefix(e.Key, record.Addresses)+": "+err.Error())
-		}
-	}
 	return problems
+}
+
+// learn takes over a record that has changed. The caller has the lock.
+func (a *Addresses) learn(s kv.Snapshot, key string) {
+	delete(a.seen, key)
+	delete(a.problems, key)
+	e, exists := s.Get(key)
+	if !exists {
+		return
+	}
+	a.seen[key] = a.cfg.Now()
+	if _, err := read(e); err != nil {
+		a.problems[key] = "address " + strings.TrimPrefix(key, record.Addresses) + ": " + err.Error()
+	}
 }
 
 // Leave forgets the cluster's addresses.
 func (a *Addresses) Leave() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.snapshot, a.seen = nil, map[string]time.Time{}
+	a.snapshot, a.seen, a.problems = nil, map[string]time.Time{}, map[string]string{}
 	return nil
 }
 
@@ -243,7 +253,7 @@ func shownNodes(s kv.Snapshot, ids []string) string {
 	return strings.Join(names, ", ")
 }
 
-// record returns the record of an address in a snapshot.
+// recordOf returns the record of an address in a snapshot, and whether a node can hold it.
 func recordOf(s kv.Snapshot, at netip.Addr) (record.Address, bool) {
 	e, exists := s.Get(record.Key(record.Addresses, at.String()))
 	if !exists {

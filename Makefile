@@ -133,14 +133,14 @@ aa: build ## compare 40 pairs of reports of the same path: how often is an inter
 	go run ./test/aa $(AA_FLAGS) $(BIN)
 
 .PHONY: soak
-soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents; then simulate faults of virtual addresses, and make 2,000 in an hour; then keep etcd away for ten minutes (root)
+soak: ## change publishes under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations; then rolling updates, changes and upgrades of the gateway; then kill laboratories and agents; then simulate faults of virtual addresses, and make 2,000 in an hour, and as many while sandboxes come and go; then keep etcd away for ten minutes (root)
 	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
 		go test -count=1 -timeout 0 -v -run 'TestStack|TestUpgrade' ./test/gateway
 	FAIRLEAD_MACHINES_KILLS=100 go test -count=1 -timeout 0 -v -run Killed ./test/machines
 	FAIRLEAD_SEEDS=100000 go test -count=1 -timeout 0 -v -run SimulatedFaults ./internal/cluster/vip
-	FAIRLEAD_FAULTS=2000 go test -count=1 -timeout 0 -v -run TestFaults ./test/cluster
+	FAIRLEAD_FAULTS=2000 go test -count=1 -timeout 0 -v -run 'TestFaults|TestNetworkFaults' ./test/cluster
 	FAIRLEAD_AWAY=10m go test -count=1 -timeout 0 -v -run LongAway ./test/cluster
 
 .PHONY: ratios

@@ -160,6 +160,8 @@ func (m *Machine) learn(now Time, rec record.Address, e kv.Entry) {
 	if m.revision == 0 {
 		m.quiet = now + Wait(rec.Hold)
 		m.adopt(rec)
+	} else if rec.Sequence != m.rec.Sequence {
+		m.forced = false // a node that was taken for down has changed the record
 	}
 	m.rec, m.value, m.revision, m.seen, m.restored = rec, e.Value, e.Revision, now, false
 }
@@ -295,7 +297,8 @@ func (m *Machine) Asked(now Time, r Request) Promise {
 	return Promise{Promised: true}
 }
 
-// Force makes this node claim the address although the record does not list it.
+// Force makes this node claim the address although the record does not list it, unless another node
+// changes the record before.
 func (m *Machine) Force(now Time) []Action {
 	m.forced = true
 	return m.step(now)

@@ -197,3 +197,29 @@ func TestMoveClosesFirst(t *testing.T) {
 	m.See(0, at(7, record.Address{Holder: "a", Epoch: 1}))
 	only[Commit](t, m.See(2*hold, at(8, record.Address{Epoch: 1, Target: "b"})))
 }
+
+// TestForcedClaimEnds: an administrator has said that the holder is down. If the holder changes the record
+// afterwards, that was wrong, and the node must not claim although the record does not list it.
+func TestForcedClaimEnds(t *testing.T) {
+	unlisted := func(revision, sequence int64) View {
+		rec := record.Address{Prefix: address, Hold: hold, Holder: "a", Epoch: 1, Sequence: sequence,
+			Listed: []string{"a"}}
+		v := at(revision, rec)
+		v.Entry.Value = record.Encode(rec)
+		return v
+	}
+	late := 10 * hold
+	m := newMachine(0)
+	m.See(0, unlisted(7, 1))
+	if got := m.Tick(late); len(got) > 0 {
+		t.Fatalf("a node that the record does not list does %v", got)
+	}
+	only[Commit](t, m.Force(late))
+	m = newMachine(0)
+	m.See(0, unlisted(7, 1))
+	m.Force(1)
+	m.See(2, unlisted(8, 2))
+	if got := m.Tick(late); len(got) > 0 {
+		t.Errorf("after a renewal by the holder, a node with a forced claim does %v", got)
+	}
+}

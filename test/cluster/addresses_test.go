@@ -28,15 +28,20 @@ type virtual struct {
 	client *netns.Namespace
 }
 
-func newVirtual(t *testing.T, hold time.Duration) *virtual {
+func newVirtual(t *testing.T, address string, hold time.Duration) *virtual {
 	t.Helper()
-	v := &virtual{lan: newLAN(t), addr: netip.MustParseAddr("192.0.2.10")}
+	p := netip.MustParsePrefix(address)
+	v := &virtual{lan: newLAN(t), addr: p.Addr()}
 	v.client = v.connected(77)
+	kerneltest.Run(t, v.client, "ip", "address", "add", "2001:db8::77/64", "dev", "eth0", "nodad")
+	for n, h := range v.hosts {
+		kerneltest.Run(t, h.ns, "ip", "address", "add", fmt.Sprintf("2001:db8::%d/64", n+1), "dev", "eth0", "nodad")
+	}
 	v.joined()
 	for _, h := range v.hosts {
 		place.Serve(t, h.ns.Do, ":80", func(c net.Conn) { fmt.Fprint(c, h.name) })
 	}
-	v.change(func(r *record.Address) { r.Prefix, r.Hold = netip.PrefixFrom(v.addr, 24), hold })
+	v.change(func(r *record.Address) { r.Prefix, r.Hold = p, hold })
 	return v
 }
 
@@ -84,6 +89,23 @@ func (v *virtual) held(not ...*host) (holder *host) {
 	return holder
 }
 
+// accepts reports whether a host answers packets that the client sends to its hardware address.
+func (v *virtual) accepts(h *host) bool {
+	v.Helper()
+	var link *net.Interface
+	err := h.ns.Do(func() (err error) {
+		link, err = net.InterfaceByName("eth0")
+		return err
+	})
+	if err != nil {
+		v.Fatal(err)
+	}
+	kerneltest.Run(v, v.client, "ip", "neigh", "replace", v.addr.String(), "lladdr", link.HardwareAddr.String(),
+		"dev", "eth0", "nud", "permanent")
+	defer kerneltest.Run(v, v.client, "ip", "neigh", "del", v.addr.String(), "dev", "eth0")
+	return v.answered(300*time.Millisecond) == h.name
+}
+
 // left returns what a host has of the address.
 func (v *virtual) left(h *host) string {
 	return kerneltest.Run(v, h.ns, "ip", "-o", "address", "show", "to", v.addr.String())
@@ -92,7 +114,7 @@ func (v *virtual) left(h *host) string {
 // TestAddress lets a host hold a virtual address. When its daemon is killed, another host takes
 // over. Nothing is left when the hosts have left the cluster.
 func TestAddress(t *testing.T) {
-	v := newVirtual(t, time.Second)
+	v := newVirtual(t, "192.0.2.10/24", time.Second)
 	one := v.held()
 	v.pretend()
 	v.until("the conflict is shown", func() bool {
@@ -104,6 +126,9 @@ func TestAddress(t *testing.T) {
 	}
 	one.Kill()
 	two := v.held(one)
+	if v.accepts(one) {
+		t.Errorf("%s accepts packets for the address, which %s has taken", one.name, two.name)
+	}
 	one.Start()
 	kerneltest.Run(t, v.between, "ip", "link", "set", "port"+strings.TrimPrefix(two.name, "host"), "down")
 	three := v.held(two)
@@ -162,7 +187,7 @@ func (h *host) fencePins() []string {
 // TestAddressAcrossRestart kills the daemon of the holder and starts it again. A connection loses no
 // segment meanwhile, and no other host has taken the address.
 func TestAddressAcrossRestart(t *testing.T) {
-	v := newVirtual(t, 5*time.Second)
+	v := newVirtual(t, "192.0.2.10/24", 5*time.Second)
 	holder := v.held()
 	place.Serve(t, holder.ns.Do, ":81", place.Echo)
 	conn, err := place.Dial(v.client.Do, "tcp", netip.AddrPortFrom(v.addr, 81).String(), place.Timeout)
@@ -213,7 +238,7 @@ func (v *virtual) record() record.Address {
 // address. When etcd is back, one has.
 func TestAddressWithoutEtcd(t *testing.T) {
 	const hold = 4 * time.Second
-	v := newVirtual(t, hold)
+	v := newVirtual(t, "192.0.2.10/24", hold)
 	for _, h := range v.hosts { // afterwards each has a snapshot on the disk
 		h.Stop()
 		h.Start()
@@ -270,7 +295,12 @@ func repeatedOf(conn net.Conn) (repeated uint32) {
 // TestMove moves an address several times while a client connects all the time. No connection
 // needs a second SYN: what arrives at the earlier holder reaches the next one.
 func TestMove(t *testing.T) {
-	v := newVirtual(t, time.Second)
+	for _, address := range []string{"192.0.2.10/24", "2001:db8::10/64"} {
+		t.Run(address, func(t *testing.T) { moves(t, newVirtual(t, address, time.Second)) })
+	}
+}
+
+func moves(t *testing.T, v *virtual) {
 	holder := v.held()
 	stop, ended := make(chan struct{}), make(chan struct{})
 	var longest time.Duration

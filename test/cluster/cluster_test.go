@@ -32,7 +32,9 @@ type lan struct {
 	*testing.T
 	between *netns.Namespace
 	etcd    *etcd.Cluster
-	hosts   []*host
+	// endpoints are the URLs of etcd for the hosts.
+	endpoints []string
+	hosts     []*host
 }
 
 // host is a host with a daemon.
@@ -69,6 +71,7 @@ func newEmptyLAN(t *testing.T, members int) *lan {
 		spots = append(spots, etcd.Spot{Host: fmt.Sprintf("192.0.2.%d", 9+10*n), In: l.connected(9 + 10*n).Do})
 	}
 	l.etcd = etcd.Start(t, spots)
+	l.endpoints = l.etcd.Endpoints()
 	return l
 }
 
@@ -87,7 +90,7 @@ func (l *lan) connected(number int) *netns.Namespace {
 // init makes the first host create the cluster.
 func (l *lan) init() {
 	l.Helper()
-	l.hosts[0].Run("cluster", "init", "--etcd", strings.Join(l.etcd.Endpoints(), ","), "--node-name", "host1")
+	l.hosts[0].Run("cluster", "init", "--etcd", strings.Join(l.endpoints, ","), "--node-name", "host1")
 }
 
 // joined makes all hosts one cluster.

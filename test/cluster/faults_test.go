@@ -31,6 +31,9 @@ type faulty struct {
 	counted map[string]int
 	// decks have the faults of a list that come before any of them comes again.
 	decks map[string][]fault
+	// recorder has the transactions of the hosts.
+	recorder *etcd.Recorder
+	restored eras
 }
 
 // fault is something that fails, until the returned function is called.
@@ -171,7 +174,9 @@ func (f *faulty) step() {
 // restore replaces the data of etcd by an older copy, which an administrator accepts.
 func (f *faulty) restore() {
 	f.counted["etcd is restored from an old copy"]++
+	begun := time.Now()
 	f.etcd.Restore(f.saved[f.r.IntN(len(f.saved))])
+	f.restored = append(f.restored, struct{ from, until time.Time }{begun, time.Now()})
 	for _, h := range f.hosts {
 		f.until(h.name+" is frozen", func() bool { return h.status().Etcd.Frozen != "" })
 		h.Run("cluster", "accept")
@@ -188,7 +193,8 @@ func (f *faulty) held() {
 }
 
 // TestFaults makes random faults while a log has each answer of each host for virtual addresses of
-// both families. Two hosts never answer at the same time. FAIRLEAD_FAULTS is the number of faults,
+// both families. Two hosts never answer at the same time, and the hosts' transactions for each address are
+// linearizable. FAIRLEAD_FAULTS is the number of faults,
 // FAIRLEAD_FAULTS_SEED repeats their order.
 //
 // The rates of the hosts' clocks cannot differ here, because all namespaces have the kernel's clock:
@@ -217,6 +223,7 @@ func TestFaults(t *testing.T) {
 			}
 			f.close()
 			f.report(seed)
+			f.linearizable()
 		})
 	}
 }
@@ -235,6 +242,8 @@ func newFaulty(t *testing.T, members int, seed uint64) *faulty {
 		}
 		kerneltest.Run(t, ns, "ip", "addr", "add", fmt.Sprintf("2001:db8::%d/64", number), "dev", "eth0", "nodad")
 	}
+	f.recorder = f.etcd.Record()
+	f.endpoints = f.recorder.Endpoints
 	f.joined()
 	for _, p := range []netip.Prefix{netip.PrefixFrom(f.v4, 24), netip.PrefixFrom(f.v6, 64)} {
 		f.etcd.Members[0].Change("/fairlead/v1/default/addrs/"+p.Addr().String(), func([]byte) []byte {

@@ -18,12 +18,14 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/test/daemons"
 	"fairlead/test/etcd"
+	"fairlead/test/failover"
 	"fairlead/test/place"
 	"fairlead/test/process"
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI,
+		failover.AskRole: failover.AskMain})
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,152 @@
+package cluster_test
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/child"
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/lab/failover"
+	client "fairlead/test/failover"
+	"fairlead/test/place"
+	"fairlead/test/process"
+)
+
+// silentAtWorst is how many of 1,000 requests per second fail at worst if a third of the real servers falls
+// silent, on one host as on several. Their checks find that after up to 1.1 + 1 + 0.25 s
+// (docs/guide/balancing.md). A request that begins in the last second of this time does not fail: its client
+// repeats the SYN after a second, before failover.AnswerTimeout.
+const silentAtWorst = 1350 / 3
+
+// serves adds sandboxes to a host that answer HTTP requests at port 8081 with the host's name.
+func (s *site) serves(h *host, count int) {
+	s.Helper()
+	for range count {
+		place.Serve(s, s.box(h).Do, ":8081", func(conn net.Conn) {
+			for lines := bufio.NewReader(conn); ; {
+				if line, err := lines.ReadString('\n'); err != nil || strings.TrimSpace(line) == "" {
+					break
+				}
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%s\n", h.name)
+		})
+	}
+}
+
+// are waits until a host has that many real servers of service web in a state.
+func (s *site) are(h *host, state api.RealStatus, count int) {
+	s.Helper()
+	s.until(fmt.Sprintf("%d real servers are %s", count, state), func() bool {
+		v, err := h.Client.Service(s.Context(), "web")
+		have := 0
+		for _, r := range v.Servers {
+			if r.State == state {
+				have++
+			}
+		}
+		return err == nil && have == count
+	})
+}
+
+// requests sends requests until during returns, and returns those that failed, by their start.
+func (s *site) requests(rate int, timeout time.Duration, during func()) (failed []failover.Request, asked int) {
+	s.Helper()
+	p := process.Start(s, client.AskRole, client.Question{Target: vip + ":8081", Rate: rate, Timeout: timeout},
+		child.Place{Netns: s.client.File()})
+	during()
+	var all []failover.Request
+	if _, err := io.WriteString(p.In, client.Over); err != nil {
+		s.Fatal(err)
+	}
+	if err := json.NewDecoder(p.Out).Decode(&all); err != nil {
+		s.Fatal(err)
+	}
+	if err := p.In.Close(); err != nil {
+		s.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Err != "" {
+			failed = append(failed, r)
+		}
+	}
+	return failed, len(all)
+}
+
+// TestServiceFailover drains a host and cuts another off while clients send requests. FAIRLEAD_SERVICE_RATE
+// is their number per second; with it, 30 real servers are on three hosts.
+func TestServiceFailover(t *testing.T) {
+	text, large := os.LookupEnv("FAIRLEAD_SERVICE_RATE")
+	rate, err := strconv.Atoi(cmp.Or(text, "100"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each, timeout := 2, 30*time.Second // slow answers on a busy machine are no failures
+	if large {
+		each, timeout = 10, failover.AnswerTimeout
+	}
+	s := &site{lan: newLAN(t), at: vip}
+	s.joined()
+	one := s.hosts[0]
+	one.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16")
+	s.client = s.connected(50)
+	s.via(one)
+	for _, h := range s.hosts {
+		s.until(h.name+" has the network", h.has)
+		s.serves(h, each)
+	}
+	one.Run("service", "add", "web", vip+":8081", "--cluster", "--real", "network=shop", "--check", "tcp",
+		"--interval", "1s", "--fall", "2", "--rise", "1")
+	s.are(one, api.RealUp, 3*each)
+
+	failed, asked := s.requests(rate, timeout, func() {
+		one.Run("cluster", "drain", "host2")
+		s.are(one, api.RealDraining, each)
+		s.answers(one)
+		one.Run("cluster", "drain", "host2", "--undo")
+		s.are(one, api.RealUp, 3*each)
+		s.answers(one)
+	})
+	t.Logf("drained: %d of %d requests fail", len(failed), asked)
+	if len(failed) > 0 || asked == 0 {
+		t.Errorf("while a host is drained, %d of %d requests fail: %+v", len(failed), asked, failed[:min(3, len(failed))])
+	}
+
+	var out time.Time
+	failed, asked = s.requests(rate, timeout, func() {
+		kerneltest.Run(t, s.between, "ip", "link", "set", "port3", "down")
+		s.are(one, api.RealDown, each)
+		out = time.Now()
+		s.answers(one)
+	})
+	t.Logf("killed: %d of %d requests fail", len(failed), asked)
+	for _, r := range failed {
+		if r.Start > out.UnixNano() {
+			t.Errorf("a request fails that began after the real servers were out: %s", r.Err)
+		}
+	}
+	if worst := silentAtWorst * rate / 1000; large && len(failed) > worst {
+		t.Errorf("when a host is killed, %d requests fail: want at most %d", len(failed), worst)
+	}
+}
+
+// answers sends requests until 20 in turn were answered.
+func (s *site) answers(h *host) {
+	s.Helper()
+	for n := range 20 {
+		conn, err := place.Dial(s.client.Do, "tcp", vip+":8081", place.Timeout)
+		if err != nil {
+			s.Fatalf("%s does not answer request %d: %v", h.name, n, err)
+		}
+		conn.Close()
+	}
+}

@@ -14,9 +14,15 @@ import (
 // clusterBits is the prefix length of the blocks, which is the default of `network create --cluster`.
 const clusterBits = 26
 
-// clustered returns an overlay as the hosts of a cluster derive it from the cluster's records. Two
-// of the three nodes are the hosts of the rig. Peers are the same on all of them.
-func clustered(spec model.Network, at *Addresses) (model.Network, error) {
+// The ids of the nodes that are the hosts of the rig.
+const (
+	serverNode = "server"
+	clientNode = "client"
+)
+
+// clustered returns an overlay as a node of a cluster derives it from the cluster's records. Two of the
+// three nodes are the hosts of the rig.
+func clustered(spec model.Network, at *Addresses, self string) (model.Network, error) {
 	spec.Overlay = model.Overlay{VNI: VNI}
 	entries := []kv.Entry{entry(record.Networks+spec.Name,
 		record.Network{Spec: spec, BlockBits: []int{clusterBits}, Sequence: 3})}
@@ -24,7 +30,7 @@ func clustered(spec model.Network, at *Addresses) (model.Network, error) {
 		id    string
 		addr  netip.Addr
 		block netip.Prefix
-	}{{"server", at.Server, at.ServerBlock}, {"client", at.Client, at.ClientBlock},
+	}{{serverNode, at.Server, at.ServerBlock}, {clientNode, at.Client, at.ClientBlock},
 		{"third", at.Third, at.ThirdBlock}} {
 		entries = append(entries, entry(record.Nodes+node.id,
 			record.Node{ID: node.id, Name: node.id, Addresses: []netip.Addr{node.addr}}),
@@ -32,7 +38,7 @@ func clustered(spec model.Network, at *Addresses) (model.Network, error) {
 				record.Block{Node: node.id, Sequence: int64(i + 1)}))
 	}
 	table := kv.NewTable(1, entries)
-	networks, _, problems := derive.New("server").Update(
+	networks, _, problems := derive.New(self).Update(
 		kv.Update{Snapshot: table, Changed: kv.Diff(kv.NewTable(0, nil), table)})
 	if len(problems) > 0 || len(networks) != 1 {
 		return model.Network{}, errors.New("derive the cluster's network: " + strings.Join(problems, "; "))

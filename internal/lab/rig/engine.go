@@ -45,7 +45,7 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 		return err
 	}
 	ep := model.Endpoint{Name: visitor, Network: Network, Sandbox: box, Addresses: []netip.Addr{e.Addresses().Visitor}}
-	n, err := e.network()
+	n, err := e.network(clientNode)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (e *Engine) Join(ctx context.Context, r *Rig) error {
 // place on the wires.
 func (e *Engine) state(r *Rig) (model.State, error) {
 	at := siteOf(e.Path)
-	n, err := e.network()
+	n, err := e.network(serverNode)
 	if err != nil {
 		return model.State{}, err
 	}
@@ -96,15 +96,15 @@ func (e *Engine) state(r *Rig) (model.State, error) {
 	return s, nil
 }
 
-// network returns the path's network. All hosts have the same.
-func (e *Engine) network() (model.Network, error) {
+// network returns the path's network on a host. All hosts have the same, but for the ranges of a cluster's.
+func (e *Engine) network(node string) (model.Network, error) {
 	n := model.Network{Name: Network, Driver: e.Path.Driver, Filter: e.Path.Filter,
 		Subnets: []model.Subnet{{Prefix: e.Addresses().Subnet}}}
 	if complete := siteOf(e.Path).network; complete != nil {
 		complete(e.Path, &n)
 	}
 	if e.Path.Clustered {
-		return clustered(n, e.Addresses())
+		return clustered(n, e.Addresses(), node)
 	}
 	return n, nil
 }

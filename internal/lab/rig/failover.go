@@ -100,7 +100,7 @@ func (e *Engine) Balance(ctx context.Context, t *Trial) (Balancer, error) {
 
 // attachReals attaches the sandboxes of the real servers to the path's network.
 func (e *Engine) attachReals(ctx context.Context, t *Trial) error {
-	n, err := e.network()
+	n, err := e.network(serverNode)
 	if err != nil {
 		return err
 	}

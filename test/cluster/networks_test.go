@@ -3,9 +3,11 @@ package cluster_test
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"fairlead/internal/api"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/test/place"
@@ -21,21 +23,27 @@ type box struct {
 	addr netip.Addr
 }
 
+// attached returns the attachment of a sandbox with one address.
+func (l *lan) attached(h *host, path string) api.View {
+	l.Helper()
+	all, err := h.Client.Attachments(l.Context())
+	i := slices.IndexFunc(all, func(v api.View) bool {
+		return v.Sandbox == path && len(v.Endpoint.Addresses) == 1
+	})
+	if err != nil || i < 0 {
+		l.Fatalf("%s has the attachments %+v, %v", h.name, all, err)
+	}
+	return all[i]
+}
+
 // box attaches a sandbox.
 func (l *lan) box(h *host) box {
 	l.Helper()
 	b := box{Namespace: kerneltest.Netns(l)}
 	path := process.Seen(b.Path())
 	h.Run("attach", "shop", path)
-	all, err := h.Client.Attachments(l.Context())
-	for _, v := range all {
-		if v.Sandbox == path && len(v.Endpoint.Addresses) == 1 {
-			b.name, b.addr = v.Name, v.Endpoint.Addresses[0]
-		}
-	}
-	if err != nil || !b.addr.IsValid() {
-		l.Fatalf("%s has the attachments %+v, %v", h.name, all, err)
-	}
+	v := l.attached(h, path)
+	b.name, b.addr = v.Name, v.Endpoint.Addresses[0]
 	place.Serve(l, b.Do, ":80", place.Hangup)
 	return b
 }

@@ -1,0 +1,48 @@
+package cluster_test
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/kernel/kerneltest"
+	"fairlead/internal/model"
+	"fairlead/test/place"
+	"fairlead/test/process"
+)
+
+// TestNewSandboxesAreReachable attaches sandboxes on one host, and connects to each from another host. It logs
+// how long it takes until an attached sandbox answers.
+func TestNewSandboxesAreReachable(t *testing.T) {
+	l := newLAN(t)
+	l.joined()
+	one, two := l.hosts[0], l.hosts[1]
+	one.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16")
+	l.until("host1 has the network", one.has)
+	l.until("host2 has the network", two.has)
+	from := l.box(one)
+	var after, whole []time.Duration
+	for range 10 {
+		ns := kerneltest.Netns(t)
+		path := process.Seen(ns.Path())
+		begun := time.Now()
+		_, err := two.Client.Attach(t.Context(), api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
+			Sandbox: path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		returned := time.Now()
+		to := net.JoinHostPort(l.attached(two, path).Endpoint.Addresses[0].String(), "80")
+		l.until("the sandbox answers", func() bool {
+			_, err := place.Dial(from.Do, "tcp", to, time.Second)
+			return errors.Is(err, syscall.ECONNREFUSED) // nothing listens: the sandbox itself has answered
+		})
+		after, whole = append(after, time.Since(returned)), append(whole, time.Since(begun))
+	}
+	t.Logf("until a sandbox answered another host: at most %v after attach returned, %v after its begin",
+		slices.Max(after), slices.Max(whole))
+}

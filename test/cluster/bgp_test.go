@@ -40,6 +40,15 @@ func TestBGP(t *testing.T) {
 	one, three := l.hosts[0], l.hosts[2]
 	one.Run("cluster", "address", "add", "192.0.2.77/32", "--announce", "bgp")
 	one.Run("cluster", "bgp", "add", routerAddress, "--as", "64512", "--local-as", "64513")
+	if again := one.Run("cluster", "bgp", "add", routerAddress, "--as", "64512", "--local-as", "64513"); !strings.Contains(
+		again, "already") {
+		t.Errorf("the same router again: %s", again)
+	}
+	l.refused(one, "has it with other settings", "cluster", "bgp", "add", routerAddress, "--as", "64511", "--local-as",
+		"64513")
+	l.refused(one, "it has "+routerAddress, "cluster", "bgp", "rm", "192.0.2.99")
+	l.refused(one, `no node "host9": it has host1, host2, host3`, "cluster", "bgp", "add", "192.0.2.99", "--as", "1",
+		"--local-as", "64513", "--node", "host9")
 	one.Run("cluster", "bgp", "add", secondRouter, "--as", "64520", "--local-as", "64513", "--node", "host1",
 		"--bfd=false")
 	l.refused(one, "can have only one", "cluster", "bgp", "add", "192.0.2.22", "--as", "64512", "--local-as", "64514")

@@ -123,12 +123,12 @@ func (a *Addresses) noteChanges(before kv.Snapshot, u kv.Update) {
 			continue
 		}
 		e := api.Event{Kind: api.AddressHeld, Object: "address " + strings.TrimPrefix(key, record.Addresses),
-			Detail: "by node " + nameOf(u.Snapshot, is.Holder)}
+			Detail: "by node " + member.NodeName(u.Snapshot, is.Holder)}
 		switch {
 		case is.Holder == "":
-			e.Kind, e.Detail = api.AddressReleased, "by node "+nameOf(before, was.Holder)
+			e.Kind, e.Detail = api.AddressReleased, "by node "+member.NodeName(before, was.Holder)
 		case was.Holder != "" && was.Holder != is.Holder:
-			e.Detail += ", which replaces " + nameOf(before, was.Holder)
+			e.Detail += ", which replaces " + member.NodeName(before, was.Holder)
 		}
 		if is.Holder != was.Holder || is.Holder != "" {
 			a.cfg.Note(e)
@@ -175,7 +175,7 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 	a.mu.Unlock()
 	v := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Address: r.Prefix, Link: r.Link, Hold: r.Hold,
 		Announce: r.Announce},
-		Holder: nameOf(s, r.Holder), Since: r.Since, Epoch: r.Epoch, Renewed: age, Target: nameOf(s, r.Target),
+		Holder: member.NodeName(s, r.Holder), Since: r.Since, Epoch: r.Epoch, Renewed: age, Target: member.NodeName(s, r.Target),
 		Removed: r.Removed}
 	if r.Holder == "" {
 		v.Since = time.Time{}
@@ -183,7 +183,7 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 		v.Lease = max(0, r.Hold-age)
 	}
 	for _, id := range r.Candidates {
-		v.Candidates = append(v.Candidates, nameOf(s, id))
+		v.Candidates = append(v.Candidates, member.NodeName(s, id))
 	}
 	return v
 }
@@ -204,21 +204,12 @@ func read(e kv.Entry) (record.Address, error) {
 	return r, nil
 }
 
-// nameOf returns the name of a node, its id if the cluster has no such node, or an empty text for no node.
-func nameOf(s kv.Snapshot, id string) string {
-	if n, known, err := record.Get[record.Node](s, record.Key(record.Nodes, id)); known && err == nil {
-		return n.Name
-	}
-	return id
-}
-
 // current returns the newest snapshot and the node.
 func (a *Addresses) current() (kv.Snapshot, member.Self, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.snapshot == nil {
-		return nil, a.self, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
-			"`fairlead cluster init`, or see `fairlead cluster status`")
+		return nil, a.self, member.NoRecords()
 	}
 	return a.snapshot, a.self, nil
 }
@@ -248,7 +239,7 @@ func (a *Addresses) await(ctx context.Context, revision int64, holds func(kv.Sna
 func shownNodes(s kv.Snapshot, ids []string) string {
 	var names []string
 	for _, id := range ids {
-		names = append(names, nameOf(s, id))
+		names = append(names, member.NodeName(s, id))
 	}
 	return strings.Join(names, ", ")
 }

@@ -48,7 +48,7 @@ var at = netip.MustParseAddr("192.0.2.10")
 func newWorld(t *testing.T, nodes int) *world {
 	w := &world{T: t, Store: kvtest.New()}
 	for i := range nodes {
-		n := &node{Client: w.Client(), id: fmt.Sprint("n", i), begin: time.Now()}
+		n := &node{Client: w.Client(), id: idOf(i), begin: time.Now()}
 		w.put(record.Key(record.Nodes, n.id), record.Node{ID: n.id, Name: fmt.Sprint("host", i),
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
 		w.put(record.Key(record.Alives, n.id), record.Alive{})
@@ -150,6 +150,9 @@ func (n *node) act(ctx context.Context, step func() []vip.Action) {
 	}
 }
 
+// idOf returns the id of a node.
+func idOf(n int) string { return fmt.Sprintf("%016x", n) }
+
 // add adds address 192.0.2.10 with a hold time of a second, and waits until a node has it.
 func (w *world) add(candidates ...string) {
 	w.Helper()
@@ -233,9 +236,9 @@ func TestAddMoveRemove(t *testing.T) {
 func TestRefusedMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
-		w.put("nodes/n1", record.Node{ID: "n1", Name: "host1", Drained: true})
+		w.put("nodes/"+idOf(1), record.Node{ID: idOf(1), Name: "host1", Drained: true})
 		w.nodes[2].kill()
-		w.change(kv.Change{Key: "alive/n2"})
+		w.change(kv.Change{Key: "alive/" + idOf(2)})
 		w.add("host0", "host1", "host2")
 		move := func(node string) (api.Result, error) { return w.nodes[3].MoveAddress(t.Context(), to(node)) }
 		for node, want := range map[string]string{"host1": "node host1 is drained", "host2": "node host2 is not alive",
@@ -248,7 +251,7 @@ func TestRefusedMoves(t *testing.T) {
 		if r, err := move("host0"); err != nil || r.Changed || w.holder() != 0 {
 			t.Errorf("a move to the holder: %+v, %v", r, err)
 		}
-		w.put("alive/n2", record.Alive{}) // of a node that does not run any more
+		w.put("alive/"+idOf(2), record.Alive{}) // of a node that does not run any more
 		synctest.Wait()
 		if r, err = move("host2"); err == nil || !strings.Contains(err.Error(), "node host0 holds it, because node host2 "+
 			"did not take it") || w.holder() != 0 {
@@ -354,7 +357,7 @@ func TestRemoveOfDeadHolder(t *testing.T) {
 			w.refused(api.Conflict, "being removed", r, err)
 			r, err = w.nodes[0].RemoveAddress(t.Context(), forced())
 			w.refused(api.Conflict, "node host1, is alive", r, err)
-			w.change(kv.Change{Key: "alive/n1"})
+			w.change(kv.Change{Key: "alive/" + idOf(1)})
 			synctest.Wait()
 			if r, err = w.nodes[0].RemoveAddress(t.Context(), forced()); err != nil || !r.Changed {
 				t.Errorf("remove with force: %+v, %v", r, err)
@@ -374,7 +377,7 @@ func TestClaim(t *testing.T) {
 		w.refused(api.Conflict, "node host0, is alive", r, err)
 		w.nodes[0].kill()
 		w.nodes[0].answers = false
-		w.change(kv.Change{Key: "alive/n0"})
+		w.change(kv.Change{Key: "alive/" + idOf(0)})
 		have, _, _ := record.Get[record.Address](w.Snapshot(), "addrs/192.0.2.10")
 		have.Candidates = nil // Listed is still the holder alone
 		w.put("addrs/192.0.2.10", have)
@@ -440,7 +443,7 @@ func TestLostAnswers(t *testing.T) {
 			Store: &forgetful{Client: w.Client(), lose: 2}, Note: func(api.Event) {}})
 		go func() {
 			for u := range w.Client().Updates(t.Context()) {
-				order.Update(t.Context(), member.Self{Node: "n0"}, u)
+				order.Update(t.Context(), member.Self{Node: idOf(0)}, u)
 			}
 		}()
 		synctest.Wait()
@@ -476,7 +479,7 @@ func TestWithoutMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		spec := api.ClusterAddressSpec{Address: netip.PrefixFrom(at, 24)}
-		w.change(kv.Change{Key: "nodes/n1"})
+		w.change(kv.Change{Key: "nodes/" + idOf(1)})
 		r, err := w.nodes[1].AddAddress(t.Context(), spec)
 		w.refused(api.Conflict, "was removed from the cluster", r, err)
 		if err := w.nodes[0].Leave(); err != nil {
@@ -495,7 +498,7 @@ func TestWithoutMembership(t *testing.T) {
 func TestHostileRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		good := record.Address{Prefix: netip.PrefixFrom(at, 24), Hold: time.Second, Holder: "n7"}
+		good := record.Address{Prefix: netip.PrefixFrom(at, 24), Hold: time.Second, Holder: idOf(7)}
 		long := good
 		long.Hold = time.Hour
 		w.put("addrs/192.0.2.10", long)
@@ -503,7 +506,7 @@ func TestHostileRecords(t *testing.T) {
 		w.put("addrs/192.0.2.12", "text")
 		w.put("addrs/x", good)
 		synctest.Wait()
-		problems := w.nodes[0].Update(t.Context(), member.Self{Node: "n0"}, kv.Update{Snapshot: w.Snapshot()})
+		problems := w.nodes[0].Update(t.Context(), member.Self{Node: idOf(0)}, kv.Update{Snapshot: w.Snapshot()})
 		if all, err := w.nodes[0].List(); err != nil || len(all) > 0 || len(problems) != 4 ||
 			!slices.IsSorted(problems) {
 			t.Errorf("%q, %+v, %v", problems, all, err)

@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/vip"
 )
@@ -106,7 +107,7 @@ func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest
 	if err != nil {
 		return api.Result{}, err
 	}
-	name := nameOf(s, target)
+	name := member.NodeName(s, target)
 	if have.Holder == target {
 		return api.Result{Notes: []string{fmt.Sprintf("node %s holds %s already", name, r.Address)}}, nil
 	}
@@ -139,7 +140,7 @@ func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, ho
 	if err != nil {
 		return api.Result{}, err
 	}
-	name := nameOf(s, target)
+	name := member.NodeName(s, target)
 	switch r, exists := recordOf(s, at); {
 	case !exists:
 		return api.Result{}, api.Faultf(api.Conflict, "move address %s: it was removed meanwhile", at)
@@ -150,10 +151,10 @@ func (a *Addresses) moved(ctx context.Context, at netip.Addr, revision int64, ho
 			"`fairlead cluster status` for its problems", at, name)
 	case r.Target == target:
 		return api.Result{}, fmt.Errorf("move address %s: node %s has not given it up: if it is down, another node "+
-			"takes the address when its lease has ended: see `fairlead cluster address ls`", at, nameOf(s, r.Holder))
+			"takes the address when its lease has ended: see `fairlead cluster address ls`", at, member.NodeName(s, r.Holder))
 	default:
 		return api.Result{}, fmt.Errorf("move address %s: node %s holds it, because node %s did not take it: see "+
-			"`fairlead cluster status` for its problems", at, nameOf(s, r.Holder), name)
+			"`fairlead cluster status` for its problems", at, member.NodeName(s, r.Holder), name)
 	}
 }
 
@@ -200,10 +201,10 @@ func down(s kv.Snapshot, verb string, r record.Address, force bool) error {
 	switch {
 	case alive && r.Holder != "":
 		return api.Faultf(api.Conflict, "%s address %s: its holder, node %s, is alive: use `fairlead cluster address "+
-			"move`; a node that has failed is shown as alive for about ten seconds", verb, at, nameOf(s, r.Holder))
+			"move`; a node that has failed is shown as alive for about ten seconds", verb, at, member.NodeName(s, r.Holder))
 	case !force:
 		return api.Faultf(api.Conflict, "%s address %s: if node %s is cut off but runs, it can still answer for the "+
-			"address, and then two hosts do: make sure that it is down, and use --force", verb, at, nameOf(s, r.Holder))
+			"address, and then two hosts do: make sure that it is down, and use --force", verb, at, member.NodeName(s, r.Holder))
 	}
 	return nil
 }
@@ -248,7 +249,7 @@ func (a *Addresses) RemoveAddress(ctx context.Context, r api.ClusterAddressReque
 	}
 	return api.Result{Changed: changed}, fmt.Errorf("remove address %s: node %s has not given it up, and no other "+
 		"node may delete its record: it is removed when the node is back. If that node is down for good, run "+
-		"`fairlead cluster address rm %s --force`", r.Address, nameOf(s, last.Holder), r.Address)
+		"`fairlead cluster address rm %s --force`", r.Address, member.NodeName(s, last.Holder), r.Address)
 }
 
 // verdict is what a change does with a record.
@@ -341,7 +342,7 @@ func targetOf(s kv.Snapshot, r record.Address, name string) (string, error) {
 		}
 		return nodes.Healthy[i], nil
 	}
-	n, err := findNode(s, name)
+	n, err := member.FindNode(s, name)
 	switch {
 	case err != nil:
 		return "", err

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/vip"
 	"fairlead/internal/model"
@@ -43,7 +44,7 @@ func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, erro
 		return r, err
 	}
 	for _, name := range spec.Candidates {
-		n, err := findNode(s, name)
+		n, err := member.FindNode(s, name)
 		if err != nil {
 			return r, err
 		}
@@ -141,22 +142,6 @@ func unused(s kv.Snapshot, a netip.Addr) error {
 		}
 	}
 	return nil
-}
-
-// findNode returns the node with a name or an id.
-func findNode(s kv.Snapshot, name string) (record.Node, error) {
-	var names []string
-	for e := range s.Under(record.Nodes) {
-		n, err := record.Decode[record.Node](e)
-		if err != nil {
-			continue
-		}
-		if n.Name == name || n.ID == name {
-			return n, nil
-		}
-		names = append(names, n.Name)
-	}
-	return record.Node{}, api.Faultf(api.NotFound, "the cluster has no node %q: it has %s", name, joined(names))
 }
 
 func joined(names []string) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -39,8 +40,7 @@ type Config struct {
 // Announcer announces the node's addresses. It is a member.Consumer. Its methods may be called
 // concurrently.
 type Announcer struct {
-	cfg  Config
-	wake chan struct{}
+	cfg Config
 
 	// mu protects the fields below, and what the host has.
 	mu       sync.Mutex
@@ -48,22 +48,27 @@ type Announcer struct {
 	wanted   wanted
 	speaker  *speaker
 	problems []string
+	// ended is true after Run: nothing is announced any more.
+	ended bool
 }
 
 var _ member.Consumer = (*Announcer)(nil)
 
-// New returns an Announcer that announces nothing. Run connects to the routers.
-func New(cfg Config) *Announcer { return &Announcer{cfg: cfg, wake: make(chan struct{}, 1)} }
+// New returns an Announcer that announces nothing.
+func New(cfg Config) *Announcer { return &Announcer{cfg: cfg} }
 
-// Update takes a snapshot, and returns the problems of the previous one with those of this one's records.
+// Update announces what a snapshot wants, and returns the problems.
 func (n *Announcer) Update(_ context.Context, self member.Self, u kv.Update) []string {
 	w, problems := wantedOf(u.Snapshot, self.Node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.ended {
+		return nil
+	}
+	changed := !reflect.DeepEqual(w, n.wanted)
 	n.snapshot, n.wanted = u.Snapshot, w
-	select {
-	case n.wake <- struct{}{}:
-	default:
+	if changed || len(n.problems) > 0 {
+		n.refresh()
 	}
 	return append(problems, n.problems...)
 }
@@ -76,8 +81,8 @@ func (n *Announcer) Leave() error {
 	return errors.Join(n.apply()...)
 }
 
-// Run announces what snapshots want until ctx ends. It then withdraws the addresses; they stay on the
-// host for their lifetime, because the next process may continue.
+// Run keeps the addresses on the host until ctx ends. It then withdraws them; they stay on the host for
+// their lifetime, because the next process may continue.
 func (n *Announcer) Run(ctx context.Context) {
 	again := time.NewTicker(addressLife / 3)
 	defer again.Stop()
@@ -86,32 +91,29 @@ func (n *Announcer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			n.mu.Lock()
 			defer n.mu.Unlock()
+			n.ended = true
 			n.silence()
 			return
-		case <-n.wake:
 		case <-again.C:
-			if !n.busy() {
-				continue
+			n.mu.Lock()
+			if len(n.wanted.addresses) > 0 || len(n.problems) > 0 {
+				n.refresh()
 			}
+			n.mu.Unlock()
 		}
-		n.mu.Lock()
-		before := n.problems
-		n.problems = nil
-		for _, err := range n.apply() {
-			n.problems = append(n.problems, err.Error())
-			if !slices.Contains(before, err.Error()) {
-				n.cfg.Log.Warn("announce by BGP", "error", err)
-			}
-		}
-		n.mu.Unlock()
 	}
 }
 
-// busy reports whether addresses must be kept, or something has failed.
-func (n *Announcer) busy() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.wanted.addresses) > 0 || len(n.problems) > 0
+// refresh applies what is wanted, and remembers the problems.
+func (n *Announcer) refresh() {
+	before := n.problems
+	n.problems = nil
+	for _, err := range n.apply() {
+		n.problems = append(n.problems, err.Error())
+		if !slices.Contains(before, err.Error()) {
+			n.cfg.Log.Warn("announce by BGP", "error", err)
+		}
+	}
 }
 
 // sessions returns the sessions with the routers.

@@ -1,20 +1,18 @@
 package bgp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 )
-
-// orderLimit is how long an order waits for the store.
-const orderLimit = 5 * time.Second
 
 // AddPeer adds a router to which the nodes announce addresses. If the cluster has it with the same settings,
 // it changes nothing. Returns a Fault: NotFound if the host belongs to no cluster or a node is unknown,
@@ -30,13 +28,17 @@ func (n *Announcer) AddPeer(ctx context.Context, p api.ClusterBGPPeer) (api.Resu
 	}
 	key := record.Key(record.BGPPeers, p.Address.String())
 	value := record.Encode(want)
-	result, err := n.commit(ctx, kv.Txn{If: []kv.Condition{{Key: key}}, Then: []kv.Change{{Key: key, Value: value}}})
+	result, lost, err := kv.Repeat(ctx, n.cfg.Store, kv.Txn{If: []kv.Condition{{Key: key}},
+		Then: []kv.Change{{Key: key, Value: value}}})
+	same := slices.ContainsFunc(result.Current, func(e kv.Entry) bool {
+		return e.Key == key && bytes.Equal(e.Value, value)
+	})
 	switch {
 	case err != nil:
 		return api.Result{}, fmt.Errorf("add router %s: %w", p.Address, err)
-	case result.Committed:
+	case result.Committed || same && lost:
 		return api.Result{Changed: true}, nil
-	case len(result.Current) == 1 && string(result.Current[0].Value) == string(value):
+	case same:
 		return api.Result{Notes: []string{fmt.Sprintf("the cluster has the router %s already", p.Address)}}, nil
 	}
 	return api.Result{}, api.Faultf(api.Conflict, "add router %s: the cluster has it with other settings: remove it "+
@@ -54,12 +56,14 @@ func (n *Announcer) RemovePeer(ctx context.Context, r api.ClusterBGPPeerRequest)
 	if !exists {
 		return api.Result{}, unknown(s, r.Address)
 	}
-	result, err := n.commit(ctx, kv.Txn{If: []kv.Condition{{Key: key, Revision: entry.Revision, Value: entry.Value}},
+	result, lost, err := kv.Repeat(ctx, n.cfg.Store, kv.Txn{
+		If:   []kv.Condition{{Key: key, Revision: entry.Revision, Value: entry.Value}},
 		Then: []kv.Change{{Key: key}}})
+	remains := slices.ContainsFunc(result.Current, func(e kv.Entry) bool { return e.Key == key })
 	switch {
 	case err != nil:
 		return api.Result{}, fmt.Errorf("remove router %s: %w", r.Address, err)
-	case !result.Committed:
+	case !result.Committed && (remains || !lost):
 		return api.Result{}, fmt.Errorf("remove router %s: another node changes it at the same time: try again", r.Address)
 	}
 	return api.Result{Changed: true}, nil
@@ -85,7 +89,7 @@ func (n *Announcer) Peers() ([]api.ClusterBGPSession, error) {
 		v := api.ClusterBGPSession{ClusterBGPPeer: api.ClusterBGPPeer{Address: p.Address, AS: p.AS, LocalAS: p.LocalAS,
 			BFD: p.BFD}}
 		for _, id := range p.Nodes {
-			v.Nodes = append(v.Nodes, nameOf(s, id))
+			v.Nodes = append(v.Nodes, member.NodeName(s, id))
 		}
 		if i := slices.IndexFunc(own, func(o session) bool { return o.Address == p.Address }); i >= 0 {
 			v.State, v.Since, v.BFDState = own[i].state, own[i].since, own[i].bfd
@@ -114,36 +118,15 @@ func newPeer(s kv.Snapshot, p api.ClusterBGPPeer) (record.BGPPeer, error) {
 		}
 	}
 	for _, name := range p.Nodes {
-		id, err := idOf(s, name)
+		node, err := member.FindNode(s, name)
 		if err != nil {
 			return r, err
 		}
-		r.Nodes = append(r.Nodes, id)
+		r.Nodes = append(r.Nodes, node.ID)
 	}
 	slices.Sort(r.Nodes)
 	r.Nodes = slices.Compact(r.Nodes)
 	return r, nil
-}
-
-// idOf returns the id of the node with a name.
-func idOf(s kv.Snapshot, name string) (string, error) {
-	var names []string
-	for e := range s.Under(record.Nodes) {
-		node, err := record.Decode[record.Node](e)
-		if err == nil && node.Name == name {
-			return node.ID, nil
-		}
-		names = append(names, node.Name)
-	}
-	return "", api.Faultf(api.NotFound, "the cluster has no node %q: it has %s", name, strings.Join(names, ", "))
-}
-
-// nameOf returns the name of a node, or its id if it is not in the snapshot.
-func nameOf(s kv.Snapshot, id string) string {
-	if node, ok, err := record.Get[record.Node](s, record.Key(record.Nodes, id)); ok && err == nil {
-		return node.Name
-	}
-	return id
 }
 
 // unknown is the error for a router that the cluster does not have.
@@ -162,15 +145,7 @@ func (n *Announcer) current() (kv.Snapshot, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.snapshot == nil {
-		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
-			"`fairlead cluster init`, or see `fairlead cluster status`")
+		return nil, member.NoRecords()
 	}
 	return n.snapshot, nil
-}
-
-// commit commits a transaction with a limit of its own.
-func (n *Announcer) commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, orderLimit)
-	defer cancel()
-	return n.cfg.Store.Commit(ctx, t)
 }

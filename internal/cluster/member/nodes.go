@@ -20,8 +20,23 @@ const maxChanges = 100
 // adds a condition.
 const maxFreed = (kv.MaxOperations - 1) / 2
 
-// findNode returns the node with a name or an id.
-func findNode(s kv.Snapshot, name string) (record.Node, error) {
+// NoRecords is the error of an order for the cluster on a host that has no records of one.
+func NoRecords() error {
+	return api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
+		"`fairlead cluster init`, or see `fairlead cluster status`")
+}
+
+// NodeName returns the name of a node, its id if the cluster has no such node, or an empty text for no node.
+func NodeName(s kv.Snapshot, id string) string {
+	if n, known, err := record.Get[record.Node](s, record.Key(record.Nodes, id)); known && err == nil {
+		return n.Name
+	}
+	return id
+}
+
+// FindNode returns the node with a name or an id. Returns a Fault with code NotFound that has the names of
+// all nodes.
+func FindNode(s kv.Snapshot, name string) (record.Node, error) {
 	nodes := nodesOf(s)
 	var names []string
 	for _, id := range sortedKeys(nodes) {
@@ -67,7 +82,7 @@ func (m *Member) Drain(ctx context.Context, r api.ClusterNodeRequest) error {
 	if err != nil {
 		return err
 	}
-	n, err := findNode(snapshot, r.Node)
+	n, err := FindNode(snapshot, r.Node)
 	if err != nil {
 		return err
 	}
@@ -105,7 +120,7 @@ func (m *Member) Remove(ctx context.Context, r api.ClusterNodeRequest) error {
 	if err != nil {
 		return err
 	}
-	n, err := findNode(snapshot, r.Node)
+	n, err := FindNode(snapshot, r.Node)
 	if err != nil {
 		if n, err = findRemoved(snapshot, r.Node, err); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -79,8 +80,7 @@ func (n *Networks) current() (kv.Snapshot, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.snapshot == nil {
-		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
-			"`fairlead cluster init`, or see `fairlead cluster status`")
+		return nil, member.NoRecords()
 	}
 	return n.snapshot, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/derive"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -91,8 +92,7 @@ func (s *Services) current() (kv.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.snapshot == nil {
-		return nil, api.Faultf(api.NotFound, "this host has no records of a cluster: create one with "+
-			"`fairlead cluster init`, or see `fairlead cluster status`")
+		return nil, member.NoRecords()
 	}
 	return s.snapshot, nil
 }

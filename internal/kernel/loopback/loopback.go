@@ -34,13 +34,7 @@ func (h *Handle) Close() { h.rtnl.Close() }
 
 // Keep adds an address, or sets its lifetime again. It is in whole seconds.
 func (h *Handle) Keep(a netip.Addr, life time.Duration) error {
-	addr := addressOf(a)
-	// An address without a preferred lifetime is no source of the host's own connections.
-	addr.ValidLft = int((life + time.Second - 1) / time.Second)
-	if a.Is6() {
-		addr.Flags = unix.IFA_F_NODAD
-	}
-	if err := h.rtnl.AddrReplace(lo(), addr); err != nil {
+	if err := nlutil.KeepLimited(h.rtnl, a, index, life); err != nil {
 		return fmt.Errorf("add address %s to the loopback link: %w", a, err)
 	}
 	return nil
@@ -48,7 +42,7 @@ func (h *Handle) Keep(a netip.Addr, life time.Duration) error {
 
 // Drop removes an address. It does nothing if the link does not have it.
 func (h *Handle) Drop(a netip.Addr) error {
-	if err := h.rtnl.AddrDel(lo(), addressOf(a)); err != nil && !nlutil.Absent(err) {
+	if err := nlutil.DropLimited(h.rtnl, a, index); err != nil {
 		return fmt.Errorf("remove address %s from the loopback link: %w", a, err)
 	}
 	return nil
@@ -58,8 +52,8 @@ func (h *Handle) Drop(a netip.Addr) error {
 func (h *Handle) Kept() (all []netip.Addr, err error) {
 	found, err := h.list()
 	for _, f := range found {
-		if f.LinkIndex == index && f.Flags&unix.IFA_F_PERMANENT == 0 && f.Flags&unix.IFA_F_DEPRECATED != 0 {
-			all = append(all, nlutil.Prefix(f.IP, f.Mask).Addr())
+		if p := nlutil.Prefix(f.IP, f.Mask); f.LinkIndex == index && nlutil.IsLimited(p, f.Flags) {
+			all = append(all, p.Addr())
 		}
 	}
 	return all, err
@@ -94,10 +88,4 @@ func (h *Handle) name(index int) string {
 		return fmt.Sprint(index)
 	}
 	return l.Attrs().Name
-}
-
-func lo() netlink.Link { return &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}} }
-
-func addressOf(a netip.Addr) *netlink.Addr {
-	return &netlink.Addr{IPNet: nlutil.IPNet(netip.PrefixFrom(a, a.BitLen()))}
 }

@@ -198,7 +198,7 @@ func newLink(attrs *netlink.LinkAttrs) *link {
 
 // note takes an address that the link has got or lost, and reports whether that matters.
 func (l *link) note(p netip.Prefix, has bool, flags int) bool {
-	if has && isVirtual(p, flags) {
+	if has && nlutil.IsLimited(p, flags) {
 		return false
 	}
 	had := slices.Contains(l.addresses, p)

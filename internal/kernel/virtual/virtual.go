@@ -165,13 +165,7 @@ func (h *Handle) Extend(a netip.Addr, deadline time.Duration) error { return h.f
 
 // Keep adds the address to the link, or sets its lifetime again. It is in whole seconds.
 func (h *Handle) Keep(a netip.Addr, on Link, life time.Duration) error {
-	addr := addressOf(a)
-	// An address without a preferred lifetime is no source of the host's own connections.
-	addr.ValidLft = int((life + time.Second - 1) / time.Second)
-	if a.Is6() {
-		addr.Flags = unix.IFA_F_NODAD
-	}
-	if err := h.rtnl.AddrReplace(byIndex(on.Index), addr); err != nil {
+	if err := nlutil.KeepLimited(h.rtnl, a, on.Index, life); err != nil {
 		return fmt.Errorf("add address %s to link %s: %w", a, on.Name, err)
 	}
 	return nil
@@ -233,7 +227,7 @@ func (h *Handle) remove(a netip.Addr, on Link) error {
 	if on.Index == 0 {
 		return h.removeAnywhere(a)
 	}
-	if err := h.rtnl.AddrDel(byIndex(on.Index), addressOf(a)); err != nil && !nlutil.Absent(err) {
+	if err := nlutil.DropLimited(h.rtnl, a, on.Index); err != nil {
 		return fmt.Errorf("remove address %s from link %s: %w", a, on.Name, err)
 	}
 	return nil
@@ -247,23 +241,9 @@ func (h *Handle) removeAnywhere(a netip.Addr) error {
 	}
 	var errs []error
 	for _, found := range all {
-		if p := nlutil.Prefix(found.IP, found.Mask); p.Addr() == a && isVirtual(p, found.Flags) {
+		if p := nlutil.Prefix(found.IP, found.Mask); p.Addr() == a && nlutil.IsLimited(p, found.Flags) {
 			errs = append(errs, h.remove(a, Link{Index: found.LinkIndex, Name: fmt.Sprint(found.LinkIndex)}))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// isVirtual reports whether an address is one that Keep has added: without a subnet, with a
-// limited lifetime, and without a preferred one.
-func isVirtual(p netip.Prefix, flags int) bool {
-	return p.IsSingleIP() && flags&unix.IFA_F_PERMANENT == 0 && flags&unix.IFA_F_DEPRECATED != 0
-}
-
-func byIndex(index int) netlink.Link {
-	return &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: index}}
-}
-
-func addressOf(a netip.Addr) *netlink.Addr {
-	return &netlink.Addr{IPNet: nlutil.IPNet(netip.PrefixFrom(a, a.BitLen()))}
 }

@@ -40,8 +40,8 @@ func TestBGP(t *testing.T) {
 	one, three := l.hosts[0], l.hosts[2]
 	one.Run("cluster", "address", "add", "192.0.2.77/32", "--announce", "bgp")
 	one.Run("cluster", "bgp", "add", routerAddress, "--as", "64512", "--local-as", "64513")
-	if again := one.Run("cluster", "bgp", "add", routerAddress, "--as", "64512", "--local-as", "64513"); !strings.Contains(
-		again, "already") {
+	again := one.Run("cluster", "bgp", "add", routerAddress, "--as", "64512", "--local-as", "64513")
+	if !strings.Contains(again, "already") {
 		t.Errorf("the same router again: %s", again)
 	}
 	l.refused(one, "has it with other settings", "cluster", "bgp", "add", routerAddress, "--as", "64511", "--local-as",

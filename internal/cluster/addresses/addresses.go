@@ -175,7 +175,8 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 	a.mu.Unlock()
 	v := api.ClusterAddress{ClusterAddressSpec: api.ClusterAddressSpec{Address: r.Prefix, Link: r.Link, Hold: r.Hold,
 		Announce: r.Announce},
-		Holder: member.NodeName(s, r.Holder), Since: r.Since, Epoch: r.Epoch, Renewed: age, Target: member.NodeName(s, r.Target),
+		Holder: member.NodeName(s, r.Holder), Since: r.Since, Epoch: r.Epoch,
+		Renewed: age, Target: member.NodeName(s, r.Target),
 		Removed: r.Removed}
 	if r.Holder == "" {
 		v.Since = time.Time{}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -31,23 +32,36 @@ func NewFiles(value gateway.File, log *slog.Logger) (*Files, error) {
 func (f *Files) path() string { return cmp.Or(f.value.Directory, f.value.Filename) }
 
 // Follow calls changed with the configuration in the files now and after each change,
-// until the context ends.
+// until the context ends. Files are read after their directories are watched, so that no change
+// is missed.
 func (f *Files) Follow(ctx context.Context, changed Changed) {
-	changed(traefik.Files([]string{f.path()}))
+	read := func() { changed(traefik.Files([]string{f.path()})) }
 	if f.value.Watch != nil && !*f.value.Watch {
+		read()
 		return
 	}
 	w, err := NewWatcher(f.log)
 	if err != nil {
 		f.log.Warn("cannot watch files: their changes need a restart", "error", err)
+		read()
 		return
 	}
 	defer w.Close()
-	w.Set(f.directories())
+	f.watch(w)
+	read()
 	w.Follow(ctx, func() {
-		w.Set(f.directories())
-		changed(traefik.Files([]string{f.path()}))
+		f.watch(w)
+		read()
 	})
+}
+
+// watch watches the directories, and those that somebody made in them meanwhile.
+func (f *Files) watch(w *Watcher) {
+	var watched []string
+	for all := f.directories(); !slices.Equal(all, watched); all = f.directories() {
+		w.Set(all)
+		watched = all
+	}
 }
 
 // directories returns the directories of the files.

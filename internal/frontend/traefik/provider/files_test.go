@@ -51,9 +51,14 @@ func TestFilesChange(t *testing.T) {
 	defer cancel()
 	until := func(name, rule string) {
 		t.Helper()
-		for c := range states {
-			if r := c.HTTP.Routers[name]; r != nil && r.Rule == rule {
-				return
+		for {
+			select {
+			case c := <-states:
+				if r := c.HTTP.Routers[name]; r != nil && r.Rule == rule {
+					return
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("%s with the rule %s is not read", name, rule)
 			}
 		}
 	}
@@ -64,6 +69,36 @@ func TestFilesChange(t *testing.T) {
 	until("b@file", "Path(`/3`)")
 	write("sub/b.yaml", "Path(`/4`)")
 	until("b@file", "Path(`/4`)")
+}
+
+// TestChangeAfterFirstRead checks that a change is read that comes directly after the first
+// configuration.
+func TestChangeAfterFirstRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(rule string) {
+		text := "http:\n  routers:\n    a:\n      rule: " + rule + "\n      service: s\n"
+		if err := os.WriteFile(filepath.Join(dir, "a.yml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("Path(`/1`)")
+	f, err := NewFiles(gateway.File{Directory: dir}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var rules []string
+	f.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
+		if rules = append(rules, c.HTTP.Routers["a@file"].Rule); len(rules) == 1 {
+			write("Path(`/2`)")
+			return
+		}
+		cancel()
+	})
+	if len(rules) != 2 || rules[1] != "Path(`/2`)" {
+		t.Errorf("rules that were read: %q", rules)
+	}
 }
 
 // TestConstantChanges checks that changes are reported while others follow without a pause, for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -199,11 +200,31 @@ func TestServices(t *testing.T) {
 	kerneltest.Run(t, s.between, "ip", "link", "set", "port3", "up")
 	s.answered(8080, s.everyone(one, two, three)...)
 
+	s.withStrictPaths(three)
 	three.Run("detach", process.Seen(s.boxes[2].Path()))
 	s.answered(8080, s.everyone(one, two)...)
 	one.Run("service", "rm", "web", "--cluster")
 	for _, h := range s.hosts {
 		s.until(h.name+" has no service", func() bool { return !strings.Contains(h.Run("service", "ls"), "web") })
+	}
+}
+
+// withStrictPaths sets strict reverse path filtering on a host, which drops the answers of its real server. What
+// `fairlead doctor` proposes brings them back.
+func (s *site) withStrictPaths(h *host) {
+	s.Helper()
+	kerneltest.Run(s, h.ns, "sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1")
+	s.until("answers of "+h.name+" are dropped", func() bool { _, _, err := s.opens(8080); return err != nil })
+	found, _ := h.Try("doctor") // it fails if there are findings
+	fix := regexp.MustCompile(`sysctl -w (net\.ipv4\.conf\.\S+\.rp_filter=2); ip route add default`).FindStringSubmatch(found)
+	if fix == nil {
+		s.Fatalf("doctor does not report the strict path:\n%s", found)
+	}
+	kerneltest.Run(s, h.ns, "sysctl", "-qw", fix[1])
+	kerneltest.Run(s, h.ns, "ip", "route", "add", "default", "via", s.hosts[0].address())
+	s.answered(8080, s.everyone(s.hosts...)...)
+	if found, _ := h.Try("doctor"); strings.Contains(found, "rp_filter") {
+		s.Errorf("doctor still reports rp_filter:\n%s", found)
 	}
 }
 

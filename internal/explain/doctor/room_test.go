@@ -188,6 +188,16 @@ var faults = []struct {
 		severity: doctor.Warning},
 	{name: "strict return paths", check: "rp-filter", severity: doctor.Warning,
 		set: "ip route add default dev box metric 9; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.uplink.rp_filter=1 net.ipv4.conf.box.rp_filter=1"},
+	{name: "answers with the address of a service of the cluster", check: "rp-filter", severity: doctor.Problem,
+		set: "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.box.rp_filter=1",
+		also: func(r *room) {
+			v := site
+			v.Origin, v.Forward = model.FromCluster, model.ForwardDirect
+			r.adjust = func(h *doctor.Host) {
+				h.Balanced = []api.ServiceView{{VirtualService: v, Servers: []api.RealView{
+					{Address: netip.MustParseAddr("10.0.0.2"), Endpoint: "web"}}}}
+			}
+		}},
 	{name: "no answer on ::1", check: "localhost-v6", severity: doctor.Note, set: translated +
 		"sysctl -qw net.ipv4.conf.box.route_localnet=1",
 		also: func(r *room) { r.adjust = func(h *doctor.Host) { h.LocalhostV6 = true } },

@@ -30,6 +30,7 @@ func (m *Monitor) ask(s *server, now time.Time) {
 		if s.next = s.besideAt(last); s.next.IsZero() || s.next.After(now) {
 			return
 		}
+		m.suspect(s, now)
 	}
 	c := &attempt{of: s}
 	s.checks = append(s.checks, c)
@@ -98,6 +99,7 @@ func (m *Monitor) finish(ctx context.Context, c *attempt, res Result, timeout ti
 	up := s.rec.Up
 	m.note(s, s.rec.State(), s.rec.checked(s.of.settings, res, now), now)
 	s.last, s.lastAt = res, now
+	s.host.answers(res, now)
 	s.counts.count(res)
 	if res.OK || s.rec.Up != up {
 		s.end()
@@ -113,7 +115,7 @@ func (s *server) after(now time.Time) time.Time {
 	switch n := len(s.checks); {
 	case s.of.checker == nil:
 	case n == 0:
-		next = s.began.Add(s.rec.wait(s.of.settings, rand.Float64()))
+		next = s.began.Add(s.spread(s.rec.wait(s.of.settings, rand.Float64())))
 	case !s.checks[n-1].began.IsZero():
 		next = s.besideAt(s.began)
 	}

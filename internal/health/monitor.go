@@ -70,6 +70,7 @@ type Monitor struct {
 
 	mu       sync.Mutex
 	services map[string]*service
+	hosts    map[string]*host
 	due      schedule
 	waiting  queue
 	// pending are servers whose first checks wait until holds is 0.
@@ -91,8 +92,8 @@ type Monitor struct {
 // Its methods are safe for concurrent use.
 func NewMonitor(o Options) *Monitor {
 	o.InFlight = cmp.Or(o.InFlight, defaultInFlight())
-	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{},
-		waiting: newQueue(o.InFlight)}
+	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, hosts: map[string]*host{},
+		touched: map[string]bool{}, waiting: newQueue(o.InFlight)}
 }
 
 // defaultInFlight returns the default of Options.InFlight.

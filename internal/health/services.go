@@ -43,6 +43,15 @@ type server struct {
 	checks []*attempt
 	// began is when the latest check began.
 	began time.Time
+	// host is the host that the server shares with others, by its name; nil if it is not
+	// known.
+	host     *host
+	hostName string
+	// joined is true if the next check, or the one in progress, begins together with
+	// those of other servers of the host. Hurried is when that last happened because the
+	// host may have failed.
+	joined  bool
+	hurried time.Time
 	// gone is true if the server was removed.
 	gone bool
 }
@@ -152,6 +161,7 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 		of.servers[at] = s
 	}
 	s.endpoint = cmp.Or(r.Endpoint, s.endpoint)
+	m.setHost(s, r.Node)
 	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)),
 		Endpoint: r.Endpoint}
 	if m.o.Dial != nil {
@@ -186,6 +196,7 @@ func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool, now time.Time)
 func (m *Monitor) leave(s *server) {
 	s.gone = true
 	s.end()
+	m.setHost(s, "")
 	m.due.set(s)
 }
 
@@ -198,7 +209,7 @@ func (m *Monitor) start(fresh []*server, now time.Time) {
 	for i, s := range fresh {
 		apart := min(gap, s.of.settings.interval/time.Duration(len(fresh)))
 		if s.of.checker != nil {
-			s.next = now.Add(time.Duration(i) * apart)
+			s.next, s.joined = now.Add(time.Duration(i)*apart), s.host != nil
 		}
 		m.plan(s, now)
 	}

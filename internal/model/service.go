@@ -92,6 +92,9 @@ type RealServer struct {
 	Select Select `json:"select,omitzero"`
 	// Endpoint is the attachment that Select found. The daemon sets it.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Node is the name of the cluster's node that has the server's sandbox. It is empty
+	// for sandboxes of this host, and for servers outside the cluster.
+	Node string `json:"node,omitempty"`
 	// Local is true if the address is this host's. The engine sets it.
 	Local bool `json:"-"`
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,11 +23,11 @@ import (
 	"fairlead/test/process"
 )
 
-// silentAtWorst is how many of 1,000 requests per second fail at worst if a third of the real servers falls
-// silent, on one host as on several. Their checks find that after up to 1.1 + 1 + 0.25 s
-// (docs/guide/balancing.md). A request that begins in the last second of this time does not fail: its client
-// repeats the SYN after a second, before failover.AnswerTimeout.
-const silentAtWorst = 1350 / 3
+// silentAlone is how many of 1,000 requests per second fail on average if one of three real servers behind
+// one host falls silent. Its checks find that after 0.5 + 1 + 0.25 s: the rest of the interval, a timeout, and
+// the start of the second check (docs/guide/balancing.md). A request that begins in the last second of this
+// time does not fail: its client repeats the SYN after a second, before failover.AnswerTimeout.
+const silentAlone = 750 / 3
 
 // serves adds sandboxes to a host that answer HTTP requests at port 8081 with the host's name.
 func (s *site) serves(h *host, count int) {
@@ -83,7 +84,7 @@ func (s *site) requests(rate int, timeout time.Duration, during func()) (failed 
 }
 
 // TestServiceFailover drains a host and cuts another off while clients send requests. FAIRLEAD_SERVICE_RATE
-// is their number per second; with it, 30 real servers are on three hosts.
+// is their number per second; with it, 30 real servers are on three hosts, and the host is cut off five times.
 func TestServiceFailover(t *testing.T) {
 	text, large := os.LookupEnv("FAIRLEAD_SERVICE_RATE")
 	rate, err := strconv.Atoi(cmp.Or(text, "100"))
@@ -121,22 +122,42 @@ func TestServiceFailover(t *testing.T) {
 		t.Errorf("while a host is drained, %d of %d requests fail: %+v", len(failed), asked, failed[:min(3, len(failed))])
 	}
 
+	rounds := 1
+	if large {
+		rounds = 5
+	}
+	var lost []int
+	for range rounds {
+		lost = append(lost, s.killed(rate, timeout, each))
+	}
+	slices.Sort(lost)
+	most := silentAlone * rate / 1000 * 6 / 5 // on a busy machine, checks begin late
+	if large && lost[rounds/2] > most {
+		t.Errorf("when a host is killed, %v requests fail: want a median of at most %d", lost, most)
+	}
+}
+
+// killed cuts the last host off while clients send requests, and returns how many fail. Then the host
+// returns.
+func (s *site) killed(rate int, timeout time.Duration, each int) int {
+	s.Helper()
+	one := s.hosts[0]
 	var out time.Time
-	failed, asked = s.requests(rate, timeout, func() {
-		kerneltest.Run(t, s.between, "ip", "link", "set", "port3", "down")
+	failed, asked := s.requests(rate, timeout, func() {
+		kerneltest.Run(s, s.between, "ip", "link", "set", "port3", "down")
 		s.are(one, api.RealDown, each)
 		out = time.Now()
 		s.answers(one)
 	})
-	t.Logf("killed: %d of %d requests fail", len(failed), asked)
+	s.Logf("killed: %d of %d requests fail", len(failed), asked)
 	for _, r := range failed {
 		if r.Start > out.UnixNano() {
-			t.Errorf("a request fails that began after the real servers were out: %s", r.Err)
+			s.Errorf("a request fails that began after the real servers were out: %s", r.Err)
 		}
 	}
-	if worst := silentAtWorst * rate / 1000; large && len(failed) > worst {
-		t.Errorf("when a host is killed, %d requests fail: want at most %d", len(failed), worst)
-	}
+	kerneltest.Run(s, s.between, "ip", "link", "set", "port3", "up")
+	s.are(one, api.RealUp, len(s.hosts)*each)
+	return len(failed)
 }
 
 // answers sends requests until 20 in turn were answered.

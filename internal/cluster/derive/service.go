@@ -205,7 +205,8 @@ func (d *Deriver) others(s *service) ([]model.RealServer, error) {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Values(newest)) {
 		r := s.reals[key]
-		server := model.RealServer{Address: r.Address, Port: r.Port, Weight: r.Weight}
+		server := model.RealServer{Address: r.Address, Port: r.Port, Weight: r.Weight,
+			Node: d.nodes[r.node].Name}
 		if r.Draining || d.nodes[r.node].Drained {
 			server.State = model.RealDraining
 		}

@@ -96,6 +96,11 @@ func TestServices(t *testing.T) {
 				v.Origin != model.FromCluster {
 				t.Errorf("the service is %+v", v)
 			}
+			for _, s := range v.Reals {
+				if s.Address == addr("10.9.3.7") && s.Node != "host-c" {
+					t.Errorf("real server %s is on node %q, want host-c", s, s.Node)
+				}
+			}
 		})
 	}
 }

@@ -17,6 +17,11 @@ const (
 	// RealIsUp and RealIsDown are results of the checks of a real server.
 	RealIsUp   EventKind = "up"
 	RealIsDown EventKind = "down"
+	// RealRemoved means that all nodes of the cluster that accept a service's clients find a
+	// real server down. RealReached means that this node does, and that another one finds
+	// it up.
+	RealRemoved EventKind = "removed"
+	RealReached EventKind = "up elsewhere"
 	// RealJoined means that a selector has found a real server, RealLeft that a real
 	// server was removed.
 	RealJoined EventKind = "joined"

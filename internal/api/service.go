@@ -140,4 +140,17 @@ type RealView struct {
 	Latency time.Duration `json:"latency,omitempty"`
 	// Flows is the number of open flows; nil if the data plane does not count them.
 	Flows *uint64 `json:"flows,omitempty"`
+	// Nodes has what the other nodes of the cluster that accept the service's clients find, while a node
+	// finds the server down. Removed says that all nodes that answer find it down.
+	Nodes   []NodeFinding `json:"nodes,omitempty"`
+	Removed bool          `json:"removed,omitempty"`
+}
+
+// NodeFinding is what the checks of another node find of a real server.
+type NodeFinding struct {
+	Node string `json:"node"`
+	// State is RealUp or RealDown, empty if it is not known.
+	State RealStatus `json:"state,omitempty"`
+	// Problem says why the node does not answer.
+	Problem string `json:"problem,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/addresses"
+	"fairlead/internal/cluster/agreement"
 	"fairlead/internal/cluster/bgp"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/hold"
@@ -38,6 +39,7 @@ type node struct {
 	*member.Member
 	networks  *networks.Networks
 	services  *services.Services
+	agreement *agreement.Agreement
 	names     *names.Server
 	addresses *addresses.Addresses
 	holds     *hold.Runner
@@ -81,18 +83,20 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})
+	n.agreement = agreement.New(agreement.Config{Host: d, Peers: n, Changed: idle.agreement})
 	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
 	if n.loopback, err = host.Loopback(); err != nil {
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.services, n.addresses, n.bgp,
+	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.services, n.agreement, n.addresses, n.bgp,
 		names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
 	}
 	n.Answer(hold.Question, n.holds.Answer)
+	n.Answer(agreement.Question, n.agreement.Answer)
 	here := &across.Host{Pins: Pins(opt), Attachments: d.Attachments}
 	n.Answer(across.Question, here.Answer)
 	return n, nil
@@ -105,6 +109,7 @@ func (n *node) run(ctx context.Context) error {
 	defer tasks.Wait()
 	tasks.Go(func() { n.networks.Run(ctx) })
 	tasks.Go(func() { n.services.Run(ctx) })
+	tasks.Go(func() { n.agreement.Run(ctx) })
 	if !n.Joined() { // an earlier process may have been killed
 		if err := n.holds.Leave(); err != nil {
 			return err
@@ -134,6 +139,18 @@ func (n *node) Status(ctx context.Context) (api.ClusterStatus, error) {
 	}
 	return s, err
 }
+
+// views shows the services of the daemon, with what the other nodes find.
+type views struct {
+	*daemon.Daemon
+	*agreement.Agreement
+}
+
+// Services implements admin.ServiceCalls.
+func (v views) Services() []api.ServiceView { return v.Agreement.Services() }
+
+// Service implements admin.ServiceCalls.
+func (v views) Service(name string) (api.ServiceView, error) { return v.Agreement.Service(name) }
 
 // specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses.
 type specs struct {

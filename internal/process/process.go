@@ -161,7 +161,8 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 		return err
 	}
 	defer done()
-	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: d, Specs: specs{d, node.addresses},
+	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: views{d, node.agreement},
+		Specs:  specs{d, node.addresses},
 		Events: d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
 		ClusterServices: node.services}

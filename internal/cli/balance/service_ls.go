@@ -2,6 +2,7 @@ package balance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,12 +175,34 @@ func realRow(v api.ServiceView, s api.RealView) []string {
 	if !s.Until.IsZero() {
 		cause += fmt.Sprintf(", at %s", s.Until.Local().Format(time.TimeOnly))
 	}
+	cause = strings.TrimPrefix(cause+elsewhere(s), "; ")
 	name := "  -> " + realText(s)
 	if s.Endpoint != "" {
 		name += " (" + s.Endpoint + ")"
 	}
 	return []string{name, forward, weight, command.Number(s.Flows), string(s.State), age(s.Since),
 		command.OrDash(cause)}
+}
+
+// elsewhere writes which other nodes find a real server in another state, or that none does.
+func elsewhere(s api.RealView) string {
+	differs, text := api.RealDown, "; down on "
+	switch {
+	case s.Removed:
+		return "; all nodes that answer agree"
+	case s.State == api.RealDown:
+		differs, text = api.RealUp, "; up on "
+	}
+	var names []string
+	for _, n := range s.Nodes {
+		if n.State == differs {
+			names = append(names, n.Node)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return text + strings.Join(names, ", ")
 }
 
 // age writes the time since then in its largest unit: 5s, 3m, 2h or 4d.
@@ -225,7 +248,8 @@ func newServiceShow(a *command.App) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show a virtual service in full",
 		Long: "Show all settings of a virtual service, its real servers, and the result of each real\nserver's " +
-			"last health check.",
+			"last health check. If a real server of a cluster's service is down, the result of each\n" +
+			"node that accepts the service's clients is shown.",
 		Example: "  fairlead service show web\n  fairlead service show web -o json",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -279,7 +303,25 @@ func printService(r *command.Remote, v api.ServiceView) error {
 	if err := r.Tabled(rows); err != nil {
 		return err
 	}
-	return printFindings(r, v)
+	return errors.Join(printFindings(r, v), printNodes(r, v))
+}
+
+// printNodes prints what other nodes find of the real servers that are down for one of them.
+func printNodes(r *command.Remote, v api.ServiceView) error {
+	rows := [][]string{{"REAL SERVER", "NODE", "FOUND THERE"}}
+	for _, s := range v.Servers {
+		for _, n := range s.Nodes {
+			found := string(n.State)
+			if n.Problem != "" {
+				found = "unknown: " + n.Problem
+			}
+			rows = append(rows, []string{realText(s), n.Node, command.OrDash(found)})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	return errors.Join(r.Out.Line(""), r.Tabled(rows))
 }
 
 // printFindings prints the result of each real server's last check.

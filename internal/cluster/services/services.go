@@ -5,8 +5,8 @@
 // Theory of operation. Each node selects its own attachments and writes a record for each one that a
 // service of the cluster has found. A record has what only that node knows: the address, and whether the
 // container drains. It does not have the result of a check. Each node that uses a real server checks it
-// on its own, because a server can be out of reach of one node only. So a server is out everywhere when
-// all these nodes have found that, and a server that fails causes no writes.
+// on its own, because a server can be out of reach of one node only (package agreement compares what they
+// find). So a server that fails causes no writes.
 //
 //	Host.Services ──► Run ──► reals/SVC/NODE/EP ──► store
 //	SetService, RemoveService ──► svcs/SVC ──► store

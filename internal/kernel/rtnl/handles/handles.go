@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel/netns"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +20,8 @@ type Cache struct {
 
 	mu   sync.Mutex
 	open map[string]*netlink.Handle
+	// entries is the socket of Entries; nil if it is not open.
+	entries *nl.SocketHandle
 }
 
 // New returns a Cache for the host with the namespace, which must stay open.
@@ -67,6 +70,29 @@ func (c *Cache) Link(netns, name string) (*netlink.Handle, netlink.Link, error) 
 	return handle, link, err
 }
 
+// Entries returns a socket in the host's namespace for requests that the netlink library does not support, or that
+// are many: it stays open, unlike the library's own. It is valid until Release.
+func (c *Cache) Entries() (*nl.SocketHandle, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries != nil {
+		return c.entries, nil
+	}
+	var socket *nl.NetlinkSocket
+	err := c.ns.Do(func() (err error) {
+		socket, err = nl.Subscribe(unix.NETLINK_ROUTE)
+		return err
+	})
+	if err == nil {
+		err = socket.SetReceiveTimeout(&nl.SocketTimeoutTv)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	c.entries = &nl.SocketHandle{Socket: socket}
+	return c.entries, nil
+}
+
 // CloseAt closes the handle of the namespace at path.
 func (c *Cache) CloseAt(path string) {
 	c.mu.Lock()
@@ -78,10 +104,14 @@ func (c *Cache) CloseAt(path string) {
 }
 
 // Release closes the handles into sandboxes, which would keep a dead sandbox's
-// namespace alive.
+// namespace alive, and the socket of Entries.
 func (c *Cache) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.entries != nil {
+		c.entries.Close()
+		c.entries = nil
+	}
 	for path, handle := range c.open {
 		if path != "" { // the host's handle may be in use and keeps no sandbox alive
 			handle.Close()

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -49,35 +50,67 @@ func (h *Handle) DelForwarding(f plan.Forwarding) error {
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || nlutil.Absent(err) })...)
 }
 
-// fdb sends a request for one forwarding entry. The netlink library does not
-// support the attribute for the underlay link.
+// fdb sends a request for one forwarding entry.
 func (h *Handle) fdb(kind, flags int, f plan.Forwarding, tables, state int) error {
-	handle, link, err := h.Link("", f.Link)
-	if err != nil {
-		return err
-	}
 	mac, err := net.ParseMAC(f.MAC)
 	if err != nil {
 		return err
 	}
-	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
-	req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), State: uint16(state),
-		Flags: uint8(tables)})
-	req.AddData(nl.NewRtAttr(netlink.NDA_LLADDR, mac))
+	attributes := []*nl.RtAttr{nl.NewRtAttr(netlink.NDA_LLADDR, mac)}
 	if f.Remote.IsValid() && tables&netlink.NTF_SELF != 0 {
-		req.AddData(nl.NewRtAttr(netlink.NDA_DST, f.Remote.AsSlice()))
+		attributes = append(attributes, nl.NewRtAttr(netlink.NDA_DST, f.Remote.AsSlice()))
 	}
 	if f.Underlay != "" {
-		under, err := handle.LinkByName(f.Underlay)
+		under, err := h.index(f.Underlay)
 		if err != nil {
 			return err
 		}
-		req.AddData(nl.NewRtAttr(netlink.NDA_IFINDEX, nl.Uint32Attr(uint32(under.Attrs().Index))))
+		attributes = append(attributes, nl.NewRtAttr(netlink.NDA_IFINDEX, nl.Uint32Attr(under)))
 	}
-	return h.ns.Do(func() error {
-		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+	return h.change(kind, flags, f.Link, netlink.Ndmsg{Family: unix.AF_BRIDGE, State: uint16(state),
+		Flags: uint8(tables)}, attributes...)
+}
+
+// change sends a request for one entry of a table of the link. An overlay has thousands, so it neither opens a
+// socket nor reads the whole link.
+func (h *Handle) change(kind, flags int, link string, of netlink.Ndmsg, attributes ...*nl.RtAttr) (err error) {
+	if of.Index, err = h.index(link); err != nil {
 		return err
-	})
+	}
+	_, err = h.request(kind, flags|unix.NLM_F_ACK, 0, of, attributes...)
+	return err
+}
+
+// request sends a request for an entry, and returns the answers of a type.
+func (h *Handle) request(kind, flags int, answers uint16, of netlink.Ndmsg,
+	attributes ...*nl.RtAttr) ([][]byte, error) {
+	socket, err := h.Entries()
+	if err != nil {
+		return nil, err
+	}
+	req := nl.NewNetlinkRequest(kind, flags)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: socket}
+	req.AddData(&of)
+	for _, a := range attributes {
+		req.AddData(a)
+	}
+	return req.Execute(unix.NETLINK_ROUTE, answers)
+}
+
+// index returns the index of a link.
+func (h *Handle) index(name string) (uint32, error) {
+	socket, err := h.Entries()
+	if err != nil {
+		return 0, err
+	}
+	ask, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, fmt.Errorf("find link %s: %w", name, err)
+	}
+	if err := unix.IoctlIfreq(socket.Socket.GetFd(), unix.SIOCGIFINDEX, ask); err != nil {
+		return 0, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return ask.Uint32(), nil
 }
 
 // entry is an entry of a forwarding table.
@@ -124,8 +157,8 @@ func (h *Handle) ReadForwarding(want plan.Forwarding) (plan.Object, error) {
 			return e.self && e.fixed && e.MAC == want.MAC && e.Remote == want.Remote
 		})), err
 	}
-	link, err := h.LinkByName("", want.Link)
-	if err != nil || link.Attrs().MasterIndex == 0 { // the tunnel is not a bridge port
+	link, err := h.index(want.Link)
+	if err != nil {
 		return nil, err
 	}
 	mac, err := net.ParseMAC(want.MAC)
@@ -133,15 +166,18 @@ func (h *Handle) ReadForwarding(want plan.Forwarding) (plan.Object, error) {
 		return nil, err
 	}
 	ask := func(table int) (*netlink.Neigh, error) {
-		return h.neighbor(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), Flags: uint8(table)},
+		return h.neighbor(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: link, Flags: uint8(table)},
 			netlink.NDA_LLADDR, mac)
 	}
 	above, err := ask(netlink.NTF_MASTER)
+	if errors.Is(err, unix.EINVAL) { // the tunnel is not a bridge port
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	own, err := ask(netlink.NTF_SELF)
-	if err != nil || above.LinkIndex != link.Attrs().Index || above.State&netlink.NUD_NOARP == 0 ||
+	if err != nil || above.LinkIndex != int(link) || above.State&netlink.NUD_NOARP == 0 ||
 		own.State&netlink.NUD_NOARP == 0 {
 		return nil, err
 	}
@@ -151,44 +187,42 @@ func (h *Handle) ReadForwarding(want plan.Forwarding) (plan.Object, error) {
 }
 
 // neighbor requests one entry of a neighbour or forwarding table.
-func (h *Handle) neighbor(of netlink.Ndmsg, attribute int, value []byte) (found *netlink.Neigh, err error) {
-	err = h.ns.Do(func() error {
-		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
-		req.AddData(&of)
-		req.AddData(nl.NewRtAttr(attribute, value))
-		answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
-		if err == nil && len(answers) == 0 {
-			return unix.ENOENT
-		}
-		if err == nil {
-			found, err = netlink.NeighDeserialize(answers[0])
-		}
-		return err
-	})
-	return found, err
+func (h *Handle) neighbor(of netlink.Ndmsg, attribute int, value []byte) (*netlink.Neigh, error) {
+	answers, err := h.request(unix.RTM_GETNEIGH, 0, unix.RTM_NEWNEIGH, of, nl.NewRtAttr(attribute, value))
+	if err == nil && len(answers) == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return nil, err
+	}
+	return netlink.NeighDeserialize(answers[0])
 }
 
 // SetNeighbor sets a permanent neighbour entry.
 func (h *Handle) SetNeighbor(n plan.Neighbor) error {
-	return h.onNeighbor(n, (*netlink.Handle).NeighSet)
-}
-
-// DelNeighbor deletes the neighbor.
-func (h *Handle) DelNeighbor(n plan.Neighbor) error {
-	return h.onNeighbor(n, (*netlink.Handle).NeighDel)
-}
-
-func (h *Handle) onNeighbor(n plan.Neighbor, do func(*netlink.Handle, *netlink.Neigh) error) error {
-	handle, link, err := h.Link("", n.Link)
-	if err != nil {
-		return err
-	}
 	mac, err := net.ParseMAC(n.MAC)
 	if err != nil {
 		return err
 	}
-	return do(handle, &netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: n.Addr.AsSlice(),
-		HardwareAddr: mac})
+	return h.onNeighbor(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, n,
+		nl.NewRtAttr(netlink.NDA_LLADDR, mac))
+}
+
+// DelNeighbor deletes the neighbor.
+func (h *Handle) DelNeighbor(n plan.Neighbor) error { return h.onNeighbor(unix.RTM_DELNEIGH, 0, n) }
+
+// onNeighbor sends a request for a permanent neighbour entry.
+func (h *Handle) onNeighbor(kind, flags int, n plan.Neighbor, attributes ...*nl.RtAttr) error {
+	attributes = append(attributes, nl.NewRtAttr(netlink.NDA_DST, n.Addr.AsSlice()))
+	return h.change(kind, flags, n.Link, netlink.Ndmsg{Family: familyOf(n.Addr), State: netlink.NUD_PERMANENT},
+		attributes...)
+}
+
+func familyOf(a netip.Addr) uint8 {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
 }
 
 // neighbors returns the permanent neighbour entries of a link.
@@ -217,15 +251,11 @@ func (h *Handle) neighbors(name string) ([]plan.Neighbor, error) {
 
 // ReadNeighbor returns the neighbor as the kernel has it; nil if it is missing.
 func (h *Handle) ReadNeighbor(want plan.Neighbor) (plan.Object, error) {
-	link, err := h.LinkByName("", want.Link)
+	link, err := h.index(want.Link)
 	if err != nil {
 		return nil, err
 	}
-	family := unix.AF_INET6
-	if want.Addr.Is4() {
-		family = unix.AF_INET
-	}
-	found, err := h.neighbor(netlink.Ndmsg{Family: uint8(family), Index: uint32(link.Attrs().Index)}, netlink.NDA_DST,
+	found, err := h.neighbor(netlink.Ndmsg{Family: familyOf(want.Addr), Index: link}, netlink.NDA_DST,
 		want.Addr.AsSlice())
 	if err != nil || found.State != netlink.NUD_PERMANENT {
 		return nil, err

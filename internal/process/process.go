@@ -76,6 +76,7 @@ const IdleGrace = 5 * time.Second
 // in the network namespace.
 func Run(ctx context.Context, opt Options) (err error) {
 	closing := func(close func() error) { err = errors.Join(err, close()) }
+	collectOften()
 	unlock, err := lockNamespace(opt)
 	if err != nil {
 		return err

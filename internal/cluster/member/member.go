@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -228,6 +229,10 @@ func (m *Member) stop() {
 	}
 }
 
+// manyChanges is the number of changed records from which an update is rare: the first one, or that after a long
+// time without etcd.
+const manyChanges = 1000
+
 // follow passes the updates on to the consumers. A node that was removed from the cluster passes
 // nothing on: its host keeps what it has, except for what other nodes can take over.
 func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
@@ -262,6 +267,9 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 		m.problems, m.progress = problems, m.progress.after(previous, u)
 		m.mu.Unlock()
 		previous = u.Snapshot
+		if len(u.Changed) > manyChanges {
+			debug.FreeOSMemory() // such an update needs several times the memory of its result
+		}
 	}
 }
 

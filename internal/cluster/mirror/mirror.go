@@ -160,22 +160,43 @@ func (m *Mirror) Updates(ctx context.Context) <-chan kv.Update {
 	return updates
 }
 
+// renewAfter is how long an update is offered to a busy consumer before a newer one replaces it. To find what
+// has changed costs more the longer the consumer is busy.
+const renewAfter = 100 * time.Millisecond
+
 // deliver sends updates to the consumer.
 func (m *Mirror) deliver(ctx context.Context, updates chan<- kv.Update) {
 	last := kv.NewTable(-1, nil)
-	for {
+	for ctx.Err() == nil {
 		table, known, changed := m.current()
-		var send chan<- kv.Update
-		var update kv.Update
-		if known && table != last {
-			send, update = updates, kv.Update{Snapshot: table, Changed: kv.Diff(last, table)}
+		if !known || table == last {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
 		}
-		select {
-		case send <- update:
+		if offer(ctx, updates, kv.Update{Snapshot: table, Changed: kv.Diff(last, table)}, changed) {
 			last = table
-		case <-changed:
+		}
+	}
+}
+
+// offer offers an update, and reports whether the consumer has taken it. A change replaces it after renewAfter.
+func offer(ctx context.Context, updates chan<- kv.Update, update kv.Update, changed <-chan struct{}) bool {
+	wait := time.NewTimer(renewAfter)
+	defer wait.Stop()
+	var replaced <-chan struct{}
+	for {
+		select {
+		case updates <- update:
+			return true
+		case <-wait.C:
+			replaced = changed
+		case <-replaced:
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }

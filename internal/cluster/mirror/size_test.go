@@ -4,16 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +20,7 @@ import (
 	"fairlead/internal/cluster/record"
 	etcdtest "fairlead/test/etcd"
 	"fairlead/test/place"
+	"fairlead/test/process"
 )
 
 // The size of the simulated cluster, and how often it changes.
@@ -38,26 +34,26 @@ const (
 // while ten endpoints per second change. It reports what the process uses, what each change asks of
 // etcd, and how long the process needs after it was cut off and the history was compacted.
 func BenchmarkFollow(b *testing.B) {
-	c, ns := etcdtest.Alone(b, 1)
+	c, _ := etcdtest.Alone(b, 1)
 	m := c.Members[0]
 	client := etcdtest.Client(b, m)
 	fillEtcd(b, client)
-	process := startFollower(b, m, filepath.Join(b.TempDir(), "cluster.db"))
+	f := startFollower(b, m, filepath.Join(b.TempDir(), "cluster.db"))
 	for b.Loop() {
-		process.until(put(b, client, -1))
-		before, seconds, from := requests(b, ns.Do, m), process.cpu(), time.Now()
+		f.until(put(b, client, -1))
+		before, seconds, from := m.Requests(), f.cpu(), time.Now()
 		for i := range changes {
-			process.until(put(b, client, i))
+			f.until(put(b, client, i))
 			time.Sleep(time.Until(from.Add(time.Duration(i+1) * every)))
 		}
-		after := requests(b, ns.Do, m)
-		b.ReportMetric((process.cpu()-seconds)/time.Since(from).Seconds()*100, "cpu-%")
-		b.ReportMetric(process.memory("VmRSS"), "rss-MB")
-		b.ReportMetric(process.memory("VmHWM"), "peak-rss-MB")
+		after := m.Requests()
+		b.ReportMetric((f.cpu()-seconds)/time.Since(from).Seconds()*100, "cpu-%")
+		b.ReportMetric(f.memory("VmRSS"), "rss-MB")
+		b.ReportMetric(f.memory("VmHWM"), "peak-rss-MB")
 		b.ReportMetric((after["Range"]-before["Range"])/changes, "reads/change")
 		b.ReportMetric((after["Put"]+after["Txn"]-before["Put"]-before["Txn"]-changes)/changes, "writes/change")
 
-		process.signal(syscall.SIGSTOP)
+		f.signal(syscall.SIGSTOP)
 		m.Kill()
 		m.Start()
 		c.Leader()
@@ -67,10 +63,10 @@ func BenchmarkFollow(b *testing.B) {
 		last := put(b, client, -2)
 		c.Compact()
 		from = time.Now()
-		process.signal(syscall.SIGCONT)
-		process.until(last)
+		f.signal(syscall.SIGCONT)
+		f.until(last)
 		b.ReportMetric(time.Since(from).Seconds(), "resync-s")
-		b.ReportMetric(process.memory("VmHWM"), "resync-peak-rss-MB")
+		b.ReportMetric(f.memory("VmHWM"), "resync-peak-rss-MB")
 	}
 }
 
@@ -126,34 +122,6 @@ func fillEtcd(b *testing.B, client *clientv3.Client) {
 	}
 }
 
-// requests returns how often clients have called each method of etcd.
-func requests(b *testing.B, in place.Place, m *etcdtest.Member) map[string]float64 {
-	b.Helper()
-	client := http.Client{Timeout: place.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
-			return place.Dial(in, "tcp", address, place.Timeout)
-		}}}
-	r, err := client.Get(m.Endpoint() + "/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	calls := map[string]float64{}
-	for _, line := range regexp.MustCompile(`grpc_server_started_total\{grpc_method="(\w+)".*\} (\S+)`).
-		FindAllStringSubmatch(string(text), -1) {
-		n, err := strconv.ParseFloat(line[2], 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		calls[line[1]] += n
-	}
-	return calls
-}
-
 // follower is a process with a mirror.
 type follower struct {
 	b     *testing.B
@@ -202,41 +170,8 @@ func (f *follower) signal(s syscall.Signal) {
 	}
 }
 
-// read reads a file of the process in /proc.
-func (f *follower) read(name string) string {
-	f.b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", f.cmd.Process.Pid, name))
-	if err != nil {
-		f.b.Fatal(err)
-	}
-	return string(text)
-}
-
-// cpu returns how many seconds of a processor the process has used. The kernel counts them in
-// hundredths.
-func (f *follower) cpu() float64 {
-	fields := strings.Fields(f.read("stat"))
-	user, err := strconv.Atoi(fields[13])
-	if err != nil {
-		f.b.Fatal(err)
-	}
-	system, err := strconv.Atoi(fields[14])
-	if err != nil {
-		f.b.Fatal(err)
-	}
-	return float64(user+system) / 100
-}
+// cpu returns how many seconds of a processor the process has used.
+func (f *follower) cpu() float64 { return process.CPU(f.b, f.cmd.Process.Pid) }
 
 // memory returns a field of the process's status, in MB.
-func (f *follower) memory(field string) float64 {
-	f.b.Helper()
-	found := regexp.MustCompile(field + `:\s+(\d+) kB`).FindStringSubmatch(f.read("status"))
-	if found == nil {
-		f.b.Fatalf("the process has no %s", field)
-	}
-	kb, err := strconv.Atoi(found[1])
-	if err != nil {
-		f.b.Fatal(err)
-	}
-	return float64(kb) / 1000
-}
+func (f *follower) memory(field string) float64 { return process.Memory(f.b, f.cmd.Process.Pid, field) }

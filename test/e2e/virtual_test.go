@@ -8,7 +8,7 @@ import "testing"
 func TestVirtualAddress(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
-	r.undisturbed("v.json", "lab", "run", "cluster", "vip:keepalived-tuned", "vip:fairlead-1s",
+	r.undisturbed("v.json", "lab", "run", "cluster", "vip:keepalived-tuned", "vip:fairlead-3s",
 		"--baseline", "vip:keepalived-tuned", "--workload", "vip-partition,vip-planned",
 		"--rounds", "1", "--duration", "200ms").expect(t, 0, nil)
 	r.untouched(before)

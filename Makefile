@@ -143,6 +143,7 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_FAULTS=2000 go test -count=1 -timeout 0 -v -run 'TestFaults|TestNetworkFaults' ./test/cluster
 	FAIRLEAD_AWAY=10m go test -count=1 -timeout 0 -v -run LongAway ./test/cluster
 	FAIRLEAD_SERVICE_RATE=1000 go test -count=1 -timeout 0 -v -run ServiceFailover ./test/cluster
+	FAIRLEAD_NODES=1000 go test -count=1 -timeout 0 -v -run ManyNodes ./test/cluster
 
 .PHONY: ratios
 ratios: ## measure the same on one machine and between two namespaces as machines, and compare the ratios (root, an idle machine; about 15 minutes)

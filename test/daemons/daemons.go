@@ -96,5 +96,8 @@ func (d *Daemon) Stop() {
 // Kill ends the process as kill -9 does.
 func (d *Daemon) Kill() { _ = d.process.Kill() }
 
+// PID returns the process's id.
+func (d *Daemon) PID() int { return d.process.Cmd.Process.Pid }
+
 // Pause stops the process until resume is called. When it returns, no thread runs.
-func (d *Daemon) Pause() (resume func()) { return process.Pause(d.t, d.process.Cmd.Process.Pid) }
+func (d *Daemon) Pause() (resume func()) { return process.Pause(d.t, d.PID()) }

@@ -78,7 +78,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}
-	n.networks = networks.New(networks.Config{Host: d, Store: n, Containers: sandbox.New(),
+	n.networks = networks.New(networks.Config{Host: d, Store: n, Peers: n, Containers: sandbox.New(),
 		Keys:    filepath.Join(opt.State, "cluster", "keys"),
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
@@ -97,6 +97,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	}
 	n.Answer(hold.Question, n.holds.Answer)
 	n.Answer(agreement.Question, n.agreement.Answer)
+	n.Answer(networks.AddressQuestion, n.networks.AnswerAddress)
 	here := &across.Host{Pins: Pins(opt), Attachments: d.Attachments}
 	n.Answer(across.Question, here.Answer)
 	return n, nil
@@ -152,14 +153,44 @@ func (v views) Services() []api.ServiceView { return v.Agreement.Services() }
 // Service implements admin.ServiceCalls.
 func (v views) Service(name string) (api.ServiceView, error) { return v.Agreement.Service(name) }
 
+// attachments are those of the daemon. In networks of the cluster they can have addresses of other nodes'
+// blocks.
+type attachments struct {
+	*daemon.Daemon
+	networks *networks.Networks
+}
+
+// Attach implements admin.AttachmentCalls.
+func (a attachments) Attach(ctx context.Context, r api.AttachRequest) (api.Result, error) {
+	if r.DryRun {
+		return a.Daemon.Attach(ctx, r)
+	}
+	done, err := a.networks.ReserveAddresses(ctx, r.Network, r.Addresses)
+	if err != nil {
+		return api.Result{}, err
+	}
+	defer done()
+	return a.Daemon.Attach(ctx, r)
+}
+
 // specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses.
 type specs struct {
 	*daemon.Daemon
 	addresses *addresses.Addresses
+	networks  *networks.Networks
 }
 
 // Apply implements admin.SpecCalls. If the daemon refuses the Spec, the cluster does not change.
 func (s specs) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
+	if !dry {
+		for _, a := range spec.Attachments {
+			done, err := s.networks.ReserveAddresses(ctx, a.Network, a.Addresses)
+			if err != nil {
+				return api.Result{}, err
+			}
+			defer done()
+		}
+	}
 	if len(spec.Addresses) == 0 {
 		return s.Daemon.Apply(ctx, spec, dry)
 	}

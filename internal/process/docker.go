@@ -103,12 +103,13 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 	}
 }
 
-// dockerDriver returns the handler of a Docker engine's calls.
+// dockerDriver returns the handler of a Docker engine's calls. The cluster takes its leases into account.
 func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, node *node, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
 		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host.Net()},
 		Cluster: node.networks, Caller: admin.CallerPID,
 		ContainerOf: sandbox.Docker().ContainerOf, Log: opt.Log,
 	})
+	node.networks.LeasesOf(driver)
 	return admin.RootOnly(driver.Handler())
 }

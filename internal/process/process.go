@@ -162,8 +162,8 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 		return err
 	}
 	defer done()
-	calls := admin.Daemon{Attachments: d, Publishes: d, Networks: d, Services: views{d, node.agreement},
-		Specs:  specs{d, node.addresses},
+	calls := admin.Daemon{Attachments: attachments{d, node.networks}, Publishes: d, Networks: d,
+		Services: views{d, node.agreement}, Specs: specs{d, node.addresses, node.networks},
 		Events: d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
 		ClusterServices: node.services}

@@ -74,8 +74,18 @@ func (l *lan) crossHosts(one, two *dockerHost) {
 	if len(used) != 3 {
 		l.Errorf("three containers have the addresses %v", used)
 	}
-	two.fails("is in no block of this host", "run --rm --network store --ip "+address(one, "web")+" program exists /")
+	two.fails("on node host1 has it: detach that one", "run --rm --network store --ip "+address(one, "web")+" program exists /")
 	two.until("", two.dir+"/program ask tcp 192.0.2.1:8080")
+	one.docker("run -d --name moving --network shop" + serve)
+	at := address(one, "moving")
+	one.docker("rm -f moving")
+	two.docker("run -d --name moving --network store --ip " + at + serve)
+	one.docker("exec client /program ask tcp " + at + ":80")
+	two.docker("exec db.main /program ask tcp " + at + ":80")
+	two.docker("rm -f moving")
+	one.docker("run -d --name moving --network shop --ip " + at + serve)
+	two.docker("exec db.main /program ask tcp " + at + ":80")
+	one.docker("rm -f moving")
 }
 
 // withoutEtcd starts containers while etcd is away, after restarts of both daemons in both orders.

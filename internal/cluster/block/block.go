@@ -228,17 +228,19 @@ func (c *claim) learn(current []kv.Entry) {
 	}
 }
 
-// free deletes the blocks of a network.
+// free deletes the blocks of a network, and the records of addresses outside blocks.
 func free(ctx context.Context, store kv.Committer, s kv.Snapshot, network string) error {
-	for e := range s.Under(record.Key(record.Blocks, network) + "/") {
-		if err := freeOne(ctx, store, e); err != nil {
-			return err
+	for _, prefix := range []string{record.Blocks, record.Moves} {
+		for e := range s.Under(record.Key(prefix, network) + "/") {
+			if err := freeOne(ctx, store, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// freeOne deletes a block. If the block has changed meanwhile, it is another one, and stays.
+// freeOne deletes a record. If it has changed meanwhile, it is another one, and stays.
 func freeOne(ctx context.Context, store kv.Committer, e kv.Entry) error {
 	_, _, err := kv.Repeat(ctx, store, kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}})
 	return err

@@ -7,7 +7,7 @@
 // need for its name alone changes no network, and a block changes one. Its result equals that of a
 // new Deriver with the same snapshot.
 //
-//	nodes/ID, nets/NET, keys/NET/ID, blocks/NET/PREFIX, eps/NET/ID/EP ──► model.Network
+//	nodes/ID, nets/NET, keys/NET/ID, blocks/NET/PREFIX, moves/NET/ADDR, eps/NET/ID/EP ──► model.Network
 //	nodes/ID, svcs/SVC, reals/SVC/ID/EP, networks ──► model.VirtualService
 package derive
 
@@ -39,6 +39,8 @@ type network struct {
 	record record.Network
 	known  bool // the record exists
 	blocks map[netip.Prefix]record.Block
+	// moves are the nodes that have addresses outside their blocks.
+	moves map[netip.Addr]string
 	// endpoints are those with records, by key. Most follow from blocks too.
 	endpoints map[string]endpoint
 	// keys are the nodes' public keys, if the network is encrypted, by the nodes' ids.
@@ -106,6 +108,8 @@ func (d *Deriver) read(e kv.Entry, exists bool) error {
 		return d.readNetwork(e, exists)
 	case strings.HasPrefix(e.Key, record.Blocks):
 		return d.readBlock(e, exists)
+	case strings.HasPrefix(e.Key, record.Moves):
+		return d.readMove(e, exists)
 	case strings.HasPrefix(e.Key, record.Endpoints):
 		return d.readEndpoint(e, exists)
 	case strings.HasPrefix(e.Key, record.Services):
@@ -185,7 +189,27 @@ func (d *Deriver) readBlock(e kv.Entry, exists bool) error {
 	return err
 }
 
-// readEndpoint makes the network stale if the endpoint does not follow from blocks, or did not.
+// readMove takes over the node that has an address outside its blocks.
+func (d *Deriver) readMove(e kv.Entry, exists bool) error {
+	names := record.Names(record.Moves, e.Key, 2)
+	a, err := netip.ParseAddr(names[len(names)-1])
+	if err != nil || len(names) != 2 || a.Zone() != "" || a.Is4In6() {
+		return fmt.Errorf("read record %s: want the names of a network and an address", e.Key)
+	}
+	n := d.network(names[0])
+	n.stale = true
+	delete(n.moves, a)
+	if !exists {
+		return nil
+	}
+	m, err := record.Decode[record.Move](e)
+	if err == nil {
+		n.moves[a] = m.Node
+	}
+	return err
+}
+
+// readEndpoint makes the network stale if the endpoint has a hardware address of its own, or had one.
 func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
 	names := record.Names(record.Endpoints, e.Key, 3)
 	if len(names) != 3 {
@@ -193,7 +217,7 @@ func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
 	}
 	n := d.network(names[0])
 	before, was := n.endpoints[e.Key]
-	n.stale = n.stale || was && n.moved(before)
+	n.stale = n.stale || was && before.MAC != ""
 	delete(n.endpoints, e.Key)
 	if !exists {
 		return nil
@@ -204,7 +228,7 @@ func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
 	}
 	now := endpoint{names[1], e.Revision, r}
 	n.endpoints[e.Key] = now
-	n.stale = n.stale || n.moved(now)
+	n.stale = n.stale || now.MAC != ""
 	return nil
 }
 
@@ -231,17 +255,21 @@ func (d *Deriver) readKey(e kv.Entry, exists bool) error {
 	return nil
 }
 
-// moved reports whether an endpoint does not follow from blocks: it has a MAC address of its own,
-// or an address in no block of its node.
-func (n *network) moved(e endpoint) bool {
-	return e.MAC != "" || slices.ContainsFunc(e.Addresses, func(a netip.Addr) bool { return !n.has(a, e.node) })
+// has reports whether the address is in a block of the node.
+func (n *network) has(a netip.Addr, node string) bool { return n.blockHolder(a) == node }
+
+// holder returns the node that has the address, or an empty string.
+func (d *Deriver) holder(n *network, a netip.Addr) string {
+	if node, moved := n.moves[a]; moved {
+		if _, exists := d.nodes[node]; exists {
+			return node
+		}
+	}
+	return n.blockHolder(a)
 }
 
-// has reports whether the address is in a block of the node.
-func (n *network) has(a netip.Addr, node string) bool { return n.holder(a) == node }
-
-// holder returns the node that has the block with this address, or an empty string.
-func (n *network) holder(a netip.Addr) string {
+// blockHolder returns the node that has the block with this address, or an empty string.
+func (n *network) blockHolder(a netip.Addr) string {
 	for i, s := range n.record.Spec.Subnets {
 		if p, err := a.Prefix(n.record.BlockBits[i]); err == nil && s.Prefix.Contains(a) {
 			return n.blocks[p].Node
@@ -253,7 +281,7 @@ func (n *network) holder(a netip.Addr) string {
 func (d *Deriver) network(name string) *network {
 	n := d.networks[name]
 	if n == nil {
-		n = &network{blocks: map[netip.Prefix]record.Block{}, endpoints: map[string]endpoint{},
+		n = &network{blocks: map[netip.Prefix]record.Block{}, moves: map[netip.Addr]string{}, endpoints: map[string]endpoint{},
 			keys: map[string]string{}}
 		d.networks[name] = n
 	}

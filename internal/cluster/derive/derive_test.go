@@ -150,8 +150,8 @@ func TestNetworks(t *testing.T) {
 		t.Error(err)
 	}
 	moved := three()
-	moved["eps/lan/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.8.1.7")}}
-	moved["eps/lan/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.8.2.7")}}
+	moved["moves/lan/10.8.1.7"] = record.Move{Node: "c"}
+	moved["moves/lan/10.8.2.7"] = record.Move{Node: "b"}
 	networks, _ = fresh(moved.snapshot(), "a")
 	if got := fmt.Sprint(networks[0].Remote[2:], networks[0].Listed()); got != "[{10.8.1.7/32 192.0.2.3}] [10.8.1.7]" {
 		t.Errorf("the routes to endpoints, and the addresses that are not leased, are %s", got)
@@ -172,10 +172,24 @@ func TestPeers(t *testing.T) {
 			r["eps/web/b/shop"] = record.Endpoint{Names: []string{"shop"}, Addresses: []netip.Addr{addr("10.9.2.7")}}
 		}, "192.0.2.1 192.0.2.2", ""},
 		"an endpoint that moved": {func(r records) {
-			r["eps/web/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}}
+			r["moves/web/10.9.2.7"] = record.Move{Node: "c"}
 		}, "192.0.2.1 192.0.2.2 192.0.2.3=10.9.2.7", ""},
+		"an endpoint that moved with its MAC address": {func(r records) {
+			r["moves/web/10.9.2.7"] = record.Move{Node: "c"}
+			r["eps/web/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "02:00:00:00:00:07"}
+			r["eps/web/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "02:00:00:00:00:08"}
+		}, "192.0.2.1 192.0.2.2 192.0.2.3=10.9.2.7/02:00:00:00:00:07", ""},
+		"an endpoint of another block without a claim": {func(r records) {
+			r["eps/web/c/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "02:00:00:00:00:07"}
+		}, "192.0.2.1 192.0.2.2", ""},
+		"wrong claims": {func(r records) {
+			r["moves/web/10.7.2.7"], r["moves/web/10.9.2.8"] = record.Move{Node: "c"}, record.Move{Node: "unknown"}
+			r["moves/web/10.9.2.9"] = record.Move{Node: "b"}
+		}, "192.0.2.1 192.0.2.2", ""},
+		"a claim of no address": {func(r records) { r["moves/web/shop"] = record.Move{Node: "c"} },
+			"192.0.2.1 192.0.2.2", "read record moves/web/shop"},
 		"an endpoint that moved here": {func(r records) {
-			r["eps/web/a/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}}
+			r["moves/web/10.9.2.7"] = record.Move{Node: "a"}
 		}, "192.0.2.1=10.9.2.7 192.0.2.2", ""},
 		"a MAC address": {func(r records) {
 			r["eps/web/b/shop"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.7")}, MAC: "02:00:00:00:00:07"}
@@ -186,7 +200,7 @@ func TestPeers(t *testing.T) {
 			r["blocks/web/10.9.9.0/25"] = record.Block{Node: "c"}
 			r["blocks/web/10.7.9.0/26"] = record.Block{Node: "c"}
 			r["blocks/web/10.9.9.64/26"] = record.Block{Node: "unknown"}
-		}, "192.0.2.1 192.0.2.2=10.9.2.7", ""},
+		}, "192.0.2.1 192.0.2.2", ""},
 		"wrong values": {func(r records) { r["blocks/web/10.9.9.0/26"] = "?" }, "192.0.2.1 192.0.2.2",
 			"read record blocks/web/10.9.9.0/26"},
 		"a removed node": {func(r records) { delete(r, "nodes/b") }, "192.0.2.1", ""},
@@ -235,7 +249,8 @@ func TestIncremental(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := three()
 	all["eps/web/b/shop"] = record.Endpoint{Names: []string{"shop"}, Addresses: []netip.Addr{addr("10.9.2.7")}}
-	all["eps/web/c/moved"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.8")}}
+	all["eps/web/c/moved"] = record.Endpoint{Addresses: []netip.Addr{addr("10.9.2.8")}, MAC: "02:00:00:00:00:08"}
+	all["moves/web/10.9.2.8"] = record.Move{Node: "c"}
 	maps.Copy(all, site())
 	drained := site()["nodes/b"]
 	var keys []string

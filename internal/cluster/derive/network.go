@@ -68,42 +68,35 @@ func (d *Deriver) blocks(n *network) map[string][]netip.Prefix {
 	return all
 }
 
-// moved returns the endpoints that do not follow from blocks, by node. If several
-// records have an address, the newest counts: the endpoint moves.
-func (d *Deriver) moved(n *network) map[string][]model.PeerEndpoint {
-	var keys []string
-	newest := map[netip.Addr]int64{}
-	for key, e := range n.endpoints {
-		if _, exists := d.nodes[e.node]; exists && n.moved(e) {
-			keys = append(keys, key)
-			for _, a := range e.Addresses {
-				newest[a] = 0
-			}
+// single returns the endpoints that other nodes must know one by one, by node: their addresses are outside
+// the node's blocks, or they have hardware addresses of their own. Each has one address.
+func (d *Deriver) single(n *network) map[string][]model.PeerEndpoint {
+	found := map[netip.Addr]endpoint{}
+	for a := range n.moves {
+		if node := d.holder(n, a); n.within(a) && node != "" && !n.has(a, node) {
+			found[a] = endpoint{node: node}
 		}
 	}
-	if len(keys) == 0 {
-		return nil
-	}
-	for _, e := range n.endpoints {
-		for _, a := range e.Addresses {
-			if r, asked := newest[a]; asked {
-				newest[a] = max(r, e.revision)
-			}
+	var keys []string
+	for key, e := range n.endpoints {
+		if e.MAC != "" {
+			keys = append(keys, key)
 		}
 	}
 	slices.Sort(keys)
-	all, seen, macs := map[string][]model.PeerEndpoint{}, map[netip.Addr]bool{}, map[string]bool{}
-	for _, key := range keys {
+	for _, key := range keys { // of several records with an address, the newest counts
 		e := n.endpoints[key]
-		p := model.PeerEndpoint{MAC: ownMAC(e.MAC, macs)}
 		for _, a := range e.Addresses {
-			if n.within(a) && e.revision == newest[a] && !seen[a] {
-				seen[a] = true
-				p.Addresses = append(p.Addresses, a)
+			if n.within(a) && d.holder(n, a) == e.node && found[a].revision < e.revision {
+				found[a] = e
 			}
 		}
-		if len(p.Addresses) > 0 {
-			all[e.node] = append(all[e.node], p)
+	}
+	all, macs := map[string][]model.PeerEndpoint{}, map[string]bool{}
+	for _, a := range slices.SortedFunc(maps.Keys(found), netip.Addr.Compare) {
+		e := found[a]
+		if mac := ownMAC(e.MAC, macs); mac != "" || !n.has(a, e.node) {
+			all[e.node] = append(all[e.node], model.PeerEndpoint{Addresses: []netip.Addr{a}, MAC: mac})
 		}
 	}
 	return all
@@ -127,13 +120,13 @@ func (n *network) within(a netip.Addr) bool {
 	return slices.ContainsFunc(n.record.Spec.Subnets, func(s model.Subnet) bool { return s.Prefix.Contains(a) })
 }
 
-// overlay fills in the peers: the nodes with blocks, and those with endpoints that moved to them.
+// overlay fills in the peers: the nodes with blocks or with addresses of other nodes' blocks.
 func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]netip.Prefix) error {
 	spec.Overlay.ByRange = true
-	moved := d.moved(n)
+	single := d.single(n)
 	var used []string
 	for _, id := range slices.Sorted(maps.Keys(d.nodes)) {
-		if len(blocks[id]) > 0 || len(moved[id]) > 0 {
+		if len(blocks[id]) > 0 || len(single[id]) > 0 {
 			used = append(used, id)
 		}
 	}
@@ -151,7 +144,7 @@ func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]n
 	for _, id := range used {
 		if at[id].IsValid() && (keys[id] != "" || !spec.Overlay.Encrypt) {
 			spec.Overlay.Peers = append(spec.Overlay.Peers,
-				model.Peer{Address: at[id], Ranges: blocks[id], PublicKey: keys[id], Endpoints: moved[id]})
+				model.Peer{Address: at[id], Ranges: blocks[id], PublicKey: keys[id], Endpoints: single[id]})
 		}
 	}
 	if spec.Overlay.Encrypt && keys[d.node] == "" {
@@ -229,7 +222,7 @@ func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error
 
 // direct fills in the routes to the blocks of other nodes, and to the endpoints that moved to them.
 func (d *Deriver) direct(n *network, spec *model.Network, blocks map[string][]netip.Prefix) error {
-	for id, endpoints := range d.moved(n) {
+	for id, endpoints := range d.single(n) {
 		for _, e := range endpoints {
 			for _, a := range e.Addresses {
 				if !n.has(a, id) { // an address in a block of its node needs no other route

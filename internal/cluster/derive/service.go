@@ -181,7 +181,7 @@ func (d *Deriver) drains(r model.RealServer) bool {
 		return d.nodes[d.node].Drained
 	}
 	for _, n := range d.networks {
-		if d.nodes[n.holder(r.Address)].Drained {
+		if d.nodes[d.holder(n, r.Address)].Drained {
 			return true
 		}
 	}

@@ -159,7 +159,7 @@ func (m *Member) deleteNode(ctx context.Context, store kv.Committer, n record.No
 		var t kv.Txn
 		for _, key := range part {
 			t.Then = append(t.Then, kv.Change{Key: key})
-			if e, _ := s.Get(key); strings.HasPrefix(key, record.Blocks) {
+			if e, _ := s.Get(key); strings.HasPrefix(key, record.Blocks) || strings.HasPrefix(key, record.Moves) {
 				t.If = append(t.If, kv.Condition{Key: key, Revision: e.Revision, Value: e.Value})
 			}
 		}
@@ -223,6 +223,11 @@ func changed(r kv.Result) error {
 func keysOf(s kv.Snapshot, node string) (keys []string) {
 	for e := range s.Under(record.Blocks) {
 		if b, err := record.Decode[record.Block](e); err == nil && b.Node == node {
+			keys = append(keys, e.Key)
+		}
+	}
+	for e := range s.Under(record.Moves) {
+		if m, err := record.Decode[record.Move](e); err == nil && m.Node == node {
 			keys = append(keys, e.Key)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package networks gives a host its part of a cluster's networks and services: it claims blocks of
-// addresses, derives both from snapshots, and publishes the host's own endpoints and its public keys of
+// addresses and single addresses of other nodes' blocks, derives both from snapshots, and publishes the host's own endpoints and its public keys of
 // encrypted networks for the other nodes.
 // What the records mean is decided in packages block and derive.
 //
@@ -49,6 +49,8 @@ type Config struct {
 	Keys string
 	// Store commits transactions of the node.
 	Store kv.Committer
+	// Peers asks other nodes whether they use an address.
+	Peers Peers
 	// Containers reports the names of containers.
 	Containers Containers
 	// Changed receives a value when the host's attachments may have changed.
@@ -63,6 +65,8 @@ type Networks struct {
 	cfg        Config
 	wake       chan struct{}
 	containers *containers
+	// lessor leases addresses for containers; it can be nil.
+	lessor Lessor
 
 	// mu protects the fields below.
 	mu       sync.Mutex
@@ -75,13 +79,19 @@ type Networks struct {
 	claimed int64
 	// failed are the problems of the last transactions.
 	failed []string
+	// applied is the revision of the networks that the host has. progress is closed when it changes.
+	applied  int64
+	progress chan struct{}
+	// reservations are the numbers of attachments in progress, by the addresses that they request.
+	reservations map[place]int
 }
 
 var _ member.Consumer = (*Networks)(nil)
 
 // New returns Networks without a snapshot. Run makes its transactions.
 func New(cfg Config) *Networks {
-	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers()}
+	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers(),
+		progress: make(chan struct{}), reservations: map[place]int{}}
 }
 
 // Update applies the networks of a snapshot, and returns the problems.
@@ -104,11 +114,21 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 		}
 	}
 	problems = append(problems, n.cfg.Host.SetCluster(networks, services)...)
+	n.progressed(u.Snapshot.Revision())
 	n.containers.need()
 	if concerned {
 		n.awake()
 	}
 	return append(problems, failed...)
+}
+
+// progressed notes that the host has the networks of a revision.
+func (n *Networks) progressed(revision int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.applied = revision
+	close(n.progress)
+	n.progress = make(chan struct{})
 }
 
 // awake makes Run look for what it has to do.
@@ -133,7 +153,7 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 			}
 			concerned = true
 		case strings.HasPrefix(key, record.Nodes), strings.HasPrefix(key, record.Networks),
-			strings.HasPrefix(key, record.Keys),
+			strings.HasPrefix(key, record.Keys), strings.HasPrefix(key, record.Moves),
 			strings.HasPrefix(key, record.Blocks):
 			concerned = true
 		}
@@ -146,7 +166,7 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 func (n *Networks) Leave() error {
 	n.mu.Lock()
 	n.snapshot, n.deriver, n.failed = nil, nil, nil
-	n.claimed, n.published = 0, nil // another cluster has other revisions
+	n.claimed, n.applied, n.published = 0, 0, nil // another cluster has other revisions
 	n.mu.Unlock()
 	return n.cfg.Host.LeaveCluster()
 }
@@ -174,7 +194,7 @@ func (n *Networks) Run(ctx context.Context) {
 			continue
 		}
 		err := n.publish(ctx, s, node, published)
-		err = errors.Join(err, n.publishKeys(ctx, s, node))
+		err = errors.Join(err, n.publishKeys(ctx, s, node), n.publishMoves(ctx, s, node))
 		if s.Revision() >= claimed {
 			err = errors.Join(err, n.claim(ctx, s, node))
 		}

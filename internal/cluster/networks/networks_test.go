@@ -2,6 +2,8 @@ package networks_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -27,6 +29,7 @@ import (
 
 // host is a daemon without a host.
 type host struct {
+	id       string
 	changed  chan struct{}
 	mu       sync.Mutex
 	networks []model.Network
@@ -101,6 +104,26 @@ type world struct {
 	stop    map[int]context.CancelFunc
 	// keys are the directories with the nodes' private keys.
 	keys []string
+	// silent is a node that does not answer.
+	silent string
+}
+
+// Peer implements networks.Peers.
+func (w *world) Peer(ctx context.Context, id, kind string, question, into any) error {
+	i := slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == id })
+	if i < 0 || id == w.silent || kind != networks.AddressQuestion {
+		return errors.New("no route to host")
+	}
+	text, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	answer, err := w.every[i].AnswerAddress(ctx, "", text)
+	if err != nil {
+		return err
+	}
+	text, err = json.Marshal(answer)
+	return errors.Join(err, json.Unmarshal(text, into))
 }
 
 const every = time.Second
@@ -110,7 +133,7 @@ func newWorld(t *testing.T, nodes int) *world {
 	for i := range nodes {
 		id := fmt.Sprint("n", i)
 		c := w.Client()
-		w.hosts, w.clients, w.every = append(w.hosts, &host{changed: make(chan struct{}, 1)}), append(w.clients, c),
+		w.hosts, w.clients, w.every = append(w.hosts, &host{id: id, changed: make(chan struct{}, 1)}), append(w.clients, c),
 			append(w.every, nil)
 		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
@@ -129,7 +152,7 @@ func (w *world) start(node int) {
 	var ctx context.Context
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
-	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Containers: h, Changed: h.changed,
+	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Peers: w, Containers: h, Changed: h.changed,
 		Every: every, Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n
 	go n.Run(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
@@ -48,18 +47,17 @@ func (n *Networks) HasNetwork(name string) bool {
 	return has
 }
 
-// Holder returns the node whose block or endpoint has an address. Returns a Fault with code NotFound if there
+// Holder returns the node that has an address, by its block or because it has moved there. Returns a Fault with code NotFound if there
 // is no cluster, or no other node has it.
 func (n *Networks) Holder(a netip.Addr) (id, name string, err error) {
 	s, err := n.current()
 	if err != nil {
 		return "", "", err
 	}
-	for e := range s.Under(record.Endpoints) {
-		names := record.Names(record.Endpoints, e.Key, 3)
-		r, err := record.Decode[record.Endpoint](e)
-		if err == nil && len(names) == 3 && slices.Contains(r.Addresses, a) {
-			id = names[1]
+	for e := range s.Under(record.Moves) {
+		names := record.Names(record.Moves, e.Key, 2)
+		if m, err := record.Decode[record.Move](e); err == nil && names[len(names)-1] == a.String() {
+			id = m.Node
 		}
 	}
 	for e := range s.Under(record.Blocks) {

@@ -33,6 +33,7 @@ const (
 	VNIs      = "vni/"
 	Keys      = "keys/"
 	Blocks    = "blocks/"
+	Moves     = "moves/"
 	Endpoints = "eps/"
 	Services  = "svcs/"
 	Reals     = "reals/"
@@ -128,6 +129,12 @@ type Block struct {
 	Sequence int64  `json:"sequence"`
 }
 
+// Move is an address outside a node's blocks, which the node has for one of its endpoints. At most one node
+// has an address: the key is that of the address. The node that has the block does not lease it.
+type Move struct {
+	Node string `json:"node"`
+}
+
 // NodeKey is the public key of a node in an encrypted network.
 type NodeKey struct {
 	// Public is the WireGuard key, base64.
@@ -136,8 +143,8 @@ type NodeKey struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Endpoint is a sandbox that other nodes must know: by its name, or because its address
-// is in no block of its node.
+// Endpoint is a sandbox that other nodes must know: by its name, or because it has a hardware address of
+// its own.
 type Endpoint struct {
 	// Names are those that the cluster's DNS server answers.
 	Names     []string     `json:"names,omitempty"`

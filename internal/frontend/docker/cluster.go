@@ -21,8 +21,9 @@ import (
 // and waits until this host has it. The pool's ID contains the name. CreateNetwork then creates no
 // network: it notes which network of the cluster the Docker network stands for. Endpoints are
 // attached to that one. Addresses are leased from the host's own blocks, and the gateway is the
-// host's own address, so no other host and no etcd is asked. DeleteNetwork removes the note; the
-// network stays in the cluster.
+// host's own address, so no other host and no etcd is asked; an address of another host's block
+// (docker run --ip) is reserved in the cluster before it is leased. DeleteNetwork removes the note;
+// the network stays in the cluster.
 
 // keyCluster is the name of the option with the name of the cluster's network.
 const keyCluster = "cluster"
@@ -44,6 +45,9 @@ type Cluster interface {
 	// CreateNetwork adds a network to the cluster. Returns a Fault with code Conflict if the
 	// cluster has it already.
 	CreateNetwork(ctx context.Context, n model.Network, blockBits []int) error
+	// ReserveAddresses makes this host the one that has these addresses of a network, until done is called or the
+	// addresses are leased.
+	ReserveAddresses(ctx context.Context, network string, addrs []netip.Addr) (done func(), err error)
 }
 
 // Stands reports whether one of the notes says that a Docker network stands for a network of the
@@ -132,12 +136,19 @@ func absent(name string) error {
 		"`fairlead network ls` show why", name)
 }
 
-// clusterAddress leases an address of the host's blocks. If they are full, it waits for the next
-// block.
+// clusterAddress leases an address of the host's blocks, or the requested one. If the blocks are full,
+// it waits for the next block.
 func (d *Driver) clusterAddress(ctx context.Context, p pool, asked netip.Addr, gateway bool) (given netip.Addr,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
+	if asked.IsValid() && !gateway {
+		done, err := d.cfg.Cluster.ReserveAddresses(ctx, p.Cluster, []netip.Addr{asked})
+		if err != nil {
+			return asked, err
+		}
+		defer done()
+	}
 	tick := time.NewTicker(clusterEvery)
 	defer tick.Stop()
 	for {
@@ -171,6 +182,9 @@ func (d *Driver) leaseOwn(l *leases, p pool, asked netip.Addr, gateway bool) (ne
 			p.used[addr] = true
 		}
 	}
+	for _, addr := range n.Listed() { // endpoints on other hosts have them
+		p.used[addr] = true
+	}
 	switch {
 	case gateway && asked.IsValid() && asked != own:
 		return asked, fmt.Errorf("gateway %s: this host has the address %s in network %s of the cluster: omit --gateway",
@@ -179,11 +193,20 @@ func (d *Driver) leaseOwn(l *leases, p pool, asked netip.Addr, gateway bool) (ne
 		asked = own
 	case asked == own:
 		return asked, fmt.Errorf("address %s is that of the host: choose another address", asked)
-	case asked.IsValid() && !slices.ContainsFunc(p.own, func(b netip.Prefix) bool { return b.Contains(asked) }):
-		return asked, fmt.Errorf("address %s is in no block of this host: choose one of %s, or omit it", asked,
-			joined(p.own))
 	}
 	return l.claim(p, asked, gateway)
+}
+
+// Leased reports whether an address of a network of the cluster is leased to a container.
+func (d *Driver) Leased(network string, a netip.Addr) (leased bool) {
+	err := d.leasing(func(l *leases) error {
+		inUse := l.leases[a]
+		for _, p := range l.pools {
+			leased = leased || inUse.Claimed && p.Cluster == network && p.Prefix.Contains(a)
+		}
+		return nil
+	})
+	return leased || err != nil
 }
 
 // standIn notes that a Docker network stands for a network of the cluster.

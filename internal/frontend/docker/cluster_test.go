@@ -3,6 +3,7 @@ package docker_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,14 @@ func (c cluster) CreateNetwork(_ context.Context, n model.Network, _ []int) erro
 	}
 	c.has(n.Name, n.Subnets[0].Prefix, netip.PrefixFrom(n.Subnets[0].Prefix.Addr(), 30))
 	return nil
+}
+
+// ReserveAddresses implements docker.Cluster. Another host has the address 10.9.0.9.
+func (cluster) ReserveAddresses(_ context.Context, _ string, addrs []netip.Addr) (func(), error) {
+	if slices.Contains(addrs, netip.MustParseAddr("10.9.0.9")) {
+		return nil, api.Faultf(api.Conflict, "web on node host1 has it")
+	}
+	return func() {}, nil
 }
 
 // has gives the host a network of the cluster with these blocks.
@@ -66,7 +75,7 @@ func TestClusterAddresses(t *testing.T) {
 		netip.MustParsePrefix("10.9.0.0/30"))
 	p.calls("IpamDriver.RequestAddress", shopPool(``), `{"Address":"10.9.0.1/24"}`)
 	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.3"`), `{"Address":"10.9.0.3/24"}`)
-	p.refuses("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.9"`), "in no block of this host")
+	p.refuses("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.9"`), "web on node host1 has it")
 	p.refuses("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64"`), "that of the host")
 	p.calls("IpamDriver.ReleaseAddress", shopPool(`, "Address": "10.9.0.66"`), `{}`)
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)

@@ -1,0 +1,429 @@
+package networks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/escape"
+	"fairlead/internal/model"
+)
+
+// Theory of operation. An endpoint can have an address of another node's block: it has moved with its
+// address. The record moves/NET/ADDR has the node, so forwarding to it is more specific than by block, and at
+// most one node has the address. Two facts are not in records: addresses that the block's node has leased, and
+// whether the node of an earlier record still uses it. So the node
+//
+//  1. asks the nodes of the earlier record and of the block whether they use the address;
+//  2. puts the record, on condition that neither it nor the block nor the network has changed;
+//  3. asks the node of the block again. It answers when it has the record's revision, and does not lease the
+//     address from then on;
+//  4. waits until this host forwards according to the record.
+//
+// A node that asks has the address reserved from step 2 on, and says so if it is asked itself. A node that
+// does not answer may use the address: the request is refused. The record is deleted when no endpoint has the
+// address, also after a daemon was killed in between.
+
+// AddressQuestion is the kind of the question between nodes whether an address is in use.
+const AddressQuestion = "address"
+
+// The limits of a reservation, and of an answer to another node's.
+const (
+	reserveLimit  = 8 * time.Second
+	answerLimit   = 3 * time.Second
+	reserveRounds = 16
+	maxUser       = 100
+)
+
+// Peers asks other nodes.
+type Peers interface {
+	Peer(ctx context.Context, id, kind string, question, into any) error
+}
+
+// Lessor leases addresses before they are attached.
+type Lessor interface {
+	// Leased reports whether an address of a network of the cluster is leased.
+	Leased(network string, a netip.Addr) bool
+}
+
+// place is an address of a network.
+type place struct {
+	network string
+	address netip.Addr
+}
+
+// holding is what the records say about an address.
+type holding struct {
+	// self is this node's id.
+	self string
+	// keys are those of this node, the network, the block and the move; entries the known ones of them.
+	keys    [4]string
+	entries map[string]kv.Entry
+	// names are those of the nodes.
+	names map[string]string
+}
+
+// The indexes of holding.keys.
+const (
+	ofNode = iota
+	ofNetwork
+	ofBlock
+	ofMove
+)
+
+// block returns the node with the block of the address, if it is known.
+func (h holding) block() string {
+	b, _ := record.Decode[record.Block](h.entries[h.keys[ofBlock]])
+	return h.known(b.Node)
+}
+
+// moved returns the node with the record of the address, if it is known.
+func (h holding) moved() string {
+	m, _ := record.Decode[record.Move](h.entries[h.keys[ofMove]])
+	return h.known(m.Node)
+}
+
+// known returns the id if the cluster has the node. Other records are what an interrupted removal has left.
+func (h holding) known(id string) string {
+	if _, exists := h.names[id]; exists {
+		return id
+	}
+	return ""
+}
+
+// home reports whether the node has the address by its block, and no other one by a record.
+func (h holding) home() bool { return h.block() == h.self && h.entries[h.keys[ofMove]].Value == nil }
+
+// LeasesOf makes the addresses of l count as used. It is called before Run.
+func (n *Networks) LeasesOf(l Lessor) { n.lessor = l }
+
+// ReserveAddresses makes this node the one that has addresses of a network, if they are in no block of it. Addresses of
+// networks that are not the cluster's need nothing. The caller calls done when the addresses are attached, or
+// cannot be. Returns a Fault with code Conflict if another endpoint has an address, or the node that may have
+// leased it does not answer.
+func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs []netip.Addr) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
+	defer cancel()
+	var reserved []place
+	done = func() {
+		for _, p := range reserved {
+			n.reserved(p, -1)
+		}
+		n.awake()
+	}
+	for _, a := range addrs {
+		p := place{network, a}
+		if err := n.reserve(ctx, p); err != nil {
+			done()
+			return nil, fmt.Errorf("reserve address %s of network %s: %w", a, network, err)
+		}
+		reserved = append(reserved, p)
+	}
+	return done, nil
+}
+
+// reserved adds to the number of reservations of an address.
+func (n *Networks) reserved(p place, add int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reservations[p] += add
+	if n.reservations[p] == 0 {
+		delete(n.reservations, p)
+	}
+}
+
+// reserve reserves one address. Without an error it has one more reservation.
+func (n *Networks) reserve(ctx context.Context, p place) error {
+	attached := n.attachedAt(p) != ""
+	h, concerned := n.begin(p, attached)
+	if !concerned {
+		return nil
+	}
+	for range reserveRounds {
+		for _, other := range []string{h.moved(), h.block()} {
+			if err := n.ask(ctx, h, other, p, 0); err != nil {
+				return err
+			}
+		}
+		n.reserved(p, 1)
+		result, err := n.take(ctx, h)
+		if err == nil && result.Committed {
+			err = n.confirm(ctx, h, p, result.Revision)
+		}
+		if err == nil && result.Committed {
+			return nil
+		}
+		n.reserved(p, -1)
+		if err != nil {
+			n.awake() // to delete the record, if it was put
+			return err
+		}
+		h = h.learn(result.Current)
+	}
+	return &api.Fault{Code: api.Conflict, Err: block.ErrBusy}
+}
+
+// begin returns what the snapshot says about an address. If the address needs no record, it is reserved at
+// once, and not concerned. While it is attached, its record has been put already, and etcd may be away.
+func (n *Networks) begin(p place, attached bool) (h holding, concerned bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.snapshot != nil && !attached {
+		h, concerned = look(n.snapshot, n.self.Node, p)
+		concerned = concerned && !h.home()
+	}
+	if !concerned {
+		n.reservations[p]++
+	}
+	return h, concerned
+}
+
+// look returns what a snapshot says about an address. It reports false if it is not in a subnet of a network
+// of the cluster: the daemon says what is wrong then.
+func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
+	r, exists, err := record.Get[record.Network](s, record.Key(record.Networks, p.network))
+	if err != nil || !exists || block.Check(r) != nil {
+		return h, false
+	}
+	i := slices.IndexFunc(r.Spec.Subnets, func(s model.Subnet) bool {
+		return s.Prefix.Contains(p.address) && s.Usable(p.address)
+	})
+	if i < 0 {
+		return h, false
+	}
+	of, _ := p.address.Prefix(r.BlockBits[i]) // Check has validated the length
+	h = holding{self: self, entries: map[string]kv.Entry{}, names: map[string]string{},
+		keys: [4]string{record.Key(record.Nodes, self), record.Key(record.Networks, p.network),
+			record.Key(record.Blocks, p.network, of.String()), moveKey(p)}}
+	for _, key := range h.keys {
+		if e, exists := s.Get(key); exists {
+			h.entries[key] = e
+		}
+	}
+	for e := range s.Under(record.Nodes) {
+		if node, err := record.Decode[record.Node](e); err == nil {
+			h.names[node.ID] = node.Name
+		}
+	}
+	return h, true
+}
+
+func moveKey(p place) string { return record.Key(record.Moves, p.network, p.address.String()) }
+
+// learn returns the holding with the records that made a transaction fail.
+func (h holding) learn(current []kv.Entry) holding {
+	h.entries = map[string]kv.Entry{}
+	for _, e := range current {
+		h.entries[e.Key] = e
+	}
+	return h
+}
+
+// take puts the record of the address, or deletes it if the block is this node's.
+func (n *Networks) take(ctx context.Context, h holding) (kv.Result, error) {
+	node, err := record.Decode[record.Node](h.entries[h.keys[ofNode]])
+	switch {
+	case err != nil || h.entries[h.keys[ofNetwork]].Value == nil:
+		return kv.Result{}, block.ErrGone
+	case node.Drained:
+		return kv.Result{}, &api.Fault{Code: api.Conflict, Err: block.ErrDrained}
+	}
+	var t kv.Txn
+	for _, key := range h.keys {
+		e := h.entries[key]
+		t.If = append(t.If, kv.Condition{Key: key, Revision: e.Revision, Value: e.Value})
+	}
+	put := kv.Change{Key: h.keys[ofMove], Value: record.Encode(record.Move{Node: h.self})}
+	if h.block() == h.self {
+		put.Value = nil
+	}
+	t.Then = []kv.Change{put}
+	result, _, err := kv.Repeat(ctx, n.cfg.Store, t)
+	if err != nil {
+		err = fmt.Errorf("it is in no block of this host, so other hosts must know where it is: %w: omit the address, or "+
+			"try again when etcd answers", err)
+	}
+	return result, err
+}
+
+// confirm waits until the node of the block and this one follow the record at a revision.
+func (n *Networks) confirm(ctx context.Context, h holding, p place, revision int64) error {
+	if err := n.ask(ctx, h, h.block(), p, revision); err != nil {
+		return err
+	}
+	return n.awaitApplied(ctx, revision)
+}
+
+// addressQuestion asks whether an address is in use. With a revision, it also asks the node not to lease it
+// from then on: the records at this revision say that another one has it.
+type addressQuestion struct {
+	Network  string     `json:"network"`
+	Address  netip.Addr `json:"address"`
+	Revision int64      `json:"revision"`
+}
+
+// addressAnswer names what uses the address, or is empty.
+type addressAnswer struct {
+	UsedBy string `json:"usedBy,omitempty"`
+}
+
+// ask returns an error if another node uses the address, or does not answer.
+func (n *Networks) ask(ctx context.Context, h holding, id string, p place, revision int64) error {
+	if id == "" || id == h.self {
+		return nil
+	}
+	var a addressAnswer
+	err := n.cfg.Peers.Peer(ctx, id, AddressQuestion, addressQuestion{p.network, p.address, revision}, &a)
+	if err != nil {
+		return api.Faultf(api.Conflict, "node %s may have leased it, and does not answer: %w: start its daemon, or "+
+			"remove it from the cluster with `fairlead cluster rm %s`", h.names[id], err, h.names[id])
+	}
+	if a.UsedBy != "" {
+		used := escape.Line(a.UsedBy[:min(len(a.UsedBy), maxUser)])
+		return api.Faultf(api.Conflict, "%s on node %s has it: detach that one, or request another address", used,
+			h.names[id])
+	}
+	return nil
+}
+
+// user returns what uses an address on this host, or an empty string.
+func (n *Networks) user(p place) string {
+	if name := n.attachedAt(p); name != "" {
+		return name
+	}
+	n.mu.Lock()
+	reserved := n.reservations[p] > 0
+	n.mu.Unlock()
+	if reserved {
+		return "a sandbox that is being attached"
+	}
+	if n.lessor != nil && n.lessor.Leased(p.network, p.address) {
+		return "a container"
+	}
+	return ""
+}
+
+// attachedAt returns the name of the attachment with an address, or an empty string.
+func (n *Networks) attachedAt(p place) string {
+	for _, v := range n.cfg.Host.Attachments() {
+		if v.Network == p.network && slices.Contains(v.Endpoint.Addresses, p.address) {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// host returns the host's network with this name.
+func (n *Networks) host(name string) model.Network {
+	network, _ := (model.State{Networks: n.cfg.Host.Networks()}).Network(name)
+	return network
+}
+
+// awaitApplied waits until the host has the networks of a revision.
+func (n *Networks) awaitApplied(ctx context.Context, revision int64) error {
+	for {
+		n.mu.Lock()
+		applied, progress := n.applied, n.progress
+		n.mu.Unlock()
+		if applied >= revision {
+			return nil
+		}
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return errors.New("this node does not follow the records of the cluster: `fairlead cluster status` shows why")
+		}
+	}
+}
+
+// publishMoves deletes the node's records of addresses that nothing uses, and puts those that are missing: the
+// node of a block was removed, or the store was restored.
+func (n *Networks) publishMoves(ctx context.Context, s kv.Snapshot, node string) error {
+	var errs []error
+	for e := range s.Under(record.Moves) {
+		names := record.Names(record.Moves, e.Key, 2)
+		m, err := record.Decode[record.Move](e)
+		a, invalid := netip.ParseAddr(names[len(names)-1])
+		if err != nil || invalid != nil || len(names) != 2 || m.Node != node {
+			continue // derive reports it
+		}
+		if n.user(place{names[0], a}) == "" {
+			errs = append(errs, n.release(ctx, e))
+		}
+	}
+	attached := n.cfg.Host.Attachments()
+	s, err := n.current() // it has the records of these attachments
+	if err != nil {
+		return errors.Join(errs...) // the node has left meanwhile
+	}
+	for _, p := range n.homeless(s, node, attached) {
+		if err := n.home(ctx, s, node, p); err != nil {
+			errs = append(errs, fmt.Errorf("address %s of network %s: %w", p.address, p.network, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// home puts the record of an address that an attachment has.
+func (n *Networks) home(ctx context.Context, s kv.Snapshot, node string, p place) error {
+	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
+	defer cancel()
+	h, concerned := look(s, node, p)
+	if !concerned {
+		return nil
+	}
+	if other := h.moved(); other != "" && other != node {
+		if name := n.attachedAt(p); name != "" {
+			return fmt.Errorf("%s has it here, and node %s says that it has it: detach one of them", name, h.names[other])
+		}
+		return nil // it was detached meanwhile
+	}
+	result, err := n.take(ctx, h)
+	if err == nil && result.Committed {
+		err = n.confirm(ctx, h, p, result.Revision)
+	}
+	return err
+}
+
+// homeless returns the addresses of attachments that are neither in a block of the node nor in a record of it,
+// or that another node has.
+func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (all []place) {
+	own := map[string][]netip.Prefix{}
+	for _, network := range n.cfg.Host.Networks() {
+		if network.Origin == model.FromCluster {
+			own[network.Name] = block.Own(s, network.Name, node)
+		}
+	}
+	for _, v := range attached {
+		blocks, ours := own[v.Network]
+		for _, a := range v.Endpoint.Addresses {
+			p := place{v.Network, a}
+			m, _, err := record.Get[record.Move](s, moveKey(p))
+			in := slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return b.Contains(a) })
+			if ours && err == nil && m.Node != node && (!in || m.Node != "") {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// release deletes a record of the node, unless it has changed meanwhile.
+func (n *Networks) release(ctx context.Context, e kv.Entry) error {
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	_, err := n.cfg.Store.Commit(limited, kv.Txn{
+		If:   []kv.Condition{{Key: e.Key, Revision: e.Revision, Value: e.Value}},
+		Then: []kv.Change{{Key: e.Key}}})
+	if err != nil {
+		return fmt.Errorf("release address: %w", err)
+	}
+	return nil
+}

@@ -74,7 +74,8 @@ func (l *lan) crossHosts(one, two *dockerHost) {
 	if len(used) != 3 {
 		l.Errorf("three containers have the addresses %v", used)
 	}
-	two.fails("on node host1 has it: detach that one", "run --rm --network store --ip "+address(one, "web")+" program exists /")
+	two.fails("on node host1 has it: detach that one",
+		"run --rm --network store --ip "+address(one, "web")+" program exists /")
 	two.until("", two.dir+"/program ask tcp 192.0.2.1:8080")
 	one.docker("run -d --name moving --network shop" + serve)
 	at := address(one, "moving")

@@ -103,20 +103,21 @@ func TestSandboxMovesWithAddress(t *testing.T) {
 	l := newLAN(t)
 	l.joined()
 	one, two, three := l.hosts[0], l.hosts[1], l.hosts[2]
-	all := []*moving{newMoving(l, "shop", "vxlan", "10.9.0.0/16"), newMoving(l, "store", "routed", "10.10.0.0/16")}
+	all := []*moving{newMoving(l, "shop", "vxlan", "10.9.0.0/16"),
+		newMoving(l, "store", "routed", "10.10.0.0/16")}
 	var boxes []box
 	for _, m := range all {
 		b := m.attach(one)
-		l.refused(two, "on node host1 has it: detach that one", "attach", m.network, process.Seen(b.Path()), "--address",
-			m.addr.String())
+		request := []string{"attach", m.network, process.Seen(b.Path()), "--address", m.addr.String()}
+		l.refused(two, "on node host1 has it: detach that one", request...)
 		for range 3 {
 			b = m.move(b, one, two)
-			l.refused(one, "on node host2 has it", "attach", m.network, process.Seen(b.Path()), "--address", m.addr.String())
+			l.refused(one, "on node host2 has it", request...)
 			b = m.move(b, two, three)
 			b = m.move(b, three, one)
 		}
-		b = m.contested(b)
-		t.Logf("%s: until all hosts reached the moved sandbox: at most %v after attach returned, %v after detach began",
+		b = m.claimed(b)
+		t.Logf("%s: until all hosts reached it: at most %v after attach returned, %v after detach began",
 			m.network, slices.Max(m.after), slices.Max(m.whole))
 		boxes = append(boxes, m.move(b, one, two))
 	}
@@ -137,17 +138,18 @@ func TestSandboxMovesWithAddress(t *testing.T) {
 	all[0].reached()
 }
 
-// contested moves the sandbox from the first host to two others at once: exactly one gets it. It returns to
+// claimed moves the sandbox from the first host to two others at once: exactly one gets it. It returns to
 // the first host.
-func (m *moving) contested(b box) box {
+func (m *moving) claimed(b box) box {
 	m.Helper()
+	addr := m.addr.String()
 	m.hosts[0].Run("detach", process.Seen(b.Path()))
 	namespaces, errs := []*netns.Namespace{kerneltest.Netns(m), kerneltest.Netns(m)}, make([]error, 2)
 	said := make([]string, 2)
 	var both sync.WaitGroup
 	for i, h := range m.hosts[1:] {
 		both.Go(func() {
-			said[i], errs[i] = h.Try("attach", m.network, process.Seen(namespaces[i].Path()), "--address", m.addr.String())
+			said[i], errs[i] = h.Try("attach", m.network, process.Seen(namespaces[i].Path()), "--address", addr)
 		})
 	}
 	both.Wait()

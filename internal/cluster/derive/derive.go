@@ -281,8 +281,8 @@ func (n *network) blockHolder(a netip.Addr) string {
 func (d *Deriver) network(name string) *network {
 	n := d.networks[name]
 	if n == nil {
-		n = &network{blocks: map[netip.Prefix]record.Block{}, moves: map[netip.Addr]string{}, endpoints: map[string]endpoint{},
-			keys: map[string]string{}}
+		n = &network{blocks: map[netip.Prefix]record.Block{}, moves: map[netip.Addr]string{},
+			endpoints: map[string]endpoint{}, keys: map[string]string{}}
 		d.networks[name] = n
 	}
 	return n

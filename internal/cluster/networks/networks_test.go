@@ -133,8 +133,8 @@ func newWorld(t *testing.T, nodes int) *world {
 	for i := range nodes {
 		id := fmt.Sprint("n", i)
 		c := w.Client()
-		w.hosts, w.clients, w.every = append(w.hosts, &host{id: id, changed: make(chan struct{}, 1)}), append(w.clients, c),
-			append(w.every, nil)
+		w.hosts = append(w.hosts, &host{id: id, changed: make(chan struct{}, 1)})
+		w.clients, w.every = append(w.clients, c), append(w.every, nil)
 		w.put(c, record.Key(record.Nodes, id), record.Node{ID: id, Name: id,
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})}})
 		w.keys = append(w.keys, filepath.Join(w.TempDir(), "keys"))
@@ -152,8 +152,8 @@ func (w *world) start(node int) {
 	var ctx context.Context
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
-	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Peers: w, Containers: h, Changed: h.changed,
-		Every: every, Log: slog.New(slog.DiscardHandler)})
+	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Peers: w, Containers: h,
+		Changed: h.changed, Every: every, Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n
 	go n.Run(ctx)
 	go func() {

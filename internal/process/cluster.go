@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/cluster/addresses"
 	"fairlead/internal/cluster/agreement"
 	"fairlead/internal/cluster/bgp"
+	"fairlead/internal/cluster/certificates"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
@@ -46,6 +47,8 @@ type node struct {
 	virtual   *virtual.Handle
 	bgp       *bgp.Announcer
 	loopback  *loopback.Handle
+	// certificates are the gateway's.
+	certificates *certificates.Certificates
 }
 
 // end closes the handles. If everything shall be removed, it closes the virtual addresses before.
@@ -67,19 +70,20 @@ func (a anyway) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 
 // newNode returns the host's part of a cluster. A host whose membership cannot be read does not
 // start: it would lose what came from the cluster.
-func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*node, error) {
+func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *certificates.Certificates) (*node,
+	error) {
 	links, err := host.Virtual()
 	if err != nil {
 		return nil, err
 	}
-	n := &node{names: names.NewServer(opt.Log, host.Do), virtual: links}
+	n := &node{names: names.NewServer(opt.Log, host.Do), virtual: links, certificates: all}
 	n.holds, err = hold.New(hold.Config{Host: links, Store: anyway{n}, Peers: n,
 		Memory: filepath.Join(opt.Run, "addresses.json"), Note: d.Note, Log: opt.Log})
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Peers: n, Containers: sandbox.New(),
-		Keys:    filepath.Join(opt.State, "cluster", "keys"),
+		Keys:    filepath.Join(clusterDir(opt), "keys"),
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})
@@ -89,8 +93,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.networks, n.services, n.agreement, n.addresses, n.bgp,
-		names.NewConsumer(n.names, d.ClusterNetworks))
+	n.Member, err = newMember(opt, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.addresses,
+		n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
@@ -98,6 +102,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle) (*nod
 	n.Answer(hold.Question, n.holds.Answer)
 	n.Answer(agreement.Question, n.agreement.Answer)
 	n.Answer(networks.AddressQuestion, n.networks.AnswerAddress)
+	n.Answer(certificates.Question, n.certificates.Answer)
 	here := &across.Host{Pins: Pins(opt), Attachments: d.Attachments}
 	n.Answer(across.Question, here.Answer)
 	return n, nil
@@ -111,6 +116,7 @@ func (n *node) run(ctx context.Context) error {
 	tasks.Go(func() { n.networks.Run(ctx) })
 	tasks.Go(func() { n.services.Run(ctx) })
 	tasks.Go(func() { n.agreement.Run(ctx) })
+	tasks.Go(func() { n.certificates.Run(ctx) })
 	if !n.Joined() { // an earlier process may have been killed
 		if err := n.holds.Leave(); err != nil {
 			return err
@@ -218,7 +224,7 @@ func newMember(opt Options, d *daemon.Daemon, idle *idle, consumers ...member.Co
 	}
 	return member.New(member.Config{
 		Consumers: consumers,
-		Dir:       filepath.Join(opt.State, "cluster"), Version: opt.Version, Host: host, Open: storeOpener(opt, d.Note),
+		Dir:       clusterDir(opt), Version: opt.Version, Host: host, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
@@ -232,7 +238,7 @@ func storeOpener(opt Options, note func(api.Event)) func(api.EtcdAccess, string,
 		if err != nil {
 			return nil, &api.Fault{Code: api.Invalid, Err: err}
 		}
-		m, err := mirror.Open(mirror.Config{Source: source, Path: filepath.Join(dir, "snapshot.db"), Cluster: id,
+		m, err := mirror.Open(mirror.Config{Source: source, Path: snapshotFile(dir), Cluster: id,
 			Note: note, Log: opt.Log})
 		if err != nil {
 			return nil, errors.Join(err, source.Close())

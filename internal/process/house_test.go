@@ -75,10 +75,12 @@ func runDaemon(do order) error {
 		return err
 	}
 	idle := newIdle(false)
-	node, err := newNode(opt, host, d, idle)
+	certificates, adopt := newCertificates(opt)
+	node, err := newNode(opt, host, d, idle, certificates)
 	if err != nil {
 		return err
 	}
+	adopt(node)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { defer cancel(); process.Idle() }()
 	err = serve(ctx, opt, d, hosted.NewRunner(hosted.Options{Log: opt.Log}), node, idle)

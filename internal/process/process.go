@@ -119,8 +119,10 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if opt.Docker, err = dockerSocketOf(opt, files); err != nil {
 		return err
 	}
+	certificates, adopt := newCertificates(opt)
 	gateway := hosted.NewRunner(hosted.Options{Directory: filepath.Join(opt.Run, "gateway"),
-		Errors: filepath.Join(opt.Run, "gateway.log"), State: opt.State, Netns: host.Netns(), Log: opt.Log})
+		Errors: filepath.Join(opt.Run, "gateway.log"), State: opt.State, Netns: host.Netns(), Cluster: certificates,
+		Log: opt.Log})
 	d, err := daemon.New(daemon.Config{
 		Kernel: host, Flows: host, Inspector: host, Counters: host, Host: host, Store: files, Sandboxes: sandbox.New(),
 		DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
@@ -133,10 +135,11 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(func() error { gateway.Part(); return nil })
-	node, err := newNode(opt, host, d, idle)
+	node, err := newNode(opt, host, d, idle, certificates)
 	if err != nil {
 		return err
 	}
+	adopt(node)
 	defer closing(func() error { return node.end(opt.TearDown) })
 	idle.empty = func() bool { return d.Empty() && !node.Joined() }
 	defer closing(func() error {

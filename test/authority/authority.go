@@ -4,6 +4,7 @@ package authority
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -26,8 +27,8 @@ type Order struct {
 	// 127.0.0.1 and ::1.
 	Address string
 	// DNS is the address of the DNS server that the authority asks. If it is empty, all names have
-	// the address 127.0.0.1.
-	DNS string
+	// the address Names, by default 127.0.0.1.
+	DNS, Names string
 	// Validity is the life of certificates in seconds. 0 means a long one.
 	Validity uint64
 }
@@ -44,7 +45,7 @@ type identity struct{ URL, Roots, Root string }
 
 func run(do Order) error {
 	if do.DNS == "" {
-		at, stop, err := acmetest.Names("127.0.0.1")
+		at, stop, err := acmetest.Names(cmp.Or(do.Names, "127.0.0.1"))
 		if err != nil {
 			return err
 		}

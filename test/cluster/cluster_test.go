@@ -13,9 +13,11 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/child"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/gateway/serving"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/proxy"
+	"fairlead/test/authority"
 	"fairlead/test/daemons"
 	"fairlead/test/etcd"
 	"fairlead/test/failover"
@@ -25,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI,
-		failover.AskRole: failover.AskMain})
+		failover.AskRole: failover.AskMain, authority.Role: authority.Main, serving.Role: serving.Main})
 	os.Exit(m.Run())
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/cluster/trust"
 )
 
 // ErrRemoved is the error of a transaction of a host that was removed from the cluster.
@@ -45,6 +46,24 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		}
 		snapshot = newest // only the node's record differs: it was drained, for example
 	}
+}
+
+// Box returns what encrypts the cluster's values for a purpose. Returns an error if the host belongs to
+// no cluster.
+func (m *Member) Box(purpose string) (*trust.Box, error) {
+	f := m.self()
+	return trust.NewBox(f.ClusterKey, f.Cluster, purpose)
+}
+
+// Recall returns the identity of the node whose membership is in a directory, and its box for a purpose,
+// without a Member. Its id is empty if the host belongs to no cluster.
+func Recall(dir, purpose string) (Self, *trust.Box, error) {
+	f, err := readFile(dir)
+	if err != nil || f.Phase != phaseMember {
+		return Self{}, nil, err
+	}
+	box, err := trust.NewBox(f.ClusterKey, f.Cluster, purpose)
+	return Self{f.Cluster, f.Node, f.Name}, box, err
 }
 
 // CommitAnyway commits a transaction without the condition of Commit, so that a host that was removed can

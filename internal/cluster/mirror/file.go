@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -71,6 +72,21 @@ func openFile(path, cluster string) (opened *file, table *kv.Table, err error) {
 		opened.saved = table
 	}
 	return opened, table, err
+}
+
+// Read returns the snapshot of a cluster that the file of an earlier Mirror has, or nil.
+func Read(path, cluster string) (kv.Snapshot, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	f, table, err := openFile(path, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.close(); err != nil || table == nil {
+		return nil, err
+	}
+	return table, nil
 }
 
 // read returns the snapshot of the cluster, or nil. It deletes that of another cluster.

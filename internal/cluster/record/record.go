@@ -39,6 +39,12 @@ const (
 	Reals     = "reals/"
 	Addresses = "addrs/"
 	BGPPeers  = "bgp/"
+	// Certificates is followed by the key of a value in the storage of certificates,
+	// CertificateLocks by the name of a lock, and Challenges by that of the certificate's
+	// lock and a hash.
+	Certificates     = "acme/values/"
+	CertificateLocks = "acme/locks/"
+	Challenges       = "acme/challenges/"
 )
 
 // Meta describes the cluster.
@@ -223,6 +229,24 @@ type BGPPeer struct {
 	Nodes []string `json:"nodes,omitempty"`
 	// BFD makes node and router notice within a second that the other is gone.
 	BFD bool `json:"bfd"`
+}
+
+// Sealed is a value that only nodes can read, bound to the key of its record (trust.Box).
+type Sealed struct {
+	Sealed []byte `json:"sealed"`
+}
+
+// CertificateLock is held by the node that may change the values of a certificate, or an
+// account. It is deleted when the node has done so.
+type CertificateLock struct {
+	// Holder is the id of the node.
+	Holder string `json:"holder"`
+	// Process is drawn at random by each process of the node.
+	Process string `json:"process"`
+	// Sequence grows while the holder works, and with each holder.
+	Sequence int64 `json:"sequence"`
+	// Interrupted is how many holders in a row have ended without deleting the lock.
+	Interrupted int `json:"interrupted,omitempty"`
 }
 
 // Key joins a prefix and names. The names must contain no slash, except for the last.

@@ -98,7 +98,7 @@ func (a *Authority) Seal(clusterKey []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encrypt the CA's key: %w", err)
 	}
-	box, err := newBox(clusterKey)
+	box, err := newAEAD(clusterKey)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (a *Authority) Seal(clusterKey []byte) ([]byte, error) {
 
 // OpenAuthority returns the CA with this certificate (DER), whose key Seal has encrypted.
 func OpenAuthority(certificate, sealed, clusterKey []byte) (*Authority, error) {
-	box, err := newBox(clusterKey)
+	box, err := newAEAD(clusterKey)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func OpenAuthority(certificate, sealed, clusterKey []byte) (*Authority, error) {
 	return newAuthority(certificate, key)
 }
 
-func newBox(clusterKey []byte) (cipher.AEAD, error) {
+func newAEAD(clusterKey []byte) (cipher.AEAD, error) {
 	if len(clusterKey) != KeySize {
 		return nil, fmt.Errorf("read the cluster's key: it has %d bytes: want %d", len(clusterKey), KeySize)
 	}

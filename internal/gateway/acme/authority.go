@@ -37,6 +37,8 @@ type authority struct {
 	log       *slog.Logger
 	transport *http.Transport
 	newKey    func() (crypto.Signer, error)
+	// replaceAccount registers another account if the stored one cannot be read.
+	replaceAccount bool
 	// account protects the account: one goroutine registers it.
 	account sync.Mutex
 }
@@ -141,19 +143,24 @@ func (r *retryAfter) get() time.Duration {
 func (a *authority) registered(ctx context.Context, client *acmez.Client) (protocol.Account, error) {
 	a.account.Lock()
 	defer a.account.Unlock()
-	const lock = "account"
-	if err := a.store.Lock(ctx, a.store.key(lock)); err != nil {
+	if err := a.store.Lock(ctx, a.store.key(accountKind)); err != nil {
 		return protocol.Account{}, err
 	}
-	defer func() { _ = a.store.Unlock(context.WithoutCancel(ctx), a.store.key(lock)) }()
+	defer func() { _ = a.store.Unlock(context.WithoutCancel(ctx), a.store.key(accountKind)) }()
 	var s storedAccount
 	ok, err := a.store.load(ctx, &s, accountKind)
-	if err != nil {
+	if err == nil && ok && a.isMine(s) {
+		var key crypto.Signer
+		if key, err = s.key(); err == nil {
+			return protocol.Account{Status: protocol.StatusValid, Location: s.Registration.URI, PrivateKey: key}, nil
+		}
+	}
+	if err != nil && !a.replaceAccount {
 		return protocol.Account{}, err
 	}
-	if ok && a.isMine(s) {
-		key, err := s.key()
-		return protocol.Account{Status: protocol.StatusValid, Location: s.Registration.URI, PrivateKey: key}, err
+	if err != nil {
+		a.log.Warn("the stored account cannot be used: another one is registered", "resolver", a.store.resolver,
+			"error", err)
 	}
 	return a.register(ctx, client)
 }
@@ -202,5 +209,10 @@ func (a *authority) forget(ctx context.Context, err error) bool {
 	if !errors.As(err, &problem) || problem.Type != protocol.ProblemTypeAccountDoesNotExist {
 		return false
 	}
-	return a.store.Delete(ctx, a.store.key(accountKind)) == nil
+	key := a.store.key(accountKind)
+	if a.store.Lock(ctx, key) != nil {
+		return false
+	}
+	defer func() { _ = a.store.Unlock(context.WithoutCancel(ctx), key) }()
+	return a.store.Delete(ctx, key) == nil
 }

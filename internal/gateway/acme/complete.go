@@ -20,6 +20,9 @@ func (m *Manager) Complete(config *gateway.Config) {
 	defer m.mu.Unlock()
 	m.follow(wantedBy(config, &m.Static, givenNames(config.TLS.Certificates), &m.rules))
 	m.challenges.addTo(&config.ACME)
+	if m.Shared != nil {
+		addShared(m.Shared.Challenges(), &config.ACME)
+	}
 	for _, key := range slices.Sorted(maps.Keys(m.certificates)) {
 		c := m.certificates[key]
 		config.ACME.Certificates = append(config.ACME.Certificates, c.state())
@@ -62,22 +65,39 @@ func (m *Manager) begin(w wanted) *certificate {
 	if r == nil {
 		return c
 	}
-	if c.held = r.find(w.names); c.held != nil {
-		if c.renewal = renewalOf(c.held.leaf); r.problem == "" && !c.held.isFrom(r.value.CAServer) {
-			c.renewal = time.Time{}
-		}
-	}
-	if r.problem != "" {
-		return c
-	}
-	var a attempt
-	switch ok, err := r.store.load(context.Background(), &a, attemptKind, idOf(w.names)); {
-	case err != nil:
-		m.Log.Warn("cannot read when a certificate was tried last", "names", strings.Join(w.names, ","), "error", err)
-	case ok && a.Settings == r.settings:
-		c.attempt = a
+	m.choose(r, c)
+	if r.problem == "" {
+		m.readAttempt(r, c)
 	}
 	return c
+}
+
+// choose makes the best stored certificate the one in use.
+func (m *Manager) choose(r *resolver, c *certificate) {
+	c.renewal = time.Time{}
+	if c.held = r.find(c.names); c.held != nil && (r.problem != "" || c.held.isFrom(r.value.CAServer)) {
+		c.renewal = renewalOf(c.held.leaf)
+	}
+}
+
+// readAttempt reads the record of failed attempts. One with other settings than at the beginning does not
+// count; a later one is of the gateway of another host, with its settings.
+func (m *Manager) readAttempt(r *resolver, c *certificate) {
+	var a attempt
+	ok, err := r.store.load(context.Background(), &a, attemptKind, idOf(c.names))
+	if err != nil {
+		m.Log.Warn("cannot read when a certificate was tried last", "names", strings.Join(c.names, ","), "error", err)
+		return
+	}
+	if ok && a.Settings != r.settings && c.void.IsZero() {
+		c.void = a.At
+	}
+	if c.attempt = a; !ok || a.At.Equal(c.void) {
+		c.attempt = attempt{}
+	}
+	if c.void.IsZero() {
+		c.void = time.Unix(0, 0)
+	}
 }
 
 // find returns the stored certificate that is valid for the names, and if there are several,
@@ -100,6 +120,8 @@ func (c *certificate) state() gateway.CertificateState {
 		s.NotAfter = c.held.leaf.NotAfter
 	}
 	switch {
+	case c.waiting != nil && c.problem == "":
+		s.Reason, s.Next, s.State = c.waiting.Error(), time.Time{}, c.waitingState(valid)
 	case c.resolver == "":
 		s.Reason, s.Next, s.State = c.problem, time.Time{}, gateway.CertificateMissing
 	case c.problem != "":
@@ -113,6 +135,17 @@ func (c *certificate) state() gateway.CertificateState {
 		s.State = gateway.CertificateObtaining
 	}
 	return s
+}
+
+// waitingState returns the state of a certificate whose next attempt has not begun.
+func (c *certificate) waitingState(valid bool) string {
+	switch {
+	case valid:
+		return gateway.CertificateValid
+	case isBusy(c.waiting):
+		return gateway.CertificateObtaining
+	}
+	return gateway.CertificatePending
 }
 
 // givenNames returns the names of the certificates that providers give.

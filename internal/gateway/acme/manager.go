@@ -27,6 +27,7 @@ import (
 	"fairlead/internal/model/gateway"
 
 	"github.com/caddyserver/certmagic"
+	protocol "github.com/mholt/acmez/v3/acme"
 )
 
 // Options are what a Manager needs.
@@ -36,6 +37,8 @@ type Options struct {
 	// Changed is called when Complete would add something else than before. It returns when
 	// the entry points use it. No lock of the Manager is held.
 	Changed func(context.Context) error
+	// Shared is the storage of resolvers whose storage is gateway.StorageCluster; nil if there is none.
+	Shared Shared
 	// Backoff are the waits after failed attempts. Nil means the default.
 	Backoff []time.Duration
 }
@@ -60,7 +63,9 @@ type Manager struct {
 type resolver struct {
 	*authority
 	store store
-	dns   *dnsSolver
+	// shared is the storage if several gateways use it.
+	shared Shared
+	dns    *dnsSolver
 	// settings identify the resolver's settings.
 	settings string
 	// problem says why it cannot obtain certificates.
@@ -76,6 +81,11 @@ type certificate struct {
 	attempt attempt
 	renewal time.Time
 	running bool
+	// waiting is why the last attempt with a shared storage has not begun. No other begins while blocked.
+	waiting error
+	blocked bool
+	// void is when an attempt with other settings was made, which does not count.
+	void time.Time
 }
 
 // mostAttempts is the number of attempts at the same time.
@@ -103,6 +113,13 @@ func New(o Options) *Manager {
 func newResolver(name string, value gateway.Resolver, storages map[string]certmagic.Storage, o Options) *resolver {
 	r := &resolver{stored: map[string]*held{}}
 	path := cmp.Or(value.Storage, "acme.json")
+	if path == gateway.StorageCluster {
+		if r.shared = o.Shared; r.shared == nil {
+			r.problem = errNotShared.Error()
+			return r
+		}
+		storages[path] = r.shared
+	}
 	if storages[path] == nil {
 		s, err := openStorage(path)
 		if err != nil {
@@ -121,7 +138,9 @@ func newResolver(name string, value gateway.Resolver, storages map[string]certma
 	}
 	var err error
 	var variables []string
-	r.authority, err = newAuthority(value, r.store, o.Log)
+	if r.authority, err = newAuthority(value, r.store, o.Log); r.authority != nil {
+		r.replaceAccount = r.shared != nil
+	}
 	if err == nil && value.DNSChallenge != nil {
 		r.dns, variables, err = newDNSSolver(*value.DNSChallenge)
 	}
@@ -164,7 +183,7 @@ func (m *Manager) startDue(ctx context.Context) time.Duration {
 	sleep := longestSleep
 	for _, key := range slices.Sorted(maps.Keys(m.certificates)) {
 		c := m.certificates[key]
-		if c.running || c.problem != "" {
+		if c.running || c.blocked || c.problem != "" {
 			continue
 		}
 		if wait := time.Until(c.next()); wait > 0 {
@@ -205,9 +224,19 @@ func (c *certificate) next() time.Time {
 	return next
 }
 
-// try makes one attempt. It is stored as failed before it begins: a gateway that fails
-// during attempts and is started again must not repeat them at once.
+// try makes one attempt.
 func (m *Manager) try(ctx context.Context, c *certificate) {
+	if m.resolvers[c.resolver].shared != nil {
+		m.tryShared(ctx, c)
+		return
+	}
+	m.attempt(ctx, ctx, c, 0)
+}
+
+// attempt makes one attempt while lock lasts. It is stored as failed before it begins: a gateway that fails
+// during attempts and is started again must not repeat them at once. In a shared storage, the lock that
+// such a gateway leaves has the same purpose.
+func (m *Manager) attempt(ctx, lock context.Context, c *certificate, interrupted int) {
 	r := m.resolvers[c.resolver]
 	id := idOf(c.names)
 	m.mu.Lock()
@@ -221,10 +250,16 @@ func (m *Manager) try(ctx context.Context, c *certificate) {
 			m.Log.Error("cannot write the storage of certificates", "resolver", c.resolver, "error", err)
 		}
 	}
-	mayLog(r.store.save(ctx, begun.fail(time.Now(), m.Backoff, "the gateway ended during the attempt", 0),
-		attemptKind, id))
+	if r.shared == nil {
+		mayLog(r.store.save(ctx, begun.fail(time.Now(), m.Backoff, "the gateway ended during the attempt", 0),
+			attemptKind, id))
+	}
 	limits := &retryAfter{}
-	got, err := m.obtain(ctx, r, c.names, old, limits)
+	var got *held
+	err := errInterrupted
+	if interrupted < mostInterrupted {
+		got, err = m.obtain(lock, r, c.names, old, limits)
+	}
 	lasting := context.WithoutCancel(ctx)
 	if err == nil {
 		err = r.store.save(lasting, got.stored, certificateKind, id)
@@ -235,11 +270,16 @@ func (m *Manager) try(ctx context.Context, c *certificate) {
 		mayLog(r.store.Delete(lasting, r.store.key(attemptKind, id)))
 		m.Log.Info("obtained a certificate", "names", strings.Join(c.names, ","), "resolver", c.resolver, "until",
 			got.leaf.NotAfter)
+	case lock.Err() != nil && ctx.Err() == nil: // another gateway makes the next attempt
+		m.wait(ctx, c, fmt.Errorf("%w: %w", err, context.Cause(lock)))
+		return
 	case ctx.Err() != nil: // the gateway stops: the attempt does not count
 		begun = before
-		if before.Failures > 0 {
+		switch {
+		case r.shared != nil: // nothing was stored
+		case before.Failures > 0:
 			mayLog(r.store.save(lasting, before, attemptKind, id))
-		} else {
+		default:
 			mayLog(r.store.Delete(lasting, r.store.key(attemptKind, id)))
 		}
 	default:
@@ -268,6 +308,14 @@ func (m *Manager) obtain(ctx context.Context, r *resolver, names []string, old *
 	defer cancel()
 	client := r.client(limits)
 	client.ChallengeSolvers = m.challenges.solvers(r.value, r.dns.solver())
+	if r.shared != nil {
+		solver := sharedSolver{r.shared, r.store.key(certificateKind, idOf(names))}
+		for _, kind := range []string{protocol.ChallengeTypeHTTP01, protocol.ChallengeTypeTLSALPN01} {
+			if client.ChallengeSolvers[kind] != nil {
+				client.ChallengeSolvers[kind] = solver
+			}
+		}
+	}
 	got, err := r.issue(ctx, client, names, old)
 	if err != nil {
 		return nil, fmt.Errorf("obtain a certificate from %s: %w", r.value.CAServer, err)

@@ -57,3 +57,24 @@ func (c CertificateState) String() string {
 	}
 	return text
 }
+
+// StorageCluster is the storage of a resolver whose certificates the hosts of a cluster share.
+const StorageCluster = "cluster"
+
+// Challenge is what the gateways of a cluster answer to an authority: the key authorization of an
+// HTTP-01 challenge by its token, or the certificate of a TLS-ALPN-01 challenge by its name.
+type Challenge struct {
+	Token            string      `json:"token,omitempty"`
+	KeyAuthorization string      `json:"keyAuthorization,omitempty"`
+	Name             string      `json:"name,omitempty"`
+	Certificate      Certificate `json:"certificate,omitzero"`
+}
+
+// Busy is the error of a lock that the gateway of another host has.
+type Busy struct {
+	// Host is its name.
+	Host string
+}
+
+// Error implements error.
+func (b Busy) Error() string { return b.Host + " obtains it" }

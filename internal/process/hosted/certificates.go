@@ -18,14 +18,24 @@ type obtained struct {
 	cancel  context.CancelFunc
 	// ended is closed when no attempt runs any more. It is nil before start.
 	ended chan struct{}
+	// unfollow ends the changes of the cluster.
+	unfollow func()
 }
 
-// withStorages returns the resolvers with absolute paths of their storages.
+// Cluster is the host's part of the storage that the gateways of a cluster share.
+type Cluster interface {
+	acme.Shared
+	// Follow calls changed with the keys of values that others have changed, until stop is called.
+	// changed returns when the entry points use them.
+	Follow(changed func(ctx context.Context, keys []string) error) (stop func())
+}
+
+// withStorages returns the resolvers with absolute paths of their storages, if they are files.
 func (r *Runner) withStorages(all map[string]*values.Resolver) map[string]*values.Resolver {
 	result := map[string]*values.Resolver{}
 	for name, value := range all {
 		copied := *value
-		if !filepath.IsAbs(copied.Storage) {
+		if !filepath.IsAbs(copied.Storage) && copied.Storage != values.StorageCluster {
 			copied.Storage = filepath.Join(r.opt.State, copied.Storage)
 		}
 		result[name] = &copied
@@ -41,7 +51,7 @@ func (r *Runner) obtain(static values.Static) {
 	r.stopObtaining()
 	o := &obtained{of: static}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
-	o.manager = acme.New(acme.Options{Static: static, Log: r.log, Changed: func(context.Context) error {
+	changed := func(context.Context) error {
 		result := make(chan error, 1)
 		go func() { result <- r.certificatesChanged(o) }()
 		select {
@@ -50,7 +60,23 @@ func (r *Runner) obtain(static values.Static) {
 		case <-o.ctx.Done(): // stopObtaining, which has locked mu, waits for the caller
 			return o.ctx.Err()
 		}
-	}})
+	}
+	with := acme.Options{Static: static, Log: r.log, Changed: changed}
+	known := make(chan struct{}) // o.manager is set
+	o.unfollow = func() {}
+	if r.opt.Cluster != nil {
+		with.Shared = r.opt.Cluster
+		o.unfollow = r.opt.Cluster.Follow(func(ctx context.Context, keys []string) error {
+			<-known
+			o.manager.Refresh(keys)
+			if len(keys) == 0 {
+				return nil
+			}
+			return changed(ctx)
+		})
+	}
+	o.manager = acme.New(with)
+	close(known)
 	r.obtained = o
 }
 
@@ -72,6 +98,7 @@ func (r *Runner) stopObtaining() {
 	if r.obtained == nil {
 		return
 	}
+	r.obtained.unfollow()
 	r.obtained.cancel()
 	if r.obtained.ended != nil {
 		<-r.obtained.ended

@@ -34,7 +34,9 @@ type Options struct {
 	State string
 	// Netns is the network namespace of the entry points.
 	Netns *os.File
-	Log   *slog.Logger
+	// Cluster is the storage that the gateways of a cluster share; nil if there is none.
+	Cluster Cluster
+	Log     *slog.Logger
 }
 
 // Runner runs the gateway as a child of the daemon. It implements daemon.Gateway and

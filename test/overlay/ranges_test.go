@@ -113,7 +113,7 @@ func TestMovedEndpoint(t *testing.T) {
 				set(t, h, state(h, derived(t, r, i), box(i)))
 			}
 			addr := netip.MustParseAddr("10.9.2.1") // of the block of host 2
-			r["eps/net/2/moved"] = record.Endpoint{Addresses: []netip.Addr{addr}}
+			r["moves/net/"+addr.String()] = record.Move{Node: "2"}
 			for i, h := range f.Hosts {
 				s := state(h, derived(t, r, i), box(i))
 				switch i {

@@ -22,6 +22,8 @@ type Spec struct {
 	Addresses []ClusterAddressSpec `json:"addresses,omitempty"`
 	// Services need no Origin.
 	Services []model.VirtualService `json:"services,omitempty"`
+	// ClusterServices are those of the cluster. They need no Origin, and the Set must have a name.
+	ClusterServices []ClusterService `json:"clusterServices,omitempty"`
 	// Gateway needs no Origin. It is nil if the files declare none.
 	Gateway *model.Gateway `json:"gateway,omitempty"`
 }

@@ -179,14 +179,17 @@ func (a attachments) Attach(ctx context.Context, r api.AttachRequest) (api.Resul
 	return a.Daemon.Attach(ctx, r)
 }
 
-// specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses.
+// specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses and
+// services.
 type specs struct {
 	*daemon.Daemon
 	addresses *addresses.Addresses
 	networks  *networks.Networks
+	services  *services.Services
 }
 
-// Apply implements admin.SpecCalls. If the daemon refuses the Spec, the cluster does not change.
+// Apply implements admin.SpecCalls. If the daemon refuses the Spec, the cluster does not change, and if the
+// cluster does not, the host does not.
 func (s specs) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, error) {
 	if !dry {
 		for _, a := range spec.Attachments {
@@ -197,23 +200,33 @@ func (s specs) Apply(ctx context.Context, spec api.Spec, dry bool) (api.Result, 
 			defer done()
 		}
 	}
-	if len(spec.Addresses) == 0 {
-		return s.Daemon.Apply(ctx, spec, dry)
-	}
-	result, err := s.Daemon.Apply(ctx, spec, true)
-	if err != nil {
-		return result, err
-	}
-	added, err := s.addresses.Apply(ctx, spec.Addresses, dry)
+	shared, err := s.share(ctx, spec, true)
 	if err != nil {
 		return api.Result{}, err
 	}
-	if !dry {
-		result, err = s.Daemon.Apply(ctx, spec, false)
+	if len(shared) > 0 && !dry {
+		if result, err := s.Daemon.Apply(ctx, spec, true); err != nil {
+			return result, err
+		}
+		if shared, err = s.share(ctx, spec, false); err != nil {
+			return api.Result{}, err
+		}
 	}
-	result.Changed = result.Changed || len(added) > 0
-	result.Changes = slices.Concat(added, result.Changes)
+	result, err := s.Daemon.Apply(ctx, spec, dry)
+	result.Changed = result.Changed || len(shared) > 0
+	result.Changes = slices.Concat(shared, result.Changes)
 	return result, err
+}
+
+// share applies the parts of a Spec that belong to the cluster.
+func (s specs) share(ctx context.Context, spec api.Spec, dry bool) (added []api.Change, err error) {
+	if len(spec.Addresses) > 0 {
+		if added, err = s.addresses.Apply(ctx, spec.Addresses, dry); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := s.services.Apply(ctx, spec, dry)
+	return slices.Concat(added, changed), err
 }
 
 // newMember returns the membership of the host.

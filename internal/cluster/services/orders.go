@@ -13,12 +13,13 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/daemon/spec"
 	"fairlead/internal/model"
 )
 
 // SetService creates or changes a virtual service of the cluster. Returns a Fault: NotFound if the host
 // belongs to no cluster, Invalid for settings that a cluster's service cannot have, Conflict if the
-// service differs from r.Was, or exists with other settings although r.Was is nil.
+// service differs from r.Was, exists with other settings although r.Was is nil, or is declared by files.
 func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) error {
 	snapshot, err := s.current()
 	if err != nil {
@@ -37,8 +38,10 @@ func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) 
 	e, _ := snapshot.Get(key)
 	was := shown(have)
 	switch {
-	case exists && was.Equal(shown(now)):
+	case exists && sameSettings(have, now):
 		return nil
+	case exists && have.Spec.Origin != model.FromCommand:
+		return spec.OtherOrigin("service "+r.Name+" of the cluster", have.Spec.Origin)
 	case exists && r.Was == nil:
 		return api.Faultf(api.Conflict, "service %s of the cluster already exists with different settings: change it with "+
 			"`fairlead service set --cluster`, or choose another name", r.Name)
@@ -55,10 +58,15 @@ func (s *Services) RemoveService(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	e, exists := snapshot.Get(record.Key(record.Services, name))
-	if !exists {
+	key := record.Key(record.Services, name)
+	have, exists, err := record.Get[record.Service](snapshot, key)
+	switch {
+	case err == nil && !exists:
 		return noService(name)
+	case err == nil && have.Spec.Origin != model.FromCommand:
+		return spec.OtherOrigin("service "+name+" of the cluster", have.Spec.Origin)
 	}
+	e, _ := snapshot.Get(key) // a record that cannot be read can be removed
 	return s.commit(ctx, name, e, nil)
 }
 

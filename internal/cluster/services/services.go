@@ -9,7 +9,7 @@
 // find). So a server that fails causes no writes.
 //
 //	Host.Services ──► Run ──► reals/SVC/NODE/EP ──► store
-//	SetService, RemoveService ──► svcs/SVC ──► store
+//	SetService, RemoveService, Apply ──► svcs/SVC ──► store
 //
 // The host is not asked while the cluster has no services.
 package services
@@ -65,6 +65,8 @@ type Services struct {
 	mu       sync.Mutex
 	node     string
 	snapshot kv.Snapshot
+	// updated is closed when there is another snapshot.
+	updated chan struct{}
 	// published has the keys of the node's real servers in the snapshot.
 	published map[string]bool
 	// written is the revision of the last publication. The next one waits for a snapshot that has it.
@@ -76,7 +78,9 @@ type Services struct {
 var _ member.Consumer = (*Services)(nil)
 
 // New returns Services without a snapshot. Run publishes.
-func New(cfg Config) *Services { return &Services{cfg: cfg, wake: make(chan struct{}, 1)} }
+func New(cfg Config) *Services {
+	return &Services{cfg: cfg, wake: make(chan struct{}, 1), updated: make(chan struct{})}
+}
 
 // Update takes over a snapshot, and returns the problem of the last transaction.
 func (s *Services) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
@@ -88,6 +92,7 @@ func (s *Services) Update(_ context.Context, self member.Self, u kv.Update) (pro
 		s.written = 0 // the store was restored
 	}
 	s.node, s.snapshot = self.Node, u.Snapshot
+	s.renew()
 	if s.read(u) {
 		select {
 		case s.wake <- struct{}{}:
@@ -120,11 +125,18 @@ func (s *Services) read(u kv.Update) (concerned bool) {
 	return concerned
 }
 
+// renew notifies those who wait for another snapshot.
+func (s *Services) renew() {
+	close(s.updated)
+	s.updated = make(chan struct{})
+}
+
 // Leave forgets the snapshot. The node's records are removed with the node.
 func (s *Services) Leave() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.snapshot, s.published, s.failed = nil, nil, ""
+	s.renew()
 	s.written = 0 // another cluster has other revisions
 	return nil
 }

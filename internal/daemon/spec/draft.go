@@ -159,7 +159,7 @@ func (t *Draft) tryNetwork(n model.Network) error {
 			t.noteUnchanged("network", n.Name, have.Origin)
 			return nil
 		}
-		return differsFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
+		return DiffersFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
 	case have.Driver != n.Driver:
 		return fmt.Errorf(
 			"network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
@@ -249,7 +249,7 @@ func (t *Draft) unlessOther(next model.Desired, a model.Attachment) (model.Desir
 	same := a
 	same.Origin, same.Keep = have.Origin, have.Keep
 	if !have.Equal(same) {
-		return next, differsFromFile("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
+		return next, DiffersFromFile("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
 	}
 	t.noteUnchanged("attachment", a.Name, have.Origin)
 	return t.desired, nil
@@ -284,5 +284,5 @@ func (t *Draft) otherPublish(at string, p, have model.Publish) {
 		t.noteUnchanged("publish", p.String(), have.Origin)
 		return
 	}
-	t.mistake(at, differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
+	t.mistake(at, DiffersFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+p.Endpoint+" …`"))
 }

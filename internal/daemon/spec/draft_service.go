@@ -35,7 +35,7 @@ func (t *Draft) service(i int) {
 	have, known := t.desired.Service(v.Name)
 	if known && have.Origin != t.origin {
 		if v.Origin = have.Origin; !have.Equal(v) {
-			t.mistake(at, differsFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
+			t.mistake(at, DiffersFromFile("service "+v.Name, have.Origin, "`fairlead service rm "+v.Name+"`"))
 			return
 		}
 		t.noteUnchanged("service", v.Name, have.Origin)

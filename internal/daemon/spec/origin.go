@@ -22,9 +22,9 @@ func createdBy(by model.Origin) string {
 	return fmt.Sprintf("%s created it", by)
 }
 
-// differsFromFile is the mistake of declaring an object of another origin with
+// DiffersFromFile returns the mistake of declaring an object of another origin with
 // different settings. undo is the command that removes what a command created.
-func differsFromFile(what string, by model.Origin, undo string) error {
+func DiffersFromFile(what string, by model.Origin, undo string) error {
 	todo := "remove it there"
 	if by == model.FromCommand {
 		todo = "remove it with " + undo

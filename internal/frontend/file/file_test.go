@@ -103,6 +103,8 @@ services:
     port: 443
     reals: 10.0.0.2
   again: {address: {virtual: 192.0.2.11/24}, port: 443, reals: 10.0.0.2}
+  all: {cluster: true, ingress: [host1, host2], address: 192.0.2.14, port: 80, check: tcp, reals: network=shop}
+  each: {cluster: true, address: {virtual: 192.0.2.15/24}, port: 80, reals: network=shop}
 addresses: [192.0.2.11/24, {address: "2001:db8::10/64", candidates: host1},
   {address: 203.0.113.10/32, announce: bgp}]
 `
@@ -157,7 +159,12 @@ func sameServices(a, b api.Spec) bool {
 			return false
 		}
 	}
-	return len(a.Services) == len(b.Services)
+	for _, v := range a.ClusterServices {
+		if !slices.ContainsFunc(b.ClusterServices, v.Equal) {
+			return false
+		}
+	}
+	return len(a.Services) == len(b.Services) && len(a.ClusterServices) == len(b.ClusterServices)
 }
 
 // TestReadServices checks the values of a service's fields.
@@ -183,7 +190,16 @@ func TestReadServices(t *testing.T) {
 // TestMistakesHaveLinesAndFields checks that all mistakes are reported at once.
 func TestMistakesHaveLinesAndFields(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"addresses of a cluster": {`services:
+		"services of a cluster": {`services:
+  a: {ingress: host1, address: 192.0.2.10, port: 80}
+  b: {cluster: yes, address: 192.0.2.10, port: 80}
+  c: {cluster: true, address: 192.0.2.10, port: 80}
+---
+services: {c: {address: 192.0.2.10, port: 81}, d: {cluster: true}}
+`, `f.yaml:2: services.a: ingress: only services of a cluster have it: add cluster: true, or leave it out
+f.yaml:3: services.b.cluster: "yes": want true or false
+f.yaml:6: services.c: service c is declared in f.yaml:4 already: leave one out
+f.yaml:6: services.d: missing an address and a port: write e.g. address: 192.0.2.10 and port: 80`}, "addresses of a cluster": {`services:
   a: {address: {virtual: 192.0.2.10/24, hold: 1s}, port: 80}
   b: {address: {virtual: 192.0.2.10, hold: soon}, port: 80}
   c: {address: {candidates: a}, port: 80}

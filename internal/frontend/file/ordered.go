@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
 
@@ -106,6 +107,14 @@ func writtenService(v model.VirtualService) ordered {
 	}
 	if len(reals) > 0 {
 		o = append(o, member{"reals", reals})
+	}
+	return o
+}
+
+func writtenClusterService(v api.ClusterService) ordered {
+	o := append(ordered{{"cluster", true}}, writtenService(v.VirtualService)...)
+	if len(v.Ingress) > 0 {
+		o = append(o, member{"ingress", oneOrAll(v.Ingress)})
 	}
 	return o
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"fairlead/internal/api"
 	"fairlead/internal/model"
 	"fairlead/internal/syntax"
 
@@ -13,15 +14,13 @@ import (
 
 func (r *reader) service(key, n *yaml.Node, path string) {
 	spec := fmt.Sprintf("services[%d]", len(r.Spec.Services))
-	for i, o := range r.Spec.Services {
-		if o.Name == key.Value {
-			first := r.spots[fmt.Sprintf("services[%d]", i)]
-			r.mistake(key, path, "service %s is declared in %s:%d already: leave one out", o.Name, first.file,
-				first.node.Line)
-			return
-		}
+	if first, declared := r.declaredService(key.Value); declared {
+		r.mistake(key, path, "service %s is declared in %s:%d already: leave one out", key.Value, first.file,
+			first.node.Line)
+		return
 	}
-	v := model.VirtualService{Name: key.Value, Proto: model.TCP}
+	v, cluster := model.VirtualService{Name: key.Value, Proto: model.TCP}, false
+	var ingress []string
 	before := len(r.mistakes)
 	known := []field{
 		{"address", r.serviceAddress(&v.Addresses)},
@@ -33,16 +32,43 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 		{"protocol", r.text((*string)(&v.Proto))},
 	}
 	known = append(known, r.serviceFields(syntax.ServiceFields(), &v)...)
-	known = append(known, field{"check", r.check(&v)}, field{"reals", r.reals(&v, spec)})
+	known = append(known, field{"check", r.check(&v)}, field{"reals", r.reals(&v, spec)},
+		field{"cluster", r.flag(&cluster)},
+		field{"ingress", r.words(func(word string) error { ingress = append(ingress, word); return nil })})
 	r.object(n, path, known)
-	if len(r.mistakes) == before && (len(v.Addresses) == 0 || len(v.Ports) == 0) {
+	switch {
+	case len(r.mistakes) > before:
+	case len(v.Addresses) == 0 || len(v.Ports) == 0:
 		r.mistake(key, path, "missing an address and a port: write e.g. address: 192.0.2.10 and port: 80")
+	case len(ingress) > 0 && !cluster:
+		r.mistake(key, path, "ingress: only services of a cluster have it: add cluster: true, or leave it out")
 	}
-	r.spots[spec] = spot{r.file, followed(n), path}
-	if followed(n).Line == 0 || followed(n).Kind != yaml.MappingNode {
-		r.spots[spec] = spot{r.file, key, path}
+	at := spot{r.file, followed(n), path}
+	if at.node.Line == 0 || at.node.Kind != yaml.MappingNode {
+		at.node = key
 	}
+	if cluster {
+		r.spots[fmt.Sprintf("clusterServices[%d]", len(r.Spec.ClusterServices))] = at
+		r.Spec.ClusterServices = append(r.Spec.ClusterServices, api.ClusterService{VirtualService: v, Ingress: ingress})
+		return
+	}
+	r.spots[spec] = at
 	r.Spec.Services = append(r.Spec.Services, v)
+}
+
+// declaredService returns where a service is declared, and whether it is.
+func (r *reader) declaredService(name string) (at spot, declared bool) {
+	for i, o := range r.Spec.Services {
+		if o.Name == name {
+			return r.spots[fmt.Sprintf("services[%d]", i)], true
+		}
+	}
+	for i, o := range r.Spec.ClusterServices {
+		if o.Name == name {
+			return r.spots[fmt.Sprintf("clusterServices[%d]", i)], true
+		}
+	}
+	return at, false
 }
 
 // serviceFields returns the parsers of the fields that are words.

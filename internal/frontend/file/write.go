@@ -131,11 +131,14 @@ func written(spec api.Spec) fileText {
 	for _, v := range spec.Addresses {
 		f.Addresses = append(f.Addresses, writtenAddress(v))
 	}
+	if len(spec.Services)+len(spec.ClusterServices) > 0 {
+		f.Services = map[string]ordered{}
+	}
 	for _, v := range spec.Services {
-		if f.Services == nil {
-			f.Services = map[string]ordered{}
-		}
 		f.Services[v.Name] = writtenService(v)
+	}
+	for _, v := range spec.ClusterServices {
+		f.Services[v.Name] = writtenClusterService(v)
 	}
 	return f
 }

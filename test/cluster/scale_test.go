@@ -70,7 +70,7 @@ func TestManyNodes(t *testing.T) {
 	from = time.Now()
 	h.Stop()
 	h.Start()
-	t.Logf("the daemon is ready %s after it is told to stop", time.Since(from).Round(time.Millisecond))
+	t.Logf("the daemon is ready %s after its end is requested", time.Since(from).Round(time.Millisecond))
 	l.until("host1 has all nodes again", func() bool { return slices.Contains(l.lookUp(b, last), last.addr.String()) })
 	c.log("after a restart", h)
 }

@@ -186,6 +186,39 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// TestBox decrypts a value only with the key, the cluster, the purpose and the name for which it was encrypted.
+func TestBox(t *testing.T) {
+	key := trust.NewClusterKey()
+	open := func(key []byte, cluster, purpose, name string, sealed []byte) (string, error) {
+		box, err := trust.NewBox(key, cluster, purpose)
+		if err != nil {
+			return "", err
+		}
+		plain, err := box.Open(name, sealed)
+		return string(plain), err
+	}
+	box, err := trust.NewBox(key, "c", "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := box.Seal("n", []byte("value"))
+	if got, err := open(key, "c", "p", "n", sealed); err != nil || got != "value" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, fails := range map[string]func() (string, error){
+		"another key":     func() (string, error) { return open(trust.NewClusterKey(), "c", "p", "n", sealed) },
+		"another cluster": func() (string, error) { return open(key, "d", "p", "n", sealed) },
+		"another purpose": func() (string, error) { return open(key, "c", "q", "n", sealed) },
+		"another name":    func() (string, error) { return open(key, "c", "p", "m", sealed) },
+		"truncated":       func() (string, error) { return open(key, "c", "p", "n", sealed[:11]) },
+		"short key":       func() (string, error) { return open(key[:31], "c", "p", "n", sealed) },
+	} {
+		if got, err := fails(); err == nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestSign refuses ids that are not ids, and keys of other curves.
 func TestSign(t *testing.T) {
 	c := newCluster(t)

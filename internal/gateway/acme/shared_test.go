@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ type clusterHost struct {
 	manager  *acme.Manager
 	// stop ends the manager as SIGTERM does.
 	stop func()
+
+	// deaf makes the manager miss the changes of other hosts.
+	deaf atomic.Bool
 
 	mu   sync.Mutex
 	last model.Config
@@ -107,7 +111,9 @@ func (h *clusterHost) start() {
 	known := make(chan struct{})
 	stopFollowing := h.shared.Follow(func(_ context.Context, keys []string) error {
 		<-known
-		h.manager.Refresh(keys)
+		if !h.deaf.Load() {
+			h.manager.Refresh(keys)
+		}
 		return h.apply(context.Background())
 	})
 	h.manager = acme.New(acme.Options{Static: static, Shared: h.shared, Changed: h.apply,
@@ -202,6 +208,28 @@ func TestOneOrder(t *testing.T) {
 			}
 			c.empty()
 		})
+	}
+}
+
+// TestStaleHost lets a host want a certificate that another host has obtained without its knowledge. It takes
+// the lock, and finds it.
+func TestStaleHost(t *testing.T) {
+	c := newCluster(t, model.Resolver{HTTPChallenge: "web"})
+	one, three := c.hosts[0], c.hosts[2]
+	three.start()
+	three.deaf.Store(true)
+	c.hosts[1].start()
+	one.routers["a@file"] = secureRouter("Host(`a.test`)")
+	one.start()
+	one.until("a.test", valid)
+	c.empty()
+	three.mu.Lock()
+	three.routers["a@file"] = one.routers["a@file"]
+	three.mu.Unlock()
+	_ = three.apply(t.Context()) // it cannot fail
+	three.until("a.test", valid)
+	if n := c.authority.Orders(); n != 1 || one.certificate("a.test") != three.certificate("a.test") {
+		t.Errorf("%d orders", n)
 	}
 }
 

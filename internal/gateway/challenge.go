@@ -75,8 +75,8 @@ func (n *tlsNames) challenge(hello *tls.ClientHelloInfo) *tls.Config {
 // certificateProblems returns what routers' certificates lack, for the states of the routers.
 func certificateProblems(config *gateway.Config) (known []Status) {
 	for _, c := range config.ACME.Certificates {
-		if c.Reason == "" || c.State == gateway.CertificateMissing {
-			continue // clients may be content with the default certificate
+		if c.Reason == "" || c.State == gateway.CertificateMissing || c.State == gateway.CertificateObtaining {
+			continue // clients may be content with the default certificate, or get one in a moment
 		}
 		reason := "certificate for " + strings.Join(c.Names, ", ") + ": " + c.Reason
 		add := func(kind, name string) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model/gateway"
@@ -113,8 +114,8 @@ func (c *Certificates) ask(ctx context.Context, id string, revision int64) error
 	for {
 		var a answer
 		err := c.cfg.Peers.Peer(ctx, id, Question, question{revision}, &a)
-		if err == nil {
-			return nil
+		if err == nil || api.CodeOf(err) == api.NotFound { // its version has no gateway with challenges of others
+			return err
 		}
 		kv.Wait(ctx, answerPause)
 		if _, alive := c.others()[id]; ctx.Err() != nil || !alive {

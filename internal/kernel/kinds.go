@@ -16,7 +16,7 @@ import (
 // that no plan has in this order.
 var kinds = kindsByType(
 	uplinksKind, ingressKind, localClientsKind, localRealEgressKind, fastPathKind, bindHooksKind,
-	ebpfMappingKind, grantKind, ebpfServiceKind,
+	overlayProgramsKind, overlayStationKind, ebpfMappingKind, grantKind, ebpfServiceKind,
 	tableKind, nftMappingKind, memberKind, proxiedKind, serviceTableKind, nftServiceKind,
 	noTrackKind, guardKind, filterKind,
 	ipvsTableKind, ipvsMemberKind, localRouteKind, ipvsServiceKind,

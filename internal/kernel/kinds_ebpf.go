@@ -38,6 +38,22 @@ var localRealEgressKind = programsKind(datapath.LocalRealEgress, detached[plan.L
 
 var ingressKind = programsKind(datapath.Ingress, detached[plan.Ingress])
 
+var overlayProgramsKind = kind[plan.OverlayPrograms]{
+	set:       on(ebpfOf, (*datapath.Handle).SetOverlay),
+	del:       on(ebpfOf, (*datapath.Handle).DelOverlay),
+	read:      reading(ebpfOf, (*datapath.Handle).ReadOverlay),
+	concerned: detached[plan.OverlayPrograms],
+	polled:    true,
+}
+
+var overlayStationKind = kind[plan.OverlayStation]{
+	set:       on(ebpfOf, (*datapath.Handle).SetStation),
+	del:       on(ebpfOf, (*datapath.Handle).DelStation),
+	read:      reading(ebpfOf, (*datapath.Handle).ReadStation),
+	concerned: detached[plan.OverlayStation],
+	polled:    true,
+}
+
 // Entries of the eBPF table differ if the table was damaged.
 var (
 	ebpfMappingKind = kind[plan.EBPFMapping]{

@@ -27,6 +27,7 @@ var objects = []plan.Object{
 	plan.StaleLink{}, plan.Shaper{}, plan.EBPFService{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{},
 	plan.NoTrack{}, plan.Listener{},
 	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
+	plan.OverlayPrograms{}, plan.OverlayStation{},
 }
 
 // attacks are the hostile name without and with an additional line.

@@ -116,6 +116,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	known := u.Known(n)
 	if n.Overlay.ByRange {
 		known = append(known, u.Ranged(n)...)
+		p = append(p, programs(n, u, t))
 	} else if !n.Overlay.Group.IsValid() {
 		for _, peer := range u.Peers {
 			p = append(p, plan.Forwarding{Link: t.Name, MAC: plan.Unknown, Remote: remote(peer.Address), Underlay: via})
@@ -128,6 +129,17 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 		}
 	}
 	return p
+}
+
+// programs plans the eBPF programs that send and receive frames with fewer steps than the
+// kernel.
+func programs(n model.Network, u underlay.Underlay, t plan.Tunnel) plan.OverlayPrograms {
+	o := plan.OverlayPrograms{Link: t.Name}
+	for _, r := range u.Placed(n) {
+		o.VNI, o.Port, o.Local = t.VNI, t.Port, t.Local
+		o.Ranges = append(o.Ranges, plan.OverlayRange(r))
+	}
+	return o
 }
 
 // wireGuard plans the WireGuard link that carries an encrypted overlay.
@@ -152,6 +164,12 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p := driver.SwitchPort(n, e)
 	for _, a := range e.Addresses {
 		p = append(p, plan.Neighbor{Link: driver.BridgeLink(n.Name), Addr: a, MAC: driver.EndpointMAC(e)})
+	}
+	// The programs bypass the host's rules for frames on bridges, and a limit on what the
+	// sandbox receives.
+	if n.Overlay.ByRange && n.Filter == model.FilterOff && e.Limit.In == 0 {
+		p = append(p, plan.OverlayStation{Tunnel: driver.TunnelLink(n.Name), Link: driver.VethLink(e.Name),
+			MAC: driver.EndpointMAC(e)})
 	}
 	return p
 }

@@ -179,6 +179,9 @@ func services(p suite.Path) []model.VirtualService {
 
 // Links implements Maker.
 func (e *Engine) Links(c result.Client) []Link {
+	if e.Path.Clustered { // the VXLAN link does not count what the eBPF program sends
+		return []Link{{Name: topology.Wire}, inside}
+	}
 	made := siteOf(e.Path).made
 	if made == nil || carrierOf(e.Path).bypasses(c) {
 		return e.Base.Links(c)

@@ -63,6 +63,49 @@ func (u Underlay) Ranged(n model.Network) []Place {
 	return all
 }
 
+// Placed is a range of addresses and the host that has it. The host is invalid if it is
+// this one.
+type Placed struct {
+	Prefix netip.Prefix
+	Host   netip.Addr
+}
+
+// Placed lists the other hosts' ranges, and the listed endpoints that are outside the
+// ranges of their host, sorted by prefix. It lists none if the overlay does not forward by
+// ranges, if it is encrypted, or if the datagrams need another link layer than IPv4 and
+// Ethernet, or a certain link.
+func (u Underlay) Placed(n model.Network) []Placed {
+	if !n.Overlay.ByRange || n.Overlay.Encrypt || u.Link != "" || !u.ethernet || !u.Local.Is4() ||
+		u.Local.IsUnspecified() {
+		return nil
+	}
+	hosts := map[netip.Prefix]netip.Addr{}
+	for _, p := range n.Overlay.Peers {
+		host := p.Address
+		if host == u.Self.Address {
+			host = netip.Addr{}
+		}
+		for _, r := range p.Ranges {
+			if host.IsValid() {
+				hosts[r.Masked()] = host
+			}
+		}
+		for _, e := range p.Endpoints {
+			for _, a := range e.Addresses {
+				if !slices.ContainsFunc(p.Ranges, func(r netip.Prefix) bool { return r.Contains(a) }) {
+					hosts[netip.PrefixFrom(a, a.BitLen())] = host
+				}
+			}
+		}
+	}
+	all := make([]Placed, 0, len(hosts))
+	for prefix, host := range hosts {
+		all = append(all, Placed{prefix, host})
+	}
+	slices.SortFunc(all, func(a, b Placed) int { return a.Prefix.Compare(b.Prefix) })
+	return all
+}
+
 // Complete returns the network with this host's ranges.
 func (u Underlay) Complete(n model.Network) model.Network {
 	n.Subnets = slices.Clone(n.Subnets)

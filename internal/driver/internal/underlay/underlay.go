@@ -26,12 +26,14 @@ type Underlay struct {
 	Self  model.Peer
 	// mtu is the smallest MTU of the routes to the peers, in bytes.
 	mtu int
+	// ethernet is true if the links of all routes to the peers are Ethernet links.
+	ethernet bool
 }
 
 // Find finds out from the host's routes and links what carries the overlay. The
 // error names the peer, group or underlay that cannot be used.
 func Find(n model.Network, f plan.Facts) (Underlay, error) {
-	u := Underlay{mtu: maxPacket}
+	u := Underlay{mtu: maxPacket, ethernet: true}
 	sources := map[netip.Addr]bool{}
 	for _, p := range n.Overlay.Peers {
 		first := f.Links[p.Address.String()]
@@ -47,6 +49,7 @@ func Find(n model.Network, f plan.Facts) (Underlay, error) {
 					fmt.Errorf("peer %s: no route to it: `ip route get %s` should show one; add it, or correct the address", a, a)
 			}
 			sources[l.Source] = true
+			u.ethernet = u.ethernet && l.Encap == "ether"
 			u.mtu = min(u.mtu, l.MTU)
 		}
 		u.Peers = append(u.Peers, p)

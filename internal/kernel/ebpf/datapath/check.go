@@ -5,11 +5,12 @@ package datapath
 func (h *Handle) Check() (attached, intact bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	attached = h.overlays == nil || h.overlays.AllAttached()
 	p := h.ebpfState
 	if p == nil {
-		return true, true
+		return attached, true
 	}
-	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
+	return attached && p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
 // RenewAddresses passes the host's current addresses to the eBPF programs. It is

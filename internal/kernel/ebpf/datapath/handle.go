@@ -52,6 +52,10 @@ type Handle struct {
 	// reason why it is not attached, or nil if it is. It is nil until the fast path
 	// was set.
 	fast map[string]error
+	// overlays are the programs of overlays, nil until a network needs them. overlayLinks
+	// has the indices of the VXLAN links that have them, by name.
+	overlays     *ebpf.Overlays
+	overlayLinks map[string]int
 
 	// seenLinks are the indices of the links that a program is attached to, by the
 	// program's name, cached while one observation runs.
@@ -95,6 +99,9 @@ func (h *Handle) Close() error {
 		if p != nil {
 			errs = append(errs, p.Close())
 		}
+	}
+	if h.overlays != nil {
+		errs = append(errs, h.overlays.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,8 @@ import (
 
 func ebpfOf(h *Host) *datapath.Handle { return h.ebpf }
 
+func overlaysOf(h *Host) *datapath.Overlays { return h.ebpf.Overlays() }
+
 func ipvsOf(h *Host) *ipvs.Handle { return h.ipvs }
 
 // programsKind returns the kind of objects that are attached eBPF programs.
@@ -39,17 +41,17 @@ var localRealEgressKind = programsKind(datapath.LocalRealEgress, detached[plan.L
 var ingressKind = programsKind(datapath.Ingress, detached[plan.Ingress])
 
 var overlayProgramsKind = kind[plan.OverlayPrograms]{
-	set:       on(ebpfOf, (*datapath.Handle).SetOverlay),
-	del:       on(ebpfOf, (*datapath.Handle).DelOverlay),
-	read:      reading(ebpfOf, (*datapath.Handle).ReadOverlay),
+	set:       on(overlaysOf, (*datapath.Overlays).Set),
+	del:       on(overlaysOf, (*datapath.Overlays).Del),
+	read:      reading(overlaysOf, (*datapath.Overlays).Read),
 	concerned: detached[plan.OverlayPrograms],
 	polled:    true,
 }
 
 var overlayStationKind = kind[plan.OverlayStation]{
-	set:       on(ebpfOf, (*datapath.Handle).SetStation),
-	del:       on(ebpfOf, (*datapath.Handle).DelStation),
-	read:      reading(ebpfOf, (*datapath.Handle).ReadStation),
+	set:       on(overlaysOf, (*datapath.Overlays).SetStation),
+	del:       on(overlaysOf, (*datapath.Overlays).DelStation),
+	read:      reading(overlaysOf, (*datapath.Overlays).ReadStation),
 	concerned: detached[plan.OverlayStation],
 	polled:    true,
 }

@@ -5,7 +5,7 @@ package datapath
 func (h *Handle) Check() (attached, intact bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	attached = h.overlays == nil || h.overlays.AllAttached()
+	attached = h.overlays.programs == nil || h.overlays.programs.AllAttached()
 	p := h.ebpfState
 	if p == nil {
 		return attached, true

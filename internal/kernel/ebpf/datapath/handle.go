@@ -52,10 +52,8 @@ type Handle struct {
 	// reason why it is not attached, or nil if it is. It is nil until the fast path
 	// was set.
 	fast map[string]error
-	// overlays are the programs of overlays, nil until a network needs them. overlayLinks
-	// has the indices of the VXLAN links that have them, by name.
-	overlays     *ebpf.Overlays
-	overlayLinks map[string]int
+	// overlays are the programs at VXLAN links.
+	overlays *Overlays
 
 	// seenLinks are the indices of the links that a program is attached to, by the
 	// program's name, cached while one observation runs.
@@ -66,8 +64,13 @@ type Handle struct {
 // New returns a Handle. It loads programs when they are first needed. The
 // connections that it resets are noted in tcp.
 func New(r *rtnl.Reader, tcp *rawtcp.Handle, opt Options) *Handle {
-	return &Handle{ns: r.Netns(), rtnl: r, tcp: tcp, opt: opt}
+	h := &Handle{ns: r.Netns(), rtnl: r, tcp: tcp, opt: opt}
+	h.overlays = &Overlays{h: h}
+	return h
 }
+
+// Overlays returns the programs at VXLAN links.
+func (h *Handle) Overlays() *Overlays { return h.overlays }
 
 // Lock keeps others from changing the data path while the caller reads several
 // objects of it.
@@ -100,8 +103,8 @@ func (h *Handle) Close() error {
 			errs = append(errs, p.Close())
 		}
 	}
-	if h.overlays != nil {
-		errs = append(errs, h.overlays.Close())
+	if h.overlays.programs != nil {
+		errs = append(errs, h.overlays.programs.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -11,71 +11,81 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
+// Overlays are the eBPF programs at the VXLAN links of a host. Its methods are safe for
+// concurrent use unless their comments say that the caller must lock the data path.
+type Overlays struct {
+	h *Handle
+	// programs are nil until a network needs them. links has the indices of the VXLAN links
+	// that have them, by name. The lock of the data path guards both.
+	programs *ebpf.Overlays
+	links    map[string]int
+}
+
 // hasOverlays reports whether the kernel supports the programs of overlays. If it does
 // not, it handles all frames, and the objects have no effect.
 func hasOverlays() bool { return ebpf.HasOverlays() == nil }
 
-// SetOverlay attaches the programs to a VXLAN link, and writes its ranges.
-func (h *Handle) SetOverlay(o plan.OverlayPrograms) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// Set attaches the programs to a VXLAN link, and writes its ranges.
+func (o *Overlays) Set(want plan.OverlayPrograms) error {
+	o.h.mu.Lock()
+	defer o.h.mu.Unlock()
 	if !hasOverlays() {
 		return nil
 	}
-	if h.overlays == nil {
+	if o.programs == nil {
 		loaded, err := ebpf.OpenOverlays()
 		if err != nil {
 			return err
 		}
-		h.overlays, h.overlayLinks = loaded, map[string]int{}
+		o.programs, o.links = loaded, map[string]int{}
 	}
-	return h.onLink(o.Link, func(l netlink.Link) error {
+	return o.h.onLink(want.Link, func(l netlink.Link) error {
 		ifindex := l.Attrs().Index
-		if old, ok := h.overlayLinks[o.Link]; ok && old != ifindex { // the link was created again
-			if err := h.overlays.Detach(old); err != nil {
+		if old, ok := o.links[want.Link]; ok && old != ifindex { // the link was created again
+			if err := o.programs.Detach(old); err != nil {
 				return err
 			}
 		}
-		h.overlayLinks[o.Link] = ifindex
-		ranges := make([]ebpf.OverlayRange, 0, len(o.Ranges))
-		for _, r := range o.Ranges {
+		o.links[want.Link] = ifindex
+		ranges := make([]ebpf.OverlayRange, 0, len(want.Ranges))
+		for _, r := range want.Ranges {
 			ranges = append(ranges, ebpf.OverlayRange(r))
 		}
-		header := ebpf.OverlayHeader{VNI: o.VNI, Port: o.Port, Local: o.Local}
-		return errors.Join(h.overlays.SetRanges(ifindex, header, ranges), h.overlays.Attach(ifindex))
+		header := ebpf.OverlayHeader{VNI: want.VNI, Port: want.Port, Local: want.Local}
+		return errors.Join(o.programs.SetRanges(ifindex, header, ranges), o.programs.Attach(ifindex))
 	})
 }
 
-// DelOverlay detaches the programs. Those of the last link are closed.
-func (h *Handle) DelOverlay(o plan.OverlayPrograms) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ifindex, ok := h.overlayLinks[o.Link]
+// Del detaches the programs. Those of the last link are closed.
+func (o *Overlays) Del(want plan.OverlayPrograms) error {
+	o.h.mu.Lock()
+	defer o.h.mu.Unlock()
+	ifindex, ok := o.links[want.Link]
 	if !ok {
 		return nil
 	}
-	err := h.overlays.Detach(ifindex)
-	delete(h.overlayLinks, o.Link)
-	if len(h.overlayLinks) == 0 {
-		err = errors.Join(err, h.overlays.Close())
-		h.overlays = nil
+	err := o.programs.Detach(ifindex)
+	delete(o.links, want.Link)
+	if len(o.links) == 0 {
+		err = errors.Join(err, o.programs.Close())
+		o.programs = nil
 	}
 	return err
 }
 
-// ReadOverlay returns the programs of a VXLAN link. The caller has locked the data path.
-func (h *Handle) ReadOverlay(o plan.OverlayPrograms) (plan.Object, error) {
+// Read returns the programs of a VXLAN link. The caller has locked the data path.
+func (o *Overlays) Read(want plan.OverlayPrograms) (plan.Object, error) {
 	if !hasOverlays() {
-		return o, nil
+		return want, nil
 	}
-	ifindex, err := h.overlayIndex(o.Link)
-	if err != nil || ifindex == 0 || !h.overlays.Attached(ifindex) {
+	ifindex, err := o.index(want.Link)
+	if err != nil || ifindex == 0 || !o.programs.Attached(ifindex) {
 		return nil, err
 	}
-	header, ranges, err := h.overlays.Ranges(ifindex)
-	found := plan.OverlayPrograms{Link: o.Link, VNI: header.VNI, Port: header.Port, Local: header.Local}
+	header, ranges, err := o.programs.Ranges(ifindex)
+	found := plan.OverlayPrograms{Link: want.Link, VNI: header.VNI, Port: header.Port, Local: header.Local}
 	if len(ranges) == 0 { // nothing has the headers
-		found.VNI, found.Port, found.Local = o.VNI, o.Port, o.Local
+		found.VNI, found.Port, found.Local = want.VNI, want.Port, want.Local
 	}
 	for _, r := range ranges {
 		found.Ranges = append(found.Ranges, plan.OverlayRange(r))
@@ -83,66 +93,66 @@ func (h *Handle) ReadOverlay(o plan.OverlayPrograms) (plan.Object, error) {
 	return found, err
 }
 
-// overlayIndex returns the index of a VXLAN link that has the programs, 0 if it has none.
-func (h *Handle) overlayIndex(name string) (int, error) {
-	l, err := h.rtnl.LinkByName("", name)
+// index returns the index of a VXLAN link that has the programs, 0 if it has none.
+func (o *Overlays) index(name string) (int, error) {
+	l, err := o.h.rtnl.LinkByName("", name)
 	if nlutil.Absent(err) {
 		return 0, nil
 	}
-	if err != nil || h.overlayLinks[name] != l.Attrs().Index {
+	if err != nil || o.links[name] != l.Attrs().Index {
 		return 0, err
 	}
 	return l.Attrs().Index, nil
 }
 
 // SetStation redirects frames for a hardware address into a sandbox.
-func (h *Handle) SetStation(o plan.OverlayStation) error {
-	mac, err := net.ParseMAC(o.MAC)
+func (o *Overlays) SetStation(want plan.OverlayStation) error {
+	mac, err := net.ParseMAC(want.MAC)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if tunnel, ok := h.overlayLinks[o.Tunnel]; ok {
-		return h.onLink(o.Link, func(l netlink.Link) error {
-			return h.overlays.SetStation(tunnel, mac, l.Attrs().Index)
+	o.h.mu.Lock()
+	defer o.h.mu.Unlock()
+	if tunnel, ok := o.links[want.Tunnel]; ok {
+		return o.h.onLink(want.Link, func(l netlink.Link) error {
+			return o.programs.SetStation(tunnel, mac, l.Attrs().Index)
 		})
 	}
 	return nil
 }
 
 // DelStation ends what SetStation began.
-func (h *Handle) DelStation(o plan.OverlayStation) error {
-	mac, err := net.ParseMAC(o.MAC)
+func (o *Overlays) DelStation(want plan.OverlayStation) error {
+	mac, err := net.ParseMAC(want.MAC)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if tunnel, ok := h.overlayLinks[o.Tunnel]; ok {
-		return h.overlays.DeleteStation(tunnel, mac)
+	o.h.mu.Lock()
+	defer o.h.mu.Unlock()
+	if tunnel, ok := o.links[want.Tunnel]; ok {
+		return o.programs.DeleteStation(tunnel, mac)
 	}
 	return nil
 }
 
 // ReadStation returns the object if frames for its hardware address go to its link. The
 // caller has locked the data path.
-func (h *Handle) ReadStation(o plan.OverlayStation) (plan.Object, error) {
+func (o *Overlays) ReadStation(want plan.OverlayStation) (plan.Object, error) {
 	if !hasOverlays() {
-		return o, nil
+		return want, nil
 	}
-	mac, err := net.ParseMAC(o.MAC)
+	mac, err := net.ParseMAC(want.MAC)
 	if err != nil {
 		return nil, err
 	}
-	tunnel, ok := h.overlayLinks[o.Tunnel]
+	tunnel, ok := o.links[want.Tunnel]
 	if !ok {
 		return nil, nil
 	}
-	l, err := h.rtnl.LinkByName("", o.Link)
+	l, err := o.h.rtnl.LinkByName("", want.Link)
 	if err != nil {
 		return nil, err
 	}
-	ifindex, err := h.overlays.Station(tunnel, mac)
-	return plan.OrNil(o, ifindex == l.Attrs().Index), err
+	ifindex, err := o.programs.Station(tunnel, mac)
+	return plan.OrNil(want, ifindex == l.Attrs().Index), err
 }

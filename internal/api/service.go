@@ -29,6 +29,17 @@ type OwnReal struct {
 	Draining bool
 }
 
+// SelectedSandbox is a sandbox of this host that a selector of the cluster's gateway has found.
+type SelectedSandbox struct {
+	By       model.Select
+	Endpoint string
+	Address  netip.Addr
+	// Draining gets no new requests or connections.
+	Draining bool
+	// Down is why it gets none at all; empty if it gets some.
+	Down string
+}
+
 // RealStatus is the state of a real server.
 type RealStatus string
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/model"
+	"fairlead/internal/model/gateway"
 )
 
 // MaxSpec is the size of the largest request with a Spec, in bytes: about 45,000 routers of the
@@ -26,6 +27,9 @@ type Spec struct {
 	ClusterServices []ClusterService `json:"clusterServices,omitempty"`
 	// Gateway needs no Origin. It is nil if the files declare none.
 	Gateway *model.Gateway `json:"gateway,omitempty"`
+	// ClusterGateway has the objects of the gateway that belong to the cluster. Set must have a name. Nil is
+	// the same as an empty one.
+	ClusterGateway *gateway.Config `json:"clusterGateway,omitempty"`
 }
 
 // Declared is an attachment that waits for its sandbox whenever that does not run.

@@ -51,7 +51,7 @@ func (d *Daemon) LeaveCluster() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	attached := map[string]bool{}
-	for _, name := range d.clusterAttachments() {
+	for _, name := range d.desired.ClusterAttachments() {
 		attached[name] = true
 	}
 	next := d.desired.WithoutAttachments(attached)
@@ -72,17 +72,7 @@ func (d *Daemon) LeaveCluster() error {
 func (d *Daemon) ClusterAttachments() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.clusterAttachments()
-}
-
-func (s *state) clusterAttachments() (names []string) {
-	for _, a := range s.desired.Attachments {
-		n, _ := (model.State{Networks: s.desired.Networks}).Network(a.Network)
-		if n.Origin == model.FromCluster {
-			names = append(names, a.Name)
-		}
-	}
-	return names
+	return d.desired.ClusterAttachments()
 }
 
 // composeCluster returns the desired state with all changes that are possible, and these

@@ -44,8 +44,10 @@ func (g *gateways) apply(w model.Desired) error {
 	if g.cfg.Gateway == nil {
 		return nil
 	}
-	found := pool.NewSandboxes(w.Attachments, g.full.Endpoints, g.full.Endpoints, g.services.containers)
-	next := upstream.Resolve(w.Gateway, upstream.Inputs{Pools: g.services.pools, Selects: found.Selects})
+	next := upstream.Resolve(w.Gateway, upstream.Inputs{Pools: g.services.pools, Selects: g.sandboxes(w).Selects})
+	if next != nil {
+		next.Cluster = upstream.ResolveCluster(w.ClusterGateway, g.selectsOfCluster(w))
+	}
 	if g.known && next.Equal(g.running) {
 		return nil
 	}
@@ -66,6 +68,23 @@ func (g *gateways) apply(w model.Desired) error {
 	}
 	g.known = false
 	return nil
+}
+
+// sandboxes returns the attached sandboxes with their containers.
+func (g *gateways) sandboxes(w model.Desired) pool.Sandboxes {
+	return pool.NewSandboxes(w.Attachments, g.full.Endpoints, g.full.Endpoints, g.services.containers)
+}
+
+// selectsOfCluster returns what selects sandboxes for the cluster: in its networks only. A network of the
+// host can have the name of one of the cluster.
+func (g *gateways) selectsOfCluster(w model.Desired) upstream.Selects {
+	found := g.sandboxes(w)
+	return func(by model.Select, v4 bool) []pool.Found {
+		if n, _ := (model.State{Networks: w.Networks}).Network(by.Network); !ofCluster(n) {
+			return nil
+		}
+		return found.Selects(by, v4)
+	}
 }
 
 // keep applies what changes about the gateway's servers while no request is made, and tries
@@ -99,10 +118,35 @@ func (g *gateways) refresh() bool {
 	return g.known || g.cfg.Gateway == nil
 }
 
-// updateServers makes keep compute the gateway's servers again.
+// updateServers makes keep compute the gateway's servers again, and reports that the state has changed.
 func (s *state) updateServers() {
 	select {
 	case s.serversChanged <- struct{}{}:
 	default:
 	}
+	s.changed()
+}
+
+// ClusterGateway is the part of the gateway that belongs to the cluster. Its methods may be called concurrently.
+type ClusterGateway struct{ d *Daemon }
+
+// NewClusterGateway returns the cluster's part of the daemon's gateway.
+func NewClusterGateway(d *Daemon) ClusterGateway { return ClusterGateway{d} }
+
+// Set replaces the objects of the gateway that belong to the cluster; nil removes them.
+func (g ClusterGateway) Set(c *model.ClusterGateway) error {
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	next := g.d.desired
+	if next.ClusterGateway = c; c.Equal(g.d.desired.ClusterGateway) {
+		return nil
+	}
+	return g.d.applier.settle(next)
+}
+
+// Sandboxes returns the sandboxes of this host that selectors of the cluster's gateway find.
+func (g ClusterGateway) Sandboxes(by []model.Select) []api.SelectedSandbox {
+	g.d.mu.Lock()
+	defer g.d.mu.Unlock()
+	return upstream.Selected(by, g.d.gateways.selectsOfCluster(g.d.desired))
 }

@@ -4,10 +4,10 @@ import "fairlead/internal/model"
 
 // hostState returns the state that the host must have now, without virtual services:
 // the attachments of running sandboxes, their publishes, and the networks that they
-// use.
+// use, or in which the host reaches sandboxes of other hosts.
 func (ns *networks) hostState(w model.Desired) model.State {
 	host := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
-	used, alive := map[string]bool{}, map[string]bool{}
+	used, alive := w.ReachedNetworks(), map[string]bool{}
 	for _, a := range w.Attachments {
 		if a.Sandbox == "" && a.Cgroup == "" || ns.problems[a.Name] != "" {
 			continue

@@ -27,10 +27,10 @@ func (s *services) containerHealth(_ context.Context, endpoint string) (healthy 
 	return c.Health == "healthy", "the container is " + c.Health, nil
 }
 
-// needContainers makes the balancer follow containers, if there is a service or if the
-// gateway selects containers.
+// needContainers makes the balancer follow containers, if there is a service, or if the
+// gateway may select containers.
 func (s *services) needContainers(w model.Desired) {
-	if len(w.Services) == 0 && !upstream.HasSelector(w.Gateway) {
+	if len(w.Services) == 0 && !upstream.HasSelector(w.Gateway) && w.ClusterGateway == nil {
 		return
 	}
 	s.needOnce.Do(func() { close(s.needed) })

@@ -40,7 +40,7 @@ func (ap *applier) settle(next model.Desired) error {
 			return ap.rollBack(before, next, err)
 		}
 		ap.clients.stopDead(dead)
-		next, before = withoutSandboxes(next, dead), withoutSandboxes(before, dead)
+		next, before = next.WithoutSandboxes(dead), before.WithoutSandboxes(dead)
 	}
 }
 
@@ -51,7 +51,7 @@ func (ap *applier) cleanUp(dead map[string]bool) error {
 		ap.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
 	ap.clients.stopDead(dead)
-	ap.desired = withoutSandboxes(ap.desired, dead)
+	ap.desired = ap.desired.WithoutSandboxes(dead)
 	return ap.settle(ap.desired)
 }
 
@@ -103,32 +103,6 @@ func (ap *applier) plan(next model.Desired) (string, bool, error) {
 		return "", false, err
 	}
 	return plan.Text(ops), len(ops) > 0, nil
-}
-
-// withoutSandboxes returns the desired state without what belonged to the sandboxes
-// that have ended. An attachment with Keep set stays and waits.
-func withoutSandboxes(w model.Desired, dead map[string]bool) model.Desired {
-	next := w
-	next.Attachments, next.Publishes = nil, nil
-	gone := map[string]bool{}
-	for _, a := range w.Attachments {
-		if dead[a.Ref] {
-			waited := a.Sandbox == "" && a.Origin == model.FromDocker
-			a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
-			if !a.Keep || waited { // Docker creates a new endpoint whenever it starts a container
-				gone[a.Name] = true
-				continue
-			}
-		}
-		next.Attachments = append(next.Attachments, a)
-	}
-	for _, p := range w.Publishes {
-		if !gone[p.Endpoint] {
-			next.Publishes = append(next.Publishes, p)
-		}
-	}
-	next.Networks = w.NetworksLeft(next.Attachments)
-	return next
 }
 
 // adopt takes over the desired state of an earlier process. If it cannot be applied as

@@ -13,6 +13,8 @@ type Desired struct {
 	Services []VirtualService `json:"services,omitempty"`
 	// Gateway is nil if there is none. Nothing changes its values.
 	Gateway *Gateway `json:"gateway,omitempty"`
+	// ClusterGateway is nil if the host belongs to no cluster, or if that has no objects of the gateway.
+	ClusterGateway *ClusterGateway `json:"clusterGateway,omitempty"`
 }
 
 // PrivateNetwork reports whether the network was created for an attachment.
@@ -24,7 +26,8 @@ func (w Desired) PrivateNetwork(name string) bool {
 func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
 	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes,
-		Services: s.Services, Gateway: w.Gateway}
+		Services: s.Services, Gateway: w.Gateway,
+		ClusterGateway: w.ClusterGateway}
 	for i := range c.Attachments {
 		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(),
 			c.Attachments[i].Lease.clone()
@@ -61,6 +64,67 @@ func (w Desired) WithoutAttachments(names map[string]bool) Desired {
 	next.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p Publish) bool { return names[p.Endpoint] })
 	next.Networks = w.NetworksLeft(next.Attachments)
 	return next
+}
+
+// WithoutSandboxes returns the desired state without what belonged to the sandboxes
+// that have ended. An attachment with Keep set stays and waits.
+func (w Desired) WithoutSandboxes(dead map[string]bool) Desired {
+	next := w
+	next.Attachments, next.Publishes = nil, nil
+	gone := map[string]bool{}
+	for _, a := range w.Attachments {
+		if dead[a.Ref] {
+			waited := a.Sandbox == "" && a.Origin == FromDocker
+			a.Sandbox, a.Namespace, a.Lease = "", "", Lease{}
+			if !a.Keep || waited { // Docker creates a new endpoint whenever it starts a container
+				gone[a.Name] = true
+				continue
+			}
+		}
+		next.Attachments = append(next.Attachments, a)
+	}
+	for _, p := range w.Publishes {
+		if !gone[p.Endpoint] {
+			next.Publishes = append(next.Publishes, p)
+		}
+	}
+	next.Networks = w.NetworksLeft(next.Attachments)
+	return next
+}
+
+// ClusterAttachments returns the names of the attachments to networks of the cluster.
+func (w Desired) ClusterAttachments() (names []string) {
+	for _, a := range w.Attachments {
+		if n, _ := (State{Networks: w.Networks}).Network(a.Network); n.Origin == FromCluster {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// ReachedNetworks returns the networks of the cluster in which this host sends the packets of clients to
+// sandboxes of other hosts, also if it has none of its own there: those in which services of the cluster and its
+// gateway select sandboxes.
+func (w Desired) ReachedNetworks() map[string]bool {
+	all := map[string]bool{}
+	for _, v := range w.Services {
+		for _, r := range v.Reals {
+			if v.Origin == FromCluster && !v.NoIngress {
+				all[r.Select.Network] = true
+			}
+		}
+	}
+	if w.Gateway != nil && w.ClusterGateway != nil {
+		for _, s := range w.ClusterGateway.Config.Selectors() {
+			all[s.Network] = true
+		}
+	}
+	for name := range all {
+		if n, _ := (State{Networks: w.Networks}).Network(name); n.Origin != FromCluster {
+			delete(all, name)
+		}
+	}
+	return all
 }
 
 // NetworksLeft returns the networks that remain with these attachments: all but the

@@ -17,6 +17,33 @@ type Gateway struct {
 	// Origin is the set of files that declares it. A host has one gateway, and only this
 	// set may change or remove it.
 	Origin Origin `json:"origin,omitempty"`
+	// Cluster has the objects of the cluster. Files do not declare it: the daemon adds it to what runs.
+	Cluster *ClusterGateway `json:"-"`
+}
+
+// ClusterGateway has the objects of the gateway that belong to the cluster: each host with a gateway
+// serves them too. Nothing changes its values.
+type ClusterGateway struct {
+	// Config has the objects without a provider in their names. Servers that select sandboxes stand for
+	// those of this host; the sandboxes of other hosts are servers with addresses.
+	Config gateway.Config `json:"config,omitzero"`
+	// Problems are those of objects, most of which Config does not have.
+	Problems []GatewayProblem `json:"problems,omitempty"`
+}
+
+// GatewayProblem is why an object of the cluster cannot be used on this host, or not as declared.
+type GatewayProblem struct {
+	// Kind is that of a GatewayObject.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	Text string `json:"text"`
+	// Warning means that the object is in use nevertheless.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// Equal reports whether both are equal. Either may be nil.
+func (c *ClusterGateway) Equal(o *ClusterGateway) bool {
+	return c == o || c != nil && o != nil && reflect.DeepEqual(c, o)
 }
 
 // Equal reports whether both gateways are equal. Either may be nil.

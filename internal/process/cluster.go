@@ -17,6 +17,7 @@ import (
 	"fairlead/internal/cluster/bgp"
 	"fairlead/internal/cluster/certificates"
 	"fairlead/internal/cluster/etcd"
+	"fairlead/internal/cluster/gateways"
 	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
@@ -29,6 +30,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/loopback"
 	"fairlead/internal/kernel/virtual"
+	"fairlead/internal/process/hosted"
 	"fairlead/internal/sandbox"
 )
 
@@ -41,6 +43,7 @@ type node struct {
 	networks  *networks.Networks
 	services  *services.Services
 	agreement *agreement.Agreement
+	gateways  *gateways.Gateways
 	names     *names.Server
 	addresses *addresses.Addresses
 	holds     *hold.Runner
@@ -88,13 +91,15 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})
 	n.agreement = agreement.New(agreement.Config{Host: d, Peers: n, Changed: idle.agreement})
+	n.gateways = gateways.New(gateways.Config{Host: daemon.NewClusterGateway(d), Store: n,
+		Check: hosted.CheckCluster, Changed: idle.gateways, Every: repeatEvery, Log: opt.Log})
 	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
 	if n.loopback, err = host.Loopback(); err != nil {
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.addresses,
-		n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
+	n.Member, err = newMember(opt, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.gateways,
+		n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
@@ -117,6 +122,7 @@ func (n *node) run(ctx context.Context) error {
 	tasks.Go(func() { n.services.Run(ctx) })
 	tasks.Go(func() { n.agreement.Run(ctx) })
 	tasks.Go(func() { n.certificates.Run(ctx) })
+	tasks.Go(func() { n.gateways.Run(ctx) })
 	if !n.Joined() { // an earlier process may have been killed
 		if err := n.holds.Leave(); err != nil {
 			return err
@@ -179,13 +185,13 @@ func (a attachments) Attach(ctx context.Context, r api.AttachRequest) (api.Resul
 	return a.Daemon.Attach(ctx, r)
 }
 
-// specs applies Specs: the daemon those parts that are about this host, and the cluster its addresses and
-// services.
+// specs applies Specs: the daemon those parts that are about this host, and the cluster its own.
 type specs struct {
 	*daemon.Daemon
 	addresses *addresses.Addresses
 	networks  *networks.Networks
 	services  *services.Services
+	gateways  *gateways.Gateways
 }
 
 // Apply implements admin.SpecCalls. If the daemon refuses the Spec, the cluster does not change, and if the
@@ -226,7 +232,11 @@ func (s specs) share(ctx context.Context, spec api.Spec, dry bool) (added []api.
 		}
 	}
 	changed, err := s.services.Apply(ctx, spec, dry)
-	return slices.Concat(added, changed), err
+	if err != nil {
+		return nil, err
+	}
+	served, err := s.gateways.Apply(ctx, spec, dry)
+	return slices.Concat(added, changed, served), err
 }
 
 // newMember returns the membership of the host.

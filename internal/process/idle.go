@@ -12,9 +12,9 @@ type idle struct {
 	// not end when idle.
 	over  chan struct{}
 	empty func() bool
-	// events, networks, services and agreement have an element when the daemon's state may have changed. Each
-	// has one reader.
-	events, networks, services, agreement chan struct{}
+	// events, networks, services, gateways and agreement have an element when the daemon's state may have changed.
+	// Each has one reader.
+	events, networks, services, gateways, agreement chan struct{}
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -23,7 +23,7 @@ type idle struct {
 
 func newIdle(exits bool) *idle {
 	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1), networks: make(chan struct{}, 1),
-		services: make(chan struct{}, 1), agreement: make(chan struct{}, 1)}
+		services: make(chan struct{}, 1), gateways: make(chan struct{}, 1), agreement: make(chan struct{}, 1)}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -32,7 +32,7 @@ func newIdle(exits bool) *idle {
 
 // touch restarts the waiting time.
 func (i *idle) touch() {
-	for _, reader := range []chan struct{}{i.events, i.networks, i.services, i.agreement} {
+	for _, reader := range []chan struct{}{i.events, i.networks, i.services, i.gateways, i.agreement} {
 		select {
 		case reader <- struct{}{}:
 		default: // it has an element already

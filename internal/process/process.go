@@ -166,8 +166,9 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, gateway *hosted.R
 	}
 	defer done()
 	calls := admin.Daemon{Attachments: attachments{d, node.networks}, Publishes: d, Networks: d,
-		Services: views{d, node.agreement}, Specs: specs{d, node.addresses, node.networks, node.services},
-		Events: d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
+		Services: views{d, node.agreement},
+		Specs:    specs{d, node.addresses, node.networks, node.services, node.gateways},
+		Events:   d, Stats: d, Gateway: gateway, Cluster: node, ClusterNetworks: node.networks,
 		ClusterAddresses: node.addresses, ClusterBGP: node.bgp,
 		ClusterServices: node.services}
 	follow := func(ctx context.Context) error { gateway.Follow(ctx); return nil }

@@ -56,8 +56,9 @@ type File struct {
 	record   recordTables
 	networks *table[model.Network]
 	services *table[model.VirtualService]
-	// gateways has at most one row.
-	gateways *table[model.Gateway]
+	// gateways and clusterGateways have at most one row.
+	gateways        *table[model.Gateway]
+	clusterGateways *table[model.ClusterGateway]
 	// An attachment with Keep set and its publishes are in the database lasting,
 	// the others in boot.
 	attachments, passingAttachments *table[model.Attachment]
@@ -150,6 +151,8 @@ func (f *File) declare() {
 		model.VirtualService.Equal)
 	f.gateways = newTable(f.lasting, "gateway", func(model.Gateway) string { return "gateway" },
 		func(a, b model.Gateway) bool { return a.Equal(&b) })
+	f.clusterGateways = newTable(f.lasting, "cluster gateway", func(model.ClusterGateway) string { return "gateway" },
+		func(a, b model.ClusterGateway) bool { return a.Equal(&b) })
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
@@ -208,6 +211,9 @@ func (f *File) stored() model.Desired {
 		Services: f.services.all()}
 	for _, g := range f.gateways.all() {
 		d.Gateway = &g
+	}
+	for _, g := range f.clusterGateways.all() {
+		d.ClusterGateway = &g
 	}
 	// If the process died while it moved an attachment from one database to the
 	// other, the attachment is in both.
@@ -279,8 +285,12 @@ func (f *File) SaveDesired(d model.Desired) error {
 	if d.Gateway != nil {
 		gateways = append(gateways, *d.Gateway)
 	}
+	var clusterGateways []model.ClusterGateway
+	if d.ClusterGateway != nil {
+		clusterGateways = append(clusterGateways, *d.ClusterGateway)
+	}
 	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes),
-		f.services.set(d.Services), f.gateways.set(gateways))
+		f.services.set(d.Services), f.gateways.set(gateways), f.clusterGateways.set(clusterGateways))
 	if err == nil {
 		err = f.boot.write(f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes))
 	}

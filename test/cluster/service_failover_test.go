@@ -59,10 +59,17 @@ func (s *site) are(h *host, state api.RealStatus, count int) {
 	})
 }
 
-// requests sends requests until during returns, and returns those that failed, by their start.
+// requests sends requests to service web until during returns, and returns those that failed, by their start.
 func (s *site) requests(rate int, timeout time.Duration, during func()) (failed []failover.Request, asked int) {
 	s.Helper()
-	p := process.Start(s, client.AskRole, client.Question{Target: vip + ":8081", Rate: rate, Timeout: timeout},
+	return s.requestsTo(vip+":8081", rate, timeout, during)
+}
+
+// requestsTo is requests for another target.
+func (s *site) requestsTo(target string, rate int, timeout time.Duration, during func()) (failed []failover.Request,
+	asked int) {
+	s.Helper()
+	p := process.Start(s, client.AskRole, client.Question{Target: target, Rate: rate, Timeout: timeout},
 		child.Place{Netns: s.client.File()})
 	during()
 	var all []failover.Request

@@ -130,12 +130,12 @@ func (m *Member) deleteSelf(ctx context.Context, store kv.Committer, s kv.Snapsh
 		_, err := m.deleteNode(ctx, store, self)
 		return err
 	}
-	for _, prefix := range []string{record.Networks, record.Services, record.Addresses} {
+	for _, prefix := range []string{record.Networks, record.Services, record.Addresses, record.Gateway} {
 		for e := range s.Under(prefix) {
 			if !force {
 				return api.Faultf(api.Conflict,
 					"this is the last node, and the cluster still has %s: remove its networks, "+
-						"services and addresses, or use --force", e.Key)
+						"services, addresses and what its gateways serve, or use --force", e.Key)
 			}
 		}
 	}

@@ -231,7 +231,7 @@ func keysOf(s kv.Snapshot, node string) (keys []string) {
 			keys = append(keys, e.Key)
 		}
 	}
-	for _, prefix := range []string{record.Keys, record.Endpoints, record.Reals} {
+	for _, prefix := range []string{record.Keys, record.Endpoints, record.Reals, record.Selected} {
 		for e := range s.Under(prefix) {
 			if names := record.Names(prefix, e.Key, 3); len(names) > 1 && names[1] == node {
 				keys = append(keys, e.Key)

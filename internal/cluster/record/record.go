@@ -6,6 +6,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -45,6 +47,8 @@ const (
 	Certificates     = "acme/values/"
 	CertificateLocks = "acme/locks/"
 	Challenges       = "acme/challenges/"
+	Gateway          = "gateway/"
+	Selected         = "selected/"
 )
 
 // Meta describes the cluster.
@@ -209,6 +213,32 @@ type Address struct {
 	// Announce is AnnounceBGP if all candidates have the address at the same time, and announce it to
 	// routers. There is no holder then. Empty means that one node has it, and answers its neighbours.
 	Announce string `json:"announce,omitempty"`
+}
+
+// GatewayObject is a router, a service or another object of the gateways of all nodes. Its key has the section
+// of a file that it belongs to, e.g. http.routers, and its name.
+type GatewayObject struct {
+	// Spec is the object as package model/gateway has it. Unlike other records it is refused if it has unknown
+	// fields: a middleware without one of them could let through what it shall stop.
+	Spec json.RawMessage `json:"spec"`
+	// Set is the name of the set of files that declares the object.
+	Set string `json:"set,omitempty"`
+}
+
+// SelectedSandbox is a sandbox that a selector of the gateway's services has found on its node. Its key has the
+// hash of the selector (SelectorHash), the node and the endpoint.
+type SelectedSandbox struct {
+	Address netip.Addr `json:"address"`
+	// Draining gets no new requests or connections.
+	Draining bool `json:"draining,omitempty"`
+	// Down is why it gets none at all; empty if it gets some.
+	Down string `json:"down,omitempty"`
+}
+
+// SelectorHash returns the part of a key that stands for a selector.
+func SelectorHash(s model.Select) string {
+	sum := sha256.Sum256(Encode(s))
+	return hex.EncodeToString(sum[:8])
 }
 
 // AnnounceBGP is the value of Address.Announce for addresses that routers spread over all candidates.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"strconv"
 
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -28,7 +28,7 @@ func (t *Draft) gateway() {
 	}
 	g := *t.spec.Gateway
 	g.Origin = t.origin
-	t.gatewayServices(g.Config.HTTP)
+	t.gatewayServices(g.Config)
 	if t.CheckGateway == nil {
 		t.mistake("gateway", errors.New("gateway: this daemon runs no gateway"))
 		return
@@ -41,20 +41,50 @@ func (t *Draft) gateway() {
 }
 
 // gatewayServices checks the servers of the gateway's services.
-func (t *Draft) gatewayServices(c gateway.HTTP) {
-	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
-		lb := c.Services[name].LoadBalancer
-		if lb == nil {
+func (t *Draft) gatewayServices(c gateway.Config) {
+	for name, s := range sorted(c.HTTP.Services) {
+		if s.LoadBalancer == nil {
 			continue
 		}
-		for _, s := range lb.Servers {
-			err := serverMistake(s)
+		for _, s := range s.LoadBalancer.Servers {
+			err := s.Validate()
 			if err == nil && s.Service != "" {
-				err = t.sharedPool(s.Service, lb.HealthCheck != nil)
+				err = t.sharedPool(s.Service, c.HTTP.Services[name].LoadBalancer.HealthCheck != nil)
 			}
-			if err != nil {
-				t.mistake("gateway.http.services."+name, fmt.Errorf("server %s: %w",
-					cmp.Or(s.URL, s.Service, s.Label, s.Name, s.Network, "without url"), err))
+			t.serverMistake("http", name, cmp.Or(s.URL, s.Service, s.Label, s.Name, s.Network, "without url"), err)
+		}
+	}
+	for name, s := range sorted(c.TCP.Services) {
+		if s.LoadBalancer == nil {
+			continue
+		}
+		for _, s := range s.LoadBalancer.Servers {
+			t.serverMistake("tcp", name, cmp.Or(s.Address, s.Label, s.Name, s.Network, "without address"), s.Validate())
+		}
+	}
+	for name, s := range sorted(c.UDP.Services) {
+		if s.LoadBalancer == nil {
+			continue
+		}
+		for _, s := range s.LoadBalancer.Servers {
+			t.serverMistake("udp", name, cmp.Or(s.Address, s.Label, s.Name, s.Network, "without address"), s.Validate())
+		}
+	}
+}
+
+// serverMistake records a mistake in a server of a service.
+func (t *Draft) serverMistake(section, service, server string, err error) {
+	if err != nil {
+		t.mistake("gateway."+section+".services."+service, fmt.Errorf("server %s: %w", server, err))
+	}
+}
+
+// sorted returns the values of a map in the order of their keys.
+func sorted[V any](all map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			if !yield(key, all[key]) {
+				return
 			}
 		}
 	}
@@ -70,33 +100,6 @@ func (t *Draft) sharedPool(name string, checked bool) error {
 		return fmt.Errorf("it is a virtual service of %s: want one of tcp", v.Proto)
 	case checked:
 		return errors.New("the virtual service has the check of its servers: leave out healthCheck here")
-	}
-	return nil
-}
-
-// serverMistake returns what is wrong with a server by itself.
-func serverMistake(s gateway.Server) error {
-	selects := s.Label != "" || s.Name != "" || s.Network != ""
-	ways := 0
-	for _, used := range []bool{s.URL != "", s.Service != "", selects} {
-		if used {
-			ways++
-		}
-	}
-	_, badPort := strconv.ParseUint(s.Port, 10, 16)
-	switch {
-	case ways != 1:
-		return errors.New("want one of url, service, and label, name or network to select containers")
-	case s.URL != "" && (s.Scheme != "" || s.Port != ""):
-		return errors.New("the url has the scheme and the port: leave out scheme and port")
-	case s.Scheme != "" && !slices.Contains([]string{"http", "https", "h2c"}, s.Scheme):
-		return fmt.Errorf("scheme %q: want http, https or h2c", s.Scheme)
-	case selects && s.Port == "":
-		return errors.New("want the port of the containers, e.g. port: 8080")
-	case s.Port != "" && badPort != nil:
-		return fmt.Errorf("port %q: want a number up to 65535", s.Port)
-	case s.Service != "" && s.Weight != nil:
-		return errors.New("the virtual service has the weights of its servers: leave out weight")
 	}
 	return nil
 }

@@ -6,9 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
-	"slices"
 
+	"fairlead/internal/api"
 	"fairlead/internal/daemon/pool"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
@@ -17,68 +18,149 @@ import (
 // Inputs are what the servers depend on, besides the gateway.
 type Inputs struct {
 	// Pools are the pools of the virtual services.
-	Pools map[string]*pool.Pool
-	// Selects returns the containers that a selector finds, in one address family.
-	Selects func(model.Select, bool) []pool.Found
+	Pools   map[string]*pool.Pool
+	Selects Selects
 }
+
+// Selects returns the containers that a selector finds, in one address family.
+type Selects func(by model.Select, v4 bool) []pool.Found
 
 // HasSelector reports whether a service of the gateway selects containers. g may be nil.
-func HasSelector(g *model.Gateway) bool {
-	return g != nil && slices.ContainsFunc(slices.Collect(maps.Values(g.Config.HTTP.Services)),
-		func(s *gateway.Service) bool {
-			return s.LoadBalancer != nil && slices.ContainsFunc(s.LoadBalancer.Servers,
-				func(s gateway.Server) bool { return !selectOf(s).IsZero() })
-		})
-}
+func HasSelector(g *model.Gateway) bool { return g != nil && len(g.Config.Selectors()) > 0 }
 
-// Resolve returns the gateway with a URL for each server: entries that name a virtual
-// service or select containers are replaced by the servers that result. A server that gets
-// no request has the reason, and one that drains is fenced. g stays unchanged, and may be
+// Resolve returns the gateway with a URL or an address for each server: entries that name a virtual
+// service or select containers are replaced by the servers that result. A server of HTTP that
+// gets no request has the reason, and one that drains is fenced. g stays unchanged, and may be
 // nil.
 func Resolve(g *model.Gateway, in Inputs) *model.Gateway {
 	if g == nil {
 		return nil
 	}
 	next := *g
-	next.Config.HTTP.Services = maps.Clone(g.Config.HTTP.Services)
-	for name, s := range next.Config.HTTP.Services {
-		if s.LoadBalancer == nil {
-			continue
-		}
-		service, lb := *s, *s.LoadBalancer
-		lb.Servers = nil
-		for _, one := range s.LoadBalancer.Servers {
-			lb.Servers = append(lb.Servers, in.servers(one)...)
-		}
-		service.LoadBalancer = &lb
-		next.Config.HTTP.Services[name] = &service
-	}
+	next.Config = in.config(g.Config)
 	return &next
 }
 
+// ResolveCluster returns the objects of the cluster with a URL or an address for each server, as
+// Resolve does. c may be nil. It can name no virtual service.
+func ResolveCluster(c *model.ClusterGateway, selects Selects) *model.ClusterGateway {
+	if c == nil {
+		return nil
+	}
+	return &model.ClusterGateway{Config: Inputs{Selects: selects}.config(c.Config), Problems: c.Problems}
+}
+
+// config returns the configuration with the servers that its services have.
+func (in Inputs) config(c gateway.Config) gateway.Config {
+	c.HTTP.Services = resolved(c.HTTP.Services, func(s *gateway.Service) {
+		if s.LoadBalancer != nil {
+			lb := *s.LoadBalancer
+			lb.Servers = replaced(lb.Servers, in.servers)
+			s.LoadBalancer = &lb
+		}
+	})
+	c.TCP.Services = resolved(c.TCP.Services, func(s *gateway.TCPService) {
+		if s.LoadBalancer != nil {
+			lb := *s.LoadBalancer
+			lb.Servers = replaced(lb.Servers, in.tcpServers)
+			s.LoadBalancer = &lb
+		}
+	})
+	c.UDP.Services = resolved(c.UDP.Services, func(s *gateway.UDPService) {
+		if s.LoadBalancer != nil {
+			lb := *s.LoadBalancer
+			lb.Servers = replaced(lb.Servers, in.udpServers)
+			s.LoadBalancer = &lb
+		}
+	})
+	return c
+}
+
+// resolved returns the services, each of them changed by a function.
+func resolved[S any](all map[string]*S, change func(*S)) map[string]*S {
+	all = maps.Clone(all)
+	for name, s := range all {
+		service := *s
+		change(&service)
+		all[name] = &service
+	}
+	return all
+}
+
+// replaced returns the servers that entries stand for.
+func replaced[S any](entries []S, servers func(S) []S) (all []S) {
+	for _, one := range entries {
+		all = append(all, servers(one)...)
+	}
+	return all
+}
+
 // servers returns the servers that an entry stands for.
-func (in Inputs) servers(s gateway.Server) []gateway.Server {
-	by := selectOf(s)
+func (in Inputs) servers(s gateway.Server) (all []gateway.Server) {
+	by := s.Selector()
 	switch {
 	case s.Service != "":
 		return pooled(s, in.Pools[s.Service])
 	case by.IsZero():
 		return []gateway.Server{s}
 	}
-	var all []gateway.Server
-	seen := map[string]bool{}
-	for _, v4 := range []bool{true, false} {
-		for _, f := range in.Selects(by, v4) {
-			if seen[f.Endpoint] {
-				continue // it has addresses of both families
+	for _, f := range Selected([]model.Select{model.Select(by)}, in.Selects) {
+		one := at(s, netip.AddrPortFrom(f.Address, 0), s.Port)
+		one.Fenced = s.Fenced || f.Draining
+		one.Down = f.Down
+		all = append(all, one)
+	}
+	return all
+}
+
+// tcpServers returns the servers that an entry stands for: those that get new connections.
+func (in Inputs) tcpServers(s gateway.TCPServer) (all []gateway.TCPServer) {
+	if s.Selector().IsZero() {
+		return []gateway.TCPServer{s}
+	}
+	for _, address := range in.usable(s.Selector(), s.Port) {
+		all = append(all, gateway.TCPServer{Address: address, TLS: s.TLS})
+	}
+	return all
+}
+
+// udpServers returns the servers that an entry stands for: those that get new clients.
+func (in Inputs) udpServers(s gateway.UDPServer) (all []gateway.UDPServer) {
+	if s.Selector().IsZero() {
+		return []gateway.UDPServer{s}
+	}
+	for _, address := range in.usable(s.Selector(), s.Port) {
+		all = append(all, gateway.UDPServer{Address: address})
+	}
+	return all
+}
+
+// usable returns HOST:PORT of the selected sandboxes that neither drain nor are down.
+func (in Inputs) usable(by gateway.Selector, port string) (all []string) {
+	for _, f := range Selected([]model.Select{model.Select(by)}, in.Selects) {
+		if !f.Draining && f.Down == "" {
+			all = append(all, net.JoinHostPort(f.Address.String(), port))
+		}
+	}
+	return all
+}
+
+// Selected returns the sandboxes that selectors find, each with one address per selector.
+func Selected(selectors []model.Select, selects Selects) (all []api.SelectedSandbox) {
+	for _, by := range selectors {
+		seen := map[string]bool{}
+		for _, v4 := range []bool{true, false} {
+			for _, f := range selects(by, v4) {
+				if seen[f.Endpoint] {
+					continue // it has addresses of both families
+				}
+				seen[f.Endpoint] = true
+				one := api.SelectedSandbox{By: by, Endpoint: f.Endpoint, Address: f.At, Draining: f.Leaves != ""}
+				if f.Health != "" && f.Health != "healthy" {
+					one.Down = "the container is " + f.Health
+				}
+				all = append(all, one)
 			}
-			seen[f.Endpoint] = true
-			one := at(s, netip.AddrPortFrom(f.At, 0), s.Port)
-			one.Fenced = s.Fenced || f.Leaves != ""
-			if f.Health != "" && f.Health != "healthy" {
-				one.Down = "the container is " + f.Health
-			}
-			all = append(all, one)
 		}
 	}
 	return all
@@ -116,8 +198,4 @@ func at(s gateway.Server, address netip.AddrPort, port string) gateway.Server {
 	s.URL = cmp.Or(s.Scheme, "http") + "://" + host + ":" + port
 	s.Scheme, s.Port, s.Service, s.Label, s.Name, s.Network = "", "", "", "", "", ""
 	return s
-}
-
-func selectOf(s gateway.Server) model.Select {
-	return model.Select{Name: s.Name, Label: s.Label, Network: s.Network}
 }

@@ -78,3 +78,25 @@ func TestResolve(t *testing.T) {
 		t.Error("HasSelector")
 	}
 }
+
+// TestStreams checks which servers an entry of TCP and UDP stands for: those that get new clients.
+func TestStreams(t *testing.T) {
+	c := &model.ClusterGateway{}
+	c.Config.TCP.Services = map[string]*gateway.TCPService{"s": {LoadBalancer: &gateway.TCPLoadBalancer{
+		Servers: []gateway.TCPServer{{Address: "a:1"}, {Label: "app=blog", Port: "25", TLS: true}}}},
+		"other": {Weighted: &gateway.TCPWeighted{}}}
+	c.Config.UDP.Services = map[string]*gateway.UDPService{"s": {LoadBalancer: &gateway.UDPLoadBalancer{
+		Servers: []gateway.UDPServer{{Address: "a:1"}, {Label: "app=blog", Port: "53"}}}}}
+	got := upstream.ResolveCluster(c, found).Config
+	tcp := []gateway.TCPServer{{Address: "a:1"}, {Address: "10.0.1.1:25", TLS: true}}
+	if servers := got.TCP.Services["s"].LoadBalancer.Servers; !reflect.DeepEqual(servers, tcp) {
+		t.Errorf("TCP: %+v, want %+v", servers, tcp)
+	}
+	udp := []gateway.UDPServer{{Address: "a:1"}, {Address: "10.0.1.1:53"}}
+	if servers := got.UDP.Services["s"].LoadBalancer.Servers; !reflect.DeepEqual(servers, udp) {
+		t.Errorf("UDP: %+v, want %+v", servers, udp)
+	}
+	if len(c.Config.TCP.Services["s"].LoadBalancer.Servers) != 2 || upstream.ResolveCluster(nil, found) != nil {
+		t.Error("the objects of the cluster have changed")
+	}
+}

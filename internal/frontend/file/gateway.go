@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model"
+	values "fairlead/internal/model/gateway"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,6 +42,37 @@ func (r *reader) gateway(n *yaml.Node, path string) {
 	r.gatewaySpots(n, path, "gateway", 1)
 }
 
+// clusterGateway parses the objects of the gateway that belong to the cluster. No fields are an empty gateway.
+func (r *reader) clusterGateway(n *yaml.Node, path string) {
+	n = followed(n)
+	if r.Spec.ClusterGateway != nil {
+		first := r.spots[path]
+		r.mistake(n, path, "it is declared in %s:%d already: write all of it into one document", first.file,
+			first.node.Line)
+		return
+	}
+	if n.Kind != yaml.MappingNode && n.Tag != "!!null" {
+		r.mistake(n, path, "want fields, such as http, tcp, udp and tls")
+		return
+	}
+	r.Spec.ClusterGateway = &values.Config{}
+	r.spots[path] = spot{r.file, n, path}
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	tree, err := traefik.FromYAML(n)
+	if err != nil {
+		r.mistake(n, path, "%v", err)
+		return
+	}
+	config, found := traefik.DeclaredInCluster(tree, path)
+	for _, m := range found {
+		r.mistakes = append(r.mistakes, Mistake{r.file, m.Line, m.Key, m.Text})
+	}
+	r.Spec.ClusterGateway = &config
+	r.gatewaySpots(n, path, path, 1)
+}
+
 // DeclaresGateway reports whether a text is YAML with the field gateway.
 func DeclaresGateway(text []byte) bool {
 	var top struct{ Gateway yaml.Node }
@@ -55,7 +87,8 @@ func (r *reader) gatewaySpots(n *yaml.Node, path, part string, sections int) {
 		if sections > 0 {
 			name = strings.ToLower(name)
 		}
-		if part == "gateway" && slices.Contains([]string{"http", "tcp", "udp", "tls"}, name) {
+		if (part == "gateway" || part == "cluster.gateway") &&
+			slices.Contains([]string{"http", "tcp", "udp", "tls"}, name) {
 			below = 1
 		}
 		at := spot{r.file, &yaml.Node{Kind: value.Kind, Content: value.Content, Line: key.Line}, join(path, key.Value)}

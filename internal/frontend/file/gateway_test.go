@@ -150,3 +150,53 @@ func TestGatewayMistakesOfTheDaemon(t *testing.T) {
 		}
 	}
 }
+
+// fullCluster has objects of the cluster in all sections.
+const fullCluster = `name: site
+cluster:
+  gateway:
+    http:
+      routers: {shop: {rule: Host("a"), service: shop}}
+      services: {shop: {loadBalancer: {servers: [{network: shop, label: app=shop, port: 8080}]}}}
+    tcp:
+      services: {db: {loadBalancer: {servers: [{network: shop, name: db-*, port: 5432, tls: true}]}}}
+    udp:
+      services: {dns: {loadBalancer: {servers: [{network: shop, port: 53}]}}}
+    tls:
+      options: {modern: {minVersion: VersionTLS13}}
+`
+
+// TestClusterGateway reads and writes objects of the cluster.
+func TestClusterGateway(t *testing.T) {
+	for _, text := range []string{fullCluster, "cluster: {gateway: {}}", "cluster: {gateway: }"} {
+		spec := read(t, text).Spec
+		if spec.ClusterGateway == nil {
+			t.Fatalf("%s: there is no gateway of the cluster", text)
+		}
+		var yaml, json bytes.Buffer
+		if err := errors.Join(file.Write(&yaml, spec), file.WriteJSON(&json, spec)); err != nil {
+			t.Fatal(err)
+		}
+		for _, again := range []string{yaml.String(), json.String()} {
+			got := read(t, again).Spec.ClusterGateway
+			if got == nil || len(got.Selectors()) != len(spec.ClusterGateway.Selectors()) ||
+				len(got.TLS.Options) != len(spec.ClusterGateway.TLS.Options) {
+				t.Errorf("written:\n%s\nreads as %+v\nwant %+v", again, got, spec.ClusterGateway)
+			}
+		}
+	}
+	s := read(t, fullCluster)
+	err := s.Locate(&api.Fault{Code: api.Invalid, Err: api.Mistakes{{At: "cluster.gateway.http.routers.shop",
+		Text: "x"}}})
+	if err == nil || !strings.Contains(err.Error(), ":5: cluster.gateway.http.routers.shop: x") {
+		t.Errorf("a mistake that the daemon has found: %v", err)
+	}
+	wrong := strings.Replace(fullCluster, "label:", "lable:", 1)
+	_, err = file.Read([]file.Input{{Name: "f.yaml", Text: []byte(wrong)}})
+	if err == nil || !strings.Contains(err.Error(), `f.yaml:6: cluster.gateway.http.services.shop`) {
+		t.Errorf("an unknown key: %v", err)
+	}
+	if read(t, "name: site").Spec.ClusterGateway != nil {
+		t.Error("files without a gateway of the cluster have one")
+	}
+}

@@ -31,6 +31,9 @@ func (r *reader) document(n *yaml.Node) {
 		{"services", func(n *yaml.Node, path string) { r.named(n, path, "services", r.service) }},
 		{"addresses", func(n *yaml.Node, path string) { r.each(n, path, r.clusterAddress) }},
 		{"gateway", r.gateway},
+		{"cluster", func(n *yaml.Node, path string) {
+			r.object(n, path, []field{{"gateway", r.clusterGateway}})
+		}},
 	}
 	fields(n, func(key, _ *yaml.Node) {
 		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {

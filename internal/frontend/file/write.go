@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 
 	"fairlead/internal/api"
 	"fairlead/internal/escape"
@@ -22,6 +23,7 @@ type (
 		Services    map[string]ordered     `yaml:"services,omitempty" json:"services,omitempty"`
 		Addresses   []any                  `yaml:"addresses,omitempty" json:"addresses,omitempty"`
 		Gateway     ordered                `yaml:"gateway,omitempty" json:"gateway,omitempty"`
+		Cluster     map[string]ordered     `yaml:"cluster,omitempty" json:"cluster,omitempty"`
 	}
 	networkText struct {
 		Driver   model.Driver `yaml:"driver" json:"driver"`
@@ -119,6 +121,9 @@ func WriteJSON(w io.Writer, spec api.Spec) error {
 
 func written(spec api.Spec) fileText {
 	f := fileText{Name: spec.Set, Gateway: writtenGateway(spec.Gateway)}
+	if c := spec.ClusterGateway; c != nil {
+		f.Cluster = map[string]ordered{"gateway": writtenFields(reflect.ValueOf(*c))}
+	}
 	for _, n := range spec.Networks {
 		if f.Networks == nil {
 			f.Networks = map[string]networkText{}

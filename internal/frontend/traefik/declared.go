@@ -37,14 +37,27 @@ func Declared(root *Node, key string) (gateway.Static, gateway.Config, []Mistake
 		}
 	}
 	s := d.static(static)
-	r := &reporter{provider: "file", declared: true}
-	c := r.decodeConfig(dynamic, key)
-	d.mistakes = append(d.mistakes, r.found...)
+	c := d.objects(dynamic, "file")
 	d.certificates(c.TLS)
+	return s, c, d.mistakes
+}
+
+// DeclaredInCluster returns the objects of the gateway of a cluster that a tree describes: the sections http,
+// tcp, udp and tls of Traefik's dynamic files. key is as for Declared.
+func DeclaredInCluster(root *Node, key string) (gateway.Config, []Mistake) {
+	d := declared{root: root, key: key}
+	return d.objects(root, "cluster"), d.mistakes
+}
+
+// objects decodes the sections of dynamic files. All that is found is a mistake.
+func (d *declared) objects(n *Node, provider string) gateway.Config {
+	r := &reporter{provider: provider, declared: true}
+	c := r.decodeConfig(n, d.key)
+	d.mistakes = append(d.mistakes, r.found...)
 	for i := range d.mistakes {
 		d.mistakes[i].Warning = false
 	}
-	return s, c, d.mistakes
+	return c
 }
 
 // declared collects the mistakes of a tree.
@@ -114,17 +127,26 @@ func (d *declared) certificates(c gateway.TLS) {
 	}
 }
 
-// Qualified returns a copy of a declared configuration in which all names are NAME@file.
-func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config, error) {
+// QualifiedAs returns a copy of a declared configuration in which all names are NAME@PROVIDER.
+func QualifiedAs(provider string, c gateway.Config) (gateway.Config, error) {
 	text, err := json.Marshal(c)
 	var copied gateway.Config
 	if err == nil {
 		err = json.Unmarshal(text, &copied)
 	}
 	if err != nil {
-		return s, copied, fmt.Errorf("copy the configuration: %w", err)
+		return copied, fmt.Errorf("copy the configuration: %w", err)
 	}
-	qualifyConfig(&copied, "file")
+	qualifyConfig(&copied, provider)
+	return copied, nil
+}
+
+// Qualified returns copies of declared values in which all names are NAME@file.
+func Qualified(s gateway.Static, c gateway.Config) (gateway.Static, gateway.Config, error) {
+	copied, err := QualifiedAs("file", c)
+	if err != nil {
+		return s, copied, err
+	}
 	q := qualifier("file")
 	s.EntryPoints = slices.Clone(s.EntryPoints)
 	for i := range s.EntryPoints {

@@ -1,7 +1,6 @@
 package traefik
 
 import (
-	"reflect"
 	"strings"
 
 	"fairlead/internal/model/gateway"
@@ -136,40 +135,11 @@ func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[str
 		if !r.mistakes(object, mistakes) || v == nil {
 			continue
 		}
-		if text := oneOf(v); text != "" {
-			r.mistakes(object, []Mistake{{Key: at, Line: child.Line, Text: text}})
+		if err := gateway.OneKind(v); err != nil {
+			r.mistakes(object, []Mistake{{Key: at, Line: child.Line, Text: err.Error()}})
 			continue
 		}
 		found[child.Name] = v
 	}
 	return found
-}
-
-// oneOf checks that middlewares and services are exactly one of their kinds, and
-// returns the problem.
-func oneOf(v any) string {
-	switch v.(type) {
-	case *gateway.Middleware, *gateway.TCPMiddleware, *gateway.Service, *gateway.TCPService, *gateway.UDPService:
-	default:
-		return ""
-	}
-	var kinds, known []string
-	s := reflect.ValueOf(v).Elem()
-	for i := range s.NumField() {
-		name := strings.ToLower(s.Type().Field(i).Name)
-		if s.Field(i).Kind() == reflect.Slice {
-			continue
-		}
-		known = append(known, name)
-		if !s.Field(i).IsZero() {
-			kinds = append(kinds, name)
-		}
-	}
-	switch len(kinds) {
-	case 1:
-		return ""
-	case 0:
-		return "it has no kind: want one of " + strings.Join(known, ", ")
-	}
-	return "it has several kinds, " + strings.Join(kinds, " and ") + ": give each its own name"
 }

@@ -51,6 +51,8 @@ type TCPServer struct {
 	Address string
 	Port    string
 	TLS     bool
+	// Label, Name and Network select containers. Each one is a server at Port.
+	Label, Name, Network string `declared:"only"`
 }
 
 // ProxyProtocol sends the client's address in front of a connection's data.
@@ -116,6 +118,8 @@ type UDPLoadBalancer struct {
 type UDPServer struct {
 	Address string
 	Port    string
+	// Label, Name and Network select containers. Each one is a server at Port.
+	Label, Name, Network string `declared:"only"`
 }
 
 // UDPWeighted divides clients between services.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"fairlead/internal/api"
@@ -34,19 +33,17 @@ func NewChecked(g model.Gateway) (*Checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range config.HTTP.Services {
-		if s.LoadBalancer != nil {
-			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
-				func(s values.Server) bool { return s.URL == "" })
-		}
-	}
+	withoutSelectors(&config)
 	checking, err := gateway.Checking(static, &config, nil)
 	return &Checked{checking, g, acme.Check(&config, static)}, err
 }
 
 // elsewhere is the reason of an object that refers to one of a container's labels, which may
-// come later.
-var elsewhere = regexp.MustCompile(`@docker (does not exist|is disabled)`)
+// come later, and inCluster that of one that refers to an object of the cluster.
+var (
+	elsewhere = regexp.MustCompile(`@docker (does not exist|is disabled)`)
+	inCluster = regexp.MustCompile(`@cluster (does not exist|is disabled)`)
+)
 
 // Mistakes returns what is wrong with the objects, each at its part of the Spec.
 func (c *Checked) Mistakes() api.Mistakes {
@@ -60,8 +57,8 @@ func (c *Checked) Mistakes() api.Mistakes {
 			continue
 		}
 		for _, reason := range s.Reasons {
-			if cmp.Or(c.declared.Static.Docker, c.declared.Static.Swarm) == nil ||
-				!elsewhere.MatchString(reason) {
+			if (cmp.Or(c.declared.Static.Docker, c.declared.Static.Swarm) == nil ||
+				!elsewhere.MatchString(reason)) && !inCluster.MatchString(reason) {
 				all = append(all, api.Mistake{At: c.partOf(s), Text: bare(reason)})
 			}
 		}

@@ -28,7 +28,7 @@ const (
 func (r *Runner) end() error {
 	r.stopDocker()
 	r.stopObtaining()
-	r.sources = map[string]standalone.Source{}
+	r.sources, r.cluster = map[string]standalone.Source{}, nil
 	r.setFiles(nil)
 	c := r.controller
 	r.controller = nil

@@ -43,8 +43,8 @@ type Options struct {
 // admin.GatewayCalls. Its methods may be called concurrently.
 //
 // Theory of operation. The daemon calls Run at each change of what files declare, and of the
-// servers. Containers with labels are followed here. Both sources together, and the
-// certificates of resolvers, are the configuration of the serving process, which gets what has
+// servers, with the objects of the cluster. Containers with labels are followed here. All sources
+// together, and the certificates of resolvers, are the configuration of the serving process, which gets what has
 // changed. The serving process outlives the daemon; the next daemon adopts it with its first Run.
 type Runner struct {
 	opt Options
@@ -56,8 +56,10 @@ type Runner struct {
 	static     values.Static
 	// declared is the configuration of the files, and one of the sources.
 	declared values.Config
-	sources  map[string]standalone.Source
-	docker   *following
+	// cluster are the objects of the cluster that Run got last, and one of the sources.
+	cluster *model.ClusterGateway
+	sources map[string]standalone.Source
+	docker  *following
 	// obtained are the certificates of resolvers, nil while no gateway runs.
 	obtained *obtained
 	// errors is open while a gateway runs: a process that has ended is started again.
@@ -75,6 +77,7 @@ type Runner struct {
 
 // The sources of the configuration: the order of their names is that of precedence.
 const (
+	fromCluster    = "cluster"
 	fromContainers = "docker"
 	fromFiles      = "file"
 )
@@ -108,6 +111,9 @@ func (r *Runner) Run(ctx context.Context, g *model.Gateway) error {
 	standalone.Reuse(&config, &r.declared)
 	r.declared = config
 	r.sources[fromFiles] = standalone.NewSource(config, nil)
+	if err := r.setCluster(g.Cluster); err != nil {
+		return err
+	}
 	if err := r.followDocker(cmp.Or(static.Docker, static.Swarm)); err != nil {
 		return err
 	}

@@ -12,6 +12,9 @@ type Source = part
 // NewSource returns a source.
 func NewSource(config model.Config, problems []traefik.Problem) Source { return part{config, problems} }
 
+// Config returns the configuration of the source.
+func (p part) Config() model.Config { return p.config }
+
 // Together returns the configuration of all sources, and the problems that are known. The
 // objects are the same as in the sources.
 func Together(sources map[string]Source) (model.Config, []gateway.Status) { return together(sources) }

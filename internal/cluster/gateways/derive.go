@@ -1,0 +1,273 @@
+package gateways
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+	"fairlead/internal/model"
+	"fairlead/internal/model/gateway"
+)
+
+// Deriver derives the objects of the gateway from snapshots. Its result is a function of the snapshot and of the
+// node's id; it only remembers the objects that it has read. Only one goroutine may use it.
+type Deriver struct {
+	node    string
+	objects map[string]object // by key
+}
+
+// NewDeriver returns a Deriver for the node with this id.
+func NewDeriver(node string) *Deriver { return &Deriver{node: node, objects: map[string]object{}} }
+
+// Derive returns the objects of a snapshot as this node has them, nil if there is none, and the problems of records
+// that are no objects. A record that cannot be used disables its own object.
+func (d *Deriver) Derive(s kv.Snapshot) (*model.ClusterGateway, []string) {
+	d.read(s)
+	if len(d.objects) == 0 {
+		return nil, nil
+	}
+	c := &model.ClusterGateway{}
+	placed := 0
+	for _, key := range slices.Sorted(maps.Keys(d.objects)) {
+		o := d.objects[key]
+		if o.err == nil && placed == maxObjects {
+			o.err = fmt.Errorf("the cluster has more than %d objects: remove some", maxObjects)
+		}
+		if o.err != nil {
+			c.Problems = append(c.Problems, o.problem(o.err.Error(), false))
+			continue
+		}
+		o.put(&c.Config)
+		placed++
+	}
+	v := newServers(s, d.node)
+	v.complete(c)
+	return c, v.problems
+}
+
+// read reads the records of objects that have changed.
+func (d *Deriver) read(s kv.Snapshot) {
+	next := map[string]object{}
+	for e := range s.Under(record.Gateway) {
+		have, known := d.objects[e.Key]
+		if !known || have.entry.Revision != e.Revision || string(have.entry.Value) != string(e.Value) {
+			have = read(e)
+		}
+		next[e.Key] = have
+	}
+	d.objects = next
+}
+
+// servers replaces selectors by the sandboxes of other nodes.
+type servers struct {
+	snapshot kv.Snapshot
+	node     string
+	networks map[string]network
+	found    map[gateway.Selector][]found
+	problems []string
+}
+
+func newServers(s kv.Snapshot, node string) *servers {
+	return &servers{snapshot: s, node: node, networks: map[string]network{}, found: map[gateway.Selector][]found{}}
+}
+
+// found is a sandbox of another node.
+type found struct {
+	record.SelectedSandbox
+	revision int64
+}
+
+// network is a network of the cluster. Its error is why no service can select its sandboxes.
+type network struct {
+	record.Network
+	err error
+}
+
+// complete adds the sandboxes of other nodes to the services. Entries that select sandboxes stay for those of this
+// node. An entry whose network the cluster does not have is left out.
+func (v *servers) complete(c *model.ClusterGateway) {
+	drained := v.drained(v.node)
+	completed(v, c, "service", c.Config.HTTP.Services, func(s *gateway.Service, use use) {
+		if s.LoadBalancer == nil {
+			return
+		}
+		lb := *s.LoadBalancer
+		lb.Servers = nil
+		for _, one := range s.LoadBalancer.Servers {
+			others, ok := use(one.Selector())
+			own := one
+			own.Fenced = one.Fenced || drained && !one.Selector().IsZero()
+			if ok {
+				lb.Servers = append(lb.Servers, own)
+			}
+			for _, f := range others {
+				lb.Servers = append(lb.Servers, httpServer(one, f))
+			}
+		}
+		s.LoadBalancer = &lb
+	})
+	completed(v, c, "TCP service", c.Config.TCP.Services, func(s *gateway.TCPService, use use) {
+		if s.LoadBalancer == nil {
+			return
+		}
+		lb := *s.LoadBalancer
+		lb.Servers = nil
+		for _, one := range s.LoadBalancer.Servers {
+			others, ok := use(one.Selector())
+			if ok && (!drained || one.Selector().IsZero()) {
+				lb.Servers = append(lb.Servers, one)
+			}
+			for _, at := range usable(others, one.Port) {
+				lb.Servers = append(lb.Servers, gateway.TCPServer{Address: at, TLS: one.TLS})
+			}
+		}
+		s.LoadBalancer = &lb
+	})
+	completed(v, c, "UDP service", c.Config.UDP.Services, func(s *gateway.UDPService, use use) {
+		if s.LoadBalancer == nil {
+			return
+		}
+		lb := *s.LoadBalancer
+		lb.Servers = nil
+		for _, one := range s.LoadBalancer.Servers {
+			others, ok := use(one.Selector())
+			if ok && (!drained || one.Selector().IsZero()) {
+				lb.Servers = append(lb.Servers, one)
+			}
+			for _, at := range usable(others, one.Port) {
+				lb.Servers = append(lb.Servers, gateway.UDPServer{Address: at})
+			}
+		}
+		s.LoadBalancer = &lb
+	})
+}
+
+// use returns the sandboxes of other nodes that a selector has found, and whether the selector can be used.
+type use func(gateway.Selector) (others []found, ok bool)
+
+// completed replaces the services by changed ones, and notes the selectors that cannot be used.
+func completed[S any](v *servers, c *model.ClusterGateway, kind string, all map[string]*S, change func(*S, use)) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s := *all[name]
+		change(&s, func(by gateway.Selector) ([]found, bool) {
+			if by.IsZero() {
+				return nil, true
+			}
+			if n := v.network(by.Network); n.err != nil {
+				c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: n.err.Error(),
+					Warning: true})
+				return nil, false
+			}
+			return v.others(by), true
+		})
+		all[name] = &s
+	}
+}
+
+// httpServer returns the server that a sandbox of another node is, for an entry that has selected it.
+func httpServer(entry gateway.Server, f found) gateway.Server {
+	scheme := entry.Scheme
+	if scheme == "" {
+		scheme = "http"
+	}
+	return gateway.Server{URL: scheme + "://" + net.JoinHostPort(f.Address.String(), entry.Port), Weight: entry.Weight,
+		PreservePath: entry.PreservePath, Fenced: entry.Fenced || f.Draining, Down: f.Down}
+}
+
+// usable returns HOST:PORT of the sandboxes that neither drain nor are down.
+func usable(all []found, port string) (addresses []string) {
+	for _, f := range all {
+		if !f.Draining && f.Down == "" {
+			addresses = append(addresses, net.JoinHostPort(f.Address.String(), port))
+		}
+	}
+	return addresses
+}
+
+func (v *servers) drained(node string) bool {
+	n, _, err := record.Get[record.Node](v.snapshot, record.Key(record.Nodes, node))
+	return err == nil && n.Drained
+}
+
+// network returns a network of the cluster.
+func (v *servers) network(name string) network {
+	n, known := v.networks[name]
+	if known {
+		return n
+	}
+	r, exists, err := record.Get[record.Network](v.snapshot, record.Key(record.Networks, name))
+	if err == nil && !exists {
+		err = fmt.Errorf("network %s is none of the cluster's", name)
+	}
+	if err == nil {
+		err = block.Check(r)
+	}
+	v.networks[name] = network{r, err}
+	return v.networks[name]
+}
+
+// others returns the sandboxes of other nodes that a selector has found, in the order of their addresses. If several
+// records have an address, the newest counts: the sandbox moves.
+func (v *servers) others(by gateway.Selector) []found {
+	if all, known := v.found[by]; known {
+		return all
+	}
+	newest := map[netip.Addr]found{}
+	for e := range v.snapshot.Under(record.Key(record.Selected, record.SelectorHash(model.Select(by)), "")) {
+		names := record.Names(record.Selected, e.Key, 3)
+		if len(names) != 3 || names[1] == v.node {
+			continue
+		}
+		_, exists, err := record.Get[record.Node](v.snapshot, record.Key(record.Nodes, names[1]))
+		if err != nil || !exists {
+			continue
+		}
+		r, err := record.Decode[record.SelectedSandbox](e)
+		if err == nil {
+			err = v.acceptable(by.Network, r.Address)
+		}
+		if err != nil {
+			v.problems = append(v.problems, fmt.Sprintf("record %s: %v", e.Key, err))
+			continue
+		}
+		r.Draining, r.Down = r.Draining || v.drained(names[1]), r.Down[:min(len(r.Down), maxDown)]
+		if have, known := newest[r.Address]; !known || have.revision < e.Revision {
+			newest[r.Address] = found{r, e.Revision}
+		}
+	}
+	all := slices.SortedFunc(maps.Values(newest), func(a, b found) int { return a.Address.Compare(b.Address) })
+	v.found[by] = all[:min(len(all), model.MaxReals)]
+	return v.found[by]
+}
+
+// acceptable returns an error for an address that no sandbox of another node can have: it is in no block of the
+// network, or is this node's own.
+func (v *servers) acceptable(name string, a netip.Addr) error {
+	n := v.network(name)
+	for i, sub := range n.Spec.Subnets {
+		if !sub.Prefix.Contains(a) {
+			continue
+		}
+		p, err := a.Prefix(n.BlockBits[i])
+		if err != nil {
+			return err
+		}
+		b, exists, err := record.Get[record.Block](v.snapshot, record.Key(record.Blocks, name, p.String()))
+		if err == nil && exists && !(b.Node == v.node && (a == p.Addr() || a == p.Addr().Next())) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no address of another node in network %s", a, name)
+}
+
+// concerns reports whether a key can change the result.
+func concerns(key string) bool {
+	return slices.ContainsFunc([]string{record.Gateway, record.Selected, record.Nodes, record.Networks, record.Blocks},
+		func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}

@@ -1,0 +1,128 @@
+package hosted
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/gateway"
+	"fairlead/internal/model"
+	values "fairlead/internal/model/gateway"
+	"fairlead/internal/process/standalone"
+)
+
+// setCluster makes the objects of the cluster one of the sources.
+func (r *Runner) setCluster(c *model.ClusterGateway) error {
+	if c.Equal(r.cluster) {
+		return nil
+	}
+	r.cluster = c
+	if c == nil {
+		delete(r.sources, fromCluster)
+		return nil
+	}
+	config, err := traefik.QualifiedAs(fromCluster, c.Config)
+	if err != nil {
+		return err
+	}
+	var problems []traefik.Problem
+	for _, p := range c.Problems {
+		kind := p.Kind
+		if kind == "TLS options" {
+			kind = "tls options"
+		}
+		problems = append(problems, traefik.Problem{Object: kind + " " + p.Name + "@" + fromCluster,
+			Source: "record of the cluster", Text: p.Text, Warning: p.Warning})
+	}
+	before := r.sources[fromCluster].Config()
+	standalone.Reuse(&config, &before)
+	r.sources[fromCluster] = standalone.NewSource(config, problems)
+	return nil
+}
+
+// ofHosts is the reason of an object that refers to one that each host declares on its own.
+var ofHosts = regexp.MustCompile(`@(file|docker|swarm) (does not exist|is disabled)`)
+
+// CheckCluster returns what no host can use of the objects of a cluster. It does not report what hosts
+// differ in: entry points, resolvers, objects of files and containers.
+func CheckCluster(c values.Config) (problems []model.GatewayProblem) {
+	config, err := traefik.QualifiedAs(fromCluster, c)
+	if err != nil {
+		return []model.GatewayProblem{{Text: err.Error()}}
+	}
+	withoutSelectors(&config)
+	checking, err := gateway.Checking(anyHost(config), &config, nil)
+	if err != nil {
+		return []model.GatewayProblem{{Text: err.Error()}}
+	}
+	for _, s := range checking.Status() {
+		if s.State != gateway.Disabled {
+			continue
+		}
+		for _, reason := range s.Reasons {
+			if !ofHosts.MatchString(reason) {
+				problems = append(problems, model.GatewayProblem{Kind: s.Kind,
+					Name: strings.TrimSuffix(s.Name, "@"+fromCluster),
+					Text: strings.ReplaceAll(reason, "@"+fromCluster, "")})
+			}
+		}
+	}
+	return problems
+}
+
+// anyHost returns the settings of a host that has all entry points and resolvers that routers name.
+func anyHost(c values.Config) (s values.Static) {
+	entry := func(suffix string, names ...string) {
+		for _, name := range names {
+			if !slices.ContainsFunc(s.EntryPoints, func(e values.EntryPoint) bool { return e.Name == name }) {
+				s.EntryPoints = append(s.EntryPoints, values.EntryPoint{Name: name,
+					Address: fmt.Sprintf(":%d%s", len(s.EntryPoints)+1, suffix)})
+			}
+		}
+	}
+	s.Resolvers = map[string]*values.Resolver{}
+	resolver := func(tls *values.RouterTLS) {
+		if tls != nil && tls.CertResolver != "" {
+			s.Resolvers[tls.CertResolver] = &values.Resolver{}
+		}
+	}
+	entry("", "default")
+	for _, r := range c.HTTP.Routers {
+		entry("", r.EntryPoints...)
+		resolver(r.TLS)
+	}
+	for _, r := range c.TCP.Routers {
+		entry("", r.EntryPoints...)
+		if r.TLS != nil {
+			resolver(&r.TLS.RouterTLS)
+		}
+	}
+	for _, r := range c.UDP.Routers {
+		entry("/udp", r.EntryPoints...)
+	}
+	return s
+}
+
+// withoutSelectors removes the servers that depend on the host.
+func withoutSelectors(c *values.Config) {
+	for _, s := range c.HTTP.Services {
+		if s.LoadBalancer != nil {
+			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
+				func(s values.Server) bool { return s.URL == "" })
+		}
+	}
+	for _, s := range c.TCP.Services {
+		if s.LoadBalancer != nil {
+			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
+				func(s values.TCPServer) bool { return s.Address == "" })
+		}
+	}
+	for _, s := range c.UDP.Services {
+		if s.LoadBalancer != nil {
+			s.LoadBalancer.Servers = slices.DeleteFunc(s.LoadBalancer.Servers,
+				func(s values.UDPServer) bool { return s.Address == "" })
+		}
+	}
+}

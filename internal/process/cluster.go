@@ -34,6 +34,9 @@ import (
 	"fairlead/internal/sandbox"
 )
 
+// keyAge is the age at which the host's private key of an encrypted network is replaced.
+const keyAge = 30 * 24 * time.Hour
+
 // repeatEvery is how long a failed transaction about the cluster's networks or services waits.
 const repeatEvery = 2 * time.Second
 
@@ -86,7 +89,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		return nil, errors.Join(err, links.End())
 	}
 	n.networks = networks.New(networks.Config{Host: d, Store: n, Peers: n, Containers: sandbox.New(),
-		Keys:    filepath.Join(clusterDir(opt), "keys"),
+		Keys: filepath.Join(clusterDir(opt), "keys"), KeyAge: keyAge,
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})

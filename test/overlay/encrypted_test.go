@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,8 +70,8 @@ func TestEncrypted(t *testing.T) {
 	t.Run("keys of hosts", keysOfHosts)
 }
 
-// keysOfHosts gives each host a key of its own, and replaces one. A host whose key the others do not
-// know gets nothing.
+// keysOfHosts gives each host a key of its own, and replaces them while sandboxes exchange messages, of which
+// none is lost. A host whose key the others do not know gets nothing.
 func keysOfHosts(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 3})
 	var files []string
@@ -99,7 +100,7 @@ func keysOfHosts(t *testing.T) {
 		}
 		return set(t, f.Hosts[host], state(f.Hosts[host], own, box(host)))
 	}
-	apply(0, 0, 1)
+	from := apply(0, 0, 1).Endpoints[0].Addresses[0]
 	to := apply(1, 0, 1).Endpoints[0].Addresses[0]
 	apply(2, 0, 1, 2)
 	serve(t, f.Hosts[1].In(box(1)), box(1))
@@ -122,10 +123,19 @@ func keysOfHosts(t *testing.T) {
 		conn.Close()
 		t.Error("a host without a known key reaches the others")
 	}
-	newKey(1)
-	apply(1, 0, 1)
-	apply(0, 0, 1)
-	answers("with another key of one host")
+	flow := exchange(t, f.Hosts[0].In(box(0)), f.Hosts[1].In(box(1)), [2]netip.Addr{from, to})
+	for _, host := range []int{1, 0, 1} {
+		flow.goesOn(t)
+		newKey(host)
+		apply(host, 0, 1)
+		apply(1-host, 0, 1)
+		flow.goesOn(t)
+		answers("with another key of one host")
+	}
+	sent, lost := flow.end()
+	if t.Logf("%d messages were sent, and %d lost", sent, lost); lost > 0 {
+		t.Errorf("%d of %d messages were lost while keys were replaced", lost, sent)
+	}
 	undrifted(t, f)
 	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 50 {
 		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(),

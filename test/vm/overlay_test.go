@@ -14,7 +14,8 @@ func TestOverlay(t *testing.T) {
 		Tools: []string{"bridge", "cat", "grep", "ip", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/overlay",
 		"-test.run=^(TestEncrypted|TestKnownSandboxesNeedNoResolution)$")
-	if err != nil || !strings.Contains(said, "--- PASS: TestEncrypted/over_IPv4") {
+	if err != nil || !strings.Contains(said, "--- PASS: TestEncrypted/over_IPv4") ||
+		!strings.Contains(said, "--- PASS: TestEncrypted/keys_of_hosts") {
 		t.Fatalf("%v\n%s", err, said)
 	}
 }

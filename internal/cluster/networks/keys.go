@@ -22,11 +22,19 @@ import (
 // only root can read, and never leaves the host. The public key is a record, from which the other nodes
 // derive the peer. If the file is lost, the node gets another key, and replaces its record.
 
-// keySuffix ends the names of the files with private keys. The network's name comes before it.
-const keySuffix = ".key"
+// These suffixes end the names of the files with private keys. The network's name comes before them. The file
+// with the next key exists while a key is replaced.
+const (
+	keySuffix  = ".key"
+	nextSuffix = ".next"
+)
 
 func (n *Networks) keyFile(network string) string {
 	return filepath.Join(n.cfg.Keys, network+keySuffix)
+}
+
+func (n *Networks) nextFile(network string) string {
+	return filepath.Join(n.cfg.Keys, network+nextSuffix)
 }
 
 // publishKeys makes the node's public keys those of its files. It creates the files that are missing, and
@@ -43,21 +51,25 @@ func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) 
 	var changes []kv.Change
 	var errs []error
 	wanted := map[string]bool{}
+	var rotations []rotation
 	for e := range s.Under(record.Networks) {
 		r, err := record.Decode[record.Network](e)
 		if err != nil || !r.Spec.Overlay.Encrypt || model.ValidName(r.Spec.Name) != nil {
 			continue // derive reports it
 		}
 		needed[r.Spec.Name] = true
-		public, err := ownKey(n.keyFile(r.Spec.Name))
+		key := record.Key(record.Keys, r.Spec.Name, node)
+		wanted[key] = true
+		have, _ := s.Get(key)
+		want, err := n.ownKeys(r.Spec.Name, have)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("network %s: %w", r.Spec.Name, err))
 			continue
 		}
-		key, value := record.Key(record.Keys, r.Spec.Name, node), record.Encode(record.NodeKey{Public: public})
-		wanted[key] = true
-		if have, _ := s.Get(key); !bytes.Equal(have.Value, value) {
+		if value := record.Encode(want); !bytes.Equal(have.Value, value) {
 			changes = append(changes, kv.Change{Key: key, Value: value})
+		} else if want.Next != "" {
+			rotations = append(rotations, rotation{network: r.Spec.Name, node: self, key: have, to: want.Next})
 		}
 	}
 	for e := range s.Under(record.Keys) { // networks that the cluster no longer has
@@ -76,6 +88,9 @@ func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) 
 			errs = append(errs, fmt.Errorf("publish keys: %w", err))
 		}
 	}
+	for _, r := range rotations {
+		errs = append(errs, n.rotate(ctx, s, r))
+	}
 	return errors.Join(errs...)
 }
 
@@ -86,7 +101,11 @@ func (n *Networks) deleteKeys(needed map[string]bool) error {
 		return nil
 	}
 	for _, f := range files {
-		if name, isKey := strings.CutSuffix(f.Name(), keySuffix); isKey && !needed[name] {
+		name, isKey := strings.CutSuffix(f.Name(), keySuffix)
+		if !isKey {
+			name, isKey = strings.CutSuffix(f.Name(), nextSuffix)
+		}
+		if isKey && !needed[name] {
 			err = errors.Join(err, os.Remove(filepath.Join(n.cfg.Keys, f.Name())))
 		}
 	}
@@ -95,10 +114,18 @@ func (n *Networks) deleteKeys(needed map[string]bool) error {
 
 // ownKey returns the public key of the private key in a file, which it creates if it does not exist.
 func ownKey(file string) (public string, err error) {
-	text, err := os.ReadFile(file)
+	public, err = publicKey(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = createKey(file)
+		if err = createKey(file); err == nil {
+			public, err = publicKey(file)
+		}
 	}
+	return public, err
+}
+
+// publicKey returns the public key of the private key in a file.
+func publicKey(file string) (string, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("read private key: %w", err)
 	}
@@ -114,26 +141,25 @@ func ownKey(file string) (public string, err error) {
 }
 
 // createKey writes a new private key to a file that only root can read, in the form of `wg genkey`.
-func createKey(file string) (text []byte, err error) {
+func createKey(file string) error {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	secret[0] &= 248         // as the kernel shows it (RFC 7748)
 	secret[31] = secret[31]&127 | 64
-	text = []byte(base64.StdEncoding.EncodeToString(secret) + "\n")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	fresh, err := os.CreateTemp(filepath.Dir(file), ".new-*") // with mode 0600
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = fresh.Write(text)
+	_, err = fresh.WriteString(base64.StdEncoding.EncodeToString(secret) + "\n")
 	err = errors.Join(err, fresh.Sync(), fresh.Close())
 	if err == nil {
 		err = os.Rename(fresh.Name(), file)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(fresh.Name()))
+		return errors.Join(err, os.Remove(fresh.Name()))
 	}
-	return text, nil
+	return nil
 }

@@ -55,6 +55,8 @@ type Config struct {
 	Containers Containers
 	// Changed receives a value when the host's attachments may have changed.
 	Changed <-chan struct{}
+	// KeyAge is the age at which a private key is replaced.
+	KeyAge time.Duration
 	// Every is how long a failed transaction waits before it is repeated.
 	Every time.Duration
 	Log   *slog.Logger
@@ -65,6 +67,8 @@ type Networks struct {
 	cfg        Config
 	wake       chan struct{}
 	containers *containers
+	// rotateFrom is when Run may replace keys.
+	rotateFrom time.Time
 	// lessor leases addresses for containers; it can be nil.
 	lessor Lessor
 
@@ -82,8 +86,22 @@ type Networks struct {
 	// applied is the revision of the networks that the host has. progress is closed when it changes.
 	applied  int64
 	progress chan struct{}
+	// derived is what the last snapshot means for this host.
+	derived derived
+	// switched are the public keys that replace those of the snapshot on this host, by network.
+	switched map[string]string
 	// reservations are the numbers of attachments in progress, by the addresses that they request.
 	reservations map[place]int
+
+	// applying is held while the host's networks change. It is locked before mu.
+	applying sync.Mutex
+}
+
+// derived are the networks and services of a snapshot, without the files of private keys.
+type derived struct {
+	revision int64
+	networks []model.Network
+	services []model.VirtualService
 }
 
 var _ member.Consumer = (*Networks)(nil)
@@ -91,7 +109,7 @@ var _ member.Consumer = (*Networks)(nil)
 // New returns Networks without a snapshot. Run makes its transactions.
 func New(cfg Config) *Networks {
 	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers(),
-		progress: make(chan struct{}), reservations: map[place]int{}}
+		progress: make(chan struct{}), reservations: map[place]int{}, switched: map[string]string{}}
 }
 
 // Update applies the networks of a snapshot, and returns the problems.
@@ -106,20 +124,37 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	n.self, n.snapshot = self, u.Snapshot
 	concerned := n.read(u)
 	failed := slices.Clone(n.failed)
-	networks, services, problems := n.deriver.Update(u)
+	d := derived{revision: u.Snapshot.Revision()}
+	d.networks, d.services, problems = n.deriver.Update(u)
+	n.derived = d
 	n.mu.Unlock()
-	for i := range networks {
-		if o := &networks[i].Overlay; o.Encrypt {
-			o.KeyFile = n.keyFile(networks[i].Name)
-		}
-	}
-	problems = append(problems, n.cfg.Host.SetCluster(networks, services)...)
-	n.progressed(u.Snapshot.Revision())
+	problems = append(problems, n.apply()...)
 	n.containers.need()
 	if concerned {
 		n.awake()
 	}
 	return append(problems, failed...)
+}
+
+// apply gives the host the networks and services of the last snapshot, and returns the problems.
+func (n *Networks) apply() []string {
+	n.applying.Lock()
+	defer n.applying.Unlock()
+	n.mu.Lock()
+	d, s, self, switched := n.derived, n.snapshot, n.self.Node, maps.Clone(n.switched)
+	n.mu.Unlock()
+	if s == nil {
+		return nil // the node has left meanwhile
+	}
+	networks := slices.Clone(d.networks)
+	for i, network := range networks {
+		if network.Overlay.Encrypt {
+			networks[i] = n.withKey(network, s, self, switched[network.Name])
+		}
+	}
+	problems := n.cfg.Host.SetCluster(networks, d.services)
+	n.progressed(d.revision)
+	return problems
 }
 
 // progressed notes that the host has the networks of a revision.

@@ -34,6 +34,8 @@ type host struct {
 	mu       sync.Mutex
 	networks []model.Network
 	attached []api.View
+	// seen, if it is not nil, gets the networks that are set.
+	seen func([]model.Network)
 	// report reports an event of a container, as its engine does.
 	report func(sandbox.ContainerEvent)
 }
@@ -50,6 +52,9 @@ func (h *host) SetCluster(networks []model.Network, _ []model.VirtualService) []
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.networks = networks
+	if h.seen != nil && len(networks) > 0 {
+		h.seen(networks)
+	}
 	return nil
 }
 
@@ -126,7 +131,10 @@ func (w *world) Peer(ctx context.Context, id, kind string, question, into any) e
 	return errors.Join(err, json.Unmarshal(text, into))
 }
 
-const every = time.Second
+const (
+	every  = time.Second
+	keyAge = 30 * 24 * time.Hour
+)
 
 func newWorld(t *testing.T, nodes int) *world {
 	w := &world{T: t, Store: kvtest.New(), stop: map[int]context.CancelFunc{}}
@@ -153,7 +161,8 @@ func (w *world) start(node int) {
 	ctx, w.stop[node] = context.WithCancel(w.Context())
 	h, c := w.hosts[node], w.clients[node]
 	n := networks.New(networks.Config{Host: h, Keys: w.keys[node], Store: c, Peers: w, Containers: h,
-		Changed: h.changed, Every: every, Log: slog.New(slog.DiscardHandler)})
+		Changed: h.changed, KeyAge: keyAge, Every: every,
+		Log: slog.New(slog.DiscardHandler)})
 	w.every[node] = n
 	go n.Run(ctx)
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
@@ -104,7 +105,9 @@ func (h *Handle) ReadWireGuard(want plan.WireGuard) (plan.Object, error) {
 	return want, err
 }
 
-// SetWireGuardPeer creates the WireGuard peer, or changes it to this state.
+// SetWireGuardPeer creates the WireGuard peer, or changes it to this state. If the host has another key than
+// before, its address moves to the new key in one step, and a handshake begins at once: the other host keeps what
+// it sends until then. Only then is the earlier key removed, whose last packets may still be in progress.
 func (h *Handle) SetWireGuardPeer(p plan.WireGuardPeer) error {
 	key, err := publicKey(p)
 	if err != nil {
@@ -114,15 +117,24 @@ func (h *Handle) SetWireGuardPeer(p plan.WireGuardPeer) error {
 	if err != nil {
 		return err
 	}
-	var peers []wgtypes.PeerConfig
+	var earlier []wgtypes.PeerConfig
 	for _, other := range device.Peers {
-		if innerOf(other) == p.Inner && other.PublicKey != key { // the host's earlier key
-			peers = append(peers, wgtypes.PeerConfig{PublicKey: other.PublicKey, Remove: true, UpdateOnly: true})
+		if innerOf(other) == p.Inner && other.PublicKey != key {
+			earlier = append(earlier, wgtypes.PeerConfig{PublicKey: other.PublicKey, Remove: true, UpdateOnly: true})
 		}
 	}
-	return h.configure(p.Link, wgtypes.Config{Peers: append(peers, wgtypes.PeerConfig{
-		PublicKey: key, Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
-		AllowedIPs: []net.IPNet{*nlutil.IPNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}})})
+	peer := wgtypes.PeerConfig{PublicKey: key, Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
+		AllowedIPs: []net.IPNet{*nlutil.IPNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}
+	if len(earlier) == 0 {
+		return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{peer}})
+	}
+	now, never := time.Minute, time.Duration(0)
+	peer.PersistentKeepaliveInterval = &now // the kernel sends the first one at once
+	if err := h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{peer}}); err != nil {
+		return err
+	}
+	return h.configure(p.Link, wgtypes.Config{Peers: append(earlier,
+		wgtypes.PeerConfig{PublicKey: key, UpdateOnly: true, PersistentKeepaliveInterval: &never})})
 }
 
 // DelWireGuardPeer removes the peer that has the inner address.

@@ -92,7 +92,8 @@ func (h *Handle) request(kind, flags int, answers uint16, of netlink.Ndmsg,
 	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: socket}
 	// The kernel refuses questions whose padding is not 0, and a copy of the whole struct may have any.
 	header := new(netlink.Ndmsg)
-	header.Family, header.Index, header.State, header.Flags, header.Type = of.Family, of.Index, of.State, of.Flags, of.Type
+	header.Family, header.Index = of.Family, of.Index
+	header.State, header.Flags, header.Type = of.State, of.Flags, of.Type
 	req.AddData(header)
 	for _, a := range attributes {
 		req.AddData(a)

@@ -7,7 +7,7 @@ import "fairlead/internal/model"
 // use, or in which the host reaches sandboxes of other hosts.
 func (ns *networks) hostState(w model.Desired) model.State {
 	host := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
-	used, alive := w.ReachedNetworks(), map[string]bool{}
+	used, alive := w.ReachedNetworks(ns.full), map[string]bool{}
 	for _, a := range w.Attachments {
 		if a.Sandbox == "" && a.Cgroup == "" || ns.problems[a.Name] != "" {
 			continue

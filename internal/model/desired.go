@@ -104,9 +104,13 @@ func (w Desired) ClusterAttachments() (names []string) {
 
 // ReachedNetworks returns the networks of the cluster in which this host sends the packets of clients to
 // sandboxes of other hosts, also if it has none of its own there: those in which services of the cluster and its
-// gateway select sandboxes.
-func (w Desired) ReachedNetworks() map[string]bool {
+// gateway select sandboxes. On a host with a gateway, those in the applied state stay: connections last longer
+// than the objects of the gateway that chose their servers.
+func (w Desired) ReachedNetworks(applied State) map[string]bool {
 	all := map[string]bool{}
+	for _, n := range applied.Networks {
+		all[n.Name] = w.Gateway != nil && n.Origin == FromCluster
+	}
 	for _, v := range w.Services {
 		for _, r := range v.Reals {
 			if v.Origin == FromCluster && !v.NoIngress {

@@ -160,12 +160,31 @@ func TestGateways(t *testing.T) {
 			s.served(one, "host2")
 		}
 	})
+	// A connection continues when its router is removed, also on a host without a sandbox in the network.
+	slow, err := place.Dial(s.client.Do, "tcp", net.JoinHostPort(one.address(), "8002"), place.Timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	s.asks(slow)
 	s.apply(two, "name: site\nx-left: nothing")
 	for _, h := range s.hosts {
 		s.until(h.name+" has no router", func() bool {
 			status, _, _ := s.gets(h)
 			return status == http.StatusNotFound
 		})
+	}
+	s.asks(slow)
+}
+
+// asks fails the test unless a sandbox answers on a connection.
+func (s *site) asks(conn net.Conn) {
+	s.Helper()
+	_ = conn.SetDeadline(time.Now().Add(place.Timeout))
+	answer := make([]byte, 64)
+	_, _ = fmt.Fprintln(conn, "who")
+	if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "host") {
+		s.Errorf("an open connection is answered by %q, %v", answer[:n], err)
 	}
 }
 

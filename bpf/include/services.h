@@ -361,3 +361,13 @@ inline_always struct frontend *find_frontend(const struct address *host, __be16 
 
 	return bpf_map_lookup_elem(&fl_frontends, &key);
 }
+
+/* is_direct_answer reports whether the packet is from the address and port of a service whose
+ * real servers have this address, too.
+ */
+inline_always int is_direct_answer(const struct packet *p)
+{
+	struct frontend *f = find_frontend(&p->src, p->sport, p->class);
+
+	return p->kind == PACKET_L4 && f && f->direct == FORWARD_DIRECT;
+}

@@ -33,7 +33,8 @@ inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 }
 
 /* The bit that fl_sandbox sets in the mark of a packet that goes to the host's network
- * stack with the endpoint's address as its source. The nftables chain `sources` clears it
+ * stack with the endpoint's address as its source, or with that of a service for which
+ * endpoints answer. The nftables chain `sources` clears it
  * and does not look up the source again, which takes much longer. A sandbox cannot set
  * the bit, because the kernel clears the mark of a packet that changes its namespace.
  */

@@ -257,16 +257,22 @@ func TestServicesWithPorts(t *testing.T) {
 }
 
 // TestServiceBehindVirtualAddress lets the nodes hold a virtual address in turn. Real servers on the
-// nodes that do not hold it answer clients directly, from this address.
+// nodes that do not hold it answer clients directly, from this address. All nodes find them up: the answers
+// to checks have the address of the node that holds it as their source.
 func TestServiceBehindVirtualAddress(t *testing.T) {
 	s := newSite(t, "vxlan")
 	one, two, three := s.hosts[0], s.hosts[1], s.hosts[2]
 	one.Run("cluster", "address", "add", "192.0.2.100/24", "--hold", "1s")
-	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop")
+	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop", "--check", "tcp", "--interval", "200ms")
 	s.at = "192.0.2.100"
 	s.answered(8080, s.everyone(one, two, three)...)
 	for _, h := range s.hosts {
 		one.Run("cluster", "address", "move", "192.0.2.100", h.name)
 		s.answered(8080, s.everyone(one, two, three)...)
+		for _, on := range s.hosts {
+			s.until("all real servers are up on "+on.name, func() bool {
+				return !strings.Contains(on.Run("service", "ls"), "down")
+			})
+		}
 	}
 }

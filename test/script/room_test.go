@@ -16,13 +16,14 @@ import (
 )
 
 // furnish prepares a room as a host to which sandboxes can be attached: separate /run and /var/lib,
-// a link to a LAN, a network device that can be moved, and sandboxes with the names that the
+// no bpffs (the daemon mounts one in /run), a link to a LAN, a network device that can be moved, and sandboxes with the names that the
 // documentation uses.
 const furnish = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
+mount -t tmpfs tmpfs /sys/fs/bpf
 mkdir /var/lib/nginx
 for box in shop db lan; do ip netns add $box; ip -n $box link set lo up; done
 ip link add eth0 type veth peer name host0 netns lan

@@ -1,6 +1,7 @@
 package rawtcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,7 +30,9 @@ import (
 // address. Its source port is reserved by a bound socket. The SYN-ACK is received
 // with a packet socket and answered with a reset, so that no half-open connection
 // stays behind. The host's own TCP would send no reset for an address that is local
-// or that it has no route to. A real server in tunnel mode is checked in the same
+// or that it has no route to. If the virtual address is local, the host drops a packet
+// from it as soon as it leaves the bridge, and a bridge whose frames pass iptables drops
+// it earlier; so the socket receives at the bridge's port. A real server in tunnel mode is checked in the same
 // way, with the SYN in a packet for the server's own address. If the host itself is
 // the real server, it would not accept such a packet from itself. In that case the
 // check searches for a listening socket.
@@ -53,6 +56,10 @@ func (h *Handle) HalfOpen(ctx context.Context, virtual netip.AddrPort, server ne
 		return fmt.Errorf("check %s: it is behind the router %s: direct forwarding needs the server "+
 			"on a link of this host: use tunnel or nat", server, route.Via)
 	}
+	mac, err := h.hardware(ctx, route.Link, server)
+	if err != nil {
+		return fmt.Errorf("%w: %s", ErrNotVirtual, err)
+	}
 	var check *halfOpenCheck
 	if err := h.ns.Do(func() (err error) {
 		check, err = openHalfOpen(route, virtual)
@@ -61,9 +68,10 @@ func (h *Handle) HalfOpen(ctx context.Context, virtual netip.AddrPort, server ne
 		return fmt.Errorf("open a connection to %s at %s: %w", virtual, server, err)
 	}
 	defer check.close()
-	mac, err := h.hardware(ctx, route.Link, server)
-	if err != nil {
-		return fmt.Errorf("%w: %s", ErrNotVirtual, err)
+	if port, err := h.rtnl.PortTo(check.link.Index, mac); err == nil && port != check.link.Index {
+		if err := h.ns.Do(func() error { return check.receiveAt(port) }); err != nil {
+			return fmt.Errorf("receive from %s at its port of %s: %w", server, route.Link, err)
+		}
 	}
 	return check.try(ctx, func(segment []byte) error {
 		_, err := check.conn.WriteTo(segment, &packet.Addr{HardwareAddr: mac})
@@ -89,20 +97,13 @@ func (h *Handle) hardware(ctx context.Context, link string, of netip.Addr) (net.
 	if err != nil {
 		return nil, err
 	}
-	family := unix.AF_INET6
-	if of.Is4() {
-		family = unix.AF_INET
-	}
 	for asked := false; ; asked = true {
-		list, err := h.rtnl.Neighbours(on.Attrs().Index, family)
-		if err != nil {
-			return nil, fmt.Errorf("list neighbours of %s: %w", link, err)
+		n, err := h.rtnl.Neighbour(on.Attrs().Index, of)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, fmt.Errorf("find neighbour %s on %s: %w", of, link, err)
 		}
-		for _, n := range list {
-			if a := nlutil.Addr(n.IP); a.IsValid() && a == of && len(n.HardwareAddr) > 0 &&
-				n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
-				return n.HardwareAddr, nil
-			}
+		if err == nil && len(n.HardwareAddr) > 0 && n.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) == 0 {
+			return n.HardwareAddr, nil
 		}
 		if !asked {
 			if err := h.ns.Do(func() error { return nudge(of) }); err != nil {
@@ -133,21 +134,23 @@ func nudge(to netip.Addr) error {
 type halfOpenCheck struct {
 	// reserved is the socket that reserves the local port.
 	reserved int
-	conn     *packet.Conn
-	local    netip.AddrPort
-	to       netip.AddrPort
-	seq      uint32
+	link     *net.Interface
+	// conn sends and receives on the link. If from is set, it receives in its place.
+	conn, from *packet.Conn
+	local      netip.AddrPort
+	to         netip.AddrPort
+	seq        uint32
 }
 
 func openHalfOpen(route rtnl.RouteFound, to netip.AddrPort) (*halfOpenCheck, error) {
 	q := &halfOpenCheck{reserved: -1, to: to, seq: rand.Uint32()}
-	link, err := net.InterfaceByName(route.Link)
-	if err != nil {
+	var err error
+	if q.link, err = net.InterfaceByName(route.Link); err != nil {
 		return nil, err
 	}
-	family, protocol := unix.AF_INET6, unix.ETH_P_IPV6
+	family := unix.AF_INET6
 	if to.Addr().Is4() {
-		family, protocol = unix.AF_INET, unix.ETH_P_IP
+		family = unix.AF_INET
 	}
 	if q.reserved, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, err
@@ -165,15 +168,41 @@ func openHalfOpen(route rtnl.RouteFound, to netip.AddrPort) (*halfOpenCheck, err
 	case *unix.SockaddrInet6:
 		q.local = netip.AddrPortFrom(route.Src, uint16(a.Port))
 	}
-	filter, err := bpf.Assemble(q.filter())
-	if err != nil {
+	if q.conn, err = q.listen(q.link, int(q.protocol())); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
-	q.conn, err = packet.Listen(link, packet.Datagram, protocol, &packet.Config{Filter: filter})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open a packet socket: %w (root is needed)", err), q.close())
-	}
 	return q, nil
+}
+
+// receiveAt receives at a port of the bridge. There a socket must be for all protocols: the bridge takes the frames
+// before it gets to the others.
+func (q *halfOpenCheck) receiveAt(port int) error {
+	link, err := net.InterfaceByIndex(port)
+	if err == nil {
+		q.from, err = q.listen(link, unix.ETH_P_ALL)
+	}
+	return err
+}
+
+// listen opens a packet socket on a link.
+func (q *halfOpenCheck) listen(link *net.Interface, protocol int) (*packet.Conn, error) {
+	filter, err := bpf.Assemble(q.filter())
+	if err != nil {
+		return nil, err
+	}
+	conn, err := packet.Listen(link, packet.Datagram, protocol, &packet.Config{Filter: filter})
+	if err != nil {
+		return nil, fmt.Errorf("open a packet socket: %w (root is needed)", err)
+	}
+	return conn, nil
+}
+
+// protocol returns the EtherType of the check's packets.
+func (q *halfOpenCheck) protocol() uint32 {
+	if q.to.Addr().Is4() {
+		return unix.ETH_P_IP
+	}
+	return unix.ETH_P_IPV6
 }
 
 // filter accepts TCP segments from the virtual port to the local port. For IPv6 it
@@ -184,6 +213,8 @@ func (q *halfOpenCheck) filter() []bpf.Instruction {
 		proto, ports = 9, []bpf.Instruction{bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 0, Size: 4}}
 	}
 	all := append([]bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtProto},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: q.protocol(), SkipTrue: 1}, bpf.RetConstant{},
 		bpf.LoadAbsolute{Off: proto, Size: 1},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1}, bpf.RetConstant{},
 	}, ports...)
@@ -194,8 +225,10 @@ func (q *halfOpenCheck) filter() []bpf.Instruction {
 
 func (q *halfOpenCheck) close() error {
 	err := unix.Close(q.reserved)
-	if q.conn != nil {
-		err = errors.Join(err, q.conn.Close())
+	for _, c := range []*packet.Conn{q.conn, q.from} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	return err
 }
@@ -205,13 +238,13 @@ const synInterval = 300 * time.Millisecond
 
 // try sends SYNs until one is answered or the context ends.
 func (q *halfOpenCheck) try(ctx context.Context, send func(segment []byte) error) error {
-	for ctx.Err() == nil {
+	for last := false; !last && ctx.Err() == nil; {
 		if err := send(q.segment(tcpSYN, q.seq)); err != nil {
 			return fmt.Errorf("send a SYN for %s: %w", q.to, err)
 		}
 		until := time.Now().Add(synInterval)
-		if end, bounded := ctx.Deadline(); bounded && end.Before(until) {
-			until = end
+		if end, bounded := ctx.Deadline(); bounded && !end.After(until) {
+			until, last = end, true // the context may end a moment later
 		}
 		answered, err := q.answer(until)
 		if answered && err == nil {
@@ -226,12 +259,13 @@ func (q *halfOpenCheck) try(ctx context.Context, send func(segment []byte) error
 
 // answer waits for the server's reply to a SYN until the deadline.
 func (q *halfOpenCheck) answer(until time.Time) (answered bool, err error) {
-	if err := q.conn.SetReadDeadline(until); err != nil {
+	conn := cmp.Or(q.from, q.conn)
+	if err := conn.SetReadDeadline(until); err != nil {
 		return false, err
 	}
 	buf := make([]byte, 128)
 	for {
-		n, _, err := q.conn.ReadFrom(buf)
+		n, _, err := conn.ReadFrom(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return false, nil
 		}

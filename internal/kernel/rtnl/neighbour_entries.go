@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/kernel/nlutil"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,4 +73,48 @@ func (h *Reader) Neighbours(index, family int) ([]netlink.Neigh, error) {
 		return nil, err
 	}
 	return nlutil.Retry(func() ([]netlink.Neigh, error) { return handle.NeighList(index, family) })
+}
+
+// Neighbour returns the host's neighbour with an address on the link with the index. The error is unix.ENOENT if
+// the kernel does not know it.
+func (h *Reader) Neighbour(index int, of netip.Addr) (*netlink.Neigh, error) {
+	header := new(netlink.Ndmsg) // the kernel refuses padding that is not 0
+	header.Family, header.Index = unix.AF_INET6, uint32(index)
+	if of.Is4() {
+		header.Family = unix.AF_INET
+	}
+	return h.askNeighbour(header, nl.NewRtAttr(netlink.NDA_DST, of.AsSlice()))
+}
+
+// PortTo returns the index of the port of a bridge behind which a hardware address is. It is the bridge's own index
+// for its own address. The error is unix.ENOENT if the bridge does not know the address.
+func (h *Reader) PortTo(bridge int, of net.HardwareAddr) (int, error) {
+	header := new(netlink.Ndmsg)
+	header.Family = unix.AF_BRIDGE
+	n, err := h.askNeighbour(header, nl.NewRtAttr(netlink.NDA_LLADDR, of),
+		nl.NewRtAttr(netlink.NDA_MASTER, nl.Uint32Attr(uint32(bridge))))
+	if err != nil {
+		return 0, err
+	}
+	return n.LinkIndex, nil
+}
+
+// askNeighbour requests one entry of a neighbour or forwarding table.
+func (h *Reader) askNeighbour(header *netlink.Ndmsg, attributes ...*nl.RtAttr) (found *netlink.Neigh, err error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	req.AddData(header)
+	for _, a := range attributes {
+		req.AddData(a)
+	}
+	err = h.Netns().Do(func() error {
+		answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+		if err == nil && len(answers) == 0 {
+			err = unix.ENOENT
+		}
+		if err == nil {
+			found, err = netlink.NeighDeserialize(answers[0])
+		}
+		return err
+	})
+	return found, err
 }

@@ -163,6 +163,7 @@ func TestServices(t *testing.T) {
 		{"would not return", "--real", "network=shop:80", "--forward", "nat"},
 		{"none of the cluster's", "--real", "network=front"},
 		{"no such node", "--real", "network=shop", "--ingress", "host4"},
+		{"needs network shop to have driver routed", "--real", "network=shop:80", "--source-nat", "masqueraded"},
 	} {
 		s.refused(one, refused[0],
 			append([]string{"service", "add", "web", vip + ":8080", "--cluster"}, refused[1:]...)...)
@@ -263,7 +264,8 @@ func TestServiceBehindVirtualAddress(t *testing.T) {
 	s := newSite(t, "vxlan")
 	one, two, three := s.hosts[0], s.hosts[1], s.hosts[2]
 	one.Run("cluster", "address", "add", "192.0.2.100/24", "--hold", "1s")
-	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop", "--check", "tcp", "--interval", "200ms")
+	one.Run("service", "add", "web", "192.0.2.100:8080", "--cluster", "--real", "network=shop", "--check", "tcp",
+		"--interval", "200ms")
 	s.at = "192.0.2.100"
 	s.answered(8080, s.everyone(one, two, three)...)
 	for _, h := range s.hosts {

@@ -184,6 +184,10 @@ func checkReals(s kv.Snapshot, v model.VirtualService) error {
 			return fmt.Errorf("real server %s: forward direct needs network %s to be an overlay (driver vxlan): with driver "+
 				"%s, another node would get the packet instead of its sandbox. With --forward nat --source-nat "+
 				"masqueraded, real servers see the node instead of the client", r, n.Spec.Name, n.Spec.Driver)
+		case !n.Direct && v.Forward == model.ForwardNAT:
+			return fmt.Errorf("real server %s: forward nat needs network %s to have driver routed: the node would not "+
+				"translate answers that come out of an overlay (driver %s). With --forward direct they go to the client, "+
+				"and real servers listen at the service's port", r, n.Spec.Name, n.Spec.Driver)
 		}
 	}
 	return nil

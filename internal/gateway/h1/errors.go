@@ -17,6 +17,9 @@ const StatusClientClosedRequest = 499
 // ErrBusy is returned if all connections that the pool may have are in use.
 var ErrBusy = errors.New("all connections to the server are in use")
 
+// errClosed interrupts connecting to a server that is used no more.
+var errClosed = errors.New("the server was removed and does not accept the connection")
+
 // errHeaderTimeout interrupts a request whose response did not begin in time.
 var errHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
 

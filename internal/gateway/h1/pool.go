@@ -29,6 +29,7 @@ type Pool struct {
 	// connections time out.
 	idle   []*upstream
 	all    map[*upstream]struct{}
+	dials  map[*dialing]struct{}
 	open   int // connections and dials
 	closed bool
 	timer  *time.Timer
@@ -51,6 +52,16 @@ type Counters struct {
 	Open, Idle                        int
 }
 
+// dialing is a connection that is being made.
+type dialing struct{ cancel context.CancelCauseFunc }
+
+// dialLimit limits how long connecting takes once the pool is closed. The server may not exist any more: it
+// would not answer, and the request can be sent to another server.
+const dialLimit = time.Second
+
+// interrupt cancels the dial if it still lasts at the end of dialLimit.
+func (d *dialing) interrupt() { time.AfterFunc(dialLimit, func() { d.cancel(errClosed) }) }
+
 // Counters returns the pool's counters.
 func (p *Pool) Counters() Counters {
 	p.mu.Lock()
@@ -63,9 +74,12 @@ func (p *Pool) Counters() Counters {
 
 // Close closes the idle connections, and no more are kept. Requests in progress complete, and so do
 // later ones, each on a connection of its own: while a configuration is replaced, a request may have
-// chosen the server already.
+// chosen the server already. From then on, connecting takes at most a second.
 func (p *Pool) Close() {
 	p.mu.Lock()
+	for d := range p.dials {
+		d.interrupt()
+	}
 	idle := p.idle
 	p.idle, p.closed = nil, true
 	for _, u := range idle {
@@ -112,12 +126,20 @@ func (p *Pool) reserve() error {
 }
 
 func (p *Pool) dial(ctx context.Context) (*upstream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d := &dialing{cancel}
+	p.begin(d)
 	c, err := p.Dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.dials, d)
 	if err != nil {
 		p.open--
 		p.counts.dialErrors.Add(1)
+		if context.Cause(ctx) == errClosed {
+			err = errClosed
+		}
 		return nil, err
 	}
 	p.counts.dialed.Add(1)
@@ -131,6 +153,20 @@ func (p *Pool) dial(ctx context.Context) (*upstream, error) {
 		p.timer = time.AfterFunc(inspectBusy, p.inspect)
 	}
 	return u, nil
+}
+
+// begin makes Close interrupt the dial, also if it was called before.
+func (p *Pool) begin(d *dialing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		d.interrupt()
+		return
+	}
+	if p.dials == nil {
+		p.dials = map[*dialing]struct{}{}
+	}
+	p.dials[d] = struct{}{}
 }
 
 // put keeps a connection whose last response was complete.

@@ -152,3 +152,43 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("counters %+v", got)
 	}
 }
+
+// TestCloseInterruptsDials closes pools while requests wait for connections. A server that does not answer
+// cannot get the request any more, so another server can. One that does answer gets it.
+func TestCloseInterruptsDials(t *testing.T) {
+	b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+		_, _ = readRequestHead(br)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	})
+	for _, silent := range []bool{true, false} {
+		p := newPool(t, b.addr)
+		begun, closed, done := make(chan struct{}), make(chan struct{}), make(chan error)
+		dial := p.Dial
+		p.Dial = func(ctx context.Context) (net.Conn, error) {
+			close(begun)
+			if <-closed; silent {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return dial(ctx)
+		}
+		go func() {
+			done <- p.Forward(httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader("body")), "")
+		}()
+		<-begun
+		p.Close()
+		close(closed)
+		err := <-done
+		var failed *Error
+		switch {
+		case !silent && err != nil:
+			t.Errorf("a server that accepts connections: %v", err)
+		case silent && (!errors.As(err, &failed) || !failed.Repeatable("POST") || isTimeout(err) ||
+			failed.Status() != 502):
+			t.Errorf("a server that does not answer: %+v, want an error after which another server gets it", err)
+		}
+		if got := p.Counters(); got.Open != 0 {
+			t.Errorf("counters %+v", got)
+		}
+	}
+}

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -16,7 +18,8 @@ import (
 	"time"
 )
 
-const usage = `usage: program serve NETWORK:PORT...   answer until a signal; after:FIFO waits
+const usage = `NETWORK is tcp, udp or http
+usage: program serve NETWORK:PORT...   answer until a signal; after:FIFO waits
                                        for a write there first, name:TEXT is
                                        the answer instead of the client's
                                        address, until:FIFO continues after a
@@ -141,8 +144,16 @@ func serve(network, addr string) error {
 	if err != nil {
 		return err
 	}
-	go answerConnections(listener)
+	if network == "http" {
+		go func() { fail(http.Serve(listener, http.HandlerFunc(answerRequest))) }()
+	} else {
+		go answerConnections(listener)
+	}
 	return nil
+}
+
+func answerRequest(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, host(r.RemoteAddr))
 }
 
 func answerDatagrams(conn net.PacketConn) {
@@ -151,7 +162,7 @@ func answerDatagrams(conn net.PacketConn) {
 		if err != nil {
 			fail(err)
 		}
-		_, _ = conn.WriteTo([]byte(host(from)), from)
+		_, _ = conn.WriteTo([]byte(host(from.String())), from)
 	}
 }
 
@@ -161,25 +172,25 @@ func answerConnections(listener net.Listener) {
 		if err != nil {
 			fail(err)
 		}
-		_, _ = io.WriteString(conn, host(conn.RemoteAddr()))
+		_, _ = io.WriteString(conn, host(conn.RemoteAddr().String()))
 		conn.Close()
 	}
 }
 
 // host returns the client's address, or the server's name if it is set.
-func host(a net.Addr) string {
+func host(addr string) string {
 	if name != "" {
 		return name
 	}
-	h, _, _ := net.SplitHostPort(a.String())
+	h, _, _ := net.SplitHostPort(addr)
 	return h
 }
 
 // ask returns the answer. It retries while there is no listener or no route.
 func ask(network, addr string) (string, error) {
-	conn, err := net.DialTimeout(network, addr, timeout)
+	conn, err := dial(network, addr)
 	for end := time.Now().Add(timeout); notYet(err) && time.Now().Before(end); time.Sleep(pause) {
-		conn, err = net.DialTimeout(network, addr, timeout)
+		conn, err = dial(network, addr)
 	}
 	if err != nil {
 		return "", err
@@ -195,17 +206,27 @@ func notYet(err error) bool {
 
 // askOnce does the same as ask, without retries.
 func askOnce(network, addr string) (string, error) {
-	conn, err := net.DialTimeout(network, addr, timeout)
+	conn, err := dial(network, addr)
 	if err != nil {
 		return "", err
 	}
 	return question(conn, network)
 }
 
+func dial(network, addr string) (net.Conn, error) {
+	if network == "http" {
+		network = "tcp"
+	}
+	return net.DialTimeout(network, addr, timeout)
+}
+
 func question(conn net.Conn, network string) (string, error) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
+	}
+	if network == "http" {
+		return request(conn)
 	}
 	if network == "udp" {
 		if _, err := io.WriteString(conn, "?"); err != nil {
@@ -217,4 +238,21 @@ func question(conn net.Conn, network string) (string, error) {
 	}
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
+}
+
+// request returns the body of the answer to an HTTP request.
+func request(conn net.Conn) (string, error) {
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return string(body), err
 }

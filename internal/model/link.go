@@ -45,12 +45,15 @@ type Overlay struct {
 	// unless another peer lists it as an endpoint. Nothing is flooded and nothing is
 	// learned. The network has one IPv4 subnet.
 	ByRange bool `json:"byRange,omitempty"`
+	// UnderlayMTU is the size of the largest packet that all hosts send to each other, in bytes. 0 means
+	// that this host's links and routes decide; they also decide if they carry less.
+	UnderlayMTU int `json:"underlayMTU,omitempty"`
 }
 
 // IsZero reports whether no overlay is configured.
 func (o Overlay) IsZero() bool {
 	return o.VNI == 0 && o.Port == 0 && len(o.Underlays) == 0 && len(o.Peers) == 0 && !o.Group.IsValid() &&
-		!o.Encrypt && o.KeyFile == "" && !o.ByRange
+		!o.Encrypt && o.KeyFile == "" && !o.ByRange && o.UnderlayMTU == 0
 }
 
 func (o Overlay) clone() Overlay {

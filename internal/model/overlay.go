@@ -17,6 +17,50 @@ const (
 	PortWireGuard = 51820
 )
 
+// MinUnderlayMTU is the smallest UnderlayMTU in bytes: the minimum MTU of IPv6 (RFC 8200).
+const MinUnderlayMTU = 1280
+
+// The sizes of headers in a packet of the underlay, in bytes.
+const (
+	ipv4Header = 20
+	ipv6Header = 40
+	// vxlanHeaders are those of UDP, VXLAN and the inner Ethernet frame.
+	vxlanHeaders = 8 + 8 + 14
+	// wireguardHeaders are that of UDP, and WireGuard's with its authentication
+	// tag (wireguard.com/papers/wireguard.pdf, 5.4.6).
+	wireguardHeaders = 8 + 16 + 16
+)
+
+// TunnelOverhead returns the size of the headers that VXLAN adds to a packet, in
+// bytes.
+func TunnelOverhead(v4 bool) int {
+	if v4 {
+		return ipv4Header + vxlanHeaders
+	}
+	return ipv6Header + vxlanHeaders
+}
+
+// Overhead returns the size of the overlay's headers in a packet of the underlay,
+// in bytes.
+func (o Overlay) Overhead() int {
+	if !o.Encrypt {
+		return TunnelOverhead(o.IPv4())
+	}
+	outer := ipv6Header
+	if o.IPv4() {
+		outer = ipv4Header
+	}
+	return outer + wireguardHeaders + TunnelOverhead(false)
+}
+
+// IPv4 reports whether the underlay is IPv4.
+func (o Overlay) IPv4() bool {
+	if o.Group.IsValid() {
+		return o.Group.Is4()
+	}
+	return len(o.Peers) == 0 || o.Peers[0].Address.Is4()
+}
+
 // WirePort returns the UDP port that is visible on the underlay.
 func (o Overlay) WirePort() uint16 {
 	switch {
@@ -52,6 +96,8 @@ func (n Network) validateOverlay() error {
 		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or omit the file", o.KeyFile)
 	case o.ByRange && (len(n.Subnets) != 1 || !n.Subnets[0].Prefix.Addr().Is4() || o.Group.IsValid()):
 		return errors.New("byRange: want peers, and one IPv4 subnet")
+	case o.UnderlayMTU != 0 && o.UnderlayMTU < MinUnderlayMTU:
+		return fmt.Errorf("underlayMTU %d: want at least %d", o.UnderlayMTU, MinUnderlayMTU)
 	case o.Encrypt && o.Group.IsValid():
 		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
 	}

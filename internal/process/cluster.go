@@ -101,7 +101,7 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.gateways,
+	n.Member, err = newMember(opt, host, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.gateways,
 		n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
@@ -243,15 +243,16 @@ func (s specs) share(ctx context.Context, spec api.Spec, dry bool) (added []api.
 }
 
 // newMember returns the membership of the host.
-func newMember(opt Options, d *daemon.Daemon, idle *idle, consumers ...member.Consumer) (*member.Member, error) {
-	host, err := os.Hostname()
+func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle,
+	consumers ...member.Consumer) (*member.Member, error) {
+	name, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("read the name of the host: %w", err)
 	}
 	return member.New(member.Config{
 		Consumers: consumers,
-		Dir:       clusterDir(opt), Version: opt.Version, Host: host, Open: storeOpener(opt, d.Note),
-		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, Attached: d.ClusterAttachments, Note: d.Note,
+		Dir:       clusterDir(opt), Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
+		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
 }

@@ -122,7 +122,8 @@ func (d *Deriver) read(e kv.Entry, exists bool) error {
 	return nil
 }
 
-// readNode makes all networks stale if the node's addresses differ, and all services if its drain does.
+// readNode makes all networks stale if the node's addresses or its MTU differ, and all services if its drain
+// does.
 func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 	id := record.Names(record.Nodes, e.Key, 1)[0]
 	var n record.Node
@@ -131,7 +132,7 @@ func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 		n, err = record.Decode[record.Node](e)
 	}
 	if before, was := d.nodes[id]; was != exists || before.Name != n.Name || !before.Joined.Equal(n.Joined) ||
-		!slices.Equal(n.Addresses, before.Addresses) {
+		before.MTU != n.MTU || !slices.Equal(n.Addresses, before.Addresses) {
 		for _, n := range d.networks {
 			n.stale = true
 		}

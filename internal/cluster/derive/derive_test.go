@@ -244,6 +244,52 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestMTU derives an overlay of nodes with links of several MTUs. All nodes must get the same underlay.
+func TestMTU(t *testing.T) {
+	for name, test := range map[string]struct {
+		mtus    [3]int // of nodes a, b and c
+		own     int    // of the network
+		want    int
+		problem string // on node a
+	}{
+		"equal":             {[3]int{1500, 1500, 1500}, 0, 1500, ""},
+		"one is narrow":     {[3]int{1500, 1400, 9000}, 0, 1400, ""},
+		"it has no block":   {[3]int{1500, 1500, 1400}, 0, 1500, ""},
+		"an earlier node":   {[3]int{9000, 0, 1500}, 0, 9000, ""},
+		"none is known":     {[3]int{}, 0, 0, ""},
+		"one is too narrow": {[3]int{1500, 1279, 1500}, 0, 1500, "the link of node host-b has an MTU of 1279 bytes"},
+		"a wrong value":     {[3]int{1500, -1, 1500}, 0, 1500, "the link of node host-b has an MTU of -1 bytes"},
+		"an own MTU":        {[3]int{1500, 1400, 1500}, 1450, 0, ""},
+		"an own MTU that is too large": {[3]int{1500, 1500, 1500}, 1451, 0,
+			"mtu 1451: the link of this host has an MTU of 1500 bytes, and the overlay takes 50 of them: raise the link's to 1501"},
+		"an own MTU and an unknown link": {[3]int{0, 1500, 1500}, 1451, 0, ""},
+	} {
+		r := three()
+		delete(r, "nets/lan")
+		web := r["nets/web"].(record.Network)
+		web.Spec.MTU, web.Spec.Overlay.UnderlayMTU = test.own, 1300
+		r["nets/web"] = web
+		for i, id := range []string{"a", "b", "c"} {
+			n := r["nodes/"+id].(record.Node)
+			n.MTU = test.mtus[i]
+			r["nodes/"+id] = n
+		}
+		for _, id := range []string{"a", "b"} {
+			networks, problems := fresh(r.snapshot(), id)
+			if err := (model.State{Networks: networks}).Validate(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if len(networks) != 1 || networks[0].Overlay.UnderlayMTU != test.want || networks[0].MTU != test.own {
+				t.Errorf("%s: node %s has %+v, want an underlay of %d bytes", name, id, networks, test.want)
+			}
+			if s := strings.Join(problems, "\n"); id == "a" &&
+				(!strings.Contains(s, test.problem) || (s == "") != (test.problem == "")) {
+				t.Errorf("%s: the problems are %q, want %q", name, s, test.problem)
+			}
+		}
+	}
+}
+
 // TestIncremental makes random changes, and compares the networks with those of a new Deriver.
 func TestIncremental(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -263,6 +309,12 @@ func TestIncremental(t *testing.T) {
 		all["nodes/b"] = drained
 		if random.IntN(2) > 0 {
 			all["nodes/b"] = three()["nodes/b"]
+		}
+		narrow := node("a", "192.0.2.1", "2001:db8::1")
+		narrow.MTU = 1400 + 100*random.IntN(2)
+		all["nodes/a"] = narrow
+		if now["nodes/a"] != nil {
+			now["nodes/a"] = narrow
 		}
 		for range 1 + random.IntN(3) {
 			if key := keys[random.IntN(len(keys))]; now[key] == nil {

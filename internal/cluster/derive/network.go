@@ -150,7 +150,39 @@ func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]n
 	if spec.Overlay.Encrypt && keys[d.node] == "" {
 		spec.Overlay.Peers = nil // the node does not have the network before its key
 	}
-	return err
+	return errors.Join(err, d.mtu(spec, used))
+}
+
+// mtu makes the underlay of the network that of its narrowest node, so that all hosts give the network the
+// same MTU. If the network has an MTU of its own, mtu returns an error if this node's links carry less.
+func (d *Deriver) mtu(spec *model.Network, ids []string) error {
+	spec.Overlay.UnderlayMTU = 0
+	if spec.MTU != 0 {
+		return d.checkMTU(*spec)
+	}
+	var errs []error
+	for _, id := range ids {
+		mtu := d.nodes[id].MTU
+		switch {
+		case mtu == 0: // its version does not publish it
+		case mtu < model.MinUnderlayMTU:
+			errs = append(errs, fmt.Errorf("the link of node %s has an MTU of %d bytes, and networks of a cluster "+
+				"need at least %d: raise it on that host", d.nodes[id].Name, mtu, model.MinUnderlayMTU))
+		case spec.Overlay.UnderlayMTU == 0 || mtu < spec.Overlay.UnderlayMTU:
+			spec.Overlay.UnderlayMTU = mtu
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkMTU returns an error if the packets of a network do not fit this node's links.
+func (d *Deriver) checkMTU(spec model.Network) error {
+	mtu, overhead := d.nodes[d.node].MTU, spec.Overlay.Overhead()
+	if mtu == 0 || spec.MTU+overhead <= mtu {
+		return nil
+	}
+	return fmt.Errorf("mtu %d: the link of this host has an MTU of %d bytes, and the overlay takes %d of them: raise "+
+		"the link's to %d, or create the network again without --mtu", spec.MTU, mtu, overhead, spec.MTU+overhead)
 }
 
 // keys returns the public keys of the nodes in an encrypted network. Nodes without a key get no

@@ -21,6 +21,7 @@ type joinRequest struct {
 	Node      string       `json:"node"`
 	Name      string       `json:"name"`
 	Addresses []netip.Addr `json:"addresses"`
+	MTU       int          `json:"mtu,omitempty"`
 	Port      uint16       `json:"port"`
 	Version   string       `json:"version"`
 	Format    int          `json:"format"`
@@ -75,8 +76,8 @@ func (m *Member) admit(ctx context.Context, r joinRequest) (joinAnswer, error) {
 
 // newcomer checks a request, and returns the node's record.
 func (m *Member) newcomer(r joinRequest) (record.Node, error) {
-	n := record.Node{ID: r.Node, Name: r.Name, Addresses: r.Addresses, Port: r.Port, Version: r.Version,
-		Joined: m.cfg.Now().UTC()}
+	n := record.Node{ID: r.Node, Name: r.Name, Addresses: r.Addresses, MTU: r.MTU, Port: r.Port,
+		Version: r.Version, Joined: m.cfg.Now().UTC()}
 	switch {
 	case r.Format < record.Format:
 		return n, api.Faultf(api.Conflict,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -25,8 +26,8 @@ const (
 	commitLimit = 5 * time.Second
 )
 
-// keepAlive writes the node's leased record, and its own record when the version has changed, until
-// ctx ends.
+// keepAlive writes the node's leased record, and its own record when the version or the MTU has changed,
+// until ctx ends.
 func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	var last record.Alive
 	m.await(ctx, 1)
@@ -36,14 +37,16 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.progress.applied}
 		m.mu.Unlock()
 		key := record.Key(record.Alives, f.Node)
-		if !m.isMember(f.Node) || m.written(key) && sameAlive(last, now) {
+		if !m.isMember(f.Node) {
 			continue
 		}
-		result, err := commitShort(ctx, store, kv.Txn{
-			If:   m.ownCondition(f.Node),
-			Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
-		if err == nil && result.Committed {
-			last = now
+		if !m.written(key) || !sameAlive(last, now) {
+			result, err := commitShort(ctx, store, kv.Txn{
+				If:   m.ownCondition(f.Node),
+				Then: []kv.Change{{Key: key, Value: record.Encode(now), Leased: true}}})
+			if err == nil && result.Committed {
+				last = now
+			}
 		}
 		m.describe(ctx, store, f)
 	}
@@ -77,21 +80,38 @@ func commitShort(ctx context.Context, store kv.Committer, t kv.Txn) (kv.Result, 
 	return store.Commit(ctx, t)
 }
 
-// describe corrects the node's own record after an upgrade.
+// describe corrects the node's own record after an upgrade, or when the MTU of its links has changed.
 func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 	m.mu.Lock()
 	e, known := m.snapshot.Get(record.Key(record.Nodes, f.Node))
 	m.mu.Unlock()
 	n, err := record.Decode[record.Node](e)
-	if !known || err != nil || n.Version == m.cfg.Version {
+	if !known || err != nil {
 		return
 	}
-	n.Version = m.cfg.Version
+	mtu := m.mtu(n.Addresses, n.MTU)
+	if n.Version == m.cfg.Version && n.MTU == mtu {
+		return
+	}
+	n.Version, n.MTU = m.cfg.Version, mtu
 	_, err = commitShort(ctx, store, kv.Txn{If: []kv.Condition{{Key: e.Key, Revision: e.Revision}},
 		Then: []kv.Change{{Key: e.Key, Value: record.Encode(n)}}})
 	if err != nil && !errors.Is(err, kv.ErrUnavailable) && !errors.Is(err, kv.ErrFrozen) {
 		m.cfg.Log.Warn("write the node's record", "error", err)
 	}
+}
+
+// mtu returns the smallest MTU of the links with these addresses. While it cannot be read, for example
+// because an address is missing for a moment, the earlier one is valid.
+func (m *Member) mtu(addresses []netip.Addr, earlier int) int {
+	mtu, err := m.cfg.MTU(addresses)
+	if err != nil {
+		m.cfg.Log.Warn("read the MTU of the node's links", "error", err)
+	}
+	if err != nil || mtu == 0 {
+		return earlier
+	}
+	return mtu
 }
 
 // renew renews the node's certificate in time, until ctx ends. The node signs it, so that it needs

@@ -105,6 +105,9 @@ type Config struct {
 	// to other nodes.
 	Listen func(ctx context.Context, at netip.AddrPort) (net.Listener, error)
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	// MTU returns the smallest MTU of the host's links that have these addresses, in bytes; 0 if one of
+	// the addresses is on no link.
+	MTU func(addresses []netip.Addr) (int, error)
 	// Consumers get the updates, in this order.
 	Consumers []Consumer
 	// Attached returns the attachments that Leave would remove.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,7 @@ type host struct {
 	left    bool
 	noted   chan api.Event
 	clients []string // attached
+	mtu     atomic.Int64
 	// committing and committed are called before transactions and after those that change keys, unless they are nil.
 	committing, committed func(kv.Txn)
 	// openError is the error of connecting to the store; consume is called with each update. Both may be nil.
@@ -173,7 +175,8 @@ func (h *host) start() {
 			defer h.mu.Unlock()
 			return connection{h.storeOf(cluster), h}, h.openError
 		},
-		Listen: h.listen, Dial: h.dial, Consumers: []member.Consumer{consumer{h}},
+		Listen: h.listen, Dial: h.dial,
+		MTU: func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil }, Consumers: []member.Consumer{consumer{h}},
 		Attached: func() []string { return h.clients },
 		Note:     func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
 	if err != nil {
@@ -340,6 +343,49 @@ func TestThreeHosts(t *testing.T) {
 	}
 	for e := range one.store.Snapshot().Under("") {
 		t.Errorf("the store still has %s", e.Key)
+	}
+}
+
+// TestMTU joins hosts and changes the MTU of their links. Their records must have it from the beginning, and
+// keep the earlier one while it is not known.
+func TestMTU(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.host(1), w.host(2)
+	one.mtu.Store(1500)
+	two.mtu.Store(1400)
+	if err := one.init(); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.join(one.token(api.ClusterTokenRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	get := func(h *host) kv.Entry {
+		e, _ := w.store.Snapshot().Get(record.Key(record.Nodes, h.id()))
+		return e
+	}
+	has := func(h *host, want int) bool {
+		n, err := record.Decode[record.Node](get(h))
+		return err == nil && n.MTU == want
+	}
+	if !has(one, 1500) || !has(two, 1400) {
+		t.Errorf("the first records of the nodes are %s and %s", get(one).Value, get(two).Value)
+	}
+	two.mtu.Store(0)
+	first := get(one)
+	if err := one.Drain(t.Context(), api.ClusterNodeRequest{Node: "host1"}); err != nil {
+		t.Fatal(err)
+	}
+	one.mtu.Store(9000)
+	w.until("the record of host1 has its MTU", func() bool { return has(one, 9000) })
+	n, err := record.Decode[record.Node](get(one))
+	if err != nil || !n.Drained {
+		t.Errorf("the record of host1 was %s and is %s", first.Value, get(one).Value)
+	}
+	two.mtu.Store(1300)
+	unknown := get(two)
+	w.until("the record of host2 has its MTU", func() bool { return has(two, 1300) })
+	if n, err := record.Decode[record.Node](unknown); err != nil || n.MTU != 1400 {
+		t.Errorf("while its MTU was not known, the record of host2 was %s", unknown.Value)
 	}
 }
 

@@ -74,6 +74,8 @@ type Node struct {
 	// Addresses are those by which the other nodes reach it, at most one per family: the
 	// underlay of overlays, the next hop of routes.
 	Addresses []netip.Addr `json:"addresses"`
+	// MTU is the smallest MTU of the links that have these addresses, in bytes; 0 if it is not known.
+	MTU int `json:"mtu,omitempty"`
 	// Port is the TCP port of its API for other nodes.
 	Port    uint16    `json:"port"`
 	Version string    `json:"version"`

@@ -148,7 +148,7 @@ func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
 	p := plan.Plan{
 		plan.NoTrack{Port: port, Both: true},
 		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port,
-			PublicKey: u.Self.PublicKey, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name,
+			PublicKey: u.Self.PublicKey, MTU: n.LinkMTU() + model.TunnelOverhead(false), Owner: n.Name,
 			IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {

@@ -101,6 +101,29 @@ func (h *Reader) linkWith(handle *netlink.Handle, addr netip.Addr) (plan.HostLin
 	return plan.HostLink{}, os.ErrNotExist
 }
 
+// MTU returns the smallest MTU of the links that have these addresses, in bytes. It is 0 if one of the
+// addresses is on no link.
+func (h *Reader) MTU(addresses []netip.Addr) (int, error) {
+	handle, err := h.handles.At("")
+	if err != nil {
+		return 0, err
+	}
+	least := 0
+	for _, a := range addresses {
+		l, err := h.linkWith(handle, a)
+		if errors.Is(err, os.ErrNotExist) || nlutil.Absent(err) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("find the link with address %s: %w", a, err)
+		}
+		if least == 0 || l.MTU < least {
+			least = l.MTU
+		}
+	}
+	return least, nil
+}
+
 // describe returns the properties of a link that plans need.
 func (h *Reader) describe(link netlink.Link) (plan.HostLink, error) {
 	a := link.Attrs()

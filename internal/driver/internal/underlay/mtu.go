@@ -8,47 +8,16 @@ import (
 	"fairlead/internal/model"
 )
 
-// The sizes of headers in a packet of the underlay, in bytes.
 const (
-	ipv4Header = 20
-	ipv6Header = 40
-	// vxlanHeaders are those of UDP, VXLAN and the inner Ethernet frame.
-	vxlanHeaders = 8 + 8 + 14
-	// wireguardHeaders are that of UDP, and WireGuard's with its authentication
-	// tag (wireguard.com/papers/wireguard.pdf, 5.4.6).
-	wireguardHeaders = 8 + 16 + 16
-
-	// maxPacket is the size of the largest IPv4 packet, and minIPv6 the minimum MTU
-	// of IPv6 (RFC 8200).
+	// maxPacket is the size of the largest IPv4 packet in bytes, and minIPv6 the minimum
+	// MTU of IPv6 (RFC 8200).
 	maxPacket = 65535
 	minIPv6   = 1280
 )
 
-// TunnelOverhead returns the size of the headers that VXLAN adds to a packet, in
-// bytes.
-func TunnelOverhead(v4 bool) int {
-	if v4 {
-		return ipv4Header + vxlanHeaders
-	}
-	return ipv6Header + vxlanHeaders
-}
-
-// overhead returns the size of the overlay's headers in a packet of the underlay,
-// in bytes.
-func overhead(o model.Overlay) int {
-	if !o.Encrypt {
-		return TunnelOverhead(isV4(o))
-	}
-	outer := ipv6Header
-	if isV4(o) {
-		outer = ipv4Header
-	}
-	return outer + wireguardHeaders + TunnelOverhead(false)
-}
-
 // Room returns the largest MTU that the network can have on this underlay, in
 // bytes.
-func (u Underlay) Room(n model.Network) int { return u.mtu - overhead(n.Overlay) }
+func (u Underlay) Room(n model.Network) int { return u.mtu - n.Overlay.Overhead() }
 
 // Check returns an error for each setting of the network that does not fit the
 // underlay.
@@ -59,12 +28,12 @@ func (u Underlay) checkMTU(n model.Network) error {
 	room := u.Room(n)
 	if n.MTU > room {
 		return fmt.Errorf("mtu %d: the underlay carries packets of %d bytes, and the overlay takes %d of them: the largest that fits is %d; leave mtu out to get it, or raise the underlay's to %d",
-			n.MTU, u.mtu, overhead(n.Overlay), room, n.MTU+overhead(n.Overlay))
+			n.MTU, u.mtu, n.Overlay.Overhead(), room, n.MTU+n.Overlay.Overhead())
 	}
 	for _, s := range n.Subnets {
 		if s.Prefix.Addr().Is6() && room < minIPv6 {
 			return fmt.Errorf("subnet %s: the underlay carries packets of %d bytes, of which the overlay leaves %d, and IPv6 needs %d: raise the underlay's mtu to %d, or leave the IPv6 subnet out",
-				s.Prefix, u.mtu, room, minIPv6, minIPv6+overhead(n.Overlay))
+				s.Prefix, u.mtu, room, minIPv6, minIPv6+n.Overlay.Overhead())
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ type Underlay struct {
 	// Peers are the other hosts. Self is this host, if it is listed.
 	Peers []model.Peer
 	Self  model.Peer
-	// mtu is the smallest MTU of the routes to the peers, in bytes.
+	// mtu is the smallest MTU of the routes to the peers and between them, in bytes.
 	mtu int
 	// ethernet is true if the links of all routes to the peers are Ethernet links.
 	ethernet bool
@@ -34,6 +34,9 @@ type Underlay struct {
 // error names the peer, group or underlay that cannot be used.
 func Find(n model.Network, f plan.Facts) (Underlay, error) {
 	u := Underlay{mtu: maxPacket, ethernet: true}
+	if n.Overlay.UnderlayMTU != 0 {
+		u.mtu = min(u.mtu, n.Overlay.UnderlayMTU)
+	}
 	sources := map[netip.Addr]bool{}
 	for _, p := range n.Overlay.Peers {
 		first := f.Links[p.Address.String()]
@@ -67,7 +70,7 @@ func Find(n model.Network, f plan.Facts) (Underlay, error) {
 // choose chooses the host's address and link for packets to the other hosts.
 // sources are the source addresses that the routes to them select.
 func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]bool) error {
-	v4 := isV4(n.Overlay)
+	v4 := n.Overlay.IPv4()
 	u.Local = netip.IPv6Unspecified()
 	if v4 {
 		u.Local = netip.IPv4Unspecified()
@@ -155,12 +158,4 @@ func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
 
 func holds(l plan.HostLink, a netip.Addr) bool {
 	return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
-}
-
-// isV4 reports whether the underlay is IPv4.
-func isV4(o model.Overlay) bool {
-	if o.Group.IsValid() {
-		return o.Group.Is4()
-	}
-	return len(o.Peers) == 0 || o.Peers[0].Address.Is4()
 }

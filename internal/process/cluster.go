@@ -101,8 +101,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, host, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement, n.gateways,
-		n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
+	n.Member, err = newMember(opt, host, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement,
+		n.gateways, n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
@@ -252,7 +252,8 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle,
 	return member.New(member.Config{
 		Consumers: consumers,
 		Dir:       clusterDir(opt), Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
-		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU, Attached: d.ClusterAttachments, Note: d.Note,
+		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU,
+		Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
 }

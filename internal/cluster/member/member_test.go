@@ -176,7 +176,8 @@ func (h *host) start() {
 			return connection{h.storeOf(cluster), h}, h.openError
 		},
 		Listen: h.listen, Dial: h.dial,
-		MTU: func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil }, Consumers: []member.Consumer{consumer{h}},
+		MTU: func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil },
+		Consumers: []member.Consumer{consumer{h}},
 		Attached: func() []string { return h.clients },
 		Note:     func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
 	if err != nil {

@@ -21,7 +21,7 @@ func EndpointPlan(d Driver, n model.Network, e model.Endpoint) plan.Plan {
 		switch o := o.(type) {
 		case plan.Link:
 			if o.Kind == plan.Veth {
-				o.Peer, o.PeerNetns, o.Inside = e.HostInterface, "", true
+				o.Peer, o.PeerNetns, o.Inside, o.Sandbox = e.HostInterface, "", true, e.Sandbox
 			}
 			p[i] = o
 		case plan.SubLink:

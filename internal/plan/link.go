@@ -44,9 +44,11 @@ type Link struct {
 	PeerNetns string
 	PeerMAC   string
 	// Inside is true if the other end is created on the host for another program (a
-	// container engine), which moves it into a sandbox. After that, Fairlead does
-	// not manage the other end.
-	Inside bool
+	// container engine), which moves it into the sandbox with the path Sandbox. After
+	// that, Fairlead does not manage the other end, except that both ends get
+	// another MTU together.
+	Inside  bool
+	Sandbox string
 	// IPv6 and PeerIPv6 are the modes of the link and of the other end of a veth.
 	IPv6, PeerIPv6 IPv6
 }

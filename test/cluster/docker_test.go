@@ -39,6 +39,7 @@ func TestDocker(t *testing.T) {
 	two.docker("network create -d fairlead " + ofCluster + "-o cluster=shop -o driver=vxlan store")
 	two.fails("of another network", "network create -d fairlead "+ofCluster+"second")
 	l.crossHosts(one, two)
+	l.narrows(one, two)
 	l.withoutEtcd(one, two)
 	l.removed(one, two)
 }
@@ -87,6 +88,17 @@ func (l *lan) crossHosts(one, two *dockerHost) {
 	one.docker("run -d --name moving --network shop --ip " + at + serve)
 	two.docker("exec db.main /program ask tcp " + at + ":80")
 	one.docker("rm -f moving")
+}
+
+// narrows lowers the MTU of one host's link. The links of running containers on both hosts must get the MTU
+// that fits it.
+func (l *lan) narrows(one, two *dockerHost) {
+	one.sh("ip link set eth0 mtu 1400")
+	for h, container := range map[*dockerHost]string{one: "client", two: "db.main"} {
+		h.until(" mtu 1350 ", "nsenter --net=$(docker inspect -f {{.NetworkSettings.SandboxKey}} "+container+
+			") ip -o link show eth0")
+	}
+	two.docker("exec db.main /program ask tcp web:80")
 }
 
 // withoutEtcd starts containers while etcd is away, after restarts of both daemons in both orders.

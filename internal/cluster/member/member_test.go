@@ -176,10 +176,10 @@ func (h *host) start() {
 			return connection{h.storeOf(cluster), h}, h.openError
 		},
 		Listen: h.listen, Dial: h.dial,
-		MTU: func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil },
+		MTU:       func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil },
 		Consumers: []member.Consumer{consumer{h}},
-		Attached: func() []string { return h.clients },
-		Note:     func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
+		Attached:  func() []string { return h.clients },
+		Note:      func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -164,6 +164,9 @@ func (h *Handle) adjustLink(handle *netlink.Handle, have netlink.Link, want plan
 	if err := adjustGroup(handle, have, want.Group); err != nil {
 		return err
 	}
+	if err := h.adjustMoved(have, want); err != nil {
+		return err
+	}
 	if err := AdjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
 	}
@@ -238,6 +241,32 @@ func (h *Handle) adjustPeer(want plan.Link) error {
 		return err
 	}
 	return inside.LinkSetUp(peer)
+}
+
+// adjustMoved changes the MTU of a veth's far end that another program has moved into a
+// sandbox, before that of the end on the host: a veth drops frames that are larger than
+// the MTU of the receiving end. A sandbox that has ended, or that does not have the end,
+// is no error.
+func (h *Handle) adjustMoved(have netlink.Link, want plan.Link) error {
+	if !want.Inside || want.Sandbox == "" || have.Attrs().MTU == want.MTU {
+		return nil
+	}
+	ns, err := h.ns.Open(want.Sandbox)
+	if err != nil {
+		return nil
+	}
+	defer ns.Close()
+	inside, err := ns.Netlink(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink in %s: %w", want.Sandbox, err)
+	}
+	defer inside.Close()
+	peer, err := inside.LinkByIndex(have.Attrs().ParentIndex)
+	if err != nil || peer.Type() != string(plan.Veth) || peer.Attrs().ParentIndex != have.Attrs().Index ||
+		!h.KnownAs(want.Sandbox, have.Attrs().NetNsID) {
+		return nil
+	}
+	return AdjustEnd(inside, peer, want.MTU, "")
 }
 
 // DelLink deletes the link.

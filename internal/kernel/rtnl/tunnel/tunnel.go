@@ -155,13 +155,17 @@ func (h *Handle) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.T
 }
 
 // LeftoverParts returns the entries and peers of Fairlead's link that are in no
-// plan.
-func (h *Handle) LeftoverParts(link netlink.Link, known map[string]bool) (plan.Plan, error) {
+// plan. A link that was deleted meanwhile, for example together with its underlay, has
+// none.
+func (h *Handle) LeftoverParts(link netlink.Link, known map[string]bool) (parts plan.Plan, err error) {
 	switch l := link.(type) {
 	case *netlink.Vxlan:
-		return h.leftoverEntries(l, known)
+		parts, err = h.leftoverEntries(l, known)
 	case *netlink.Wireguard:
-		return h.leftoverWireGuardPeers(l.Name, known)
+		parts, err = h.leftoverWireGuardPeers(l.Name, known)
 	}
-	return nil, nil
+	if nlutil.Absent(err) {
+		return nil, nil
+	}
+	return parts, err
 }

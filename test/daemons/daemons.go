@@ -4,10 +4,13 @@ package daemons
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -71,8 +74,32 @@ func New(t testing.TB, do Order, at child.Place) *Daemon {
 	d := &Daemon{Order: do, t: t, at: at}
 	// The mount still exists only if the test has failed.
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(do.Run, "bpf"), unix.MNT_DETACH) })
+	t.Cleanup(func() { endGateway(t, do.Run) })
 	d.Start()
 	return d
+}
+
+// endGateway ends the host's gateway, if it has one: it outlives the daemon. It is the process that writes the
+// gateway's log.
+func endGateway(t testing.TB, run string) {
+	t.Helper()
+	outputs, err := filepath.Glob("/proc/[0-9]*/fd/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, output := range outputs {
+		to, err := os.Readlink(output)
+		if err != nil || to != filepath.Join(run, "gateway.log") {
+			continue // it has ended, or is another program
+		}
+		pid, err := strconv.Atoi(strings.Split(output, "/")[2])
+		if err == nil {
+			err = unix.Kill(pid, unix.SIGKILL)
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Errorf("end the gateway: %v", err)
+		}
+	}
 }
 
 // Start starts the next process, and waits until it is ready.

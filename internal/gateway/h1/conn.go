@@ -43,6 +43,7 @@ type conn struct {
 	w              writer
 	// deadlines: a handler has set a deadline, which must not concern the next request.
 	deadlines atomic.Bool
+	simple    simple
 
 	// ended is called when the connection has ended.
 	ended func()
@@ -72,6 +73,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.out.init(nc, c.raw)
 	c.input.max = max(bufferSize, s.maxHead())
 	c.w.conn, c.w.header = c, http.Header{}
+	c.simple.serve = c.tryServe
 	c.newContext()
 	return c
 }
@@ -139,11 +141,12 @@ var errParks = errors.New("the connection is to be parked")
 // given second; 0 means that it is new. It returns io.EOF if the client has ended the connection between
 // two requests.
 func (c *conn) readRequest(since int64) error {
-	if since > 0 {
-		c.reading.Store(mark(phaseIdle, since))
-		// Shutdown may have looked before the phase was stored.
-		if c.server.draining.Load() {
-			return io.EOF
+	if since > 0 && !c.idle(since) {
+		return io.EOF
+	}
+	if c.raw != nil && c.buffered() == 0 {
+		if found, err := c.serveSimple(); found || err != nil {
+			return err
 		}
 	}
 	limit := c.server.maxHead()
@@ -155,10 +158,7 @@ func (c *conn) readRequest(since int64) error {
 		}
 		if n := headEnd(b, searched); n > 0 && n <= limit {
 			c.small = false
-			text := string(b[:n])
-			c.consume(n)
-			c.enter(phaseHandler)
-			return c.parse(text)
+			return c.take(n)
 		}
 		if len(b) >= limit {
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
@@ -166,12 +166,33 @@ func (c *conn) readRequest(since int64) error {
 		searched = max(0, len(b)-2)
 		if err := c.fill(); err == errFull {
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
-		} else if err != nil && c.parks() && errors.Is(err, os.ErrDeadlineExceeded) {
-			return errParks
 		} else if err != nil {
-			return io.EOF
+			return c.ends(err)
 		}
 	}
+}
+
+// idle begins the phase in which the connection waits for a request. It returns false if the server
+// drains.
+func (c *conn) idle(since int64) bool {
+	c.reading.Store(mark(phaseIdle, since))
+	return !c.server.draining.Load() // Shutdown may have looked before the phase was stored.
+}
+
+// ends returns what an error of a read means: that the connection is parked, or that it ends.
+func (c *conn) ends(err error) error {
+	if c.parks() && errors.Is(err, os.ErrDeadlineExceeded) {
+		return errParks
+	}
+	return io.EOF
+}
+
+// take parses the head, which is the first n bytes of the buffer.
+func (c *conn) take(n int) error {
+	text := string(c.bytes()[:n])
+	c.consume(n)
+	c.enter(phaseHandler)
+	return c.parse(text)
 }
 
 // handle runs the handler and completes the response. It returns false if the connection must close.

@@ -166,17 +166,18 @@ func (x *exchange) settle(failed *Error) {
 	}
 }
 
-// send writes the request, or starts to.
+// send writes the request, or starts to. It waits for the response only if the request is complete.
 func (x *exchange) send() *Error {
 	if x.mode == bodyStream {
 		return x.startSender()
 	}
-	n, err := x.u.out.write(x.out)
-	if err != nil {
-		return &Error{Op: "write request", Err: err, Sent: n > 0}
-	}
-	if x.pool.HeaderTimeout > 0 {
-		x.u.sent(x.pool.now.Load())
+	n, writeErr, readErr := x.u.request(x.out)
+	x.answered = x.u.buffered() > 0
+	switch {
+	case writeErr != nil:
+		return &Error{Op: "write request", Err: writeErr, Sent: n > 0}
+	case readErr != nil:
+		return &Error{Op: "read response", Err: unexpected(readErr), Sent: true}
 	}
 	return nil
 }

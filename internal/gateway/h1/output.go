@@ -26,13 +26,21 @@ func (o *output) write(p []byte) (int, error) {
 	if o.raw == nil {
 		return o.conn.Write(p)
 	}
-	o.p, o.n, o.err = p, 0, nil
+	o.begin(p)
 	err := o.raw.Write(o.try)
-	o.p = nil
+	n, failed := o.end()
 	if err == nil {
-		err = o.err
+		err = failed
 	}
-	return o.n, err
+	return n, err
+}
+
+// begin prepares tryWrite for p; end returns how much of it was written, and the error.
+func (o *output) begin(p []byte) { o.p, o.n, o.err = p, 0, nil }
+
+func (o *output) end() (int, error) {
+	o.p = nil
+	return o.n, o.err
 }
 
 // tryWrite writes without blocking, and returns false if the socket accepts no more.

@@ -143,7 +143,11 @@ func (p *Pool) dial(ctx context.Context) (*upstream, error) {
 		return nil, err
 	}
 	p.counts.dialed.Add(1)
-	u := newUpstream(c)
+	var clock *atomic.Int64
+	if p.HeaderTimeout > 0 {
+		clock = &p.now
+	}
+	u := newUpstream(c, clock)
 	if p.all == nil {
 		p.all = map[*upstream]struct{}{}
 	}

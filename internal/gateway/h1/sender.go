@@ -29,7 +29,6 @@ type splicer interface {
 
 // sender sends a request's body while another goroutine reads the response.
 type sender struct {
-	pool    *Pool
 	u       *upstream
 	r       *http.Request
 	left    int64 // -1: unknown
@@ -45,7 +44,7 @@ type sender struct {
 // startSender writes the head, with the part of the body that is there, and starts to send the rest.
 func (x *exchange) startSender() *Error {
 	r := x.r
-	s := &sender{pool: x.pool, u: x.u, r: r, left: r.ContentLength, chunked: r.ContentLength < 0}
+	s := &sender{u: x.u, r: r, left: r.ContentLength, chunked: r.ContentLength < 0}
 	if !x.expect {
 		if err := x.appendAvailable(s); err != nil {
 			return err
@@ -123,8 +122,8 @@ func (s *sender) run() {
 		s.u.abort(s.readErr)
 	}
 	s.complete = s.readErr == nil && writeErr == nil
-	if s.complete && s.pool.HeaderTimeout > 0 {
-		s.u.sent(s.pool.now.Load())
+	if s.complete {
+		s.u.sent()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,6 +24,11 @@ type upstream struct {
 	// idleSince is protected by the pool's lock once the connection is idle.
 	idleSince int64
 	fields    []field
+	// ask is tryAsk; asked: it has written the request.
+	ask   func(fd uintptr) bool
+	asked bool
+	// clock has the time that the limit for the response's head needs. It is nil if there is no limit.
+	clock *atomic.Int64
 
 	// mu protects what inspect reads.
 	mu    sync.Mutex
@@ -36,11 +42,61 @@ type upstream struct {
 	deadline bool
 }
 
-func newUpstream(c net.Conn) *upstream {
-	u := &upstream{tcp: tcpOf(c), probe: rawOf(c)}
+func newUpstream(c net.Conn, clock *atomic.Int64) *upstream {
+	u := &upstream{tcp: tcpOf(c), probe: rawOf(c), clock: clock}
 	u.input.init(c)
 	u.out.init(c, u.raw)
+	u.ask = u.tryAsk
 	return u
+}
+
+// request writes p and waits for the first bytes of the answer. n is how much of p was written. If
+// writeErr is nil, all of it was; then readErr is an error of the wait. Without either, fill may still be
+// needed for the first bytes.
+//
+// The runtime's poller is prepared for the wait before p is written, so that an answer that arrives at
+// once ends the wait. It saves the read with which fill begins: no server has answered by then.
+func (u *upstream) request(p []byte) (n int, writeErr, readErr error) {
+	if u.raw == nil {
+		if n, writeErr = u.conn.Write(p); writeErr == nil {
+			u.sent()
+		}
+		return n, writeErr, nil
+	}
+	u.out.begin(p)
+	u.asked = false
+	err := u.raw.Read(u.ask)
+	n, writeErr = u.out.end()
+	switch {
+	case writeErr != nil:
+	case n == len(p) && err == nil:
+		return n, nil, u.err
+	case n == len(p):
+		return n, nil, err
+	case err != nil:
+		writeErr = err
+	default: // the socket accepts no more
+		var rest int
+		if rest, writeErr = u.out.write(p[n:]); writeErr == nil {
+			u.sent()
+		}
+		n += rest
+	}
+	return n, writeErr, nil
+}
+
+// tryAsk writes the request, and reads when it is called again. It returns false if it has to wait for
+// bytes to read.
+func (u *upstream) tryAsk(fd uintptr) bool {
+	if u.asked {
+		return u.tryRead(fd)
+	}
+	u.asked, u.err = true, nil
+	if !u.out.tryWrite(fd) || u.out.err != nil {
+		return true
+	}
+	u.sent()
+	return false
 }
 
 func (u *upstream) close() {
@@ -59,11 +115,15 @@ func (u *upstream) begin(ctx context.Context) {
 	u.mu.Unlock()
 }
 
-// sent starts the time limit for the head of the response, unless that has arrived already.
-func (u *upstream) sent(now int64) {
+// sent starts the time limit for the head of the response, if there is one, unless that has arrived
+// already.
+func (u *upstream) sent() {
+	if u.clock == nil {
+		return
+	}
 	u.mu.Lock()
 	if !u.answered {
-		u.sentAt = now
+		u.sentAt = u.clock.Load()
 	}
 	u.mu.Unlock()
 }

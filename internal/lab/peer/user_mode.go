@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/program"
@@ -19,8 +20,10 @@ const tapMTU = "65520"
 
 // ownTmp runs a program with a private /tmp, which is removed when it ends. The
 // workload's sandbox is mounted there as boundBox, because a program that drops
-// its privileges at once may not open this process's descriptors.
-const ownTmp = `mount -t tmpfs none /tmp; touch ` + boundBox + `; mount --bind "$1" ` + boundBox + `; shift; exec "$@"`
+// its privileges at once may not open this process's descriptors. /tmp is covered
+// last: PATH may lead there.
+const ownTmp = `mount -t tmpfs none /mnt; : >/mnt/sandbox; mount --bind "$1" /mnt/sandbox; shift; ` +
+	`mount --rbind /mnt /tmp; exec "$@"`
 
 const boundBox = "/tmp/sandbox"
 
@@ -48,6 +51,9 @@ func startUserMode(
 	path, err := program.Find(name)
 	if err != nil {
 		return nil, err
+	}
+	if target, err := os.Readlink(path); err == nil && filepath.IsAbs(target) {
+		path = target // the link may be in /tmp, which the program does not see
 	}
 	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownTmp, "sh",
 		program.ForOthers(box), path}, args...)...)

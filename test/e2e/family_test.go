@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFamily6 checks that each kind of path carries traffic over IPv6, also of a tool. A run is valid only if the client's counters of IPv6 packets have increased by
-// what the workload received.
+// TestFamily6 checks that each kind of path carries traffic over IPv6, also of a tool. A run is valid
+// only if the client's counters of IPv6 packets have increased by what the workload received.
 func TestFamily6(t *testing.T) {
 	r := newRoom(t)
 	for file, args := range map[string][]string{
@@ -21,12 +21,12 @@ func TestFamily6(t *testing.T) {
 		"tools.json":   {"quick", "host", "--with", "wrk", "--workload", "tcp-rr"},
 	} {
 		all := append([]string{"lab", "run"}, args...)
-		all = append(all, "--family", "6", "--rounds", "1", "--duration", "50ms", "--json", r.file(file), "--shared")
+		all = append(all, "--family", "6", "--rounds", "1", "--duration", "50ms", "--shared")
 		code := 0
 		if file == "paths.json" {
 			code = 1 // two of the named paths cannot be measured
 		}
-		r.run(all...).expect(t, code, nil)
+		r.undisturbed(file, all...).expect(t, code, nil)
 		got := decode(t, r.read(file))
 		if got.Family != 6 {
 			t.Errorf("%s: the report has family %d, want 6", file, got.Family)

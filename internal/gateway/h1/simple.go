@@ -8,7 +8,12 @@ import "io"
 // it calls serves a request and returns false, and the runtime waits for the next report.
 //
 // The function holds the connection's read lock while the handler runs. So it serves simple requests
-// only: those without a body, and without Upgrade. All others are served by serve.
+// only: those without a body, and without Upgrade. All others are served by serve. The handler must not
+// wait for the read lock, and closing the connection waits for the handler.
+//
+// One report can cover more than one read returns: the client's end behind a request. Clients that end
+// their side after a request mostly send no other one, so the function reads once more after the first
+// request. After later ones, the end is seen when the connection is parked.
 
 // simple is the state of serveSimple.
 type simple struct {
@@ -18,6 +23,8 @@ type simple struct {
 	// parsed: the request is not simple and was parsed, with the error err.
 	parsed bool
 	err    error
+	// served: the connection has served a simple request.
+	served bool
 	// last: the request was answered and the connection must close, after next if whole.
 	last, whole bool
 }
@@ -52,7 +59,8 @@ func (c *conn) tryServe(fd uintptr) bool {
 	}
 	s := &c.simple
 	n := c.buffered()
-	if c.input.err != nil || n > c.server.maxHead() || headEnd(c.bytes(), 0) != n {
+	// If the buffer is full, more may be there.
+	if c.input.err != nil || n > c.server.maxHead() || n == len(c.buf) || headEnd(c.bytes(), 0) != n {
 		return true
 	}
 	c.begun()
@@ -68,6 +76,9 @@ func (c *conn) tryServe(fd uintptr) bool {
 		return true
 	}
 	c.next()
-	s.last = !c.idle(c.server.now.Load())
-	return s.last
+	if s.last = !c.idle(c.server.now.Load()); s.last || s.served {
+		return s.last
+	}
+	s.served = true
+	return c.tryServe(fd)
 }

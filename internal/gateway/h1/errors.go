@@ -20,6 +20,10 @@ var ErrBusy = errors.New("all connections to the server are in use")
 // errClosed interrupts connecting to a server that is used no more.
 var errClosed = errors.New("the server was removed and does not accept the connection")
 
+// errStale is the error of an idle connection that the server has closed, or on which it has sent bytes
+// without a request.
+var errStale = errors.New("the idle connection cannot be used again")
+
 // errHeaderTimeout interrupts a request whose response did not begin in time.
 var errHeaderTimeout = fmt.Errorf("no response head in time: %w", os.ErrDeadlineExceeded)
 

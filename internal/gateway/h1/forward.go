@@ -89,7 +89,7 @@ func (x *exchange) run() error {
 		x.out = append(x.out, x.body...)
 	}
 	ctx := x.r.Context()
-	for replay := false; ; replay = true {
+	for replay := false; ; {
 		u, err := x.pool.get(ctx, replay)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -98,14 +98,23 @@ func (x *exchange) run() error {
 			return &Error{Op: "connect", Err: err, BodyRead: x.mode == bodyInline}
 		}
 		x.u = u
+		reused := u.reused // another request may have the connection after this one
 		failed := x.once()
+		if failed != nil && failed.Err == errStale {
+			x.pool.counts.stale.Add(1)
+			continue
+		}
+		if reused {
+			x.pool.counts.reused.Add(1)
+		}
 		if failed == nil {
 			return nil
 		}
-		if !x.replayable(failed) || replay || !u.reused {
+		if !x.replayable(failed) || replay || !reused {
 			return failed
 		}
 		x.pool.counts.replayed.Add(1)
+		replay = true
 	}
 }
 
@@ -169,6 +178,9 @@ func (x *exchange) settle(failed *Error) {
 // send writes the request, or starts to. It waits for the response only if the request is complete.
 func (x *exchange) send() *Error {
 	if x.mode == bodyStream {
+		if x.u.isStale() {
+			return &Error{Op: "write request", Err: errStale}
+		}
 		return x.startSender()
 	}
 	n, writeErr, readErr := x.u.request(x.out)

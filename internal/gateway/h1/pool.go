@@ -91,22 +91,15 @@ func (p *Pool) Close() {
 	}
 }
 
-// get returns a connection: the idle one that was used last, or a new one if fresh.
+// get returns a connection: the idle one that was used last, which may be stale, or a new one if fresh.
 func (p *Pool) get(ctx context.Context, fresh bool) (*upstream, error) {
 	p.mu.Lock()
-	for !fresh && len(p.idle) > 0 {
-		last := len(p.idle) - 1
+	if last := len(p.idle) - 1; !fresh && last >= 0 {
 		u := p.idle[last]
 		p.idle[last], p.idle = nil, p.idle[:last]
 		p.mu.Unlock()
-		if quiet(u.probe) {
-			p.counts.reused.Add(1)
-			u.reused = true
-			return u, nil
-		}
-		p.counts.stale.Add(1)
-		p.drop(u)
-		p.mu.Lock()
+		u.reused = true
+		return u, nil
 	}
 	err := p.reserve()
 	p.mu.Unlock()

@@ -192,3 +192,37 @@ func TestCloseInterruptsDials(t *testing.T) {
 		}
 	}
 }
+
+// TestStaleConnectionIsFoundLate ends a server's side of a connection after the pool has taken it. The
+// server answers nothing that it receives then, so a request would wait without an end.
+func TestStaleConnectionIsFoundLate(t *testing.T) {
+	b := newBackend(t, func(c net.Conn, br *bufio.Reader, n int) {
+		_, _ = readRequestHead(br)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		if n == 1 {
+			_ = c.(*net.TCPConn).CloseWrite()
+		}
+		_, _ = io.Copy(io.Discard, br)
+	})
+	p := newPool(t, b.addr)
+	u, err := p.get(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, writeErr, readErr := u.request([]byte(get)); n != len(get) || writeErr != nil || readErr != nil {
+		t.Fatal(n, writeErr, readErr)
+	}
+	u.consume(u.buffered())
+	p.put(u)
+	if u, err = p.get(t.Context(), false); err != nil || !u.reused {
+		t.Fatal(u, err)
+	}
+	for began := time.Now(); !closedByPeer(u.probe, true); {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the server's end does not arrive")
+		}
+	}
+	if n, err, _ := u.request([]byte(get)); n != 0 || err != errStale {
+		t.Errorf("%d bytes were written, error %v", n, err)
+	}
+}

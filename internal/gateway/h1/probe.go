@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe holds the arguments of one MSG_PEEK, so that it needs no allocation.
+// probe holds the result of one MSG_PEEK, so that it needs no allocation.
 type probe struct {
 	run   func(fd uintptr) bool
 	quiet bool
-	b     [1]byte
 }
 
 var probePool = sync.Pool{New: func() any {
@@ -21,7 +20,13 @@ var probePool = sync.Pool{New: func() any {
 }}
 
 func (p *probe) peek(fd uintptr) bool {
-	_, errno := recvNow(fd, p.b[:], unix.MSG_PEEK)
-	p.quiet = errno == syscall.EAGAIN
+	p.quiet = isQuiet(fd)
 	return true
+}
+
+// isQuiet is quiet within a call of RawConn.Read.
+func isQuiet(fd uintptr) bool {
+	var b [1]byte
+	_, errno := recvNow(fd, b[:], unix.MSG_PEEK)
+	return errno == syscall.EAGAIN
 }

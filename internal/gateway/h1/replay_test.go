@@ -27,10 +27,10 @@ func (c atDeadline) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
-// TestReplayOfUnreadRequests sends a POST on a connection that the server closes at the same time. A
-// server that has received nothing of it cannot have begun to work on it, so it is sent again. A
-// server that has read it may have.
-func TestReplayOfUnreadRequests(t *testing.T) {
+// TestServerClosesAtTheSameTime sends a POST on a connection that the server closes after the pool has
+// taken it. If it is closed before the request is written, another connection is used. A server that has
+// read the request may have begun to work on it, so it is not sent again.
+func TestServerClosesAtTheSameTime(t *testing.T) {
 	for name, reads := range map[string]bool{"closed before": false, "read, then closed": true} {
 		t.Run(name, func(t *testing.T) {
 			end, ended := make(chan struct{}), make(chan struct{})
@@ -67,10 +67,45 @@ func TestReplayOfUnreadRequests(t *testing.T) {
 			if reads && err == nil {
 				t.Error("a POST that the server has read was sent again")
 			}
-			if !reads && (err != nil || w.Body.String() != "ok" || p.Counters().Replayed != 1) {
+			if !reads && (err != nil || w.Body.String() != "ok" || p.Counters().Stale != 1) {
 				t.Errorf("%v, %q, %+v", err, w.Body, p.Counters())
 			}
 		})
+	}
+}
+
+// TestUnacknowledgedRequests writes a POST on a connection that the server closes at the same time. A
+// server that has received nothing of it cannot have begun to work on it. A server that has read it may
+// have.
+func TestUnacknowledgedRequests(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+	for name, reads := range map[string]bool{"closed before": false, "read, then closed": true} {
+		closed := make(chan struct{})
+		b := newBackend(t, func(c net.Conn, br *bufio.Reader, _ int) {
+			if reads {
+				_, _ = br.Discard(len(post))
+			}
+			_ = c.Close()
+			close(closed)
+		})
+		u, err := newPool(t, b.addr).get(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reads {
+			<-closed
+		}
+		if _, err := io.WriteString(u.conn, post); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			err = u.fill()
+		}
+		u.reused = true
+		x := &exchange{u: u, r: httptest.NewRequest("POST", "/", nil), mode: bodyInline, out: []byte(post)}
+		if got := x.unread(err); got == reads {
+			t.Errorf("%s: unread is %v after %v", name, got, err)
+		}
 	}
 }
 

@@ -52,12 +52,16 @@ func newUpstream(c net.Conn, clock *atomic.Int64) *upstream {
 
 // request writes p and waits for the first bytes of the answer. n is how much of p was written. If
 // writeErr is nil, all of it was; then readErr is an error of the wait. Without either, fill may still be
-// needed for the first bytes.
+// needed for the first bytes. If the connection is stale, writeErr is errStale.
 //
 // The runtime's poller is prepared for the wait before p is written, so that an answer that arrives at
-// once ends the wait. It saves the read with which fill begins: no server has answered by then.
+// once ends the wait. It saves the read with which fill begins: no server has answered by then. An idle
+// connection is checked after that, too: the poller forgets an earlier report of its end.
 func (u *upstream) request(p []byte) (n int, writeErr, readErr error) {
 	if u.raw == nil {
+		if u.isStale() {
+			return 0, errStale, nil
+		}
 		if n, writeErr = u.conn.Write(p); writeErr == nil {
 			u.sent()
 		}
@@ -92,12 +96,19 @@ func (u *upstream) tryAsk(fd uintptr) bool {
 		return u.tryRead(fd)
 	}
 	u.asked, u.err = true, nil
+	if u.reused && !isQuiet(fd) {
+		u.out.err = errStale
+		return true
+	}
 	if !u.out.tryWrite(fd) || u.out.err != nil {
 		return true
 	}
 	u.sent()
 	return false
 }
+
+// isStale returns true if the connection was idle and cannot be used again.
+func (u *upstream) isStale() bool { return u.reused && !quiet(u.probe) }
 
 func (u *upstream) close() {
 	u.release()

@@ -20,7 +20,7 @@ func (g *Gateway) api() http.Handler {
 // rawData returns the objects of the current snapshot.
 func (g *Gateway) rawData() RawData {
 	now := g.current.Load()
-	from := view.Source{Static: &g.static, Config: now.config, Down: g.downServers(), TCPDown: g.downTCPServers,
+	from := view.Source{Static: &g.static, Config: now.config, Down: g.downServers, TCPDown: g.downTCPServers,
 		Certificates: now.shownCertificates()}
 	for _, s := range now.statuses {
 		from.Objects = append(from.Objects, view.Object{Kind: s.Kind, Name: s.Name, Status: string(s.State),
@@ -32,14 +32,15 @@ func (g *Gateway) rawData() RawData {
 	return view.Of(from)
 }
 
-// downServers returns the URLs of the servers that are down.
-func (g *Gateway) downServers() map[string]bool {
+// downServers returns the URLs of an HTTP service's servers that are down.
+func (g *Gateway) downServers(service string) (down []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	down := map[string]bool{}
-	for _, s := range g.running {
-		if !s.isUp() {
-			down[s.url.String()] = true
+	if built := g.kept.services[service]; built != nil {
+		for s, c := range built.conditions {
+			if !c.isUp() {
+				down = append(down, s.url.String())
+			}
 		}
 	}
 	return down

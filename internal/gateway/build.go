@@ -67,11 +67,12 @@ type builder struct {
 
 // parts are what a router or a service consists of.
 type parts struct {
-	needs   []object
-	servers []*server
-	check   *checkOf
-	placed  []placed
-	tls     []tlsUse
+	needs []object
+	// had and conditions are the conditions of a service's servers before and after the change.
+	had, conditions map[*server]*condition
+	check           *checkOf
+	placed          []placed
+	tls             []tlsUse
 	// last and states are the middlewares before and after the change, by entry point; those
 	// of a service have none.
 	last, states map[string]middleware.States

@@ -15,7 +15,7 @@ import (
 // checkOf is a service whose servers are checked.
 type checkOf struct {
 	value   gateway.HealthCheck
-	servers []*server
+	servers []member
 	via     *gateway.ServersTransport
 }
 
@@ -47,7 +47,7 @@ func (b *builder) service(name string) http.Handler {
 	outer := b.now
 	b.now = &parts{turns: new(atomic.Uint64)}
 	if old := b.dropped[name]; old != nil {
-		b.now.last, b.now.turns = old.states, old.turns
+		b.now.last, b.now.turns, b.now.had = old.states, old.turns, old.conditions
 	}
 	h, err := b.buildService(name, value)
 	if err == nil {
@@ -57,8 +57,8 @@ func (b *builder) service(name string) http.Handler {
 		b.status.disable("service", name, err.Error())
 		h, b.now.states = nil, b.now.last
 	}
-	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, servers: b.now.servers, check: b.now.check,
-		states: b.now.states, turns: b.now.turns}
+	b.kept.services[name] = &builtService{handler: h, needs: b.now.needs, conditions: b.now.conditions,
+		check: b.now.check, states: b.now.states, turns: b.now.turns}
 	b.now = outer
 	return h
 }
@@ -133,7 +133,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		return nil, err
 	}
 	var places []*place
-	var servers []*server
+	var servers []member
 	for _, s := range value.Servers {
 		if s.Down != "" {
 			continue
@@ -146,7 +146,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		if err != nil {
 			return nil, err
 		}
-		at, err := b.server(u, value.ServersTransport, transport)
+		at, err := b.server(name, u, value.ServersTransport, transport)
 		if err != nil {
 			return nil, err
 		}
@@ -184,29 +184,45 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 	return nil, fmt.Errorf("transport %s does not exist", name)
 }
 
-// server returns the server of the URL via the transport: the running one if there
-// is one with the same settings.
-func (b *builder) server(u *url.URL, name string, via *gateway.ServersTransport) (*server, error) {
+// server returns the server of the URL via the transport, with its condition in the service: the
+// running one if there is one with the same settings.
+func (b *builder) server(service string, u *url.URL, name string, via *gateway.ServersTransport) (member, error) {
 	key := fmt.Sprintf("%s via %s %+v", u, name, *via)
 	s := b.running[key]
 	if s == nil {
 		f, err := newForwarder(u, via)
 		if err != nil {
-			return nil, err
+			return member{}, err
 		}
 		s = &server{url: u, key: key, forward: f}
-		s.down.Store(len(b.wereDown) > 0 && b.wereDown[digest(key)])
 		b.running[key] = s
 	}
+	return member{s, b.condition(service, s)}, nil
+}
+
+// condition returns the condition of a server in the service on the way: the last one if the
+// service has had the server.
+func (b *builder) condition(service string, s *server) *condition {
+	if c := b.now.conditions[s]; c != nil {
+		return c
+	}
+	c := b.now.had[s]
+	if c == nil {
+		c = new(condition)
+		c.down.Store(len(b.wereDown) > 0 && b.wereDown[digest(service, s.key)])
+	}
+	if b.now.conditions == nil {
+		b.now.conditions = map[*server]*condition{}
+	}
+	b.now.conditions[s] = c
 	s.uses++
-	b.now.servers = append(b.now.servers, s)
-	return s, nil
+	return c
 }
 
 // release closes the servers that only dropped services have used.
 func (b *builder) release() {
 	for _, service := range b.dropped {
-		for _, s := range service.servers {
+		for s := range service.conditions {
 			if s.uses--; s.uses == 0 {
 				delete(b.running, s.key)
 				s.forward.Close()

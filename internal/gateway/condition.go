@@ -24,7 +24,7 @@ func newPassive(value *gateway.PassiveHealthCheck) *passive {
 	return &passive{window: cmp.Or(value.FailureWindow, 10*time.Second), most: max(1, value.MaxFailedAttempts)}
 }
 
-// failures are the recent failures of a server.
+// failures are the recent failures of a service's requests to a server.
 type failures struct {
 	mu    sync.Mutex
 	times []time.Time
@@ -63,8 +63,23 @@ func (f *failures) out() bool {
 	return until != 0 && time.Now().UnixNano() < until
 }
 
+// condition says whether a service sends requests to one of its servers. Other services on the
+// same server have their own: they check it in another way, or not at all. It lives as long as
+// the service has the server, so it survives changes.
+type condition struct {
+	// down is true after failed checks.
+	down     atomic.Bool
+	failures failures
+}
+
 // isUp reports whether neither checks nor failed requests have taken the server out.
-func (s *server) isUp() bool { return !s.down.Load() && !s.failures.out() }
+func (c *condition) isUp() bool { return !c.down.Load() && !c.failures.out() }
+
+// member is a server of a service.
+type member struct {
+	*server
+	*condition
+}
 
 // pace is the moving average of the time until a server's responses begin.
 type pace struct {

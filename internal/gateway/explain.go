@@ -55,7 +55,7 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	}
 	for _, e := range entries {
 		if found := now.entries[e.Name].of(r.TLS != nil).Find(&request); found != nil {
-			return now.answer(e, r, found, g.downServers()), nil
+			return now.answer(e, r, found, g.downServers(found.Service)), nil
 		}
 		missed.Nearest = append(missed.Nearest, now.entries[e.Name].nearest(r.TLS != nil, &request)...)
 	}
@@ -90,7 +90,7 @@ func (g *Gateway) entriesFor(name string, u *url.URL) []gateway.EntryPoint {
 }
 
 // answer describes the router that takes a request.
-func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Router, down map[string]bool) Answer {
+func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Router, down []string) Answer {
 	a := Answer{EntryPoint: e.Name, Address: e.Address, Router: found.Name, Service: found.Service}
 	if v := s.config.HTTP.Routers[found.Name]; v != nil {
 		a.Rule, a.Middlewares = v.Rule, slices.Concat(e.Middlewares, v.Middlewares)
@@ -115,14 +115,14 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 }
 
 // serverStates returns the servers of a service. down are the URLs whose checks have failed.
-func serverStates(value *gateway.LoadBalancer, down map[string]bool) []ServerState {
+func serverStates(value *gateway.LoadBalancer, down []string) []ServerState {
 	var all []ServerState
 	for _, one := range value.Servers {
 		state := ServerState{URL: one.URL, State: "up"}
 		switch {
 		case one.Down != "":
 			state.State, state.Reason = "down", one.Down
-		case down[one.URL]:
+		case slices.Contains(down, one.URL):
 			state.State, state.Reason = "down", "its check failed"
 		case one.Fenced:
 			state.State, state.Reason = "draining", "it gets requests of existing sessions only"

@@ -4,8 +4,8 @@
 // Theory of operation. A configuration becomes an immutable snapshot; requests take
 // the snapshot of the moment when they arrive, so a change never waits for requests,
 // nor they for it. What must survive changes is kept apart by key: servers with their
-// connections and conditions, and health checks. Faulty objects are left out alone,
-// and their status has the reason.
+// connections, their conditions in each service, and health checks. Faulty objects are
+// left out alone, and their status has the reason.
 package gateway
 
 import (
@@ -42,7 +42,7 @@ type Gateway struct {
 	// mu protects what follows, which only changes of the configuration use.
 	mu      sync.Mutex
 	running map[string]*server
-	// wereDown are servers that an earlier gateway has found down.
+	// wereDown are the services' servers that an earlier gateway has found down.
 	wereDown map[string]bool
 	checks   map[string]runningCheck
 	kept     kept
@@ -115,8 +115,8 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	if wanted == nil {
 		return
 	}
-	started, err := startChecks(*wanted, func(s *server, down bool, why string) {
-		g.log.Info("server changed", "service", name, "server", s.url.String(), "down", down, "reason", why)
+	started, err := startChecks(*wanted, func(m member, down bool, why string) {
+		g.log.Info("server changed", "service", name, "server", m.url.String(), "down", down, "reason", why)
 	})
 	if err != nil {
 		g.log.Warn("cannot check servers", "service", name, "error", err)

@@ -9,8 +9,8 @@ import (
 // Handover is what a gateway gives to the one that replaces it.
 type Handover struct {
 	Tickets Tickets
-	// Down has the servers that failed their last check, so that a new gateway sends them
-	// no request before its first check.
+	// Down has the services' servers that failed their last check, so that a new gateway sends
+	// them no request before its first check.
 	Down []string
 }
 
@@ -19,9 +19,11 @@ func (g *Gateway) Handover() Handover {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := Handover{Tickets: g.tickets.get()}
-	for key, at := range g.running {
-		if at.down.Load() {
-			s.Down = append(s.Down, digest(key))
+	for name, service := range g.kept.services {
+		for at, c := range service.conditions {
+			if c.down.Load() {
+				s.Down = append(s.Down, digest(name, at.key))
+			}
 		}
 	}
 	slices.Sort(s.Down)
@@ -39,9 +41,9 @@ func (g *Gateway) Inherit(s Handover) {
 	}
 }
 
-// digest names a server without the secrets that its key has.
-func digest(key string) string {
-	sum := sha256.Sum256([]byte(key))
+// digest names a server of a service without the secrets that its key has.
+func digest(service, key string) string {
+	sum := sha256.Sum256([]byte(service + " " + key))
 	return hex.EncodeToString(sum[:8])
 }
 

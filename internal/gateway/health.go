@@ -19,13 +19,13 @@ type checks struct {
 	value gateway.HealthCheck
 	// library speaks HTTP/1.1, and HTTP/2 if TLS negotiates it; h2c speaks HTTP/2 without TLS.
 	library, h2c *http.Client
-	log          func(server *server, down bool, why string)
+	log          func(m member, down bool, why string)
 	cancel       context.CancelFunc
 	done         sync.WaitGroup
 }
 
 // startChecks begins to check the servers, each on its own, and at once.
-func startChecks(of checkOf, log func(*server, bool, string)) (*checks, error) {
+func startChecks(of checkOf, log func(member, bool, string)) (*checks, error) {
 	library, err := newTransport(of.via)
 	if err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func startChecks(of checkOf, log func(*server, bool, string)) (*checks, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &checks{value: of.value, log: log, cancel: cancel}
 	c.library, c.h2c = c.client(library), c.client(h2c)
-	for _, s := range of.servers {
-		c.done.Go(func() { c.follow(ctx, s) })
+	for _, m := range of.servers {
+		c.done.Go(func() { c.follow(ctx, m) })
 	}
 	return c, nil
 }
@@ -53,7 +53,7 @@ func (c *checks) client(transport http.RoundTripper) *http.Client {
 	return client
 }
 
-// stop ends the checks. The servers keep their last condition.
+// stop ends the checks. The conditions stay as they are.
 func (c *checks) stop() {
 	c.cancel()
 	c.done.Wait()
@@ -61,20 +61,20 @@ func (c *checks) stop() {
 	c.h2c.CloseIdleConnections()
 }
 
-func (c *checks) follow(ctx context.Context, s *server) {
+func (c *checks) follow(ctx context.Context, m member) {
 	up := cmp.Or(c.value.Interval, 30*time.Second)
 	down := cmp.Or(c.value.UnhealthyInterval, up)
 	for {
-		err := c.ask(ctx, s)
+		err := c.ask(ctx, m.server)
 		if ctx.Err() != nil {
 			return
 		}
-		if was := s.down.Swap(err != nil); was != (err != nil) {
+		if was := m.down.Swap(err != nil); was != (err != nil) {
 			why := ""
 			if err != nil {
 				why = err.Error()
 			}
-			c.log(s, err != nil, why)
+			c.log(m, err != nil, why)
 		}
 		wait := up
 		if err != nil {

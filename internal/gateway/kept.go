@@ -38,12 +38,12 @@ func newKept() kept {
 // builtService is a service with what it was built from.
 type builtService struct {
 	// handler is nil if the service cannot be used.
-	handler http.Handler
-	needs   []object
-	servers []*server
-	check   *checkOf
-	states  map[string]middleware.States
-	turns   *atomic.Uint64
+	handler    http.Handler
+	needs      []object
+	conditions map[*server]*condition
+	check      *checkOf
+	states     map[string]middleware.States
+	turns      *atomic.Uint64
 }
 
 // builtRouter is a router with what it was built from.

@@ -64,14 +64,9 @@ func (s serversUp) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for service, built := range s.kept.services {
-		seen := map[*server]bool{}
-		for _, at := range built.servers {
-			if seen[at] {
-				continue
-			}
-			seen[at] = true
+		for at, c := range built.conditions {
 			value := 0.0
-			if at.isUp() {
+			if c.isUp() {
 				value = 1
 			}
 			to <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, value, service, at.url.String())

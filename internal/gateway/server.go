@@ -16,19 +16,16 @@ import (
 	"fairlead/internal/gateway/h1"
 )
 
-// server is a server of a load balancer. It lives as long as a service uses it, so its
-// condition and its connections survive changes of others.
+// server is a server of load balancers. It lives as long as a service uses it, so its
+// connections survive changes of others.
 type server struct {
 	url *url.URL
 	// key identifies it: its URL, and the transport to it.
 	key string
-	// down is true after failed checks.
-	down atomic.Bool
 	// pending is the number of requests without an answer.
-	pending  atomic.Int64
-	failures failures
-	pace     pace
-	forward  forwarder
+	pending atomic.Int64
+	pace    pace
+	forward forwarder
 	// uses counts the services that have it. Only changes of the configuration use it.
 	uses int
 }
@@ -42,7 +39,7 @@ type forwarder interface {
 
 // place is a server in a load balancer.
 type place struct {
-	*server
+	member
 	weight       int
 	fenced       bool
 	preservePath bool
@@ -50,10 +47,10 @@ type place struct {
 	cookies [3]string
 }
 
-func newPlace(s *server, weight int, fenced, preservePath bool) *place {
-	text := s.url.String()
+func newPlace(m member, weight int, fenced, preservePath bool) *place {
+	text := m.url.String()
 	sum := sha256.Sum256([]byte(text))
-	return &place{server: s, weight: weight, fenced: fenced, preservePath: preservePath,
+	return &place{member: m, weight: weight, fenced: fenced, preservePath: preservePath,
 		cookies: [3]string{hex.EncodeToString(sum[:8]), text, fnvOf(text)}}
 }
 

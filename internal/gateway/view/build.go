@@ -16,11 +16,10 @@ type Source struct {
 	Config *gateway.Config
 	// Objects are the states of all objects.
 	Objects []Object
-	// Down are the URLs of HTTP servers that checks or failed requests have taken out, TCPDown
-	// the addresses of a TCP service's servers.
-	Down         map[string]bool
-	TCPDown      func(service string) []string
-	Certificates []shown.Certificate
+	// Down returns the URLs of an HTTP service's servers that checks or failed requests have taken
+	// out, TCPDown the addresses of a TCP service's servers.
+	Down, TCPDown func(service string) []string
+	Certificates  []shown.Certificate
 }
 
 // Object is the state of an object.
@@ -129,9 +128,10 @@ func (s *Source) service(info Info, v *gateway.Service) Service {
 		Mirroring: form(v.Mirroring), Failover: form(v.Failover)}
 	service.Type = service.kind()
 	if v.LoadBalancer != nil {
+		down := s.Down(info.Name)
 		service.ServerStatus = map[string]string{}
 		for _, at := range v.LoadBalancer.Servers {
-			service.ServerStatus[at.URL] = upOrDown(s.Down[at.URL] || at.Down != "")
+			service.ServerStatus[at.URL] = upOrDown(slices.Contains(down, at.URL) || at.Down != "")
 		}
 	}
 	return service

@@ -100,6 +100,11 @@ func (l *library) Close() {
 	}
 }
 
+// expectWait is how long a request with "Expect: 100-continue" waits for an interim response before its
+// body is sent (RFC 9110 10.1.1). Without it, the client would be asked for a body that the server does
+// not want.
+const expectWait = time.Second
+
 // newTransport returns the transport of net/http with the settings.
 func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
 	config, err := clientConfig(t)
@@ -116,6 +121,7 @@ func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
 		MaxIdleConnsPerHost:   cmp.Or(t.MaxIdleConnsPerHost, 200),
 		IdleConnTimeout:       cmp.Or(timeouts.IdleConnTimeout, 90*time.Second),
 		ResponseHeaderTimeout: timeouts.ResponseHeaderTimeout,
+		ExpectContinueTimeout: expectWait,
 		WriteBufferSize:       bufferSize,
 		ReadBufferSize:        bufferSize,
 	}, nil

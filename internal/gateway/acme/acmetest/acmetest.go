@@ -46,7 +46,9 @@ type Authority struct {
 	Root   string
 	server *httptest.Server
 	orders atomic.Int32
-	limit  atomic.Int32
+	// accounts counts the accounts that were registered.
+	accounts atomic.Int32
+	limit    atomic.Int32
 }
 
 // Start starts an authority.
@@ -67,12 +69,15 @@ func Start(o Options) (*Authority, error) {
 	handler := front.Handler()
 	a := &Authority{Root: string(signer.GetRootCert(0).PEM())}
 	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/order-plz" {
+		switch r.URL.Path {
+		case "/sign-me-up":
+			w = counting{w, &a.accounts}
+		case "/order-plz":
 			if seconds := a.limit.Load(); seconds > 0 {
 				refuse(w, seconds)
 				return
 			}
-			w = countOrders{w, &a.orders}
+			w = counting{w, &a.orders}
 		}
 		handler.ServeHTTP(w, r)
 	}))
@@ -90,15 +95,15 @@ func Start(o Options) (*Authority, error) {
 // Close stops the authority.
 func (a *Authority) Close() { a.server.Close() }
 
-// countOrders counts the orders that the authority accepts. It refuses some requests at random,
-// so that clients must repeat them with a new nonce (RFC 8555, 6.5).
-type countOrders struct {
+// counting counts what the authority creates. It refuses some requests at random, so that clients
+// must repeat them with a new nonce (RFC 8555, 6.5).
+type counting struct {
 	http.ResponseWriter
 	n *atomic.Int32
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (c countOrders) WriteHeader(status int) {
+func (c counting) WriteHeader(status int) {
 	if status == http.StatusCreated {
 		c.n.Add(1)
 	}
@@ -107,6 +112,9 @@ func (c countOrders) WriteHeader(status int) {
 
 // Orders returns the number of orders that the authority has accepted.
 func (a *Authority) Orders() int { return int(a.orders.Load()) }
+
+// Accounts returns the number of accounts that the authority has registered.
+func (a *Authority) Accounts() int { return int(a.accounts.Load()) }
 
 // Refuse refuses orders from now on, and asks clients to come again after so many seconds.
 // 0 ends it.

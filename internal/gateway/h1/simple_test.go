@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"runtime"
@@ -88,6 +89,64 @@ func TestSimpleRequestsAndOthers(t *testing.T) {
 	if all, err := io.ReadAll(br); err != nil || string(all) != "firstsecond" {
 		t.Errorf("after the upgrade: %q, %v", all, err)
 	}
+}
+
+// TestRequestsInParts sends random requests in random parts on several connections at once: the responses
+// must come in order, and none may be missing.
+func TestRequestsInParts(t *testing.T) {
+	addr := newServer(t, &Server{Handler: echoes})
+	var clients sync.WaitGroup
+	for seed := range uint64(8) {
+		c, br := dialFront(t, addr)
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(seed, 0))
+			for n := range 200 {
+				if got, want := sendParts(c, br, random, n); got != want {
+					t.Errorf("seed %d, round %d: got %q, want %q", seed, n, got, want)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// sendParts sends up to three requests, each part with a write of its own, and reads their responses.
+func sendParts(c net.Conn, br *bufio.Reader, random *rand.Rand, n int) (got, want string) {
+	text, count := "", 1+random.IntN(3)
+	for i := range count {
+		path := fmt.Sprintf("/%d-%d", n, i)
+		switch random.IntN(4) {
+		case 0:
+			text += "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
+			want += path + " body<nil>\n"
+		case 1:
+			text += "POST " + path + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+			want += path + " body<nil>\n"
+		default:
+			text += requestFor(path)
+			want += path + " <nil>\n"
+		}
+	}
+	for text != "" {
+		part := len(text)
+		if random.IntN(3) > 0 {
+			part = 1 + random.IntN(part)
+		}
+		_, _ = io.WriteString(c, text[:part]) // see the responses
+		text = text[part:]
+	}
+	for range count {
+		response, err := http.ReadResponse(br, nil)
+		if err != nil {
+			return got + err.Error(), want
+		}
+		body, err := io.ReadAll(response.Body)
+		if got += string(body) + "\n"; err != nil {
+			return got + err.Error(), want
+		}
+	}
+	return got, want
 }
 
 // TestSimpleRequestsAreNotHijacked checks that a handler cannot take the connection over inside of its

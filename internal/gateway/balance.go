@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"errors"
 	"hash/fnv"
 	"log/slog"
@@ -38,13 +37,8 @@ type balancer struct {
 func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64,
 	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		passive: newPassive(value.PassiveHealthCheck), log: log}
+		cookie: cookieOf(service, value.Sticky), passive: newPassive(value.PassiveHealthCheck), log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
-	if value.Sticky != nil && value.Sticky.Cookie != nil {
-		c := *value.Sticky.Cookie
-		c.Name = cmp.Or(c.Name, cookieName(service))
-		b.cookie = &c
-	}
 	weights := make([]int, len(places))
 	for i, p := range places {
 		if weights[i] = p.weight; p.fenced {
@@ -153,7 +147,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if b.cookie != nil {
-			http.SetCookie(w, b.session(p))
+			http.SetCookie(w, session(b.cookie, p.cookies[0]))
 		}
 	}
 	b.serve(w, r, p)
@@ -273,24 +267,6 @@ func failed(w http.ResponseWriter, r *http.Request, err error) {
 		text = "Client Closed Request"
 	}
 	http.Error(w, text, status)
-}
-
-// session returns the cookie that keeps the client on the server.
-func (b *balancer) session(p *place) *http.Cookie {
-	c := &http.Cookie{Name: b.cookie.Name, Value: p.cookies[0], Path: "/", Domain: b.cookie.Domain,
-		Secure: b.cookie.Secure, HttpOnly: b.cookie.HTTPOnly, MaxAge: b.cookie.MaxAge}
-	if b.cookie.Path != nil {
-		c.Path = *b.cookie.Path
-	}
-	switch b.cookie.SameSite {
-	case "none":
-		c.SameSite = http.SameSiteNoneMode
-	case "lax":
-		c.SameSite = http.SameSiteLaxMode
-	case "strict":
-		c.SameSite = http.SameSiteStrictMode
-	}
-	return c
 }
 
 func fnvOf(text string) string {

@@ -32,7 +32,7 @@ type weighted struct {
 }
 
 func newWeighted(name string, value *gateway.Weighted, services []http.Handler, turns *atomic.Uint64) *weighted {
-	w := &weighted{services: services}
+	w := &weighted{services: services, cookie: cookieOf(name, value.Sticky)}
 	weights := make([]int, len(services))
 	for i, s := range value.Services {
 		weights[i] = 1
@@ -42,13 +42,6 @@ func newWeighted(name string, value *gateway.Weighted, services []http.Handler, 
 		w.values = append(w.values, s.Name)
 	}
 	w.turns = wrr.NewTurns(weights, turns)
-	if value.Sticky != nil && value.Sticky.Cookie != nil {
-		c := *value.Sticky.Cookie
-		if c.Name == "" {
-			c.Name = cookieName(name)
-		}
-		w.cookie = &c
-	}
 	return w
 }
 
@@ -79,8 +72,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if w.cookie != nil {
-			http.SetCookie(rw, &http.Cookie{Name: w.cookie.Name, Value: w.values[i], Path: "/",
-				Secure: w.cookie.Secure, HttpOnly: w.cookie.HTTPOnly, MaxAge: w.cookie.MaxAge})
+			http.SetCookie(rw, session(w.cookie, w.values[i]))
 		}
 		w.services[i].ServeHTTP(rw, r)
 		return

@@ -81,7 +81,7 @@ func TestAPI(t *testing.T) {
 			"features":{"tracing":"","metrics":"Prometheus","accessLog":false},"providers":["File"]}`,
 		"entrypoints/dns": `{"name":"dns","address":"127.0.0.1:0/udp","transport":{"lifeCycle":{
 			"requestAcceptGraceTimeout":"0s","graceTimeOut":"10s"},"respondingTimeouts":{"readTimeout":"1m0s",
-			"writeTimeout":"0s","idleTimeout":"3m0s"}},"forwardedHeaders":{},"http":{},
+			"writeTimeout":"1m0s","idleTimeout":"3m0s"}},"forwardedHeaders":{},"http":{},
 			"http2":{"maxConcurrentStreams":250},"udp":{"timeout":"1m0s"}}`,
 		"http/routers?page=0": `{"message":"page=0: want a number from 1"}`,
 	} {

@@ -25,7 +25,8 @@ type world struct {
 	sockets gateway.Sockets
 }
 
-func newWorld(t *testing.T, static model.Static) *world {
+// newWorld starts a gateway. Each function of prepare is called before it serves.
+func newWorld(t *testing.T, static model.Static, prepare ...func(*gateway.Gateway)) *world {
 	t.Helper()
 	if len(static.EntryPoints) == 0 {
 		static.EntryPoints = []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}}
@@ -34,6 +35,9 @@ func newWorld(t *testing.T, static model.Static) *world {
 	g, err := gateway.New(static, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, do := range prepare {
+		do(g)
 	}
 	if l := static.AccessLog; l != nil && l.FilePath != "" {
 		file, err := gateway.OpenLog(l.FilePath)

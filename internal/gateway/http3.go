@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"net/http"
-	"time"
 
 	"fairlead/internal/gateway/h3"
 	"fairlead/internal/model/gateway"
@@ -26,10 +25,10 @@ func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) ht
 func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
 	limits *limits) (*h3.Server, error) {
 	open := g.observer.open.WithLabelValues(value.Name, "UDP")
+	times := value.Timeouts.Limits(g.defaults)
 	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value.Name), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
-		Idle: cmp.Or(value.Timeouts.Idle, 180*time.Second), Read: cmp.Or(value.Timeouts.Read, time.Minute),
-		Write: cmp.Or(value.Timeouts.Write, time.Minute),
+		Idle: times.Idle, Read: times.Read, Write: times.Write,
 		Enter: func(c *quic.Conn) bool {
 			if !limits.enter(c) {
 				return false

@@ -89,21 +89,20 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		return nil, fmt.Errorf("entry point %s: %w", value.Name, err)
 	}
 	l, handler := sockets.TCP, advertised(value, sockets.TCP, e)
-	patience := cmp.Or(value.Timeouts.Read, 60*time.Second)
-	idle := cmp.Or(value.Timeouts.Idle, 180*time.Second)
-	write := cmp.Or(value.Timeouts.Write, 60*time.Second)
+	times := value.Timeouts.Limits(g.defaults)
+	patience := cmp.Or(times.Read, g.defaults.Read) // slow clients must not hold connections before a request
 	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
 	at.http1 = &h1.Server{Handler: handler, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience,
-		IdleTimeout: idle, ReadTimeout: patience, WriteTimeout: write, Panicked: g.panicked}
+		IdleTimeout: times.Idle, ReadTimeout: times.Read, WriteTimeout: times.Write, Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	limits := g.newLimits(value, e.forwarding)
 	count := g.observer.connections(value.Name, &g.open)
-	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{handler, g}, patience, write), Protocols: protocols,
-		MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience, WriteTimeout: write + h2.PaceMargin,
-		IdleTimeout: idle,
-		ErrorLog:    g.errorLog(), HTTP2: http2Limits(value),
+	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{handler, g}, times.Read, times.Write),
+		Protocols: protocols, MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience,
+		WriteTimeout: h2.WholeResponse(times.Write), IdleTimeout: times.Idle,
+		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
 		ConnContext: h2.WithTLS,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if count(c, state); state == http.StateClosed {
@@ -162,7 +161,7 @@ func (g *Gateway) panicked(r *http.Request, value any) {
 func (g *Gateway) grace() time.Duration {
 	most := time.Duration(0)
 	for _, e := range g.static.EntryPoints {
-		most = max(most, cmp.Or(e.Timeouts.Grace, 10*time.Second))
+		most = max(most, e.Timeouts.Limits(g.defaults).Grace)
 	}
 	return most
 }

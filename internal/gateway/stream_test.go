@@ -260,7 +260,7 @@ func TestChangesKeepConnections(t *testing.T) {
 // connections, and do not disturb others.
 func TestHostileOpenings(t *testing.T) {
 	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
-		Timeouts: model.Timeouts{Read: 50 * time.Millisecond}}}})
+		Timeouts: model.Timeouts{Read: new(50 * time.Millisecond)}}}})
 	w.applyTCP(model.TCP{Routers: map[string]*model.TCPRouter{
 		"a@file": {Rule: "HostSNI(`*`)", Service: "a@file", TLS: passthrough()}},
 		Services: map[string]*model.TCPService{"a@file": tcpServer(t, secured(t, "a.test", greeting("a")))},
@@ -283,7 +283,7 @@ func TestHostileOpenings(t *testing.T) {
 // that of their stream.
 func TestStopEndsConnections(t *testing.T) {
 	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
-		Timeouts: model.Timeouts{Grace: time.Millisecond}}}})
+		Timeouts: model.Timeouts{Grace: new(time.Duration)}}}})
 	w.applyTCP(model.TCP{Routers: map[string]*model.TCPRouter{"a@file": {Rule: "HostSNI(`*`)", Service: "a@file"}},
 		Services: map[string]*model.TCPService{"a@file": tcpServer(t, greeting("a"))}}, model.HTTP{})
 	c := w.dial()

@@ -22,7 +22,11 @@ gateway:
       asDefault: true
       forwardedHeaders: {trustedIPs: [10.0.0.0/8]}
       http: {tls: {options: modern}, middlewares: [auth], encodedCharacters: {allowEncodedSlash: false}}
-      transport: {respondingTimeouts: {readTimeout: 5s, idleTimeout: 0s}, keepAliveMaxRequests: 9}
+      transport:
+        respondingTimeouts: {readTimeout: 5s, idleTimeout: 0s}
+        keepAliveMaxRequests: 9
+        maxConnections: 20
+        maxConnectionsPerClient: 10
       http3: {advertisedPort: 8443}
       proxyProtocol: {trustedIPs: [192.0.2.9]}
     dns: {address: ":53/udp", udp: {timeout: 9s}}
@@ -68,8 +72,8 @@ gateway:
 // TestGatewayRoundTrip writes and reads a gateway in YAML and in JSON.
 func TestGatewayRoundTrip(t *testing.T) {
 	spec := read(t, fullGateway).Spec
-	if e := spec.Gateway.Static.EntryPoints; len(e) != 3 || e[2].Timeouts.Idle != 0 ||
-		e[2].HTTP3.AdvertisedPort != 8443 {
+	if e := spec.Gateway.Static.EntryPoints; len(e) != 3 || e[2].Timeouts.Idle == nil ||
+		*e[2].Timeouts.Idle != 0 || e[2].Timeouts.Write != nil || e[2].HTTP3.AdvertisedPort != 8443 {
 		t.Fatalf("entry points: %+v", e)
 	}
 	var yaml, json bytes.Buffer

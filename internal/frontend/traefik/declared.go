@@ -217,9 +217,10 @@ func entryPointOf(e gateway.EntryPoint) *entryPointSettings {
 	}
 	t := e.Timeouts
 	s.HTTP = nonzero(h)
-	s.Transport = &transportSettings{LifeCycle: &lifeCycleSettings{t.AcceptGrace, &t.Grace},
-		RespondingTimeouts:   &timeoutSettings{&t.Read, &t.Idle, t.Write},
-		KeepAliveMaxRequests: e.MaxRequests, KeepAliveMaxTime: e.MaxAge}
+	s.Transport = nonzero(transportSettings{LifeCycle: nonzero(lifeCycleSettings{t.AcceptGrace, t.Grace}),
+		RespondingTimeouts:   nonzero(timeoutSettings{t.Read, t.Write, t.Idle}),
+		KeepAliveMaxRequests: e.MaxRequests, KeepAliveMaxTime: e.MaxAge,
+		MaxConnections: e.MaxConnections, MaxConnectionsPerClient: e.MaxConnectionsPerClient})
 	return s
 }
 

@@ -106,8 +106,7 @@ func (b *staticBuilder) entryPoint(name string, s *entryPointSettings, notAppend
 
 func timeouts(t transportSettings) gateway.Timeouts {
 	r, l := value(t.RespondingTimeouts), value(t.LifeCycle)
-	return gateway.Timeouts{Read: or(r.ReadTimeout, time.Minute), Write: r.WriteTimeout,
-		Idle: or(r.IdleTimeout, 3*time.Minute), Grace: or(l.GraceTimeOut, 10*time.Second),
+	return gateway.Timeouts{Read: r.ReadTimeout, Write: r.WriteTimeout, Idle: r.IdleTimeout, Grace: l.GraceTimeOut,
 		AcceptGrace: l.RequestAcceptGraceTimeout}
 }
 

@@ -131,8 +131,7 @@ type lifeCycleSettings struct {
 }
 
 type timeoutSettings struct {
-	ReadTimeout, IdleTimeout *time.Duration
-	WriteTimeout             time.Duration
+	ReadTimeout, WriteTimeout, IdleTimeout *time.Duration
 }
 
 type udpSettings struct {

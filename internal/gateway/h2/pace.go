@@ -30,7 +30,7 @@ type Pacer struct {
 }
 
 // NewPacer returns the handler. The limits are for the time in which a client sends, and receives,
-// nothing.
+// nothing. 0 means no limit.
 func NewPacer(next http.Handler, read, write time.Duration) *Pacer {
 	return &Pacer{next: next, read: read, write: write, requests: map[*paced]struct{}{}}
 }
@@ -38,9 +38,17 @@ func NewPacer(next http.Handler, read, write time.Duration) *Pacer {
 // paceTick is the interval of inspections.
 const paceTick = time.Second
 
-// PaceMargin is how much longer than the time limit of a response without progress the library's limit
-// of a whole response must be. The handler extends that limit while it runs.
-const PaceMargin = 5 * time.Second
+// margin is how much longer than the time limit of a response without progress the library's limit of a
+// whole response is. The handler extends that limit while it runs.
+const margin = 5 * time.Second
+
+// WholeResponse returns the library's limit of a whole response, for a limit without progress. 0 means no limit.
+func WholeResponse(write time.Duration) time.Duration {
+	if write == 0 {
+		return 0
+	}
+	return write + margin
+}
 
 // paced is a request, as its writer and its body.
 type paced struct {
@@ -120,12 +128,13 @@ func (p *Pacer) inspect() {
 			_ = control.SetReadDeadline(time.Unix(1, 0)) // fails only if the request has ended
 		}
 		switch half := int64(p.write / time.Second / 2); {
+		case p.write == 0:
 		case exceeds(&at.writing, now, p.write):
 			_ = control.SetWriteDeadline(time.Unix(1, 0))
 		case now.Unix()-at.extended >= half:
 			// The library's limit is for what is sent after the handler has returned.
 			at.extended = now.Unix()
-			_ = control.SetWriteDeadline(now.Add(p.write + PaceMargin))
+			_ = control.SetWriteDeadline(now.Add(WholeResponse(p.write)))
 		}
 	}
 	p.timer.Reset(paceTick)
@@ -133,7 +142,7 @@ func (p *Pacer) inspect() {
 
 func exceeds(since *atomic.Int64, now time.Time, limit time.Duration) bool {
 	began := since.Load()
-	return began > 0 && now.Unix()-began > int64(limit/time.Second)
+	return limit > 0 && began > 0 && now.Unix()-began > int64(limit/time.Second)
 }
 
 // Unwrap is for http.ResponseController.

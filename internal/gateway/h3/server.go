@@ -35,7 +35,7 @@ type Config struct {
 	// MaxHeaderBytes limits the head of a request, MaxStreams the requests of a connection at once.
 	MaxHeaderBytes, MaxStreams int
 	// Idle is how long a connection may have no request, Read and Write how long a client may send
-	// and receive nothing.
+	// and receive nothing. 0 means no limit.
 	Idle, Read, Write time.Duration
 	// Enter is called for each connection, and refuses it with false. Leave is called at the end of
 	// those that it has accepted.
@@ -52,6 +52,10 @@ const (
 // crowded is the number of connections from which the addresses of clients are verified: spoofed
 // packets then cost no memory (RFC 9000 8.1.2).
 const crowded = 1000
+
+// probedSilence is how long the peer of a connection without an idle timeout may not acknowledge probes. QUIC
+// has no other way to find out that a peer is gone.
+const probedSilence = 3 * time.Minute
 
 // Server serves the connections of one socket.
 type Server struct {
@@ -70,8 +74,12 @@ func Listen(config Config) (*Server, error) {
 	s.http = &http3.Server{Handler: h2.NewPacer(http.HandlerFunc(s.serve), config.Read, config.Write),
 		MaxHeaderBytes: config.MaxHeaderBytes, IdleTimeout: config.Idle, ConnContext: s.context}
 	var err error
+	silence, probe := config.Idle, time.Duration(0)
+	if silence == 0 {
+		silence, probe = probedSilence, probedSilence/3
+	}
 	s.listener, err = s.transport.Listen(http3.ConfigureTLSConfig(config.TLS), &quic.Config{
-		MaxIdleTimeout: config.Idle, MaxIncomingStreams: int64(config.MaxStreams), MaxIncomingUniStreams: 8,
+		MaxIdleTimeout: silence, KeepAlivePeriod: probe, MaxIncomingStreams: int64(config.MaxStreams), MaxIncomingUniStreams: 8,
 		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
 		InitialStreamReceiveWindow: streamWindow / 2, InitialConnectionReceiveWindow: streamWindow / 2})
 	return s, err
@@ -137,8 +145,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	s.config.Handler.ServeHTTP(w, r)
-	// What is buffered is sent after the handler.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.config.Write))
+	if s.config.Write > 0 { // what is buffered is sent after the handler
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.config.Write))
+	}
 }
 
 // settleBody finds out whether a request without a length has a body: HTTP/3 does not say so in the

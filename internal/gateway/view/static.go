@@ -129,13 +129,13 @@ func (s Static) entryPoints() map[string]EntryPoint {
 }
 
 func entryPoint(e gateway.EntryPoint) EntryPoint {
-	t := e.Timeouts
+	t := e.Timeouts.Limits(gateway.DefaultTimeLimits())
 	shown := EntryPoint{Name: e.Name, Address: e.Address, AsDefault: e.AsDefault, HTTP3: form(e.HTTP3),
 		Transport: map[string]any{
-			"lifeCycle": map[string]any{"requestAcceptGraceTimeout": t.AcceptGrace.String(),
-				"graceTimeOut": cmp.Or(t.Grace, 10*time.Second).String()},
-			"respondingTimeouts": map[string]any{"readTimeout": cmp.Or(t.Read, time.Minute).String(),
-				"writeTimeout": t.Write.String(), "idleTimeout": cmp.Or(t.Idle, 180*time.Second).String()}},
+			"lifeCycle": map[string]any{"requestAcceptGraceTimeout": e.Timeouts.AcceptGrace.String(),
+				"graceTimeOut": t.Grace.String()},
+			"respondingTimeouts": map[string]any{"readTimeout": t.Read.String(), "writeTimeout": t.Write.String(),
+				"idleTimeout": t.Idle.String()}},
 		ForwardedHeaders: trusted(e.Insecure, e.TrustedProxies), HTTP: map[string]any{},
 		HTTP2: map[string]any{"maxConcurrentStreams": cmp.Or(e.MaxConcurrentStreams, 250)},
 		UDP:   map[string]any{"timeout": cmp.Or(e.UDPTimeout, 3*time.Second).String()}}

@@ -101,13 +101,37 @@ type Redirection struct {
 	Priority int
 }
 
-// Timeouts of an entry point's connections. Read limits how long a client may be
-// silent while it sends a request (60 s), Write while it receives (none), Idle between
-// requests (180 s), Grace is the time for requests to end at a stop (10 s).
+// Timeouts of an entry point's connections. Nil means the default; Limits has the meaning of each.
 type Timeouts struct {
-	Read, Write, Idle, Grace time.Duration
+	Read, Write, Idle, Grace *time.Duration
 	// AcceptGrace is the time in which a stopping gateway accepts requests still.
 	AcceptGrace time.Duration
+}
+
+// TimeLimits are the limits of an entry point's connections. 0 means no limit, except for Grace.
+type TimeLimits struct {
+	// Read limits how long a client may be silent while it sends the body of a request, Write while it receives
+	// a response, Idle between requests.
+	Read, Write, Idle time.Duration
+	// Grace is the time for requests to end at a stop. 0 ends them at once, as in Traefik.
+	Grace time.Duration
+}
+
+// DefaultTimeLimits returns the limits of an entry point that sets none.
+func DefaultTimeLimits() TimeLimits {
+	return TimeLimits{Read: time.Minute, Write: time.Minute, Idle: 3 * time.Minute, Grace: 10 * time.Second}
+}
+
+// Limits returns the limits, with the default for each timeout that is not set.
+func (t Timeouts) Limits(byDefault TimeLimits) TimeLimits {
+	or := func(set *time.Duration, other time.Duration) time.Duration {
+		if set != nil {
+			return *set
+		}
+		return other
+	}
+	return TimeLimits{Read: or(t.Read, byDefault.Read), Write: or(t.Write, byDefault.Write),
+		Idle: or(t.Idle, byDefault.Idle), Grace: or(t.Grace, byDefault.Grace)}
 }
 
 // HTTP3 enables HTTP/3.

@@ -3,7 +3,6 @@
 package standalone
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -78,7 +77,7 @@ func stopLimit(static model.Static) time.Duration {
 	var accept, grace time.Duration
 	for _, e := range static.EntryPoints {
 		accept = max(accept, e.Timeouts.AcceptGrace)
-		grace = max(grace, cmp.Or(e.Timeouts.Grace, 10*time.Second))
+		grace = max(grace, e.Timeouts.Limits(model.DefaultTimeLimits()).Grace)
 	}
 	return accept + grace + stopMargin
 }

@@ -52,6 +52,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	if b.conn.buffered() == 0 {
 		b.conn.w.sendContinue()
+	}
+	if b.ready() == 0 {
 		b.conn.enter(phaseBody)
 		defer b.conn.enter(phaseHandler)
 	}
@@ -115,12 +117,17 @@ func (b *requestBody) Buffered() int {
 	if b.conn == nil || b.err != nil || b.conn.w.expect.Load() {
 		return 0
 	}
-	n := b.conn.buffered()
-	if !b.chunked {
-		return int(min(int64(n), b.left))
+	return b.ready()
+}
+
+// ready returns how many bytes of the body are in the buffer. Of a chunked body, that is data of the current
+// chunk only: the next chunk may be incomplete.
+func (b *requestBody) ready() int {
+	left := b.left
+	if b.chunked {
+		left = b.decoder.left
 	}
-	// A chunk may be incomplete: only data is available without waiting.
-	return int(min(int64(n), b.decoder.left))
+	return int(min(int64(b.conn.buffered()), left))
 }
 
 // spliceTo moves the rest of the body to a TCP connection.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -80,6 +82,46 @@ func TestTimeLimitsAreForSilence(t *testing.T) {
 	}
 	if _, err := server.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a response without progress: write returned %v, want a timeout", err)
+	}
+}
+
+// A client that is silent after a part of a body is interrupted, also if the end of a chunk is buffered still.
+func TestSilenceWithinABody(t *testing.T) {
+	for name, sent := range map[string]string{
+		"length":         "Content-Length: 9\r\n\r\nfirst",
+		"chunk":          "Transfer-Encoding: chunked\r\n\r\n9\r\nfirst",
+		"between chunks": "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
+		"line of chunk":  "Transfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n5",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			s := &Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				ended <- err
+			})}
+			s.setClock()
+			server, client := tcpPair(t)
+			c := newConn(s, server)
+			go c.serve()
+			if _, err := io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\n"+sent); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+				select {
+				case err := <-ended:
+					if !errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("the body ended with %v, want a timeout", err)
+					}
+					return
+				default:
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the client keeps its connection")
+				}
+				s.now.Add(61)
+				c.inspect()
+			}
+		})
 	}
 }
 

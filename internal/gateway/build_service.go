@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"fairlead/internal/model/gateway"
 )
@@ -146,7 +147,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		if err != nil {
 			return nil, err
 		}
-		at, err := b.server(name, u, value.ServersTransport, transport)
+		at, err := b.server(name, u, value, transport)
 		if err != nil {
 			return nil, err
 		}
@@ -186,11 +187,17 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 
 // server returns the server of the URL via the transport, with its condition in the service: the
 // running one if there is one with the same settings.
-func (b *builder) server(service string, u *url.URL, name string, via *gateway.ServersTransport) (member, error) {
-	key := fmt.Sprintf("%s via %s %+v", u, name, *via)
+func (b *builder) server(
+	service string, u *url.URL, of *gateway.LoadBalancer, via *gateway.ServersTransport,
+) (member, error) {
+	key, flush := fmt.Sprintf("%s via %s %+v", u, of.ServersTransport, *via), time.Duration(0)
+	if of.ResponseForwarding != nil && of.ResponseForwarding.FlushInterval != 0 {
+		flush = of.ResponseForwarding.FlushInterval
+		key += " flush " + flush.String()
+	}
 	s := b.running[key]
 	if s == nil {
-		f, err := newForwarder(u, via)
+		f, err := newForwarder(u, via, flush)
 		if err != nil {
 			return member{}, err
 		}

@@ -52,10 +52,11 @@ func newUpgrades(to *url.URL, t *gateway.ServersTransport, config *tls.Config) *
 	return p
 }
 
-// newForwarder returns the forwarder to the server.
-func newForwarder(to *url.URL, t *gateway.ServersTransport) (forwarder, error) {
+// newForwarder returns the forwarder to the server. The direct one needs no interval: it sends on what it has
+// before it waits for the server.
+func newForwarder(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (forwarder, error) {
 	if to.Scheme == "http" {
 		return newDirect(to, t), nil
 	}
-	return newLibrary(to, t)
+	return newLibrary(to, t, flush)
 }

@@ -35,7 +35,12 @@ type result struct {
 
 type resultKey struct{}
 
-func newLibrary(to *url.URL, t *gateway.ServersTransport) (*library, error) {
+// defaultFlush is how long parts of a response wait for others.
+const defaultFlush = 100 * time.Millisecond
+
+// newLibrary returns a forwarder to the server. Parts of a response are sent on after the time flush, at once if
+// it is negative.
+func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (*library, error) {
 	transport, err := newTransport(t)
 	if err != nil {
 		return nil, err
@@ -53,7 +58,7 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport) (*library, error) {
 	l.proxy = &httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, &target) },
 		Transport:     transport,
-		FlushInterval: 100 * time.Millisecond,
+		FlushInterval: cmp.Or(flush, defaultFlush),
 		BufferPool:    buffers,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			if res, ok := r.Context().Value(resultKey{}).(*result); ok {
@@ -122,8 +127,10 @@ func newTransport(t *gateway.ServersTransport) (*http.Transport, error) {
 		IdleConnTimeout:       cmp.Or(timeouts.IdleConnTimeout, 90*time.Second),
 		ResponseHeaderTimeout: timeouts.ResponseHeaderTimeout,
 		ExpectContinueTimeout: expectWait,
-		WriteBufferSize:       bufferSize,
-		ReadBufferSize:        bufferSize,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: timeouts.ReadIdleTimeout,
+			PingTimeout: timeouts.PingTimeout},
+		WriteBufferSize: bufferSize,
+		ReadBufferSize:  bufferSize,
 	}, nil
 }
 

@@ -61,7 +61,7 @@ func FuzzStripPath(f *testing.F) {
 			return
 		}
 		r := &http.Request{Method: "GET", URL: u, RequestURI: target, Header: http.Header{}}
-		if !stripPath(r, prefix) {
+		if !stripPath(r, prefix, false) {
 			return
 		}
 		// A rest that begins with an encoded slash gets another one.

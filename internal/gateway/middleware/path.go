@@ -61,9 +61,14 @@ func afterPrefix(escaped, prefix string) string {
 }
 
 // stripPath removes a decoded prefix of a request's path and adds it to
-// X-Forwarded-Prefix. It returns false if the rest is not a valid path.
-func stripPath(r *http.Request, prefix string) bool {
-	if !setPath(r, withSlash(afterPrefix(r.URL.EscapedPath(), prefix))) {
+// X-Forwarded-Prefix. If nothing remains, the path is "/", or empty with mayBeEmpty: later
+// middlewares and servers with a path see that. It returns false if the rest is not a valid path.
+func stripPath(r *http.Request, prefix string, mayBeEmpty bool) bool {
+	rest := afterPrefix(r.URL.EscapedPath(), prefix)
+	if rest != "" || !mayBeEmpty {
+		rest = withSlash(rest)
+	}
+	if !setPath(r, rest) {
 		return false
 	}
 	protect(r.Header, headerForwardedPrefix)

@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"testing"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -27,6 +28,25 @@ func TestStripPrefix(t *testing.T) {
 		{name: "encoded slash", target: "/api..%2Fx", status: 400},
 		{name: "dots in a name", target: "/api..x", want: "GET /..x X-Forwarded-Prefix=/api X_Forwarded_Prefix="},
 	})
+}
+
+// TestForceSlash checks what a later middleware gets of a path of which nothing remains.
+func TestForceSlash(t *testing.T) {
+	after := build(t, gateway.Middleware{AddPrefix: &gateway.AddPrefix{Prefix: "/new"}}, middleware.Deps{})(echo())
+	for _, s := range []struct {
+		name  string
+		force *bool
+		want  string
+	}{{"by default", nil, "GET /new/"}, {"true", new(true), "GET /new/"}, {"false", new(false), "GET /new"}} {
+		t.Run(s.name, func(t *testing.T) {
+			run(t, gateway.Middleware{StripPrefix: &gateway.StripPrefix{Prefixes: []string{"/a"}, ForceSlash: s.force}},
+				after, []request{
+					{name: "nothing", target: "/a", want: s.want},
+					{name: "a slash", target: "/a/", want: "GET /new/"},
+					{name: "a name", target: "/ab", want: "GET /new/b"},
+				})
+		})
+	}
 }
 
 func TestStripPrefixRegex(t *testing.T) {

@@ -19,13 +19,14 @@ func newStripPrefix(_ *builder, v *gateway.StripPrefix) (Func, error) {
 	if len(prefixes) == 0 {
 		return nil, errNoOption
 	}
+	mayBeEmpty := v.ForceSlash != nil && !*v.ForceSlash
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, prefix := range prefixes {
 				if !strings.HasPrefix(r.URL.Path, prefix) {
 					continue
 				}
-				if !stripPath(r, prefix) {
+				if !stripPath(r, prefix, mayBeEmpty) {
 					refuse(w, http.StatusBadRequest)
 					return
 				}

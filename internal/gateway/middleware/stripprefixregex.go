@@ -28,7 +28,7 @@ func newStripPrefixRegex(_ *builder, v *gateway.StripPrefixRegex) (Func, error) 
 				if found == nil || found[0] != 0 || found[1] == 0 {
 					continue
 				}
-				if !stripPath(r, r.URL.Path[:found[1]]) {
+				if !stripPath(r, r.URL.Path[:found[1]], false) {
 					refuse(w, http.StatusBadRequest)
 					return
 				}

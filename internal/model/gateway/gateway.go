@@ -162,7 +162,8 @@ type PassiveHealthCheck struct {
 
 // ResponseForwarding says when parts of a response are sent on.
 type ResponseForwarding struct {
-	// FlushInterval is by default 100 ms; a negative one sends each part at once.
+	// FlushInterval is by default 100 ms; a negative one sends each part at once. Parts from servers of
+	// HTTP/1.1 without TLS are always sent at once.
 	FlushInterval time.Duration
 }
 

@@ -284,7 +284,8 @@ type Retry struct {
 // X-Forwarded-Prefix.
 type StripPrefix struct {
 	Prefixes []string
-	// ForceSlash is v2's switch. Nil means true.
+	// ForceSlash is v2's switch: a path of which nothing remains becomes "/", else it is empty. Nil means
+	// true.
 	ForceSlash *bool
 }
 

@@ -65,10 +65,12 @@ type ServersTransport struct {
 }
 
 // ForwardingTimeouts are those of connections to servers. DialTimeout is by default
-// 30 s, IdleConnTimeout 90 s; the others have no limit.
+// 30 s, IdleConnTimeout 90 s; ResponseHeaderTimeout has no limit.
 type ForwardingTimeouts struct {
 	DialTimeout, ResponseHeaderTimeout, IdleConnTimeout time.Duration
-	ReadIdleTimeout, PingTimeout                        time.Duration
+	// ReadIdleTimeout is how long a server of HTTP/2 may be silent until the gateway sends a ping. 0 means no
+	// pings. Without an answer within PingTimeout, by default 15 s, the connection ends.
+	ReadIdleTimeout, PingTimeout time.Duration
 }
 
 // TCPServersTransport says how the gateway connects to TCP servers.

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,14 +17,16 @@ import (
 type entry struct {
 	*Gateway
 	name       string
+	targets    targets
 	forwarding forwarded.Headers
 	// denied, if not nil, refuses paths with some encoded characters.
 	denied func(path string) bool
 }
 
 func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
-	f, err := forwarded.New(value.TrustedProxies, value.Insecure, portOfAddress(value.Address))
-	e := &entry{Gateway: g, name: value.Name, forwarding: f}
+	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
+		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders, NotAppend: value.NotAppendXForwardedFor})
+	e := &entry{Gateway: g, name: value.Name, targets: targetsOf(value), forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
 	}
@@ -50,12 +51,12 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
 		return
 	}
-	if !cleanTarget(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
+	if !e.targets.clean(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
 		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 		return
 	}
 	peer := addressOf(r.RemoteAddr)
-	e.forwarding.Apply(r, peer)
+	r = e.forwarding.Apply(r, peer)
 	x.request = requestOf(r, peer)
 	now := e.current.Load()
 	if r.TLS != nil && !now.tls.agree(e.name, r.TLS.ServerName, x.request.Host) {
@@ -73,35 +74,6 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 func requestOf(r *http.Request, peer netip.Addr) rule.Request {
 	return rule.Request{Method: r.Method, Host: hostOf(r.Host), Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery,
 		Header: r.Header, Client: peer}
-}
-
-// cleanTarget replaces the path of the request by its clean form, in which rules and
-// servers see the same. It returns false if the target is invalid.
-func cleanTarget(r *http.Request) bool {
-	if strings.Contains(r.RequestURI, "#") {
-		return false
-	}
-	raw := r.URL.EscapedPath()
-	if isClean(raw) {
-		return true
-	}
-	clean, err := rule.CleanPath(raw)
-	if err != nil {
-		return false
-	}
-	decoded, err := url.PathUnescape(clean)
-	if err != nil {
-		return false
-	}
-	r.URL.Path, r.URL.RawPath = decoded, clean
-	r.RequestURI = r.URL.RequestURI()
-	return true
-}
-
-// isClean reports whether the path needs no cleaning, which is almost always so.
-func isClean(path string) bool {
-	return path != "" && path[0] == '/' && !strings.Contains(path, "%") && !strings.Contains(path, "//") &&
-		!strings.Contains(path, "/.")
 }
 
 // hostOf returns the host as rules compare it: in lower case, without port and

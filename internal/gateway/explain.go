@@ -43,13 +43,17 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	if u.Path == "" {
 		u.Path = "/"
 	}
-	if !cleanTarget(r) {
+	entries := g.entriesFor(entry, u)
+	var prepared targets
+	if len(entries) > 0 {
+		prepared = targetsOf(entries[0])
+	}
+	if !prepared.clean(r) {
 		return Answer{}, fmt.Errorf("URL %s: its path is invalid: the answer is 400", text)
 	}
 	request := requestOf(r, netip.Addr{})
 	now := g.current.Load()
 	var missed Answer
-	entries := g.entriesFor(entry, u)
 	if len(entries) == 1 {
 		missed.EntryPoint, missed.Address = entries[0].Name, entries[0].Address
 	}

@@ -74,6 +74,7 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (
 func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 	out := p.Out
 	out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
+	out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy leaves out parameters with a semicolon
 	for _, name := range forwarded.Names {
 		if values, ok := p.In.Header[name]; ok {
 			out.Header[name] = values

@@ -77,18 +77,3 @@ func (g *Gateway) ping(w http.ResponseWriter, _ *http.Request) {
 	}
 	_, _ = w.Write([]byte("OK")) // the client may be gone
 }
-
-// lastResponse ends an HTTP/2 connection with GOAWAY after Leave: net/http sends it for
-// "Connection: close".
-type lastResponse struct {
-	http.Handler
-	gateway *Gateway
-}
-
-// ServeHTTP implements http.Handler.
-func (l lastResponse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.gateway.last.Load() {
-		w.Header().Set("Connection", "close")
-	}
-	l.Handler.ServeHTTP(w, r)
-}

@@ -93,17 +93,19 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	patience := cmp.Or(times.Read, g.defaults.Read) // slow clients must not hold connections before a request
 	at := &listening{name: value.Name, accept: newAccepting(l, &g.open)}
 	at.http1 = &h1.Server{Handler: handler, MaxHeaderBytes: headLimit(value), HeaderTimeout: patience,
-		IdleTimeout: times.Idle, ReadTimeout: times.Read, WriteTimeout: times.Write, Panicked: g.panicked}
+		IdleTimeout: times.Idle, ReadTimeout: times.Read, WriteTimeout: times.Write,
+		MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Panicked: g.panicked}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	limits := g.newLimits(value, e.forwarding)
 	count := g.observer.connections(value.Name, &g.open)
-	at.http2 = &http.Server{Handler: h2.NewPacer(lastResponse{handler, g}, times.Read, times.Write),
+	ages := g.newAging(value, handler)
+	at.http2 = &http.Server{Handler: h2.NewPacer(ages, times.Read, times.Write),
 		Protocols: protocols, MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience,
 		WriteTimeout: h2.WholeResponse(times.Write), IdleTimeout: times.Idle,
 		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
-		ConnContext: h2.WithTLS,
+		ConnContext: ages.context,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if count(c, state); state == http.StateClosed {
 				limits.leave(c)

@@ -30,11 +30,8 @@ func Unused(s gateway.Static) (notes []string) {
 	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
 	for _, e := range s.EntryPoints {
 		at := "entryPoints." + e.Name + "."
-		add(len(e.ConnectionHeaders) > 0, "%sforwardedHeaders.connection", at)
-		add(e.NotAppendXForwardedFor, "%sforwardedHeaders.notAppendXForwardedFor", at)
-		add(e.MaxRequests > 0 || e.MaxAge > 0, "%stransport.keepAliveMaxRequests or keepAliveMaxTime", at)
-		add(e.SanitizePath != nil && !*e.SanitizePath, "%shttp.sanitizePath=false", at)
-		add(e.EncodeQuerySemicolons, "%shttp.encodeQuerySemicolons", at)
+		add(e.HTTP3 != nil && (e.MaxRequests > 0 || e.MaxAge > 0),
+			"%stransport.keepAliveMaxRequests or keepAliveMaxTime for connections of HTTP/3", at)
 		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
 			mostHead)
 	}

@@ -15,18 +15,17 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	notes := strings.Join(gateway.Unused(model.Static{
 		Docker: &model.Docker{Watch: &no},
 		EntryPoints: []model.EntryPoint{{Name: "web",
-			MaxHeaderBytes: 1 << 19, SanitizePath: &no}},
+			MaxHeaderBytes: 1 << 19, HTTP3: &model.HTTP3{}, MaxAge: 1}},
 	}), "\n")
 	for _, want := range []string{"docker.watch=false",
-		"web.http.maxHeaderBytes", "web.http.sanitizePath"} {
+		"web.http.maxHeaderBytes", "keepAliveMaxTime for connections of HTTP/3"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note about %s:\n%s", want, notes)
 		}
 	}
-	if notes := gateway.Unused(model.Static{EntryPoints: []model.EntryPoint{{Name: "web",
-		MaxHeaderBytes: 1 << 20}}}); notes !=
-		nil {
-		t.Errorf("notes about defaults: %v", notes)
+	if notes := gateway.Unused(model.Static{EntryPoints: []model.EntryPoint{{Name: "web", MaxHeaderBytes: 1 << 20,
+		MaxAge: 1, SanitizePath: &no}}}); notes != nil {
+		t.Errorf("notes about defaults and settings with an effect: %v", notes)
 	}
 	w := newWorld(t, model.Static{})
 	secure := serviceOf("https://127.0.0.1:1")

@@ -3,6 +3,7 @@
 package forwarded
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,18 +22,36 @@ var Names = []string{
 
 // Headers are the headers about the client at one entry point.
 type Headers struct {
-	trusted  []netip.Prefix
-	insecure bool
-	port     string
-	server   string
+	trusted    []netip.Prefix
+	insecure   bool
+	port       string
+	server     string
+	connection []string
+	notAppend  bool
 }
 
-// New returns the headers of an entry point at the port. trusted are prefixes and addresses
-// of proxies; if insecure, all peers are trusted.
-func New(trusted []string, insecure bool, port string) (Headers, error) {
-	f := Headers{insecure: insecure, port: port}
+// Settings are those of an entry point.
+type Settings struct {
+	// Trusted are prefixes and addresses of proxies. If Insecure, all peers are trusted.
+	Trusted  []string
+	Insecure bool
+	// Port is that of the entry point.
+	Port string
+	// Connection are headers that stay until the request is sent to a server if the client's Connection header
+	// names them.
+	Connection []string
+	// NotAppend leaves the client's address out of X-Forwarded-For.
+	NotAppend bool
+}
+
+// New returns the headers of an entry point.
+func New(s Settings) (Headers, error) {
+	f := Headers{insecure: s.Insecure, port: s.Port, notAppend: s.NotAppend}
 	f.server, _ = os.Hostname() // only a note for the servers
-	for _, text := range trusted {
+	for _, name := range s.Connection {
+		f.connection = append(f.connection, http.CanonicalHeaderKey(name))
+	}
+	for _, text := range s.Trusted {
 		p, err := prefix(text)
 		if err != nil {
 			return f, err
@@ -56,19 +75,26 @@ func (f *Headers) Trusts(peer netip.Addr) bool {
 	return f.insecure || slices.ContainsFunc(f.trusted, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
-// Apply prepares the request's headers for the servers.
-func (f *Headers) Apply(r *http.Request, peer netip.Addr) {
+// Apply prepares the request's headers for the servers. It returns the request with them.
+func (f *Headers) Apply(r *http.Request, peer netip.Addr) *http.Request {
 	h := r.Header
 	if !f.Trusts(peer) {
 		removeForwarded(h)
 	}
-	removeConnection(h)
+	removeConnection(h, f.connection)
 	setIfMissing(h, "X-Real-Ip", peer.String())
 	setIfMissing(h, "X-Forwarded-Proto", Scheme(r))
 	setIfMissing(h, "X-Forwarded-Port", f.portOf(r))
 	setIfMissing(h, "X-Forwarded-Host", r.Host)
 	setIfMissing(h, "X-Forwarded-Server", f.server)
+	if f.notAppend {
+		r = r.WithContext(context.WithValue(r.Context(), notAppend{}, true))
+	}
+	return r
 }
+
+// notAppend is the key of requests whose X-Forwarded-For stays as it is.
+type notAppend struct{}
 
 // For has the addresses of the client and of the proxies before this one.
 const For = "X-Forwarded-For"
@@ -77,7 +103,7 @@ const For = "X-Forwarded-For"
 // without it, as in Traefik. A header that is present without a value stays away.
 func AppendClient(r *http.Request, client netip.Addr) {
 	before, ok := r.Header[For]
-	if ok && before == nil {
+	if ok && before == nil || r.Context().Value(notAppend{}) != nil {
 		return
 	}
 	value := client.String()
@@ -107,23 +133,24 @@ func isForwarded(name string) bool {
 // removeConnection removes the fields that the client's Connection header names (RFC
 // 9110 7.6.1), and of that header all but an upgrade. A client must not name fields
 // that the gateway or a middleware sets later, such as the user's name: they would not
-// reach the server. Headers about the client stay also if it names them.
-func removeConnection(h http.Header) {
+// reach the server. Headers about the client stay also if it names them. Those in kept
+// stay, with their names in Connection, so that the forwarder removes them.
+func removeConnection(h http.Header, kept []string) {
 	values := h["Connection"]
 	if len(values) == 0 {
 		return
 	}
-	upgrade := false
+	var named []string
 	for token := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		switch name := http.CanonicalHeaderKey(strings.TrimSpace(token)); {
-		case name == "Upgrade":
-			upgrade = true
+		case name == "Upgrade" || slices.Contains(kept, name) && !isForwarded(name):
+			named = append(named, name)
 		case name != "" && !isForwarded(name):
 			delete(h, name)
 		}
 	}
-	if delete(h, "Connection"); upgrade {
-		h["Connection"] = []string{"Upgrade"}
+	if delete(h, "Connection"); len(named) > 0 {
+		h["Connection"] = []string{strings.Join(named, ", ")}
 	}
 }
 

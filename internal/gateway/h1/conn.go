@@ -45,12 +45,25 @@ type conn struct {
 	deadlines atomic.Bool
 	simple    simple
 
+	age
 	// ended is called when the connection has ended.
 	ended func()
 	// since is when a connection that was parked began to wait, in seconds; 0 if it is new. stays:
 	// it cannot be parked.
 	since int64
 	stays atomic.Bool
+}
+
+// age is the age of a connection: the second in which it was opened, and its requests.
+type age struct {
+	opened   int64
+	requests int
+}
+
+// isOver reports whether the connection must close after the current request.
+func (a *age) isOver(s *Server) bool {
+	return s.MaxRequests > 0 && a.requests >= s.MaxRequests ||
+		s.MaxAge > 0 && s.now.Load()-a.opened >= seconds(s.MaxAge)
 }
 
 // Phases of a connection.
@@ -191,6 +204,7 @@ func (c *conn) ends(err error) error {
 func (c *conn) take(n int) error {
 	text := string(c.bytes()[:n])
 	c.consume(n)
+	c.requests++
 	c.enter(phaseHandler)
 	return c.parse(text)
 }

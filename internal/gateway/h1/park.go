@@ -20,6 +20,7 @@ type parked struct {
 	conn net.Conn
 	// since is the second in which the connection began to wait.
 	since int64
+	age   age
 	ended func()
 }
 
@@ -73,7 +74,7 @@ func (c *conn) park() bool {
 	defer s.mu.Unlock()
 	_ = c.conn.SetReadDeadline(time.Time{})
 	c.release()
-	p := &parked{conn: c.conn, since: c.reading.Load() >> 3, ended: c.ended}
+	p := &parked{conn: c.conn, since: c.reading.Load() >> 3, age: c.age, ended: c.ended}
 	if s.draining.Load() || s.parking.open(s) != nil || s.parking.add(p, c.socket) != nil {
 		c.stays.Store(true)
 		return false
@@ -175,7 +176,7 @@ func epollNow(fd uintptr, events []unix.EpollEvent) int {
 // resume serves a connection that was parked. The caller holds the server's mutex.
 func (s *Server) resume(p *parked) {
 	c := newConn(s, p.conn)
-	c.ended, c.since = p.ended, p.since
+	c.ended, c.since, c.age = p.ended, p.since, p.age
 	c.enter(phaseHandler) // until it reads
 	s.conns[c] = struct{}{}
 	go s.run(c)

@@ -27,6 +27,10 @@ type Server struct {
 	// ReadTimeout limits the time without progress while a body is read, WriteTimeout while a
 	// response is written.
 	ReadTimeout, WriteTimeout time.Duration
+	// MaxRequests and MaxAge limit the requests and the age of a connection: the response that reaches a limit
+	// is its last one. 0 means no limit.
+	MaxRequests int
+	MaxAge      time.Duration
 	// MaxConns limits the connections; further ones are closed at once. 0 means no limit.
 	MaxConns int
 	// Panicked, if not nil, is called with the value of a handler's panic, other than
@@ -132,7 +136,8 @@ func (s *Server) add(c *conn) bool {
 		s.setClock()
 		s.timer = time.AfterFunc(tick, s.inspect)
 	}
-	c.reading.Store(mark(phaseNew, s.now.Load()))
+	c.opened = s.now.Load()
+	c.reading.Store(mark(phaseNew, c.opened))
 	s.conns[c] = struct{}{}
 	return true
 }

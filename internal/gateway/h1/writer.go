@@ -124,7 +124,7 @@ func (w *writer) appendHead() {
 	if !date {
 		w.buf = append(w.buf, *w.conn.server.date.Load()...)
 	}
-	if w.conn.server.last.Load() {
+	if s := w.conn.server; s.last.Load() || w.conn.isOver(s) {
 		w.closing = true
 	}
 	w.gap = len(w.buf)

@@ -14,6 +14,19 @@ import (
 // of OPTIONS stays as it is. Returns an error if the path has a fragment, a query, or an
 // escape without two hexadecimal digits: the client gets the status 400.
 func CleanPath(escaped string) (string, error) {
+	normal, err := NormalPath(escaped)
+	if err != nil || !strings.Contains(normal, "//") && !strings.Contains(normal, "/.") {
+		return normal, err
+	}
+	clean := path.Clean(normal)
+	if strings.HasSuffix(normal, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean, nil
+}
+
+// NormalPath is CleanPath, but dot segments and repeated slashes stay.
+func NormalPath(escaped string) (string, error) {
 	if escaped == "*" {
 		return escaped, nil
 	}
@@ -27,14 +40,7 @@ func CleanPath(escaped string) (string, error) {
 	if !strings.HasPrefix(normal, "/") {
 		normal = "/" + normal
 	}
-	if !strings.Contains(normal, "//") && !strings.Contains(normal, "/.") {
-		return normal, nil
-	}
-	clean := path.Clean(normal)
-	if strings.HasSuffix(normal, "/") && clean != "/" {
-		clean += "/"
-	}
-	return clean, nil
+	return normal, nil
 }
 
 const upperHex = "0123456789ABCDEF"

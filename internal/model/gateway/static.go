@@ -52,8 +52,8 @@ type EntryPoint struct {
 	// Insecure keeps those of all.
 	TrustedProxies []string
 	Insecure       bool
-	// ConnectionHeaders are headers that a client may name in Connection, and that are sent
-	// to servers nevertheless.
+	// ConnectionHeaders are headers that a client may name in Connection, and that rules and
+	// middlewares see nevertheless.
 	ConnectionHeaders []string
 	// NotAppendXForwardedFor leaves the client's address out of X-Forwarded-For.
 	NotAppendXForwardedFor bool
@@ -61,8 +61,8 @@ type EntryPoint struct {
 	ProxyProtocol         []string
 	ProxyProtocolInsecure bool
 	Timeouts              Timeouts
-	// MaxRequests and MaxAge end a connection after so many requests or so long. 0 means
-	// no limit.
+	// MaxRequests and MaxAge end a connection of HTTP/1.1 or HTTP/2 with the response after
+	// so many requests or so long. 0 means no limit.
 	MaxRequests int
 	MaxAge      time.Duration
 	// MaxConnections is by default half of the descriptors that the process may have,

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"fairlead/internal/gateway/rule"
+	"fairlead/internal/model/gateway"
+)
+
+// targets says how an entry point changes the targets of requests before rules see them.
+type targets struct {
+	// unsanitized paths keep dot segments and repeated slashes.
+	unsanitized bool
+	// semicolons: those of queries are encoded.
+	semicolons bool
+}
+
+func targetsOf(value gateway.EntryPoint) targets {
+	return targets{unsanitized: value.SanitizePath != nil && !*value.SanitizePath, semicolons: value.EncodeQuerySemicolons}
+}
+
+// clean replaces the path of the request by its clean form, in which rules and
+// servers see the same. It returns false if the target is invalid.
+func (t targets) clean(r *http.Request) bool {
+	if strings.Contains(r.RequestURI, "#") {
+		return false
+	}
+	if t.semicolons && strings.Contains(r.URL.RawQuery, ";") {
+		r.URL.RawQuery = strings.ReplaceAll(r.URL.RawQuery, ";", "%3B")
+		r.RequestURI = r.URL.RequestURI()
+	}
+	raw := r.URL.EscapedPath()
+	if isClean(raw) {
+		return true
+	}
+	form := rule.CleanPath
+	if t.unsanitized {
+		form = rule.NormalPath
+	}
+	clean, err := form(raw)
+	if err != nil {
+		return false
+	}
+	decoded, err := url.PathUnescape(clean)
+	if err != nil {
+		return false
+	}
+	r.URL.Path, r.URL.RawPath = decoded, clean
+	r.RequestURI = r.URL.RequestURI()
+	return true
+}
+
+// isClean reports whether the path needs no cleaning, which is almost always so.
+func isClean(path string) bool {
+	return path != "" && path[0] == '/' && !strings.Contains(path, "%") && !strings.Contains(path, "//") &&
+		!strings.Contains(path, "/.")
+}

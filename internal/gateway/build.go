@@ -138,8 +138,11 @@ func (b *builder) addChanged() {
 		b.service(name)
 	}
 	for _, name := range namesOfKind(b.changed, "middleware") {
-		if b.config.HTTP.Middlewares[name] != nil {
+		if value := b.config.HTTP.Middlewares[name]; value != nil {
 			b.status.of("middleware", name)
+			for _, note := range unusedOf(value) {
+				b.status.warn("middleware", name, note)
+			}
 		}
 	}
 	for _, name := range namesOfKind(b.changed, "router") {

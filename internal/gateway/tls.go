@@ -165,6 +165,10 @@ func (b *builder) addTLS() {
 			continue
 		}
 		b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
+		if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultOptions }) {
+			b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
+				"is in use, and it has all certificates")
+		}
 		for _, name := range namesOf(&pair) {
 			if b.tls.certificates[name] == nil {
 				b.tls.certificates[name] = &pair
@@ -202,6 +206,10 @@ func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config 
 	if err != nil {
 		b.status.disable("tls options", name, err.Error())
 		return nil
+	}
+	if value.PreferServerCipherSuites {
+		b.status.warn("tls options", name, "preferServerCipherSuites has no effect: the order of cipher suites is "+
+			"that of crypto/tls")
 	}
 	config.GetCertificate = b.certificateOr(value.SNIStrict)
 	return config

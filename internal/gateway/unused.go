@@ -16,16 +16,23 @@ func Unused(s gateway.Static) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...)+" has no effect yet")
 		}
 	}
-	if s.Docker != nil {
-		add(s.Docker.Watch != nil && !*s.Docker.Watch, "providers.docker.watch=false")
-		add(s.Docker.Username != "", "providers.docker.username")
-		add(s.Docker.HTTPClientTimeout > 0, "providers.docker.httpClientTimeout")
+	docker := func(name string, d *gateway.Docker) {
+		if d != nil {
+			add(isFalse(d.Watch), "providers.%s.watch=false", name)
+			add(d.Username != "" || d.Password != "", "providers.%s.username or password", name)
+			add(d.HTTPClientTimeout > 0, "providers.%s.httpClientTimeout", name)
+		}
 	}
+	docker("docker", s.Docker)
+	docker("swarm", s.Swarm)
 	if s.AccessLog != nil {
 		add(s.AccessLog.Fields != nil, "accessLog.fields")
 	}
-	if s.Metrics != nil {
-		add(len(s.Metrics.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
+	if m := s.Metrics; m != nil {
+		add(len(m.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
+		add(isFalse(m.AddEntryPointsLabels), "metrics.prometheus.addEntryPointsLabels=false")
+		add(isFalse(m.AddRoutersLabels), "metrics.prometheus.addRoutersLabels=false")
+		add(isFalse(m.AddServicesLabels), "metrics.prometheus.addServicesLabels=false")
 	}
 	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
 	for _, e := range s.EntryPoints {
@@ -34,6 +41,18 @@ func Unused(s gateway.Static) (notes []string) {
 			"%stransport.keepAliveMaxRequests or keepAliveMaxTime for connections of HTTP/3", at)
 		add(e.MaxHeaderBytes > mostHead && e.MaxHeaderBytes != traefikHead, "%shttp.maxHeaderBytes above %d", at,
 			mostHead)
+	}
+	return notes
+}
+
+// isFalse reports whether a switch is off; nil is its default.
+func isFalse(b *bool) bool { return b != nil && !*b }
+
+// unusedOf returns a note for each option of a middleware that is valid and has no effect.
+func unusedOf(m *gateway.Middleware) (notes []string) {
+	if f := m.ForwardAuth; f != nil && f.TLS != nil && f.TLS.CAOptional != nil {
+		notes = append(notes, "tls.caOptional has no effect, as in Traefik v3: the server chooses whether it asks for "+
+			"a certificate")
 	}
 	return notes
 }

@@ -13,11 +13,12 @@ import (
 func TestNothingIsLeftOutInSilence(t *testing.T) {
 	no := false
 	notes := strings.Join(gateway.Unused(model.Static{
-		Docker: &model.Docker{Watch: &no},
+		Docker: &model.Docker{Watch: &no}, Swarm: &model.Docker{Password: "x"},
+		Metrics: &model.Metrics{AddServicesLabels: &no},
 		EntryPoints: []model.EntryPoint{{Name: "web",
 			MaxHeaderBytes: 1 << 19, HTTP3: &model.HTTP3{}, MaxAge: 1}},
 	}), "\n")
-	for _, want := range []string{"docker.watch=false",
+	for _, want := range []string{"docker.watch=false", "swarm.username or password", "addServicesLabels=false",
 		"web.http.maxHeaderBytes", "keepAliveMaxTime for connections of HTTP/3"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note about %s:\n%s", want, notes)
@@ -30,20 +31,27 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	w := newWorld(t, model.Static{})
 	secure := serviceOf("https://127.0.0.1:1")
 	secure.LoadBalancer.ServersTransport = "pinned@file"
+	stored := certificate(t, "stored.test")
+	stored.Stores = []string{"other"}
 	reasons := map[string]string{}
 	for _, s := range w.gateway.Apply(&model.Config{
 		HTTP: model.HTTP{
 			Services: map[string]*model.Service{"secure@file": secure, "plain@file": serviceOf()},
 			Routers: map[string]*model.Router{"quiet@file": {Rule: "Path(`/`)", Service: "plain@file",
 				Observability: &model.Observability{TraceVerbosity: "detailed"}}},
+			Middlewares: map[string]*model.Middleware{"auth@file": {ForwardAuth: &model.ForwardAuth{
+				Address: "http://127.0.0.1:1", TLS: &model.ClientTLS{CAOptional: &no}}}},
 			ServersTransports: map[string]*model.ServersTransport{"pinned@file": {PeerCertURI: "spiffe://x"}},
 		},
 		TCP: model.TCP{Routers: map[string]*model.TCPRouter{"db@file": {Rule: "HostSNI(`a.test`"}}},
+		TLS: model.TLS{Certificates: []model.Certificate{stored},
+			Options: map[string]*model.TLSOptions{"old@file": {PreferServerCipherSuites: true}}},
 	}, nil) {
 		reasons[s.Name] = string(s.State) + " " + strings.Join(s.Reasons, "; ")
 	}
 	for name, want := range map[string]string{"secure@file": "disabled peerCertURI",
-		"quiet@file": "warning observability", "db@file": "column"} {
+		"quiet@file": "warning observability", "db@file": "column", "auth@file": "warning tls.caOptional",
+		"old@file": "warning preferServerCipherSuites", "stored.test": "warning stores"} {
 		if !strings.Contains(reasons[name], want) {
 			t.Errorf("%s: %q, want %q", name, reasons[name], want)
 		}

@@ -333,6 +333,39 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// TestCallerGone ends the context of a change while the store does not answer, and the lock is another context's.
+func TestCallerGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		one := w.nodes[0]
+		if err := one.Lock(t.Context(), "le/account"); err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range []kvtest.Fault{kvtest.Refused, kvtest.RequestLost} {
+			one.Set(fault)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			if err := one.Store(ctx, "le/account", []byte("a")); err == nil {
+				t.Errorf("fault %d: the value is stored", fault)
+			}
+			cancel()
+			ch := gateway.Challenge{Token: "t", KeyAuthorization: "k"}
+			if err := one.Present(ctx, "le/account", ch); err == nil {
+				t.Errorf("fault %d: the challenge is presented", fault)
+			}
+			if err := one.Delete(ctx, "le/account"); err == nil {
+				t.Errorf("fault %d: the value is deleted", fault)
+			}
+			if waited := time.Since(start); waited != time.Second {
+				t.Errorf("fault %d: the changes end after %s", fault, waited)
+			}
+		}
+		one.Set(kvtest.Works)
+		if err := one.Unlock(t.Context(), "le/account"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestManyHolders lets goroutines on all nodes increment a value under its lock.
 func TestManyHolders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -244,7 +244,11 @@ func (l *lock) renewOnce() error {
 // change commits changes if this process still has the lock, and returns their revision. It is harmless to
 // commit them twice.
 func (l *lock) change(ctx context.Context, changes []kv.Change) (int64, error) {
-	l.changing <- struct{}{}
+	select {
+	case l.changing <- struct{}{}:
+	case <-ctx.Done(): // the renewal waits for the store, too
+		return 0, ctx.Err()
+	}
 	defer func() { <-l.changing }()
 	for {
 		result, lost, err := kv.Repeat(ctx, l.cfg.Store, kv.Txn{

@@ -47,23 +47,26 @@ func (c *Certificates) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// writeAgain is how long a change waits that failed, as long as the lock is not lost.
+// writeAgain is how long a change waits that failed, as long as the lock is not lost and the caller waits.
 const writeAgain = 500 * time.Millisecond
 
-// write commits a change under a lock, waits for the snapshot with it, and returns its revision.
+// write commits a change under a lock, waits for the snapshot with it, and returns its revision. It repeats the
+// change until ctx ends or the lock is lost.
 func (c *Certificates) write(ctx context.Context, lock string, change kv.Change) (int64, error) {
 	l, err := c.holding(lock)
 	if err != nil {
 		return 0, err
 	}
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.held, cancel)()
 	for {
 		revision, err := l.change(ctx, []kv.Change{change})
 		if err == nil {
 			_ = c.await(ctx, revision) // it is committed
 			return revision, nil
 		}
-		kv.Wait(l.held, writeAgain)
-		if l.held.Err() != nil {
+		if kv.Wait(waiting, writeAgain); waiting.Err() != nil {
 			return 0, err
 		}
 	}

@@ -175,6 +175,9 @@ func (a *authority) isMine(s storedAccount) bool {
 	return err == nil && errServer == nil && own.Host == server.Host
 }
 
+// saveLimit limits how long a new account waits for the storage when the gateway stops.
+const saveLimit = 5 * time.Second
+
 // register makes an account at the authority. Its key is RSA, because Traefik reads no other.
 func (a *authority) register(ctx context.Context, client *acmez.Client) (protocol.Account, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -199,7 +202,9 @@ func (a *authority) register(ctx context.Context, client *acmez.Client) (protoco
 		return account, err
 	}
 	a.log.Info("registered an account", "resolver", a.store.resolver, "authority", a.value.CAServer)
-	return account, a.store.save(ctx, storedAccount{Email: a.value.Email, PrivateKey: x509.MarshalPKCS1PrivateKey(key),
+	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveLimit) // the authority has it already
+	defer cancel()
+	return account, a.store.save(saving, storedAccount{Email: a.value.Email, PrivateKey: x509.MarshalPKCS1PrivateKey(key),
 		Registration: &registration{Body: body, URI: account.Location}, KeyType: "4096"}, accountKind)
 }
 

@@ -44,6 +44,10 @@ type clusterHost struct {
 	manager  *acme.Manager
 	// stop ends the manager as SIGTERM does.
 	stop func()
+	// cancel does not wait for its end.
+	cancel context.CancelFunc
+	// registered, if it is not nil, is called when the manager has registered an account.
+	registered func()
 
 	// deaf makes the manager miss the changes of other hosts.
 	deaf atomic.Bool
@@ -116,15 +120,33 @@ func (h *clusterHost) start() {
 		}
 		return h.apply(context.Background())
 	})
-	h.manager = acme.New(acme.Options{Static: static, Shared: h.shared, Changed: h.apply,
-		Log: slog.New(slog.NewTextHandler(h.cluster.Output(), nil)).With("host", h.id)})
+	log := slog.New(slog.NewTextHandler(h.cluster.Output(), nil)).With("host", h.id)
+	if h.registered != nil {
+		log = slog.New(onRegistration{log.Handler(), h.registered})
+	}
+	h.manager = acme.New(acme.Options{Static: static, Shared: h.shared, Changed: h.apply, Log: log})
 	close(known)
 	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel = cancel
 	var running sync.WaitGroup
 	_ = h.apply(ctx) // it cannot fail
 	running.Go(func() { h.manager.Run(ctx) })
 	h.stop = sync.OnceFunc(func() { stopFollowing(); cancel(); running.Wait() })
 	h.cluster.Cleanup(h.stop)
+}
+
+// onRegistration calls do when an account is registered.
+type onRegistration struct {
+	slog.Handler
+	do func()
+}
+
+// Handle implements slog.Handler.
+func (h onRegistration) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "registered an account" {
+		h.do()
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // apply makes the second host's gateway have the configuration.
@@ -316,5 +338,24 @@ func TestSharedAway(t *testing.T) {
 	}
 	one.client.Set(kvtest.Works)
 	one.until("a.test", valid)
+	c.empty()
+}
+
+// TestStoppedAtRegistration stops the gateway when the authority has registered an account and the storage does not
+// have it yet. The next gateway would register another one.
+func TestStoppedAtRegistration(t *testing.T) {
+	c := newCluster(t, model.Resolver{HTTPChallenge: "web"})
+	one, ended := c.hosts[0], make(chan struct{})
+	one.registered = func() {
+		one.cancel()
+		close(ended)
+	}
+	one.routers["a@file"] = secureRouter("Host(`a.test`)")
+	one.start()
+	<-ended
+	one.stop()
+	if _, exists := c.store.Snapshot().Get(record.Certificates + "le/account"); !exists {
+		t.Error("the account is not stored")
+	}
 	c.empty()
 }

@@ -17,8 +17,8 @@ const (
 	PortWireGuard = 51820
 )
 
-// MinUnderlayMTU is the smallest UnderlayMTU in bytes: the minimum MTU of IPv6 (RFC 8200).
-const MinUnderlayMTU = 1280
+// MinIPv6MTU is the minimum MTU of IPv6 in bytes (RFC 8200). A link with less has no IPv6.
+const MinIPv6MTU = 1280
 
 // The sizes of headers in a packet of the underlay, in bytes.
 const (
@@ -46,11 +46,24 @@ func (o Overlay) Overhead() int {
 	if !o.Encrypt {
 		return TunnelOverhead(o.IPv4())
 	}
-	outer := ipv6Header
+	return o.wireguardOverhead() + TunnelOverhead(false)
+}
+
+// wireguardOverhead returns the size of the headers that WireGuard adds to a packet, in bytes.
+func (o Overlay) wireguardOverhead() int {
 	if o.IPv4() {
-		outer = ipv4Header
+		return ipv4Header + wireguardHeaders
 	}
-	return outer + wireguardHeaders + TunnelOverhead(false)
+	return ipv6Header + wireguardHeaders
+}
+
+// MinUnderlayMTU returns the smallest MTU of an underlay, in bytes. An encrypted overlay needs more than
+// another one: its tunnel uses IPv6 addresses of the WireGuard link.
+func (o Overlay) MinUnderlayMTU() int {
+	if !o.Encrypt {
+		return MinIPv6MTU
+	}
+	return MinIPv6MTU + o.wireguardOverhead()
 }
 
 // IPv4 reports whether the underlay is IPv4.
@@ -96,8 +109,8 @@ func (n Network) validateOverlay() error {
 		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or omit the file", o.KeyFile)
 	case o.ByRange && (len(n.Subnets) != 1 || !n.Subnets[0].Prefix.Addr().Is4() || o.Group.IsValid()):
 		return errors.New("byRange: want peers, and one IPv4 subnet")
-	case o.UnderlayMTU != 0 && o.UnderlayMTU < MinUnderlayMTU:
-		return fmt.Errorf("underlayMTU %d: want at least %d", o.UnderlayMTU, MinUnderlayMTU)
+	case o.UnderlayMTU != 0 && o.UnderlayMTU < o.MinUnderlayMTU():
+		return fmt.Errorf("underlayMTU %d: want at least %d", o.UnderlayMTU, o.MinUnderlayMTU())
 	case o.Encrypt && o.Group.IsValid():
 		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
 	}

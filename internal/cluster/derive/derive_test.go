@@ -290,6 +290,39 @@ func TestMTU(t *testing.T) {
 	}
 }
 
+// TestMTUEncrypted derives an encrypted overlay of nodes with links that are nearly too narrow for WireGuard.
+func TestMTUEncrypted(t *testing.T) {
+	for v4, least := range map[bool]int{true: 1340, false: 1360} {
+		for mtu, want := range map[int]int{least - 1: 1500, least: least} {
+			r := three()
+			web := r["nets/web"].(record.Network)
+			web.Spec.Overlay.Encrypt = true
+			r["nets/web"] = web
+			for i, id := range []string{"a", "b", "c"} {
+				n := r["nodes/"+id].(record.Node)
+				n.MTU = 1500
+				if !v4 {
+					n.Addresses = []netip.Addr{addr(fmt.Sprintf("2001:db8::%d", i+1))}
+				}
+				if id == "b" {
+					n.MTU = mtu
+				}
+				r["nodes/"+id], r["keys/web/"+id] = n, record.NodeKey{
+					Public: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{byte(i + 1)}, 32))}
+			}
+			networks, problems := fresh(r.snapshot(), "a")
+			i := slices.IndexFunc(networks, func(n model.Network) bool { return n.Name == "web" })
+			if i < 0 || networks[i].Overlay.UnderlayMTU != want || len(networks[i].Overlay.Peers) < 2 {
+				t.Errorf("IPv4 %v, %d bytes: %+v, want an underlay of %d bytes", v4, mtu, networks, want)
+			}
+			said := strings.Contains(strings.Join(problems, "\n"), fmt.Sprintf("at least %d", least))
+			if said != (mtu < least) {
+				t.Errorf("IPv4 %v, %d bytes: the problems are %q", v4, mtu, problems)
+			}
+		}
+	}
+}
+
 // TestIncremental makes random changes, and compares the networks with those of a new Deriver.
 func TestIncremental(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -160,14 +160,15 @@ func (d *Deriver) mtu(spec *model.Network, ids []string) error {
 	if spec.MTU != 0 {
 		return d.checkMTU(*spec)
 	}
+	least := spec.Overlay.MinUnderlayMTU()
 	var errs []error
 	for _, id := range ids {
 		mtu := d.nodes[id].MTU
 		switch {
 		case mtu == 0: // its version does not publish it
-		case mtu < model.MinUnderlayMTU:
-			errs = append(errs, fmt.Errorf("the link of node %s has an MTU of %d bytes, and networks of a cluster "+
-				"need at least %d: raise it on that host", d.nodes[id].Name, mtu, model.MinUnderlayMTU))
+		case mtu < least:
+			errs = append(errs, fmt.Errorf("the link of node %s has an MTU of %d bytes, and the network needs at "+
+				"least %d: raise it on that host", d.nodes[id].Name, mtu, least))
 		case spec.Overlay.UnderlayMTU == 0 || mtu < spec.Overlay.UnderlayMTU:
 			spec.Overlay.UnderlayMTU = mtu
 		}

@@ -148,8 +148,8 @@ func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
 	p := plan.Plan{
 		plan.NoTrack{Port: port, Both: true},
 		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port,
-			PublicKey: u.Self.PublicKey, MTU: n.LinkMTU() + model.TunnelOverhead(false), Owner: n.Name,
-			IPv6: plan.IPv6Fixed},
+			PublicKey: u.Self.PublicKey, MTU: max(n.LinkMTU()+model.TunnelOverhead(false), model.MinIPv6MTU),
+			Owner: n.Name, IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
 		p = append(p, plan.WireGuardPeer{Link: link, KeyFile: n.Overlay.KeyFile, PublicKey: peer.PublicKey,

@@ -1,6 +1,7 @@
 package vxlan_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -126,6 +127,65 @@ func TestMTU(t *testing.T) {
 		n.MTU = c.want
 		if err := (vxlan.Driver{}).Validate(n, f); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSmallMTU plans an encrypted network whose own MTU is small. Its tunnel needs IPv6 on the WireGuard link.
+func TestSmallMTU(t *testing.T) {
+	n := model.Network{Name: "net", MTU: 1000, Subnets: dual[:1],
+		Overlay: overlay(func(o *model.Overlay) { o.Encrypt, o.KeyFile = true, "/key" })}
+	if err := (vxlan.Driver{}).Validate(n, facts()); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range (vxlan.Driver{}).Network(n, facts()) {
+		switch o := o.(type) {
+		case plan.WireGuard:
+			if o.MTU != 1280 {
+				t.Errorf("the WireGuard link has an MTU of %d bytes", o.MTU)
+			}
+		case plan.Tunnel:
+			if o.MTU != 1000 {
+				t.Errorf("the VXLAN link has an MTU of %d bytes", o.MTU)
+			}
+		}
+	}
+}
+
+// TestNarrowUnderlay checks the smallest underlay of overlays with IPv4 inside.
+func TestNarrowUnderlay(t *testing.T) {
+	encrypt := func(o *model.Overlay) { o.Encrypt, o.KeyFile = true, "/key" }
+	for name, c := range map[string]struct {
+		overlay model.Overlay
+		least   int
+	}{
+		"IPv4":           {overlay(encrypt), 1340},
+		"IPv6":           {overlay(func(o *model.Overlay) { v6(o); encrypt(o) }), 1360},
+		"not encrypted":  {overlay(nil), 0},
+		"of the cluster": {overlay(func(o *model.Overlay) { encrypt(o); o.UnderlayMTU = 1340 }), 1340},
+	} {
+		f := facts()
+		for name, l := range f.Links {
+			l.MTU = 1339
+			if c.least == 1360 {
+				l.MTU = 1359
+			}
+			f.Links[name] = l
+		}
+		n := model.Network{Name: "net", Subnets: dual[:1], Overlay: c.overlay}
+		n = (vxlan.Driver{}).Complete(n, f)
+		err := (vxlan.Driver{}).Validate(n, f)
+		if want := fmt.Sprintf("raise the underlay's mtu to %d", c.least); c.least > 0 &&
+			(err == nil || !strings.Contains(err.Error(), want)) || c.least == 0 && err != nil {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+		for name, l := range f.Links {
+			l.MTU++
+			f.Links[name] = l
+		}
+		n.MTU = 0
+		if err := (vxlan.Driver{}).Validate((vxlan.Driver{}).Complete(n, f), f); err != nil {
+			t.Errorf("%s: with one byte more: %v", name, err)
 		}
 	}
 }

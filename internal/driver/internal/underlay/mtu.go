@@ -8,12 +8,8 @@ import (
 	"fairlead/internal/model"
 )
 
-const (
-	// maxPacket is the size of the largest IPv4 packet in bytes, and minIPv6 the minimum
-	// MTU of IPv6 (RFC 8200).
-	maxPacket = 65535
-	minIPv6   = 1280
-)
+// maxPacket is the size of the largest IPv4 packet in bytes.
+const maxPacket = 65535
 
 // Room returns the largest MTU that the network can have on this underlay, in
 // bytes.
@@ -30,10 +26,14 @@ func (u Underlay) checkMTU(n model.Network) error {
 		return fmt.Errorf("mtu %d: the underlay carries packets of %d bytes, and the overlay takes %d of them: the largest that fits is %d; leave mtu out to get it, or raise the underlay's to %d",
 			n.MTU, u.mtu, n.Overlay.Overhead(), room, n.MTU+n.Overlay.Overhead())
 	}
+	if least := n.Overlay.MinUnderlayMTU(); n.Overlay.Encrypt && u.mtu < least {
+		return fmt.Errorf("encrypt: the underlay carries packets of %d bytes, and an encrypted overlay needs %d: raise the underlay's mtu to %d",
+			u.mtu, least, least)
+	}
 	for _, s := range n.Subnets {
-		if s.Prefix.Addr().Is6() && room < minIPv6 {
+		if s.Prefix.Addr().Is6() && room < model.MinIPv6MTU {
 			return fmt.Errorf("subnet %s: the underlay carries packets of %d bytes, of which the overlay leaves %d, and IPv6 needs %d: raise the underlay's mtu to %d, or leave the IPv6 subnet out",
-				s.Prefix, u.mtu, room, minIPv6, minIPv6+n.Overlay.Overhead())
+				s.Prefix, u.mtu, room, model.MinIPv6MTU, model.MinIPv6MTU+n.Overlay.Overhead())
 		}
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Package networks gives a host its part of a cluster's networks and services: it claims blocks of
-// addresses and single addresses of other nodes' blocks, derives both from snapshots, and publishes the host's own endpoints and its public keys of
-// encrypted networks for the other nodes.
+// addresses and single addresses of other nodes' blocks, derives both from snapshots, and publishes the
+// host's own endpoints and its public keys of encrypted networks for the other nodes.
 // What the records mean is decided in packages block and derive.
 //
 //	snapshots ──► Update ──► derive ──► Host.SetCluster
@@ -67,8 +67,8 @@ type Networks struct {
 	cfg        Config
 	wake       chan struct{}
 	containers *containers
-	// rotateFrom is when Run may replace keys.
-	rotateFrom time.Time
+	// attempts are those of Run to replace keys, by network.
+	attempts map[string]attempts
 	// lessor leases addresses for containers; it can be nil.
 	lessor Lessor
 
@@ -88,8 +88,8 @@ type Networks struct {
 	progress chan struct{}
 	// derived is what the last snapshot means for this host.
 	derived derived
-	// switched are the public keys that replace those of the snapshot on this host, by network.
-	switched map[string]string
+	// switched are the keys that replace those of the snapshot on this host, by network.
+	switched map[string]switchedKey
 	// reservations are the numbers of attachments in progress, by the addresses that they request.
 	reservations map[place]int
 
@@ -109,7 +109,8 @@ var _ member.Consumer = (*Networks)(nil)
 // New returns Networks without a snapshot. Run makes its transactions.
 func New(cfg Config) *Networks {
 	return &Networks{cfg: cfg, wake: make(chan struct{}, 1), containers: newContainers(),
-		progress: make(chan struct{}), reservations: map[place]int{}, switched: map[string]string{}}
+		progress: make(chan struct{}), reservations: map[place]int{}, switched: map[string]switchedKey{},
+		attempts: map[string]attempts{}}
 }
 
 // Update applies the networks of a snapshot, and returns the problems.
@@ -120,8 +121,10 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	}
 	if n.snapshot != nil && u.Snapshot.Revision() < n.snapshot.Revision() {
 		n.claimed = 0 // the store was restored
+		clear(n.switched)
 	}
 	n.self, n.snapshot = self, u.Snapshot
+	n.forgetSwitched()
 	concerned := n.read(u)
 	failed := slices.Clone(n.failed)
 	d := derived{revision: u.Snapshot.Revision()}
@@ -149,7 +152,7 @@ func (n *Networks) apply() []string {
 	networks := slices.Clone(d.networks)
 	for i, network := range networks {
 		if network.Overlay.Encrypt {
-			networks[i] = n.withKey(network, s, self, switched[network.Name])
+			networks[i] = n.withKey(network, s, self, switched[network.Name].public)
 		}
 	}
 	problems := n.cfg.Host.SetCluster(networks, d.services)
@@ -201,6 +204,7 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 func (n *Networks) Leave() error {
 	n.mu.Lock()
 	n.snapshot, n.deriver, n.failed = nil, nil, nil
+	n.forgetSwitched()
 	n.claimed, n.applied, n.published = 0, 0, nil // another cluster has other revisions
 	n.mu.Unlock()
 	return n.cfg.Host.LeaveCluster()

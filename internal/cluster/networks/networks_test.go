@@ -36,6 +36,8 @@ type host struct {
 	attached []api.View
 	// seen, if it is not nil, gets the networks that are set.
 	seen func([]model.Network)
+	// late, if it is not nil, delays the updates of the node until it is closed.
+	late chan struct{}
 	// report reports an event of a container, as its engine does.
 	report func(sandbox.ContainerEvent)
 }
@@ -167,6 +169,12 @@ func (w *world) start(node int) {
 	go n.Run(ctx)
 	go func() {
 		for u := range c.Updates(ctx) {
+			h.mu.Lock()
+			late := h.late
+			h.mu.Unlock()
+			if late != nil {
+				<-late
+			}
 			n.Update(ctx, member.Self{Node: fmt.Sprint("n", node)}, u)
 		}
 	}()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ import (
 //
 // The link has the key of the record at any time except between steps 2 and 3. If the daemon is killed there,
 // or the store does not answer within a second, the link gets the earlier key back, which all nodes still have.
+// When the store has committed step 3, the link keeps the next key, however late the snapshot with it is.
 
 // rotation is a key whose next key was published.
 type rotation struct {
@@ -36,6 +38,21 @@ type rotation struct {
 	node, key kv.Entry
 	// to is the next public key.
 	to string
+}
+
+// attempts are those to replace a key that have failed since the last one that has not.
+type attempts struct {
+	failed int
+	// err is the error of the last one, and next the time of the next one.
+	err  error
+	next time.Time
+}
+
+// switchedKey is the public key that the link has in place of that of the snapshot.
+type switchedKey struct {
+	public string
+	// revision is that of the record with the key; 0 before the store has committed it.
+	revision int64
 }
 
 // rotateLimit limits how long the link has another key than the record, and rotatePause how soon the next attempt
@@ -77,8 +94,9 @@ func (n *Networks) old(file string) bool {
 // rotate gives the link the next key, and publishes it. It waits for nodes that are not alive: they could not
 // follow.
 func (n *Networks) rotate(ctx context.Context, s kv.Snapshot, r rotation) error {
-	if time.Now().Before(n.rotateFrom) {
-		return nil
+	a := n.attempts[r.network]
+	if time.Now().Before(a.next) {
+		return a.err
 	}
 	for e := range s.Under(record.Key(record.Keys, r.network) + "/") {
 		names := record.Names(record.Keys, e.Key, 2)
@@ -88,44 +106,86 @@ func (n *Networks) rotate(ctx context.Context, s kv.Snapshot, r rotation) error 
 				"with `fairlead cluster rm %s`", r.network, node.Name, node.Name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, rotateLimit)
-	defer cancel()
 	unchanged := []kv.Condition{{Key: r.node.Key, Revision: r.node.Revision, Value: r.node.Value},
 		{Key: r.key.Key, Revision: r.key.Revision, Value: r.key.Value}}
-	result, err := n.cfg.Store.Commit(ctx, kv.Txn{If: unchanged})
-	if err != nil || !result.Committed {
+	if committed, err := n.rotateCommit(ctx, kv.Txn{If: unchanged}); err != nil || committed == 0 {
 		return err // the store does not answer now, or the snapshot is an earlier one
 	}
-	n.rotateFrom = time.Now().Add(rotatePause)
-	defer func() {
-		n.switchKey(r.network, "")
-		n.apply() // the problems are those of the last snapshot
-	}()
-	n.switchKey(r.network, r.to)
-	for _, problem := range n.apply() {
-		if strings.HasPrefix(problem, "network "+r.network+":") {
-			return fmt.Errorf("replace this node's key: %s", problem)
-		}
+	err := n.replaceKey(ctx, r, unchanged)
+	if err == nil {
+		delete(n.attempts, r.network)
+		n.cfg.Log.Info("key replaced", "network", r.network, "public", r.to)
+		return nil
 	}
-	result, err = n.cfg.Store.Commit(ctx, kv.Txn{If: unchanged,
-		Then: []kv.Change{{Key: r.key.Key, Value: record.Encode(record.NodeKey{Public: r.to})}}})
-	if err != nil || !result.Committed {
-		return err
+	a.failed++
+	a.err, a.next = fmt.Errorf("network %s: replace this node's key: %w", r.network, err), time.Now().Add(rotatePause)
+	if a.failed > 1 { // reported, whatever the reason is
+		a.err = fmt.Errorf("network %s: replace this node's key: %d attempts have failed: %v", r.network, a.failed, err)
 	}
-	n.rotateFrom = time.Time{}
-	n.cfg.Log.Info("key replaced", "network", r.network, "public", r.to)
-	return n.awaitApplied(ctx, result.Revision)
+	n.attempts[r.network] = a
+	return a.err
 }
 
-// switchKey notes the public key that the host has in a network in place of that of the snapshot; none if it
-// is empty.
-func (n *Networks) switchKey(network, public string) {
+// rotateCommit commits a transaction within rotateLimit. It returns its revision, or 0 if it was not committed.
+func (n *Networks) rotateCommit(ctx context.Context, t kv.Txn) (revision int64, err error) {
+	limited, cancel := context.WithTimeout(ctx, rotateLimit)
+	defer cancel()
+	result, err := n.cfg.Store.Commit(limited, t)
+	if err != nil || !result.Committed {
+		return 0, err
+	}
+	return result.Revision, nil
+}
+
+// replaceKey gives the link the next key, and publishes it if the records are unchanged. After an error the link has
+// the key of the snapshot.
+func (n *Networks) replaceKey(ctx context.Context, r rotation, unchanged []kv.Condition) error {
+	n.switchKey(r.network, switchedKey{public: r.to})
+	err := problemOf(r.network, n.apply())
+	var revision int64
+	if err == nil {
+		revision, err = n.rotateCommit(ctx, kv.Txn{If: unchanged,
+			Then: []kv.Change{{Key: r.key.Key, Value: record.Encode(record.NodeKey{Public: r.to})}}})
+	}
+	if err == nil && revision == 0 {
+		err = errors.New("this node's records have changed meanwhile")
+	}
+	if err != nil {
+		n.switchKey(r.network, switchedKey{})
+		n.apply() // the problems are those of the last snapshot
+		return err
+	}
+	n.switchKey(r.network, switchedKey{r.to, revision})
+	return nil
+}
+
+// problemOf returns the problem of a network as an error, nil if it has none.
+func problemOf(network string, problems []string) error {
+	for _, problem := range problems {
+		if text, is := strings.CutPrefix(problem, "network "+network+":"); is {
+			return errors.New(strings.TrimSpace(text))
+		}
+	}
+	return nil
+}
+
+// switchKey notes the key that the host has in a network in place of that of the snapshot; none if it has no public
+// key.
+func (n *Networks) switchKey(network string, k switchedKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.switched[network] = public
-	if public == "" {
+	n.switched[network] = k
+	if k.public == "" {
 		delete(n.switched, network)
 	}
+	n.forgetSwitched()
+}
+
+// forgetSwitched forgets the keys that the snapshot has. The caller has the mutex.
+func (n *Networks) forgetSwitched() {
+	maps.DeleteFunc(n.switched, func(_ string, k switchedKey) bool {
+		return n.snapshot == nil || k.revision != 0 && n.snapshot.Revision() >= k.revision
+	})
 }
 
 // finish makes the next key that of the file. The host uses the file with the next key until it has the other.

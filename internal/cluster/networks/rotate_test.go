@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"fairlead/internal/cluster/block"
+	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/kv/kvtest"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 )
@@ -149,6 +151,65 @@ func TestKeyIsReplacedWithoutStore(t *testing.T) {
 			w.replaced(first)
 		})
 	}
+}
+
+// TestKeyIsReplacedBeforeSnapshot delays the snapshot with the next key. The host must keep the key: the other nodes
+// have it already.
+func TestKeyIsReplacedBeforeSnapshot(t *testing.T) {
+	rotating(t, func(w *world, first string) {
+		late := make(chan struct{})
+		w.hosts[0].seen = func(networks []model.Network) {
+			if networks[0].Overlay.Peers[0].PublicKey != first {
+				w.hosts[0].late = late // SetCluster has the mutex
+			}
+		}
+		w.alive()
+		w.settle()
+		if own := w.peers(0)[0]; own == first || own != w.key().Public || own != w.peers(1)[0] {
+			t.Errorf("before the snapshot the host has the key %s, and others %s; it was %s", own, w.peers(1)[0], first)
+		}
+		w.hosts[0].mu.Lock()
+		w.hosts[0].seen, w.hosts[0].late = nil, nil
+		w.hosts[0].mu.Unlock()
+		close(late)
+		w.settle()
+		w.replaced(first)
+	})
+}
+
+// TestRepeatedFailureIsReported lets several attempts to replace a key fail because the store does not answer in time.
+func TestRepeatedFailureIsReported(t *testing.T) {
+	rotating(t, func(w *world, first string) {
+		w.hosts[0].seen = func(networks []model.Network) {
+			w.clients[0].Set(kvtest.Works)
+			if networks[0].Overlay.Peers[0].PublicKey != first {
+				w.clients[0].Set(kvtest.Refused)
+			}
+		}
+		w.alive()
+		w.settle()
+		if problems := w.problems(); len(problems) > 0 {
+			t.Errorf("after the first attempt the problems are %q", problems)
+		}
+		time.Sleep(15 * time.Minute)
+		w.settle()
+		if problems := strings.Join(w.problems(), " "); !strings.Contains(problems, "2 attempts have failed") {
+			t.Errorf("after the second attempt the problems are %q", problems)
+		}
+		w.hosts[0].seen = nil
+		time.Sleep(15 * time.Minute)
+		w.settle()
+		w.replaced(first)
+		if problems := w.problems(); len(problems) > 0 {
+			t.Errorf("after the last attempt the problems are %q", problems)
+		}
+	})
+}
+
+// problems returns those of the first node.
+func (w *world) problems() []string {
+	s := w.Snapshot()
+	return w.every[0].Update(w.Context(), member.Self{Node: "n0"}, kv.Update{Snapshot: s})
 }
 
 // TestKilledWhileKeyIsReplaced starts a daemon after an earlier one was killed at each step.

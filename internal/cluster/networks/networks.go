@@ -202,8 +202,10 @@ func (n *Networks) read(u kv.Update) (concerned bool) {
 // Leave removes the networks of the cluster from the host. The node's records are removed with the
 // node.
 func (n *Networks) Leave() error {
+	n.applying.Lock() // Run must not apply the networks of this cluster afterwards
+	defer n.applying.Unlock()
 	n.mu.Lock()
-	n.snapshot, n.deriver, n.failed = nil, nil, nil
+	n.snapshot, n.deriver, n.failed, n.derived = nil, nil, nil, derived{}
 	n.forgetSwitched()
 	n.claimed, n.applied, n.published = 0, 0, nil // another cluster has other revisions
 	n.mu.Unlock()

@@ -34,8 +34,9 @@ type host struct {
 	mu       sync.Mutex
 	networks []model.Network
 	attached []api.View
-	// seen, if it is not nil, gets the networks that are set.
-	seen func([]model.Network)
+	// before, if it is not nil, is called before networks are set, and seen gets them afterwards.
+	before func()
+	seen   func([]model.Network)
 	// late, if it is not nil, delays the updates of the node until it is closed.
 	late chan struct{}
 	// report reports an event of a container, as its engine does.
@@ -51,6 +52,9 @@ func (h *host) FollowContainers(ctx context.Context, notify func(sandbox.Contain
 }
 
 func (h *host) SetCluster(networks []model.Network, _ []model.VirtualService) []string {
+	if h.before != nil && len(networks) > 0 {
+		h.before()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.networks = networks
@@ -407,4 +411,33 @@ func TestDrainedNodeClaimsNothing(t *testing.T) {
 			t.Errorf("after leaving, the host has %v: %v", w.hosts[1].Networks(), err)
 		}
 	})
+}
+
+// TestLeaveWhileNetworksChange leaves the cluster while the host's networks are applied. It must not have them
+// afterwards.
+func TestLeaveWhileNetworksChange(t *testing.T) {
+	store, h := kvtest.New(), &host{}
+	n := networks.New(networks.Config{Host: h, Keys: t.TempDir(), Store: store.Client(),
+		Log: slog.New(slog.DiscardHandler)})
+	s := kv.NewTable(1, []kv.Entry{
+		{Key: "nodes/n0", Revision: 1, Value: record.Encode(record.Node{ID: "n0", Name: "n0",
+			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})},
+		{Key: "nets/web", Revision: 1, Value: record.Encode(record.Network{BlockBits: []int{28}, Spec: model.Network{
+			Name: "web", Driver: model.DriverVXLAN, Overlay: model.Overlay{VNI: 1},
+			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}})},
+		{Key: "blocks/web/10.9.0.0/28", Revision: 1, Value: record.Encode(record.Block{Node: "n0", Sequence: 1})}})
+	left, applied := make(chan error, 1), false
+	h.before = func() {
+		applied = true
+		go func() { left <- n.Leave() }()
+		select { // without a lock, it ends here
+		case err := <-left:
+			left <- err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	n.Update(t.Context(), member.Self{Node: "n0"}, kv.Update{Snapshot: s, Changed: kv.Diff(kv.NewTable(0, nil), s)})
+	if err := <-left; err != nil || !applied || len(h.Networks()) > 0 {
+		t.Errorf("after leaving, the host has %+v: %v", h.Networks(), err)
+	}
 }

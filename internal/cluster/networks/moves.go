@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/escape"
 	"fairlead/internal/model"
@@ -104,10 +105,10 @@ func (h holding) home() bool { return h.block() == h.self && h.entries[h.keys[of
 // LeasesOf makes the addresses of l count as used. It is called before Run.
 func (n *Networks) LeasesOf(l Lessor) { n.lessor = l }
 
-// ReserveAddresses makes this node the one that has addresses of a network, if they are in no block of it. Addresses of
-// networks that are not the cluster's need nothing. The caller calls done when the addresses are attached, or
-// cannot be. Returns a Fault with code Conflict if another endpoint has an address, or the node that may have
-// leased it does not answer.
+// ReserveAddresses makes this node the one that has addresses of a network, if they are in no block of it.
+// Addresses of networks that are not the cluster's need nothing. The caller calls done when the addresses are
+// attached, or cannot be. Returns a Fault with code Conflict if another endpoint has an address, or the node that
+// may have leased it does not answer.
 func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs []netip.Addr) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
 	defer cancel()
@@ -141,10 +142,9 @@ func (n *Networks) reserved(p place, add int) {
 
 // reserve reserves one address. Without an error it has one more reservation.
 func (n *Networks) reserve(ctx context.Context, p place) error {
-	attached := n.attachedAt(p) != ""
-	h, concerned := n.begin(p, attached)
-	if !concerned {
-		return nil
+	h, concerned, err := n.begin(p)
+	if err != nil || !concerned {
+		return err
 	}
 	for range reserveRounds {
 		for _, other := range []string{h.moved(), h.block()} {
@@ -171,18 +171,36 @@ func (n *Networks) reserve(ctx context.Context, p place) error {
 }
 
 // begin returns what the snapshot says about an address. If the address needs no record, it is reserved at
-// once, and not concerned. While it is attached, its record has been put already, and etcd may be away.
-func (n *Networks) begin(p place, attached bool) (h holding, concerned bool) {
+// once, and not concerned. While it is attached, its record has been put already, and etcd may be away. Returns a
+// Fault with code NotFound if there is no snapshot yet, and another host may have the address.
+func (n *Networks) begin(p place) (h holding, concerned bool, err error) {
+	attached := n.attachedAt(p) != ""
+	foreign := !attached && foreign(n.host(p.network), p.address)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.snapshot != nil && !attached {
+	switch {
+	case attached:
+	case n.snapshot != nil:
 		h, concerned = look(n.snapshot, n.self.Node, p)
 		concerned = concerned && !h.home()
+	case foreign:
+		return h, false, member.NoRecords()
 	}
 	if !concerned {
 		n.reservations[p]++
 	}
-	return h, concerned
+	return h, concerned, nil
+}
+
+// foreign reports whether another host of the cluster may have an address, as far as the host's network shows.
+func foreign(network model.Network, a netip.Addr) bool {
+	if network.Origin != model.FromCluster {
+		return false
+	}
+	own := func(s model.Subnet) bool {
+		return slices.ContainsFunc(network.Pools(s), func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	return !slices.ContainsFunc(network.Subnets, own) || slices.Contains(network.Listed(), a)
 }
 
 // look returns what a snapshot says about an address. It reports false if it is not in a subnet of a network
@@ -341,89 +359,4 @@ func (n *Networks) awaitApplied(ctx context.Context, revision int64) error {
 			return errors.New("this node does not follow the records of the cluster: `fairlead cluster status` shows why")
 		}
 	}
-}
-
-// publishMoves deletes the node's records of addresses that nothing uses, and puts those that are missing: the
-// node of a block was removed, or the store was restored.
-func (n *Networks) publishMoves(ctx context.Context, s kv.Snapshot, node string) error {
-	var errs []error
-	for e := range s.Under(record.Moves) {
-		names := record.Names(record.Moves, e.Key, 2)
-		m, err := record.Decode[record.Move](e)
-		a, invalid := netip.ParseAddr(names[len(names)-1])
-		if err != nil || invalid != nil || len(names) != 2 || m.Node != node {
-			continue // derive reports it
-		}
-		if n.user(place{names[0], a}) == "" {
-			errs = append(errs, n.release(ctx, e))
-		}
-	}
-	attached := n.cfg.Host.Attachments()
-	s, err := n.current() // it has the records of these attachments
-	if err != nil {
-		return errors.Join(errs...) // the node has left meanwhile
-	}
-	for _, p := range n.homeless(s, node, attached) {
-		if err := n.home(ctx, s, node, p); err != nil {
-			errs = append(errs, fmt.Errorf("address %s of network %s: %w", p.address, p.network, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// home puts the record of an address that an attachment has.
-func (n *Networks) home(ctx context.Context, s kv.Snapshot, node string, p place) error {
-	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
-	defer cancel()
-	h, concerned := look(s, node, p)
-	if !concerned {
-		return nil
-	}
-	if other := h.moved(); other != "" && other != node {
-		if name := n.attachedAt(p); name != "" {
-			return fmt.Errorf("%s has it here, and node %s says that it has it: detach one of them", name, h.names[other])
-		}
-		return nil // it was detached meanwhile
-	}
-	result, err := n.take(ctx, h)
-	if err == nil && result.Committed {
-		err = n.confirm(ctx, h, p, result.Revision)
-	}
-	return err
-}
-
-// homeless returns the addresses of attachments that are neither in a block of the node nor in a record of it,
-// or that another node has.
-func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (all []place) {
-	own := map[string][]netip.Prefix{}
-	for _, network := range n.cfg.Host.Networks() {
-		if network.Origin == model.FromCluster {
-			own[network.Name] = block.Own(s, network.Name, node)
-		}
-	}
-	for _, v := range attached {
-		blocks, ours := own[v.Network]
-		for _, a := range v.Endpoint.Addresses {
-			p := place{v.Network, a}
-			m, _, err := record.Get[record.Move](s, moveKey(p))
-			in := slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return b.Contains(a) })
-			if ours && err == nil && m.Node != node && (!in || m.Node != "") {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
-}
-
-// release deletes a record of the node, unless it has changed meanwhile.
-func (n *Networks) release(ctx context.Context, e kv.Entry) error {
-	limited, cancel := context.WithTimeout(ctx, publishLimit)
-	defer cancel()
-	_, err := n.cfg.Store.Commit(limited, kv.Txn{
-		If:   []kv.Condition{{Key: e.Key, Revision: e.Revision, Value: e.Value}},
-		Then: []kv.Change{{Key: e.Key}}})
-	if err != nil {
-		return fmt.Errorf("release address: %w", err)
-	}
-	return nil
 }

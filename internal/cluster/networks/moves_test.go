@@ -93,6 +93,7 @@ func TestAddressMoves(t *testing.T) {
 		if done, err = w.reserve(2, a); err != nil || w.has(a) != "n2" {
 			t.Fatalf("%s has the address, %v", w.has(a), err)
 		}
+		synctest.Wait() // the reservation does not wait for the node that had it
 		w.follows(a, 2)
 		w.start(2) // in place of a killed daemon
 		w.settle()
@@ -197,5 +198,45 @@ func TestMissingRecordIsPut(t *testing.T) {
 		time.Sleep(every)
 		w.settle()
 		w.follows(a, 1)
+	})
+}
+
+// TestAddressIsRefusedBeforeSnapshot requests addresses from a daemon that has started, and has no snapshot yet.
+func TestAddressIsRefusedBeforeSnapshot(t *testing.T) {
+	moving(t, func(w *world, a netip.Addr) {
+		own := w.ranges(1)[0].Addr().Next().Next()
+		late := make(chan struct{})
+		w.hosts[1].mu.Lock()
+		w.hosts[1].late = late
+		w.hosts[1].mu.Unlock()
+		w.start(1)
+		synctest.Wait()
+		_, err := w.reserve(1, a)
+		w.refused(err, "this host has no records")
+		if done, err := w.reserve(1, own); err != nil {
+			t.Errorf("an address of the node's own block: %v", err)
+		} else {
+			done()
+		}
+		w.hosts[1].attach("shop", a.String())
+		if done, err := w.reserve(1, a); err != nil {
+			t.Errorf("an address that is attached: %v", err)
+		} else {
+			done()
+		}
+		close(late)
+	})
+}
+
+// TestUsedAddressIsNotTaken attaches a sandbox with an address that the block's node uses, and that has no record.
+func TestUsedAddressIsNotTaken(t *testing.T) {
+	moving(t, func(w *world, a netip.Addr) {
+		w.hosts[0].attach("db", a.String())
+		w.settle()
+		w.hosts[1].attach("shop", a.String())
+		w.settle()
+		if w.follows(a, -1); w.has(a) != "" {
+			t.Errorf("%s takes the address from the node that uses it", w.has(a))
+		}
 	})
 }

@@ -47,8 +47,8 @@ func (n *Networks) HasNetwork(name string) bool {
 	return has
 }
 
-// Holder returns the node that has an address, by its block or because it has moved there. Returns a Fault with code NotFound if there
-// is no cluster, or no other node has it.
+// Holder returns the node that has an address, by its block or because it has moved there. Returns a Fault with
+// code NotFound if there is no cluster, or no other node has it.
 func (n *Networks) Holder(a netip.Addr) (id, name string, err error) {
 	s, err := n.current()
 	if err != nil {

@@ -12,8 +12,8 @@
  *
  * The kernel handles all other frames, and these too while no program is attached: other
  * protocols and hardware addresses, frames that do not fit the route's MTU (it sends the
- * ICMP error), frames that have an outer header already, hosts without a route or
- * neighbour entry, and all frames while the host has IPsec policies. The next hop to a host
+ * ICMP error), frames that have an outer header already, frames for sandboxes of this host,
+ * hosts without a route or neighbour entry, and all frames while the host has IPsec policies. The next hop to a host
  * is looked up once per second and CPU. The frame that causes the lookup is sent by the
  * kernel's neighbour table, so that the kernel keeps the neighbour's entry in use.
  *
@@ -61,7 +61,9 @@ struct range {
 	__be32 addr;
 };
 
-/* The host that has a range, and what the headers of its datagrams contain. */
+/* The host that has a range, and what the headers of its datagrams contain. host is 0 if
+ * it is this one.
+ */
 struct remote {
 	__be32 host;
 	__be32 local;
@@ -276,7 +278,7 @@ int fl_overlay_out(struct __sk_buff *skb)
 	if (load_range(skb, &o.frame, &ip, &key))
 		return TC_ACT_UNSPEC;
 	to = bpf_map_lookup_elem(&fl_ranges, &key);
-	if (!to)
+	if (!to || !to->host)
 		return TC_ACT_UNSPEC;
 	h = find_hop(skb, to, &fresh);
 	if (!h || !fits(skb, &ip, h->mtu) || has_ipsec(skb))

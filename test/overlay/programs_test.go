@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
 	"fairlead/test/place"
@@ -115,4 +116,35 @@ func TestProgramsHeal(t *testing.T) {
 	sh(t, h.Do, dropped)
 	hears(t, h.In(box(0)), to, box(1))
 	undrifted(t, f)
+}
+
+// TestProgramsKeepOwnFrames sends to a sandbox that has moved to this host with its address, and has ended. No
+// datagram may leave the host.
+func TestProgramsKeepOwnFrames(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	r := blocks(f, model.DriverVXLAN)
+	moved, h := netip.MustParseAddr("10.9.2.3"), f.Hosts[0] // of the block of host 2
+	r["moves/net/"+moved.String()] = record.Move{Node: "0"}
+	set(t, f.Hosts[1], state(f.Hosts[1], derived(t, r, 1), box(1)))
+	s := state(h, derived(t, r, 0), box(0), "moved")
+	s.Endpoints[1].Addresses = []netip.Addr{moved}
+	set(t, h, s)
+	serve(t, h.In("moved"), "moved")
+	hears(t, h.In(box(0)), moved, "moved")
+	serve(t, f.Hosts[1].In(box(1)), box(1))
+	hears(t, h.In(box(0)), netip.MustParseAddr("10.9.2.1"), box(1)) // the gateway's address is known now
+	sh(t, h.Do, fmt.Sprintf("ip route add default via %s", f.Hosts[1].Address(0, true)))
+	sh(t, f.Hosts[1].Do, "nft 'add table netdev probe; add chain netdev probe in { type filter hook ingress device "+
+		fabric.Underlay(0)+" priority 0; }; add rule netdev probe in ip daddr 0.0.0.0 counter; "+
+		"add rule netdev probe in udp dport 4789 counter'")
+	sh(t, h.Do, "ip link del fv-moved")
+	if conn, err := dial(h.In(box(0)), moved, time.Second); err == nil {
+		conn.Close()
+		t.Error("the sandbox that has ended answers")
+	}
+	hears(t, h.In(box(0)), netip.MustParseAddr("10.9.2.1"), box(1))
+	got := sh(t, f.Hosts[1].Do, "nft list table netdev probe")
+	if strings.Count(got, "counter packets ") != 2 || strings.Count(got, "counter packets 0 ") != 1 {
+		t.Errorf("the datagrams for a sandbox of this host leave it:\n%s", got)
+	}
 }

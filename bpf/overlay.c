@@ -13,9 +13,10 @@
  * The kernel handles all other frames, and these too while no program is attached: other
  * protocols and hardware addresses, frames that do not fit the route's MTU (it sends the
  * ICMP error), frames that have an outer header already, frames for sandboxes of this host,
- * hosts without a route or neighbour entry, and all frames while the host has IPsec policies. The next hop to a host
- * is looked up once per second and CPU. The frame that causes the lookup is sent by the
- * kernel's neighbour table, so that the kernel keeps the neighbour's entry in use.
+ * hosts without a route or neighbour entry, and all frames while the host has IPsec
+ * policies. The next hop to a host is looked up once per second and CPU. The frame that
+ * causes the lookup is sent by the kernel's neighbour table, so that the kernel keeps the
+ * neighbour's entry in use.
  *
  * The object is separate from fairlead.c: hosts without published ports need it, too. It
  * is not pinned: if the daemon ends, the kernel handles all frames.
@@ -96,10 +97,13 @@ struct {
 } fl_stations SEC(".maps");
 
 /* The next hop to a host, as looked up last. Several hosts share a slot. Each CPU has its
- * own slots, so no slot is read while it is written.
+ * own slots, so no slot is read while it is written. Routing rules can depend on the source
+ * address and the port, which the overlays of a host may not have in common.
  */
 struct hop {
 	__be32 host;
+	__be32 local;
+	__u32 port;
 	__u32 ifindex; /* 0 if there is no next hop */
 	__u64 found;   /* bpf_ktime_get_coarse_ns */
 	__u32 mtu;
@@ -194,15 +198,19 @@ inline_always struct hop *find_hop(struct __sk_buff *skb, const struct remote *t
 	h = bpf_map_lookup_elem(&fl_overlay_hops, &slot);
 	if (!h)
 		return 0;
-	if (h->host == to->host && (__s64)(now - h->found) < SECOND)
+	if (h->host == to->host && h->local == to->local && h->port == to->port && (__s64)(now - h->found) < SECOND)
 		return h->ifindex ? h : 0;
 	route.family = AF_INET;
+	route.l4_protocol = IPPROTO_UDP;
+	route.dport = bpf_htons(to->port);
 	route.ifindex = LOOPBACK_LINK;
 	route.tot_len = 1; /* fits every MTU, so the kernel returns the route's MTU */
 	route.ipv4_src = to->local;
 	route.ipv4_dst = to->host;
 	h->ifindex = bpf_fib_lookup(skb, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_SUCCESS ? route.ifindex : 0;
 	h->host = to->host;
+	h->local = to->local;
+	h->port = to->port;
 	h->found = now;
 	h->mtu = route.mtu_result;
 	h->next = route.ipv4_dst;

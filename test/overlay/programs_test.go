@@ -103,6 +103,29 @@ func TestProgramsReceive(t *testing.T) {
 	}
 }
 
+// TestProgramsFollowRules lets a rule for datagrams to the overlay's port decide about the route.
+func TestProgramsFollowRules(t *testing.T) {
+	f, to := programmed(t)
+	h := f.Hosts[0]
+	serve(t, f.Hosts[1].In(box(1)), box(1))
+	hears(t, h.In(box(0)), to, box(1)) // the neighbour's address is known now
+	sh(t, h.Do, dropped)
+	hears(t, h.In(box(0)), to, box(1))
+	sh(t, h.Do, "ip rule add pref 5 ipproto udp dport 4789 prohibit")
+	for end := time.Now().Add(place.Timeout); ; { // the last route is used for a second
+		conn, err := dial(h.In(box(0)), to, time.Second)
+		if err != nil {
+			break
+		}
+		conn.Close()
+		if time.Now().After(end) {
+			t.Fatal("the datagrams do not follow the rule for their port")
+		}
+	}
+	sh(t, h.Do, "ip rule del pref 5")
+	hears(t, h.In(box(0)), to, box(1))
+}
+
 // TestProgramsHeal deletes the VXLAN link. The next repair must attach the programs to the new one.
 func TestProgramsHeal(t *testing.T) {
 	f, to := programmed(t)

@@ -16,6 +16,8 @@ import (
 type OverlayHop struct {
 	_       structs.HostLayout
 	Host    uint32
+	Local   uint32
+	Port    uint32
 	Ifindex uint32
 	Found   uint64
 	Mtu     uint32

@@ -62,6 +62,9 @@ type Options struct {
 	// Refused is called once for each link that cannot have the fast path. It may
 	// be nil.
 	Refused func(link string, why error)
+	// OverlayRefused is called when the eBPF programs of overlays cannot run at a
+	// VXLAN link, and the kernel handles its frames. It may be nil.
+	OverlayRefused func(link string, why error)
 	// LeaveDocker leaves Docker's firewall unchanged, even if it drops packets of
 	// Fairlead's networks.
 	LeaveDocker bool
@@ -83,7 +86,8 @@ func Open(path string, opt Options) (*Host, error) {
 	h := &Host{ns: ns, rtnl: reader, links: links, tunnels: tunnel.New(links), moved: device.New(links),
 		ipvs: ipvs.New(ns), tcp: rawtcp.New(reader), pins: opt.Pins}
 	h.ebpf = datapath.New(reader, h.tcp, datapath.Options{Pins: opt.Pins, Rest: opt.Rest, XDP: opt.XDP,
-		LooseSources: opt.LooseSources, Refused: opt.Refused, Cgroup: opt.Cgroup})
+		LooseSources: opt.LooseSources, Refused: opt.Refused, OverlayRefused: opt.OverlayRefused,
+		Cgroup: opt.Cgroup})
 	if h.nft, err = nft.Open(reader); err != nil {
 		return nil, errors.Join(err, ns.Close())
 	}

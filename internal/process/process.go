@@ -104,6 +104,9 @@ func Run(ctx context.Context, opt Options) (err error) {
 	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP,
 		LooseSources: opt.LooseSources, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
 			opt.Log.Info("XDP is not available on a link: tc forwards its packets", "link", link, "why", why)
+		}, OverlayRefused: func(link string, why error) {
+			opt.Log.Warn("the eBPF programs do not run at a VXLAN link: the kernel handles its frames", "link", link,
+				"why", why)
 		}})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // The programs of overlays.
@@ -124,14 +125,22 @@ func (o *Overlays) detach(ifindex int) error {
 // Detach detaches the programs from a VXLAN link, which may be gone, and forgets its
 // ranges and sandboxes.
 func (o *Overlays) Detach(ifindex int) error {
-	errs := []error{o.detach(ifindex), o.SetRanges(ifindex, OverlayHeader{}, nil)}
+	errs := []error{o.Suspend(ifindex)}
 	for _, mac := range o.stations(ifindex) {
 		errs = append(errs, o.DeleteStation(ifindex, mac))
 	}
 	return errors.Join(errs...)
 }
 
-// SetRanges replaces the ranges behind a VXLAN link.
+// Suspend detaches the programs from a VXLAN link, and forgets its ranges. Its sandboxes stay known.
+func (o *Overlays) Suspend(ifindex int) error {
+	return errors.Join(o.detach(ifindex), o.SetRanges(ifindex, OverlayHeader{}, nil))
+}
+
+// ErrRangesFull is the error of SetRanges if the ranges of all overlays do not fit the map.
+var ErrRangesFull = errors.New("the overlays of this host have more ranges than the eBPF programs support (65,536)")
+
+// SetRanges replaces the ranges behind a VXLAN link. Returns ErrRangesFull if they do not fit.
 func (o *Overlays) SetRanges(ifindex int, h OverlayHeader, ranges []OverlayRange) error {
 	m := o.maps[bpf.OverlayMapFlRanges]
 	stale, err := o.ranges(ifindex)
@@ -141,7 +150,11 @@ func (o *Overlays) SetRanges(ifindex int, h OverlayHeader, ranges []OverlayRange
 	for _, r := range ranges {
 		key, value := rangeKey(ifindex, r.Prefix), remoteOf(h, r.Host)
 		if old, ok := stale[key]; !ok || old != value {
-			if err := m.Put(key, value); err != nil {
+			err := m.Put(key, value)
+			if errors.Is(err, unix.ENOSPC) {
+				return ErrRangesFull
+			}
+			if err != nil {
 				return fmt.Errorf("set the host of %s: %w", r.Prefix, err)
 			}
 		}

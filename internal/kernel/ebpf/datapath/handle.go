@@ -30,6 +30,9 @@ type Options struct {
 	// Refused is called once for each link that cannot have the fast path. It may
 	// be nil.
 	Refused func(link string, why error)
+	// OverlayRefused is called when the programs of overlays cannot run at a VXLAN
+	// link, and the kernel handles its frames. It may be nil.
+	OverlayRefused func(link string, why error)
 	// Cgroup is the cgroup v2 directory whose sockets the port mappings apply to.
 	// If empty, it is the root of the hierarchy.
 	Cgroup string

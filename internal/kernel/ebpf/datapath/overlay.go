@@ -19,6 +19,8 @@ type Overlays struct {
 	// that have them, by name. The lock of the data path guards both.
 	programs *ebpf.Overlays
 	links    map[string]int
+	// full are the objects whose ranges do not fit, by link. The kernel handles their frames.
+	full map[string]plan.OverlayPrograms
 }
 
 // hasOverlays reports whether the kernel supports the programs of overlays. If it does
@@ -37,7 +39,7 @@ func (o *Overlays) Set(want plan.OverlayPrograms) error {
 		if err != nil {
 			return err
 		}
-		o.programs, o.links = loaded, map[string]int{}
+		o.programs, o.links, o.full = loaded, map[string]int{}, map[string]plan.OverlayPrograms{}
 	}
 	return o.h.onLink(want.Link, func(l netlink.Link) error {
 		ifindex := l.Attrs().Index
@@ -52,8 +54,22 @@ func (o *Overlays) Set(want plan.OverlayPrograms) error {
 			ranges = append(ranges, ebpf.OverlayRange(r))
 		}
 		header := ebpf.OverlayHeader{VNI: want.VNI, Port: want.Port, Local: want.Local}
-		return errors.Join(o.programs.SetRanges(ifindex, header, ranges), o.programs.Attach(ifindex))
+		err := o.programs.SetRanges(ifindex, header, ranges)
+		if errors.Is(err, ebpf.ErrRangesFull) {
+			o.refuse(want, err)
+			return o.programs.Suspend(ifindex)
+		}
+		delete(o.full, want.Link)
+		return errors.Join(err, o.programs.Attach(ifindex))
 	})
+}
+
+// refuse notes that the ranges of an object do not fit.
+func (o *Overlays) refuse(want plan.OverlayPrograms, why error) {
+	if _, again := o.full[want.Link]; !again && o.h.opt.OverlayRefused != nil {
+		o.h.opt.OverlayRefused(want.Link, why)
+	}
+	o.full[want.Link] = want
 }
 
 // Del detaches the programs. Those of the last link are closed.
@@ -66,6 +82,7 @@ func (o *Overlays) Del(want plan.OverlayPrograms) error {
 	}
 	err := o.programs.Detach(ifindex)
 	delete(o.links, want.Link)
+	clear(o.full) // others may fit now
 	if len(o.links) == 0 {
 		err = errors.Join(err, o.programs.Close())
 		o.programs = nil
@@ -79,6 +96,9 @@ func (o *Overlays) Read(want plan.OverlayPrograms) (plan.Object, error) {
 		return want, nil
 	}
 	ifindex, err := o.index(want.Link)
+	if full, is := o.full[want.Link]; is && ifindex != 0 && plan.Equal(full, want) {
+		return want, err
+	}
 	if err != nil || ifindex == 0 || !o.programs.Attached(ifindex) {
 		return nil, err
 	}

@@ -45,6 +45,8 @@ type node struct {
 	gate chan struct{}
 	// away ends the questions of other nodes with an error.
 	away bool
+	// late, if it is not nil, delays the node's snapshots until it is closed.
+	late chan struct{}
 
 	mu       sync.Mutex
 	problems []string
@@ -137,6 +139,12 @@ func (w *world) node(ctx context.Context, running *sync.WaitGroup, id string) *n
 	running.Go(func() { n.Run(ctx) })
 	running.Go(func() {
 		for u := range n.Updates(ctx) {
+			n.mu.Lock()
+			late := n.late
+			n.mu.Unlock()
+			if late != nil {
+				<-late
+			}
 			problems := n.Update(ctx, self, u)
 			n.set(func() { n.problems = problems })
 		}
@@ -330,6 +338,39 @@ func TestStoreAway(t *testing.T) {
 				t.Errorf("fault %d: %v", fault, err)
 			}
 		}
+	})
+}
+
+// TestNotBegun loses the answers to transactions that take a lock, or the snapshot with it is late. No node has
+// ended during an attempt.
+func TestNotBegun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		one, two := w.nodes[0], w.nodes[1]
+		for range 3 {
+			one.Set(kvtest.AnswerLost)
+			if _, _, err := one.Try(t.Context(), lockA); err == nil {
+				t.Fatal("a lock is taken without an answer")
+			}
+			one.Set(kvtest.Works)
+			synctest.Wait()
+		}
+		if _, interrupted := one.take(lockA); interrupted != 0 {
+			t.Errorf("%d nodes have ended", interrupted)
+		}
+		if err := one.Unlock(t.Context(), lockA); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		late := make(chan struct{})
+		one.set(func() { one.late = late })
+		if _, _, err := one.Try(t.Context(), lockA); err == nil || errors.As(err, new(gateway.Busy)) {
+			t.Fatalf("take a lock without the newest records: %v", err)
+		}
+		synctest.Wait()
+		if _, interrupted := two.take(lockA); interrupted != 0 {
+			t.Errorf("%d nodes have ended", interrupted)
+		}
+		close(late)
 	})
 }
 

@@ -70,6 +70,9 @@ func (c *Certificates) Try(ctx context.Context, name string) (held context.Conte
 		err = c.await(ctx, entry.Revision)
 	}
 	if err != nil {
+		if taken || errors.Is(err, kv.ErrUnknown) {
+			l.release(ctx)
+		}
 		c.giveUp(name, err)
 		return nil, 0, err
 	}
@@ -107,7 +110,10 @@ func (c *Certificates) begin(name string) (*lock, kv.Txn, error) {
 	value := record.CertificateLock{Holder: c.self.Node, Process: c.process, Sequence: 1}
 	if exists {
 		was, _ := record.Decode[record.CertificateLock](e) // one that cannot be read is replaced
-		value.Sequence, value.Interrupted = was.Sequence+1, was.Interrupted+1
+		value.Sequence, value.Interrupted = was.Sequence+1, was.Interrupted
+		if was.Process != c.process { // this one has not ended: its attempt did not begin, or was not released
+			value.Interrupted++
+		}
 	}
 	l := &lock{Certificates: c, key: record.CertificateLocks + name, value: value, ended: make(chan struct{}),
 		held: context.Background(), lose: func(error) {}, changing: make(chan struct{}, 1)}
@@ -166,6 +172,14 @@ func (c *Certificates) busyWith(e kv.Entry) error {
 		return gateway.Busy{Host: "node " + was.Holder}
 	}
 	return gateway.Busy{Host: n.Name}
+}
+
+// release deletes the record of a lock if this process has put it. The revision is not known: change learns it. If
+// the store does not answer, the record stays until it lapses.
+func (l *lock) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	_, _ = l.change(ctx, []kv.Change{{Key: l.key}})
 }
 
 // giveUp ends an attempt to take a lock.

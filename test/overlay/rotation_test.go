@@ -61,9 +61,13 @@ func (m *messages) end() (sent, lost int64) {
 	return m.sent.Load(), m.sent.Load() - m.arrived.Load()
 }
 
-// send sends a datagram every 20 ms until stop is closed.
+// messageEvery is long enough that the kernel keeps all messages (128 for each peer) until it repeats a handshake
+// that was lost, after 5 seconds.
+const messageEvery = 100 * time.Millisecond
+
+// send sends a datagram every messageEvery until stop is closed.
 func (m *messages) send(t testing.TB, c net.PacketConn, to net.Addr) {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(messageEvery)
 	defer tick.Stop()
 	for n := uint64(0); ; n++ {
 		select {

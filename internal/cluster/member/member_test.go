@@ -368,9 +368,7 @@ func TestMTU(t *testing.T) {
 		n, err := record.Decode[record.Node](get(h))
 		return err == nil && n.MTU == want
 	}
-	if !has(one, 1500) || !has(two, 1400) {
-		t.Errorf("the first records of the nodes are %s and %s", get(one).Value, get(two).Value)
-	}
+	w.until("the first records of the nodes have their MTU", func() bool { return has(one, 1500) && has(two, 1400) })
 	two.mtu.Store(0)
 	first := get(one)
 	if err := one.Drain(t.Context(), api.ClusterNodeRequest{Node: "host1"}); err != nil {
@@ -382,8 +380,8 @@ func TestMTU(t *testing.T) {
 	if err != nil || !n.Drained {
 		t.Errorf("the record of host1 was %s and is %s", first.Value, get(one).Value)
 	}
-	two.mtu.Store(1300)
 	unknown := get(two)
+	two.mtu.Store(1300)
 	w.until("the record of host2 has its MTU", func() bool { return has(two, 1300) })
 	if n, err := record.Decode[record.Node](unknown); err != nil || n.MTU != 1400 {
 		t.Errorf("while its MTU was not known, the record of host2 was %s", unknown.Value)

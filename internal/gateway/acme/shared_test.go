@@ -245,6 +245,7 @@ func TestStaleHost(t *testing.T) {
 	one.start()
 	one.until("a.test", valid)
 	c.empty()
+	three.hasNewest()
 	three.mu.Lock()
 	three.routers["a@file"] = one.routers["a@file"]
 	three.mu.Unlock()
@@ -270,6 +271,24 @@ func (c *cluster) empty() {
 		}
 		if time.Now().After(end) {
 			c.Fatalf("the records %q are left", left)
+		}
+	}
+}
+
+// hasNewest waits until the host has a snapshot with all records that are in the store now.
+func (h *clusterHost) hasNewest() {
+	h.cluster.Helper()
+	ctx := h.cluster.Context()
+	if _, err := h.client.Commit(ctx, kv.Txn{Then: []kv.Change{{Key: record.Certificates + "newest/a",
+		Value: []byte("{}")}}}); err != nil {
+		h.cluster.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if keys, _ := h.shared.List(ctx, "newest", false); len(keys) > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			h.cluster.Fatalf("host %s gets no snapshots", h.id)
 		}
 	}
 }

@@ -184,8 +184,8 @@ func TestAgreement(t *testing.T) {
 			t.Errorf("after the end, %d questions were asked", w.asked-before)
 		}
 		wantEvents := []string{
-			"up elsewhere service web real 10.9.0.2: this node down; b up",
-			"removed service web real 10.9.0.2: this node down; b down"}
+			"up elsewhere service web real 10.9.0.2: it is down on this node, up on b",
+			"removed service web real 10.9.0.2: it is down on this node, down on b"}
 		if got := w.nodes["a"].events; !slices.Equal(got, wantEvents) {
 			t.Errorf("the events of a are %q, want %q", got, wantEvents)
 		}

@@ -109,13 +109,13 @@ func (a *Agreement) judge(own Report, now time.Time) {
 
 // text returns what the nodes find in one line.
 func text(found []api.NodeFinding) string {
-	parts := make([]string, 0, len(found))
+	states, problems := "it is down on this node", ""
 	for _, f := range found {
-		said := string(f.State)
 		if f.Problem != "" {
-			said = "does not answer: " + f.Problem
+			problems += fmt.Sprintf("; %s does not answer: %s", f.Node, f.Problem)
+		} else {
+			states += fmt.Sprintf(", %s on %s", f.State, f.Node)
 		}
-		parts = append(parts, f.Node+" "+said)
 	}
-	return "this node down; " + strings.Join(parts, "; ")
+	return states + problems
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // furnish prepares a room as a host to which sandboxes can be attached: separate /run and /var/lib,
-// no bpffs (the daemon mounts one in /run), a link to a LAN, a network device that can be moved, and sandboxes with the names that the
-// documentation uses.
+// no bpffs (the daemon mounts one in /run), a link to a LAN, a network device that can be moved, and
+// sandboxes with the names that the documentation uses.
 const furnish = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc

@@ -32,10 +32,10 @@ import (
 // stays behind. The host's own TCP would send no reset for an address that is local
 // or that it has no route to. If the virtual address is local, the host drops a packet
 // from it as soon as it leaves the bridge, and a bridge whose frames pass iptables drops
-// it earlier; so the socket receives at the bridge's port. A real server in tunnel mode is checked in the same
-// way, with the SYN in a packet for the server's own address. If the host itself is
-// the real server, it would not accept such a packet from itself. In that case the
-// check searches for a listening socket.
+// it earlier; so the socket receives at the bridge's port. A real server in tunnel mode
+// is checked in the same way, with the SYN in a packet for the server's own address. If
+// the host itself is the real server, it would not accept such a packet from itself. In
+// that case the check searches for a listening socket.
 
 // ErrNotVirtual means that a real server does not answer on the virtual address.
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")

@@ -23,10 +23,11 @@ import (
 // derive the peer. If the file is lost, the node gets another key, and replaces its record.
 
 // These suffixes end the names of the files with private keys. The network's name comes before them. The file
-// with the next key exists while a key is replaced.
+// with the next key exists while a key is replaced, and the name of its second link ends with freshSuffix.
 const (
-	keySuffix  = ".key"
-	nextSuffix = ".next"
+	keySuffix   = ".key"
+	nextSuffix  = ".next"
+	freshSuffix = ".new"
 )
 
 func (n *Networks) keyFile(network string) string {
@@ -101,7 +102,7 @@ func (n *Networks) deleteKeys(needed map[string]bool) error {
 		return nil
 	}
 	for _, f := range files {
-		name, isKey := strings.CutSuffix(f.Name(), keySuffix)
+		name, isKey := strings.CutSuffix(strings.TrimSuffix(f.Name(), freshSuffix), keySuffix)
 		if !isKey {
 			name, isKey = strings.CutSuffix(f.Name(), nextSuffix)
 		}

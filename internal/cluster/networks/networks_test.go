@@ -373,6 +373,9 @@ func TestKeys(t *testing.T) {
 		if now := w.peers(1); now[0] == first[0] || now[1] != first[1] {
 			t.Errorf("after a node has lost its key the keys are %v, and were %v", now, first)
 		}
+		if err := os.Link(file, file+".new"); err != nil { // a daemon was killed while it replaced the key
+			t.Fatal(err)
+		}
 		if err := block.Remove(w.Context(), w.Client(), w.Snapshot(), "web"); err != nil {
 			t.Fatal(err)
 		}

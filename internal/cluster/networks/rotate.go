@@ -190,12 +190,15 @@ func (n *Networks) forgetSwitched() {
 
 // finish makes the next key that of the file. The host uses the file with the next key until it has the other.
 func (n *Networks) finish(network string) error {
-	next, fresh := n.nextFile(network), n.keyFile(network)+".new"
+	next, fresh := n.nextFile(network), n.keyFile(network)+freshSuffix
 	public, err := publicKey(next)
 	if is, _ := publicKey(n.keyFile(network)); err == nil && is == public {
 		return os.Remove(next) // an earlier daemon has replaced the file
 	}
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a daemon that was killed
+		return err
+	}
+	if err := os.Chtimes(next, time.Time{}, time.Now()); err != nil { // the age of a key is that of its use
 		return err
 	}
 	if err := os.Link(next, fresh); err != nil {

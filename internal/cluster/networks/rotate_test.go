@@ -118,6 +118,13 @@ func TestOldKeyIsReplaced(t *testing.T) {
 		if !alone {
 			t.Error("the other node had the next key before this host")
 		}
+		info, err := os.Stat(w.file("web.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(info.ModTime()); age < 0 || age > time.Minute {
+			t.Errorf("the new key has the age %v", age)
+		}
 		w.hosts[0].seen = nil
 		second := w.key().Public
 		w.settle()

@@ -126,8 +126,8 @@ func Base(o Object) string {
 	return ""
 }
 
-// dependsOn reports whether the object depends on one of the links.
-func dependsOn(o Object, links map[string]bool) bool {
+// DependsOn reports whether the object depends on one of the links, which are in the form of Ends.
+func DependsOn(o Object, links map[string]bool) bool {
 	if len(links) == 0 {
 		return false
 	}

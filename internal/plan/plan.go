@@ -105,7 +105,7 @@ func Diff(have, want Plan) []Op {
 		if i, ok := before[o.Key()]; ok {
 			old, wanted[i] = have[i], true
 		}
-		if old != nil && Equal(old, o) && !dependsOn(o, remade) {
+		if old != nil && Equal(old, o) && !DependsOn(o, remade) {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
@@ -116,7 +116,7 @@ func Diff(have, want Plan) []Op {
 		}
 	}
 	for _, o := range rest {
-		if len(remade) > 0 && dependsOn(o, remade) {
+		if len(remade) > 0 && DependsOn(o, remade) {
 			ops = append(ops, Op{Object: o, Old: o})
 		}
 	}

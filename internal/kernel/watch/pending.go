@@ -193,7 +193,7 @@ func (s PendingEvents) Concerned(p plan.Plan, id func(netns string) int) plan.Pl
 		return nil
 	}
 	for i, o := range p {
-		if base := plan.Base(o); base != "" && affected[base] {
+		if plan.DependsOn(o, affected) {
 			concerned[i] = true
 		}
 		if len(affected) > 0 && slices.ContainsFunc(plan.Ends(o), func(end string) bool { return affected[end] }) {

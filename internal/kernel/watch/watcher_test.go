@@ -33,7 +33,8 @@ func TestTakeReturnsWhatDiffers(t *testing.T) {
 	address := plan.Address{Link: "fl-net", Prefix: netip.MustParsePrefix("192.0.2.1/24")}
 	route := plan.Route{Link: "fl-net", To: netip.MustParsePrefix("198.51.100.0/24"),
 		Via: netip.MustParseAddr("192.0.2.9")}
-	all := plan.Plan{bridge, address, route}
+	station := plan.OverlayStation{Tunnel: "fl-net", Link: "fv-box", MAC: "02:f1:c0:00:02:01"}
+	all := plan.Plan{bridge, address, route, station}
 	set := func() {
 		t.Helper()
 		if err := errors.Join(links.SetLink(bridge), links.SetAddress(address), links.SetRoute(route)); err != nil {
@@ -66,6 +67,7 @@ func TestTakeReturnsWhatDiffers(t *testing.T) {
 		{[]string{"link", "set", "fl-net", "group", "default"}, bridge},
 		{[]string{"link", "set", "fl-net", "down"}, bridge},
 		{[]string{"link", "del", "fl-net"}, bridge},
+		{[]string{"link", "del", "fl-net"}, station},
 	} {
 		kerneltest.Run(t, ns, "ip", step.args...)
 		if got := concerned(); !slices.ContainsFunc(got, func(o plan.Object) bool { return plan.Equal(o, step.want) }) {

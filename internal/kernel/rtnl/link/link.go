@@ -266,7 +266,10 @@ func (h *Handle) adjustMoved(have netlink.Link, want plan.Link) error {
 		!h.KnownAs(want.Sandbox, have.Attrs().NetNsID) {
 		return nil
 	}
-	return AdjustEnd(inside, peer, want.MTU, "")
+	if err := AdjustEnd(inside, peer, want.MTU, ""); err != nil && !nlutil.Absent(err) {
+		return err
+	}
+	return nil
 }
 
 // DelLink deletes the link.

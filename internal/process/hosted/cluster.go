@@ -18,8 +18,8 @@ func (r *Runner) setCluster(c *model.ClusterGateway) error {
 	if c.Equal(r.cluster) {
 		return nil
 	}
-	r.cluster = c
 	if c == nil {
+		r.cluster = nil
 		delete(r.sources, fromCluster)
 		return nil
 	}
@@ -27,6 +27,7 @@ func (r *Runner) setCluster(c *model.ClusterGateway) error {
 	if err != nil {
 		return err
 	}
+	r.cluster = c
 	var problems []traefik.Problem
 	for _, p := range c.Problems {
 		kind := p.Kind

@@ -236,11 +236,9 @@ func (c *Certificates) missAll() {
 // refused may be free, until stop is called. It must return when the gateway uses the values. If the host
 // is a node and there was no update yet, Follow uses the snapshot that an earlier process has left.
 func (c *Certificates) Follow(changed func(context.Context, []string) error) (stop func()) {
+	c.recall()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.snapshot == nil {
-		c.recall()
-	}
 	c.changed, c.applied = changed, 0
 	if c.snapshot != nil {
 		c.missAll()
@@ -258,15 +256,28 @@ func (c *Certificates) Follow(changed func(context.Context, []string) error) (st
 	}
 }
 
-// recall takes over what an earlier process has left. The caller has the lock.
+// recall takes over what an earlier process has left, if there was no update yet. It reads without the mutex: a
+// file that another process has open makes it wait.
 func (c *Certificates) recall() {
+	if c.known() {
+		return
+	}
 	was, err := c.cfg.Recall()
-	switch {
-	case err != nil:
+	if err != nil {
 		c.cfg.Log.Warn("the gateway begins without the certificates of the cluster", "error", err)
-	case was.Snapshot != nil:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.snapshot == nil && err == nil && was.Snapshot != nil {
 		c.self, c.box, c.snapshot = was.Self, was.Box, was.Snapshot
 	}
+}
+
+// known reports whether there is a snapshot.
+func (c *Certificates) known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.snapshot != nil
 }
 
 // Run brings changes to the gateway until ctx ends.

@@ -549,6 +549,39 @@ func TestChallenge(t *testing.T) {
 	})
 }
 
+// TestRecallWaits starts a gateway while what an earlier process has left cannot be read yet. Updates go on, and
+// their snapshot stays.
+func TestRecallWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		box, err := trust.NewBox(trust.NewClusterKey(), "c", certificates.Purpose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reading := make(chan struct{})
+		c := certificates.New(certificates.Config{Log: slog.New(slog.DiscardHandler),
+			Box: func() (*trust.Box, error) { return box, nil },
+			Recall: func() (certificates.Recalled, error) {
+				<-reading
+				return certificates.Recalled{Box: box, Snapshot: kv.NewTable(1, nil)}, nil
+			}})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Follow(func(context.Context, []string) error { return nil })
+		}()
+		synctest.Wait()
+		entry := kv.Entry{Key: record.Certificates + valueA, Revision: 2,
+			Value: record.Encode(record.Sealed{Sealed: box.Seal(record.Certificates+valueA, []byte("a"))})}
+		c.Update(t.Context(), member.Self{Node: "1"}, kv.Update{Snapshot: kv.NewTable(2, []kv.Entry{entry}),
+			Changed: []string{entry.Key}})
+		close(reading)
+		<-done
+		if got, err := c.Load(t.Context(), valueA); err != nil || string(got) != "a" {
+			t.Errorf("the gateway reads %q, %v", got, err)
+		}
+	})
+}
+
 // TestLeave removes a node from the cluster. Its gateway has no value of the cluster any more.
 func TestLeave(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

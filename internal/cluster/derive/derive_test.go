@@ -208,7 +208,15 @@ func TestPeers(t *testing.T) {
 			"2001:db8::1 2001:db8::2", ""},
 		"no family in common": {func(r records) {
 			r["nodes/a"], r["nodes/b"] = node("a", "192.0.2.1"), node("b", "2001:db8::2")
-		}, "", "no address family in common: host-b has no IPv4 address, and host-a has no IPv6 address"},
+		}, "192.0.2.1", "node host-b has no IPv4 address"},
+		"one node of the other family": {func(r records) {
+			r["nodes/a"], r["nodes/b"] = node("a", "192.0.2.1"), node("b", "192.0.2.2")
+			r["nodes/c"], r["blocks/web/10.9.3.0/26"] = node("c", "2001:db8::3"), record.Block{Node: "c", Sequence: 4}
+		}, "192.0.2.1 192.0.2.2", "node host-c has no IPv4 address"},
+		"this node is of the other family": {func(r records) {
+			r["nodes/a"], r["nodes/b"] = node("a", "192.0.2.1"), node("b", "2001:db8::2")
+			r["nodes/c"], r["blocks/web/10.9.3.0/26"] = node("c", "2001:db8::3"), record.Block{Node: "c", Sequence: 4}
+		}, "", "node host-a has no IPv6 address"},
 		"a host that joined again": {func(r records) {
 			again := node("0", "192.0.2.2")
 			again.Joined = time.Unix(1, 0)

@@ -130,11 +130,12 @@ func (d *Deriver) overlay(n *network, spec *model.Network, blocks map[string][]n
 			used = append(used, id)
 		}
 	}
-	v4, err := d.family(used)
-	if err != nil {
-		return err
+	used, v4, lacking := d.family(used)
+	if !slices.Contains(used, d.node) {
+		return lacking
 	}
 	at, err := d.addresses(used, v4)
+	err = errors.Join(lacking, err)
 	keys := map[string]string{}
 	if spec.Overlay.Encrypt {
 		var invalid error
@@ -212,21 +213,32 @@ func (d *Deriver) keys(n *network, ids []string) (map[string]string, error) {
 	return keys, errors.Join(errs...)
 }
 
-// family returns the address family that these nodes have in common: IPv4 if possible.
-func (d *Deriver) family(ids []string) (v4 bool, err error) {
-	lacking := map[bool]string{}
+// family returns the address family of the underlay, and the nodes that have an address of it: the family that
+// most of the nodes have, IPv4 if as many have each. All nodes choose the same one. The error names the nodes that
+// are left out: they must not take the network from the others.
+func (d *Deriver) family(ids []string) (reached []string, v4 bool, err error) {
+	having := map[bool][]string{}
 	for _, id := range ids {
 		for _, v4 := range []bool{true, false} {
-			if !address(d.nodes[id], v4).IsValid() {
-				lacking[v4] = d.nodes[id].Name
+			if address(d.nodes[id], v4).IsValid() {
+				having[v4] = append(having[v4], id)
 			}
 		}
 	}
-	if lacking[true] != "" && lacking[false] != "" {
-		return false, fmt.Errorf("the nodes have no address family in common: %s has no IPv4 address, and %s has no "+
-			"IPv6 address", lacking[true], lacking[false])
+	v4 = len(having[true]) >= len(having[false])
+	name := "IPv6"
+	if v4 {
+		name = "IPv4"
 	}
-	return lacking[true] == "", nil
+	var errs []error
+	for _, id := range ids {
+		if !slices.Contains(having[v4], id) {
+			errs = append(errs, fmt.Errorf("node %s has no %s address, and most nodes reach each other by theirs: it does "+
+				"not have the network: let it leave the cluster, and join again with such an --address", d.nodes[id].Name,
+				name))
+		}
+	}
+	return having[v4], v4, errors.Join(errs...)
 }
 
 // addresses returns the address of each node. Of two nodes with the same address only the one that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,8 +102,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		return nil, errors.Join(err, links.End())
 	}
 	n.bgp = bgp.New(bgp.Config{Host: n.loopback, Store: n, Log: opt.Log})
-	n.Member, err = newMember(opt, host, d, idle, n.holds, n.certificates, n.networks, n.services, n.agreement,
-		n.gateways, n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
+	n.Member, err = newMember(opt, host, d, idle, n.holds.Unable, n.holds, n.certificates, n.networks, n.services,
+		n.agreement, n.gateways, n.addresses, n.bgp, names.NewConsumer(n.names, d.ClusterNetworks))
 	if err != nil {
 		n.loopback.Close()
 		return nil, errors.Join(err, links.End())
@@ -243,7 +244,7 @@ func (s specs) share(ctx context.Context, spec api.Spec, dry bool) (added []api.
 }
 
 // newMember returns the membership of the host.
-func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle,
+func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, unable func() map[netip.Addr]string,
 	consumers ...member.Consumer) (*member.Member, error) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -253,7 +254,7 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle,
 		Consumers: consumers,
 		Dir:       clusterDir(opt), Version: opt.Version, Host: name, Open: storeOpener(opt, d.Note),
 		Listen: member.Listen, Dial: (&net.Dialer{}).DialContext, MTU: host.Net().MTU,
-		Attached: d.ClusterAttachments, Note: d.Note,
+		Unable: unable, Attached: d.ClusterAttachments, Note: d.Note,
 		Changed: idle.touch, Log: opt.Log, Now: time.Now,
 	})
 }

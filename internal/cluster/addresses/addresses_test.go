@@ -120,11 +120,11 @@ func (n *node) now() vip.Time { return time.Since(n.begin) + time.Hour }
 func (n *node) view(s kv.Snapshot) vip.View {
 	v := vip.View{Revision: s.Revision()}
 	v.Entry, _ = s.Get(record.Key(record.Addresses, at.String()))
+	members := vip.MembersOf(s)
 	if r, err := record.Decode[record.Address](v.Entry); err == nil {
-		v.Nodes = vip.NodesOf(s, r)
+		v.Nodes = members.Nodes(r)
 	}
-	self, _, _ := record.Get[record.Node](s, record.Key(record.Nodes, n.id))
-	v.Drained = self.Drained
+	v.Drained, v.Unable = members.Drained(n.id), members.Unable(n.id, at)
 	return v
 }
 
@@ -235,14 +235,16 @@ func TestAddMoveRemove(t *testing.T) {
 // TestRefusedMoves moves an address to nodes that cannot take it.
 func TestRefusedMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
+		w := newWorld(t, 5)
 		w.put("nodes/"+idOf(1), record.Node{ID: idOf(1), Name: "host1", Drained: true})
 		w.nodes[2].kill()
 		w.change(kv.Change{Key: "alive/" + idOf(2)})
-		w.add("host0", "host1", "host2")
+		w.put("alive/"+idOf(4), record.Alive{Unable: map[netip.Addr]string{at: "link eth0 has no carrier"}})
+		w.add("host0", "host1", "host2", "host4")
 		move := func(node string) (api.Result, error) { return w.nodes[3].MoveAddress(t.Context(), to(node)) }
 		for node, want := range map[string]string{"host1": "node host1 is drained", "host2": "node host2 is not alive",
-			"host3": "node host3 is not a candidate: it can move to host0, host1, host2", "": "no other candidate"} {
+			"host3": "node host3 is not a candidate: it can move to host0, host1, host2", "": "no other candidate",
+			"host4": "node host4 cannot hold it: link eth0 has no carrier"} {
 			r, err := move(node)
 			w.refused(api.Conflict, want, r, err)
 		}

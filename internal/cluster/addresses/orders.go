@@ -333,14 +333,15 @@ func unknown(s kv.Snapshot, at netip.Addr) error {
 // targetOf returns the id of the node with a name that can take the address, or of the first one that can if
 // the name is empty.
 func targetOf(s kv.Snapshot, r record.Address, name string) (string, error) {
-	nodes := vip.NodesOf(s, r)
+	members := vip.MembersOf(s)
+	nodes := members.Nodes(r)
 	if name == "" {
-		i := slices.IndexFunc(nodes.Healthy, func(id string) bool { return id != r.Holder })
+		i := slices.IndexFunc(nodes.Able, func(id string) bool { return id != r.Holder })
 		if i < 0 {
-			return "", api.Faultf(api.Conflict, "move address %s: no other candidate is alive and not drained: see "+
-				"`fairlead cluster status`", r.Prefix.Addr())
+			return "", api.Faultf(api.Conflict, "move address %s: no other candidate is alive, not drained and able to "+
+				"hold it: see `fairlead cluster status`", r.Prefix.Addr())
 		}
-		return nodes.Healthy[i], nil
+		return nodes.Able[i], nil
 	}
 	n, err := member.FindNode(s, name)
 	switch {
@@ -352,7 +353,10 @@ func targetOf(s kv.Snapshot, r record.Address, name string) (string, error) {
 	case n.Drained:
 		return "", api.Faultf(api.Conflict, "move address %s: node %s is drained: end that with `fairlead cluster drain "+
 			"%s --undo`", r.Prefix.Addr(), n.Name, n.Name)
-	case !slices.Contains(nodes.Healthy, n.ID):
+	case members.Unable(n.ID, r.Prefix.Addr()) != "":
+		return "", api.Faultf(api.Conflict, "move address %s: node %s cannot hold it: %s", r.Prefix.Addr(), n.Name,
+			members.Unable(n.ID, r.Prefix.Addr()))
+	case !slices.Contains(nodes.Able, n.ID):
 		return "", api.Faultf(api.Conflict, "move address %s: node %s is not alive: see `fairlead cluster status`",
 			r.Prefix.Addr(), n.Name)
 	}

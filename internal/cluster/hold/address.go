@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"fairlead/internal/api"
@@ -89,9 +90,11 @@ func (r *Runner) fence(a *address) {
 	r.warn(r.shut(a, "this node does not hold it"))
 }
 
-// learn takes the record of a snapshot.
-func (a *address) learn(s kv.Snapshot) {
-	view := vip.View{Revision: s.Revision(), Entry: a.entry}
+// learn takes the record of the newest snapshot. Most changes are renewals by the holder: these leave the
+// nodes that may hold the address, unless the members have changed.
+func (r *Runner) learn(a *address, membersChanged bool) {
+	s := r.snapshot
+	view := vip.View{Revision: s.Revision(), Entry: a.entry, Nodes: a.view.Nodes}
 	if s.Revision() >= a.entry.Revision { // or an earlier process has seen a newer record
 		view.Entry, _ = s.Get(a.key)
 	}
@@ -101,13 +104,16 @@ func (a *address) learn(s kv.Snapshot) {
 		// A record that cannot be read, or has no holder, is none.
 		rec, view.Entry = record.Address{}, kv.Entry{Key: a.key}
 	}
-	view.Nodes = vip.NodesOf(s, rec)
+	if membersChanged || view.Nodes.Candidates == nil || rec.Prefix != a.rec.Prefix ||
+		!slices.Equal(rec.Candidates, a.rec.Candidates) {
+		view.Nodes = r.members.Nodes(rec)
+	}
 	a.rec, a.entry, a.view = rec, view.Entry, view
 }
 
 // see gives the machine the newest snapshot and the state of the host.
 func (r *Runner) see(a *address) {
-	a.view.Drained = r.members.drained[r.self.Node]
+	a.view.Drained = r.members.Drained(r.self.Node)
 	a.view.Unable = r.unableFor(a)
 	r.do(a, a.machine.See(virtual.Now(), a.view))
 	r.refresh(a)

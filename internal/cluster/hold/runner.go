@@ -78,7 +78,7 @@ type Runner struct {
 	life     context.Context
 	self     member.Self
 	snapshot kv.Snapshot
-	members  members
+	members  vip.Members
 	known    map[netip.Addr]*address
 	asking   map[string]*questions
 	// promises are those for addresses that are not known yet.
@@ -155,7 +155,7 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 	if before != nil && u.Snapshot.Revision() < before.Revision() {
 		r.restored(before)
 	}
-	all := r.members.update(u)
+	all := r.members.Update(u)
 	for _, key := range u.Changed {
 		if a, ok := addressOf(u.Snapshot, key); ok && r.known[a] == nil {
 			r.add(a, 0)
@@ -163,7 +163,7 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 	}
 	for _, a := range r.sorted() {
 		if all || slices.Contains(u.Changed, a.key) {
-			a.learn(u.Snapshot)
+			r.learn(a, all)
 			r.see(a)
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Runner) restored(before kv.Snapshot) {
 		r.do(a, a.machine.See(virtual.Now(), a.view))
 		a.entry = kv.Entry{}
 	}
-	r.members = members{}
+	r.members = vip.Members{}
 }
 
 // addressOf returns the address of a key, unless the key is of something else or all candidates have the
@@ -350,8 +350,9 @@ func (r *Runner) Resume() {
 	defer r.mu.Unlock()
 	r.stopping = false
 	for _, a := range r.sorted() {
-		r.add(a.addr, 0).learn(r.snapshot)
-		r.see(r.known[a.addr])
+		next := r.add(a.addr, 0)
+		r.learn(next, true)
+		r.see(next)
 	}
 	r.arm()
 }
@@ -381,35 +382,7 @@ func (r *Runner) leave() error {
 		errs = append(errs, r.cfg.Host.Remove())
 	}
 	r.forget()
-	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, members{}
+	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, vip.Members{}
 	r.fenced, r.stopping, r.unable, r.restart = false, false, "", 0
 	return errors.Join(errs...)
-}
-
-// members are the nodes of the cluster, as far as they matter for holding addresses.
-type members struct{ alive, drained map[string]bool }
-
-// update takes a snapshot, and reports whether the nodes that may hold addresses have
-// changed.
-func (m *members) update(u kv.Update) (changed bool) {
-	if m.alive == nil {
-		m.alive, m.drained, changed = map[string]bool{}, map[string]bool{}, true
-	}
-	for _, key := range u.Changed {
-		if id, ok := strings.CutPrefix(key, record.Alives); ok {
-			_, alive := u.Snapshot.Get(key)
-			changed = changed || m.alive[id] != alive
-			m.alive[id] = alive
-		}
-		if id, ok := strings.CutPrefix(key, record.Nodes); ok {
-			n, exists, _ := record.Get[record.Node](u.Snapshot, key)
-			drained, known := m.drained[id]
-			changed = changed || known != exists || drained != n.Drained
-			m.drained[id] = n.Drained
-			if !exists {
-				delete(m.drained, id)
-			}
-		}
-	}
-	return changed
 }

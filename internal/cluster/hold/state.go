@@ -97,6 +97,19 @@ func (r *Runner) Force(addr netip.Addr) error {
 	return nil
 }
 
+// Unable returns the addresses of which this node is a candidate, but which it cannot hold now, and why.
+func (r *Runner) Unable() map[netip.Addr]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[netip.Addr]string{}
+	for addr, a := range r.known {
+		if a.entry.Value != nil && a.view.Unable != "" && a.rec.Candidate(r.self.Node) {
+			all[addr] = a.view.Unable
+		}
+	}
+	return all
+}
+
 // problems returns why this node cannot do its part for addresses.
 func (r *Runner) problems() (all []string) {
 	for _, a := range r.sorted() {

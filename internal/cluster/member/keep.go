@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -36,6 +37,9 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 		m.mu.Lock()
 		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.progress.applied}
 		m.mu.Unlock()
+		if m.cfg.Unable != nil {
+			now.Unable = m.cfg.Unable()
+		}
 		key := record.Key(record.Alives, f.Node)
 		if !m.isMember(f.Node) {
 			continue
@@ -54,7 +58,8 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 
 // sameAlive reports whether two records are equal.
 func sameAlive(a, b record.Alive) bool {
-	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && a.Revision == b.Revision
+	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && a.Revision == b.Revision &&
+		maps.Equal(a.Unable, b.Unable)
 }
 
 // written reports whether the newest snapshot has the key.

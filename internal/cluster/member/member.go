@@ -110,6 +110,8 @@ type Config struct {
 	MTU func(addresses []netip.Addr) (int, error)
 	// Consumers get the updates, in this order.
 	Consumers []Consumer
+	// Unable returns the virtual addresses that this node cannot hold now, and why; it may be nil.
+	Unable func() map[netip.Addr]string
 	// Attached returns the attachments that Leave would remove.
 	Attached func() []string
 	// Note records an event.

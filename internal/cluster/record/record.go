@@ -112,6 +112,8 @@ type Alive struct {
 	Since time.Time `json:"since"`
 	// Problems are those of cluster objects on this node.
 	Problems []string `json:"problems,omitempty"`
+	// Unable says why the node cannot hold virtual addresses. Other nodes do not expect it to take these.
+	Unable map[netip.Addr]string `json:"unable,omitempty"`
 }
 
 // Token is a join token. Its key has the SHA-256 hash of the secret.

@@ -35,7 +35,7 @@ func (m *Machine) Barred() string {
 		return m.view.Unable
 	case !slices.Contains(m.view.Nodes.Candidates, m.self):
 		return "the node is not a candidate"
-	case m.view.Drained && len(m.view.Nodes.Healthy) > 0:
+	case m.view.Drained && len(m.view.Nodes.Able) > 0:
 		return "the node is drained"
 	}
 	return ""
@@ -52,9 +52,9 @@ func (m *Machine) free() Time {
 // delay returns for how long this node lets preferred nodes go first.
 func (m *Machine) delay() Time {
 	step := m.rec.Hold / 20
-	rank := slices.Index(m.view.Nodes.Healthy, m.self)
+	rank := slices.Index(m.view.Nodes.Able, m.self)
 	if rank < 0 {
-		rank = len(m.view.Nodes.Healthy)
+		rank = len(m.view.Nodes.Able)
 	}
 	switch {
 	case m.rec.Target == m.self:

@@ -27,7 +27,9 @@
 //
 // Releasing. A holder that stops, is drained, loses its carrier, or moves the address to
 // another node closes the fence first. Then it deletes itself from the record, and a
-// candidate may claim at once.
+// candidate may claim at once. A node that is drained keeps the address while no other node can take it:
+// nodes report in their leased records which addresses they cannot hold. An old report moves no deadline, so it
+// can only delay a node that takes the address.
 //
 // Without the store. If no request was answered for H/2, the holder asks the nodes that
 // the record lists (Listed) to promise that they do not claim. A node promises for

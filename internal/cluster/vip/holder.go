@@ -18,7 +18,7 @@ func (m *Machine) hold(now Time) {
 
 // leaving returns why the holder must give up the address, or an empty text.
 func (m *Machine) leaving() string {
-	other := slices.ContainsFunc(m.view.Nodes.Healthy, func(n string) bool { return n != m.self })
+	other := slices.ContainsFunc(m.view.Nodes.Able, func(n string) bool { return n != m.self })
 	switch {
 	case m.rec.Removed:
 		return "the address is being removed"
@@ -38,7 +38,7 @@ func (m *Machine) leaving() string {
 
 // moving reports whether the address shall move to another node that can take it.
 func (m *Machine) moving() bool {
-	return m.rec.Target != m.self && slices.Contains(m.view.Nodes.Healthy, m.rec.Target)
+	return m.rec.Target != m.self && slices.Contains(m.view.Nodes.Able, m.rec.Target)
 }
 
 // giveUp deletes the holder from the record, or the record if that is wanted. Its fence is

@@ -15,7 +15,7 @@ const hold = time.Second
 // at returns a view with a record at a revision.
 func at(revision int64, rec record.Address) View {
 	rec.Prefix, rec.Hold, rec.Listed = address, hold, []string{"a", "b"}
-	return View{Revision: revision, Nodes: Nodes{Candidates: rec.Listed, Healthy: rec.Listed},
+	return View{Revision: revision, Nodes: Nodes{Candidates: rec.Listed, Able: rec.Listed},
 		Entry: kv.Entry{Key: "addrs/192.0.2.10", Value: record.Encode(rec), Revision: revision}}
 }
 

@@ -172,6 +172,8 @@ type host struct {
 	stopped bool
 	waiting []func()
 	carrier bool
+	// unable is what the node has reported last about its carrier.
+	unable  bool
 	drained bool
 	alarm   int
 	// term is that of the store that the node's mirror accepts.
@@ -237,6 +239,7 @@ func (h *host) resume() {
 // poll fetches snapshots now and then, besides those after a change.
 func (h *host) poll() {
 	h.w.after(h.w.hold/8, h.daemon(h.poll))
+	h.unable = !h.carrier
 	h.watch()
 }
 
@@ -295,11 +298,11 @@ func (h *host) view() View {
 			continue
 		}
 		v.Nodes.Candidates = append(v.Nodes.Candidates, n.name)
-		if n.machine != nil && !n.drained {
-			v.Nodes.Healthy = append(v.Nodes.Healthy, n.name)
+		if n.machine != nil && !n.drained && !n.unable {
+			v.Nodes.Able = append(v.Nodes.Able, n.name)
 		}
 	}
-	order(address.Addr(), v.Nodes.Healthy)
+	order(address.Addr(), v.Nodes.Able)
 	return v
 }
 
@@ -542,6 +545,37 @@ func simulate(seed uint64, faults int) (*world, string) {
 		w.fail("%d nodes hold the address after the last fault", open)
 	}
 	return w, w.failed
+}
+
+// TestDrainWithoutAbleNode drains the holder, and moves its address, while no other node has a carrier.
+// It keeps the address. When another node has its carrier back, that takes the address.
+func TestDrainWithoutAbleNode(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(seed)
+		w.loss, w.late = 0, 0
+		w.run(4 * Wait(w.hold))
+		i := slices.IndexFunc(w.nodes, (*host).open)
+		holder, other := w.nodes[i], w.nodes[(i+1)%3]
+		for _, h := range w.nodes {
+			h.carrier = h == holder
+			h.refresh()
+		}
+		w.run(w.now + w.hold)
+		holder.drained = true
+		w.change(func(r *record.Address) { r.Target = other.name })
+		for end := w.now + 4*Wait(w.hold); w.now < end; w.run(w.now + w.hold/20) {
+			if !holder.open() {
+				t.Fatalf("seed %d: no node answers, because the holder is drained:\n%s", seed, strings.Join(w.log, "\n"))
+			}
+		}
+		other.carrier = true
+		other.refresh()
+		w.run(w.now + 4*Wait(w.hold))
+		if holder.open() || !other.open() || w.failed != "" {
+			t.Fatalf("seed %d: the node with a carrier does not hold the address: %s\n%s", seed, w.failed,
+				strings.Join(w.log, "\n"))
+		}
+	}
 }
 
 func TestSimulatedFaults(t *testing.T) {

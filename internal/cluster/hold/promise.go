@@ -29,11 +29,15 @@ type question struct {
 	timeout time.Duration
 }
 
-// questions are those for one node. While one request is under way, the others wait and
+// maxAsking is how many requests to one node are under way at most. A holder asks again after H/4, and an
+// answer may take H/2: if the next question waited for it, it would be sent too late.
+const maxAsking = 3
+
+// questions are those for one node. While maxAsking requests are under way, the others wait and
 // become the next one.
 type questions struct {
 	waiting []question
-	running bool
+	running int
 }
 
 // ask asks other nodes for their promise.
@@ -49,8 +53,8 @@ func (r *Runner) ask(a *address, q vip.Ask) {
 			r.asking[node] = all
 		}
 		all.add(question{a, q.Round, q.Request, q.Timeout})
-		if !all.running {
-			all.running = true
+		if all.running < maxAsking {
+			all.running++
 			r.tasks.Go(func() { r.askNode(life, node, all) })
 		}
 	}
@@ -74,8 +78,9 @@ func (r *Runner) askNode(ctx context.Context, node string, all *questions) {
 		part := all.waiting[:min(len(all.waiting), maxRequests)]
 		all.waiting = all.waiting[len(part):]
 		if len(part) == 0 || r.life == nil {
-			all.running = false
-			delete(r.asking, node)
+			if all.running--; all.running == 0 {
+				delete(r.asking, node)
+			}
 			r.mu.Unlock()
 			return
 		}

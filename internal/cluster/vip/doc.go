@@ -32,16 +32,17 @@
 // can only delay a node that takes the address.
 //
 // Without the store. If no request was answered for H/2, the holder asks the nodes that
-// the record lists (Listed) to promise that they do not claim. A node promises for
-// 1.1 H + 100 ms of its own clock, and refuses while it has a claim in flight or holds the
-// address itself. If all promise, the deadline is the time at which the question was sent,
-// plus H; if they answered different questions, the first of these counts. So a node may
-// restart meanwhile. If one does not promise, the holder's deadline passes. Listed is changed
-// only by the holder, in the same transactions as the sequence, so a node that the holder
-// does not know of cannot claim. A holder that has sent a change of Listed without an answer asks
-// the nodes of both lists. It stores its Memory before it sends such a change. So after a
-// start it can ask, too. Without the Memory, it does not ask before the store has answered it
-// once.
+// the record lists (Listed) to promise that they do not claim. A node promises for 1.1 H
+// + 100 ms of its own clock, and refuses while it has a claim in flight or holds the
+// address itself. If all promise, the deadline is the time at which the question was
+// sent, plus H; if they answered different questions, the first of these counts. So a
+// node may restart meanwhile, and its answer may take longer than H/4, after which the
+// holder asks again. If one does not promise, the holder's deadline passes. Listed is
+// changed only by the holder, in the same transactions as the sequence, so a node that
+// the holder does not know of cannot claim. A holder that has sent a change of Listed
+// without an answer asks the nodes of both lists. It stores its Memory before it sends
+// such a change. So after a start it can ask, too. Without the Memory, it does not ask
+// before the store has answered it once.
 //
 // Restored stores. A record with a lower revision than before is of a store that was
 // restored from a snapshot. Package mirror freezes then. If an administrator accepts the

@@ -1,6 +1,7 @@
 package vip
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -94,12 +95,13 @@ func (m *Machine) ask(now Time) {
 	if m.deadline == 0 || !m.answered && m.memory == nil || !m.due(now, m.stored+m.rec.Hold/2) {
 		return
 	}
-	if m.round != nil && !m.due(now, m.round.sent+m.rec.Hold/4) {
+	if len(m.rounds) > 0 && !m.due(now, m.asked+m.rec.Hold/4) {
 		return
 	}
 	listed := slices.DeleteFunc(m.listed(), func(n string) bool { return n == m.self })
 	m.lastID++
-	m.round = &round{id: m.lastID, sent: now}
+	maps.DeleteFunc(m.rounds, func(_ int64, sent Time) bool { return sent+m.rec.Hold <= now })
+	m.rounds[m.lastID], m.asked = now, now
 	m.due(now, now+m.rec.Hold/4)
 	if len(listed) == 0 {
 		m.lease = max(m.lease, now+m.rec.Hold)

@@ -75,7 +75,10 @@ type Machine struct {
 	alsoListed []string
 	// memory is that of an earlier process, until the store has answered or the fence is closed.
 	memory *Memory
-	round  *round
+	// rounds are the times at which questions of the last hold time were sent, by their ids, and asked
+	// that of the last one.
+	rounds map[int64]Time
+	asked  Time
 	// vows are the times at which the last questions were sent that nodes have answered with
 	// a promise.
 	vows     map[string]Time
@@ -109,12 +112,6 @@ const (
 	remove
 )
 
-// round is a question to the listed nodes.
-type round struct {
-	id   int64
-	sent Time
-}
-
 // Env is what a Machine writes into records for people and against coincidence.
 type Env struct {
 	// Wall returns the time of day.
@@ -127,7 +124,7 @@ type Env struct {
 // an earlier process, standing is this deadline, else 0.
 func New(self string, address netip.Addr, standing Time, env Env) *Machine {
 	return &Machine{self: self, key: record.Key(record.Addresses, address.String()), env: env,
-		lease: standing, deadline: standing, wake: never, vows: map[string]Time{}}
+		lease: standing, deadline: standing, wake: never, rounds: map[int64]Time{}, vows: map[string]Time{}}
 }
 
 // Next returns when Tick must be called.
@@ -250,14 +247,16 @@ func (m *Machine) refused(now Time, f *flight, result kv.Result) {
 // same reports whether two entries are the same change.
 func same(a, b kv.Entry) bool { return a.Revision == b.Revision && bytes.Equal(a.Value, b.Value) }
 
-// Promised takes the answer of a node to an Ask.
+// Promised takes the answer of a node to an Ask. The answer to an earlier one counts, too: a promise is
+// kept from the time at which the question was sent. Otherwise answers that take longer than the next
+// question would never count.
 func (m *Machine) Promised(now Time, id int64, node string, p Promise) []Action {
-	r := m.round
-	if r == nil || r.id != id || !p.Promised {
+	sent, known := m.rounds[id]
+	if !known || !p.Promised {
 		return nil
 	}
 	if m.revision != 0 && m.rec.Holder == m.self && m.deadline != 0 {
-		m.vows[node] = r.sent
+		m.vows[node] = max(m.vows[node], sent)
 		m.vowed()
 	}
 	return m.step(now)
@@ -348,9 +347,11 @@ func (m *Machine) due(now, at Time) bool {
 	return now >= at
 }
 
-// shut closes the fence and gives up the lease.
+// shut closes the fence and gives up the lease. Promises that arrive later are not for the next one.
 func (m *Machine) shut(reason string) {
-	m.lease, m.memory, m.vows = 0, nil, map[string]Time{}
+	m.lease, m.asked, m.memory = 0, 0, nil
+	clear(m.rounds)
+	clear(m.vows)
 	if m.deadline != 0 {
 		m.deadline = 0
 		m.out = append(m.out, Close{reason})

@@ -151,6 +151,48 @@ func TestRestartedHolderAsks(t *testing.T) {
 	}
 }
 
+// TestSlowPromises: promises that arrive after the next question keep the address. Those that arrive after the
+// deadline do not open it again.
+func TestSlowPromises(t *testing.T) {
+	m, now, c := claiming(t)
+	m.Answered(now, c.ID, kv.Result{Committed: true, Revision: 9}, nil)
+	const latency = 2 * hold / 5
+	type answer struct {
+		at    Time
+		round int64
+	}
+	var late []answer
+	end, deadline := now+5*hold, now+hold
+	for ; now < end; now += hold / 100 {
+		actions := m.Tick(now)
+		for len(late) > 0 && late[0].at <= now {
+			actions = append(actions, m.Promised(now, late[0].round, "a", Promise{Promised: true})...)
+			late = late[1:]
+		}
+		for _, a := range actions {
+			switch a := a.(type) {
+			case Ask:
+				late = append(late, answer{now + latency, a.Round})
+			case Extend:
+				if a.Deadline > now-latency+hold+hold/100 {
+					t.Fatalf("at %v, a promise extends the deadline to %v: it was asked for %v ago", now, a.Deadline, latency)
+				}
+				deadline = a.Deadline
+			}
+		}
+		if now >= deadline {
+			t.Fatalf("at %v, the deadline has passed although node a promises within %v", now, latency)
+		}
+	}
+	round := late[0].round
+	if got := only[Close](t, m.Tick(deadline)); got.Reason == "" {
+		t.Error("there is no reason")
+	}
+	if got := m.Promised(deadline, round, "a", Promise{Promised: true}); len(got) > 0 {
+		t.Errorf("a promise after the deadline makes the node do %v", got)
+	}
+}
+
 // TestLostAnswersList: however many answers are lost, a node is remembered once.
 func TestLostAnswersList(t *testing.T) {
 	m, now, c := claiming(t)

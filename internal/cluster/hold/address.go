@@ -136,6 +136,8 @@ func (r *Runner) unableFor(a *address) string {
 	switch {
 	case r.unable != "":
 		return r.unable
+	case r.unwatched != "":
+		return r.unwatched
 	case a.entry.Value == nil:
 		return ""
 	case !r.fenced:

@@ -86,7 +86,9 @@ type Runner struct {
 	// unable is why this host can have no address; restart is when to try again.
 	unable  string
 	restart time.Duration
-	fenced  bool
+	// unwatched is why the state of the links is not known; empty if it is.
+	unwatched string
+	fenced    bool
 	// stopping is true after Release.
 	stopping bool
 	// released is closed and replaced when an address may have been released.
@@ -117,17 +119,7 @@ func (r *Runner) Run(ctx context.Context) {
 			r.tick()
 		}
 	})
-	known := sync.OnceFunc(func() { close(r.ready) })
-	err := r.cfg.Host.Watch(ctx, func() { known(); r.linksChanged() })
-	if err != nil {
-		r.cfg.Log.Error("virtual addresses", "error", err)
-		r.mu.Lock()
-		r.unable, r.restart = err.Error(), 0
-		r.mu.Unlock()
-		known()
-		r.linksChanged()
-	}
-	<-ctx.Done()
+	r.watch(ctx, r.cfg.Host.Watch)
 	r.mu.Lock()
 	r.life = nil
 	r.mu.Unlock()
@@ -231,19 +223,6 @@ func (r *Runner) start(u kv.Update) {
 	for _, a := range r.known { // of the time without the fence
 		r.fence(a)
 	}
-}
-
-// linksChanged shows the machines the state of the links.
-func (r *Runner) linksChanged() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.life == nil || r.snapshot == nil {
-		return
-	}
-	for _, a := range r.sorted() {
-		r.refresh(a)
-	}
-	r.arm()
 }
 
 // tick does what is due.

@@ -121,11 +121,12 @@ func (h *Handle) watch(ctx context.Context, changed func()) error {
 		ErrorCallback: lost}); err != nil {
 		return err
 	}
+	defer drain(links)
 	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(), netlink.AddrSubscribeOptions{Namespace: &ns,
 		ErrorCallback: lost}); err != nil {
 		return err
 	}
-	defer drain(links, addresses)
+	defer drain(addresses)
 	if err := h.list(); err != nil {
 		return err
 	}
@@ -152,14 +153,10 @@ func (h *Handle) watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// drain reads what the subscriptions still send, so that they end.
-func drain(links chan netlink.LinkUpdate, addresses chan netlink.AddrUpdate) {
+// drain reads what a subscription still sends, so that it ends.
+func drain[T any](updates chan T) {
 	go func() {
-		for range links {
-		}
-	}()
-	go func() {
-		for range addresses {
+		for range updates {
 		}
 	}()
 }

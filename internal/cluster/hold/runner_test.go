@@ -1,0 +1,73 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fairlead/internal/cluster/kv"
+)
+
+// TestWatchAgain lets the watch of the links fail several times. The host has no address meanwhile, and can
+// have one when the links are known again.
+func TestWatchAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.timer.close()
+		ctx, end := context.WithCancel(t.Context())
+		fail := make(chan bool)
+		watches := 0
+		links := func(ctx context.Context, changed func()) error {
+			watches++
+			for {
+				select {
+				case failed := <-fail:
+					if failed {
+						return errors.New("no netlink")
+					}
+					changed()
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		}
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.watch(ctx, links) }()
+		a := &address{addr: netip.MustParseAddr("192.0.2.10"), entry: kv.Entry{Value: []byte("{}")}}
+		unable := func() string {
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.unableFor(a)
+		}
+		for range 3 {
+			fail <- true
+			if got := unable(); got != "no netlink" {
+				t.Errorf("after an error of the watch, the host cannot have an address because of %q", got)
+			}
+			<-r.ready // Update does not wait for links that cannot be known
+		}
+		fail <- false
+		if got := unable(); got != "the fence is not loaded" {
+			t.Errorf("when the links are known again, the host cannot have an address because of %q", got)
+		}
+		before := time.Now()
+		fail <- true
+		fail <- false
+		if waited := time.Since(before); waited != watchAgain {
+			t.Errorf("after a watch that worked, the next one begins after %v, want %v", waited, watchAgain)
+		}
+		end()
+		<-ended
+		if watches != 5 {
+			t.Errorf("the links were watched %d times, want 5", watches)
+		}
+	})
+}

@@ -75,6 +75,8 @@ func TestBGP(t *testing.T) {
 	l.answer(client, "host3")
 	kerneltest.Run(t, l.between, "ip", "link", "set", "port1", "up")
 	l.answer(client, "host1", "host3")
+	l.removeCutOff(one, l.hosts[1])
+	l.answer(client, "host1", "host3")
 	three.Run("cluster", "address", "rm", announced)
 	l.answer(client)
 	l.answerOverIPv6(router, one)
@@ -84,6 +86,19 @@ func TestBGP(t *testing.T) {
 		})
 	}
 	one.Run("cluster", "bgp", "rm", routerAddress)
+}
+
+// removeCutOff ends the drain of a host, cuts it off from etcd, and removes it from the cluster. The host learns of it
+// only after the cut.
+func (l *lan) removeCutOff(one, other *host) {
+	l.Helper()
+	one.Run("cluster", "drain", other.name, "--undo")
+	kerneltest.Run(l, other.ns, "ip", "route", "add", "blackhole", "192.0.2.9")
+	l.until(other.name+" is not alive", func() bool {
+		_, err := one.Try("cluster", "rm", other.name)
+		return err == nil
+	})
+	kerneltest.Run(l, other.ns, "ip", "route", "del", "blackhole", "192.0.2.9")
 }
 
 // answerOverIPv6 announces an IPv6 address, and connects to it from the router.

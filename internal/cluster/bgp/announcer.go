@@ -48,11 +48,14 @@ type Announcer struct {
 	wanted   wanted
 	speaker  *speaker
 	problems []string
-	// ended is true after Run: nothing is announced any more.
-	ended bool
+	// released is true after Release, and ended after Run: nothing is announced any more.
+	released, ended bool
 }
 
-var _ member.Consumer = (*Announcer)(nil)
+var (
+	_ member.Consumer = (*Announcer)(nil)
+	_ member.Releaser = (*Announcer)(nil)
+)
 
 // New returns an Announcer that announces nothing.
 func New(cfg Config) *Announcer { return &Announcer{cfg: cfg} }
@@ -67,18 +70,39 @@ func (n *Announcer) Update(_ context.Context, self member.Self, u kv.Update) []s
 	}
 	changed := !reflect.DeepEqual(w, n.wanted)
 	n.snapshot, n.wanted = u.Snapshot, w
-	if changed || len(n.problems) > 0 {
+	if !n.released && changed || len(n.problems) > 0 {
 		n.refresh()
 	}
 	return append(problems, n.problems...)
+}
+
+// Release withdraws all addresses and removes them, until Resume. The Member calls it with each update while
+// the node is not in the cluster.
+func (n *Announcer) Release(context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if first := !n.released; !n.ended && (first || len(n.problems) > 0) {
+		n.released = true
+		n.refresh()
+	}
+}
+
+// Resume announces again what the newest snapshot wants.
+func (n *Announcer) Resume() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.released = false
+	if !n.ended {
+		n.refresh()
+	}
 }
 
 // Leave withdraws all addresses and removes them.
 func (n *Announcer) Leave() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.snapshot, n.wanted = nil, wanted{}
-	return errors.Join(n.apply()...)
+	n.snapshot, n.wanted, n.released = nil, wanted{}, false
+	return errors.Join(n.apply(wanted{})...)
 }
 
 // Run keeps the addresses on the host until ctx ends. It then withdraws them; they stay on the host for
@@ -96,7 +120,7 @@ func (n *Announcer) Run(ctx context.Context) {
 			return
 		case <-again.C:
 			n.mu.Lock()
-			if len(n.wanted.addresses) > 0 || len(n.problems) > 0 {
+			if !n.released && len(n.wanted.addresses) > 0 || len(n.problems) > 0 {
 				n.refresh()
 			}
 			n.mu.Unlock()
@@ -106,9 +130,12 @@ func (n *Announcer) Run(ctx context.Context) {
 
 // refresh applies what is wanted, and remembers the problems.
 func (n *Announcer) refresh() {
-	before := n.problems
+	before, now := n.problems, n.wanted
+	if n.released {
+		now = wanted{}
+	}
 	n.problems = nil
-	for _, err := range n.apply() {
+	for _, err := range n.apply(now) {
 		n.problems = append(n.problems, err.Error())
 		if !slices.Contains(before, err.Error()) {
 			n.cfg.Log.Warn("announce by BGP", "error", err)
@@ -128,13 +155,13 @@ func (n *Announcer) sessions() ([]session, error) {
 
 // apply makes the host and the speaker what is wanted: addresses are there before they are announced, and
 // withdrawn before they go.
-func (n *Announcer) apply() (problems []error) {
+func (n *Announcer) apply(w wanted) (problems []error) {
 	have, err := n.cfg.Host.Kept()
 	if err != nil {
 		return []error{err}
 	}
-	announced, problems := n.keep()
-	if err := n.announce(announced); err != nil {
+	announced, problems := n.keep(w.addresses)
+	if err := n.announce(w, announced); err != nil {
 		problems = append(problems, err)
 	}
 	for _, a := range have {
@@ -148,8 +175,8 @@ func (n *Announcer) apply() (problems []error) {
 }
 
 // keep adds the addresses to the host, and returns those that it has then.
-func (n *Announcer) keep() (kept []netip.Addr, problems []error) {
-	for _, a := range n.wanted.addresses {
+func (n *Announcer) keep(addresses []netip.Addr) (kept []netip.Addr, problems []error) {
+	for _, a := range addresses {
 		link, err := n.cfg.Host.Near(a)
 		if err == nil && link != "" {
 			err = &nearError{a, link}
@@ -167,19 +194,19 @@ func (n *Announcer) keep() (kept []netip.Addr, problems []error) {
 }
 
 // announce starts and stops the speaker, and gives it what to announce.
-func (n *Announcer) announce(addresses []netip.Addr) error {
-	if len(n.wanted.routers) == 0 {
+func (n *Announcer) announce(w wanted, addresses []netip.Addr) error {
+	if len(w.routers) == 0 {
 		n.silence()
 		return nil
 	}
 	if n.speaker == nil {
-		s, err := startSpeaker(n.wanted.id, n.wanted.routers[0].LocalAS, n.cfg.Log)
+		s, err := startSpeaker(w.id, w.routers[0].LocalAS, n.cfg.Log)
 		if err != nil {
 			return err
 		}
 		n.speaker = s
 	}
-	return n.speaker.set(n.wanted.routers, addresses)
+	return n.speaker.set(w.routers, addresses)
 }
 
 // silence ends the sessions. The routers then have no routes to this node.

@@ -17,7 +17,7 @@ type wanted struct {
 }
 
 // wantedOf returns what the node announces according to a snapshot. A drained node, and one that is not
-// in the snapshot, announces nothing.
+// in the snapshot, announces nothing. The Member releases what a removed node announces (Announcer.Release).
 func wantedOf(s kv.Snapshot, node string) (w wanted, problems []string) {
 	self, exists, err := record.Get[record.Node](s, record.Key(record.Nodes, node))
 	if err != nil || !exists {

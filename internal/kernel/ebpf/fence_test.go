@@ -61,12 +61,23 @@ func newFencedLAN(t *testing.T) *fencedLAN {
 // open opens the fence as a daemon does, and attaches it.
 func (l *fencedLAN) open(t *testing.T) {
 	t.Helper()
+	err := l.host.Do(func() (err error) {
+		l.fence, err = OpenFence(filepath.Join(l.pins, "fence"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.host.Do(l.fence.Remove) })
+	l.attach(t)
+}
+
+// attach attaches the fence to the host's link.
+func (l *fencedLAN) attach(t *testing.T) {
+	t.Helper()
 	err := l.host.Do(func() error {
 		dev, err := netlink.LinkByName("lan0")
 		if err != nil {
-			return err
-		}
-		if l.fence, err = OpenFence(filepath.Join(l.pins, "fence")); err != nil {
 			return err
 		}
 		return l.fence.Attach(dev.Attrs().Index)
@@ -74,7 +85,6 @@ func (l *fencedLAN) open(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.host.Do(l.fence.Remove) })
 }
 
 // answers reports whether the client gets an answer from an address: first to its question
@@ -191,6 +201,26 @@ func closesByItself(t *testing.T) {
 		if !l.answers(t, netip.MustParseAddr(other), true) {
 			t.Errorf("the host does not answer for its own address %s", other)
 		}
+	}
+}
+
+// TestFenceAttachesAgain removes the fence from the link as another program does. Attach restores it.
+func TestFenceAttachesAgain(t *testing.T) {
+	has := hasTCX
+	defer func() { hasTCX = has }()
+	hasTCX = func() bool { return false }
+	l := newFencedLAN(t)
+	a := fencedAddresses[0]
+	if err := l.fence.Set(a, Boottime()); err != nil {
+		t.Fatal(err)
+	}
+	kerneltest.Run(t, l.host, "tc", "qdisc", "del", "dev", "lan0", "clsact")
+	if !l.answers(t, a, true) {
+		t.Fatalf("the host does not answer for %s without the fence", a)
+	}
+	l.attach(t)
+	if l.answers(t, a, true) {
+		t.Errorf("the host answers for %s after its deadline", a)
 	}
 }
 

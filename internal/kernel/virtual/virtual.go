@@ -32,15 +32,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// attachEvery is how often Attach attaches the fence again, which changes nothing if the link has it.
+const attachEvery = time.Second
+
 // Handle has the virtual addresses of a host. Links and its changes may be used
 // concurrently; all other methods must be called by one goroutine at a time.
 type Handle struct {
 	ns   *netns.Namespace
 	pins string
 
-	rtnl     *netlink.Handle
-	fence    *ebpf.Fence
-	attached map[int]bool
+	rtnl  *netlink.Handle
+	fence *ebpf.Fence
+	// attached are the links with the fence, and when it was attached or verified.
+	attached map[int]time.Duration
 	// frames is a packet socket for announcements.
 	frames int
 	relays map[netip.Addr]*relay
@@ -54,7 +58,7 @@ type Handle struct {
 // New returns a Handle for a network namespace. pins is a directory in a bpffs, below which
 // each host has its own. If it is empty, the fence ends with the process.
 func New(ns *netns.Namespace, pins string) (*Handle, error) {
-	h := &Handle{ns: ns, pins: pins, frames: -1, attached: map[int]bool{}, links: map[int]*link{},
+	h := &Handle{ns: ns, pins: pins, frames: -1, attached: map[int]time.Duration{}, links: map[int]*link{},
 		relays: map[netip.Addr]*relay{}, listening: map[netip.Addr]*os.File{}}
 	var err error
 	if h.rtnl, err = ns.Netlink(unix.NETLINK_ROUTE); err != nil {
@@ -116,15 +120,16 @@ func (h *Handle) Start() error {
 // Deadlines returns the fenced addresses with their deadlines.
 func (h *Handle) Deadlines() (map[netip.Addr]time.Duration, error) { return h.fence.Deadlines() }
 
-// Attach puts the fence at a link. It does nothing if the link has it.
+// Attach puts the fence at a link. It does nothing if the link had it within attachEvery: another program can
+// remove it, on kernels without tcx (before Linux 6.6) with `tc qdisc del dev eth0 clsact`.
 func (h *Handle) Attach(on Link) error {
-	if h.attached[on.Index] {
+	if at, has := h.attached[on.Index]; has && Now() < at+attachEvery {
 		return nil
 	}
 	if err := h.ns.Do(func() error { return h.fence.Attach(on.Index) }); err != nil {
 		return err
 	}
-	h.attached[on.Index] = true
+	h.attached[on.Index] = Now()
 	return nil
 }
 
@@ -199,7 +204,7 @@ func (h *Handle) Remove() error {
 		return nil
 	}
 	fence := h.fence
-	h.fence, h.attached = nil, map[int]bool{}
+	h.fence, h.attached = nil, map[int]time.Duration{}
 	return h.ns.Do(fence.Remove)
 }
 

@@ -137,15 +137,20 @@ func (n *node) run(ctx context.Context) error {
 	return n.Member.Run(ctx)
 }
 
-// otherNodes are the other nodes of the cluster.
-type otherNodes struct {
-	*networks.Networks
-	*member.Member
+// otherNodes are the other nodes of the cluster. It implements across.Nodes.
+type otherNodes struct{ *node }
+
+// Holder returns the node that has an address of its sandboxes, or that holds it as a virtual address.
+func (o otherNodes) Holder(a netip.Addr) (id, name string, err error) {
+	if id, name, err = o.networks.Holder(a); api.CodeOf(err) == api.NotFound {
+		return o.addresses.Holder(a)
+	}
+	return id, name, err
 }
 
 // ExplainFlow asks the node that has the destination of a flow.
 func (n *node) ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error) {
-	return across.Ask(ctx, otherNodes{n.networks, n.Member}, q)
+	return across.Ask(ctx, otherNodes{n}, q)
 }
 
 // Status returns the state of the cluster, with its virtual addresses.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel/kerneltest"
@@ -53,5 +54,23 @@ func TestExplainAcrossHosts(t *testing.T) {
 				t.Errorf("a flow to a host without a daemon: %+v", p)
 			}
 		})
+	}
+}
+
+// TestExplainToVirtualAddress explains a flow to a virtual address that another host holds.
+func TestExplainToVirtualAddress(t *testing.T) {
+	v := newVirtual(t, "192.0.2.10/24", time.Second)
+	holder := v.held()
+	from := v.hosts[0]
+	if from == holder {
+		from = v.hosts[1]
+	}
+	var e flow.Explanation
+	text := from.Run("explain", "host", "to", v.addr.String()+":80", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &e); err != nil || e.Further == nil {
+		t.Fatalf("explain: %v\n%s", err, text)
+	}
+	if p := e.Further; e.Outcome != flow.Leaves || p.Node != holder.name || p.Outcome != string(flow.Delivered) {
+		t.Errorf("a flow to an address that %s holds: %s %+v", holder.name, e.Outcome, p)
 	}
 }

@@ -156,6 +156,20 @@ func (a *Addresses) List() ([]api.ClusterAddress, error) {
 	return all, nil
 }
 
+// Holder returns the node that holds a virtual address. Returns a Fault with code NotFound if there is no
+// cluster, or no other node holds it.
+func (a *Addresses) Holder(at netip.Addr) (id, name string, err error) {
+	s, self, err := a.current()
+	if err != nil {
+		return "", "", err
+	}
+	r, exists := recordOf(s, at)
+	if !exists || r.Holder == "" || r.Holder == self.Node {
+		return "", "", api.Faultf(api.NotFound, "no other node of the cluster holds the address %s", at)
+	}
+	return r.Holder, member.NodeName(s, r.Holder), nil
+}
+
 // withState adds what this host does about an address.
 func withState(v api.ClusterAddress, here hold.State) api.ClusterAddress {
 	v.Barred, v.Answers = here.Barred, here.Role == hold.Holder

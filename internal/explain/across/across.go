@@ -34,8 +34,8 @@ const (
 
 // Nodes are the other nodes of the cluster.
 type Nodes interface {
-	// Holder returns the node whose sandbox may have the address. Returns a Fault with code NotFound if
-	// there is no cluster, or no node has the address.
+	// Holder returns the node whose sandbox may have the address, or that holds it as a virtual address.
+	// Returns a Fault with code NotFound if there is no cluster, or no node has the address.
 	Holder(a netip.Addr) (id, name string, err error)
 	Peer(ctx context.Context, id, kind string, question, into any) error
 }

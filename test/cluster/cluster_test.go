@@ -152,7 +152,11 @@ func TestMembership(t *testing.T) {
 	one.Run("network", "create", "web", "--driver", "bridge", "--subnet", "172.30.7.0/24")
 	sandbox := kerneltest.Netns(t)
 	one.Run("attach", "web", process.Seen(sandbox.Path()))
-	before := kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge")
+	before := ""
+	l.until("the bridge has a carrier", func() bool {
+		before = kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge")
+		return strings.Contains(before, "state UP")
+	})
 	l.joined()
 	l.refused(three, "already belongs to cluster default", "cluster", "init", "--etcd", "http://192.0.2.9:2379")
 	l.refused(three, "copy it again", "cluster", "join", "fljoin1.abc")

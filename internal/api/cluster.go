@@ -80,10 +80,15 @@ type ClusterStatus struct {
 	// Problem is what keeps this host from being a working node.
 	Problem string `json:"problem,omitempty"`
 	// CertificateExpires is when the certificate of this node ends, unless it is renewed.
-	CertificateExpires time.Time           `json:"certificateExpires"`
-	Nodes              []ClusterNodeStatus `json:"nodes"`
-	Addresses          []ClusterAddress    `json:"addresses,omitempty"`
-	Etcd               EtcdHealth          `json:"etcd"`
+	CertificateExpires time.Time `json:"certificateExpires"`
+	// Applied is the revision of etcd up to which this host has applied the changes of the cluster, and
+	// LastChange that of the last change among them. A host whose Applied is lower than the LastChange of
+	// another one is behind.
+	Applied    int64               `json:"applied"`
+	LastChange int64               `json:"lastChange"`
+	Nodes      []ClusterNodeStatus `json:"nodes"`
+	Addresses  []ClusterAddress    `json:"addresses,omitempty"`
+	Etcd       EtcdHealth          `json:"etcd"`
 }
 
 // ClusterNodeStatus is the state of a node.
@@ -96,10 +101,14 @@ type ClusterNodeStatus struct {
 	Joined    time.Time    `json:"joined"`
 	Drained   bool         `json:"drained,omitempty"`
 	// Alive is false if the node has not reached etcd for about ten seconds. Since is when its
-	// daemon started, and Behind how many revisions of etcd its host is behind.
-	Alive  bool      `json:"alive"`
-	Since  time.Time `json:"since,omitzero"`
-	Behind int64     `json:"behind,omitempty"`
+	// daemon started.
+	Alive bool      `json:"alive"`
+	Since time.Time `json:"since,omitzero"`
+	// Answered is true if the node was asked how far it is, and has answered. Behind is then how many
+	// revisions of etcd it is behind the last change that a node has applied, and Frozen why it ignores etcd.
+	Answered bool   `json:"answered,omitempty"`
+	Behind   int64  `json:"behind,omitempty"`
+	Frozen   string `json:"frozen,omitempty"`
 	// Problems are those of the cluster's objects on this node.
 	Problems []string `json:"problems,omitempty"`
 }

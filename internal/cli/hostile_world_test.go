@@ -267,6 +267,7 @@ func (l hostileCluster) Tokens() ([]api.ClusterToken, error) {
 func (l hostileCluster) Status(context.Context) (api.ClusterStatus, error) {
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
+func (l hostileCluster) AskNodes(context.Context, *api.ClusterStatus) {} // they are hostile already
 
 func (l hostileCluster) ExplainFlow(context.Context, api.FlowQuestion) (api.FlowPart, error) {
 	return reply[api.FlowPart](l.hostileDaemon)

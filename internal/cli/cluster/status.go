@@ -18,15 +18,16 @@ func newStatus(a *command.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes of the cluster, its virtual addresses, its etcd, and what is frozen",
-		Long: "Show the cluster as this host sees it: each node, since when its daemon runs, how many changes\n" +
-			"of the cluster it has not applied yet, and its problems; who holds each virtual address, since\n" +
-			"when, and the rest of its lease; the servers of etcd; and whether this host is frozen, and why.\n" +
+		Long: "Show the cluster as this host sees it: each node, since when its daemon runs, and its problems; who\n" +
+			"holds each virtual address, since when, and the rest of its lease; and the servers of etcd. The\n" +
+			"other nodes are asked how many changes of the cluster they have not applied yet, and whether they\n" +
+			"are frozen, and why. A node that does not answer within a second has a dash there.\n" +
 			"The exit code is 1 if etcd does not answer or this host is frozen.",
 		Example: "  fairlead cluster status\n  fairlead cluster status -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.Read(c.Context(), func(client *admin.Client) error {
-				s, err := client.Cluster(c.Context())
+				s, err := client.ClusterNodes(c.Context())
 				if err != nil {
 					return err
 				}
@@ -55,12 +56,15 @@ func printStatus(r *command.Remote, s api.ClusterStatus) error {
 		for _, a := range n.Addresses {
 			addresses = append(addresses, a.String())
 		}
-		since := "-"
+		since, behind := "-", "-"
 		if n.Alive {
 			since = n.Since.Local().Format(time.DateTime)
 		}
+		if n.Answered {
+			behind = fmt.Sprint(n.Behind)
+		}
 		rows = append(rows, []string{n.Name, command.OrDash(strings.Join(addresses, " ")), command.OrDash(n.Version),
-			stateOf(n), since, fmt.Sprint(n.Behind)})
+			stateOf(n), since, behind})
 	}
 	if err := r.Out.Table(rows); err != nil {
 		return err
@@ -87,11 +91,20 @@ func stateOf(n api.ClusterNodeStatus) string {
 	if n.Drained {
 		state += ", drained"
 	}
+	if n.Frozen != "" {
+		state += ", frozen"
+	}
 	return state
 }
 
+// printProblems prints the problems of all nodes, and why others are frozen. failure has why this one is.
 func printProblems(r *command.Remote, s api.ClusterStatus) error {
 	for _, n := range s.Nodes {
+		if n.Frozen != "" && n.Name != s.Node {
+			if err := r.Out.Line("%s is frozen: %s", n.Name, n.Frozen); err != nil {
+				return err
+			}
+		}
 		for _, p := range n.Problems {
 			if err := r.Out.Line("problem on %s: %s", n.Name, p); err != nil {
 				return err

@@ -35,7 +35,7 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 	for ; ctx.Err() == nil; kv.Wait(ctx, aliveEvery) {
 		f := m.self()
 		m.mu.Lock()
-		now := record.Alive{Since: m.since.UTC(), Problems: m.problems, Revision: m.progress.applied}
+		now := record.Alive{Since: m.since.UTC(), Problems: m.problems}
 		m.mu.Unlock()
 		if m.cfg.Unable != nil {
 			now.Unable = m.cfg.Unable()
@@ -58,8 +58,7 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 
 // sameAlive reports whether two records are equal.
 func sameAlive(a, b record.Alive) bool {
-	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && a.Revision == b.Revision &&
-		maps.Equal(a.Unable, b.Unable)
+	return a.Since.Equal(b.Since) && slices.Equal(a.Problems, b.Problems) && maps.Equal(a.Unable, b.Unable)
 }
 
 // written reports whether the newest snapshot has the key.

@@ -43,6 +43,8 @@ type Store interface {
 	Updates(ctx context.Context) <-chan kv.Update
 	// Health describes the store's servers and whether the snapshots are frozen.
 	Health(ctx context.Context) api.EtcdHealth
+	// Frozen returns why the snapshots are frozen; empty if they are not. It asks no server.
+	Frozen() string
 	// Accept ends a freeze: the snapshot of the restored store replaces the earlier one.
 	Accept(ctx context.Context) error
 	Close() error

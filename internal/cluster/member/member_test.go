@@ -108,6 +108,13 @@ func (connection) Health(context.Context) api.EtcdHealth { return api.EtcdHealth
 func (connection) Accept(context.Context) error          { return nil }
 func (connection) Close() error                          { return nil }
 
+// Frozen returns why the host ignores the store.
+func (c connection) Frozen() string {
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	return c.host.frozen
+}
+
 // host is a host with a Member.
 type host struct {
 	*world
@@ -122,10 +129,13 @@ type host struct {
 	noted   chan api.Event
 	clients []string // attached
 	mtu     atomic.Int64
+	// checks counts how often the host has read its MTU: once each time it may write about itself.
+	checks atomic.Int64
 	// committing and committed are called before transactions and after those that change keys, unless they are nil.
 	committing, committed func(kv.Txn)
 	// openError is the error of connecting to the store; consume is called with each update. Both may be nil.
 	openError error
+	frozen    string
 	consume   func(kv.Update)
 }
 
@@ -176,7 +186,7 @@ func (h *host) start() {
 			return connection{h.storeOf(cluster), h}, h.openError
 		},
 		Listen: h.listen, Dial: h.dial,
-		MTU:       func([]netip.Addr) (int, error) { return int(h.mtu.Load()), nil },
+		MTU:       func([]netip.Addr) (int, error) { h.checks.Add(1); return int(h.mtu.Load()), nil },
 		Consumers: []member.Consumer{consumer{h}},
 		Attached:  func() []string { return h.clients },
 		Note:      func(e api.Event) { h.noted <- e }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: h.now})
@@ -360,6 +370,7 @@ func TestMTU(t *testing.T) {
 	if err := two.join(one.token(api.ClusterTokenRequest{})); err != nil {
 		t.Fatal(err)
 	}
+	two.knows("host1 host2")
 	get := func(h *host) kv.Entry {
 		e, _ := w.store.Snapshot().Get(record.Key(record.Nodes, h.id()))
 		return e

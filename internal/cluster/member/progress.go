@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/cluster/record"
 )
 
-// progress says how far the consumers are. Records that change all the time do not count: a node would
-// never cease to write that it has seen the other nodes' records.
+// progress says how far the consumers are. Records that change all the time do not count: they would hide
+// whether a node lacks any other change.
 type progress struct {
 	// applied is the revision of the snapshot with the last change that the consumers have. It is not
 	// lower than the change's own revision.
@@ -50,7 +50,7 @@ func progressOf(s kv.Snapshot) progress {
 	return p
 }
 
-// volatile reports whether a record changes all the time.
+// volatile reports whether a record changes all the time, or describes only a node.
 func volatile(key string) bool {
 	return strings.HasPrefix(key, record.Alives) || strings.HasPrefix(key, record.Addresses) ||
 		strings.HasPrefix(key, record.CertificateLocks)

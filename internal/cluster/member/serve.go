@@ -49,12 +49,17 @@ type refusal struct {
 	Message string   `json:"message"`
 }
 
-// Pong is what a node says about itself.
+// Pong is what a node says about itself when it is asked. That costs no write, unlike record.Alive.
 type Pong struct {
 	Node    string `json:"node"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Format  int    `json:"format"`
+	// Applied and Needed are the node's progress.
+	Applied int64 `json:"applied"`
+	Needed  int64 `json:"needed"`
+	// Frozen is why the node ignores the store; empty if it does not.
+	Frozen string `json:"frozen,omitempty"`
 }
 
 // Ask answers a question of another node, whose id is from. question and the answer are JSON.
@@ -132,10 +137,7 @@ func (m *Member) handler() http.Handler {
 		respond(w, r, &request, func() (any, error) { return m.admit(r.Context(), request) })
 	})
 	mux.HandleFunc("POST "+pathPing, m.members(func(w http.ResponseWriter, r *http.Request, _ string) {
-		f := m.self()
-		respond(w, r, &struct{}{}, func() (any, error) {
-			return Pong{f.Node, f.Name, m.cfg.Version, record.Format}, nil
-		})
+		respond(w, r, &struct{}{}, func() (any, error) { return m.pong(), nil })
 	}))
 	mux.HandleFunc("POST "+pathAsk+"{kind}", m.members(func(w http.ResponseWriter, r *http.Request, from string) {
 		var question json.RawMessage
@@ -197,7 +199,20 @@ func (m *Member) Peer(ctx context.Context, id, kind string, question, into any) 
 	return m.request(ctx, id, pathAsk+kind, question, into)
 }
 
-// Ping asks another node who it is.
+// pong returns what this node says about itself.
+func (m *Member) pong() Pong {
+	m.mu.Lock()
+	f, store, p := m.file, m.store, m.progress
+	m.mu.Unlock()
+	said := Pong{Node: f.Node, Name: f.Name, Version: m.cfg.Version, Format: record.Format, Applied: p.applied,
+		Needed: p.needed}
+	if store != nil {
+		said.Frozen = store.Frozen()
+	}
+	return said
+}
+
+// Ping asks another node who it is, and how far.
 func (m *Member) Ping(ctx context.Context, id string) (p Pong, err error) {
 	err = m.request(ctx, id, pathPing, struct{}{}, &p)
 	return p, err
@@ -208,8 +223,8 @@ func (m *Member) request(ctx context.Context, id, path string, question, into an
 	if err != nil {
 		return err
 	}
-	n, known := nodesOf(snapshot)[id]
-	if !known {
+	n, known, err := record.Get[record.Node](snapshot, record.Key(record.Nodes, id))
+	if !known || err != nil {
 		return fmt.Errorf("ask node %s: %w", id, trust.ErrNotMember)
 	}
 	body, err := json.Marshal(question)

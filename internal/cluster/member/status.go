@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"fairlead/internal/api"
@@ -14,17 +15,24 @@ import (
 // statusLimit is how long etcd's servers have to answer.
 const statusLimit = 3 * time.Second
 
-// Status returns the state of the cluster as this node sees it.
+// The limits of questions about the progress of other nodes.
+const (
+	progressLimit = time.Second
+	askedAtOnce   = 64
+)
+
+// Status returns the state of the cluster as this node sees it. It asks no other node; see AskNodes.
 func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 	m.mu.Lock()
-	f, store, snapshot, problems, needed := m.file, m.store, m.snapshot, m.problems, m.progress.needed
+	f, store, snapshot, problems, progress := m.file, m.store, m.snapshot, m.problems, m.progress
 	failed := m.failed
 	m.mu.Unlock()
 	if f.Phase == phaseNone {
 		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster: create one with "+
 			"`fairlead cluster init`, or join one with `fairlead cluster join`")
 	}
-	s := api.ClusterStatus{Name: f.ClusterName, ID: f.Cluster, Node: f.Name, Nodes: []api.ClusterNodeStatus{}}
+	s := api.ClusterStatus{Name: f.ClusterName, ID: f.Cluster, Node: f.Name, Applied: progress.applied,
+		LastChange: progress.needed, Nodes: []api.ClusterNodeStatus{}}
 	if f.Phase != phaseMember {
 		s.Problem = f.refuseOther(phaseNone).Error()
 		return s, nil
@@ -54,10 +62,9 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 			Joined: n.Joined, Drained: n.Drained}
 		if a, alive, err := record.Get[record.Alive](snapshot, record.Key(record.Alives, id)); alive && err == nil {
 			shown.Alive, shown.Since, shown.Problems = true, a.Since, a.Problems
-			shown.Behind = max(0, needed-a.Revision)
 		}
 		if id == f.Node {
-			shown.Behind, shown.Problems = 0, problems
+			shown.Answered, shown.Frozen, shown.Problems = true, s.Etcd.Frozen, problems
 		}
 		s.Nodes = append(s.Nodes, shown)
 	}
@@ -66,6 +73,48 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 			Problems: []string{"its removal is not complete: repeat `fairlead cluster rm " + r.Name + "`"}})
 	}
 	return s, nil
+}
+
+// AskNodes asks all nodes how far they are, and completes their states in a status of this node. Only people ask for
+// that: if each node asked all others regularly, or wrote down how far it is, the cost would grow with the square
+// of their number.
+func (m *Member) AskNodes(ctx context.Context, s *api.ClusterStatus) {
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	own := m.pong()
+	answers := make([]Pong, len(s.Nodes))
+	turns := make(chan struct{}, askedAtOnce)
+	var all sync.WaitGroup
+	for i, n := range s.Nodes {
+		if n.ID == own.Node {
+			answers[i] = own
+			continue
+		}
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			limited, cancel := context.WithTimeout(ctx, progressLimit)
+			defer cancel()
+			answers[i], _ = m.Ping(limited, n.ID) // a node that does not answer is shown as such
+		})
+	}
+	all.Wait()
+	compare(s.Nodes, answers)
+}
+
+// compare completes the states of nodes with their answers. What a frozen node knows may be from another store.
+func compare(nodes []api.ClusterNodeStatus, answers []Pong) {
+	var needed int64
+	for _, a := range answers {
+		if a.Frozen == "" {
+			needed = max(needed, a.Needed)
+		}
+	}
+	for i, a := range answers {
+		if n := &nodes[i]; a.Node == n.ID {
+			n.Answered, n.Behind, n.Frozen = true, max(0, needed-a.Applied), a.Frozen
+		}
+	}
 }
 
 // Accept accepts the records of a restored store.

@@ -227,6 +227,13 @@ func (m *Mirror) Health(ctx context.Context) api.EtcdHealth {
 		Servers: servers}
 }
 
+// Frozen returns why the mirror delivers no changes; empty if it does.
+func (m *Mirror) Frozen() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.frozen
+}
+
 // Accept ends a freeze: the records of the store replace the known ones. It returns when they have.
 // A store without the cluster, or with another one, is not accepted.
 func (m *Mirror) Accept(ctx context.Context) error {

@@ -104,10 +104,9 @@ type Authority struct {
 	Sealed []byte `json:"sealed"`
 }
 
-// Alive is what a node says about itself while it reaches the store.
+// Alive is what a node says about itself while it reaches the store. It has nothing that changes with other
+// records: each change would cost a write of every node.
 type Alive struct {
-	// Revision is that of the last snapshot from which the node derived its state.
-	Revision int64 `json:"revision"`
 	// Since is when its daemon started.
 	Since time.Time `json:"since"`
 	// Problems are those of cluster objects on this node.

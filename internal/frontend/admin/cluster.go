@@ -22,6 +22,9 @@ const (
 	pathCluster       = "/v1/cluster"
 )
 
+// askNodes is the parameter of the cluster's state with which the other nodes are asked, too.
+const askNodes = "ask-nodes"
+
 // ClusterCalls are the calls for the host's membership in a cluster. *member.Member implements
 // them.
 type ClusterCalls interface {
@@ -35,6 +38,8 @@ type ClusterCalls interface {
 	Tokens() ([]api.ClusterToken, error)
 	RemoveToken(ctx context.Context, id string) error
 	Status(ctx context.Context) (api.ClusterStatus, error)
+	// AskNodes asks the other nodes how far they are, and completes a status with their answers.
+	AskNodes(ctx context.Context, s *api.ClusterStatus)
 	// ExplainFlow asks the node that has the destination of a flow. Returns a Fault with code NotFound if no
 	// other node has it.
 	ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error)
@@ -82,6 +87,9 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	})
 	mux.HandleFunc("GET "+pathCluster, func(w http.ResponseWriter, r *http.Request) {
 		status, err := d.Status(r.Context())
+		if err == nil && r.URL.Query().Has(askNodes) {
+			d.AskNodes(r.Context(), &status)
+		}
 		reply(w, status, err)
 	})
 }
@@ -152,8 +160,14 @@ func (c *Client) ExplainFlow(ctx context.Context, q api.FlowQuestion) (part api.
 	return part, err
 }
 
-// Cluster returns the state of the cluster.
+// Cluster returns the state of the cluster as this host sees it.
 func (c *Client) Cluster(ctx context.Context) (s api.ClusterStatus, err error) {
 	err = c.call(ctx, http.MethodGet, pathCluster, nil, &s)
+	return s, err
+}
+
+// ClusterNodes returns the state of the cluster, with what the other nodes answer.
+func (c *Client) ClusterNodes(ctx context.Context) (s api.ClusterStatus, err error) {
+	err = c.call(ctx, http.MethodGet, pathCluster+"?"+askNodes, nil, &s)
 	return s, err
 }

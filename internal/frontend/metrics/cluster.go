@@ -21,13 +21,14 @@ var ofAddress = []string{"address"}
 var (
 	clusterNodes = Metric{"fairlead_cluster_nodes", "gauge", []string{"state"}, "Nodes of the cluster by state: " +
 		"alive, or missing if a node has not reached etcd for about ten seconds."}
-	clusterDrained = Metric{"fairlead_cluster_drained_nodes", "gauge", nil, "Nodes of the cluster that are drained."}
-	clusterBehind  = Metric{"fairlead_cluster_behind", "gauge", nil, "Changes of the cluster that the slowest node " +
-		"that is alive has not applied."}
+	clusterDrained  = Metric{"fairlead_cluster_drained_nodes", "gauge", nil, "Nodes of the cluster that are drained."}
 	clusterProblems = Metric{"fairlead_cluster_problems", "gauge", nil, "Problems of the cluster's objects on this " +
 		"host."}
-	clusterRevision = Metric{"fairlead_cluster_revision", "gauge", nil, "Revision of etcd that this host has."}
-	clusterFrozen   = Metric{"fairlead_cluster_frozen", "gauge", nil, "1 if this host ignores etcd because its records " +
+	clusterRevision = Metric{"fairlead_cluster_revision", "gauge", nil, "Revision of etcd up to which this host has " +
+		"applied the changes of the cluster."}
+	clusterLastChange = Metric{"fairlead_cluster_last_change_revision", "gauge", nil, "Revision of etcd of the last " +
+		"change of the cluster that this host has applied."}
+	clusterFrozen = Metric{"fairlead_cluster_frozen", "gauge", nil, "1 if this host ignores etcd because its records " +
 		"seem to be older ones or those of another cluster, 0 if not."}
 	clusterConnected = Metric{"fairlead_cluster_etcd_connected", "gauge", nil, "1 if etcd answers this host, 0 if not."}
 	clusterServerUp  = Metric{"fairlead_cluster_etcd_server_up", "gauge", []string{"endpoint"}, "1 if the server of " +
@@ -44,8 +45,8 @@ var (
 )
 
 // ofCluster are the metrics of the cluster, which are read at each scrape.
-var ofCluster = []Metric{clusterNodes, clusterDrained, clusterBehind, clusterProblems, clusterRevision, clusterFrozen,
-	clusterConnected, clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
+var ofCluster = []Metric{clusterNodes, clusterDrained, clusterProblems, clusterRevision, clusterLastChange,
+	clusterFrozen, clusterConnected, clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
 
 // clusterCollector reads the state of the cluster at each scrape.
 type clusterCollector struct {
@@ -68,14 +69,13 @@ func (c clusterCollector) Gather() ([]*dto.MetricFamily, error) {
 }
 
 func (f *families) cluster(s api.ClusterStatus) {
-	var alive, drained, behind, problems int64
+	var alive, drained, problems int64
 	for _, n := range s.Nodes {
 		if n.Drained {
 			drained++
 		}
 		if n.Alive {
 			alive++
-			behind = max(behind, n.Behind)
 		}
 		if n.Name == s.Node {
 			problems = int64(len(n.Problems))
@@ -84,9 +84,9 @@ func (f *families) cluster(s api.ClusterStatus) {
 	f.add(clusterNodes, float64(alive), f.labels(clusterNodes.Labels, "alive"))
 	f.add(clusterNodes, float64(int64(len(s.Nodes))-alive), f.labels(clusterNodes.Labels, "missing"))
 	f.add(clusterDrained, float64(drained), nil)
-	f.add(clusterBehind, float64(behind), nil)
 	f.add(clusterProblems, float64(problems), nil)
-	f.add(clusterRevision, float64(s.Etcd.Revision), nil)
+	f.add(clusterRevision, float64(s.Applied), nil)
+	f.add(clusterLastChange, float64(s.LastChange), nil)
 	f.add(clusterFrozen, truth(s.Etcd.Frozen != ""), nil)
 	f.add(clusterConnected, truth(s.Etcd.Connected), nil)
 	for _, server := range s.Etcd.Servers {

@@ -79,13 +79,13 @@ func (c cluster) Status(context.Context) (api.ClusterStatus, error) {
 func member() cluster {
 	return cluster{&api.ClusterStatus{Node: "host1", CertificateExpires: time.Unix(1800000000, 0),
 		Nodes: []api.ClusterNodeStatus{{Name: "host1", Alive: true, Problems: []string{"network web: no"}},
-			{Name: "host2", Alive: true, Drained: true, Behind: 3}, {Name: "host3", Behind: 70}},
+			{Name: "host2", Alive: true, Drained: true}, {Name: "host3"}}, Applied: 412, LastChange: 409,
 		Addresses: []api.ClusterAddress{
 			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("192.0.2.10/24")},
 				Holder: "host1", Answers: true, Lease: 2500 * time.Millisecond, Epoch: 4},
 			{ClusterAddressSpec: api.ClusterAddressSpec{Address: netip.MustParsePrefix("2001:db8::10/64")},
 				Holder: "host2"}},
-		Etcd: api.EtcdHealth{Connected: true, Revision: 412, Frozen: "older records",
+		Etcd: api.EtcdHealth{Connected: true, Revision: 500, Frozen: "older records",
 			Servers: []api.EtcdServer{{Endpoint: "http://192.0.2.7:2379"},
 				{Endpoint: "http://192.0.2.8:2379", Problem: "no answer"}}}}}
 }
@@ -149,9 +149,9 @@ func TestMetricsText(t *testing.T) {
 		`fairlead_cluster_nodes{state="alive"} 2`,
 		`fairlead_cluster_nodes{state="missing"} 1`,
 		`fairlead_cluster_drained_nodes 1`,
-		`fairlead_cluster_behind 3`,
 		`fairlead_cluster_problems 1`,
 		`fairlead_cluster_revision 412`,
+		`fairlead_cluster_last_change_revision 409`,
 		`fairlead_cluster_frozen 1`,
 		`fairlead_cluster_etcd_connected 1`,
 		`fairlead_cluster_etcd_server_up{endpoint="http://192.0.2.8:2379"} 0`,

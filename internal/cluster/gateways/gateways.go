@@ -74,7 +74,8 @@ type Gateways struct {
 	selectors []model.Select
 	// problems are those of the last snapshot.
 	problems []string
-	// written is the revision of the last publication. The next one waits for a snapshot that has it.
+	// written is the revision of the last publication that put a record. The next one waits for a snapshot that
+	// has it. A deletion has none if its first answer was lost, and is harmless if it is repeated.
 	written int64
 	// failed is the problem of the last transaction.
 	failed string
@@ -202,16 +203,20 @@ func (g *Gateways) publish(ctx context.Context) error {
 	}
 	for part := range slices.Chunk(changes(snapshot, node, want), changedAtOnce) {
 		limited, cancel := context.WithTimeout(ctx, commitLimit)
-		result, err := g.cfg.Store.Commit(limited, kv.Txn{
-			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},
-			Then: part})
+		t := kv.Txn{If: []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}}, Then: part}
+		result, err := g.cfg.Store.Commit(limited, t)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("publish servers of the gateway: %w", err)
 		}
-		g.mu.Lock()
-		g.written = result.Revision
-		g.mu.Unlock()
+		if !result.Committed {
+			return nil // the next snapshot has another record of the node
+		}
+		if t.Puts() {
+			g.mu.Lock()
+			g.written = result.Revision
+			g.mu.Unlock()
+		}
 	}
 	return nil
 }

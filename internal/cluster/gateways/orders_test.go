@@ -212,6 +212,41 @@ func TestPublish(t *testing.T) {
 	})
 }
 
+// TestPublishInSharedStore drains a node while it publishes, in a store that another program changes, too. The
+// node must publish as soon as it has its new record, whatever the store's revision is.
+func TestPublishInSharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apply("site", declared("web"), false)
+		synctest.Wait()
+		self := record.Key(record.Nodes, "a")
+		n, _, err := record.Get[record.Node](w.Snapshot(), self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Drained = true
+		drain := kv.Txn{Then: []kv.Change{{Key: self, Value: record.Encode(n)}}}
+		if _, err := w.Client().Commit(t.Context(), drain); err != nil {
+			t.Fatal(err)
+		}
+		w.ChangeElsewhere()
+		w.mu.Lock()
+		w.found = []api.SelectedSandbox{{By: shop, Endpoint: "web-1", Address: netip.MustParseAddr("10.9.0.9")}}
+		w.mu.Unlock()
+		key := record.Key(record.Selected, record.SelectorHash(shop), "a", "web-1")
+		w.changed <- struct{}{}
+		synctest.Wait()
+		if _, exists := w.Snapshot().Get(key); exists {
+			t.Error("the sandbox is published with an old record of the node")
+		}
+		w.update()
+		synctest.Wait()
+		if _, exists := w.Snapshot().Get(key); !exists {
+			t.Error("the sandbox is not published with the new record of the node")
+		}
+	})
+}
+
 // TestRefused gives the host the objects again that it could not take over.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,10 @@
 package kv
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 )
 
 // ErrUnknown is the error of a transaction that may or may not have been committed: the
@@ -66,12 +68,30 @@ type Txn struct {
 	Then []Change
 }
 
+// Holds reports whether all conditions are true in a snapshot. If a transaction was not committed, a later snapshot
+// shows why: its conditions are not true there.
+func (t Txn) Holds(s Snapshot) bool {
+	for _, c := range t.If {
+		e, _ := s.Get(c.Key)
+		if e.Revision != c.Revision || c.Value != nil && !bytes.Equal(e.Value, c.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// Puts reports whether the transaction puts a value.
+func (t Txn) Puts() bool {
+	return slices.ContainsFunc(t.Then, func(c Change) bool { return c.Value != nil })
+}
+
 // Result is the outcome of a transaction that was answered.
 type Result struct {
 	// Committed is false if a condition was false. Nothing was changed then.
 	Committed bool
-	// Revision is the store's revision after the transaction. It is the new revision of
-	// all changed keys if Committed is true.
+	// Revision is the store's revision after the transaction. If Committed is true and a value was put, it is
+	// that of all changed keys, and a snapshot will have it. No snapshot may ever have another one: other
+	// programs that share the store change its revision, too.
 	Revision int64
 	// Current has the entries of the keys of the conditions if Committed is false.
 	// Keys that do not exist are missing.

@@ -1,7 +1,6 @@
 package member
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +40,7 @@ func (m *Member) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		}
 		newest := kv.NewTable(result.Revision, slices.Clone(result.Current))
 		result.Current = slices.DeleteFunc(result.Current, func(e kv.Entry) bool { return e.Key == key })
-		if !holds(t.If, newest) {
+		if !t.Holds(newest) {
 			return result, nil
 		}
 		snapshot = newest // only the node's record differs: it was drained, for example
@@ -76,15 +75,4 @@ func (m *Member) CommitAnyway(ctx context.Context, t kv.Txn) (kv.Result, error) 
 		return kv.Result{}, fmt.Errorf("commit transaction: %w", kv.ErrUnavailable)
 	}
 	return store.Commit(ctx, t)
-}
-
-// holds reports whether all conditions are true.
-func holds(conditions []kv.Condition, s kv.Snapshot) bool {
-	for _, c := range conditions {
-		e, _ := s.Get(c.Key)
-		if e.Revision != c.Revision || c.Value != nil && !bytes.Equal(e.Value, c.Value) {
-			return false
-		}
-	}
-	return true
 }

@@ -52,7 +52,8 @@ func (s *Services) Apply(ctx context.Context, declared api.Spec, dry bool) ([]ap
 		if err != nil || dry || len(all) == 0 {
 			return shownChanges(all), err
 		}
-		result, _, err := kv.Repeat(ctx, s.cfg.Store, transaction(all))
+		t := transaction(all)
+		result, _, err := kv.Repeat(ctx, s.cfg.Store, t)
 		if err != nil {
 			return nil, fmt.Errorf("apply services of the cluster: %w: apply again", err)
 		}
@@ -60,7 +61,7 @@ func (s *Services) Apply(ctx context.Context, declared api.Spec, dry bool) ([]ap
 			return shownChanges(all), nil
 		}
 		// Another host has changed a service meanwhile, or an answer was lost.
-		for snapshot.Revision() < result.Revision {
+		for t.Holds(snapshot) {
 			select {
 			case <-updated:
 			case <-ctx.Done():

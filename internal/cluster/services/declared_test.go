@@ -165,7 +165,10 @@ func TestApplyMeanwhile(t *testing.T) {
 		spec := files("shop", "web")
 		other := spec.ClusterServices[0].VirtualService.Clone()
 		other.Origin, other.Forward, other.Plane = model.FileSet("shop"), model.ForwardDirect, model.PlaneEBPF
+		w.follower.Set(kvtest.Refused)
 		w.put("svcs/web", record.Service{Spec: other})
+		w.ChangeElsewhere() // no snapshot will have this revision
+		time.AfterFunc(time.Second, func() { w.follower.Set(kvtest.Works) })
 		if got := w.applies(spec); got != "" {
 			t.Errorf("after another host: %q", got)
 		}

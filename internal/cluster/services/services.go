@@ -69,7 +69,8 @@ type Services struct {
 	updated chan struct{}
 	// published has the keys of the node's real servers in the snapshot.
 	published map[string]bool
-	// written is the revision of the last publication. The next one waits for a snapshot that has it.
+	// written is the revision of the last publication that put a record. The next one waits for a snapshot that
+	// has it. A deletion has none if its first answer was lost, and is harmless if it is repeated.
 	written int64
 	// failed is the problem of the last transaction.
 	failed string
@@ -185,16 +186,20 @@ func (s *Services) publish(ctx context.Context) error {
 	}
 	for part := range slices.Chunk(changes(snapshot, published, s.wanted(snapshot, node)), publishedAtOnce) {
 		limited, cancel := context.WithTimeout(ctx, publishLimit)
-		result, err := s.cfg.Store.Commit(limited, kv.Txn{
-			If:   []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}},
-			Then: part})
+		t := kv.Txn{If: []kv.Condition{{Key: self.Key, Revision: self.Revision, Value: self.Value}}, Then: part}
+		result, err := s.cfg.Store.Commit(limited, t)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("publish real servers: %w", err)
 		}
-		s.mu.Lock()
-		s.written = result.Revision
-		s.mu.Unlock()
+		if !result.Committed {
+			return nil // the next snapshot has another record of the node
+		}
+		if t.Puts() {
+			s.mu.Lock()
+			s.written = result.Revision
+			s.mu.Unlock()
+		}
 	}
 	return nil
 }

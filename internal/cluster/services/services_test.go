@@ -55,12 +55,13 @@ type world struct {
 	*kvtest.Store
 	*host
 	services *services.Services
-	client   *kvtest.Client
+	// client commits the node's transactions, and follower has its updates.
+	client, follower *kvtest.Client
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{T: t, Store: kvtest.New(), host: &host{changed: make(chan struct{}, 1)}}
-	w.client = w.Client()
+	w.client, w.follower = w.Client(), w.Client()
 	w.services = services.New(services.Config{Host: w.host, Store: w.client, Changed: w.changed, Every: time.Second,
 		Log: slog.New(slog.DiscardHandler)})
 	w.put("nodes/n0", record.Node{ID: "n0", Name: "host1", Addresses: []netip.Addr{addr("192.0.2.1")}})
@@ -71,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	}
 	go w.services.Run(t.Context())
 	go func() {
-		for u := range w.client.Updates(t.Context()) {
+		for u := range w.follower.Updates(t.Context()) {
 			w.services.Update(t.Context(), member.Self{Node: "n0"}, u)
 		}
 	}()
@@ -153,6 +154,29 @@ func TestPublish(t *testing.T) {
 		}
 		if got := w.published(); strings.Contains(got, "n0") {
 			t.Errorf("without its service, %s is published", got)
+		}
+	})
+}
+
+// TestPublishInSharedStore drains a node while it publishes, in a store that another program changes, too. The
+// node must publish as soon as it has its new record, whatever the store's revision is.
+func TestPublishInSharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		if err := w.services.SetService(t.Context(), web()); err != nil {
+			t.Fatal(err)
+		}
+		w.published()
+		w.follower.Set(kvtest.Refused)
+		w.put("nodes/n0", record.Node{ID: "n0", Name: "host1", Drained: true})
+		w.ChangeElsewhere()
+		w.has(api.OwnReal{Endpoint: "shop", Address: addr("10.9.0.7"), Weight: 1})
+		if got := w.published(); got != "" {
+			t.Errorf("with an old record of the node, %s is published", got)
+		}
+		w.follower.Set(kvtest.Works)
+		if got := w.published(); got != `web/n0/shop{"address":"10.9.0.7","weight":1}` {
+			t.Errorf("with the new record of the node, %q is published", got)
 		}
 	})
 }

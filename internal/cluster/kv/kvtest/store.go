@@ -16,6 +16,8 @@ import (
 type Store struct {
 	mu    sync.Mutex
 	table *kv.Table
+	// revision is that of the last change, also of other programs.
+	revision int64
 	// owners has the clients of leased keys.
 	owners map[string]*Client
 	// changed is closed at the next change of the table or of a fault.
@@ -24,7 +26,7 @@ type Store struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{table: kv.NewTable(1, nil), owners: map[string]*Client{}, changed: make(chan struct{})}
+	return &Store{table: kv.NewTable(1, nil), revision: 1, owners: map[string]*Client{}, changed: make(chan struct{})}
 }
 
 // Snapshot returns the entries of the store.
@@ -32,6 +34,14 @@ func (s *Store) Snapshot() kv.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.table
+}
+
+// ChangeElsewhere changes the store outside of the cluster, as another program does that shares it. The cluster
+// has no entry with the new revision.
+func (s *Store) ChangeElsewhere() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
 }
 
 // Fault is what happens to the requests of a client.
@@ -124,14 +134,14 @@ func (s *Store) commit(by *Client, t kv.Txn) kv.Result {
 			}
 		}
 	}
-	result.Revision = s.table.Revision()
+	result.Revision = s.revision
 	return result
 }
 
 // change makes changes. As in etcd, a transaction that deletes only keys that do not exist has no
 // new revision. The caller has the lock.
 func (s *Store) change(by *Client, changes []kv.Change) {
-	revision := s.table.Revision() + 1
+	revision := s.revision + 1
 	var entries []kv.Entry
 	for _, c := range changes {
 		delete(s.owners, c.Key)
@@ -147,7 +157,7 @@ func (s *Store) change(by *Client, changes []kv.Change) {
 		entries = append(entries, kv.Entry{Key: c.Key, Value: append([]byte{}, c.Value...), Revision: revision})
 	}
 	if len(entries) > 0 {
-		s.table = s.table.With(revision, entries)
+		s.table, s.revision = s.table.With(revision, entries), revision
 		s.wake()
 	}
 }

@@ -99,11 +99,12 @@ var errToken = api.Faultf(api.Invalid, "join: the token is wrong, was used, or h
 // errCrowd is the answer to hosts whose tokens the node does not know, if there are too many.
 var errCrowd = api.Faultf(api.Failed, "join: the node gets too many requests with unknown tokens: try again")
 
-// expects reports whether the snapshot has the token or the host.
+// expects reports whether the snapshot has the token, or the node with the key that the request proves. The id alone
+// is no secret: each node shows its certificate to any host.
 func expects(s kv.Snapshot, n record.Node, secret []byte) bool {
 	_, token := s.Get(record.Key(record.Tokens, trust.HashSecret(secret)))
-	_, node := s.Get(record.Key(record.Nodes, n.ID))
-	return token || node
+	have, node, err := record.Get[record.Node](s, record.Key(record.Nodes, n.ID))
+	return token || node && err == nil && have.KeyHash == n.KeyHash
 }
 
 // freeAddresses returns an error if another node has an address of this one.

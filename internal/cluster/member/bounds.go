@@ -1,51 +1,72 @@
 package member
 
 import (
+	"crypto/tls"
 	"net"
+	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
+
+	"fairlead/internal/cluster/trust"
 )
 
-// The limits of connections to the API. Any host can open connections, so the nodes' addresses have
-// places of their own, and the others have few per host: joining needs one.
+// The limits of connections to the API. Any host can open connections, so nodes have places of their own, which a
+// connection gets when it has proved to be of a node. The address proves nothing: containers of a host have its
+// address. It only decides whether a new connection may replace an older one of the same address. If it may not,
+// a host with many connections keeps its own ones, and gets no others: joining needs one.
 const (
 	placesOfNodes     = 512
+	placesOfAddresses = 256
 	placesOfStrangers = 128
 	placesPerNode     = 32
+	placesPerAddress  = 8
 	placesPerStranger = 8
 )
 
-// bounds counts the connections of each peer.
+// bounds counts the connections of each peer. Its methods may be called concurrently.
 type bounds struct {
 	// isNode reports whether an address is that of a node.
 	isNode func(netip.Addr) bool
 
 	// mu protects the fields below.
-	mu               sync.Mutex
-	nodes, strangers places
+	mu sync.Mutex
+	// nodes are proven, addresses are those of nodes without a proof, and strangers are the others.
+	nodes, addresses, strangers places
 }
 
-// places are those of nodes, or of all other hosts.
+// places are those of one kind of peers.
 type places struct {
 	most, perPeer int
-	taken         int
-	peers         map[netip.Prefix]int
+	// replace makes a new connection replace the oldest one if there is no place.
+	replace bool
+	// taken are in the order in which they were taken.
+	taken []*place
+}
+
+// place is the place of one connection.
+type place struct {
+	peer string
+	// kind is nil when the connection is closed, or was replaced.
+	kind *places
+	end  func()
 }
 
 func newBounds(isNode func(netip.Addr) bool) *bounds {
 	return &bounds{isNode: isNode,
-		nodes:     places{most: placesOfNodes, perPeer: placesPerNode, peers: map[netip.Prefix]int{}},
-		strangers: places{most: placesOfStrangers, perPeer: placesPerStranger, peers: map[netip.Prefix]int{}}}
+		nodes:     places{most: placesOfNodes, perPeer: placesPerNode},
+		addresses: places{most: placesOfAddresses, perPeer: placesPerAddress, replace: true},
+		strangers: places{most: placesOfStrangers, perPeer: placesPerStranger}}
 }
 
-// enter counts a connection, and returns a function that ends that. It returns false if there is no
-// place for the peer. A stranger with IPv6 is a /64, of which one host can have all addresses.
-func (b *bounds) enter(peer netip.Addr) (leave func(), ok bool) {
+// enter gives a connection a place, and returns false if there is none. end closes the connection if another one
+// replaces it. A stranger with IPv6 is a /64, of which one host can have all addresses.
+func (b *bounds) enter(peer netip.Addr, end func()) (p *place, ok bool) {
 	peer = peer.Unmap().WithZone("")
-	class, bits := &b.strangers, min(peer.BitLen(), 64)
+	kind, bits := &b.strangers, min(peer.BitLen(), 64)
 	if b.isNode(peer) {
-		class, bits = &b.nodes, peer.BitLen()
+		kind, bits = &b.addresses, peer.BitLen()
 	}
 	host, err := peer.Prefix(bits)
 	if err != nil {
@@ -53,19 +74,63 @@ func (b *bounds) enter(peer netip.Addr) (leave func(), ok bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if class.taken >= class.most || class.peers[host] >= class.perPeer {
-		return nil, false
+	p = &place{peer: host.String(), end: end}
+	return p, kind.take(p)
+}
+
+// proved gives a connection a place of the node that its peer has proved to be, unless it has one. It returns false
+// if there is none.
+func (b *bounds) proved(p *place, node string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.kind == nil || p.kind == &b.nodes {
+		return p.kind != nil
 	}
-	class.taken++
-	class.peers[host]++
-	return sync.OnceFunc(func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		class.taken--
-		if class.peers[host]--; class.peers[host] == 0 {
-			delete(class.peers, host)
+	p.kind.free(p)
+	p.peer = node
+	return b.nodes.take(p)
+}
+
+// leave frees a place. It may be called more than once.
+func (b *bounds) leave(p *place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.kind != nil {
+		p.kind.free(p)
+	}
+}
+
+// take takes a place, and reports whether there was one.
+func (k *places) take(p *place) bool {
+	var oldest *place // of the peer
+	count := 0
+	for _, other := range k.taken {
+		if other.peer == p.peer {
+			if count++; oldest == nil {
+				oldest = other
+			}
 		}
-	}), true
+	}
+	full := len(k.taken) >= k.most
+	if (full || count >= k.perPeer) && !k.replace {
+		return false
+	}
+	switch {
+	case count >= k.perPeer:
+		oldest.end()
+		k.free(oldest)
+	case full:
+		k.taken[0].end()
+		k.free(k.taken[0])
+	}
+	p.kind = k
+	k.taken = append(k.taken, p)
+	return true
+}
+
+func (k *places) free(p *place) {
+	p.kind = nil
+	k.taken = slices.DeleteFunc(k.taken, func(other *place) bool { return other == p })
 }
 
 // boundListener closes connections of peers that have too many.
@@ -82,8 +147,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-			if leave, ok := l.bounds.enter(at.Addr()); ok {
-				return &boundConn{Conn: conn, leave: leave}, nil
+			if p, ok := l.bounds.enter(at.Addr(), func() { conn.Close() }); ok {
+				return &boundConn{Conn: conn, bounds: l.bounds, place: p}, nil
 			}
 		}
 		conn.Close()
@@ -93,13 +158,31 @@ func (l *boundListener) Accept() (net.Conn, error) {
 // boundConn is a connection that is counted until it is closed.
 type boundConn struct {
 	net.Conn
-	leave func()
+	bounds *bounds
+	place  *place
 }
 
 // Close closes the connection.
 func (c *boundConn) Close() error {
-	c.leave()
+	c.bounds.leave(c.place)
 	return c.Conn.Close()
+}
+
+// atRequest gives the connection of a request a place of a node, or closes it. Only then is it proved who the peer is:
+// during the handshake, a host can show the certificate of any node, without its key.
+func atRequest(c net.Conn, state http.ConnState) {
+	secure, ok := c.(*tls.Conn)
+	if !ok || state != http.StateActive {
+		return
+	}
+	counted, ok := secure.NetConn().(*boundConn)
+	if !ok {
+		return
+	}
+	of := secure.ConnectionState()
+	if peer, ok := trust.PeerOf(&of); ok && !counted.bounds.proved(counted.place, peer.Node) {
+		c.Close()
+	}
 }
 
 // The limits of join requests whose token the node does not know.

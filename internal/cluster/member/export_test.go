@@ -13,7 +13,14 @@ func StoredCertificate(dir string) (tls.Certificate, error) {
 }
 
 // NewPlaces returns the function that counts connections to the API, with the limits of nodes and of
-// other hosts.
-func NewPlaces(isNode func(netip.Addr) bool) func(netip.Addr) (leave func(), ok bool) {
-	return newBounds(isNode).enter
+// other hosts. A connection that names a node has proved to be of it.
+func NewPlaces(isNode func(netip.Addr) bool) func(a netip.Addr, node string, end func()) (leave func(), ok bool) {
+	b := newBounds(isNode)
+	return func(a netip.Addr, node string, end func()) (func(), bool) {
+		p, ok := b.enter(a, end)
+		if ok && node != "" {
+			ok = b.proved(p, node)
+		}
+		return func() { b.leave(p) }, ok
+	}
 }

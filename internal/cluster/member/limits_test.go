@@ -1,8 +1,16 @@
 package member_test
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,10 +22,12 @@ import (
 )
 
 // TestPlaces opens connections from many hosts. They must not take the places of nodes, and a /64 of IPv6
-// has those of one host.
+// has those of one host. At the address of a node, only new connections without a proof replace others.
 func TestPlaces(t *testing.T) {
 	node := netip.MustParseAddr("192.0.2.7")
-	places := member.NewPlaces(func(a netip.Addr) bool { return a == node })
+	proving := member.NewPlaces(func(a netip.Addr) bool { return a == node })
+	replaced := 0
+	places := func(a netip.Addr) (func(), bool) { return proving(a, "", func() { replaced++ }) }
 	all := 0
 	for i := range 10_000 {
 		if _, ok := places(netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i))); ok {
@@ -37,10 +47,25 @@ func TestPlaces(t *testing.T) {
 	if all != 128 {
 		t.Errorf("all strangers have %d connections", all)
 	}
+	if replaced > 0 {
+		t.Errorf("%d connections of strangers were replaced", replaced)
+	}
+	for n := range 100 {
+		if _, ok := places(netip.MustParseAddr("::ffff:192.0.2.7")); !ok {
+			t.Errorf("connection %d of the address of a node is refused", n+1)
+		}
+	}
+	if replaced != 92 {
+		t.Errorf("of 100 connections without a proof, %d were replaced", replaced)
+	}
 	for n := range 33 {
-		if _, ok := places(netip.MustParseAddr("::ffff:192.0.2.7")); ok != (n < 32) {
+		_, ok := proving(node, "node7", func() { t.Error("a connection of a node is replaced") })
+		if ok != (n < 32) {
 			t.Errorf("connection %d of a node: %v", n+1, ok)
 		}
+	}
+	for range 100 {
+		places(node)
 	}
 	stranger := netip.MustParseAddr("203.0.113.1")
 	if _, ok := places(stranger); ok {
@@ -53,6 +78,54 @@ func TestPlaces(t *testing.T) {
 	}
 	if _, ok := places(stranger); ok {
 		t.Error("a place that was left once is free twice")
+	}
+}
+
+// TestIdleConnections opens connections from the address of a node that send nothing, as a container of its host can
+// do. The node must still reach the other one, and its connections stay.
+func TestIdleConnections(t *testing.T) {
+	w := newWorld(t)
+	one, two, _ := w.three()
+	pair, err := member.StoredCertificate(two.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &http.Client{Transport: &http.Transport{DialContext: two.dial, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}}}
+	reused := func() (again bool) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GotConn: func(c httptrace.GotConnInfo) { again = c.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://192.0.2.1:7947/v1/ping",
+			strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := kept.Do(r)
+		if err != nil {
+			t.Fatalf("a node with idle connections at its address: %v", err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("a node with idle connections at its address: %s, %v", answer.Status, err)
+		}
+		return again
+	}
+	reused()
+	for range 100 {
+		c, err := two.dial(t.Context(), "tcp", "192.0.2.1:7947")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	if !reused() {
+		t.Error("idle connections at the node's address have replaced one of the node")
+	}
+	for range 10 {
+		if _, err := two.Ping(t.Context(), one.id()); err != nil {
+			t.Fatalf("a new connection of the node: %v", err)
+		}
 	}
 }
 
@@ -89,6 +162,66 @@ func TestUnknownTokens(t *testing.T) {
 	}
 	if err := two.join(token); err != nil {
 		t.Errorf("a known token: %v", err)
+	}
+}
+
+// TestJoinAsKnownNode joins with the id of a node, which its certificate shows to any host, and with another key. That
+// must cost as few transactions as an unknown token. The node itself, whose answer was lost, is not limited.
+func TestJoinAsKnownNode(t *testing.T) {
+	w := newWorld(t)
+	one := w.host(1)
+	if err := one.init(); err != nil {
+		t.Fatal(err)
+	}
+	one.knows("host1")
+	reads := 0
+	w.mu.Lock()
+	w.still = time.Now() // the budget of requests does not grow meanwhile
+	one.committing = func(t kv.Txn) {
+		if len(t.Then) == 0 {
+			reads++
+		}
+	}
+	w.mu.Unlock()
+	key, err := trust.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := member.StoredCertificate(one.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func(key *ecdsa.PrivateKey) int {
+		t.Helper()
+		request, err := trust.Request(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(map[string]any{"secret": []byte("unknown"), "node": one.id(), "name": "host1",
+			"addresses": []string{"192.0.2.1"}, "port": 7947, "version": "1.2.3", "format": record.Format,
+			"request": request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{DialContext: one.dial, DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		r, err := client.Post("https://192.0.2.1:7947/v1/join", "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		return r.StatusCode
+	}
+	for range 30 {
+		if status := join(key); status == http.StatusOK {
+			t.Fatal("a host joins with the id of a node and another key")
+		}
+	}
+	if reads > 10 {
+		t.Errorf("30 joins with the id of a node cost %d reads of etcd", reads)
+	}
+	if own, ok := stored.PrivateKey.(*ecdsa.PrivateKey); !ok || join(own) != http.StatusOK {
+		t.Error("a node with its key gets no certificate")
 	}
 }
 

@@ -59,7 +59,27 @@ func (w *world) listen(_ context.Context, at netip.AddrPort) (net.Listener, erro
 	if err == nil {
 		w.route(at.String(), l.Addr().String())
 	}
-	return l, err
+	return listener{l}, err
+}
+
+// listener accepts connections of hosts, which have their own loopback addresses in the test's process.
+type listener struct{ net.Listener }
+
+// Accept returns a connection whose peer has its address in the world.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return accepted{c}, err
+}
+
+type accepted struct{ net.Conn }
+
+// RemoteAddr returns 192.0.2.N for 127.0.0.N.
+func (c accepted) RemoteAddr() net.Addr {
+	peer, ok := c.Conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return c.Conn.RemoteAddr()
+	}
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, peer.IP.To4()[3]), Port: peer.Port}
 }
 
 func (w *world) route(address, to string) {
@@ -79,8 +99,10 @@ func (w *world) listener(address string) (to string) {
 	return to
 }
 
-func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext(ctx, network, w.listener(address))
+// dial connects from the host's address.
+func (h *host) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(h.n))}
+	return (&net.Dialer{LocalAddr: from}).DialContext(ctx, network, h.listener(address))
 }
 
 // connection is a host's connection to the store.

@@ -112,7 +112,7 @@ func (m *Member) serveAt(ctx context.Context, at netip.AddrPort, bound *bounds) 
 		return err
 	}
 	server := &http.Server{Handler: m.handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit,
-		ReadTimeout: requestLimit, WriteTimeout: requestLimit, IdleTimeout: idleLimit,
+		ReadTimeout: requestLimit, WriteTimeout: requestLimit, IdleTimeout: idleLimit, ConnState: atRequest,
 		ErrorLog: log.New(io.Discard, "", 0)} // any host can cause these errors
 	ended := make(chan struct{})
 	go func() {

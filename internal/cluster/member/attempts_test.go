@@ -127,8 +127,8 @@ func TestStartFails(t *testing.T) {
 	one.knows("host1")
 }
 
-// TestSkippedUpdates takes the node's record away for some updates. The consumers get none of them, and
-// then the next one has all keys that have changed.
+// TestSkippedUpdates takes the node's record away for some updates. The consumers get none of them, and give up what
+// other nodes can take over. Then the next one has all keys that have changed, and the consumers go on.
 func TestSkippedUpdates(t *testing.T) {
 	w := newWorld(t)
 	one := w.host(1)
@@ -145,6 +145,7 @@ func TestSkippedUpdates(t *testing.T) {
 		return strings.Contains(s.Problem, "was removed")
 	})
 	w.put("while/removed too", "1")
+	one.until("host1 has given up what others can take over", one.released.Load)
 	w.put(key, record.Node{ID: id, Name: "host1"})
 	deadline := time.After(limit)
 	for {
@@ -158,6 +159,9 @@ func TestSkippedUpdates(t *testing.T) {
 			}
 			if !slices.Contains(u.Changed, "while/removed") || !slices.IsSorted(u.Changed) {
 				t.Errorf("the update has the changed keys %q", u.Changed)
+			}
+			if one.released.Load() {
+				t.Error("the consumers get an update before they go on")
 			}
 			return
 		case <-deadline:

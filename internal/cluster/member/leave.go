@@ -78,7 +78,7 @@ func (m *Member) forget() error {
 		return fmt.Errorf("delete the cluster's files: %w", err)
 	}
 	m.mu.Lock()
-	m.file, m.snapshot, m.problems, m.failed = file{}, nil, nil, nil
+	m.file, m.snapshot, m.problems, m.failed, m.resume = file{}, nil, nil, nil, nil
 	m.mu.Unlock()
 	if m.cfg.Changed != nil {
 		m.cfg.Changed()

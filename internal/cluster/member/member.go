@@ -146,6 +146,8 @@ type Member struct {
 	// end ends the tasks of the member; ended is closed when they have.
 	end   func()
 	ended chan struct{}
+	// resume undoes the release of a node that was removed. Only follow uses it.
+	resume func()
 	// leaving is true while the node deletes its own records.
 	leaving bool
 	life    context.Context
@@ -241,7 +243,8 @@ func (m *Member) stop() {
 const manyChanges = 1000
 
 // follow passes the updates on to the consumers. A node that was removed from the cluster passes
-// nothing on: its host keeps what it has, except for what other nodes can take over.
+// nothing on: its host keeps what it has, except for what other nodes can take over. If its record returns, with
+// another copy of the store for example, it goes on.
 func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 	var previous kv.Snapshot // the consumers have it
 	var skipped []string     // what has changed since
@@ -261,9 +264,13 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 			m.noteChanges(before, u.Snapshot)
 		}
 		if _, known := u.Snapshot.Get(record.Key(record.Nodes, self.Node)); !known {
-			m.release(ctx)
+			m.resume = m.release(ctx)
 			skipped = union(skipped, u.Changed)
 			continue
+		}
+		if m.resume != nil {
+			m.resume() // at first: a Releaser ignores updates until then
+			m.resume = nil
 		}
 		u.Changed, skipped = union(skipped, u.Changed), nil
 		var problems []string

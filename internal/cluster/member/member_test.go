@@ -151,6 +151,8 @@ type host struct {
 	noted   chan api.Event
 	clients []string // attached
 	mtu     atomic.Int64
+	// released is true while the consumer has given up what other nodes can take over.
+	released atomic.Bool
 	// checks counts how often the host has read its MTU: once each time it may write about itself.
 	checks atomic.Int64
 	// committing and committed are called before transactions and after those that change keys, unless they are nil.
@@ -197,6 +199,12 @@ func (h consumer) Update(_ context.Context, _ member.Self, u kv.Update) []string
 
 // Leave implements member.Consumer.
 func (h consumer) Leave() error { h.left = true; return nil }
+
+// Release implements member.Releaser.
+func (h consumer) Release(context.Context) { h.released.Store(true) }
+
+// Resume implements member.Releaser.
+func (h consumer) Resume() { h.released.Store(false) }
 
 // start starts the Member of another process.
 func (h *host) start() {

@@ -41,9 +41,9 @@ func (m *Mirror) pause() time.Duration {
 
 // attempt makes the table that of the store, and keeps it so until there is an error.
 func (m *Mirror) attempt(ctx context.Context, listed *bool) error {
-	why, err := m.different(ctx, listed)
+	same, why, err := m.different(ctx, listed)
 	if err == nil && why == "" {
-		err = m.newer(ctx, listed)
+		err = m.newer(ctx, listed, same)
 	}
 	if errors.Is(err, kv.ErrOtherEtcd) {
 		why, err = m.otherEtcd(), nil
@@ -54,10 +54,11 @@ func (m *Mirror) attempt(ctx context.Context, listed *bool) error {
 	return err
 }
 
-// newer lists the store if necessary, and watches it until there is an error.
-func (m *Mirror) newer(ctx context.Context, listed *bool) error {
+// newer lists the store if necessary, and watches it until there is an error. same means that the store was found to
+// be the known one.
+func (m *Mirror) newer(ctx context.Context, listed *bool, same bool) error {
 	if !*listed {
-		frozen, err := m.list(ctx)
+		frozen, err := m.list(ctx, same)
 		if err != nil || frozen {
 			return err
 		}
@@ -82,33 +83,34 @@ func (m *Mirror) otherEtcd() string {
 	return fmt.Sprintf("another etcd answers: its cluster id is not the known %x", m.etcd)
 }
 
-// different returns why the store is another one than the known one. If the store cannot know, or is
-// the known one again, the caller lists.
-func (m *Mirror) different(ctx context.Context, listed *bool) (why string, err error) {
+// different returns why the store is another one than the known one, or whether it certainly is the same. If the
+// store cannot know, or is the known one again, the caller lists.
+func (m *Mirror) different(ctx context.Context, listed *bool) (same bool, why string, err error) {
 	m.mu.Lock()
 	newest, at, accepted, frozen := m.newest, m.table.Revision(), m.accepted, m.frozen
 	m.mu.Unlock()
 	if newest.Revision == 0 || accepted {
 		*listed = false
-		return "", nil
+		return false, "", nil
 	}
 	// The revision of the table can be that of a deletion, which is newer than all entries.
 	holds, err := m.cfg.Source.Holds(ctx, newest, at)
 	switch {
 	case errors.Is(err, kv.ErrFuture):
-		return m.countStale()
+		why, err = m.countStale()
+		return false, why, err
 	case errors.Is(err, kv.ErrCompacted):
 		*listed = false
-		return frozen, nil
+		return false, frozen, nil
 	case err != nil:
-		return "", err
+		return false, "", err
 	case !holds:
-		return fmt.Sprintf("etcd was restored from a copy: at revision %d it does not have the known %s",
+		return false, fmt.Sprintf("etcd was restored from a copy: at revision %d it does not have the known %s",
 			at, newest.Key), nil
 	}
 	m.update(func() { m.stale = 0 })
 	*listed = *listed && frozen == ""
-	return "", nil
+	return true, "", nil
 }
 
 // countStale returns why the store is not the known one, once it has often answered with an old
@@ -125,8 +127,9 @@ func (m *Mirror) countStale() (why string, err error) {
 		m.table.Revision()), nil
 }
 
-// list replaces the table with what the store has, unless that is not the known store.
-func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
+// list replaces the table with what the store has, unless that is not the known store. same means that it was found
+// to be the known one.
+func (m *Mirror) list(ctx context.Context, same bool) (frozen bool, err error) {
 	etcd, revision, entries, err := m.cfg.Source.List(ctx)
 	if err != nil {
 		return false, err
@@ -151,7 +154,7 @@ func (m *Mirror) list(ctx context.Context) (frozen bool, err error) {
 			}
 			return true, err
 		}
-		if why := suspicious(table, next); why != "" {
+		if why := suspicious(table, next, same); why != "" {
 			m.freeze(why)
 			return true, nil
 		}
@@ -178,8 +181,9 @@ func otherCluster(is, was string) string {
 	return fmt.Sprintf("etcd has another cluster with this name (%q instead of %q)", is, was)
 }
 
-// suspicious returns why a list is not of the known store, although its revision is not lower.
-func suspicious(table, next *kv.Table) string {
+// suspicious returns why a list is not of the known store, although its revision is not lower. In the same store,
+// nodes can be missing: they were removed.
+func suspicious(table, next *kv.Table, same bool) string {
 	if was, is := clusterOf(table), clusterOf(next); was != "" && was != is {
 		return otherCluster(is, was)
 	}
@@ -190,7 +194,7 @@ func suspicious(table, next *kv.Table) string {
 			missing++
 		}
 	}
-	if missing > 1 && missing*3 > nodes {
+	if !same && missing > 1 && missing*3 > nodes {
 		return fmt.Sprintf("etcd has no records of %d of %d nodes", missing, nodes)
 	}
 	for e := range next.Under("") {

@@ -387,6 +387,26 @@ func TestOtherEtcd(t *testing.T) {
 	n.untilFrozen("another etcd")
 }
 
+// TestNodesReplaced replaces most nodes while a host is off. The store is the same one, so the host follows it.
+func TestNodesReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	setup := w.node("", "")
+	setup.fill(4)
+	setup.put("a", []byte("1"))
+	path := filepath.Join(t.TempDir(), "cluster.db")
+	n := w.node("one", path)
+	n.until("a", "1")
+	n.stop()
+	for i := range 3 {
+		setup.put(record.Nodes+fmt.Sprint("n", i), nil)
+		setup.put(record.Nodes+fmt.Sprint("m", i), record.Encode(record.Node{ID: fmt.Sprint("m", i)}))
+	}
+	setup.put("a", []byte("2"))
+	n = w.node("one", path)
+	n.until("a", "2")
+}
+
 // TestWithoutEtcd starts a mirror while etcd is away. It must deliver the last snapshot.
 func TestWithoutEtcd(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,9 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 		s.Problem = fmt.Sprintf("this host is no working node, and tries to be one every %s: %v", startAgain, failed)
 		return s, nil
 	case snapshot == nil:
-		s.Problem = "this host has no records of the cluster yet: it waits for etcd"
+		if s.Etcd.Frozen == "" {
+			s.Problem = "this host has no records of the cluster yet: it waits for etcd"
+		}
 		return s, nil
 	case !m.isMember(f.Node):
 		s.Problem = "this host was removed from the cluster: run `fairlead cluster leave` on it"

@@ -146,6 +146,10 @@ func (m *Mirror) list(ctx context.Context, same bool) (frozen bool, err error) {
 		m.freeze(otherCluster(id, m.cfg.Cluster))
 		return true, nil
 	}
+	if why := unreadable(next); why != "" {
+		m.freeze(why)
+		return true, nil
+	}
 	if known && !accepted {
 		if revision < table.Revision() {
 			why, err := m.countStale()
@@ -179,6 +183,16 @@ func otherCluster(is, was string) string {
 		return "etcd has no records of the cluster"
 	}
 	return fmt.Sprintf("etcd has another cluster with this name (%q instead of %q)", is, was)
+}
+
+// unreadable returns why this version cannot use the records of a table; empty if it can.
+func unreadable(table *kv.Table) string {
+	meta, _, err := record.Get[record.Meta](table, record.MetaKey)
+	if err != nil || meta.Format <= record.Format {
+		return ""
+	}
+	return fmt.Sprintf("the cluster has records of format %d, and this host knows format %d: install the version of "+
+		"the other nodes", meta.Format, record.Format)
 }
 
 // suspicious returns why a list is not of the known store, although its revision is not lower. In the same store,
@@ -226,6 +240,10 @@ func (m *Mirror) apply(b kv.Batch) error {
 		return nil
 	}
 	next := table.With(last.Revision, b.Changes)
+	if why := unreadable(next); why != "" {
+		m.freeze(why)
+		return errFrozen
+	}
 	m.update(func() {
 		m.table = next
 		for _, e := range b.Changes {

@@ -10,7 +10,8 @@
 // still has the newest entry that it knows. If the store has not, it was restored from an older copy
 // or is another one: the mirror freezes. An answer of an etcd with another cluster id freezes it, too,
 // whatever that etcd has: it may be a copy whose revisions are the same. The mirror then delivers
-// nothing, and tries again until the store is the known one or Accept is called.
+// nothing, and tries again until the store is the known one or Accept is called. It freezes for records of
+// a newer format, too, until another version of Fairlead is installed.
 package mirror
 
 import (
@@ -106,6 +107,9 @@ func Open(cfg Config) (*Mirror, error) {
 	if table != nil {
 		m.table, m.known, m.newest, m.etcd = table, true, newestOf(table), f.etcd
 		cfg.Source.Expect(m.etcd)
+		if m.frozen = unreadable(table); m.frozen != "" { // a newer version has written the file
+			m.note(api.ClusterFrozen, m.frozen)
+		}
 	}
 	return m, nil
 }
@@ -169,7 +173,7 @@ func (m *Mirror) deliver(ctx context.Context, updates chan<- kv.Update) {
 	last := kv.NewTable(-1, nil)
 	for ctx.Err() == nil {
 		table, known, changed := m.current()
-		if !known || table == last {
+		if !known || table == last || unreadable(table) != "" {
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -260,7 +264,8 @@ func (m *Mirror) Accept(ctx context.Context) error {
 		case frozen == "":
 			return nil
 		case !accepted:
-			return fmt.Errorf("accept the records of etcd: %s: restore a copy of the cluster in etcd", frozen)
+			return fmt.Errorf("accept the records of etcd: %s: restore a copy of the cluster that this host "+
+				"can use", frozen)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/kv"
@@ -405,6 +407,55 @@ func TestNodesReplaced(t *testing.T) {
 	setup.put("a", []byte("2"))
 	n = w.node("one", path)
 	n.until("a", "2")
+}
+
+// TestNewerFormat gives the cluster records of a format that this version does not know. The mirror delivers none of
+// them, neither from etcd nor from its file, until the format is a known one again.
+func TestNewerFormat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	setup := w.node("", "")
+	setup.fill(2)
+	setup.put("a", []byte("1"))
+	path := filepath.Join(t.TempDir(), "cluster.db")
+	n := w.node("one", path)
+	n.until("a", "1")
+	newer := record.Encode(record.Meta{ID: "one", Name: "test", Format: record.Format + 1})
+	setup.put(record.MetaKey, newer)
+	setup.put("a", []byte("2"))
+	n.untilFrozen("install the version of the other nodes")
+	if err := n.Accept(t.Context()); err == nil || !strings.Contains(err.Error(), "records of format 2") {
+		t.Errorf("a newer format is accepted: %v", err)
+	}
+	n.stop()
+
+	w.Members[0].Kill()
+	writeMeta(t, path, newer)
+	n = w.node("one", path)
+	if why := n.Frozen(); !strings.Contains(why, "records of format 2") {
+		t.Errorf("with a newer file the mirror is frozen because %q", why)
+	}
+	w.Members[0].Start()
+	n.untilFrozen("records of format 2")
+	setup.put(record.MetaKey, record.Encode(record.Meta{ID: "one", Name: "test", Format: record.Format}))
+	n.until("a", "2")
+}
+
+// writeMeta replaces the cluster's meta in a file.
+func writeMeta(t *testing.T, path string, value []byte) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		entries := tx.Bucket([]byte("entries"))
+		was := entries.Get([]byte(record.MetaKey))
+		return entries.Put([]byte(record.MetaKey), slices.Concat(was[:8], value))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestWithoutEtcd starts a mirror while etcd is away. It must deliver the last snapshot.

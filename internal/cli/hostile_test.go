@@ -39,6 +39,7 @@ func commandLines(files string) map[string][][]string {
 		"cluster drain":         {{"host2"}, {"host2", "--undo"}},
 		"cluster bgp add": {{"192.0.2.1", "--as", "1", "--local-as", "2"},
 			{hostileName, "--as", "1", "--local-as", "2", "--node", hostileName}},
+		"cluster etcd":   {{"--etcd", "http://192.0.2.7:2379"}, {"--etcd", hostileName, "--etcd-user", hostileName}},
 		"cluster bgp ls": {{}}, "cluster bgp rm": {{"192.0.2.1"}, {hostileName}},
 		"cluster init": {{"--etcd", "http://192.0.2.7:2379"}, {"--etcd", hostileName, "--etcd-ca", hostileName},
 			{"--etcd", "x", "--address", hostileName}},

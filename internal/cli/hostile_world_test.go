@@ -254,6 +254,7 @@ func (l hostileCluster) Join(context.Context, api.ClusterJoin) error          { 
 func (l hostileCluster) Drain(context.Context, api.ClusterNodeRequest) error  { return l.fail() }
 func (l hostileCluster) Remove(context.Context, api.ClusterNodeRequest) error { return l.fail() }
 func (l hostileCluster) Accept(context.Context) error                         { return l.fail() }
+func (l hostileCluster) SetEtcd(context.Context, api.EtcdAccess) error        { return l.fail() }
 func (l hostileCluster) RemoveToken(context.Context, string) error            { return l.fail() }
 func (l hostileCluster) Leave(context.Context, api.ClusterNodeRequest) ([]string, error) {
 	return []string{hostileName}, l.fail()

@@ -184,6 +184,39 @@ func TestMembership(t *testing.T) {
 	}
 }
 
+// TestSetEtcd changes the servers of etcd that the hosts use, and ends the one that they have used before. Their
+// overlay keeps its links.
+func TestSetEtcd(t *testing.T) {
+	l := newLANWith(t, 3)
+	all := l.endpoints
+	l.endpoints = all[:1]
+	l.joined()
+	one := l.hosts[0]
+	one.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16")
+	links := map[*host]string{}
+	overlay := func(h *host) string { return kerneltest.Run(t, h.ns, "ip", "-o", "link", "show", "type", "vxlan") }
+	for _, h := range l.hosts {
+		l.until(h.name+" has the network", h.has)
+		l.box(h)
+		links[h] = overlay(h)
+	}
+	l.refused(one, "etcd does not answer", "cluster", "etcd", "--etcd", "http://192.0.2.99:2379")
+	for _, h := range l.hosts {
+		h.Run("cluster", "etcd", "--etcd", strings.Join(all[1:], ","))
+	}
+	l.etcd.Members[0].Kill()
+	one.Run("cluster", "drain", "host2")
+	for _, h := range l.hosts {
+		l.until(h.name+" knows that host2 is drained", func() bool {
+			s := h.status()
+			return s.Etcd.Connected && len(s.Nodes) == 3 && s.Nodes[1].Drained && len(s.Etcd.Servers) == 2
+		})
+		if now := overlay(h); now != links[h] || now == "" {
+			t.Errorf("the overlay of %s was\n%s\nand is\n%s", h.name, links[h], now)
+		}
+	}
+}
+
 // TestEtcdAway ends etcd, restarts a daemon, and starts etcd again. The host stays a member, and
 // notices what has changed.
 func TestEtcdAway(t *testing.T) {

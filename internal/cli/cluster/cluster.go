@@ -23,7 +23,7 @@ func New(a *command.App) *cobra.Command {
 		Short: "Make several hosts one cluster",
 	}
 	c.AddCommand(newInit(a), newJoin(a), newToken(a), newStatus(a), newDrain(a), newRemove(a), newLeave(a),
-		newAccept(a), newAddress(a), newBGP(a))
+		newAccept(a), newEtcd(a), newAddress(a), newBGP(a))
 	return c
 }
 

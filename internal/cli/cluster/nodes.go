@@ -79,6 +79,35 @@ func newLeave(a *command.App) *cobra.Command {
 	return c
 }
 
+func newEtcd(a *command.App) *cobra.Command {
+	r := &command.Remote{App: a}
+	var e etcdFlags
+	c := &cobra.Command{
+		Use:   "etcd --etcd URL,…",
+		Short: "Change how this host reaches the cluster's etcd",
+		Long: "Change how this host reaches the cluster's etcd: its servers, the client's certificate, or the user.\n" +
+			"The flags replace the whole access, so give all of them. The host verifies that the new access\n" +
+			"reaches its cluster before it stores and uses it; otherwise nothing changes. Traffic continues.\n\n" +
+			"The other hosts keep their own access: run the command on each of them.",
+		Example: "  fairlead cluster etcd --etcd https://192.0.2.7:2379,https://192.0.2.8:2379 --etcd-ca ca.pem " +
+			"--etcd-cert client.pem --etcd-key client-key.pem\n" +
+			"  fairlead cluster etcd --etcd http://192.0.2.7:2379 --etcd-user fairlead --etcd-password-file password",
+		Args: command.Arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			access, err := e.parse()
+			if err != nil {
+				return err
+			}
+			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
+				return client.SetEtcd(c.Context(), access)
+			})
+		},
+	}
+	r.Flags(c)
+	e.flags(c)
+	return c
+}
+
 func newAccept(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
 	c := &cobra.Command{

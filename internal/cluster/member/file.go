@@ -166,3 +166,19 @@ func (m *Member) set(f file) error {
 	}
 	return nil
 }
+
+// amend changes and stores the membership of a node, unless the host is not that node any more.
+func (m *Member) amend(node string, change func(*file)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.file
+	if f.Phase != phaseMember || f.Node != node {
+		return nil // the host has left meanwhile
+	}
+	change(&f)
+	if err := f.write(m.cfg.Dir); err != nil {
+		return err
+	}
+	m.file = f
+	return nil
+}

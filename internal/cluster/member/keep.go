@@ -149,18 +149,9 @@ func (m *Member) renewNow() error {
 	if err != nil {
 		return err
 	}
-	f.Certificate, err = ca.Sign(trust.Identity{Cluster: f.Cluster, Node: f.Node}, &f.key.PublicKey, m.cfg.Now())
+	certificate, err := ca.Sign(trust.Identity{Cluster: f.Cluster, Node: f.Node}, &f.key.PublicKey, m.cfg.Now())
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.file.Phase != phaseMember || m.file.Node != f.Node {
-		return nil // the host has left meanwhile
-	}
-	if err := f.write(m.cfg.Dir); err != nil {
-		return err
-	}
-	m.file = f
-	return nil
+	return m.amend(f.Node, func(f *file) { f.Certificate = certificate })
 }

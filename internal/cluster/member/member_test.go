@@ -37,12 +37,15 @@ type world struct {
 	mu     sync.Mutex
 	others map[string]*kvtest.Store // of clusters that are not named default
 	ports  map[string]string        // the address of a node → the listener's
-	still  time.Time                // the clock stands still, unless it is zero
-	skew   time.Duration
+	// elsewhere has the stores at other URLs than the first one.
+	elsewhere map[string]*kvtest.Store
+	still     time.Time // the clock stands still, unless it is zero
+	skew      time.Duration
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{T: t, store: kvtest.New(), others: map[string]*kvtest.Store{}, ports: map[string]string{}}
+	return &world{T: t, store: kvtest.New(), others: map[string]*kvtest.Store{}, ports: map[string]string{},
+		elsewhere: map[string]*kvtest.Store{}}
 }
 
 func (w *world) now() time.Time {
@@ -210,9 +213,12 @@ func (h consumer) Resume() { h.released.Store(false) }
 func (h *host) start() {
 	h.Helper()
 	m, err := member.New(member.Config{Dir: h.dir, Version: "1.2.3", Host: fmt.Sprint("host", h.n),
-		Open: func(_ api.EtcdAccess, cluster, _, _ string) (member.Store, error) {
+		Open: func(access api.EtcdAccess, cluster, _, _ string) (member.Store, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
+			if s := h.elsewhere[access.Endpoints[0]]; s != nil {
+				return connection{s.Client(), h}, nil
+			}
 			return connection{h.storeOf(cluster), h}, h.openError
 		},
 		Listen: h.listen, Dial: h.dial,

@@ -23,10 +23,11 @@
 //	POST /v1/cluster/drain    api.ClusterNodeRequest → api.Result
 //	POST /v1/cluster/remove   api.ClusterNodeRequest → api.Result
 //	POST /v1/cluster/accept   {}                 → api.Result
+//	POST /v1/cluster/etcd     api.EtcdAccess     → api.Result
 //	POST /v1/cluster/tokens/create api.ClusterTokenRequest → api.ClusterToken
 //	POST /v1/cluster/tokens/remove TokenID       → api.Result
 //	GET  /v1/cluster/tokens   → ClusterTokens
-//	GET  /v1/cluster          → api.ClusterStatus
+//	GET  /v1/cluster          → api.ClusterStatus; with ?ask-nodes, what the other nodes answer, too
 //	POST /v1/cluster/networks/create ClusterNetworkRequest → api.Result
 //	POST /v1/cluster/networks/remove NetworkName → api.Result
 //	POST /v1/cluster/addresses/add    api.ClusterAddressSpec    → api.Result

@@ -15,6 +15,7 @@ const (
 	pathClusterDrain  = "/v1/cluster/drain"
 	pathClusterRemove = "/v1/cluster/remove"
 	pathClusterAccept = "/v1/cluster/accept"
+	pathClusterEtcd   = "/v1/cluster/etcd"
 	pathClusterTokens = "/v1/cluster/tokens"
 	pathTokenCreate   = "/v1/cluster/tokens/create"
 	pathTokenRemove   = "/v1/cluster/tokens/remove"
@@ -34,6 +35,7 @@ type ClusterCalls interface {
 	Drain(ctx context.Context, r api.ClusterNodeRequest) error
 	Remove(ctx context.Context, r api.ClusterNodeRequest) error
 	Accept(ctx context.Context) error
+	SetEtcd(ctx context.Context, access api.EtcdAccess) error
 	CreateToken(ctx context.Context, r api.ClusterTokenRequest) (api.ClusterToken, error)
 	Tokens() ([]api.ClusterToken, error)
 	RemoveToken(ctx context.Context, id string) error
@@ -75,6 +77,9 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 	})
 	post(mux, pathClusterAccept, func(ctx context.Context, _ struct{}) (api.Result, error) {
 		return changed(d.Accept(ctx))
+	})
+	post(mux, pathClusterEtcd, func(ctx context.Context, r api.EtcdAccess) (api.Result, error) {
+		return changed(d.SetEtcd(ctx, r))
 	})
 	post(mux, pathClusterFlow, d.ExplainFlow)
 	post(mux, pathTokenCreate, d.CreateToken)
@@ -133,6 +138,11 @@ func (c *Client) RemoveNode(ctx context.Context, r api.ClusterNodeRequest) (api.
 // AcceptCluster accepts the records of a restored store.
 func (c *Client) AcceptCluster(ctx context.Context) (api.Result, error) {
 	return c.post(ctx, pathClusterAccept, struct{}{})
+}
+
+// SetEtcd replaces how this host reaches the etcd of its cluster.
+func (c *Client) SetEtcd(ctx context.Context, access api.EtcdAccess) (api.Result, error) {
+	return c.post(ctx, pathClusterEtcd, access)
 }
 
 // CreateToken creates a join token.

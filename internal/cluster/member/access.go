@@ -1,0 +1,56 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	"fairlead/internal/api"
+	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/record"
+)
+
+// SetEtcd replaces how this node reaches etcd, and connects again. What the host has from the cluster stays meanwhile.
+// Other nodes keep their own access, and nodes that join here later get the new one. Returns a Fault with code
+// Conflict, and changes nothing, if the new access does not reach the cluster of this node.
+func (m *Member) SetEtcd(ctx context.Context, access api.EtcdAccess) error {
+	m.orders.Lock()
+	defer m.orders.Unlock()
+	f := m.self()
+	if f.Phase != phaseMember {
+		_, _, err := m.inCluster()
+		return err
+	}
+	if len(access.Endpoints) == 0 {
+		return api.Faultf(api.Invalid, "change the access to etcd: want the URL of etcd, e.g. --etcd https://192.0.2.7:2379")
+	}
+	f.Access = access
+	if err := inStore(m.cfg, f, func(store kv.Committer) error { return reaches(ctx, store, f) }); err != nil {
+		return fmt.Errorf("change the access to etcd: %w", err)
+	}
+	if err := m.amend(f.Node, func(f *file) { f.Access = access }); err != nil {
+		return err
+	}
+	m.cfg.Log.Info("access to etcd changed", "cluster", f.ClusterName)
+	m.stop()
+	return m.start()
+}
+
+// reaches returns an error unless the store has the cluster, and the node may write there. Its transaction is never
+// committed, because no key has the name absent. But etcd refuses it without the permission to make its changes.
+func reaches(ctx context.Context, store kv.Committer, f file) error {
+	result, err := commit(ctx, store, kv.Txn{
+		If:   []kv.Condition{{Key: "absent", Revision: 1}, {Key: record.MetaKey}},
+		Then: []kv.Change{{Key: record.Key(record.Alives, f.Node)}}})
+	if err != nil {
+		return err
+	}
+	for _, e := range result.Current {
+		meta, err := record.Decode[record.Meta](e)
+		if err == nil && meta.ID != f.Cluster {
+			err = api.Faultf(api.Conflict, "this etcd has another cluster %s: this host belongs to that with the id %s",
+				f.ClusterName, f.Cluster)
+		}
+		return err
+	}
+	return api.Faultf(api.Conflict, "this etcd has no cluster %s: if it moved, restore its data there first", f.ClusterName)
+}

@@ -208,3 +208,14 @@ func TestAliveIsRepeated(t *testing.T) {
 	})
 	close(busy)
 }
+
+// TestTokenAfterInit creates a token as soon as the cluster exists, as scripts do.
+func TestTokenAfterInit(t *testing.T) {
+	one := newWorld(t).host(1)
+	if err := one.init(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.CreateToken(t.Context(), api.ClusterTokenRequest{}); err != nil {
+		t.Error(err)
+	}
+}

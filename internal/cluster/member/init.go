@@ -53,7 +53,17 @@ func (m *Member) Init(ctx context.Context, r api.ClusterInit) error {
 		return err
 	}
 	m.cfg.Log.Info("cluster created", "name", f.ClusterName, "id", f.Cluster)
-	return m.start()
+	return m.begin(ctx)
+}
+
+// begin starts the tasks of a host that has become a node, and waits a short time for the cluster's records: the next
+// request needs them.
+func (m *Member) begin(ctx context.Context) error {
+	if err := m.start(); err != nil {
+		return err
+	}
+	m.awaitOwn(ctx, 1)
+	return nil
 }
 
 // inStore opens the store of a cluster that may not exist yet, and closes it after fn.

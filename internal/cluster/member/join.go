@@ -56,7 +56,7 @@ func (m *Member) Join(ctx context.Context, r api.ClusterJoin) error {
 		return err
 	}
 	m.cfg.Log.Info("joined cluster", "name", f.ClusterName, "id", f.Cluster)
-	return m.start()
+	return m.begin(ctx)
 }
 
 // askNodes sends the request to the nodes of the token, until one answers. It returns the CA's

@@ -4,6 +4,7 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,6 @@ import (
 	"fairlead/test/etcd"
 	"fairlead/test/failover"
 	"fairlead/test/place"
-	"fairlead/test/process"
 )
 
 func TestMain(m *testing.M) {
@@ -144,14 +144,15 @@ func (l *lan) refused(h *host, want string, args ...string) {
 	}
 }
 
-// TestMembership makes three hosts one cluster with commands, drains and removes one, and leaves. A
-// sandbox of the first host keeps its connection to the host.
+// TestMembership makes three hosts one cluster with commands, drains and removes one, and leaves. Meanwhile a
+// sandbox of the first host exchanges messages with a host of the LAN on one connection, and none is lost.
 func TestMembership(t *testing.T) {
 	l := newLAN(t)
 	one, two, three := l.hosts[0], l.hosts[1], l.hosts[2]
 	one.Run("network", "create", "web", "--driver", "bridge", "--subnet", "172.30.7.0/24")
-	sandbox := kerneltest.Netns(t)
-	one.Run("attach", "web", process.Seen(sandbox.Path()))
+	kerneltest.Run(t, one.ns, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	outside := box{Namespace: l.connected(50), addr: netip.MustParseAddr("192.0.2.50")}
+	messages := l.stream("tcp", l.boxAt(one, "web"), outside)
 	before := ""
 	l.until("the bridge has a carrier", func() bool {
 		before = kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge")
@@ -176,6 +177,7 @@ func TestMembership(t *testing.T) {
 	for _, h := range []*host{three, two, one} {
 		h.Run("cluster", "leave")
 	}
+	messages.end()
 	if after := kerneltest.Run(t, one.ns, "ip", "-o", "link", "show", "type", "bridge"); after != before {
 		t.Errorf("the host's own bridge was\n%s\nand is\n%s", before, after)
 	}

@@ -45,8 +45,9 @@ type example struct {
 }
 
 // TestExample runs the commands of examples/cluster with a Docker engine on each host. On a kernel without
-// WireGuard, the network is not encrypted; test/vm has one with it. The gateway of each host sends requests
-// to the containers of all hosts, with the same certificate.
+// WireGuard, the network is not encrypted; test/vm has one with it. Clients reach the containers of all hosts at
+// the virtual address, also after the daemon of the host that holds it was killed, and via the gateway of each
+// host, with the same certificate.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(exampleDir, "README.md"))
 	if err != nil {
@@ -65,7 +66,7 @@ func TestExample(t *testing.T) {
 	}
 	serial := ""
 	for n := range e.hosts {
-		got := e.served(fmt.Sprintf("192.0.2.%d:443", n+1), "shop.example.com")
+		got := e.served(fmt.Sprintf("192.0.2.%d:443", n+1), "https://shop.example.com")
 		if serial != "" && got != serial {
 			t.Errorf("host%d has the certificate %s, want %s", n+1, got, serial)
 		}
@@ -90,11 +91,14 @@ func newExample(t *testing.T) *example {
 	e := &example{lan: l, hosts: l.dockerHosts(programs(t), "", "", ""), client: l.connected(50)}
 	e.authority = authority.Start(t, authority.Order{Address: "192.0.2.60:14000", Names: exampleAddress},
 		child.Place{Netns: l.connected(60).File()})
-	shop, err := filepath.Abs(filepath.Join(exampleDir, "shop.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	e.instead = []string{"curl -s http://", "/program ask http ", "gateway.yaml", e.gateway()}
+	for _, name := range []string{"service.yaml", "shop.yaml"} {
+		file, err := filepath.Abs(filepath.Join(exampleDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.instead = append(e.instead, name, file)
 	}
-	e.instead = []string{"curl -s http://", "/program ask http ", "gateway.yaml", e.gateway(), "shop.yaml", shop}
 	if !facts.Has(plan.FeatureWireGuard) {
 		e.instead = append(e.instead, " --encrypt", "")
 	}
@@ -121,14 +125,16 @@ func (e *example) gateway() string {
 // run runs a command on a host, on each host or as a client. The containers answer with the name of their host.
 func (e *example) run(on, line string) {
 	e.Helper()
-	line = strings.NewReplacer(append(e.instead, "nginx", "program serve name:"+on+" http:80")...).Replace(line)
+	line = strings.NewReplacer(append(e.instead, "nginxinc/nginx-unprivileged",
+		"program serve name:"+on+" http:8080")...).Replace(line)
 	_, secure, isSecure := strings.Cut(line, "https://")
 	switch {
 	case isSecure:
-		e.served(exampleAddress+":443", secure)
+		e.served(exampleAddress+":443", "https://"+secure)
 	case on == "client":
 		_, at, _ := strings.Cut(line, "ask http ")
-		e.until("a client reaches "+at, func() bool { _, _, err := e.visit(at, "http://"+at); return err == nil })
+		e.served(at, "http://"+at)
+		e.withoutHolder(func() { e.served(at, "http://"+at) })
 	case on == "each":
 		for _, h := range e.hosts {
 			h.run(line)
@@ -147,9 +153,28 @@ func (e *example) run(on, line string) {
 	}
 }
 
-// served waits until 12 requests in turn for https://NAME at an address of a gateway were answered by the
-// containers of exactly the hosts where one runs. It returns the serial number of the last certificate.
-func (e *example) served(at, name string) (serial string) {
+// withoutHolder kills the daemon of the host that holds the virtual address, until do returns. Another host takes
+// the address.
+func (e *example) withoutHolder(do func()) {
+	e.Helper()
+	holder := func(on *dockerHost) string {
+		return on.sh(on.dir + "/fairlead cluster address ls | awk '$1 ~ /^" + exampleAddress + "/ { print $2 }'")
+	}
+	first := holder(e.hosts[0])
+	i := int(first[len("host")] - '1')
+	other := e.hosts[(i+1)%len(e.hosts)]
+	e.hosts[i].kill()
+	e.until("another host has the address", func() bool {
+		h := holder(other)
+		return h != first && strings.HasPrefix(h, "host")
+	})
+	do()
+	e.hosts[i].start()
+}
+
+// served waits until 12 requests in turn for a URL at an address were answered by the containers of exactly the
+// hosts where one runs. It returns the serial number of the last certificate.
+func (e *example) served(at, url string) (serial string) {
 	e.Helper()
 	var got []string
 	e.Cleanup(func() {
@@ -160,7 +185,7 @@ func (e *example) served(at, name string) (serial string) {
 	e.until(fmt.Sprintf("containers of %v answer at %s", e.running, at), func() bool {
 		got = nil
 		for range 12 {
-			who, with, err := e.visit(at, "https://"+name)
+			who, with, err := e.visit(at, url)
 			if err != nil {
 				who = err.Error()
 			}

@@ -83,6 +83,13 @@ func (s *stream) receive() {
 	}
 }
 
+// continues waits until more messages have come back.
+func (s *stream) continues(more int64) {
+	s.Helper()
+	until := s.returned.Load() + more
+	s.until(s.name+" continues", func() bool { return s.returned.Load() >= until })
+}
+
 // end ends the flow. The test fails if a message was lost.
 func (s *stream) end() {
 	s.Helper()

@@ -45,7 +45,7 @@ type example struct {
 }
 
 // TestExample runs the commands of examples/cluster with a Docker engine on each host. On a kernel without
-// WireGuard, the network is not encrypted; test/vm has one with it. Clients reach the containers of all hosts at
+// WireGuard, the network is not encrypted: TestEncryptedNetwork is, in test/vm. Clients reach the containers of all hosts at
 // the virtual address, also after the daemon of the host that holds it was killed, and via the gateway of each
 // host, with the same certificate.
 func TestExample(t *testing.T) {

@@ -1,7 +1,6 @@
 package overlay_test
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +89,7 @@ func keysOfHosts(t *testing.T) {
 		files = append(files, "")
 		newKey(i)
 	}
-	seen := watch(t, f.Switches[0], "box")
+	seen := place.Watch(t, f.Switches[0].Do, "box")
 	apply := func(host int, peers ...int) model.State {
 		own := n
 		own.Overlay.KeyFile, own.Overlay.Peers = files[host], nil
@@ -137,9 +135,9 @@ func keysOfHosts(t *testing.T) {
 		t.Errorf("%d of %d messages were lost while keys were replaced", lost, sent)
 	}
 	undrifted(t, f)
-	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 50 {
-		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(),
-			seen.tunnel.Load(), seen.wireguard.Load())
+	if seen.Plain.Load() > 0 || seen.Tunnel.Load() > 0 || seen.WireGuard.Load() < 50 {
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.Plain.Load(),
+			seen.Tunnel.Load(), seen.WireGuard.Load())
 	}
 }
 
@@ -155,7 +153,7 @@ func crosses(t *testing.T, v4 bool) {
 	for i := range n.Overlay.Peers {
 		n.Overlay.Peers[i].Ranges = n.Overlay.Peers[i].Ranges[:1]
 	}
-	seen := watch(t, f.Switches[0], "box2")
+	seen := place.Watch(t, f.Switches[0].Do, "box2")
 	addrs := everywhere(t, f, n)
 	reach(t, f, addrs)
 	know(&n, addrs)
@@ -173,9 +171,9 @@ func crosses(t *testing.T, v4 bool) {
 		fmt.Sprintf(" mtu %d ", want)) {
 		t.Errorf("want an MTU of %d: %s", want, got)
 	}
-	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 200 {
-		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(),
-			seen.tunnel.Load(), seen.wireguard.Load())
+	if seen.Plain.Load() > 0 || seen.Tunnel.Load() > 0 || seen.WireGuard.Load() < 200 {
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.Plain.Load(),
+			seen.Tunnel.Load(), seen.WireGuard.Load())
 	}
 	undrifted(t, f)
 	for i, h := range f.Hosts {
@@ -183,75 +181,15 @@ func crosses(t *testing.T, v4 bool) {
 	}
 }
 
-// TestWatchDetectsPlainText sends data in plain text and checks that watch detects it.
+// TestWatchDetectsPlainText sends data in plain text and checks that Watch detects it.
 func TestWatchDetectsPlainText(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
-	seen := watch(t, f.Switches[0], "box2")
+	seen := place.Watch(t, f.Switches[0].Do, "box2")
 	reach(t, f, everywhere(t, f, network(f, true)))
-	for end := time.Now().Add(place.Timeout); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
+	for end := time.Now().Add(place.Timeout); seen.Plain.Load() == 0 || seen.Tunnel.Load() == 0; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
+			t.Fatalf("the wire carried %d packets in plain text, %d of VXLAN", seen.Plain.Load(), seen.Tunnel.Load())
 		}
-	}
-}
-
-// events counts packets that a switch forwards.
-type events struct{ plain, tunnel, wireguard atomic.Int64 }
-
-// watch reads every packet at a switch until the test ends. It counts packets that contain the
-// word, and packets of VXLAN or WireGuard.
-func watch(t testing.TB, sw *kernel.Host, word string) *events {
-	t.Helper()
-	seen := &events{}
-	var fd int
-	if err := sw.Do(func() (err error) {
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	wait := unix.NsecToTimeval(int64(50 * time.Millisecond))
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
-		t.Fatal(err)
-	}
-	stop, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(stop); <-done; unix.Close(fd) })
-	go func() {
-		defer close(done)
-		buf := make([]byte, 1<<16)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, _, err := unix.Recvfrom(fd, buf, 0)
-			if err == nil {
-				seen.count(buf[:n], word)
-			}
-		}
-	}()
-	return seen
-}
-
-// count parses a frame: an Ethernet header, then IPv4 or IPv6 without options, then UDP.
-func (s *events) count(frame []byte, word string) {
-	if bytes.Contains(frame, []byte(word)) {
-		s.plain.Add(1)
-	}
-	at := 14 + 20
-	if len(frame) > 13 && frame[12] == 0x86 {
-		at = 14 + 40
-	}
-	if len(frame) < at+4 {
-		return
-	}
-	switch int(frame[at+2])<<8 | int(frame[at+3]) {
-	case 4789:
-		s.tunnel.Add(1)
-	case 51820:
-		s.wireguard.Add(1)
 	}
 }
 

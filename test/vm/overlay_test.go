@@ -19,3 +19,14 @@ func TestOverlay(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 }
+
+// TestEncryptedNetwork runs an encrypted network of three daemons that share a real etcd.
+func TestEncryptedNetwork(t *testing.T) {
+	t.Parallel()
+	m := Machine{Kernel: debian(t), Modules: slices.Concat(networking, []string{"wireguard"}),
+		Tools: []string{"etcd", "ip", "nft", "sh", "sysctl"}}
+	said, err := m.Test(t.Context(), "fairlead/test/cluster", "-test.run=^TestEncryptedNetwork$")
+	if err != nil || !strings.Contains(said, " packets of WireGuard\n") {
+		t.Fatalf("%v\n%s", err, said)
+	}
+}

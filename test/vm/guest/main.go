@@ -65,6 +65,7 @@ var mounts = []struct{ kind, at string }{
 	{"proc", "/proc"},
 	{"sysfs", "/sys"},
 	{"devtmpfs", "/dev"},
+	{"tmpfs", "/dev/shm"},
 	{"tmpfs", "/tmp"},
 	{"tmpfs", "/run"},
 	{"cgroup2", "/sys/fs/cgroup"},

@@ -223,7 +223,7 @@ func TestFaults(t *testing.T) {
 			}
 			f.close()
 			f.report(seed)
-			f.linearizable()
+			f.linearizable(record.Addresses)
 		})
 	}
 }

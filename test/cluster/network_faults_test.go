@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/record"
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/model"
@@ -23,10 +25,15 @@ const boxesPerHost = 4
 // changeLimit is how long a request during a fault may take.
 const changeLimit = time.Second
 
+// movingAddress is in no block. All hosts request it.
+var movingAddress = netip.MustParseAddr("10.9.200.1")
+
 // crowd is hosts with faults, whose sandboxes come and go.
 type crowd struct {
 	*faulty
 	boxes map[*host][]*netns.Namespace
+	// moving has the sandbox of each host that requests movingAddress.
+	moving map[*host]*netns.Namespace
 }
 
 // number returns the number in an environment variable.
@@ -44,12 +51,13 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 // TestNetworkFaults attaches and detaches sandboxes of three hosts while the hosts and etcd have random
-// faults. Afterwards no two sandboxes have the same address, and all reach each other. FAIRLEAD_FAULTS is
-// the number of faults, FAIRLEAD_FAULTS_SEED repeats their order.
+// faults. One address moves between the hosts. Afterwards no two sandboxes have the same address, and all reach
+// each other. The hosts' transactions for each block and for the address are linearizable. FAIRLEAD_FAULTS is the
+// number of faults, FAIRLEAD_FAULTS_SEED repeats their order.
 func TestNetworkFaults(t *testing.T) {
 	seed := number(t, "FAIRLEAD_FAULTS_SEED", uint64(time.Now().UnixNano()))
 	f := newFaulty(t, 1, seed)
-	c := &crowd{f, map[*host][]*netns.Namespace{}}
+	c := &crowd{f, map[*host][]*netns.Namespace{}, map[*host]*netns.Namespace{}}
 	f.hosts[0].Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.9.0.0/16",
 		"--block-size", "30")
 	for _, h := range f.hosts {
@@ -59,7 +67,9 @@ func TestNetworkFaults(t *testing.T) {
 			place.Serve(t, ns.Do, ":80", place.Hangup)
 			c.boxes[h] = append(c.boxes[h], ns)
 		}
+		c.moving[h] = kerneltest.Netns(t)
 	}
+	c.move(place.Timeout)
 	for count := int(number(t, "FAIRLEAD_FAULTS", 3)); f.total() < count; {
 		ends := []func(){f.some("host", hostFaults), f.some("etcd", etcdFaults)}
 		c.change()
@@ -74,9 +84,11 @@ func TestNetworkFaults(t *testing.T) {
 	f.close()
 	f.report(seed)
 	c.judge()
+	f.linearizable(record.Blocks, record.Moves)
 }
 
-// change attaches or detaches one sandbox of each host. Hosts with a fault may not do it, or later.
+// change attaches or detaches one sandbox of each host, and moves the address. Hosts with a fault may not do it,
+// or later.
 func (c *crowd) change() {
 	for _, h := range c.hosts {
 		ctx, cancel := context.WithTimeout(c.lan.Context(), changeLimit)
@@ -84,16 +96,37 @@ func (c *crowd) change() {
 		if c.r.IntN(3) > 0 {
 			_ = attach(ctx, h, ns)
 		} else {
-			_, _ = h.Client.Detach(ctx, api.DetachRequest{Sandbox: process.Seen(ns.Path())})
+			_ = detach(ctx, h, ns)
 		}
 		cancel()
 	}
+	c.move(changeLimit)
 }
 
-// attach attaches a sandbox, unless it is attached.
-func attach(ctx context.Context, h *host, ns *netns.Namespace) error {
+// move detaches the sandboxes with the address that moves, and lets two hosts request it at the same time.
+func (c *crowd) move(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(c.lan.Context(), limit)
+	defer cancel()
+	for _, h := range c.hosts {
+		_ = detach(ctx, h, c.moving[h])
+	}
+	var all sync.WaitGroup
+	for _, i := range c.r.Perm(len(c.hosts))[:2] {
+		h := c.hosts[i]
+		all.Go(func() { _ = attach(ctx, h, c.moving[h], movingAddress) })
+	}
+	all.Wait()
+}
+
+// attach attaches a sandbox, unless it is attached. Without addresses, it gets one of the host's blocks.
+func attach(ctx context.Context, h *host, ns *netns.Namespace, addresses ...netip.Addr) error {
 	_, err := h.Client.Attach(ctx, api.AttachRequest{Endpoint: model.Endpoint{Network: "shop",
-		Sandbox: process.Seen(ns.Path())}})
+		Sandbox: process.Seen(ns.Path()), Addresses: addresses}})
+	return err
+}
+
+func detach(ctx context.Context, h *host, ns *netns.Namespace) error {
+	_, err := h.Client.Detach(ctx, api.DetachRequest{Network: "shop", Sandbox: process.Seen(ns.Path())})
 	return err
 }
 
@@ -115,6 +148,12 @@ func (c *crowd) judge() {
 			}
 			owners[b.addr] = h.name
 			all = append(all, b)
+		}
+		if b := c.attached(h, c.moving[h]); b.addr.IsValid() {
+			if other := owners[b.addr]; other != "" {
+				c.lan.Errorf("%s and %s have the address %s", other, h.name, b.addr)
+			}
+			owners[b.addr] = h.name
 		}
 	}
 	for _, from := range all {

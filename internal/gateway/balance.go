@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/balance/wrr"
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
@@ -32,12 +33,14 @@ type balancer struct {
 	watches bool
 	log     *slog.Logger
 	turns   *wrr.Turns
+	// open counts the requests in progress. It is nil if the metrics lack them.
+	open *metric.Open
 }
 
-func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64,
+func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
 	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		cookie: cookieOf(service, value.Sticky), passive: newPassive(value.PassiveHealthCheck), log: log}
+		cookie: cookieOf(service, value.Sticky), passive: newPassive(value.PassiveHealthCheck), open: open, log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
 	weights := make([]int, len(places))
 	for i, p := range places {
@@ -223,28 +226,45 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 		host = p.url.Host
 	}
 	x := exchangeOf(w)
-	if x != nil {
-		x.service, x.server = b.service, p.url.Host
-		x.attempts++
-	}
 	before, had := r.Header[forwarded.For]
 	forwarded.AppendClient(r, addressOf(r.RemoteAddr))
 	began := time.Now()
-	err := b.forward(w, r, p, host, began)
-	if r.Header[forwarded.For] = before; !had {
-		delete(r.Header, forwarded.For)
+	b.begin(x, p)
+	defer func() { // a response that breaks off ends in a panic
+		if r.Header[forwarded.For] = before; !had {
+			delete(r.Header, forwarded.For)
+		}
+		b.end(x, p, began)
+	}()
+	return b.forward(w, r, p, host, began)
+}
+
+// begin counts a request that is sent to the server. x is nil for copies of requests.
+func (b *balancer) begin(x *exchange, p *place) {
+	p.pending.Add(1)
+	if x == nil {
+		return
 	}
-	if x != nil {
-		x.took = time.Since(began)
+	x.service, x.server = b.service, p.url.Host
+	if x.attempts++; x.counted {
+		b.open.Begin(x.kind)
 	}
-	return err
+}
+
+// end counts the end of a request that begin has counted.
+func (b *balancer) end(x *exchange, p *place, began time.Time) {
+	p.pending.Add(-1)
+	if x == nil {
+		return
+	}
+	if x.took = time.Since(began); x.counted {
+		b.open.End(x.kind)
+	}
 }
 
 // forward sends the request to the server, and records the outcome if later requests
 // depend on it.
 func (b *balancer) forward(w http.ResponseWriter, r *http.Request, p *place, host string, began time.Time) error {
-	p.pending.Add(1)
-	defer p.pending.Add(-1) // a response that breaks off ends in a panic
 	if !b.watches {
 		return p.forward.Forward(w, p.addressed(r), host)
 	}

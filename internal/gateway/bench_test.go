@@ -108,10 +108,45 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
+// BenchmarkCountedRequest is a request to a server, with and without metrics.
+func BenchmarkCountedRequest(b *testing.B) {
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.Cleanup(backend.Close)
+	for name, metrics := range map[string]*model.Metrics{"uncounted": nil, "counted": {EntryPoint: "web"}} {
+		b.Run(name, func(b *testing.B) {
+			g := benchGatewayWith(b, model.Static{Metrics: metrics})
+			g.Apply(&model.Config{HTTP: model.HTTP{
+				Routers:  map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
+				Services: map[string]*model.Service{"s@file": serviceOf(backend.URL)}}}, nil)
+			h, err := g.Handler("web")
+			if err != nil {
+				b.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "http://a.test/", nil)
+			header := r.Header.Clone()
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(r.Header)
+				maps.Copy(r.Header, header)
+				h.ServeHTTP(w, r)
+			}
+			if w.Code != http.StatusOK {
+				b.Errorf("status %d", w.Code)
+			}
+		})
+	}
+}
+
 func benchGateway(b *testing.B) *gateway.Gateway {
 	b.Helper()
-	g, err := gateway.New(model.Static{EntryPoints: []model.EntryPoint{{Name: "web"}}, Default: []string{"web"}},
-		slog.New(slog.DiscardHandler))
+	return benchGatewayWith(b, model.Static{})
+}
+
+func benchGatewayWith(b *testing.B, static model.Static) *gateway.Gateway {
+	b.Helper()
+	static.EntryPoints, static.Default = []model.EntryPoint{{Name: "web"}}, []string{"web"}
+	g, err := gateway.New(static, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -254,7 +254,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	priority := cmp.Or(value.Priority, parsed.Priority())
 	secure := cmp.Or(value.TLS, at.TLS)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
-	b.observe(r, value.Observability, at.Observability)
+	b.observe(entry, r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
 	if secure != nil {
 		b.now.tls = append(b.now.tls, tlsUse{entry, cmp.Or(secure.Options, defaultOptions), parsed.Domains()})
@@ -335,8 +335,10 @@ func (b *builder) addRedirections() {
 			panic(err) // the rule is constant
 		}
 		b.status.of("router", name)
-		b.tables.add([]placed{{e.Name, false, &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
-			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}}})
+		r := &route.Router{Name: name, Service: "noop@internal", Rule: parsed,
+			Priority: cmp.Or(e.Redirect.Priority, redirectPriority), Handler: wrap(b.kept.internal["noop@internal"])}
+		b.observe(e.Name, r)
+		b.tables.add([]placed{{e.Name, false, r}})
 	}
 }
 

@@ -167,7 +167,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 			s.down.Store(false)
 		}
 	}
-	return newBalancer(name, value, places, b.now.turns, b.log)
+	return newBalancer(name, value, places, b.now.turns, b.observer.metrics.OpenAtService(name), b.log)
 }
 
 // transport returns the named transport, or the default one.

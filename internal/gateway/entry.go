@@ -16,7 +16,7 @@ import (
 // entry is the handler of one entry point.
 type entry struct {
 	*Gateway
-	name       string
+	observed
 	targets    targets
 	forwarding forwarded.Headers
 	// denied, if not nil, refuses paths with some encoded characters.
@@ -26,7 +26,7 @@ type entry struct {
 func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
 		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders, NotAppend: value.NotAppendXForwardedFor})
-	e := &entry{Gateway: g, name: value.Name, targets: targetsOf(value), forwarding: f}
+	e := &entry{Gateway: g, observed: g.observer.entry(value), targets: targetsOf(value), forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
 	}
@@ -37,8 +37,10 @@ func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 func (e *entry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchanges.Get().(*exchange)
 	*x = exchange{ResponseWriter: w, started: time.Now(), target: r.RequestURI}
+	e.observer.begin(x, r)
 	defer func() {
-		e.observer.record(e.name, x, r)
+		x.open.End(x.kind)
+		e.observer.record(&e.observed, x, r)
 		*x = exchange{}
 		exchanges.Put(x)
 	}()
@@ -66,6 +68,10 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 	if x.router = now.entries[e.name].of(r.TLS != nil).Find(&x.request); x.router == nil {
 		http.NotFound(x, r)
 		return
+	}
+	if x.counted = x.router.Source != nil; x.counted {
+		x.open = e.inProgress
+		x.open.Begin(x.kind)
 	}
 	x.router.Handler.ServeHTTP(x, r)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 )
@@ -27,6 +28,13 @@ type exchange struct {
 	status   int
 	written  int64
 	attempts int
+	// kind and counted are for the metrics: counted requests take a router that is counted. open
+	// counts the request while it is in progress.
+	kind    metric.Kind
+	counted bool
+	open    *metric.Open
+	// body is the request's as it came, because middlewares may replace it.
+	body io.ReadCloser
 }
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
@@ -43,6 +51,14 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 			return nil
 		}
 	}
+}
+
+// received returns how many bytes of the request's body were read.
+func (x *exchange) received() int64 {
+	if b, ok := x.body.(interface{ Received() int64 }); ok {
+		return b.Received()
+	}
+	return 0
 }
 
 // Unwrap lets http.ResponseController find the methods of the connection.

@@ -74,7 +74,9 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
 	g.Apply(&gateway.Config{}, nil)
-	o.registry.MustRegister(serversUp{g})
+	if o.metrics.HasServices() {
+		o.metrics.Registry.MustRegister(serversUp{g})
+	}
 	return g, nil
 }
 
@@ -86,6 +88,7 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next, b := g.build(config, known)
+	g.observer.configure(b)
 	g.current.Store(next)
 	for _, name := range namesOfKind(b.changed, "service") {
 		g.follow(name, b.checkOf(name))

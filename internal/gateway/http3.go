@@ -24,7 +24,7 @@ func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) ht
 // listenHTTP3 begins to accept connections of HTTP/3.
 func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
 	limits *limits) (*h3.Server, error) {
-	open := g.observer.open.WithLabelValues(value.Name, "UDP")
+	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP")
 	times := value.Timeouts.Limits(g.defaults)
 	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value.Name), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -35,7 +34,7 @@ func (b *builder) internalServices() {
 		}
 	}
 	if s.Metrics != nil {
-		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.registry, promhttp.HandlerOpts{})
+		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.metrics.Registry, promhttp.HandlerOpts{})
 		if !s.Metrics.ManualRouting {
 			b.internalRouter("prometheus@internal", orTraefik(s.Metrics.EntryPoint), "PathPrefix(`/metrics`)",
 				b.kept.internal["prometheus@internal"])
@@ -58,7 +57,7 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 	}
 	b.status.of("router", name)
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h}
-	b.observe(r)
+	b.observe(entry, r)
 	b.tables.add([]placed{{entry, false, r}})
 }
 
@@ -67,8 +66,6 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 func nearest[T any](name string, known map[string]T) string {
 	return similar.Qualified(name, maps.Keys(known))
 }
-
-func joined(names []string) string { return strings.Join(names, ",") }
 
 // errorLog takes the messages of net/http: broken handshakes and the like, which any
 // client can cause.

@@ -38,7 +38,7 @@ type limits struct {
 
 func (g *Gateway) newLimits(value gateway.EntryPoint, f forwarded.Headers) *limits {
 	most := cmp.Or(value.MaxConnections, defaultConnections(len(g.static.EntryPoints)))
-	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.refused, most: most,
+	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.metrics.Refused, most: most,
 		perClient: cmp.Or(value.MaxConnectionsPerClient, min(perClient, (most+1)/2)),
 		clients:   map[netip.Addr]int{}}
 }

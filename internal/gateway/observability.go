@@ -9,16 +9,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// observe sets what is recorded of a router's requests: the first setting of those given
+// observe sets what is recorded of the requests of a router at an entry point: the first setting of those given
 // decides. Requests to the gateway's own services are not counted, and logged only if
 // the access log says so, as in Traefik. Redirections of entry points are like requests
 // to others.
-func (b *builder) observe(r *route.Router, given ...*gateway.Observability) {
+func (b *builder) observe(entry string, r *route.Router, given ...*gateway.Observability) {
 	logged, counted := recorded(given...)
-	r.Unlogged, r.Uncounted = !logged, !counted
 	if strings.HasSuffix(r.Service, "@internal") && r.Service != "noop@internal" {
-		r.Uncounted = true
-		r.Unlogged = r.Unlogged || b.static.AccessLog == nil || !b.static.AccessLog.AddInternals
+		counted = false
+		logged = logged && b.static.AccessLog != nil && b.static.AccessLog.AddInternals
+	}
+	if r.Unlogged = !logged; counted {
+		r.Source = b.observer.metrics.NewSource(entry, r.Name, r.Service)
 	}
 }
 
@@ -37,16 +39,6 @@ func recorded(given ...*gateway.Observability) (logged, counted bool) {
 		}
 	}
 	return logs == nil || *logs, metrics == nil || *metrics
-}
-
-// wants reports what is recorded of a request that took the router; nil means none.
-func (o *observer) wants(entry string, r *route.Router) (logged, counted bool) {
-	if r != nil {
-		logged, counted = !r.Unlogged, !r.Uncounted
-	} else {
-		logged, counted = recorded(o.unmatched[entry])
-	}
-	return logged && o.log != nil, counted && o.metrics
 }
 
 // serversUp is the metric of the servers' conditions. It is read from the configuration

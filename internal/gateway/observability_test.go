@@ -17,8 +17,9 @@ func TestObservability(t *testing.T) {
 	yes, no := true, false
 	path := filepath.Join(t.TempDir(), "access.log")
 	web := model.EntryPoint{Name: "web", Address: "127.0.0.1:0", Observability: &model.Observability{AccessLogs: &no}}
-	w := newWorld(t, model.Static{AccessLog: &model.AccessLog{FilePath: path},
-		Metrics: &model.Metrics{EntryPoint: "web"}, EntryPoints: []model.EntryPoint{web}})
+	static := counted()
+	static.AccessLog, static.EntryPoints = &model.AccessLog{FilePath: path}, []model.EntryPoint{web}
+	w := newWorld(t, static)
 	quiet := func(o *model.Observability, host string) *model.Router {
 		return &model.Router{Rule: "Host(`" + host + "`)", Service: "s@file", Observability: o}
 	}

@@ -45,8 +45,9 @@ func TestAccessLog(t *testing.T) {
 
 // TestMetricsAndAPI reads the gateway's own services as a user's tools do.
 func TestMetricsAndAPI(t *testing.T) {
-	w := newWorld(t, model.Static{Metrics: &model.Metrics{EntryPoint: "web"}, API: &model.API{},
-		Ping: &model.Ping{EntryPoint: "web"}})
+	static := counted()
+	static.API, static.Ping = &model.API{}, &model.Ping{EntryPoint: "web"}
+	w := newWorld(t, static)
 	w.apply(map[string]*model.Router{
 		"r@file":   {Rule: "Host(`a.test`)", Service: "s@file"},
 		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"},

@@ -112,7 +112,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 			}
 		},
 	}
-	open := g.observer.open.WithLabelValues(value.Name, "TCP")
+	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "TCP")
 	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
 	g.tickets.use(at.streams.TLS)
 	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value.Name), patience: patience, limits: limits,

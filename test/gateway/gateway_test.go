@@ -176,7 +176,7 @@ func TestStack(t *testing.T) {
 		t.Errorf("https answers %q", got)
 	}
 	for path, want := range map[string]string{
-		"/metrics":     `traefik_router_requests_total{code="200",method="GET",protocol="http",router="my-router@docker"`,
+		"/metrics":     `traefik_service_requests_total{code="200",method="GET",protocol="http",service="my-service@docker"`,
 		"/api/rawdata": `"my-routerhttp@docker"`,
 	} {
 		if got := s.get("http://127.0.0.1"+path, "127.0.0.1:8888"); !strings.Contains(got, want) {

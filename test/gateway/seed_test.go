@@ -38,7 +38,7 @@ func TestSeed(t *testing.T) {
 		t.Errorf("http: %s to %q, want 301 to %s", redirect.Status, got, url)
 	}
 	for path, want := range map[string]string{
-		"metrics":     `traefik_router_requests_total{code="200",method="GET",protocol="http",router="my-router@docker"`,
+		"metrics":     `traefik_service_requests_total{code="200",method="GET",protocol="http",service="my-service@docker"`,
 		"api/rawdata": `"my-routerhttp@docker"`,
 	} {
 		x.want(200, want, "GET", "http://localhost:8888/"+path)

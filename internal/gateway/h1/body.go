@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,8 @@ type requestBody struct {
 	decoder chunked
 	request *http.Request
 	err     error
+	// received is atomic, because a goroutine of the handler may still wait in Read.
+	received atomic.Int64
 }
 
 // setBody gives the request its body.
@@ -59,6 +62,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.read(p)
 	b.err = err
+	b.received.Add(int64(n))
 	return n, err
 }
 
@@ -109,6 +113,9 @@ func (b *requestBody) setTrailer() {
 // Close ends the use of the body by the handler. The rest is read after the response.
 func (b *requestBody) Close() error { return nil }
 
+// Received returns how many bytes of the body the handler has got.
+func (b *requestBody) Received() int64 { return b.received.Load() }
+
 // Buffered returns how many bytes Read returns without waiting, at most. It is 0 if the client waits
 // for an interim response.
 func (b *requestBody) Buffered() int {
@@ -132,6 +139,7 @@ func (b *requestBody) ready() int {
 
 // spliceTo moves the rest of the body to a TCP connection.
 func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
+	defer func() { b.received.Add(moved) }()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn == nil || b.err != nil || b.chunked || b.conn.tcp == nil {

@@ -59,6 +59,8 @@ type paced struct {
 	reading, writing atomic.Int64
 	// extended is when the deadline of the response was set last.
 	extended int64
+	// received is how many bytes of the body the handler has got.
+	received atomic.Int64
 }
 
 // tlsKey is the key of the TLS state of an HTTP/2 connection. The library does not see it
@@ -204,8 +206,13 @@ func (p *paced) FlushError() error {
 func (p *paced) Read(b []byte) (int, error) {
 	p.reading.Store(p.now.Load())
 	defer p.reading.Store(0)
-	return p.body.Read(b)
+	n, err := p.body.Read(b)
+	p.received.Add(int64(n))
+	return n, err
 }
+
+// Received returns how many bytes of the body the handler has got.
+func (p *paced) Received() int64 { return p.received.Load() }
 
 // Close implements io.Closer.
 func (p *paced) Close() error { return p.body.Close() }

@@ -144,11 +144,30 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if !settleBody(r) {
 		panic(http.ErrAbortHandler)
 	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &counted{ReadCloser: r.Body}
+	}
 	s.config.Handler.ServeHTTP(w, r)
 	if s.config.Write > 0 { // what is buffered is sent after the handler
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.config.Write))
 	}
 }
+
+// counted is a request's body that counts what the handler reads.
+type counted struct {
+	io.ReadCloser
+	received atomic.Int64
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// Received returns how many bytes of the body the handler has got.
+func (c *counted) Received() int64 { return c.received.Load() }
 
 // settleBody finds out whether a request without a length has a body: HTTP/3 does not say so in the
 // head. It returns false if the body cannot be read.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/rule"
 )
 
@@ -19,8 +20,10 @@ type Router struct {
 	Rule     *rule.Rule
 	Priority int
 	Handler  http.Handler
-	// Unlogged and Uncounted leave its requests out of the access log and of the metrics.
-	Unlogged, Uncounted bool
+	// Unlogged leaves its requests out of the access log.
+	Unlogged bool
+	// Source has the counters of its requests. If nil, they are not counted.
+	Source *metric.Source
 }
 
 // Table has the routers of one kind of connection to an entry point. It does not

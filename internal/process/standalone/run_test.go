@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 	w.want("web", "http://a.test/", "200 one")
 	w.want("traefik", "http://x/ping", "200 OK")
 	w.want("traefik", "http://x/metrics",
-		`traefik_router_requests_total{code="200",method="GET",protocol="http",router="a@file"`)
+		`traefik_service_requests_total{code="200",method="GET",protocol="http",service="a@file"`)
 	w.want("traefik", "http://x/api/rawdata", `"a@file"`)
 	answer, err := client(t, w.addresses["web"]).Get("https://a.test/")
 	if err != nil {

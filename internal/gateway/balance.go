@@ -236,7 +236,7 @@ func (b *balancer) send(w http.ResponseWriter, r *http.Request, p *place) error 
 		}
 		b.end(x, p, began)
 	}()
-	return b.forward(w, r, p, host, began)
+	return b.forward(w, x, r, p, host, began)
 }
 
 // begin counts a request that is sent to the server. x is nil for copies of requests.
@@ -245,7 +245,7 @@ func (b *balancer) begin(x *exchange, p *place) {
 	if x == nil {
 		return
 	}
-	x.service, x.server = b.service, p.url.Host
+	x.service, x.server, x.origin = b.service, p.server, nil
 	if x.attempts++; x.counted {
 		b.open.Begin(x.kind)
 	}
@@ -262,15 +262,22 @@ func (b *balancer) end(x *exchange, p *place, began time.Time) {
 	}
 }
 
-// forward sends the request to the server, and records the outcome if later requests
-// depend on it.
-func (b *balancer) forward(w http.ResponseWriter, r *http.Request, p *place, host string, began time.Time) error {
-	if !b.watches {
+// forward sends the request to the server, and records the outcome if later requests or the
+// access log need it.
+func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, p *place, host string,
+	began time.Time) error {
+	logged := x != nil && x.hasOrigin
+	if !b.watches && !logged {
 		return p.forward.Forward(w, p.addressed(r), host)
 	}
 	seen := &watch{ResponseWriter: w, began: began}
+	if logged {
+		seen.copies, x.origin = x.hasHeaders, seen
+	}
 	err := p.forward.Forward(seen, p.addressed(r), host)
-	b.learn(p, r, seen, err)
+	if b.watches {
+		b.learn(p, r, seen, err)
+	}
 	return err
 }
 

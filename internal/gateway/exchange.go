@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -22,7 +23,12 @@ type exchange struct {
 	request rule.Request
 	router  *route.Router
 	// service and server are those that got the request last.
-	service, server string
+	service string
+	server  *server
+	// origin is what the server answered, if the access log needs it. It is nil if no server got the
+	// request. hasOrigin and hasHeaders are what the log needs.
+	origin                *watch
+	hasOrigin, hasHeaders bool
 	// took is how long the server took.
 	took     time.Duration
 	status   int
@@ -59,6 +65,17 @@ func (x *exchange) received() int64 {
 		return b.Received()
 	}
 	return 0
+}
+
+// answer returns what the server answered.
+func (x *exchange) answer() accesslog.Origin {
+	switch {
+	case x.status == http.StatusSwitchingProtocols:
+		return accesslog.Origin{Status: x.status}
+	case x.origin == nil:
+		return accesslog.Origin{}
+	}
+	return accesslog.Origin{Status: x.origin.status, Size: x.origin.written, Header: x.origin.header}
 }
 
 // Unwrap lets http.ResponseController find the methods of the connection.

@@ -133,5 +133,5 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 // Close ends the checks, closes the connections to servers and completes the access log.
 func (g *Gateway) Close() {
 	g.Apply(&gateway.Config{}, nil)
-	g.observer.log.flush()
+	g.observer.log.Flush()
 }

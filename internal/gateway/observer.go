@@ -1,20 +1,23 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/model/gateway"
 )
 
 // observer counts and logs requests.
 type observer struct {
-	log     *accessLog
+	log     *accesslog.Log
 	metrics *metric.Metrics
 	number  atomic.Uint64
 }
@@ -23,7 +26,7 @@ func newObserver(static gateway.Static) (*observer, error) {
 	o := &observer{metrics: metric.New(static.Metrics)}
 	if static.AccessLog != nil {
 		var err error
-		if o.log, err = newAccessLog(*static.AccessLog); err != nil {
+		if o.log, err = accesslog.New(*static.AccessLog); err != nil {
 			return nil, err
 		}
 	}
@@ -55,6 +58,9 @@ func (o *observer) begin(x *exchange, r *http.Request) {
 	if o.metrics.Enabled {
 		x.kind = metric.KindOf(r)
 	}
+	if o.log != nil {
+		x.hasOrigin, x.hasHeaders = o.log.WritesOrigin()
+	}
 }
 
 // record counts and logs a request that has ended.
@@ -76,8 +82,37 @@ func (o *observer) record(e *observed, x *exchange, r *http.Request) {
 			Took: took, ServiceTook: x.took, Received: x.received(), Sent: x.written, Retries: x.attempts - 1})
 	}
 	if logged {
-		o.log.write(e.name, number, took, x, r)
+		l := accesslog.Request{Request: r, Entry: e.name, Number: number, Began: x.started, Took: took,
+			Target: x.target, Received: x.received(), Sent: x.written, Status: x.status, Answer: x.Header(),
+			Attempts: x.attempts, Service: x.service, ServerTook: x.took, Origin: x.answer()}
+		if x.router != nil {
+			l.Router = x.router.Name
+		}
+		if x.server != nil {
+			l.Server = x.server.url
+		}
+		o.log.Write(&l)
 	}
+}
+
+// OpenLog opens the file of an access log for LogTo.
+func OpenLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("access log: %w", err)
+	}
+	return f, nil
+}
+
+// LogTo writes the access log to the file from now on, and closes the file before. Without
+// it, the log goes to the standard output: the gateway opens no file itself, so that it
+// needs no right to.
+func (g *Gateway) LogTo(file *os.File) {
+	if g.observer.log == nil {
+		_ = file.Close() // nothing was written
+		return
+	}
+	g.observer.log.To(file)
 }
 
 // connections returns a function that counts the open connections of the entry point.

@@ -2,46 +2,11 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	model "fairlead/internal/model/gateway"
 )
-
-// TestAccessLog compares lines of both forms with Traefik's documented ones.
-func TestAccessLog(t *testing.T) {
-	for format, check := range map[string]func(line string) bool{
-		"common": regexp.MustCompile(`^127\.0\.0\.1 - ann \[[^]]+\] "GET /x\?q=%22 HTTP/1\.1" 200 5 "-" "agent \\"x" 1 ` +
-			`"r@file" "http://127\.0\.0\.1:\d+" \d+ms$`).MatchString,
-		"json": func(line string) bool {
-			var o map[string]any
-			return json.Unmarshal([]byte(line), &o) == nil && o["DownstreamStatus"] == 200.0 &&
-				o["RouterName"] == "r@file" &&
-				o["ServiceName"] == "s@file" && o["RequestPath"] == "/x?q=%22" && o["entryPointName"] == "web" &&
-				o["ClientHost"] == "127.0.0.1" && o["ClientUsername"] == "ann" && o["DownstreamContentSize"] == 5.0
-		},
-	} {
-		t.Run(format, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "access.log")
-			w := newWorld(t, model.Static{AccessLog: &model.AccessLog{FilePath: path, Format: format}})
-			w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
-				map[string]*model.Service{"s@file": server(t, named("hello"))})
-			w.get("http://ann:pw@a.test/x?q=%22", "User-Agent", `agent "x`)
-			w.get("http://b.test/")
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			if len(lines) != 2 || !check(lines[0]) || !strings.Contains(lines[1], "404") {
-				t.Errorf("log:\n%s", text)
-			}
-		})
-	}
-}
 
 // TestMetricsAndAPI reads the gateway's own services as a user's tools do.
 func TestMetricsAndAPI(t *testing.T) {

@@ -25,14 +25,8 @@ func Unused(s gateway.Static) (notes []string) {
 	}
 	docker("docker", s.Docker)
 	docker("swarm", s.Swarm)
-	if s.AccessLog != nil {
-		add(s.AccessLog.Fields != nil, "accessLog.fields")
-	}
-	if m := s.Metrics; m != nil {
-		add(len(m.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
-		add(isFalse(m.AddEntryPointsLabels), "metrics.prometheus.addEntryPointsLabels=false")
-		add(isFalse(m.AddRoutersLabels), "metrics.prometheus.addRoutersLabels=false")
-		add(isFalse(m.AddServicesLabels), "metrics.prometheus.addServicesLabels=false")
+	if s.Metrics != nil {
+		add(len(s.Metrics.HeaderLabels) > 0, "metrics.prometheus.headerLabels")
 	}
 	add(s.API != nil && s.API.BasePath != "" && s.API.BasePath != "/", "api.basePath")
 	for _, e := range s.EntryPoints {

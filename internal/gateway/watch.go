@@ -14,11 +14,19 @@ type watch struct {
 	status int
 	// first is the time from the request to the head.
 	first time.Duration
+	// written is the size of the body in bytes.
+	written int64
+	// copies: header becomes a copy of the response's, which middlewares may change later.
+	copies bool
+	header http.Header
 }
 
 func (w *watch) note(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status, w.first = status, time.Since(w.began)
+		if w.copies {
+			w.header = w.Header().Clone()
+		}
 	}
 }
 
@@ -34,13 +42,17 @@ func (w *watch) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (w *watch) Write(b []byte) (int, error) {
 	w.note(http.StatusOK)
-	return w.ResponseWriter.Write(b)
+	n, err := w.ResponseWriter.Write(b)
+	w.written += int64(n)
+	return n, err
 }
 
 // ReadFrom implements io.ReaderFrom, so that the kernel can move a large body.
 func (w *watch) ReadFrom(src io.Reader) (int64, error) {
 	w.note(http.StatusOK)
-	return io.Copy(w.ResponseWriter, src)
+	n, err := io.Copy(w.ResponseWriter, src)
+	w.written += n
+	return n, err
 }
 
 // Flush implements http.Flusher.

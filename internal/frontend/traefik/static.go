@@ -113,6 +113,7 @@ func (b *staticBuilder) logs(s *staticSettings, out *gateway.Static) {
 			b.note("accessLog.format", "has no effect: the value %q is none of common, genericCLF and json", a.Format)
 			out.AccessLog.Format = "common"
 		}
+		b.logFields(a.Fields)
 	}
 	l := value(s.Log)
 	out.LogFormat, out.LogFile = l.Format, l.FilePath
@@ -121,6 +122,32 @@ func (b *staticBuilder) logs(s *staticSettings, out *gateway.Static) {
 	var ok bool
 	if out.LogLevel, ok = levels[strings.ToLower(l.Level)]; !ok {
 		b.note("log.level", "has no effect: the value %q is none of DEBUG, INFO, WARN and ERROR", l.Level)
+	}
+}
+
+// logFields notes modes that have no effect.
+func (b *staticBuilder) logFields(f *gateway.LogFields) {
+	if f == nil {
+		return
+	}
+	check := func(key, mode string, modes ...string) {
+		if mode != "" && !slices.Contains(modes, mode) {
+			b.note("accessLog.fields."+key, "has no effect: the value %q is none of %s", mode, strings.Join(modes, ", "))
+		}
+	}
+	names := func(key string, all map[string]string, modes ...string) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			check(join(key, name), all[name], modes...)
+		}
+	}
+	check("defaultMode", f.DefaultMode, "keep", "drop")
+	names("names", f.Names, "keep", "drop")
+	if h := f.Headers; h != nil {
+		check("headers.defaultMode", h.DefaultMode, "keep", "drop", "redact")
+		names("headers.names", h.Names, "keep", "drop", "redact")
+	}
+	if q := f.QueryParameters; q != nil {
+		check("queryParameters.defaultMode", q.DefaultMode, "keep", "drop")
 	}
 }
 

@@ -171,7 +171,7 @@ type Metrics struct {
 type AccessLog struct {
 	// FilePath is empty for the standard output.
 	FilePath string
-	// Format is "common" (the default) or "json".
+	// Format is "common" (the default), "genericCLF" or "json".
 	Format        string
 	BufferingSize int
 	StatusCodes   []string
@@ -182,21 +182,26 @@ type AccessLog struct {
 	Fields       *LogFields
 }
 
-// LogFields says which fields of a request the JSON form has. A mode is "keep", "drop" or,
-// for headers and parameters of the query, "redact".
+// LogFields says which fields of a request the access log has. A mode is "keep", "drop" or,
+// for headers, "redact".
 type LogFields struct {
 	// DefaultMode is by default "keep".
 	DefaultMode     string
 	Names           map[string]string
 	Headers         *LogHeaders
-	QueryParameters *LogHeaders
+	QueryParameters *LogQuery
 }
 
-// LogHeaders says which headers the access log has. DefaultMode is by default "drop", and
-// "keep" for parameters of the query.
+// LogHeaders says which headers the access log has. DefaultMode is by default "drop".
 type LogHeaders struct {
 	DefaultMode string
 	Names       map[string]string
+}
+
+// LogQuery says whether the paths in the access log have their query. DefaultMode is by default
+// "keep".
+type LogQuery struct {
+	DefaultMode string
 }
 
 // Docker is the provider of routers from labels of containers.

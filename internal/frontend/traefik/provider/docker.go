@@ -21,6 +21,7 @@ import (
 // containers then, so that no change is missed. After each event it asks for
 // the container again. A container leaves as soon as the engine sends it its stop
 // signal: it may still answer requests that it has, but should get no new one.
+// That a container joins or leaves a network is an event of the network.
 type Docker struct {
 	engine  *engine
 	log     *slog.Logger
@@ -47,7 +48,7 @@ func (d *Docker) Follow(ctx context.Context, changed Changed) {
 }
 
 func (d *Docker) follow(ctx context.Context, changed Changed) error {
-	stream, err := d.engine.events(ctx, "container")
+	stream, err := d.engine.events(ctx, "container", "network")
 	if err != nil {
 		return err
 	}
@@ -107,6 +108,9 @@ func (d *Docker) read(ctx context.Context, id string) error {
 
 // handle reports whether the event changes the containers.
 func (d *Docker) handle(ctx context.Context, e event) bool {
+	if e.Type == "network" {
+		return d.handleNetwork(ctx, e)
+	}
 	id := e.Actor.ID
 	action, _, _ := strings.Cut(e.Action, ":")
 	switch action {
@@ -126,13 +130,28 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		if action == "start" || action == "restart" {
 			delete(d.stopping, id)
 		}
-		if err := d.read(ctx, id); err != nil {
-			d.log.Warn("cannot read a container", "id", id, "error", err)
-			return false
-		}
-		return true
+		return d.reread(ctx, id)
 	}
 	return false
+}
+
+// handleNetwork is handle for an event of a network. A container joins its networks while it starts,
+// and leaves them while it stops. The engine does not return it meanwhile, and other events would
+// wait, so only running containers are read. The others have events of their own.
+func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
+	id := e.Actor.Attributes["container"]
+	_, known := d.known[id]
+	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
+	return joinsOrLeaves && known && !d.stopping[id] && d.reread(ctx, id)
+}
+
+// reread reads a container again, and reports whether it could be read.
+func (d *Docker) reread(ctx context.Context, id string) bool {
+	err := d.read(ctx, id)
+	if err != nil {
+		d.log.Warn("cannot read a container", "id", id, "error", err)
+	}
+	return err == nil
 }
 
 // signals are the numbers of signals that end a container and may be its stop signal.

@@ -58,6 +58,15 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// connect connects a container to another network than bridge, and reports that.
+func (f *fakeEngine) connect(id, network, address string) {
+	f.mu.Lock()
+	networks := f.containers[id]["NetworkSettings"].(map[string]any)["Networks"].(map[string]any)
+	networks[network] = map[string]any{"IPAddress": address}
+	f.mu.Unlock()
+	f.events <- fmt.Sprintf(`{"Type":"network","Action":"connect","Actor":{"ID":"n","Attributes":{"container":%q}}}`, id)
+}
+
 // set makes a running container with one exposed port.
 func (f *fakeEngine) set(id, address, health, signal string) {
 	f.mu.Lock()
@@ -93,30 +102,54 @@ func (f *fakeEngine) event(action, id, signal string) {
 		signal)
 }
 
-// TestContainersComeAndGo checks which servers get requests after each event.
-func TestContainersComeAndGo(t *testing.T) {
-	f := &fakeEngine{containers: map[string]map[string]any{}, events: make(chan string)}
+// newFakeEngine returns an engine without containers.
+func newFakeEngine() *fakeEngine {
+	return &fakeEngine{containers: map[string]map[string]any{}, events: make(chan string)}
+}
+
+// followEngine follows the engine's containers, and returns a check of the servers after the next
+// change.
+func followEngine(t *testing.T, f *fakeEngine) func(step, servers string) {
+	t.Helper()
 	engine := httptest.NewServer(f)
-	defer engine.Close()
-	f.set("one", "10.0.0.1", "", "")
-	d, err := New(gateway.Docker{Endpoint: engine.URL}, slog.New(slog.DiscardHandler))
+	t.Cleanup(engine.Close)
+	return follow(t, gateway.Docker{Endpoint: engine.URL})
+}
+
+// follow follows a provider until the end of the test, and returns a check of the servers after the
+// next change.
+func follow(t *testing.T, value gateway.Docker) func(step, servers string) {
+	t.Helper()
+	p, err := New(value, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	states := make(chan string, 10)
+	states := make(chan string)
 	var following sync.WaitGroup
 	following.Go(func() {
-		d.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) { states <- serversOf(c) })
+		p.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
+			select {
+			case states <- serversOf(c):
+			case <-ctx.Done():
+			}
+		})
 	})
-	defer following.Wait()
-	defer cancel()
-	want := func(step, want string) {
+	t.Cleanup(following.Wait)
+	t.Cleanup(cancel)
+	return func(step, want string) {
 		t.Helper()
 		if got := <-states; got != want {
 			t.Errorf("%s: servers %q, want %q", step, got, want)
 		}
 	}
+}
+
+// TestContainersComeAndGo checks which servers get requests after each event.
+func TestContainersComeAndGo(t *testing.T) {
+	f := newFakeEngine()
+	f.set("one", "10.0.0.1", "", "")
+	want := followEngine(t, f)
 	want("at the start", "http://10.0.0.1:80")
 	f.set("two", "10.0.0.2", "starting", "SIGQUIT")
 	f.event("start", "two", "")
@@ -137,6 +170,17 @@ func TestContainersComeAndGo(t *testing.T) {
 	want("when the first starts again", "http://10.0.0.1:80")
 	f.restart()
 	want("after a restart of the engine", "http://10.0.0.1:80")
+}
+
+// TestNetworksOfContainers checks that a container gets requests when it joins a network that the
+// gateway has.
+func TestNetworksOfContainers(t *testing.T) {
+	f := newFakeEngine()
+	f.set("one", "", "", "")
+	want := followEngine(t, f)
+	want("without an address", "")
+	f.connect("one", "front", "10.0.1.1")
+	want("with an address", "http://10.0.1.1:80")
 }
 
 func serversOf(c gateway.Config) string {

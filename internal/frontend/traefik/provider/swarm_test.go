@@ -80,30 +80,7 @@ func taskOf(id, network, address, state, desired string) map[string]any {
 func followSwarm(t *testing.T, f *fakeSwarm) func(step, servers string) {
 	engine := httptest.NewServer(f)
 	t.Cleanup(engine.Close)
-	p, err := New(gateway.Docker{Endpoint: engine.URL, SwarmMode: true, RefreshSeconds: 10 * time.Millisecond},
-		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	states := make(chan string)
-	var following sync.WaitGroup
-	following.Go(func() {
-		p.Follow(ctx, func(c gateway.Config, _ []traefik.Problem) {
-			select {
-			case states <- serversOf(c):
-			case <-ctx.Done():
-			}
-		})
-	})
-	t.Cleanup(following.Wait)
-	t.Cleanup(cancel)
-	return func(step, want string) {
-		t.Helper()
-		if got := <-states; got != want {
-			t.Errorf("%s: servers %q, want %q", step, got, want)
-		}
-	}
+	return follow(t, gateway.Docker{Endpoint: engine.URL, SwarmMode: true, RefreshSeconds: 10 * time.Millisecond})
 }
 
 // TestTasksComeAndGo checks which servers get requests after each change of a service's tasks.

@@ -15,7 +15,7 @@ import (
 func (d *Docker) container(c inspected) *traefik.Container {
 	t := &traefik.Container{ID: c.ID, Name: strings.TrimPrefix(c.Name, "/"), Created: c.Created,
 		Labels:  c.Config.Labels,
-		Running: c.State.Running, Stopping: d.stopping[c.ID], Networks: map[string][]netip.Addr{},
+		Running: c.State.Running, Stopping: d.isStopping(c.ID), Networks: map[string][]netip.Addr{},
 		NetworkMode: c.HostConfig.NetworkMode}
 	if c.State.Health != nil && c.State.Health.Status != "none" {
 		t.Health = c.State.Health.Status

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -28,9 +29,11 @@ type Docker struct {
 	options traefik.DockerOptions
 	// labels keeps what the labels of unchanged containers mean.
 	labels *traefik.Docker
-	// known are the running containers by ID; stopping those that got their signal.
+	// known are the running containers by ID; stopping those that got their stop signal, with the
+	// time of the start that it ends. A container may start again under the same ID while the
+	// engine does not answer.
 	known    map[string]inspected
-	stopping map[string]bool
+	stopping map[string]time.Time
 	// containers are the known ones as the labels take them. A pointer stays the same until
 	// its container changes.
 	containers map[string]*traefik.Container
@@ -39,7 +42,7 @@ type Docker struct {
 func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
-		known: map[string]inspected{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
+		known: map[string]inspected{}, stopping: map[string]time.Time{}, containers: map[string]*traefik.Container{}}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.
@@ -65,6 +68,7 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 		if d.handle(ctx, e) {
 			changed(d.config())
 		}
+		d.engine.handled(e)
 	}
 }
 
@@ -80,11 +84,10 @@ func (d *Docker) list(ctx context.Context) error {
 			return err
 		}
 	}
-	for id := range d.stopping {
-		if _, ok := d.known[id]; !ok {
-			delete(d.stopping, id)
-		}
-	}
+	maps.DeleteFunc(d.stopping, func(id string, started time.Time) bool {
+		c, ok := d.known[id]
+		return !ok || !c.State.StartedAt.Equal(started)
+	})
 	return nil
 }
 
@@ -112,17 +115,19 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		return d.handleNetwork(ctx, e)
 	}
 	id := e.Actor.ID
+	c, known := d.known[id]
+	if e.before(c.State.StartedAt) { // the container has started again, or the clock was set back
+		return d.reread(ctx, id)
+	}
 	action, _, _ := strings.Cut(e.Action, ":")
 	switch action {
 	case "kill":
-		c, ok := d.known[id]
-		if !ok || d.stopping[id] || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
+		if !known || d.isStopping(id) || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
 			return false
 		}
-		d.stopping[id] = true
+		d.stopping[id] = c.State.StartedAt
 		return true
 	case "die", "destroy":
-		_, known := d.known[id]
 		delete(d.known, id)
 		delete(d.stopping, id)
 		return known
@@ -142,7 +147,13 @@ func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
 	id := e.Actor.Attributes["container"]
 	_, known := d.known[id]
 	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
-	return joinsOrLeaves && known && !d.stopping[id] && d.reread(ctx, id)
+	return joinsOrLeaves && known && !d.isStopping(id) && d.reread(ctx, id)
+}
+
+// isStopping reports whether a container got its stop signal.
+func (d *Docker) isStopping(id string) bool {
+	_, ok := d.stopping[id]
+	return ok
 }
 
 // reread reads a container again, and reports whether it could be read.
@@ -178,7 +189,7 @@ func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 	var all []*traefik.Container
 	for _, id := range slices.Sorted(maps.Keys(d.known)) {
 		c := d.containers[id]
-		if c == nil || c.Stopping != d.stopping[id] {
+		if c == nil || c.Stopping != d.isStopping(id) {
 			c = d.container(d.known[id])
 			d.containers[id] = c
 		}

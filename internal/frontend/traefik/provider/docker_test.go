@@ -3,14 +3,18 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -22,13 +26,23 @@ type fakeEngine struct {
 	mu         sync.Mutex
 	containers map[string]map[string]any
 	events     chan string
+	// missed is what the next subscription gets if it asks for the events since the last one, at
+	// the time lastEvent.
+	missed string
 }
+
+// lastEvent is the time of events, in seconds.
+const lastEvent = 1700000000
 
 func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch path := strings.Split(r.URL.Path, "/"); {
 	case r.URL.Path == "/events":
+		if r.URL.Query().Get("since") == fmt.Sprintf("%d.000000001", lastEvent) {
+			_, _ = io.WriteString(w, f.missed)
+			f.missed = ""
+		}
 		w.(http.Flusher).Flush()
 		events := f.events
 		f.mu.Unlock()
@@ -98,8 +112,20 @@ func (f *fakeEngine) restart() {
 }
 
 func (f *fakeEngine) event(action, id, signal string) {
-	f.events <- fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":%q,"Attributes":{"signal":%q}}}`, action, id,
-		signal)
+	f.events <- eventAt(lastEvent*time.Second, action, id, signal)
+}
+
+// eventAt returns an event of a container at a time since 1970.
+func eventAt(at time.Duration, action, id, signal string) string {
+	return fmt.Sprintf(`{"Type":"container","Action":%q,"timeNano":%d,"Actor":{"ID":%q,"Attributes":{"signal":%q}}}`,
+		action, at.Nanoseconds(), id, signal)
+}
+
+// started sets the time of the start of a container, which is now by default.
+func (f *fakeEngine) started(id string, at time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.containers[id]["State"].(map[string]any)["StartedAt"] = time.Unix(0, at.Nanoseconds())
 }
 
 // newFakeEngine returns an engine without containers.
@@ -170,6 +196,62 @@ func TestContainersComeAndGo(t *testing.T) {
 	want("when the first starts again", "http://10.0.0.1:80")
 	f.restart()
 	want("after a restart of the engine", "http://10.0.0.1:80")
+}
+
+// TestMissedEvents checks a stop signal that the engine sends between two subscriptions, and one whose
+// container has started again before the containers are listed.
+func TestMissedEvents(t *testing.T) {
+	const first, last = lastEvent*time.Second - time.Hour, lastEvent * time.Second
+	f := newFakeEngine()
+	for id, address := range map[string]string{"one": "10.0.0.1", "two": "10.0.0.2", "three": "10.0.0.3"} {
+		f.set(id, address, "", "")
+		f.started(id, first)
+	}
+	want := followEngine(t, f)
+	want("at the start", "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80")
+	f.event("kill", "one", "15")
+	want("at the first one's stop signal", "http://10.0.0.3:80 http://10.0.0.2:80")
+	f.missed = eventAt(last+1, "kill", "two", "15") + eventAt(last+2, "kill", "three", "15") +
+		eventAt(last+3, "die", "two", "")
+	f.started("one", last+4)
+	f.started("two", last+4)
+	f.restart()
+	want("after both have started again", "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80")
+	want("at the second one's old signal", "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80")
+	want("at the third one's stop signal", "http://10.0.0.1:80 http://10.0.0.2:80")
+	want("at the second one's old end", "http://10.0.0.1:80 http://10.0.0.2:80")
+}
+
+// TestPersist checks that a provider waits before it asks an engine again that does not answer, and
+// does not if the engine has ended a stream of events.
+func TestPersist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		silent := errors.New("refused")
+		attempts := []struct {
+			lasts time.Duration
+			err   error
+		}{{time.Minute, errEnded}, {0, silent}, {0, silent}, {time.Minute, errEnded}, {0, errEnded}}
+		begin, warnings := time.Now(), 0
+		log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { warnings++; return len(b), nil }), nil))
+		var calls []string
+		persist(ctx, log, func() error {
+			calls = append(calls, time.Since(begin).String())
+			if len(calls) > len(attempts) {
+				cancel()
+				return ctx.Err()
+			}
+			this := attempts[len(calls)-1]
+			time.Sleep(this.lasts)
+			return this.err
+		})
+		if want := []string{"0s", "1m0s", "1m1s", "1m2s", "2m2s", "2m3s"}; !slices.Equal(calls, want) {
+			t.Errorf("calls at %v, want %v", calls, want)
+		}
+		if warnings != 2 {
+			t.Errorf("%d warnings, want one for each time without an answer", warnings)
+		}
+	})
 }
 
 // TestNetworksOfContainers checks that a container gets requests when it joins a network that the

@@ -24,6 +24,9 @@ import (
 type engine struct {
 	client *http.Client
 	base   string
+	// since is the time from which the next subscription gets events, in nanoseconds; 0 means from
+	// now on.
+	since int64
 }
 
 // newEngine returns the engine at the endpoint: unix://PATH, tcp://HOST:PORT, http://
@@ -120,15 +123,6 @@ func (e *engine) open(ctx context.Context, path string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("the engine answers %s: %s", answer.Status, strings.TrimSpace(string(text)))
 }
 
-// event is an event of an object, as the engine's API names it.
-type event struct {
-	Type, Action string
-	Actor        struct {
-		ID         string
-		Attributes map[string]string
-	}
-}
-
 // inspected is the part of a container that the gateway needs, as the engine's API
 // names it.
 type inspected struct {
@@ -136,8 +130,9 @@ type inspected struct {
 	Name    string
 	Created time.Time
 	State   struct {
-		Running bool
-		Health  *struct{ Status string }
+		Running   bool
+		StartedAt time.Time
+		Health    *struct{ Status string }
 	}
 	Config struct {
 		Labels       map[string]string
@@ -175,13 +170,4 @@ func (e *engine) running(ctx context.Context) ([]string, error) {
 func (e *engine) inspect(ctx context.Context, id string) (inspected, error) {
 	var c inspected
 	return c, e.get(ctx, "/containers/"+url.PathEscape(id)+"/json", &c)
-}
-
-// events returns the stream of events of objects of these types from now on.
-func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, error) {
-	filter, err := json.Marshal(map[string][]string{"type": types})
-	if err != nil {
-		return nil, err
-	}
-	return e.open(ctx, "/events?"+url.Values{"filters": {string(filter)}}.Encode())
 }

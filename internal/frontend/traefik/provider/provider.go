@@ -39,19 +39,26 @@ const again = time.Second
 // errEnded is the error if the engine has ended its stream of events.
 var errEnded = errors.New("the stream of events has ended")
 
-// persist calls follow again when it fails, until the context ends.
+// persist calls follow again when it fails, until the context ends. It waits before that, unless the
+// engine has answered for some time: engines that start anew and proxies end streams of events.
 func persist(ctx context.Context, log *slog.Logger, follow func() error) {
-	for silent := false; ctx.Err() == nil; {
+	for silent := false; ; {
+		began := time.Now()
 		err := follow()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
-		}
-		if !silent {
+		case errors.Is(err, errEnded) && time.Since(began) >= again:
+			log.Debug("the container engine ended the stream of events", "error", err)
+			silent = false
+			continue
+		case !silent:
 			log.Warn("the container engine does not answer: its containers stay as they are", "error", err)
+			silent = true
 		}
-		silent = !errors.Is(err, errEnded)
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(again):
 		}
 	}

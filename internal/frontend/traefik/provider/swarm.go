@@ -77,6 +77,7 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 			if s.stops(e) {
 				changed(s.config())
 			}
+			s.engine.handled(e)
 			wait = min(soonest, s.interval)
 			continue
 		case <-timer.C:

@@ -1,0 +1,44 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+)
+
+// event is an event of an object, as the engine's API names it.
+type event struct {
+	Type, Action string
+	TimeNano     int64 `json:"timeNano"`
+	Actor        struct {
+		ID         string
+		Attributes map[string]string
+	}
+}
+
+// before reports whether the event is older than the time. An engine may leave out the time of events.
+func (e *event) before(t time.Time) bool {
+	return e.TimeNano != 0 && time.Unix(0, e.TimeNano).Before(t)
+}
+
+// events returns the stream of events of objects of these types. It begins with the events that
+// happened since the last one that was handled, which the engine keeps for a while: a stop signal
+// between two subscriptions must not be missed.
+func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, error) {
+	filter, err := json.Marshal(map[string][]string{"type": types})
+	if err != nil {
+		return nil, err
+	}
+	values := url.Values{"filters": {string(filter)}}
+	if e.since != 0 {
+		second := int64(time.Second)
+		values.Set("since", fmt.Sprintf("%d.%09d", e.since/second, e.since%second))
+	}
+	return e.open(ctx, "/events?"+values.Encode())
+}
+
+// handled notes that the event need not be sent again.
+func (e *engine) handled(done event) { e.since = max(e.since, done.TimeNano+1) }

@@ -3,7 +3,6 @@ package provider
 import (
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,9 +51,6 @@ func parsePort(text string) (traefik.Port, bool) {
 	return traefik.Port{Number: uint16(n), Protocol: protocol}, err == nil
 }
 
-// shortID is the length of the beginning of a container's ID that is its host name by default.
-const shortID = 12
-
 // networks returns the names of the container's networks, nil if it uses that of the host.
 func (c *inspected) networks() []string {
 	if c.HostConfig.NetworkMode == "host" {
@@ -66,14 +62,24 @@ func (c *inspected) networks() []string {
 // ownNetworks returns the networks of the container that the gateway runs in, nil if
 // it runs in none that the engine knows.
 func (d *Docker) ownNetworks() []string {
-	name, err := os.Hostname()
-	if err != nil || len(name) < shortID {
-		return nil
+	if _, ok := d.known[d.own]; !ok {
+		d.own = d.findOwn()
 	}
-	for id, c := range d.known {
-		if strings.HasPrefix(id, name) {
-			return c.networks()
+	own := d.known[d.own]
+	return own.networks()
+}
+
+// findOwn returns the ID of the container that the gateway runs in, or "".
+func (d *Docker) findOwn() string {
+	for id := range d.known {
+		if d.self.isNamed(id) {
+			return id
 		}
 	}
-	return nil
+	for id, c := range d.known {
+		if d.self.in(c) {
+			return id
+		}
+	}
+	return ""
 }

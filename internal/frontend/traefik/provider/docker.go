@@ -27,6 +27,9 @@ type Docker struct {
 	engine  *engine
 	log     *slog.Logger
 	options traefik.DockerOptions
+	self    self
+	// own is the ID of the container that the gateway runs in, "" while it is not known.
+	own string
 	// labels keeps what the labels of unchanged containers mean.
 	labels *traefik.Docker
 	// known are the running containers by ID; stopping those that got their stop signal, with the
@@ -41,8 +44,9 @@ type Docker struct {
 
 func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
-	return &Docker{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
-		known: map[string]inspected{}, stopping: map[string]time.Time{}, containers: map[string]*traefik.Container{}}
+	return &Docker{engine: e, log: log, options: options, self: newSelf(),
+		labels: traefik.NewDocker(options),
+		known:  map[string]inspected{}, stopping: map[string]time.Time{}, containers: map[string]*traefik.Container{}}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.

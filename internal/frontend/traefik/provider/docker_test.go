@@ -72,13 +72,35 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connect connects a container to another network than bridge, and reports that.
-func (f *fakeEngine) connect(id, network, address string) {
+// join connects a container to a network.
+func (f *fakeEngine) join(id, network, address, hardware string) {
 	f.mu.Lock()
-	networks := f.containers[id]["NetworkSettings"].(map[string]any)["Networks"].(map[string]any)
-	networks[network] = map[string]any{"IPAddress": address}
-	f.mu.Unlock()
-	f.events <- fmt.Sprintf(`{"Type":"network","Action":"connect","Actor":{"ID":"n","Attributes":{"container":%q}}}`, id)
+	defer f.mu.Unlock()
+	f.networks(id)[network] = map[string]any{"IPAddress": address, "MacAddress": hardware}
+}
+
+// leave disconnects a container from a network.
+func (f *fakeEngine) leave(id, network string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.networks(id), network)
+}
+
+// networks returns the networks of a container. The caller has locked mu.
+func (f *fakeEngine) networks(id string) map[string]any {
+	return f.containers[id]["NetworkSettings"].(map[string]any)["Networks"].(map[string]any)
+}
+
+// networkEvent reports that a container has joined a network, or left it.
+func (f *fakeEngine) networkEvent(action, id string) {
+	f.events <- fmt.Sprintf(`{"Type":"network","Action":%q,"Actor":{"ID":"n","Attributes":{"container":%q}}}`, action, id)
+}
+
+// disable removes the labels of a container.
+func (f *fakeEngine) disable(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.containers[id]["Config"].(map[string]any)["Labels"] = map[string]string{"traefik.enable": "false"}
 }
 
 // set makes a running container with one exposed port.
@@ -137,19 +159,29 @@ func newFakeEngine() *fakeEngine {
 // change.
 func followEngine(t *testing.T, f *fakeEngine) func(step, servers string) {
 	t.Helper()
-	engine := httptest.NewServer(f)
-	t.Cleanup(engine.Close)
-	return follow(t, gateway.Docker{Endpoint: engine.URL})
+	return follow(t, newProvider(t, gateway.Docker{Endpoint: serve(t, f)}))
 }
 
-// follow follows a provider until the end of the test, and returns a check of the servers after the
-// next change.
-func follow(t *testing.T, value gateway.Docker) func(step, servers string) {
+// serve returns the URL of an engine, which runs until the end of the test.
+func serve(t *testing.T, engine http.Handler) string {
+	server := httptest.NewServer(engine)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func newProvider(t *testing.T, value gateway.Docker) Provider {
 	t.Helper()
 	p, err := New(value, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// follow follows a provider until the end of the test, and returns a check of the servers after the
+// next change.
+func follow(t *testing.T, p Provider) func(step, servers string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	states := make(chan string)
 	var following sync.WaitGroup
@@ -233,7 +265,10 @@ func TestPersist(t *testing.T) {
 			err   error
 		}{{time.Minute, errEnded}, {0, silent}, {0, silent}, {time.Minute, errEnded}, {0, errEnded}}
 		begin, warnings := time.Now(), 0
-		log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { warnings++; return len(b), nil }), nil))
+		log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
+			warnings++
+			return len(b), nil
+		}), nil))
 		var calls []string
 		persist(ctx, log, func() error {
 			calls = append(calls, time.Since(begin).String())
@@ -254,14 +289,14 @@ func TestPersist(t *testing.T) {
 	})
 }
 
-// TestNetworksOfContainers checks that a container gets requests when it joins a network that the
-// gateway has.
+// TestNetworksOfContainers checks that a container gets requests when it joins a network.
 func TestNetworksOfContainers(t *testing.T) {
 	f := newFakeEngine()
 	f.set("one", "", "", "")
 	want := followEngine(t, f)
 	want("without an address", "")
-	f.connect("one", "front", "10.0.1.1")
+	f.join("one", "front", "10.0.1.1", "")
+	f.networkEvent("connect", "one")
 	want("with an address", "http://10.0.1.1:80")
 }
 

@@ -143,7 +143,7 @@ type inspected struct {
 		NetworkMode string
 	}
 	NetworkSettings struct {
-		Networks map[string]struct{ IPAddress, GlobalIPv6Address string }
+		Networks map[string]struct{ IPAddress, GlobalIPv6Address, MacAddress string }
 		Ports    map[string][]struct {
 			HostIP   string `json:"HostIp"`
 			HostPort string

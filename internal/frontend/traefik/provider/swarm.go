@@ -24,6 +24,7 @@ type Swarm struct {
 	engine   *engine
 	log      *slog.Logger
 	options  traefik.DockerOptions
+	self     self
 	interval time.Duration
 	labels   *traefik.Docker
 	// tasks are the running tasks by the ID of their container; stopping those whose container got
@@ -45,7 +46,7 @@ const (
 
 func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
 	options := traefik.DockerOptions{Docker: value}
-	return &Swarm{engine: e, log: log, options: options, labels: traefik.NewDocker(options),
+	return &Swarm{engine: e, log: log, options: options, self: newSelf(), labels: traefik.NewDocker(options),
 		interval: cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually),
 		tasks:    map[string]task{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
 }

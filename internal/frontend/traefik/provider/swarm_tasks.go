@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"fairlead/internal/frontend/traefik"
 )
@@ -73,15 +74,32 @@ func (s *Swarm) keep(now map[string]*traefik.Container) bool {
 // ownNetworks returns the networks of the container that the gateway runs in, nil if it runs in none
 // that the engine knows.
 func (s *Swarm) ownNetworks(ctx context.Context) ([]string, error) {
-	name, err := os.Hostname()
-	if err != nil || len(name) < shortID {
-		return nil, nil
+	for _, id := range append(slices.Clone(s.self.ids), s.ownTasks()...) {
+		c, err := s.engine.inspect(ctx, id)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if err == nil && strings.HasPrefix(c.ID, id) { // the engine also finds containers by their names
+			return c.networks(), nil
+		}
 	}
-	c, err := s.engine.inspect(ctx, name)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	return nil, nil
+}
+
+// ownTasks returns the IDs of the containers of tasks that have an address of the gateway. A swarm
+// gives each address of its networks to one task only.
+func (s *Swarm) ownTasks() (containers []string) {
+	for id, t := range s.tasks {
+		for _, at := range t.NetworksAttachments {
+			if slices.ContainsFunc(at.Addresses, func(text string) bool {
+				address, _, _ := strings.Cut(text, "/")
+				return s.self.has(address, "")
+			}) {
+				containers = append(containers, id)
+			}
+		}
 	}
-	return c.networks(), err
+	return containers
 }
 
 // containersOf returns the tasks with the labels of their services.

@@ -55,6 +55,9 @@ func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(f.tasks)
 	case "/nodes":
 		_ = json.NewEncoder(w).Encode([]map[string]any{{"ID": "second", "Status": map[string]any{"Addr": "192.0.2.2"}}})
+	case "/containers/cgateway/json":
+		_ = json.NewEncoder(w).Encode(map[string]any{"Id": "cgateway", "NetworkSettings": map[string]any{
+			"Networks": map[string]any{"front": map[string]any{}}}})
 	default:
 		http.Error(w, "no such container", http.StatusNotFound)
 	}
@@ -76,11 +79,15 @@ func taskOf(id, network, address, state, desired string) map[string]any {
 			"Spec": map[string]any{"Name": network}}, "Addresses": []string{address}}}}
 }
 
+func newSwarmProvider(t *testing.T, engine string) *Swarm {
+	t.Helper()
+	return newProvider(t, gateway.Docker{Endpoint: engine, SwarmMode: true,
+		RefreshSeconds: 10 * time.Millisecond}).(*Swarm)
+}
+
 // followSwarm follows the swarm and returns a check of the servers after the next change.
 func followSwarm(t *testing.T, f *fakeSwarm) func(step, servers string) {
-	engine := httptest.NewServer(f)
-	t.Cleanup(engine.Close)
-	return follow(t, gateway.Docker{Endpoint: engine.URL, SwarmMode: true, RefreshSeconds: 10 * time.Millisecond})
+	return follow(t, newSwarmProvider(t, serve(t, f)))
 }
 
 // TestTasksComeAndGo checks which servers get requests after each change of a service's tasks.

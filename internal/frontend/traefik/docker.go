@@ -92,6 +92,10 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 	if !c.Running && !s.Docker.AllowNonRunning {
 		return &part{}
 	}
+	if c.Service != "" && s.Docker.AllowNonRunning {
+		r.warn("", "label traefik.docker.allowNonRunning has no effect on a service of a swarm: set "+
+			"providers.swarm.allowEmptyServices")
+	}
 	b := &builder{reporter: r, docker: d, container: c, byID: byID, root: root, settings: s,
 		config: r.decodeLabels(root)}
 	b.complete()

@@ -161,6 +161,11 @@ func TestContainer(t *testing.T) {
 		"not running, but allowed": {container: whoami(".docker.allownonrunning=true", func(c *Container) {
 			c.Running, c.Networks = false, nil
 		}), routers: defaultRouter, services: services{"whoami@docker": empty()}},
+		"no service of a swarm is not running": {container: whoami(".docker.allownonrunning=true", func(c *Container) {
+			c.Service = "whoami"
+		}), routers: defaultRouter, services: services{"whoami@docker": http("http://10.0.0.2:80")},
+			problem: "container whoami: label traefik.docker.allowNonRunning has no effect on a service of a swarm: set " +
+				"providers.swarm.allowEmptyServices"},
 		"starting": {container: whoami("", func(c *Container) { c.Health = "starting" }), routers: defaultRouter,
 			services: services{"whoami@docker": empty()}},
 		"stopping": {container: whoami("", func(c *Container) { c.Stopping = true }), routers: defaultRouter,

@@ -3,6 +3,7 @@ package traefik
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fairlead/internal/model/gateway"
@@ -19,6 +20,18 @@ type settings struct {
 		Network *string
 		LBSwarm bool
 	}
+}
+
+// AllowsNonRunning reports whether the labels ask for the routers of a container also while it does
+// not run. Requests then get 503 instead of 404.
+func AllowsNonRunning(labels map[string]string) bool {
+	for key, text := range labels {
+		if strings.EqualFold(key, "traefik.docker.allowNonRunning") {
+			on, err := strconv.ParseBool(text)
+			return on && err == nil
+		}
+	}
+	return false
 }
 
 // network is the name that the labels give, or "".

@@ -32,7 +32,7 @@ type Docker struct {
 	own string
 	// labels keeps what the labels of unchanged containers mean.
 	labels *traefik.Docker
-	// known are the running containers by ID; stopping those that got their stop signal, with the
+	// known are the containers by ID that run, or whose labels allow that they do not; stopping those that got their stop signal, with the
 	// time of the start that it ends. A container may start again under the same ID while the
 	// engine does not answer.
 	known    map[string]inspected
@@ -76,9 +76,9 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 	}
 }
 
-// list reads all running containers.
+// list reads all containers that matter.
 func (d *Docker) list(ctx context.Context) error {
-	ids, err := d.engine.running(ctx)
+	ids, err := d.engine.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (d *Docker) read(ctx context.Context, id string) error {
 		return nil
 	case err != nil:
 		return err
-	case c.State.Running:
+	case c.State.Running || traefik.AllowsNonRunning(c.Config.Labels):
 		d.known[id] = c
 	default:
 		delete(d.known, id)
@@ -133,8 +133,16 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		return true
 	case "die", "destroy":
 		delete(d.known, id)
+		delete(d.containers, id)
 		delete(d.stopping, id)
+		if action == "die" && traefik.AllowsNonRunning(c.Config.Labels) {
+			c.State.Running = false
+			d.known[id] = c
+		}
 		return known
+	case "create":
+		// The attributes have the labels.
+		return traefik.AllowsNonRunning(e.Actor.Attributes) && d.reread(ctx, id)
 	case "start", "restart", "unpause", "pause", "health_status", "rename", "update":
 		if action == "start" || action == "restart" {
 			delete(d.stopping, id)
@@ -149,9 +157,8 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 // wait, so only running containers are read. The others have events of their own.
 func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
 	id := e.Actor.Attributes["container"]
-	_, known := d.known[id]
 	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
-	return joinsOrLeaves && known && !d.isStopping(id) && d.reread(ctx, id)
+	return joinsOrLeaves && d.known[id].State.Running && !d.isStopping(id) && d.reread(ctx, id)
 }
 
 // isStopping reports whether a container got its stop signal.
@@ -184,7 +191,7 @@ func stops(stopSignal, signal string) bool {
 	return got == "KILL" || got == name(cmp.Or(stopSignal, "TERM"))
 }
 
-// config returns the configuration of all running containers.
+// config returns the configuration of all known containers.
 func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 	if own := d.ownNetworks(); !slices.Equal(own, d.options.GatewayNetworks) {
 		d.options.GatewayNetworks = own

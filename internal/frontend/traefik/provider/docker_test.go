@@ -2,10 +2,7 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,141 +16,6 @@ import (
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 )
-
-// fakeEngine answers like a container engine. A test uses it for orders of events that a
-// real engine shows only by chance.
-type fakeEngine struct {
-	mu         sync.Mutex
-	containers map[string]map[string]any
-	events     chan string
-	// missed is what the next subscription gets if it asks for the events since the last one, at
-	// the time lastEvent.
-	missed string
-}
-
-// lastEvent is the time of events, in seconds.
-const lastEvent = 1700000000
-
-func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch path := strings.Split(r.URL.Path, "/"); {
-	case r.URL.Path == "/events":
-		if r.URL.Query().Get("since") == fmt.Sprintf("%d.000000001", lastEvent) {
-			_, _ = io.WriteString(w, f.missed)
-			f.missed = ""
-		}
-		w.(http.Flusher).Flush()
-		events := f.events
-		f.mu.Unlock()
-		defer f.mu.Lock()
-		for {
-			select {
-			case e, ok := <-events:
-				if !ok {
-					return
-				}
-				_, _ = io.WriteString(w, e)
-				w.(http.Flusher).Flush()
-			case <-r.Context().Done():
-				return
-			}
-		}
-	case r.URL.Path == "/containers/json":
-		var list []map[string]any
-		for id := range f.containers {
-			list = append(list, map[string]any{"Id": id})
-		}
-		_ = json.NewEncoder(w).Encode(list)
-	case len(path) == 4 && f.containers[path[2]] != nil:
-		_ = json.NewEncoder(w).Encode(f.containers[path[2]])
-	default:
-		http.Error(w, "no such container", http.StatusNotFound)
-	}
-}
-
-// join connects a container to a network.
-func (f *fakeEngine) join(id, network, address, hardware string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.networks(id)[network] = map[string]any{"IPAddress": address, "MacAddress": hardware}
-}
-
-// leave disconnects a container from a network.
-func (f *fakeEngine) leave(id, network string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.networks(id), network)
-}
-
-// networks returns the networks of a container. The caller has locked mu.
-func (f *fakeEngine) networks(id string) map[string]any {
-	return f.containers[id]["NetworkSettings"].(map[string]any)["Networks"].(map[string]any)
-}
-
-// networkEvent reports that a container has joined a network, or left it.
-func (f *fakeEngine) networkEvent(action, id string) {
-	f.events <- fmt.Sprintf(`{"Type":"network","Action":%q,"Actor":{"ID":"n","Attributes":{"container":%q}}}`, action, id)
-}
-
-// disable removes the labels of a container.
-func (f *fakeEngine) disable(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.containers[id]["Config"].(map[string]any)["Labels"] = map[string]string{"traefik.enable": "false"}
-}
-
-// set makes a running container with one exposed port.
-func (f *fakeEngine) set(id, address, health, signal string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	state := map[string]any{"Running": true}
-	if health != "" {
-		state["Health"] = map[string]any{"Status": health}
-	}
-	f.containers[id] = map[string]any{"Id": id, "Name": "/" + id, "State": state,
-		"Config": map[string]any{"StopSignal": signal, "ExposedPorts": map[string]any{"80/tcp": map[string]any{}},
-			"Labels": map[string]string{"traefik.http.routers.web.rule": "Host(`a.test`)",
-				"traefik.http.services.web.loadbalancer.server.port": "80"}},
-		"HostConfig":      map[string]any{"NetworkMode": "bridge"},
-		"NetworkSettings": map[string]any{"Networks": map[string]any{"bridge": map[string]any{"IPAddress": address}}}}
-}
-
-func (f *fakeEngine) remove(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.containers, id)
-}
-
-// restart ends the stream of events. The containers stay.
-func (f *fakeEngine) restart() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.events)
-	f.events = make(chan string)
-}
-
-func (f *fakeEngine) event(action, id, signal string) {
-	f.events <- eventAt(lastEvent*time.Second, action, id, signal)
-}
-
-// eventAt returns an event of a container at a time since 1970.
-func eventAt(at time.Duration, action, id, signal string) string {
-	return fmt.Sprintf(`{"Type":"container","Action":%q,"timeNano":%d,"Actor":{"ID":%q,"Attributes":{"signal":%q}}}`,
-		action, at.Nanoseconds(), id, signal)
-}
-
-// started sets the time of the start of a container, which is now by default.
-func (f *fakeEngine) started(id string, at time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.containers[id]["State"].(map[string]any)["StartedAt"] = time.Unix(0, at.Nanoseconds())
-}
-
-// newFakeEngine returns an engine without containers.
-func newFakeEngine() *fakeEngine {
-	return &fakeEngine{containers: map[string]map[string]any{}, events: make(chan string)}
-}
 
 // followEngine follows the engine's containers, and returns a check of the servers after the next
 // change.
@@ -289,6 +151,29 @@ func TestPersist(t *testing.T) {
 	})
 }
 
+// TestNonRunning checks that a container whose labels allow it has routers also while it does not run.
+func TestNonRunning(t *testing.T) {
+	f := newFakeEngine()
+	f.setStopped("one")
+	want := followEngine(t, f)
+	want("one that is not allowed", "no service")
+	f.setStopped("two")
+	f.allow("two")
+	f.events <- `{"Type":"container","Action":"create","Actor":{"ID":"two",` +
+		`"Attributes":{"traefik.docker.allownonrunning":"true"}}}`
+	want("when one is created", "")
+	f.restart()
+	want("when it is listed", "")
+	f.set("two", "10.0.0.2", "", "")
+	f.allow("two")
+	f.event("start", "two", "")
+	want("when it starts", "http://10.0.0.2:80")
+	f.event("die", "two", "")
+	want("when it is dead", "")
+	f.event("destroy", "two", "")
+	want("when it is removed", "no service")
+}
+
 // TestNetworksOfContainers checks that a container gets requests when it joins a network.
 func TestNetworksOfContainers(t *testing.T) {
 	f := newFakeEngine()
@@ -300,13 +185,16 @@ func TestNetworksOfContainers(t *testing.T) {
 	want("with an address", "http://10.0.1.1:80")
 }
 
+// serversOf returns the servers of the service web that get requests.
 func serversOf(c gateway.Config) string {
+	s := c.HTTP.Services["web@docker"]
+	if s == nil || s.LoadBalancer == nil {
+		return "no service"
+	}
 	var all []string
-	if s := c.HTTP.Services["web@docker"]; s != nil && s.LoadBalancer != nil {
-		for _, server := range s.LoadBalancer.Servers {
-			if !server.Fenced {
-				all = append(all, server.URL)
-			}
+	for _, server := range s.LoadBalancer.Servers {
+		if !server.Fenced {
+			all = append(all, server.URL)
 		}
 	}
 	return strings.Join(all, " ")

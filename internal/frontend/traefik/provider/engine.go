@@ -14,9 +14,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
 )
 
@@ -151,17 +153,23 @@ type inspected struct {
 	}
 }
 
-// running returns the IDs of the running containers.
-func (e *engine) running(ctx context.Context) ([]string, error) {
-	var list []struct {
-		ID string `json:"Id"`
+// runningStates are the states of containers that have processes.
+var runningStates = []string{"running", "paused", "restarting"}
+
+// list returns the IDs of the containers that run, and of those whose labels allow that they do not.
+func (e *engine) list(ctx context.Context) (ids []string, err error) {
+	var all []struct {
+		ID     string `json:"Id"`
+		State  string
+		Labels map[string]string
 	}
-	if err := e.get(ctx, "/containers/json", &list); err != nil {
+	if err := e.get(ctx, "/containers/json?all=true", &all); err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.ID
+	for _, c := range all {
+		if slices.Contains(runningStates, c.State) || traefik.AllowsNonRunning(c.Labels) {
+			ids = append(ids, c.ID)
+		}
 	}
 	return ids, nil
 }

@@ -47,7 +47,7 @@ func (s *Swarm) read(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	maps.DeleteFunc(s.stopping, func(id string, _ bool) bool { _, ok := s.tasks[id]; return !ok })
-	differs := s.keep(containersOf(services, s.tasks, nodes))
+	differs := s.keep(containersOf(services, s.tasks, nodes, s.options.AllowEmptyServices))
 	if !slices.Equal(own, s.options.GatewayNetworks) {
 		s.options.GatewayNetworks = own
 		s.labels, differs = traefik.NewDocker(s.options), true
@@ -102,9 +102,10 @@ func (s *Swarm) ownTasks() (containers []string) {
 	return containers
 }
 
-// containersOf returns the tasks with the labels of their services.
-func containersOf(services []service, tasks map[string]task,
-	nodes map[string]netip.Addr) map[string]*traefik.Container {
+// containersOf returns the tasks with the labels of their services. With allowEmpty, a service
+// without a running task has one that is not ready.
+func containersOf(services []service, tasks map[string]task, nodes map[string]netip.Addr,
+	allowEmpty bool) map[string]*traefik.Container {
 	names := map[string]string{}
 	for _, t := range tasks {
 		for _, at := range t.NetworksAttachments {
@@ -116,8 +117,15 @@ func containersOf(services []service, tasks map[string]task,
 		byID[services[i].ID] = &services[i]
 	}
 	all := map[string]*traefik.Container{}
+	if allowEmpty {
+		for id, of := range byID {
+			all[id] = &traefik.Container{ID: id, Name: of.Spec.Name, Service: of.Spec.Name, Created: of.CreatedAt,
+				Labels: of.Spec.Labels, Running: true, Health: "starting"}
+		}
+	}
 	for id, t := range tasks {
 		if of := byID[t.ServiceID]; of != nil {
+			delete(all, of.ID)
 			c := t.container(of, nodes)
 			c.VirtualIPs = of.virtualIPs(names)
 			all[id] = c

@@ -126,6 +126,20 @@ func TestAddressesOfTasks(t *testing.T) {
 	followSwarm(t, f)("by the virtual address", "http://10.0.9.9:80")
 }
 
+// TestEmptyServices checks that a service without a running task has routers if the settings ask for it.
+func TestEmptyServices(t *testing.T) {
+	followSwarm(t, &fakeSwarm{events: make(chan string)})("by default", "no service")
+	f := &fakeSwarm{events: make(chan string)}
+	s := newSwarmProvider(t, serve(t, f))
+	s.options.AllowEmptyServices = true
+	want := follow(t, s)
+	want("without a task", "")
+	f.set(taskOf("1", "front", "10.0.0.1/24", "running", "running"))
+	want("with a task", "http://10.0.0.1:80")
+	f.set()
+	want("without a task again", "")
+}
+
 // TestNoManager checks that a node which is no manager leaves the last tasks as they are, with the
 // engine's reason in the log.
 func TestNoManager(t *testing.T) {

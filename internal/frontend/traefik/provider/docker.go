@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -32,21 +31,33 @@ type Docker struct {
 	own string
 	// labels keeps what the labels of unchanged containers mean.
 	labels *traefik.Docker
-	// known are the containers by ID that run, or whose labels allow that they do not; stopping those that got their stop signal, with the
-	// time of the start that it ends. A container may start again under the same ID while the
-	// engine does not answer.
+	// known are the containers by ID that run, or whose labels allow that they do not; stopping those
+	// that got their stop signal.
 	known    map[string]inspected
-	stopping map[string]time.Time
+	stopping map[string]stop
 	// containers are the known ones as the labels take them. A pointer stays the same until
 	// its container changes.
 	containers map[string]*traefik.Container
 }
 
+// stop is a stop signal.
+type stop struct {
+	// started is the start of the container that the signal ends. The container may start again
+	// under the same ID while the engine does not answer.
+	started time.Time
+	// until is when a container that still runs has survived the signal.
+	until time.Time
+}
+
+// survival is the shortest time after which a container that still runs has survived its stop signal.
+// It is longer than servers usually take to complete their requests.
+const survival = 10 * time.Minute
+
 func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),
 		labels: traefik.NewDocker(options),
-		known:  map[string]inspected{}, stopping: map[string]time.Time{}, containers: map[string]*traefik.Container{}}
+		known:  map[string]inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{}}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.
@@ -55,24 +66,32 @@ func (d *Docker) Follow(ctx context.Context, changed Changed) {
 }
 
 func (d *Docker) follow(ctx context.Context, changed Changed) error {
-	stream, err := d.engine.events(ctx, "container", "network")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, ended, err := d.engine.subscribe(ctx, "container", "network")
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
 	if err := d.list(ctx); err != nil {
 		return err
 	}
 	changed(d.config())
-	for decoder := json.NewDecoder(stream); ; {
-		var e event
-		if err := decoder.Decode(&e); err != nil {
-			return errors.Join(errEnded, err)
+	look := time.NewTicker(time.Minute)
+	defer look.Stop()
+	for {
+		differs := false
+		select {
+		case err := <-ended:
+			return err
+		case e := <-events:
+			differs = d.handle(ctx, e)
+			d.engine.handled(e)
+		case now := <-look.C:
+			differs = d.survived(now)
 		}
-		if d.handle(ctx, e) {
+		if differs {
 			changed(d.config())
 		}
-		d.engine.handled(e)
 	}
 }
 
@@ -88,9 +107,9 @@ func (d *Docker) list(ctx context.Context) error {
 			return err
 		}
 	}
-	maps.DeleteFunc(d.stopping, func(id string, started time.Time) bool {
+	maps.DeleteFunc(d.stopping, func(id string, s stop) bool {
 		c, ok := d.known[id]
-		return !ok || !c.State.StartedAt.Equal(started)
+		return !ok || !c.State.StartedAt.Equal(s.started)
 	})
 	return nil
 }
@@ -129,7 +148,8 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		if !known || d.isStopping(id) || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
 			return false
 		}
-		d.stopping[id] = c.State.StartedAt
+		grace := time.Duration(c.Config.StopTimeout) * time.Second
+		d.stopping[id] = stop{c.State.StartedAt, time.Now().Add(max(survival, grace))}
 		return true
 	case "die", "destroy":
 		delete(d.known, id)
@@ -159,6 +179,14 @@ func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
 	id := e.Actor.Attributes["container"]
 	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
 	return joinsOrLeaves && d.known[id].State.Running && !d.isStopping(id) && d.reread(ctx, id)
+}
+
+// survived lets containers get requests again that have survived their stop signal, such as one of
+// `docker kill --signal=TERM` that the process ignores, and reports whether there are any.
+func (d *Docker) survived(now time.Time) bool {
+	before := len(d.stopping)
+	maps.DeleteFunc(d.stopping, func(_ string, s stop) bool { return now.After(s.until) })
+	return len(d.stopping) != before
 }
 
 // isStopping reports whether a container got its stop signal.

@@ -116,6 +116,36 @@ func TestMissedEvents(t *testing.T) {
 	want("at the second one's old end", "http://10.0.0.1:80 http://10.0.0.2:80")
 }
 
+// TestSurvivors checks that a container gets requests again if it survives its stop signal.
+func TestSurvivors(t *testing.T) {
+	f := newFakeEngine()
+	f.set("one", "10.0.0.1", "", "")
+	f.set("two", "10.0.0.2", "", "")
+	f.containers["two"]["Config"].(map[string]any)["StopTimeout"] = 3600
+	d := newProvider(t, gateway.Docker{Endpoint: serve(t, f)}).(*Docker)
+	if err := d.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"one", "two"} {
+		kill := event{Action: "kill"}
+		kill.Actor.ID, kill.Actor.Attributes = id, map[string]string{"signal": "15"}
+		d.handle(t.Context(), kill)
+	}
+	now := time.Now()
+	for _, step := range []struct {
+		after   time.Duration
+		differs bool
+		want    string
+	}{{survival / 2, false, ""}, {2 * survival, true, "http://10.0.0.1:80"},
+		{3 * survival, false, "http://10.0.0.1:80"}, {2 * time.Hour, true, "http://10.0.0.1:80 http://10.0.0.2:80"}} {
+		differs := d.survived(now.Add(step.after))
+		c, _ := d.config()
+		if got := serversOf(c); differs != step.differs || got != step.want {
+			t.Errorf("after %v: %t, servers %q, want %t, %q", step.after, differs, got, step.differs, step.want)
+		}
+	}
+}
+
 // TestPersist checks that a provider waits before it asks an engine again that does not answer, and
 // does not if the engine has ended a stream of events.
 func TestPersist(t *testing.T) {

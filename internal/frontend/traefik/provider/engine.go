@@ -140,6 +140,7 @@ type inspected struct {
 		Labels       map[string]string
 		ExposedPorts map[string]struct{}
 		StopSignal   string
+		StopTimeout  int // seconds
 	}
 	HostConfig struct {
 		NetworkMode string

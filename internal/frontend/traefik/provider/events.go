@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -38,6 +39,32 @@ func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, er
 		values.Set("since", fmt.Sprintf("%d.%09d", e.since/second, e.since%second))
 	}
 	return e.open(ctx, "/events?"+values.Encode())
+}
+
+// subscribe returns the events of objects of these types until ctx ends, and the error that ends them.
+func (e *engine) subscribe(ctx context.Context, types ...string) (<-chan event, <-chan error, error) {
+	stream, err := e.events(ctx, types...)
+	if err != nil {
+		return nil, nil, err
+	}
+	events, ended := make(chan event), make(chan error, 1)
+	go func() {
+		defer stream.Close()
+		for decoder := json.NewDecoder(stream); ; {
+			var next event
+			if err := decoder.Decode(&next); err != nil {
+				ended <- errors.Join(errEnded, err)
+				return
+			}
+			select {
+			case events <- next:
+			case <-ctx.Done():
+				ended <- ctx.Err()
+				return
+			}
+		}
+	}()
+	return events, ended, nil
 }
 
 // handled notes that the event need not be sent again.

@@ -3,8 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -59,7 +57,7 @@ func (s *Swarm) Follow(ctx context.Context, changed Changed) {
 func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, ended, err := s.subscribe(ctx)
+	events, ended, err := s.engine.subscribe(ctx, "container", "service", "node")
 	if err != nil {
 		return err
 	}
@@ -91,32 +89,6 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 			changed(s.config())
 		}
 	}
-}
-
-// subscribe returns the events of services, nodes and this node's containers until ctx ends, and the
-// error that ends them.
-func (s *Swarm) subscribe(ctx context.Context) (<-chan event, <-chan error, error) {
-	stream, err := s.engine.events(ctx, "container", "service", "node")
-	if err != nil {
-		return nil, nil, err
-	}
-	events, ended := make(chan event), make(chan error, 1)
-	go func() {
-		defer stream.Close()
-		for decoder := json.NewDecoder(stream); ; {
-			var e event
-			if err := decoder.Decode(&e); err != nil {
-				ended <- errors.Join(errEnded, err)
-				return
-			}
-			select {
-			case events <- e:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return events, ended, nil
 }
 
 // stops reports whether the event is the stop signal of a task's container.

@@ -15,7 +15,7 @@ import (
 )
 
 // certificates writes a certificate and key for each name, NAME.pem and NAME.key, and
-// returns the authority that has signed them.
+// returns the authority that has signed them, which it writes to authority.pem.
 func certificates(t *testing.T, dir string, hosts map[string]string) *x509.CertPool {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -26,6 +26,10 @@ func certificates(t *testing.T, dir string, hosts map[string]string) *x509.CertP
 		BasicConstraintsValid: true, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		KeyUsage: x509.KeyUsageCertSign}
 	root := signed(t, authority, authority, nil, "")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})
+	if err := os.WriteFile(filepath.Join(dir, "authority.pem"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, host := range hosts {
 		c := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{host},
 			NotBefore: authority.NotBefore, NotAfter: authority.NotAfter}

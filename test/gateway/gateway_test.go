@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// newStack starts an engine that has the images gateway and web.
-func newStack(t *testing.T) *stack {
+// newStack starts an engine with more flags that has the images gateway and web.
+func newStack(t *testing.T, flags ...string) *stack {
 	t.Helper()
 	dir, err := built()
 	if err != nil {
@@ -66,7 +66,7 @@ func newStack(t *testing.T) *stack {
 	// docker-proxy, which published ports need otherwise, can end under load: then the port refuses
 	// connections until the container starts again.
 	s.engine = engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"},
-		Flags: []string{"--userland-proxy=false"}})
+		Flags: append(flags, "--userland-proxy=false")})
 	if out, err := s.engine.Command(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

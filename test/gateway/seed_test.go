@@ -79,18 +79,6 @@ func newSeed(t *testing.T) *seed {
 	return x
 }
 
-// bridge returns the address of the engine's bridge, which containers of all networks reach.
-func (x *seed) bridge() string {
-	x.Helper()
-	out, err := x.engine.Command(x.Context(), "ip", "-4", "-brief", "address", "show", "docker0").Output()
-	words := strings.Fields(string(out)) // docker0 DOWN 172.17.0.1/16
-	if err != nil || len(words) < 3 {
-		x.Fatalf("the bridge's address: %q, %v", out, err)
-	}
-	address, _, _ := strings.Cut(words[2], "/")
-	return address
-}
-
 // up starts the stacks. They are removed at the end of the test.
 func (x *seed) up() {
 	x.Helper()

@@ -59,8 +59,13 @@ func follow(t *testing.T, p Provider) func(step, servers string) {
 	t.Cleanup(cancel)
 	return func(step, want string) {
 		t.Helper()
-		if got := <-states; got != want {
-			t.Errorf("%s: servers %q, want %q", step, got, want)
+		select {
+		case got := <-states:
+			if got != want {
+				t.Errorf("%s: servers %q, want %q", step, got, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: no change, want servers %q", step, want)
 		}
 	}
 }

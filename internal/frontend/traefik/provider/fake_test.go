@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,8 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.missed = ""
 		}
 		w.(http.Flusher).Flush()
+		var filters struct{ Type []string }
+		_ = json.Unmarshal([]byte(r.URL.Query().Get("filters")), &filters)
 		events := f.events
 		f.mu.Unlock()
 		defer f.mu.Lock()
@@ -43,8 +46,11 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				if !ok {
 					return
 				}
-				_, _ = io.WriteString(w, e)
-				w.(http.Flusher).Flush()
+				var is event
+				if _ = json.Unmarshal([]byte(e), &is); slices.Contains(filters.Type, is.Type) {
+					_, _ = io.WriteString(w, e)
+					w.(http.Flusher).Flush()
+				}
 			case <-r.Context().Done():
 				return
 			}

@@ -24,14 +24,22 @@ type fakeSwarm struct {
 	tasks  []map[string]any
 	label  string
 	events chan string
+	// subscribed gets the time since which each subscription wants events. It may be nil.
+	subscribed chan string
 }
 
 func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/events" {
 		w.(http.Flusher).Flush()
+		if f.subscribed != nil {
+			f.subscribed <- r.URL.Query().Get("since")
+		}
 		for {
 			select {
-			case e := <-f.events:
+			case e, ok := <-f.events:
+				if !ok {
+					return
+				}
 				_, _ = io.WriteString(w, e)
 				w.(http.Flusher).Flush()
 			case <-r.Context().Done():
@@ -124,6 +132,22 @@ func TestAddressesOfTasks(t *testing.T) {
 	f.set(taskOf("1", "front", "10.0.0.1/24", "running", "running"),
 		taskOf("2", "front", "10.0.0.2/24", "running", "running"))
 	followSwarm(t, f)("by the virtual address", "http://10.0.9.9:80")
+}
+
+// TestMissedEventsOfSwarm checks that the next subscription asks for the events since the last one.
+func TestMissedEventsOfSwarm(t *testing.T) {
+	f := &fakeSwarm{events: make(chan string), subscribed: make(chan string, 10)}
+	f.set(taskOf("1", "front", "10.0.0.1/24", "running", "running"))
+	want := followSwarm(t, f)
+	want("at the start", "http://10.0.0.1:80")
+	f.events <- eventAt(lastEvent*time.Second, "kill", "c1", "3")
+	want("at its stop signal", "")
+	close(f.events)
+	want("after the stream has ended", "")
+	first, second := <-f.subscribed, <-f.subscribed
+	if since := fmt.Sprintf("%d.000000001", lastEvent); first != "" || second != since {
+		t.Errorf("events since %q and %q, want the second ones since %s", first, second, since)
+	}
 }
 
 // TestEmptyServices checks that a service without a running task has routers if the settings ask for it.

@@ -125,9 +125,9 @@ func TestFieldsOfJSONLog(t *testing.T) {
 		"TLS":       {"https://a.test/", nil, served + secure},
 		"gzip":      {"http://zipped.test/", nil, served + "GzipRatio"},
 		"dropped":   {"http://a.test/", drop("clienthost", "keep"), "ClientHost entryPointName level msg time"},
-		"all headers": {"http://b.test/", all, always + "request_Accept-Encoding request_User-Agent request_X-Real-Ip downstream_Content-Type " +
-			"request_X-Forwarded-Host request_X-Forwarded-Port request_X-Forwarded-Proto request_X-Forwarded-Server " +
-			"downstream_X-Content-Type-Options"},
+		"all headers": {"http://b.test/", all, always + "request_Accept-Encoding request_User-Agent " +
+			"request_X-Real-Ip request_X-Forwarded-Host request_X-Forwarded-Port request_X-Forwarded-Proto " +
+			"request_X-Forwarded-Server downstream_Content-Type downstream_X-Content-Type-Options"},
 		"one header": {"http://a.test/", headers("x-own", "keep"), served + "origin_X-Own downstream_X-Own"},
 	} {
 		t.Run(name, func(t *testing.T) {

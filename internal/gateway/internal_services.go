@@ -34,7 +34,8 @@ func (b *builder) internalServices() {
 		}
 	}
 	if s.Metrics != nil {
-		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.metrics.Registry, promhttp.HandlerOpts{})
+		b.kept.internal["prometheus@internal"] = promhttp.HandlerFor(b.observer.metrics.Registry,
+			promhttp.HandlerOpts{})
 		if !s.Metrics.ManualRouting {
 			b.internalRouter("prometheus@internal", orTraefik(s.Metrics.EntryPoint), "PathPrefix(`/metrics`)",
 				b.kept.internal["prometheus@internal"])

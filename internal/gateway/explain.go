@@ -66,7 +66,7 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	missed.Nearest = append(now.disabled(&request), missed.Nearest...)
 	missed.Nearest = missed.Nearest[:min(len(missed.Nearest), mostNearest)]
 	if r.TLS != nil && len(entries) == 1 {
-		missed.Certificate, missed.Problems = now.shownCertificate(entries[0].Name, u.Hostname())
+		missed.Certificate, missed.Problems = now.shownCertificate(entries[0], u.Hostname())
 	}
 	return missed, nil
 }
@@ -100,7 +100,7 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 		a.Rule, a.Middlewares = v.Rule, slices.Concat(e.Middlewares, v.Middlewares)
 	}
 	if r.TLS != nil {
-		a.Certificate, a.Problems = s.shownCertificate(e.Name, r.TLS.ServerName)
+		a.Certificate, a.Problems = s.shownCertificate(e, r.TLS.ServerName)
 	}
 	if e.Redirect != nil && a.Rule == "" && found.Service == "noop@internal" {
 		a.Service = ""

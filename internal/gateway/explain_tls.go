@@ -25,8 +25,11 @@ func shownOf(c *tls.Certificate) (s ShownCertificate, err error) {
 
 // shownCertificate returns the certificate that a client gets which asks an entry point for
 // a name, and why it does not accept it. It is nil if the handshake fails.
-func (s *snapshot) shownCertificate(entry, name string) (*ShownCertificate, []string) {
-	options := s.tls.optionsOf(entry, strings.ToLower(name))
+func (s *snapshot) shownCertificate(entry gateway.EntryPoint, name string) (*ShownCertificate, []string) {
+	if s.tls.refuses(entry, name) {
+		return nil, []string{"the handshake fails: " + errNoCertificate.Error()}
+	}
+	options := s.tls.optionsOf(entry.Name, strings.ToLower(name))
 	config := s.tls.options[options]
 	if config == nil {
 		return nil, []string{fmt.Sprintf("the handshake fails: TLS options %s cannot be used", options)}

@@ -26,7 +26,7 @@ func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h h
 	limits *limits) (*h3.Server, error) {
 	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP")
 	times := value.Timeouts.Limits(g.defaults)
-	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value.Name), Handler: h,
+	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 		Idle: times.Idle, Read: times.Read, Write: times.Write,
 		Enter: func(c *quic.Conn) bool {

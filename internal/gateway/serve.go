@@ -114,8 +114,9 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	}
 	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "TCP")
 	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
+	at.streams.TLS.GetConfigForClient = g.strictly(value, at.streams.TLS.GetConfigForClient)
 	g.tickets.use(at.streams.TLS)
-	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value.Name), patience: patience, limits: limits,
+	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value), patience: patience, limits: limits,
 		stream: at.streams.Take,
 		http1: func(c net.Conn, ended func()) {
 			open.Inc()

@@ -233,14 +233,17 @@ func namesOf(c *tls.Certificate) []string {
 
 // serverTLS returns the configuration of an entry point, which looks up everything
 // else for each connection.
-func (g *Gateway) serverTLS(entry string) *tls.Config {
+func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		now := g.current.Load().tls
 		if c := now.challenge(hello); c != nil {
 			return c, nil
 		}
-		name := now.optionsOf(entry, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
+		if now.refuses(entry, hello.ServerName) {
+			return nil, errNoCertificate
+		}
+		name := now.optionsOf(entry.Name, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
 		options := now.options[name]
 		if options == nil {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)
@@ -249,6 +252,23 @@ func (g *Gateway) serverTLS(entry string) *tls.Config {
 	}
 	g.tickets.use(config) // the configurations of options have none of their own
 	return config
+}
+
+// strictly returns the function, which finds the configuration of a connection of a TCP router, with the refusals
+// of the entry point.
+func (g *Gateway) strictly(entry gateway.EntryPoint,
+	find func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if g.current.Load().tls.refuses(entry, hello.ServerName) {
+			return nil, errNoCertificate
+		}
+		return find(hello)
+	}
+}
+
+// refuses reports whether the entry point refuses handshakes for the name.
+func (n *tlsNames) refuses(entry gateway.EntryPoint, name string) bool {
+	return entry.SNIStrict && n.certificate(name) == nil
 }
 
 // certificateOr returns a function that chooses the certificate of a connection. If
@@ -267,7 +287,7 @@ func (g *Gateway) certificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Ce
 }
 
 // errNoCertificate refuses a handshake (sniStrict).
-var errNoCertificate = errors.New("no certificate for this name, and the TLS options refuse others (sniStrict)")
+var errNoCertificate = errors.New("no certificate for this name, and sniStrict refuses others")
 
 // selfSigned returns a certificate for clients that ask for an unknown name.
 func selfSigned() (*tls.Certificate, error) {

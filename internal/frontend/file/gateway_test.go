@@ -27,6 +27,7 @@ gateway:
         keepAliveMaxRequests: 9
         maxConnections: 20
         maxConnectionsPerClient: 10
+        sniStrict: true
       http3: {advertisedPort: 8443}
       proxyProtocol: {trustedIPs: [192.0.2.9]}
     dns: {address: ":53/udp", udp: {timeout: 9s}}
@@ -73,7 +74,7 @@ gateway:
 func TestGatewayRoundTrip(t *testing.T) {
 	spec := read(t, fullGateway).Spec
 	if e := spec.Gateway.Static.EntryPoints; len(e) != 3 || e[2].Timeouts.Idle == nil ||
-		*e[2].Timeouts.Idle != 0 || e[2].Timeouts.Write != nil || e[2].HTTP3.AdvertisedPort != 8443 {
+		*e[2].Timeouts.Idle != 0 || !e[2].SNIStrict || e[2].Timeouts.Write != nil || e[2].HTTP3.AdvertisedPort != 8443 {
 		t.Fatalf("entry points: %+v", e)
 	}
 	var yaml, json bytes.Buffer

@@ -220,7 +220,8 @@ func entryPointOf(e gateway.EntryPoint) *entryPointSettings {
 	s.Transport = nonzero(transportSettings{LifeCycle: nonzero(lifeCycleSettings{t.AcceptGrace, t.Grace}),
 		RespondingTimeouts:   nonzero(timeoutSettings{t.Read, t.Write, t.Idle}),
 		KeepAliveMaxRequests: e.MaxRequests, KeepAliveMaxTime: e.MaxAge,
-		MaxConnections: e.MaxConnections, MaxConnectionsPerClient: e.MaxConnectionsPerClient})
+		MaxConnections: e.MaxConnections, MaxConnectionsPerClient: e.MaxConnectionsPerClient,
+		SNIStrict: e.SNIStrict})
 	return s
 }
 

@@ -97,6 +97,7 @@ func (b *staticBuilder) entryPoint(name string, s *entryPointSettings, notAppend
 		Timeouts: timeouts(t), HTTP3: s.HTTP3, Observability: s.Observability,
 		MaxRequests: t.KeepAliveMaxRequests, MaxAge: t.KeepAliveMaxTime,
 		MaxConnections: t.MaxConnections, MaxConnectionsPerClient: t.MaxConnectionsPerClient,
+		SNIStrict:      t.SNIStrict,
 		MaxHeaderBytes: cmp.Or(h.MaxHeaderBytes, 1<<20), SanitizePath: h.SanitizePath,
 		EncodeQuerySemicolons: h.EncodeQuerySemicolons, EncodedCharacters: encoded(h.EncodedCharacters),
 		MaxConcurrentStreams: cmp.Or(value(s.HTTP2).MaxConcurrentStreams, 250),

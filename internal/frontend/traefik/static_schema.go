@@ -121,8 +121,9 @@ type transportSettings struct {
 	RespondingTimeouts   *timeoutSettings
 	KeepAliveMaxRequests int
 	KeepAliveMaxTime     time.Duration
-	// Traefik has no such limits.
+	// Traefik has no such settings.
 	MaxConnections, MaxConnectionsPerClient int
+	SNIStrict                               bool
 }
 
 type lifeCycleSettings struct {

@@ -70,6 +70,9 @@ type EntryPoint struct {
 	// address, or one /64 of IPv6, by default 16384 and at most half of MaxConnections;
 	// proxies in TrustedProxies are exempt.
 	MaxConnections, MaxConnectionsPerClient int
+	// SNIStrict refuses TLS handshakes for names that no certificate has, whatever the TLS
+	// options are.
+	SNIStrict bool
 	// MaxHeaderBytes of a request, by default 1 MiB.
 	MaxHeaderBytes int
 	// SanitizePath removes dot segments and repeated slashes of paths. Nil means true.

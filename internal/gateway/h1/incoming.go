@@ -43,36 +43,43 @@ func (u *upstream) parse(text, method string) (response, error) {
 	if u.fields, err = parseFields(u.fields[:0], rest); err != nil {
 		return h, err
 	}
-	h.closing, h.length = minor == 0, -1
-	hasLength := false
+	h.length = -1
+	length, closes, keeps, badTrailer := "", false, false, false
 	for _, f := range u.fields {
 		switch f.key {
 		case "Connection":
-			if hasToken(f.value, "close") {
-				h.closing = true
-			} else if minor == 0 && hasToken(f.value, "keep-alive") {
-				h.closing = false
-			}
+			closes = closes || hasToken(f.value, "close")
+			keeps = keeps || hasToken(f.value, "keep-alive")
 		case "Content-Length":
-			n, err := parseLength(f.value)
-			if err != nil || hasLength && n != h.length {
+			if h.length, err = parseLength(f.value); err != nil || length != "" && f.value != length {
 				return h, malformed("several values of Content-Length, or a wrong one: %.40q", f.value)
 			}
-			h.length, hasLength = n, true
+			length = f.value
 		case "Transfer-Encoding":
 			if h.chunked || minor == 0 || !equalFold(f.value, "chunked") {
 				return h, malformed("Transfer-Encoding %.40q in a response of HTTP/1.%d", f.value, minor)
 			}
 			h.chunked = true
+		case "Trailer":
+			badTrailer = badTrailer || announcesFraming(f.value)
 		case "Upgrade":
 			h.upgrade = f.value
 		}
 	}
-	if h.chunked && hasLength {
+	switch {
+	case h.chunked && length != "":
 		return h, malformed("both Content-Length and Transfer-Encoding")
+	case h.chunked && badTrailer:
+		return h, malformed("a trailer that frames the message")
 	}
+	h.closing = closes || minor == 0 && !keeps
 	h.frame(method)
 	return h, nil
+}
+
+// announcesFraming returns true if a Trailer field names one that frames the message (RFC 9110 6.5.1).
+func announcesFraming(trailer string) bool {
+	return hasToken(trailer, "Content-Length") || hasToken(trailer, "Transfer-Encoding") || hasToken(trailer, "Trailer")
 }
 
 // parseStatus parses the status line; the reason is ignored.

@@ -108,9 +108,14 @@ func (x *seed) compose(args ...string) {
 func (x *seed) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "docker-compose", append([]string{"--project-name", "dockerlab", "--file",
 		"testdata/seed/compose.yaml"}, args...)...)
-	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+x.engine.Root()+"/run/docker.sock", "HOME="+x.dir,
-		"AUTHORITY="+x.authority.URL, "AUTHORITY_ROOTS="+x.authority.Roots, "ACME_DATA="+x.data)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+x.engine.Root()+"/run/docker.sock", "HOME="+x.dir)
+	cmd.Env = append(cmd.Env, x.variables()...)
 	return cmd
+}
+
+// variables are those that the stacks' files name.
+func (x *seed) variables() []string {
+	return []string{"AUTHORITY=" + x.authority.URL, "AUTHORITY_ROOTS=" + x.authority.Roots, "ACME_DATA=" + x.data}
 }
 
 // nothingIsDue checks that the gateway has the certificate, and obtains none.

@@ -27,8 +27,8 @@ func (u Underlay) checkMTU(n model.Network) error {
 			n.MTU, u.mtu, n.Overlay.Overhead(), room, n.MTU+n.Overlay.Overhead())
 	}
 	if least := n.Overlay.MinUnderlayMTU(); n.Overlay.Encrypt && u.mtu < least {
-		return fmt.Errorf("encrypt: the underlay carries packets of %d bytes, and an encrypted overlay needs %d: raise the underlay's mtu to %d",
-			u.mtu, least, least)
+		return fmt.Errorf("encrypt: the underlay carries packets of %d bytes, and an encrypted overlay needs %d: "+
+			"raise the underlay's mtu to %d", u.mtu, least, least)
 	}
 	for _, s := range n.Subnets {
 		if s.Prefix.Addr().Is6() && room < model.MinIPv6MTU {

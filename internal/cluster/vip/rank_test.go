@@ -53,7 +53,7 @@ func TestMembers(t *testing.T) {
 	}{
 		{"nodes/a", record.Node{ID: "a"}, true, []string{"a"}, nil},
 		{"alive/a", record.Alive{}, true, []string{"a"}, []string{"a"}},
-		{"alive/a", record.Alive{Revision: 7}, false, []string{"a"}, []string{"a"}},
+		{"alive/a", record.Alive{Problems: []string{"etcd is away"}}, false, []string{"a"}, []string{"a"}},
 		{"nodes/b", record.Node{ID: "b"}, true, []string{"a", "b"}, []string{"a"}},
 		{"alive/b", unable(other), true, []string{"a", "b"}, []string{"a", "b"}},
 		{"alive/b", unable(address.Addr()), true, []string{"a", "b"}, []string{"a"}},

@@ -21,7 +21,7 @@ const tapMTU = "65520"
 // ownTmp runs a program with a private /tmp, which is removed when it ends. The
 // workload's sandbox is mounted there as boundBox, because a program that drops
 // its privileges at once may not open this process's descriptors. /tmp is covered
-// last: PATH may lead there.
+// last: commands may be there.
 const ownTmp = `mount -t tmpfs none /mnt; : >/mnt/sandbox; mount --bind "$1" /mnt/sandbox; shift; ` +
 	`mount --rbind /mnt /tmp; exec "$@"`
 

@@ -25,7 +25,8 @@ type entry struct {
 
 func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
-		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders, NotAppend: value.NotAppendXForwardedFor})
+		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders,
+		NotAppend: value.NotAppendXForwardedFor})
 	e := &entry{Gateway: g, observed: g.observer.entry(value), targets: targetsOf(value), forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)

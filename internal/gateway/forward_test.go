@@ -18,7 +18,8 @@ func TestFlushIntervals(t *testing.T) {
 	}
 	defer g.Close()
 	service := func(interval time.Duration) *gateway.Service {
-		return &gateway.Service{LoadBalancer: &gateway.LoadBalancer{Servers: []gateway.Server{{URL: "h2c://127.0.0.1:1"}},
+		return &gateway.Service{LoadBalancer: &gateway.LoadBalancer{
+			Servers:            []gateway.Server{{URL: "h2c://127.0.0.1:1"}},
 			ResponseForwarding: &gateway.ResponseForwarding{FlushInterval: interval}}}
 	}
 	g.Apply(&gateway.Config{HTTP: gateway.HTTP{Services: map[string]*gateway.Service{

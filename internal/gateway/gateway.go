@@ -69,8 +69,8 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{static: static, defaults: gateway.DefaultTimeLimits(), log: log, observer: o, began: time.Now(), own: own,
-		tickets: newTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
+	g := &Gateway{static: static, defaults: gateway.DefaultTimeLimits(), log: log, observer: o, began: time.Now(),
+		own: own, tickets: newTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
 	g.Apply(&gateway.Config{}, nil)

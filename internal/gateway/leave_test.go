@@ -19,7 +19,8 @@ import (
 func begin(t *testing.T, l *net.TCPListener, from *gateway.Gateway) (*gateway.Gateway, <-chan error) {
 	t.Helper()
 	g, err := gateway.New(model.Static{EntryPoints: []model.EntryPoint{{Name: "web",
-		Timeouts: model.Timeouts{Grace: new(time.Millisecond)}}}, Default: []string{"web"}}, slog.New(slog.DiscardHandler))
+		Timeouts: model.Timeouts{Grace: new(time.Millisecond)}}}, Default: []string{"web"}},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ func TestStrictEntryPoint(t *testing.T) {
 			Routers: map[string]*model.Router{
 				"web@file": {Rule: "PathPrefix(`/`)", Service: "s@file", TLS: &model.RouterTLS{}}},
 			Services: map[string]*model.Service{"s@file": server(t, named("hello"))}})
-		for name, want := range map[string]string{"db.gateway.test": "*.gateway.test", "a.gateway.test": "*.gateway.test",
-			"db.other.test": refused, "a.other.test": refused, "": refused} {
+		for name, want := range map[string]string{"db.gateway.test": "*.gateway.test",
+			"a.gateway.test": "*.gateway.test", "db.other.test": refused, "a.other.test": refused, "": refused} {
 			if got, text := w.secureLine(&tls.Config{ServerName: name}); got != want {
 				t.Errorf("strict %v: a client of %q gets %s, %q, want %s", strict, name, got, text, want)
 			}

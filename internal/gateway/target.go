@@ -18,7 +18,7 @@ type targets struct {
 }
 
 func targetsOf(value gateway.EntryPoint) targets {
-	return targets{unsanitized: value.SanitizePath != nil && !*value.SanitizePath, semicolons: value.EncodeQuerySemicolons}
+	return targets{unsanitized: isFalse(value.SanitizePath), semicolons: value.EncodeQuerySemicolons}
 }
 
 // clean replaces the path of the request by its clean form, in which rules and

@@ -95,10 +95,11 @@ func TestSilenceWithinABody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
-			s := &Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			handler := func(_ http.ResponseWriter, r *http.Request) {
 				_, err := io.Copy(io.Discard, r.Body)
 				ended <- err
-			})}
+			}
+			s := &Server{ReadTimeout: time.Minute, Handler: http.HandlerFunc(handler)}
 			s.setClock()
 			server, client := tcpPair(t)
 			c := newConn(s, server)

@@ -79,7 +79,8 @@ func Listen(config Config) (*Server, error) {
 		silence, probe = probedSilence, probedSilence/3
 	}
 	s.listener, err = s.transport.Listen(http3.ConfigureTLSConfig(config.TLS), &quic.Config{
-		MaxIdleTimeout: silence, KeepAlivePeriod: probe, MaxIncomingStreams: int64(config.MaxStreams), MaxIncomingUniStreams: 8,
+		MaxIdleTimeout: silence, KeepAlivePeriod: probe,
+		MaxIncomingStreams: int64(config.MaxStreams), MaxIncomingUniStreams: 8,
 		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
 		InitialStreamReceiveWindow: streamWindow / 2, InitialConnectionReceiveWindow: streamWindow / 2})
 	return s, err

@@ -100,12 +100,12 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	protocols.SetUnencryptedHTTP2(true)
 	limits := g.newLimits(value, e.forwarding)
 	count := g.observer.connections(value.Name, &g.open)
-	ages := g.newAging(value, handler)
+	ages := h2.Aging{Handler: handler, MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Leaves: g.last.Load}
 	at.http2 = &http.Server{Handler: h2.NewPacer(ages, times.Read, times.Write),
 		Protocols: protocols, MaxHeaderBytes: headLimit(value), ReadHeaderTimeout: patience,
 		WriteTimeout: h2.WholeResponse(times.Write), IdleTimeout: times.Idle,
 		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
-		ConnContext: ages.context,
+		ConnContext: ages.Context,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if count(c, state); state == http.StateClosed {
 				limits.leave(c)

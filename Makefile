@@ -144,6 +144,7 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_AWAY=10m go test -count=1 -timeout 0 -v -run LongAway ./test/cluster
 	FAIRLEAD_SERVICE_RATE=1000 go test -count=1 -timeout 0 -v -run ServiceFailover ./test/cluster
 	FAIRLEAD_NODES=1000 go test -count=1 -timeout 0 -v -run ManyNodes ./test/cluster
+	FAIRLEAD_LIMITS=1 go test -count=1 -timeout 0 -v -run 'NewSandboxes|MovesWithAddress' ./test/cluster
 	for fuzzer in FuzzHead FuzzResponse FuzzChunked; do \
 		go test -run '^$$' -fuzz "^$$fuzzer\$$" -fuzztime 10000000x ./internal/gateway/h1 || exit 1; \
 	done

@@ -13,8 +13,12 @@ import (
 	"fairlead/test/place"
 )
 
-// awayFor is the environment variable with the time for which TestLongAway keeps etcd away at least.
-const awayFor = "FAIRLEAD_AWAY"
+// awayFor is the environment variable with the time for which TestLongAway keeps etcd away at least. With it, the
+// test fails if the hosts have not the same records convergedLimit after etcd answers.
+const (
+	awayFor        = "FAIRLEAD_AWAY"
+	convergedLimit = 2 * time.Second
+)
 
 // streamEvery is the time between two messages of a stream.
 const streamEvery = 10 * time.Millisecond
@@ -108,7 +112,7 @@ func (s *stream) end() {
 
 // TestLongAway keeps etcd away, and restarts and kills all daemons meanwhile. No message of a flow between
 // two hosts is lost, and new sandboxes get addresses. When etcd is back, all hosts have the same records.
-// FAIRLEAD_AWAY=10m keeps it away for ten minutes.
+// FAIRLEAD_AWAY=10m keeps it away for ten minutes, and limits the time until then.
 func TestLongAway(t *testing.T) {
 	away := time.Duration(0)
 	if text := os.Getenv(awayFor); text != "" {
@@ -151,7 +155,11 @@ func TestLongAway(t *testing.T) {
 			t.Fatal("the hosts do not have the same records")
 		}
 	}
-	t.Logf("all hosts have the same records %s after etcd answers", time.Since(back).Round(time.Millisecond))
+	took := time.Since(back)
+	t.Logf("all hosts have the same records %s after etcd answers", took.Round(time.Millisecond))
+	if away > 0 && took > convergedLimit {
+		t.Errorf("want the same records after at most %s", convergedLimit)
+	}
 	for _, s := range streams {
 		s.end()
 	}

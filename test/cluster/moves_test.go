@@ -98,7 +98,8 @@ func (m *moving) move(b box, from, to *host) box {
 }
 
 // TestSandboxMovesWithAddress moves a sandbox between hosts with its address, by command, after kill -9 of
-// the daemon that has it, and after its host was removed from the cluster. It logs how long it takes.
+// the daemon that has it, and after its host was removed from the cluster. It logs how long it takes, and limits
+// it if FAIRLEAD_LIMITS is set.
 func TestSandboxMovesWithAddress(t *testing.T) {
 	l := newLAN(t)
 	l.joined()
@@ -119,6 +120,7 @@ func TestSandboxMovesWithAddress(t *testing.T) {
 		b = m.claimed(b)
 		t.Logf("%s: until all hosts reached it: at most %v after attach returned, %v after detach began",
 			m.network, slices.Max(m.after), slices.Max(m.whole))
+		within(t, "until all hosts reached the sandbox after detach began", slices.Max(m.whole), movedLimit)
 		boxes = append(boxes, m.move(b, one, two))
 	}
 	two.Kill()

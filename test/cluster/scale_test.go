@@ -19,8 +19,14 @@ import (
 	"fairlead/test/process"
 )
 
-// nodesAsked is the environment variable with the number of simulated nodes of TestManyNodes.
-const nodesAsked = "FAIRLEAD_NODES"
+// nodesAsked is the environment variable with the number of simulated nodes of TestManyNodes. With it, the test
+// fails if the daemon uses more than these limits.
+const (
+	nodesAsked  = "FAIRLEAD_NODES"
+	memoryLimit = 150.0 // MB
+	cpuLimit    = 3.0   // percent of a core
+	resyncLimit = 5 * time.Second
+)
 
 // The endpoints of each simulated node, and how often one of them changes.
 const (
@@ -35,15 +41,18 @@ type population struct {
 	nodes  int
 	// changes is how many endpoints change.
 	changes int
+	// limited is true if the daemon must not use more than the limits.
+	limited bool
 }
 
 // TestManyNodes gives a cluster many nodes that exist only as records, each with a block of an overlay and 50
 // endpoints, while ten endpoints per second change. The real node answers for names of new endpoints, and the
-// changes make it neither write nor read. FAIRLEAD_NODES=1000 simulates 1,000 nodes, and the test logs what the
-// real one uses.
+// changes make it neither write nor read. Then etcd is compacted while the daemon is stopped, and the daemon reads
+// all records again. FAIRLEAD_NODES=1000 simulates 1,000 nodes, and the test logs and limits what the real one uses.
 func TestManyNodes(t *testing.T) {
 	nodes, changes := 20, 20
-	if text := os.Getenv(nodesAsked); text != "" {
+	text := os.Getenv(nodesAsked)
+	if text != "" {
 		var err error
 		if nodes, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
@@ -57,7 +66,7 @@ func TestManyNodes(t *testing.T) {
 	h.Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--subnet", "10.64.0.0/12")
 	l.until("host1 has the network", h.has)
 	b := l.box(h)
-	c := population{l, etcd.Client(t, l.etcd.Members[0]), nodes, changes}
+	c := population{l, etcd.Client(t, l.etcd.Members[0]), nodes, changes, text != ""}
 	c.log("alone", h)
 	c.fill()
 	last := box{name: c.name(nodes-1, endpointsOfNode-1, 0), addr: c.address(nodes-1, endpointsOfNode-1)}
@@ -66,7 +75,8 @@ func TestManyNodes(t *testing.T) {
 	t.Logf("host1 resolves the last name after %s", time.Since(from).Round(time.Millisecond))
 	c.log("after all nodes have come", h)
 	c.change(h, b)
-	c.log("at the end", h)
+	c.within("MB of memory while endpoints change", c.log("at the end", h), memoryLimit)
+	c.resync(h, b)
 	from = time.Now()
 	h.Stop()
 	h.Start()
@@ -149,16 +159,49 @@ func (c population) change(h *host, b box) {
 	after := member.Requests()
 	reads := after["Range"] - before["Range"]
 	writes := after["Put"] + after["Txn"] - before["Put"] - before["Txn"] - float64(c.changes)
+	used := (process.CPU(c, h.PID()) - cpu) / took * 100
 	c.Logf("%d changes in %.1f s: the daemon used %.1f %% of a core, read %.0f times and wrote %.0f times", c.changes,
-		took, (process.CPU(c, h.PID())-cpu)/took*100, reads, writes)
+		took, used, reads, writes)
+	c.within("percent of a core while endpoints change", used, cpuLimit)
 	if reads > float64(c.changes) || writes > 0 {
 		c.Errorf("%d changes of endpoints cost %.0f reads and %.0f writes", c.changes, reads, writes)
 	}
 }
 
-// log logs the memory of the host's daemon.
-func (c population) log(when string, h *host) {
+// resync stops the daemon, changes an endpoint of each simulated node, and compacts and restarts etcd. The daemon
+// cannot get the changes one by one afterwards. It must have them soon after it continues.
+func (c population) resync(h *host, b box) {
 	c.Helper()
-	c.Logf("memory of the daemon %s: %.0f MB, at most %.0f MB", when, process.Memory(c, h.PID(), "VmRSS"),
-		process.Memory(c, h.PID(), "VmHWM"))
+	resume := h.Pause()
+	for n := range c.nodes {
+		c.commit(c.put(n, 9, 1))
+	}
+	c.etcd.Compact()
+	c.etcd.Members[0].Kill()
+	c.etcd.Members[0].Start()
+	c.etcd.Leader()
+	from := time.Now()
+	resume()
+	for _, n := range []int{0, c.nodes - 1} {
+		c.resolves(b, box{name: c.name(n, 9, 1), addr: c.address(n, 9)})
+	}
+	took := time.Since(from)
+	c.Logf("host1 resolves the changed names %s after it continues", took.Round(time.Millisecond))
+	c.within("seconds until changed names are resolved after compaction", took.Seconds(), resyncLimit.Seconds())
+}
+
+// within fails the test if the daemon uses more than a limit, if the environment variable asks for that.
+func (c population) within(what string, used, limit float64) {
+	c.Helper()
+	if c.limited && used > limit {
+		c.Errorf("%s: %.1f, want at most %.1f", what, used, limit)
+	}
+}
+
+// log logs the memory of the host's daemon, and returns it in MB.
+func (c population) log(when string, h *host) float64 {
+	c.Helper()
+	now := process.Memory(c, h.PID(), "VmRSS")
+	c.Logf("memory of the daemon %s: %.0f MB, at most %.0f MB", when, now, process.Memory(c, h.PID(), "VmHWM"))
+	return now
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,7 +34,8 @@ func within(t *testing.T, what string, took, limit time.Duration) {
 }
 
 // TestNewSandboxesAreReachable attaches sandboxes on one host, and connects to each from another host. It logs
-// how long it takes until an attached sandbox answers, and limits it if FAIRLEAD_LIMITS is set.
+// how long it takes until an attached sandbox answers, and limits it if FAIRLEAD_LIMITS is set. When attach returns,
+// the bridge forwards to the sandbox.
 func TestNewSandboxesAreReachable(t *testing.T) {
 	l := newLAN(t)
 	l.joined()
@@ -63,4 +65,12 @@ func TestNewSandboxesAreReachable(t *testing.T) {
 	t.Logf("until a sandbox answered another host: at most %v after attach returned, %v after its begin",
 		slices.Max(after), slices.Max(whole))
 	within(t, "until a sandbox answered after attach began", slices.Max(whole), reachableLimit)
+	for range 5 {
+		if err := attach(t.Context(), two, kerneltest.Netns(t)); err != nil {
+			t.Fatal(err)
+		}
+		if ports := kerneltest.Run(t, two.ns, "bridge", "link", "show"); strings.Contains(ports, "state disabled") {
+			t.Errorf("a port of the bridge does not forward after attach has returned:\n%s", ports)
+		}
+	}
 }

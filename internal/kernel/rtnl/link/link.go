@@ -186,7 +186,18 @@ func (h *Handle) adjustLink(handle *netlink.Handle, have netlink.Link, want plan
 			return err
 		}
 	}
-	return handle.LinkSetUp(have)
+	if err := handle.LinkSetUp(have); err != nil {
+		return err
+	}
+	return syncCarrier(handle, have)
+}
+
+// syncCarrier makes the kernel handle a new carrier of the link now. Otherwise it does that up to a second later if
+// other links have changed, and a bridge drops the frames of the port until then. Newer kernels do it when the
+// link is queried (rtnl_getlink in net/core/rtnetlink.c).
+func syncCarrier(handle *netlink.Handle, link netlink.Link) error {
+	_, err := handle.LinkByIndex(link.Attrs().Index)
+	return err
 }
 
 // AdjustEnd sets the MTU and, unless mac is empty, the hardware address of one end

@@ -44,13 +44,14 @@ func reaches(ctx context.Context, store kv.Committer, f file) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range result.Current {
-		meta, err := record.Decode[record.Meta](e)
-		if err == nil && meta.ID != f.Cluster {
-			err = api.Faultf(api.Conflict, "this etcd has another cluster %s: this host belongs to that with the id %s",
-				f.ClusterName, f.Cluster)
-		}
-		return err
+	if len(result.Current) == 0 {
+		return api.Faultf(api.Conflict, "this etcd has no cluster %s: if it moved, restore its data there first",
+			f.ClusterName)
 	}
-	return api.Faultf(api.Conflict, "this etcd has no cluster %s: if it moved, restore its data there first", f.ClusterName)
+	meta, err := record.Decode[record.Meta](result.Current[0])
+	if err == nil && meta.ID != f.Cluster {
+		err = api.Faultf(api.Conflict, "this etcd has another cluster %s: this host belongs to that with the id %s",
+			f.ClusterName, f.Cluster)
+	}
+	return err
 }

@@ -75,6 +75,8 @@ func serve(name string) {
 // get waits up to a minute for a router and a server.
 func get(url, address string) {
 	client := &http.Client{
+		// While a container starts, Docker's proxy may keep a connection without an answer.
+		Timeout:       15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

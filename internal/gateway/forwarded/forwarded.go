@@ -82,11 +82,12 @@ func (f *Headers) Apply(r *http.Request, peer netip.Addr) *http.Request {
 		removeForwarded(h)
 	}
 	removeConnection(h, f.connection)
-	setIfMissing(h, "X-Real-Ip", peer.String())
-	setIfMissing(h, "X-Forwarded-Proto", Scheme(r))
-	setIfMissing(h, "X-Forwarded-Port", f.portOf(r))
-	setIfMissing(h, "X-Forwarded-Host", r.Host)
-	setIfMissing(h, "X-Forwarded-Server", f.server)
+	m := missing{h, make([]string, 0, 5)}
+	m.set("X-Real-Ip", peer.String())
+	m.set("X-Forwarded-Proto", Scheme(r))
+	m.set("X-Forwarded-Port", f.portOf(r))
+	m.set("X-Forwarded-Host", r.Host)
+	m.set("X-Forwarded-Server", f.server)
 	if f.notAppend {
 		r = r.WithContext(context.WithValue(r.Context(), notAppend{}, true))
 	}
@@ -154,10 +155,19 @@ func removeConnection(h http.Header, kept []string) {
 	}
 }
 
-func setIfMissing(h http.Header, name, value string) {
-	if len(h[name]) == 0 {
-		h[name] = []string{value}
+// missing sets the headers that a request lacks. Their values share one allocation.
+type missing struct {
+	h      http.Header
+	values []string
+}
+
+func (m *missing) set(name, value string) {
+	if len(m.h[name]) > 0 {
+		return
 	}
+	m.values = append(m.values, value)
+	n := len(m.values)
+	m.h[name] = m.values[n-1 : n : n] // a value that is appended later is not the next header's
 }
 
 // Scheme returns that of the client's URL. WebSocket has its own schemes.

@@ -127,22 +127,22 @@ func TestFaults(t *testing.T) {
 		want  string
 	}{
 		{"a black hole to the peer", [2]string{"meta length > 1400 drop", ""},
-			"packets of the network's mtu, 1450 bytes, are lost on the path to 10.9.0.128; the largest that passes has 1350 bytes\n" +
-				"  a hop between the hosts carries 100 bytes less than their links do: raise its mtu, or set the network's to 1350 on all hosts"},
+			"packets of the network's mtu, 1450 bytes, are lost on the path to 10.9.0.128; the largest that passes has 1350 bytes" +
+				": a hop between the hosts carries 100 bytes less than their links do: raise its mtu, or set the network's to 1350 on all hosts"},
 		{"a black hole from the peer", [2]string{"", "meta length > 1237 drop"},
-			"packets of the network's mtu, 1450 bytes, are lost on the path back from 10.9.0.128; the largest that passes has 1187 bytes\n" +
-				"  a hop between the hosts carries 263 bytes less than their links do: raise its mtu, or set the network's to 1187 on all hosts"},
+			"packets of the network's mtu, 1450 bytes, are lost on the path back from 10.9.0.128; the largest that passes has 1187 bytes" +
+				": a hop between the hosts carries 263 bytes less than their links do: raise its mtu, or set the network's to 1187 on all hosts"},
 		{"a card that loses segments", [2]string{"meta length > 1500 drop", ""},
 			"packets of all sizes reach 10.9.0.128, but a TCP stream does not"},
 		{"a card that spoils checksums", [2]string{unsummed, unsummed},
-			"only datagrams without a checksum reach 10.9.0.128 and return: checksums are corrupted on the path\n" +
-				"  turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off; or use another port for the overlay"},
+			"only datagrams without a checksum reach 10.9.0.128 and return: checksums are corrupted on the path" +
+				": turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off; or use another port for the overlay"},
 		{"a card that spoils bytes", [2]string{"@nh,1024,8 set 0x5a", ""},
-			"data is corrupted on the path to 10.9.0.128 and back\n" +
-				"  turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off"},
+			"data is corrupted on the path to 10.9.0.128 and back" +
+				": turn off offloads, on both hosts: ethtool -K under0 tx-checksum-ip-generic off"},
 		{"a firewall", [2]string{"udp dport 4789 drop", ""},
-			"10.9.0.128 does not answer through the overlay\n" +
-				"  check that the network is up on 198.51.100.2, with the same vni, port, and that firewalls between the hosts accept UDP port 4789 in both directions"},
+			"10.9.0.128 does not answer through the overlay" +
+				": check that the network is up on 198.51.100.2, with the same vni, port, and that firewalls between the hosts accept UDP port 4789 in both directions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -12,8 +12,8 @@ type Finding struct {
 	Problem, Advice string
 }
 
-// String writes the finding on two lines.
-func (f Finding) String() string { return f.Problem + "\n  " + f.Advice }
+// String returns the problem and the advice on one line.
+func (f Finding) String() string { return f.Problem + ": " + f.Advice }
 
 // Findings returns the problems; none if the path is good.
 func (r Report) Findings() []Finding {

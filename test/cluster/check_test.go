@@ -29,7 +29,7 @@ func TestNetworkCheck(t *testing.T) {
 		return strings.Contains(said, " are lost on the path to "+router+";") ||
 			strings.Contains(said, " are lost on the path back from "+router+";")
 	}
-	const advice = "\n  a hop between the hosts carries 100 bytes less than their links do: raise its mtu, or set the " +
+	const advice = ": a hop between the hosts carries 100 bytes less than their links do: raise its mtu, or set the " +
 		"network's to 1350 on all hosts\n"
 	for i, h := range l.hosts {
 		said, err := h.Try("network", "check", "shop")

@@ -2,7 +2,6 @@ package connect
 
 import (
 	"fmt"
-	"strings"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cli/command"
@@ -56,12 +55,8 @@ func printPeerPaths(r *command.Remote, paths []api.PeerPathView) error {
 			if len(problems) == 0 {
 				problems = []string{"ok"}
 			}
-			var lines []string
-			for _, problem := range problems { // each has its advice on a line of its own
-				lines = append(lines, strings.Split(problem, "\n")...)
-			}
-			lines[0] = fmt.Sprintf("%s at %s: %s", w.Peer, w.Remote, lines[0])
-			if err := r.Out.Lines(lines...); err != nil {
+			first := fmt.Sprintf("%s at %s: %s", w.Peer, w.Remote, problems[0])
+			if err := r.Out.Lines(append([]string{first}, problems[1:]...)...); err != nil {
 				return err
 			}
 		}

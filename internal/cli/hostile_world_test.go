@@ -265,10 +265,9 @@ func (l hostileCluster) CreateToken(context.Context, api.ClusterTokenRequest) (a
 func (l hostileCluster) Tokens() ([]api.ClusterToken, error) {
 	return reply[[]api.ClusterToken](l.hostileDaemon)
 }
-func (l hostileCluster) Status(context.Context) (api.ClusterStatus, error) {
+func (l hostileCluster) Status(context.Context, bool) (api.ClusterStatus, error) {
 	return reply[api.ClusterStatus](l.hostileDaemon)
 }
-func (l hostileCluster) AskNodes(context.Context, *api.ClusterStatus) {} // they are hostile already
 
 func (l hostileCluster) ExplainFlow(context.Context, api.FlowQuestion) (api.FlowPart, error) {
 	return reply[api.FlowPart](l.hostileDaemon)

@@ -228,7 +228,9 @@ func (e *early) start(t *testing.T, protocol string) string {
 		return "http://" + scriptedServer(t, func(c net.Conn, _ *bufio.Reader) { e.serve(c, false) })
 	case "https":
 		config := &tls.Config{Certificates: secure.TLS.Certificates}
-		return "https://" + scriptedServer(t, func(c net.Conn, _ *bufio.Reader) { e.serve(tls.Server(c, config), true) })
+		return "https://" + scriptedServer(t, func(c net.Conn, _ *bufio.Reader) {
+			e.serve(tls.Server(c, config), true)
+		})
 	case "h2c":
 		return h2cServer(t, e.ServeHTTP)
 	}

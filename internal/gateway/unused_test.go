@@ -14,11 +14,11 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	no := false
 	notes := strings.Join(gateway.Unused(model.Static{
 		Docker: &model.Docker{Watch: &no}, Swarm: &model.Docker{Password: "x"},
-		Metrics: &model.Metrics{AddServicesLabels: &no},
+		Metrics: &model.Metrics{AddServicesLabels: &no, HeaderLabels: map[string]string{"agent": "User-Agent"}},
 		EntryPoints: []model.EntryPoint{{Name: "web",
 			MaxHeaderBytes: 1 << 19, HTTP3: &model.HTTP3{}, MaxAge: 1}},
 	}), "\n")
-	for _, want := range []string{"docker.watch=false", "swarm.username or password", "addServicesLabels=false",
+	for _, want := range []string{"docker.watch=false", "swarm.username or password", "headerLabels",
 		"web.http.maxHeaderBytes", "keepAliveMaxTime for connections of HTTP/3"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note about %s:\n%s", want, notes)

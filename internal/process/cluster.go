@@ -153,9 +153,13 @@ func (n *node) ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPar
 	return across.Ask(ctx, otherNodes{n}, q)
 }
 
-// Status returns the state of the cluster, with its virtual addresses.
-func (n *node) Status(ctx context.Context) (api.ClusterStatus, error) {
+// Status returns the state of the cluster, with its virtual addresses. If ask is set, the other nodes are asked
+// how far they are.
+func (n *node) Status(ctx context.Context, ask bool) (api.ClusterStatus, error) {
 	s, err := n.Member.Status(ctx)
+	if err == nil && ask {
+		n.Member.AskNodes(ctx, &s)
+	}
 	if err == nil {
 		s.Addresses, _ = n.addresses.List() // there are none before the first snapshot
 	}

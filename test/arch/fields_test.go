@@ -33,36 +33,28 @@ var copiers = []string{"internal/gateway/view/", "internal/gateway/equal.go", "i
 
 // unread are the fields that the readers do not need, with the reason.
 var unread = map[string]string{
-	"API.Dashboard":             "there are no pages, and dashboard@internal serves the API",
-	"Docker.AllowEmptyServices": "a service whose containers start or have failed checks always stays",
-	"EntryPoint.AsDefault":      "Static.Default has the names",
-	"Failover.HealthCheck":      whole,
-	"Mirroring.HealthCheck":     whole,
-	"TCPWeighted.HealthCheck":   whole,
-	"Weighted.HealthCheck":      whole,
-	"LogFields.DefaultMode":     fields,
-	"LogFields.Headers":         fields,
-	"LogFields.Names":           fields,
-	"LogFields.QueryParameters": fields,
-	"LogHeaders.DefaultMode":    fields,
-	"LogHeaders.Names":          fields,
-	"Redis.DB":                  redis,
-	"Redis.DialTimeout":         redis,
-	"Redis.Endpoints":           redis,
-	"Redis.MaxActiveConns":      redis,
-	"Redis.MinIdleConns":        redis,
-	"Redis.Password":            redis,
-	"Redis.PoolSize":            redis,
-	"Redis.ReadTimeout":         redis,
-	"Redis.TLS":                 redis,
-	"Redis.Username":            redis,
-	"Redis.WriteTimeout":        redis,
+	"API.Dashboard":           "there are no pages, and dashboard@internal serves the API",
+	"EntryPoint.AsDefault":    "Static.Default has the names",
+	"Failover.HealthCheck":    whole,
+	"Mirroring.HealthCheck":   whole,
+	"TCPWeighted.HealthCheck": whole,
+	"Weighted.HealthCheck":    whole,
+	"Redis.DB":                redis,
+	"Redis.DialTimeout":       redis,
+	"Redis.Endpoints":         redis,
+	"Redis.MaxActiveConns":    redis,
+	"Redis.MinIdleConns":      redis,
+	"Redis.Password":          redis,
+	"Redis.PoolSize":          redis,
+	"Redis.ReadTimeout":       redis,
+	"Redis.TLS":               redis,
+	"Redis.Username":          redis,
+	"Redis.WriteTimeout":      redis,
 }
 
 const (
-	whole  = "a service that consists of others always knows which of them are up"
-	fields = "gateway.Unused reports accessLog.fields"
-	redis  = "a rateLimit with redis cannot be used, and says why"
+	whole = "a service that consists of others always knows which of them are up"
+	redis = "a rateLimit with redis cannot be used, and says why"
 )
 
 // TestEachFieldOfTheGatewayIsRead checks that each field of the configuration, and so each key of labels, files and

@@ -27,7 +27,8 @@ func TestEncryptedNetwork(t *testing.T) {
 	}
 	l := newLAN(t)
 	l.joined()
-	l.hosts[0].Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--encrypt", "--subnet", "10.9.0.0/16")
+	l.hosts[0].Run("network", "create", "shop", "--cluster", "--driver", "vxlan", "--encrypt", "--subnet",
+		"10.9.0.0/16")
 	if missing, lacks := facts.Missing[plan.FeatureWireGuard]; lacks {
 		l.until("the status says what the hosts lack", func() bool {
 			all, _ := l.hosts[0].Try("cluster", "status")

@@ -53,7 +53,8 @@ var swaps = (&porcupine.NondeterministicModel{
 			case r.can(in.on):
 				next = append(next, register{in.on, true})
 			}
-		case out.committed && r.can(in.on) && (in.deletes || out.revision > in.on), !out.committed && r.can(out.revision):
+		case out.committed && r.can(in.on) && (in.deletes || out.revision > in.on),
+			!out.committed && r.can(out.revision):
 			next = append(next, register{out.revision, false})
 		}
 		return next

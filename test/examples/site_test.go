@@ -140,7 +140,7 @@ func (l *lan) engine() string {
 			"Networks": map[string]any{"bridge": map[string]any{"IPAddress": containerAddress}}}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/containers/json", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode([]any{container})
+		_ = json.NewEncoder(w).Encode([]any{map[string]any{"Id": "website", "State": "running"}})
 	})
 	mux.HandleFunc("/containers/website/json", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(container)

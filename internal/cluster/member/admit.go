@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -132,7 +133,7 @@ func (m *Member) enter(ctx context.Context, s kv.Snapshot, n record.Node, secret
 		if e, known := have[node]; known {
 			return sameNode(e, n)
 		}
-		use, err := m.useToken(have[token], hash, secret)
+		use, err := useToken(have[token], hash, secret, m.cfg.Now())
 		if err != nil {
 			return err
 		}
@@ -181,12 +182,12 @@ func sameNode(e kv.Entry, n record.Node) error {
 }
 
 // useToken returns the change that uses a token once.
-func (m *Member) useToken(e kv.Entry, hash string, secret []byte) (kv.Change, error) {
+func useToken(e kv.Entry, hash string, secret []byte, now time.Time) (kv.Change, error) {
 	if e.Value == nil || !trust.SecretMatches(hash, secret) {
 		return kv.Change{}, errToken
 	}
 	t, err := record.Decode[record.Token](e)
-	if err != nil || t.Uses < 1 || m.cfg.Now().After(t.Expires) {
+	if err != nil || t.Uses < 1 || now.After(t.Expires) {
 		return kv.Change{}, errToken
 	}
 	if t.Uses--; t.Uses == 0 {

@@ -212,7 +212,7 @@ func sourceTowards(host string) (netip.Addr, bool) {
 
 // create writes the cluster's first records, unless an earlier attempt has.
 func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
-	n, err := m.newNode(f)
+	n, err := m.cfg.newNode(f)
 	if err != nil {
 		return err
 	}
@@ -245,10 +245,10 @@ func (m *Member) create(ctx context.Context, store kv.Committer, f file) error {
 }
 
 // newNode returns the record of the first node.
-func (m *Member) newNode(f file) (record.Node, error) {
+func (c *Config) newNode(f file) (record.Node, error) {
 	hash, err := keyHash(&f.key.PublicKey)
-	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, MTU: m.mtu(f.Addresses, 0), Port: f.Port,
-		Version: m.cfg.Version, Joined: m.cfg.Now().UTC(), KeyHash: hash}, err
+	return record.Node{ID: f.Node, Name: f.Name, Addresses: f.Addresses, MTU: c.mtu(f.Addresses, 0), Port: f.Port,
+		Version: c.Version, Joined: c.Now().UTC(), KeyHash: hash}, err
 }
 
 // nodeChanges puts a node's record and its name.

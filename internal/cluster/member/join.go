@@ -67,7 +67,7 @@ func (m *Member) askNodes(ctx context.Context, token trust.Token, f file) (joinA
 		return joinAnswer{}, nil, err
 	}
 	body, err := json.Marshal(joinRequest{Secret: token.Secret[:], Node: f.Node, Name: f.Name, Addresses: f.Addresses,
-		MTU: m.mtu(f.Addresses, 0), Port: f.Port, Version: m.cfg.Version, Format: record.Format, Request: request})
+		MTU: m.cfg.mtu(f.Addresses, 0), Port: f.Port, Version: m.cfg.Version, Format: record.Format, Request: request})
 	if err != nil {
 		return joinAnswer{}, nil, fmt.Errorf("write request: %w", err)
 	}

@@ -93,7 +93,7 @@ func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 	if !known || err != nil {
 		return
 	}
-	mtu := m.mtu(n.Addresses, n.MTU)
+	mtu := m.cfg.mtu(n.Addresses, n.MTU)
 	if n.Version == m.cfg.Version && n.MTU == mtu {
 		return
 	}
@@ -107,10 +107,10 @@ func (m *Member) describe(ctx context.Context, store kv.Committer, f file) {
 
 // mtu returns the smallest MTU of the links with these addresses. While it cannot be read, for example
 // because an address is missing for a moment, the earlier one is valid.
-func (m *Member) mtu(addresses []netip.Addr, earlier int) int {
-	mtu, err := m.cfg.MTU(addresses)
+func (c *Config) mtu(addresses []netip.Addr, earlier int) int {
+	mtu, err := c.MTU(addresses)
 	if err != nil {
-		m.cfg.Log.Warn("read the MTU of the node's links", "error", err)
+		c.Log.Warn("read the MTU of the node's links", "error", err)
 	}
 	if err != nil || mtu == 0 {
 		return earlier

@@ -297,30 +297,30 @@ func (m *Member) noteChanges(before, now kv.Snapshot) {
 		old, known := was[id]
 		switch {
 		case !known:
-			m.note(api.NodeJoined, n.Name, "")
+			m.cfg.note(api.NodeJoined, n.Name, "")
 		case n.Drained && !old.Drained:
-			m.note(api.NodeDrained, n.Name, "")
+			m.cfg.note(api.NodeDrained, n.Name, "")
 		case !n.Drained && old.Drained:
-			m.note(api.NodeEnabled, n.Name, "")
+			m.cfg.note(api.NodeEnabled, n.Name, "")
 		}
 	}
 	for id, n := range was {
 		if _, known := is[id]; known {
 			continue
 		}
-		m.note(api.NodeLeft, n.Name, "")
+		m.cfg.note(api.NodeLeft, n.Name, "")
 		m.mu.Lock()
 		removed := id == m.file.Node && !m.leaving
 		m.mu.Unlock()
 		if removed {
-			m.note(api.NodeRemoved, n.Name, "this host was removed from the cluster and keeps what it has: "+
+			m.cfg.note(api.NodeRemoved, n.Name, "this host was removed from the cluster and keeps what it has: "+
 				"run `fairlead cluster leave` on it")
 		}
 	}
 }
 
-func (m *Member) note(kind api.EventKind, node, detail string) {
-	m.cfg.Note(api.Event{Kind: kind, Object: "node " + node, Detail: detail})
+func (c *Config) note(kind api.EventKind, node, detail string) {
+	c.Note(api.Event{Kind: kind, Object: "node " + node, Detail: detail})
 }
 
 func (m *Member) self() file {

@@ -94,7 +94,10 @@ func TestAskNodes(t *testing.T) {
 		t.Errorf("host3, which is frozen, is %+v", n)
 	}
 	close(busy)
-	one.until("host2 is not behind any more", func() bool { n := one.asked()["host2"]; return n.Answered && n.Behind == 0 })
+	one.until("host2 is not behind any more", func() bool {
+		n := one.asked()["host2"]
+		return n.Answered && n.Behind == 0
+	})
 	three.stop()
 	w.route("192.0.2.3:7947", "127.0.0.1:1")
 	if n := one.asked()["host3"]; n.Answered || n.Frozen != "" {

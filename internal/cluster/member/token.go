@@ -44,7 +44,7 @@ func (m *Member) CreateToken(ctx context.Context, r api.ClusterTokenRequest) (ap
 	hash := trust.HashSecret(secret[:])
 	t := record.Token{Expires: m.cfg.Now().Add(r.Life).UTC(), Uses: r.Uses}
 	key := record.Key(record.Tokens, hash)
-	changes := append([]kv.Change{{Key: key, Value: record.Encode(t)}}, m.expiredTokens(snapshot)...)
+	changes := append([]kv.Change{{Key: key, Value: record.Encode(t)}}, expiredTokens(snapshot, m.cfg.Now())...)
 	result, err := commit(ctx, m, kv.Txn{Then: changes})
 	if err != nil {
 		return api.ClusterToken{}, fmt.Errorf("create token: %w", err)
@@ -72,10 +72,10 @@ func tokenNodes(f file, s kv.Snapshot) []netip.AddrPort {
 }
 
 // expiredTokens deletes at most as many tokens as one transaction may.
-func (m *Member) expiredTokens(s kv.Snapshot) (changes []kv.Change) {
+func expiredTokens(s kv.Snapshot, now time.Time) (changes []kv.Change) {
 	for e := range s.Under(record.Tokens) {
 		t, err := record.Decode[record.Token](e)
-		if len(changes) < maxChanges && (err != nil || m.cfg.Now().After(t.Expires)) {
+		if len(changes) < maxChanges && (err != nil || now.After(t.Expires)) {
 			changes = append(changes, kv.Change{Key: e.Key})
 		}
 	}

@@ -39,9 +39,8 @@ type ClusterCalls interface {
 	CreateToken(ctx context.Context, r api.ClusterTokenRequest) (api.ClusterToken, error)
 	Tokens() ([]api.ClusterToken, error)
 	RemoveToken(ctx context.Context, id string) error
-	Status(ctx context.Context) (api.ClusterStatus, error)
-	// AskNodes asks the other nodes how far they are, and completes a status with their answers.
-	AskNodes(ctx context.Context, s *api.ClusterStatus)
+	// Status returns the state of the cluster. If ask is set, the other nodes are asked how far they are.
+	Status(ctx context.Context, ask bool) (api.ClusterStatus, error)
 	// ExplainFlow asks the node that has the destination of a flow. Returns a Fault with code NotFound if no
 	// other node has it.
 	ExplainFlow(ctx context.Context, q api.FlowQuestion) (api.FlowPart, error)
@@ -91,10 +90,7 @@ func clusterHandlers(mux *http.ServeMux, d ClusterCalls) {
 		reply(w, ClusterTokens{all}, err)
 	})
 	mux.HandleFunc("GET "+pathCluster, func(w http.ResponseWriter, r *http.Request) {
-		status, err := d.Status(r.Context())
-		if err == nil && r.URL.Query().Has(askNodes) {
-			d.AskNodes(r.Context(), &status)
-		}
+		status, err := d.Status(r.Context(), r.URL.Query().Has(askNodes))
 		reply(w, status, err)
 	})
 }

@@ -12,7 +12,7 @@ import (
 // Cluster returns the state of the cluster as this host sees it. Returns a Fault with code NotFound if the
 // host belongs to none.
 type Cluster interface {
-	Status(context.Context) (api.ClusterStatus, error)
+	Status(ctx context.Context, ask bool) (api.ClusterStatus, error)
 }
 
 var ofAddress = []string{"address"}
@@ -59,7 +59,7 @@ func (c clusterCollector) Gather() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	f := newFamilies()
-	switch s, err := c.from.Status(ctx); {
+	switch s, err := c.from.Status(ctx, false); {
 	case err == nil:
 		f.cluster(s)
 	case api.CodeOf(err) != api.NotFound:

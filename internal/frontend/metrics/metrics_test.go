@@ -68,7 +68,7 @@ func everything() fixed {
 // cluster is a host that is a member of a cluster, or of none.
 type cluster struct{ *api.ClusterStatus }
 
-func (c cluster) Status(context.Context) (api.ClusterStatus, error) {
+func (c cluster) Status(context.Context, bool) (api.ClusterStatus, error) {
 	if c.ClusterStatus == nil {
 		return api.ClusterStatus{}, api.Faultf(api.NotFound, "this host belongs to no cluster")
 	}

@@ -204,7 +204,8 @@ func (a *authority) register(ctx context.Context, client *acmez.Client) (protoco
 	a.log.Info("registered an account", "resolver", a.store.resolver, "authority", a.value.CAServer)
 	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveLimit) // the authority has it already
 	defer cancel()
-	return account, a.store.save(saving, storedAccount{Email: a.value.Email, PrivateKey: x509.MarshalPKCS1PrivateKey(key),
+	return account, a.store.save(saving, storedAccount{Email: a.value.Email,
+		PrivateKey:   x509.MarshalPKCS1PrivateKey(key),
 		Registration: &registration{Body: body, URI: account.Location}, KeyType: "4096"}, accountKind)
 }
 

@@ -21,7 +21,8 @@ func Zone(records func(name string) []string) (at string, stop func(), err error
 			head := dns.RR_Header{Name: question.Name, Rrtype: question.Qtype, Class: dns.ClassINET, Ttl: 1}
 			switch {
 			case question.Qtype == dns.TypeSOA && question.Name == "test.":
-				answer.Answer = append(answer.Answer, &dns.SOA{Hdr: head, Ns: "ns.test.", Mbox: "root.test.", Minttl: 1})
+				answer.Answer = append(answer.Answer, &dns.SOA{Hdr: head, Ns: "ns.test.", Mbox: "root.test.",
+					Minttl: 1})
 			case question.Qtype == dns.TypeTXT:
 				for _, text := range records(question.Name) {
 					answer.Answer = append(answer.Answer, &dns.TXT{Hdr: head, Txt: []string{text}})

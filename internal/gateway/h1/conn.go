@@ -43,7 +43,6 @@ type conn struct {
 	w              writer
 	// deadlines: a handler has set a deadline, which must not concern the next request.
 	deadlines atomic.Bool
-	simple    simple
 
 	age
 	// ended is called when the connection has ended.
@@ -86,7 +85,6 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.out.init(nc, c.raw)
 	c.input.max = max(bufferSize, s.maxHead())
 	c.w.conn, c.w.header = c, http.Header{}
-	c.simple.serve = c.tryServe
 	c.newContext()
 	return c
 }
@@ -156,11 +154,6 @@ var errParks = errors.New("the connection is to be parked")
 func (c *conn) readRequest(since int64) error {
 	if since > 0 && !c.idle(since) {
 		return io.EOF
-	}
-	if c.raw != nil && c.buffered() == 0 {
-		if found, err := c.serveSimple(); found || err != nil {
-			return err
-		}
 	}
 	limit := c.server.maxHead()
 	c.small = c.raw == nil

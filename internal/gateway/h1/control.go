@@ -3,7 +3,6 @@ package h1
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -43,9 +42,6 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := w.conn
 	if w.hijacked {
 		return nil, nil, http.ErrHijacked
-	}
-	if c.simple.running {
-		return nil, nil, errors.New("the request does not ask for another protocol")
 	}
 	if w.status != 0 {
 		if !w.framed {

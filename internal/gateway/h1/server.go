@@ -207,8 +207,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		c.ctx.Load().cancel(context.Canceled)
-		_ = c.conn.SetDeadline(time.Unix(1, 0))
-		go func() { _ = c.conn.Close() }() // it may wait for the handler (see simple.go)
+		_ = c.conn.Close()
 	}
 	return ctx.Err()
 }

@@ -49,8 +49,8 @@ func expect(t *testing.T, br *bufio.Reader, want string) {
 	}
 }
 
-// TestSimpleRequestsAndOthers sends requests that are served in different ways on one connection.
-func TestSimpleRequestsAndOthers(t *testing.T) {
+// TestMixedRequests sends requests of different kinds on one connection: pipelined, in parts, with bodies, an upgrade.
+func TestMixedRequests(t *testing.T) {
 	c, br := dialFront(t, newServer(t, &Server{Handler: echoes}))
 	send := func(text string) { _, _ = io.WriteString(c, text) } // see the response
 	for range 3 {
@@ -149,23 +149,10 @@ func sendParts(c net.Conn, br *bufio.Reader, random *rand.Rand, n int) (got, wan
 	return got, want
 }
 
-// TestSimpleRequestsAreNotHijacked checks that a handler cannot take the connection over inside of its
-// read, which would wait for itself.
-func TestSimpleRequestsAreNotHijacked(t *testing.T) {
-	c, br := dialFront(t, serveHandler(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _, err := http.NewResponseController(w).Hijack()
-		fmt.Fprint(w, err != nil)
-	}))
-	for range 2 {
-		_, _ = io.WriteString(c, get)
-		expect(t, br, "true")
-	}
-}
-
 // early serves a connection whose client has already sent text, and perhaps its end. The runtime's poller
 // has reported them together, before the server reads: so it does to an entry point, which looks at the
-// first bytes. If served, the connection has already served a request.
-func early(t *testing.T, s *Server, text string, end, served bool) *bufio.Reader {
+// first bytes.
+func early(t *testing.T, s *Server, text string, end bool) *bufio.Reader {
 	t.Helper()
 	large := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1<<20) })
@@ -203,7 +190,7 @@ func early(t *testing.T, s *Server, text string, end, served bool) *bufio.Reader
 	_ = c.SetReadDeadline(time.Time{})
 	ended := make(chan struct{})
 	own := newConn(s, c)
-	own.ended, own.simple.served = func() { close(ended) }, served
+	own.ended = func() { close(ended) }
 	s.add(own)
 	go s.run(own)
 	t.Cleanup(func() {
@@ -227,7 +214,7 @@ func hasArrived(raw syscall.RawConn, n int, end bool) (all bool) {
 // at once: not only when the connection is parked.
 func TestHalfClosedClient(t *testing.T) {
 	s := &Server{Handler: echoes}
-	br := early(t, s, requestFor("/1"), true, false)
+	br := early(t, s, requestFor("/1"), true)
 	expect(t, br, "/1 <nil>")
 	if _, err := br.ReadByte(); err != io.EOF {
 		t.Errorf("got %v, want the end", err)
@@ -244,7 +231,7 @@ func TestFullBuffer(t *testing.T) {
 	s := &Server{Handler: echoes}
 	head := "GET /1 HTTP/1.1\r\nHost: a\r\nA: "
 	head += strings.Repeat("b", bufferSize-len(head)-4) + "\r\n\r\n"
-	br := early(t, s, head+requestFor("/2"), false, true)
+	br := early(t, s, head+requestFor("/2"), false)
 	expect(t, br, "/1 <nil>")
 	expect(t, br, "/2 <nil>")
 	s.mu.Lock()
@@ -254,9 +241,9 @@ func TestFullBuffer(t *testing.T) {
 	}
 }
 
-// TestShutdownBetweenSimpleRequests ends servers while clients send requests: each gets whole responses,
+// TestShutdownBetweenRequests ends servers while clients send requests: each gets whole responses,
 // then the end.
-func TestShutdownBetweenSimpleRequests(t *testing.T) {
+func TestShutdownBetweenRequests(t *testing.T) {
 	for round := range 20 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -294,8 +281,8 @@ func TestShutdownBetweenSimpleRequests(t *testing.T) {
 	}
 }
 
-// TestDrainAfterSimpleRequest checks that the response after Drain is the last one.
-func TestDrainAfterSimpleRequest(t *testing.T) {
+// TestDrainAfterRequest checks that the response after Drain is the last one.
+func TestDrainAfterRequest(t *testing.T) {
 	s := &Server{Handler: echoes}
 	c, br := dialFront(t, newServer(t, s))
 	_, _ = io.WriteString(c, requestFor("/1"))
@@ -310,7 +297,7 @@ func TestDrainAfterSimpleRequest(t *testing.T) {
 }
 
 // TestShutdownDoesNotWaitForHandlers checks that the end of its context ends Shutdown, although handlers
-// that ignore theirs run inside of reads, which the close of a connection waits for.
+// ignore theirs.
 func TestShutdownDoesNotWaitForHandlers(t *testing.T) {
 	started, release := make(chan struct{}, 2), make(chan struct{})
 	s := &Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,18 +136,27 @@ func kill(path string) error {
 	return os.WriteFile(filepath.Join(path, killFile), []byte("1"), 0)
 }
 
-// killAndWait kills the processes and waits until they have ended, which the
-// kernel reports in cgroup.events.
+// killLimit is how long killed processes have to end: the kernel may have to finish a call for them.
+const killLimit = time.Minute
+
+// killAndWait kills the processes and waits until they have ended.
 func killAndWait(path string) error {
+	if err := kill(path); err != nil {
+		return err
+	}
+	return WaitEmpty(path, killLimit)
+}
+
+// WaitEmpty waits until neither the cgroup nor its child cgroups have processes, which the kernel reports in
+// cgroup.events. A thread counts until it has ended, also after its process was moved to another cgroup.
+// Returns an error if there still are processes after the limit.
+func WaitEmpty(path string, limit time.Duration) error {
 	events, err := os.Open(filepath.Join(path, "cgroup.events"))
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	if err := kill(path); err != nil {
-		return err
-	}
-	for {
+	for end := time.Now().Add(limit); ; {
 		text := make([]byte, 128)
 		n, err := events.ReadAt(text, 0)
 		if n == 0 {
@@ -155,7 +165,11 @@ func killAndWait(path string) error {
 		if strings.Contains(string(text[:n]), "populated 0") {
 			return nil
 		}
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, -1)
+		left := time.Until(end)
+		if left <= 0 {
+			return fmt.Errorf("%s still has processes after %s", path, limit)
+		}
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}

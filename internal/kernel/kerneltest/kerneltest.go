@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/netns"
@@ -49,6 +50,9 @@ func CgroupRoot(t testing.TB) string {
 	return root
 }
 
+// emptyLimit is how long threads of the test process have to leave a cgroup.
+const emptyLimit = 30 * time.Second
+
 // Cgroup creates a cgroup that is removed when the test ends.
 func Cgroup(t testing.TB, parent string) string {
 	t.Helper()
@@ -57,7 +61,12 @@ func Cgroup(t testing.TB, parent string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		// A thread of the test process that was ending when the process left still belongs to the cgroup.
+		err := cgroup.WaitEmpty(path, emptyLimit)
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 	})

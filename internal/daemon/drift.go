@@ -202,10 +202,8 @@ func (h *healer) report(differing []plan.Op, seen watch.PendingEvents) {
 	for _, e := range r.Events {
 		h.note(e)
 	}
-	for key := range r.Conflicting {
-		if e, conflict := h.conflicts.Repaired(key, seen.Author()); conflict {
-			h.note(e)
-		}
+	for _, e := range h.conflicts.Repaired(r.Conflicting, seen.Author()) {
+		h.note(e)
 	}
 	if r.Elements > 0 {
 		h.cfg.Log.Warn(string(api.Healed), "object", "nft elements", "count", r.Elements)

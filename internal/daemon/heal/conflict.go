@@ -122,9 +122,7 @@ func (c Conflicts) Next() time.Duration {
 
 // count records a repair of the object. It returns the conflict if there were too
 // many.
-func (c Conflicts) count(key string) *conflict {
-	now := time.Now()
-	maps.DeleteFunc(c, func(_ string, at *conflict) bool { return now.Sub(at.last) > calm+at.wait && !at.differs })
+func (c Conflicts) count(key string, now time.Time) *conflict {
 	at := c[key]
 	if at == nil {
 		at = &conflict{since: now}
@@ -160,14 +158,19 @@ func (c Conflicts) Blocked(step *plan.StepError) (e api.Event, report bool) {
 	return api.Event{Kind: api.Unhealed, Object: key, Detail: step.Error()}, report
 }
 
-// Repaired records the repair of an object that a program has changed; by is empty if the
-// program is not known. It returns the event of the conflict, and false if there is none.
-func (c Conflicts) Repaired(key, by string) (e api.Event, conflict bool) {
-	at := c.count(key)
-	if at == nil {
-		return e, false
+// Repaired records the repair of objects that a program has changed; by is empty if the program is not known. It
+// returns the events of the conflicts.
+func (c Conflicts) Repaired(keys map[string]bool, by string) (events []api.Event) {
+	now := time.Now()
+	maps.DeleteFunc(c, func(_ string, at *conflict) bool { return now.Sub(at.last) > calm+at.wait && !at.differs })
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		at := c.count(key, now)
+		if at == nil {
+			continue
+		}
+		events = append(events, api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
+			"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"),
+			key, at.times, at.last.Sub(at.since).Round(time.Millisecond), at.wait)})
 	}
-	return api.Event{Kind: api.Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
-		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", cmp.Or(by, "another program"), key,
-		at.times, at.last.Sub(at.since).Round(time.Millisecond), at.wait)}, true
+	return events
 }

@@ -19,11 +19,11 @@ func TestConflict(t *testing.T) {
 		if part := c.Due(link, link); len(part) != 1 {
 			t.Fatalf("after %d repairs the object is not due", i-1)
 		}
-		e, conflict := c.Repaired(key, "")
-		if !conflict {
+		events := c.Repaired(map[string]bool{key: true}, "")
+		if len(events) == 0 {
 			continue
 		}
-		if i != 20 || e.Kind != api.Conflicting ||
+		if e := events[0]; i != 20 || e.Kind != api.Conflicting ||
 			!strings.HasPrefix(e.Detail, "another program keeps changing "+key+": repaired 20 times") {
 			t.Errorf("repair %d: %+v", i, e)
 		}

@@ -191,9 +191,17 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 	}
 }
 
-// ClusterNetworks returns the cluster's networks that this host has, also those without attachments.
+// ClusterNetworks returns the cluster's networks that this host has, also those without attachments. They have no
+// peers.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(d.desired.Clone().Networks, func(n model.Network) bool { return !ofCluster(n) })
+	var all []model.Network
+	for _, n := range d.desired.Networks {
+		if ofCluster(n) {
+			n.Overlay.Peers = nil // there can be a thousand
+			all = append(all, n)
+		}
+	}
+	return model.State{Networks: all}.Clone().Networks
 }

@@ -16,6 +16,7 @@
 package block
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,11 @@ func Own(s kv.Snapshot, network, node string) []netip.Prefix {
 		sequence int64
 	}
 	var all []claimed
+	id := []byte(node) // JSON does not escape it
 	for e := range s.Under(record.Key(record.Blocks, network) + "/") {
+		if !bytes.Contains(e.Value, id) {
+			continue // most are other nodes'
+		}
 		prefix, b, err := Read(e)
 		if err == nil && b.Node == node {
 			all = append(all, claimed{prefix, b.Sequence})

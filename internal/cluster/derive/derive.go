@@ -41,7 +41,8 @@ type network struct {
 	blocks map[netip.Prefix]record.Block
 	// moves are the nodes that have addresses outside their blocks.
 	moves map[netip.Addr]string
-	// endpoints are those with records, by key. Most follow from blocks too.
+	// endpoints are those with hardware addresses of their own, by the keys of their records. The others follow
+	// from blocks and moves.
 	endpoints map[string]endpoint
 	// keys are the nodes' public keys, if the network is encrypted, by the nodes' ids.
 	keys map[string]string
@@ -217,20 +218,19 @@ func (d *Deriver) readEndpoint(e kv.Entry, exists bool) error {
 		return fmt.Errorf("read record %s: want the names of a network, a node and an endpoint", e.Key)
 	}
 	n := d.network(names[0])
-	before, was := n.endpoints[e.Key]
-	n.stale = n.stale || was && before.MAC != ""
-	delete(n.endpoints, e.Key)
+	if _, was := n.endpoints[e.Key]; was {
+		n.stale = true
+		delete(n.endpoints, e.Key)
+	}
 	if !exists {
 		return nil
 	}
 	r, err := record.Decode[record.Endpoint](e)
-	if err != nil {
-		return err
+	if err == nil && r.MAC != "" {
+		n.endpoints[e.Key] = endpoint{names[1], e.Revision, r}
+		n.stale = true
 	}
-	now := endpoint{names[1], e.Revision, r}
-	n.endpoints[e.Key] = now
-	n.stale = n.stale || now.MAC != ""
-	return nil
+	return err
 }
 
 // readKey takes over the public key of a node.

@@ -77,14 +77,7 @@ func (d *Deriver) single(n *network) map[string][]model.PeerEndpoint {
 			found[a] = endpoint{node: node}
 		}
 	}
-	var keys []string
-	for key, e := range n.endpoints {
-		if e.MAC != "" {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	for _, key := range keys { // of several records with an address, the newest counts
+	for _, key := range slices.Sorted(maps.Keys(n.endpoints)) { // of several records with an address, the newest counts
 		e := n.endpoints[key]
 		for _, a := range e.Addresses {
 			if n.within(a) && d.holder(n, a) == e.node && found[a].revision < e.revision {

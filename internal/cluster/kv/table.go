@@ -98,23 +98,24 @@ func (t *Table) Under(prefix string) func(yield func(Entry) bool) {
 func (t *Table) With(revision int64, changes []Entry) *Table {
 	changes = lastOfEachKey(slices.Clone(changes))
 	next := &Table{revision: revision, length: t.length, chunks: make([]*chunk, 0, len(t.chunks)+1)}
-	for n, c := range t.chunks {
+	done := 0 // chunks
+	for len(changes) > 0 {
+		n := t.chunkOf(changes[0].Key)
+		next.chunks = append(next.chunks, t.chunks[done:n]...)
+		var entries []Entry // none in an empty table
 		mine := len(changes)
-		if n+1 < len(t.chunks) {
-			mine, _ = search(changes, t.chunks[n+1].entries[0].Key)
+		if n < len(t.chunks) {
+			entries = t.chunks[n].entries
 		}
-		if mine == 0 {
-			next.chunks = append(next.chunks, c)
-			continue
+		if done = min(n+1, len(t.chunks)); done < len(t.chunks) {
+			mine, _ = search(changes, t.chunks[done].entries[0].Key)
 		}
-		merged := merge(c.entries, changes[:mine])
-		next.length += len(merged) - len(c.entries)
+		merged := merge(entries, changes[:mine])
+		next.length += len(merged) - len(entries)
 		next.chunks = appendChunks(next.chunks, merged)
 		changes = changes[mine:]
 	}
-	merged := merge(nil, changes) // of an empty table
-	next.length += len(merged)
-	next.chunks = appendChunks(next.chunks, merged)
+	next.chunks = append(next.chunks, t.chunks[done:]...)
 	return next
 }
 
@@ -159,8 +160,10 @@ func Diff(from, to *Table) []string {
 	var keys []string
 	a, b := cursor{chunks: from.chunks}, cursor{chunks: to.chunks}
 	for !a.end() || !b.end() {
+		if a.skip(&b) {
+			continue
+		}
 		switch order := a.compare(b); {
-		case a.skip(&b):
 		case order < 0:
 			keys = append(keys, a.next().Key)
 		case order > 0:

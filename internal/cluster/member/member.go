@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -238,16 +237,14 @@ func (m *Member) stop() {
 	}
 }
 
-// manyChanges is the number of changed records from which an update is rare: the first one, or that after a long
-// time without etcd.
-const manyChanges = 1000
-
 // follow passes the updates on to the consumers. A node that was removed from the cluster passes
 // nothing on: its host keeps what it has, except for what other nodes can take over. If its record returns, with
 // another copy of the store for example, it goes on.
 func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 	var previous kv.Snapshot // the consumers have it
 	var skipped []string     // what has changed since
+	var unused garbage
+	defer unused.stop()
 	for u := range updates {
 		m.mu.Lock()
 		before := m.snapshot
@@ -281,9 +278,7 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 		m.problems, m.progress = problems, m.progress.after(previous, u)
 		m.mu.Unlock()
 		previous = u.Snapshot
-		if len(u.Changed) > manyChanges {
-			debug.FreeOSMemory() // such an update needs several times the memory of its result
-		}
+		unused.left(len(u.Changed))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/block"
@@ -69,19 +68,24 @@ func (n *Networks) home(ctx context.Context, s kv.Snapshot, node string, p place
 // homeless returns the addresses of attachments that are neither in a block of the node nor in a record of it,
 // or that another node has.
 func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (all []place) {
-	own := map[string][]netip.Prefix{}
+	ours := map[string]record.Network{}
 	for _, network := range n.cfg.Host.Networks() {
-		if network.Origin == model.FromCluster {
-			own[network.Name] = block.Own(s, network.Name, node)
+		r, exists, err := record.Get[record.Network](s, record.Key(record.Networks, network.Name))
+		if network.Origin == model.FromCluster && exists && err == nil && block.Check(r) == nil {
+			ours[network.Name] = r
 		}
 	}
 	for _, v := range attached {
-		blocks, ours := own[v.Network]
+		r, known := ours[v.Network]
 		for _, a := range v.Endpoint.Addresses {
 			p := place{v.Network, a}
+			key := blockKey(r, p)
+			if !known || key == "" {
+				continue
+			}
+			b, _, _ := record.Get[record.Block](s, key)
 			m, _, err := record.Get[record.Move](s, moveKey(p))
-			in := slices.ContainsFunc(blocks, func(b netip.Prefix) bool { return b.Contains(a) })
-			if ours && err == nil && m.Node != node && (!in || m.Node != "") {
+			if err == nil && m.Node != node && (b.Node != node || m.Node != "") {
 				all = append(all, p)
 			}
 		}

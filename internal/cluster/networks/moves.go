@@ -210,16 +210,12 @@ func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
 	if err != nil || !exists || block.Check(r) != nil {
 		return h, false
 	}
-	i := slices.IndexFunc(r.Spec.Subnets, func(s model.Subnet) bool {
-		return s.Prefix.Contains(p.address) && s.Usable(p.address)
-	})
-	if i < 0 {
+	key := blockKey(r, p)
+	if key == "" {
 		return h, false
 	}
-	of, _ := p.address.Prefix(r.BlockBits[i]) // Check has validated the length
 	h = holding{self: self, entries: map[string]kv.Entry{}, names: map[string]string{},
-		keys: [4]string{record.Key(record.Nodes, self), record.Key(record.Networks, p.network),
-			record.Key(record.Blocks, p.network, of.String()), moveKey(p)}}
+		keys: [4]string{record.Key(record.Nodes, self), record.Key(record.Networks, p.network), key, moveKey(p)}}
 	for _, key := range h.keys {
 		if e, exists := s.Get(key); exists {
 			h.entries[key] = e
@@ -231,6 +227,17 @@ func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
 		}
 	}
 	return h, true
+}
+
+// blockKey returns the key of the block with an address of a valid network; empty if the address is in no subnet.
+func blockKey(r record.Network, p place) string {
+	for i, s := range r.Spec.Subnets {
+		if s.Prefix.Contains(p.address) && s.Usable(p.address) {
+			of, _ := p.address.Prefix(r.BlockBits[i]) // block.Check has validated the length
+			return record.Key(record.Blocks, p.network, of.String())
+		}
+	}
+	return ""
 }
 
 func moveKey(p place) string { return record.Key(record.Moves, p.network, p.address.String()) }

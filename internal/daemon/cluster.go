@@ -191,17 +191,13 @@ func (d *Daemon) withService(v model.VirtualService) func(model.Desired) (model.
 	}
 }
 
-// ClusterNetworks returns the cluster's networks that this host has, also those without attachments. They have no
-// peers.
+// ClusterNetworks returns the cluster's networks that this host has, also those without attachments, but no peers.
 func (d *Daemon) ClusterNetworks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []model.Network
-	for _, n := range d.desired.Networks {
-		if ofCluster(n) {
-			n.Overlay.Peers = nil // there can be a thousand
-			all = append(all, n)
-		}
+	all := slices.DeleteFunc(slices.Clone(d.desired.Networks), func(n model.Network) bool { return !ofCluster(n) })
+	for i := range all {
+		all[i].Overlay.Peers = nil // there can be a thousand
 	}
 	return model.State{Networks: all}.Clone().Networks
 }

@@ -199,10 +199,7 @@ func (h *healer) healAll(ctx context.Context) time.Duration {
 // report reports a repair.
 func (h *healer) report(differing []plan.Op, seen watch.PendingEvents) {
 	r := heal.ReportOf(differing, seen.Author(), seen.Detached())
-	for _, e := range r.Events {
-		h.note(e)
-	}
-	for _, e := range h.conflicts.Repaired(r.Conflicting, seen.Author()) {
+	for _, e := range append(r.Events, h.conflicts.Repaired(r.Conflicting, seen.Author())...) {
 		h.note(e)
 	}
 	if r.Elements > 0 {

@@ -1,7 +1,9 @@
 package member_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -188,4 +190,103 @@ func TestLastNodeLeaves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRemove removes a node. Its certificate is refused from then on, and it passes nothing on.
+func TestRemove(t *testing.T) {
+	one, two, three := newWorld(t).three()
+	id := two.id()
+	put := func(key string, v []byte) {
+		t.Helper()
+		if _, err := one.client.Commit(t.Context(), kv.Txn{Then: []kv.Change{{Key: key, Value: v}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 300 {
+		put(fmt.Sprintf("blocks/web/10.0.%d.0/28", n), record.Encode(record.Block{Node: id}))
+	}
+	put("blocks/web/10.9.0.0/28", record.Encode(record.Block{Node: one.id()}))
+	put("eps/web/"+id+"/a", record.Encode(record.Endpoint{}))
+	put("reals/web/"+id+"/a", record.Encode(record.Real{}))
+	put("last", []byte("x"))
+	one.until("host1 has all", func() bool {
+		for u := range one.seen {
+			if _, known := u.Snapshot.Get("last"); known {
+				return true
+			}
+		}
+		return false
+	})
+	one.until("host2 is alive", func() bool { s, _ := one.Status(t.Context()); return s.Nodes[1].Alive })
+	one.refuses("remove a node that is alive", one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2"}),
+		api.Conflict, "is alive")
+	one.refuses("remove itself", one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host1", Force: true}),
+		api.Conflict, "cluster leave")
+	if err := one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	three.knows("host1 host3")
+	var keys []string
+	for e := range one.store.Snapshot().Under("") {
+		if strings.Contains(string(e.Value), id) || strings.Contains(e.Key, id) {
+			keys = append(keys, e.Key)
+		}
+	}
+	if _, known := one.store.Snapshot().Get("blocks/web/10.9.0.0/28"); len(keys) > 0 || !known {
+		t.Errorf("the store still has %v of the node, and the block of another node: %v", keys, known)
+	}
+	two.until("host2 notices", func() bool {
+		s, _ := two.Status(t.Context())
+		return strings.Contains(s.Problem, "was removed from the cluster")
+	})
+	// The removed host asks with its certificate, which is still valid.
+	if err := askAs(two, "192.0.2.3:7947"); err == nil {
+		t.Error("a removed node is answered")
+	}
+	if _, err := two.Leave(t.Context(), api.ClusterNodeRequest{}); err != nil {
+		t.Errorf("the removed host leaves: %v", err)
+	}
+	three.knows("host1 host3")
+}
+
+// TestRemoveRace removes a node while another administrator has removed it and a third node has claimed
+// one of its blocks and its name.
+func TestRemoveRace(t *testing.T) {
+	one, two, three := newWorld(t).three()
+	id, heir := two.id(), three.id()
+	var blocks kv.Txn
+	for n := range 120 {
+		blocks.Then = append(blocks.Then, kv.Change{Key: fmt.Sprintf("blocks/web/10.0.%d.0/28", 100+n),
+			Value: record.Encode(record.Block{Node: id})})
+	}
+	if _, err := one.client.Commit(t.Context(), blocks); err != nil {
+		t.Fatal(err)
+	}
+	one.until("host1 has the blocks", func() bool {
+		_, known := (<-one.seen).Snapshot.Get("blocks/web/10.0.219.0/28")
+		return known
+	})
+	claimed := []kv.Change{
+		{Key: "blocks/web/10.0.219.0/28", Value: record.Encode(record.Block{Node: heir})},
+		{Key: "names/host2", Value: record.Encode(record.NodeName{Node: heir})}}
+	one.mu.Lock()
+	claim := sync.OnceFunc(func() {
+		_, _ = one.store.Client().Commit(context.Background(), kv.Txn{Then: claimed}) // it has no fault
+	})
+	one.committed = func(t kv.Txn) {
+		if strings.HasPrefix(t.Then[0].Key, record.Blocks) {
+			claim()
+		}
+	}
+	one.mu.Unlock()
+	_ = one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true}) // it may have to be repeated
+	for _, c := range claimed {
+		if e, _ := one.store.Snapshot().Get(c.Key); string(e.Value) != string(c.Value) {
+			t.Errorf("%s of another node has become %q", c.Key, e.Value)
+		}
+	}
+	one.until("the repetition removes the node", func() bool {
+		_ = one.Remove(t.Context(), api.ClusterNodeRequest{Node: "host2", Force: true})
+		return one.names() == "host1 host3"
+	})
 }

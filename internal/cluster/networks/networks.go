@@ -45,6 +45,8 @@ type Host interface {
 // Config contains what Networks needs.
 type Config struct {
 	Host Host
+	// Prepare is called before the host has an overlay of the cluster for the first time; it may be nil.
+	Prepare func()
 	// Keys is the directory with the private keys of encrypted networks.
 	Keys string
 	// Store commits transactions of the node.
@@ -93,8 +95,10 @@ type Networks struct {
 	// reservations are the numbers of attachments in progress, by the addresses that they request.
 	reservations map[place]int
 
-	// applying is held while the host's networks change. It is locked before mu.
+	// applying is held while the host's networks change. It is locked before mu. It protects prepared, which is
+	// true after Prepare was called.
 	applying sync.Mutex
+	prepared bool
 }
 
 // derived are the networks and services of a snapshot, without the files of private keys.
@@ -151,6 +155,10 @@ func (n *Networks) apply() []string {
 	}
 	networks := slices.Clone(d.networks)
 	for i, network := range networks {
+		if network.Traits().Overlay && !n.prepared && n.cfg.Prepare != nil {
+			n.cfg.Prepare()
+			n.prepared = true
+		}
 		if network.Overlay.Encrypt {
 			networks[i] = n.withKey(network, s, self, switched[network.Name].public)
 		}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"fairlead/internal/kernel/bpf"
 
@@ -48,21 +47,12 @@ type OverlayHeader struct {
 	Local netip.Addr
 }
 
-// HasOverlays returns an error if this kernel does not support the programs. The calling
-// thread's network namespace has a loopback device.
-var HasOverlays = sync.OnceValue(func() error {
-	if !hasTCX() {
-		return errors.New("the kernel has no TCX hooks: they need Linux 6.6 or later")
-	}
-	o, err := OpenOverlays()
-	if err != nil {
-		return err
-	}
-	return o.Close()
-})
-
-// OpenOverlays loads the programs.
+// OpenOverlays loads the programs. The calling thread's network namespace has a loopback device. Returns an error if
+// this kernel does not support the programs.
 func OpenOverlays() (*Overlays, error) {
+	if !hasTCX() {
+		return nil, errors.New("the kernel has no TCX hooks: they need Linux 6.6 or later")
+	}
 	spec, err := bpf.LoadOverlay()
 	if err != nil {
 		return nil, err

@@ -15,31 +15,41 @@ import (
 // concurrent use unless their comments say that the caller must lock the data path.
 type Overlays struct {
 	h *Handle
-	// programs are nil until a network needs them. links has the indices of the VXLAN links
-	// that have them, by name. The lock of the data path guards both.
-	programs *ebpf.Overlays
-	links    map[string]int
+	// programs are nil until a network needs them, and if they are unsupported; after that they stay
+	// loaded. links has the indices of the VXLAN links that have them, by name. The lock of the data path
+	// guards all.
+	programs    *ebpf.Overlays
+	unsupported bool
+	links       map[string]int
 	// full are the objects whose ranges do not fit, by link. The kernel handles their frames.
 	full map[string]plan.OverlayPrograms
 }
 
-// hasOverlays reports whether the kernel supports the programs of overlays. If it does
-// not, it handles all frames, and the objects have no effect.
-func hasOverlays() bool { return ebpf.HasOverlays() == nil }
+// Prepare loads the programs, which takes 20 ms, so that the first sandbox of an overlay does not wait for that.
+func (o *Overlays) Prepare() {
+	o.h.mu.Lock()
+	defer o.h.mu.Unlock()
+	o.load()
+}
+
+// load loads the programs. It reports whether the kernel supports them: if it does not, it handles all frames, and the
+// objects have no effect. The caller has locked the data path.
+func (o *Overlays) load() bool {
+	if o.programs == nil && !o.unsupported {
+		loaded, err := ebpf.OpenOverlays()
+		if o.unsupported = err != nil; !o.unsupported {
+			o.programs, o.links, o.full = loaded, map[string]int{}, map[string]plan.OverlayPrograms{}
+		}
+	}
+	return !o.unsupported
+}
 
 // Set attaches the programs to a VXLAN link, and writes its ranges.
 func (o *Overlays) Set(want plan.OverlayPrograms) error {
 	o.h.mu.Lock()
 	defer o.h.mu.Unlock()
-	if !hasOverlays() {
+	if !o.load() {
 		return nil
-	}
-	if o.programs == nil {
-		loaded, err := ebpf.OpenOverlays()
-		if err != nil {
-			return err
-		}
-		o.programs, o.links, o.full = loaded, map[string]int{}, map[string]plan.OverlayPrograms{}
 	}
 	return o.h.onLink(want.Link, func(l netlink.Link) error {
 		ifindex := l.Attrs().Index
@@ -72,7 +82,7 @@ func (o *Overlays) refuse(want plan.OverlayPrograms, why error) {
 	o.full[want.Link] = want
 }
 
-// Del detaches the programs. Those of the last link are closed.
+// Del detaches the programs.
 func (o *Overlays) Del(want plan.OverlayPrograms) error {
 	o.h.mu.Lock()
 	defer o.h.mu.Unlock()
@@ -80,19 +90,14 @@ func (o *Overlays) Del(want plan.OverlayPrograms) error {
 	if !ok {
 		return nil
 	}
-	err := o.programs.Detach(ifindex)
 	delete(o.links, want.Link)
 	clear(o.full) // others may fit now
-	if len(o.links) == 0 {
-		err = errors.Join(err, o.programs.Close())
-		o.programs = nil
-	}
-	return err
+	return o.programs.Detach(ifindex)
 }
 
 // Read returns the programs of a VXLAN link. The caller has locked the data path.
 func (o *Overlays) Read(want plan.OverlayPrograms) (plan.Object, error) {
-	if !hasOverlays() {
+	if !o.load() {
 		return want, nil
 	}
 	ifindex, err := o.index(want.Link)
@@ -158,7 +163,7 @@ func (o *Overlays) DelStation(want plan.OverlayStation) error {
 // ReadStation returns the object if frames for its hardware address go to its link. The
 // caller has locked the data path.
 func (o *Overlays) ReadStation(want plan.OverlayStation) (plan.Object, error) {
-	if !hasOverlays() {
+	if !o.load() {
 		return want, nil
 	}
 	mac, err := net.ParseMAC(want.MAC)

@@ -112,13 +112,14 @@ func TestHealOverlay(t *testing.T) {
 	req.Name, req.Network = "web", "over"
 	w.attach(req)
 	const gateway, mac = "10.9.2.0", "02:f1:0a:09:02:00" // the other host's own
+	table := plan.NoTrack{Port: model.PortVXLAN, Local: addrs(hosts4)[0]}.Table()
 	w.suffers(b, []damage{
 		{"neighbour deleted", false, "ip neigh del " + gateway + " dev fl-over", "neighbor fl-over"},
 		{"neighbour changed", false, "ip neigh replace " + gateway +
 			" lladdr 02:00:00:00:00:01 dev fl-over nud permanent", "neighbor fl-over"},
 		{"entry deleted", false, "bridge fdb del " + mac + " dev fx-over self master", "fdb fx-over"},
 		{"tunnel deleted", false, "ip link del fx-over", "type vxlan"},
-		{"table deleted", false, "nft delete table inet fairlead-udp-4789", "table fairlead-udp-4789"},
+		{"table deleted", false, "nft delete table inet " + table, "table " + table},
 	})
 	b.kill()
 	w.nothingLeft(before)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,10 @@ import (
 )
 
 func TestNoTrackMatchesItsText(t *testing.T) {
-	for name, u := range map[string]plan.NoTrack{"a port": {Port: 4789}, "both ports": {Port: 51820, Both: true}} {
+	for name, u := range map[string]plan.NoTrack{"a port": {Port: 4789}, "both ports": {Port: 51820, Both: true},
+		"an address":        {Port: 4789, Local: netip.MustParseAddr("192.0.2.1")},
+		"an IPv6 address":   {Port: 4789, Local: netip.MustParseAddr("2001:db8::1")},
+		"ports and address": {Port: 51820, Both: true, Local: netip.MustParseAddr("192.0.2.1")}} {
 		t.Run(name, func(t *testing.T) {
 			h := openTestHost(t)
 			for range 2 { // setting it twice is harmless

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -21,6 +23,9 @@ type NoTrack struct {
 	// from any port. Then datagrams that other programs of the host send from
 	// another port stay tracked, so that their replies are recognised.
 	Both bool
+	// Local is the address of this host that the tunnels use. If it is not valid, the datagrams to all of its
+	// addresses and multicast groups are excluded, which costs a route lookup for each.
+	Local netip.Addr
 }
 
 // noTrackPrefix is the prefix of the tables' names.
@@ -36,15 +41,21 @@ func (u NoTrack) Table() string {
 	if u.Both {
 		name += bothSuffix
 	}
+	if u.Local.IsValid() {
+		name += "-" + hex.EncodeToString(u.Local.AsSlice())
+	}
 	return name
 }
 
 // NoTrackOf returns the object for a table's name. It returns false if the table is
 // not Fairlead's.
 func NoTrackOf(table string) (u NoTrack, ok bool) {
-	number, both := strings.CutSuffix(strings.TrimPrefix(table, noTrackPrefix), bothSuffix)
+	number, rest, _ := strings.Cut(strings.TrimPrefix(table, noTrackPrefix), "-")
 	port, err := strconv.ParseUint(number, 10, 16)
-	u = NoTrack{Port: uint16(port), Both: both}
+	rest, u.Both = strings.CutPrefix("-"+rest, bothSuffix)
+	address, _ := hex.DecodeString(strings.TrimPrefix(rest, "-"))
+	u.Port = uint16(port)
+	u.Local, _ = netip.AddrFromSlice(address)
 	return u, err == nil && u.Table() == table
 }
 
@@ -57,10 +68,17 @@ func (u NoTrack) Add() []string {
 	if u.Both {
 		ports = fmt.Sprintf("udp sport %d %s", u.Port, ports)
 	}
+	forHost := "fib daddr type != unicast"
+	switch {
+	case u.Local.Is4():
+		forHost = "ip daddr " + u.Local.String()
+	case u.Local.Is6():
+		forHost = "ip6 daddr " + u.Local.String()
+	}
 	return []string{fmt.Sprintf("nft 'table inet %s {"+
-		" chain in { type filter hook prerouting priority raw; %s fib daddr type != unicast notrack comment %s; };"+
-		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }'", u.Table(), ports, Mark,
-		ports, Mark)}
+		" chain in { type filter hook prerouting priority raw; %s %s notrack comment %s; };"+
+		" chain out { type filter hook output priority raw; %s notrack comment %s; }; }'", u.Table(), ports, forHost,
+		Mark, ports, Mark)}
 }
 
 // Del implements Object.

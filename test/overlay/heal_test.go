@@ -17,6 +17,7 @@ var (
 
 // TestRepair damages an overlay. Verify must report the damage, and Heal must restore the traffic.
 func TestRepair(t *testing.T) {
+	table := plan.NoTrack{Port: model.PortVXLAN, Local: addr("198.51.100.1")}.Table()
 	for name, c := range map[string]struct{ damage, want string }{
 		"tunnel deleted":                 {"ip link del fx-net", "ip link add fx-net"},
 		"tunnel down":                    {"ip link set fx-net down", "ip link add fx-net"},
@@ -40,9 +41,9 @@ func TestRepair(t *testing.T) {
 		"leftover neighbour": {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent",
 			"ip neigh del 10.9.0.99 dev fl-net"},
 		"learned entry of a removed host": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"datagrams tracked again":         {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"table deleted":                   {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"chain deleted":                   {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
+		"datagrams tracked again":         {"nft flush table inet " + table, "udp dport 4789 notrack"},
+		"table deleted":                   {"nft delete table inet " + table, "udp dport 4789 notrack"},
+		"chain deleted":                   {"nft delete chain inet " + table + " out", "udp dport 4789 notrack"},
 		"leftover table": {"nft add table inet fairlead-udp-4791",
 			"nft delete table inet fairlead-udp-4791"},
 		"leftover tunnel": {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old",

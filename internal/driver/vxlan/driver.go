@@ -112,7 +112,11 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 		via, remote = driver.WireGuardLink(n.Name), underlay.Inner
 		t.Local, t.Underlay, t.Port = underlay.Inner(u.Local), via, model.PortVXLAN
 	}
-	p = append(p, plan.NoTrack{Port: t.Port}, t)
+	untracked := plan.NoTrack{Port: t.Port}
+	if !t.Local.IsUnspecified() && !t.Group.IsValid() {
+		untracked.Local = t.Local
+	}
+	p = append(p, untracked, t)
 	known := u.Known(n)
 	if n.Overlay.ByRange {
 		known = append(known, u.Ranged(n)...)

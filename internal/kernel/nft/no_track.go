@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"fairlead/internal/plan"
 
@@ -26,18 +27,27 @@ func noTrackChains(u plan.NoTrack) []chain {
 		ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 0, 2, reg1), equal(number))
 	}
 	ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 2, 2, reg1), equal(number))
-	// Matches the host's addresses and its multicast groups. Forwarded packets have
-	// an address of type unicast.
-	forHost := []expr.Any{
-		&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
 	notrack := []expr.Any{&expr.Notrack{}}
 	return []chain{
 		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
-			[][]expr.Any{rule(ports, forHost, notrack)}},
+			[][]expr.Any{rule(ports, forHost(u.Local), notrack)}},
 		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter,
 			[][]expr.Any{rule(ports, notrack)}},
 	}
+}
+
+// forHost matches packets to the address, or, if it is not valid, to the host's addresses and its multicast groups.
+func forHost(local netip.Addr) []expr.Any {
+	if local.IsValid() {
+		f := families[0]
+		if local.Is6() {
+			f = families[1]
+		}
+		return rule(f.is(), f.load(f.dst, reg1), equal(local.AsSlice()))
+	}
+	return []expr.Any{ // forwarded packets have an address of type unicast
+		&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
 }
 
 // SetNoTrack creates the table in one transaction; it replaces a damaged one.

@@ -2,49 +2,25 @@ package daemon_test
 
 import (
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"fairlead/internal/api"
-	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/kerneltest"
 )
 
 // group creates a cgroup that the test's cleanup removes. in runs a function with the
 // test process in that cgroup.
 func (w *world) group() (path string, in func(func() error)) {
 	w.Helper()
-	root, err := cgroup.Root()
-	if err == nil {
-		path, err = os.MkdirTemp(root, "fairlead-test-")
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
-	lines, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		w.Fatal(err)
-	}
-	_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
-	home, _, _ = strings.Cut(home, "\n")
-	enter := func(path string) {
-		if err := os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0); err != nil {
-			w.Error(err)
-		}
-	}
-	w.Cleanup(func() {
-		if err := os.Remove(path); err != nil {
-			w.Error(err)
-		}
-	})
+	path = kerneltest.Cgroup(w, kerneltest.CgroupRoot(w))
 	return path, func(fn func() error) {
 		w.Helper()
-		enter(path)
-		defer enter(filepath.Join(root, home))
-		if err := w.host.Do(fn); err != nil {
-			w.Error(err)
-		}
+		kerneltest.InCgroup(w, path, func() {
+			if err := w.host.Do(fn); err != nil {
+				w.Error(err)
+			}
+		})
 	}
 }
 

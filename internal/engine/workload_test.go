@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 	"fairlead/test/place"
 )
 
@@ -19,15 +16,7 @@ import (
 // one publish per protocol via socket.
 func bound(t *testing.T) (model.State, string) {
 	t.Helper()
-	path, err := os.MkdirTemp(cgroupRoot(t), plan.Mark+"-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-	})
+	path := kerneltest.Cgroup(t, kerneltest.CgroupRoot(t))
 	s := model.State{
 		Networks:  []model.Network{{Name: "host", Driver: model.DriverHost}},
 		Endpoints: []model.Endpoint{{Name: "web", Network: "host", Cgroup: path}},
@@ -38,35 +27,13 @@ func bound(t *testing.T) (model.State, string) {
 	return s, path
 }
 
-func cgroupRoot(t *testing.T) string {
-	t.Helper()
-	root, err := cgroup.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
 // within returns the server host as seen by a process in the cgroup. It moves
 // the whole test process there.
 func within(t *testing.T, w *topology.World, path string) place.Place {
-	return func(fn func() error) error {
-		lines, err := os.ReadFile("/proc/self/cgroup")
-		if err != nil {
-			return err
-		}
-		_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
-		home, _, _ = strings.Cut(home, "\n")
-		if err := enter(path); err != nil {
-			return err
-		}
-		return errors.Join(w.DoServer(fn), enter(filepath.Join(cgroupRoot(t), home)))
+	return func(fn func() error) (err error) {
+		kerneltest.InCgroup(t, path, func() { err = w.DoServer(fn) })
+		return err
 	}
-}
-
-// enter moves this process into the cgroup.
-func enter(path string) error {
-	return os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0)
 }
 
 // TestRestartedWorkloadIsBoundAgain puts a new cgroup at the path of the old

@@ -262,6 +262,26 @@ func TestRefusedMoves(t *testing.T) {
 	})
 }
 
+// TestMoveToStartingNode moves an address to a node that has just been started again, and must wait before it claims
+// an address.
+func TestMoveToStartingNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		w.add()
+		if _, err := w.nodes[0].MoveAddress(t.Context(), to("host0")); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[1].kill()
+		synctest.Wait()
+		go w.nodes[1].run(t.Context())
+		w.put("alive/"+idOf(1), record.Alive{Since: time.Now()})
+		synctest.Wait()
+		if r, err := w.nodes[0].MoveAddress(t.Context(), to("host1")); err != nil || !r.Changed || w.holder() != 1 {
+			t.Errorf("%+v, %v, node %d answers", r, err, w.holder())
+		}
+	})
+}
+
 // TestAddAgain adds an address with the same and with other settings.
 func TestAddAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -88,8 +88,8 @@ func sameSettings(s kv.Snapshot, have, want record.Address) error {
 }
 
 // MoveAddress moves an address to another node, and waits until that holds it. The holder stops answering
-// before the other node begins. Returns a Fault: NotFound if the cluster has no such address or node,
-// Conflict if the node cannot hold it.
+// before the other node begins. If that has just started, the holder keeps the address until it can take it.
+// Returns a Fault: NotFound if the cluster has no such address or node, Conflict if the node cannot hold it.
 func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest) (api.Result, error) {
 	s, _, err := a.current()
 	if err != nil {
@@ -111,6 +111,7 @@ func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest
 	if have.Holder == target {
 		return api.Result{Notes: []string{fmt.Sprintf("node %s holds %s already", name, r.Address)}}, nil
 	}
+	a.settle(ctx, s, target, have.Hold)
 	_, revision, err := a.change(ctx, r.Address, func(now *record.Address, exists bool) (verdict, error) {
 		switch {
 		case !exists || now.Removed:
@@ -125,6 +126,20 @@ func (a *Addresses) MoveAddress(ctx context.Context, r api.ClusterAddressRequest
 		return api.Result{}, err
 	}
 	return a.moved(ctx, r.Address, revision, have.Hold, target)
+}
+
+// startLimit is how long a node may take from its start until it has read the records.
+const startLimit = time.Second
+
+// settle waits while a node has started too recently to claim an address: it does not know what it promised before
+// (package vip). If the clocks of the hosts differ, it may wait in vain, or not long enough; then another node takes
+// the address.
+func (a *Addresses) settle(ctx context.Context, s kv.Snapshot, node string, hold time.Duration) {
+	alive, _, err := record.Get[record.Alive](s, record.Key(record.Alives, node))
+	longest := vip.Wait(hold) + startLimit
+	if left := longest - a.cfg.Now().Sub(alive.Since); err == nil && left > 0 {
+		kv.Wait(ctx, min(left, longest))
+	}
 }
 
 // moved waits for the end of a move, and reports it.

@@ -146,32 +146,3 @@ func killAndWait(path string) error {
 	}
 	return WaitEmpty(path, killLimit)
 }
-
-// WaitEmpty waits until neither the cgroup nor its child cgroups have processes, which the kernel reports in
-// cgroup.events. A thread counts until it has ended, also after its process was moved to another cgroup.
-// Returns an error if there still are processes after the limit.
-func WaitEmpty(path string, limit time.Duration) error {
-	events, err := os.Open(filepath.Join(path, "cgroup.events"))
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	for end := time.Now().Add(limit); ; {
-		text := make([]byte, 128)
-		n, err := events.ReadAt(text, 0)
-		if n == 0 {
-			return err
-		}
-		if strings.Contains(string(text[:n]), "populated 0") {
-			return nil
-		}
-		left := time.Until(end)
-		if left <= 0 {
-			return fmt.Errorf("%s still has processes after %s", path, limit)
-		}
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}

@@ -89,9 +89,9 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 	if err != nil {
 		return nil, errors.Join(err, links.End())
 	}
-	n.networks = networks.New(networks.Config{Host: d, Prepare: host.EBPF().Overlays().Prepare, Store: n, Peers: n,
-		Containers: sandbox.New(),
-		Keys:       filepath.Join(clusterDir(opt), "keys"), KeyAge: keyAge,
+	n.networks = networks.New(networks.Config{Host: d, Store: n, Peers: n, Containers: sandbox.New(),
+		Prepare: sync.OnceFunc(host.EBPF().Overlays().Prepare),
+		Keys:    filepath.Join(clusterDir(opt), "keys"), KeyAge: keyAge,
 		Changed: idle.networks, Every: repeatEvery, Log: opt.Log})
 	n.services = services.New(services.Config{Host: d, Store: n, Changed: idle.services, Every: repeatEvery,
 		Log: opt.Log})

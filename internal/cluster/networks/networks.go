@@ -45,7 +45,7 @@ type Host interface {
 // Config contains what Networks needs.
 type Config struct {
 	Host Host
-	// Prepare is called before the host has an overlay of the cluster for the first time; it may be nil.
+	// Prepare is called before overlays of the cluster change on the host; it may be nil.
 	Prepare func()
 	// Keys is the directory with the private keys of encrypted networks.
 	Keys string
@@ -95,10 +95,8 @@ type Networks struct {
 	// reservations are the numbers of attachments in progress, by the addresses that they request.
 	reservations map[place]int
 
-	// applying is held while the host's networks change. It is locked before mu. It protects prepared, which is
-	// true after Prepare was called.
+	// applying is held while the host's networks change. It is locked before mu.
 	applying sync.Mutex
-	prepared bool
 }
 
 // derived are the networks and services of a snapshot, without the files of private keys.
@@ -155,9 +153,8 @@ func (n *Networks) apply() []string {
 	}
 	networks := slices.Clone(d.networks)
 	for i, network := range networks {
-		if network.Traits().Overlay && !n.prepared && n.cfg.Prepare != nil {
+		if network.Traits().Overlay && n.cfg.Prepare != nil {
 			n.cfg.Prepare()
-			n.prepared = true
 		}
 		if network.Overlay.Encrypt {
 			networks[i] = n.withKey(network, s, self, switched[network.Name].public)

@@ -2,6 +2,7 @@ package heal_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,5 +59,18 @@ func TestRetry(t *testing.T) {
 	}
 	if r.Succeeded(); r.Next(0) != 0 || r.Next(7) != 7 {
 		t.Errorf("after a success: %+v", r)
+	}
+}
+
+// BenchmarkRepaired records the repair of all entries of an overlay with 1,000 hosts.
+func BenchmarkRepaired(b *testing.B) {
+	keys := map[string]bool{}
+	for i := range 62000 {
+		keys[fmt.Sprint("neighbor fl-net ", i)] = true
+	}
+	for b.Loop() {
+		if events := (heal.Conflicts{}).Repaired(keys, ""); len(events) > 0 {
+			b.Fatal(events)
+		}
 	}
 }

@@ -39,10 +39,7 @@ func noTrackChains(u plan.NoTrack) []chain {
 // forHost matches packets to the address, or, if it is not valid, to the host's addresses and its multicast groups.
 func forHost(local netip.Addr) []expr.Any {
 	if local.IsValid() {
-		f := families[0]
-		if local.Is6() {
-			f = families[1]
-		}
+		f := familyOf(local)
 		return rule(f.is(), f.load(f.dst, reg1), equal(local.AsSlice()))
 	}
 	return []expr.Any{ // forwarded packets have an address of type unicast

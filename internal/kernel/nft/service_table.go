@@ -196,13 +196,6 @@ func realsSet(s plan.NFTService) *nftables.Set {
 		DataType:     realType(s), Size: uint32(len(s.Ring))}
 }
 
-func familyOf(s plan.NFTService) family {
-	if s.Is4() {
-		return families[0]
-	}
-	return families[1]
-}
-
 func realType(s plan.NFTService) nftables.SetDatatype {
 	f := familyOf(s)
 	if s.KeepsPort() {

@@ -38,6 +38,14 @@ var families = []family{
 	{"6", unix.NFPROTO_IPV6, 16, 8, 24, nftables.TypeIP6Addr, reg2, reg13},
 }
 
+// familyOf returns the family of an address, or of an object with addresses of one family.
+func familyOf(of interface{ Is4() bool }) family {
+	if of.Is4() {
+		return families[0]
+	}
+	return families[1]
+}
+
 func table() *nftables.Table {
 	return &nftables.Table{Name: plan.Mark, Family: nftables.TableFamilyINet}
 }

@@ -149,10 +149,7 @@ func (m TraceMatch) expressions() []expr.Any {
 	all := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{nlutil.Protocols[m.Proto]})}
 	for i, end := range []netip.AddrPort{m.Src, m.Dst} {
 		if a := end.Addr(); a.IsValid() {
-			f := families[0]
-			if a.Is6() {
-				f = families[1]
-			}
+			f := familyOf(a)
 			all = append(all, &expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, equal([]byte{f.nfproto}),
 				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: []uint32{f.src, f.dst}[i],
 					Len: f.addrLen}, equal(a.AsSlice()))

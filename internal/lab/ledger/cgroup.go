@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"fairlead/internal/cgroup"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +74,7 @@ func empty(path string) error {
 
 // kill ends all processes of a cgroup and waits until it is empty.
 func kill(dir, events *os.File) error {
-	busy, err := populated(events)
+	busy, err := cgroup.Busy(events)
 	if err != nil || !busy {
 		return err
 	}
@@ -85,37 +86,7 @@ func kill(dir, events *os.File) error {
 	if _, err := f.WriteString("1"); err != nil {
 		return fmt.Errorf("kill its processes: %w", err)
 	}
-	return awaitEmpty(events)
-}
-
-// awaitEmpty polls cgroup.events, which the kernel marks as changed when the last
-// process has ended.
-func awaitEmpty(events *os.File) error {
-	deadline := time.Now().Add(emptyLimit)
-	for {
-		busy, err := populated(events)
-		if err != nil || !busy {
-			return err
-		}
-		left := time.Until(deadline)
-		if left <= 0 {
-			return fmt.Errorf("still populated after %s", emptyLimit)
-		}
-		fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
-		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
-			return fmt.Errorf("wait until it is empty: %w", err)
-		}
-	}
-}
-
-// populated reads cgroup.events; reading also rearms poll(2).
-func populated(events *os.File) (bool, error) {
-	b := make([]byte, 256)
-	n, err := events.ReadAt(b, 0)
-	if n == 0 && err != nil {
-		return false, fmt.Errorf("read cgroup.events: %w", err)
-	}
-	return strings.Contains(string(b[:n]), "populated 1"), nil
+	return cgroup.AwaitEmpty(events, emptyLimit)
 }
 
 // openIn opens a file of an open directory.

@@ -127,6 +127,37 @@ func TestHostileHellos(t *testing.T) {
 	}
 }
 
+// TestEndBeforeHello: the client has closed its side before the peek, which must not wait.
+func TestEndBeforeHello(t *testing.T) {
+	client, server := pair(t)
+	if _, err := client.Write([]byte{22, 3, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CloseWrite(); err != nil { // loopback delivers before the call returns
+		t.Fatal(err)
+	}
+	if hello, err := opening.PeekHello(server); !errors.Is(err, io.EOF) {
+		t.Errorf("%+v, %v, want io.EOF", hello, err)
+	}
+}
+
+// TestEndMeetsPeek: the last byte and the end come while the peek asks whether there are more.
+func TestEndMeetsPeek(t *testing.T) {
+	request := opening.SSLRequest()
+	for range 200 {
+		client, server := pair(t)
+		go func() {
+			for _, b := range request {
+				_, _ = client.Write([]byte{b}) // the test fails by what arrives
+			}
+			_ = client.CloseWrite()
+		}()
+		if kind, err := opening.PeekKind(server); err != nil || kind != opening.PostgreSQL {
+			t.Fatalf("%v, %v, want %v", kind, err, opening.PostgreSQL)
+		}
+	}
+}
+
 func TestSlowHello(t *testing.T) {
 	client, server := pair(t)
 	if _, err := client.Write([]byte{22, 3, 1}); err != nil {

@@ -13,8 +13,6 @@ import (
 type peeker struct {
 	raw syscall.RawConn
 	buf []byte
-	// n is the number of bytes in buf.
-	n int
 }
 
 func newPeeker(c net.Conn, room int) (*peeker, error) {
@@ -32,26 +30,27 @@ func (p *peeker) atLeast(n int) ([]byte, error) {
 	if n > len(p.buf) {
 		p.buf = make([]byte, max(n, 2*len(p.buf)))
 	}
+	var got int
 	var failed error
 	err := p.raw.Read(func(fd uintptr) bool {
-		had := p.n
-		p.n, failed = recvPeek(int(fd), p.buf)
-		switch {
-		case failed == unix.EAGAIN:
-			p.n, failed = 0, nil
-			return false
-		case failed != nil || p.n >= n:
-			return true
-		case p.n == 0 || p.n == had && ended(int(fd)):
-			failed = io.EOF
-			return true
+		got, failed = recvPeek(int(fd), p.buf)
+		over := failed == nil && got < n && (got == 0 || ended(int(fd)))
+		if over {
+			// Bytes may have come between the two calls. None come from now on.
+			if got, failed = recvPeek(int(fd), p.buf); failed == nil && got < n {
+				failed = io.EOF
+			}
 		}
-		return false
+		if failed == unix.EAGAIN {
+			failed = nil
+			return false
+		}
+		return over || failed != nil || got >= n
 	})
 	if err == nil {
 		err = failed
 	}
-	return p.buf[:p.n], err
+	return p.buf[:got], err
 }
 
 func recvPeek(fd int, b []byte) (n int, err error) {

@@ -167,6 +167,7 @@ func (w *world) add(candidates ...string) {
 // holder returns the number of the node that answers.
 func (w *world) holder() int {
 	w.Helper()
+	synctest.Wait() // a node answers after its commit
 	holder := -1
 	for i, n := range w.nodes {
 		if n.answers && holder >= 0 {
@@ -502,6 +503,7 @@ func TestWithoutMembership(t *testing.T) {
 		w := newWorld(t, 2)
 		spec := api.ClusterAddressSpec{Address: netip.PrefixFrom(at, 24)}
 		w.change(kv.Change{Key: "nodes/" + idOf(1)})
+		synctest.Wait() // a member that leaves gives no more updates either
 		r, err := w.nodes[1].AddAddress(t.Context(), spec)
 		w.refused(api.Conflict, "was removed from the cluster", r, err)
 		if err := w.nodes[0].Leave(); err != nil {

@@ -4,30 +4,39 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 )
 
 // garbage keeps the compiler from placing allocations on the stack.
 var garbage []byte
 
+// collections returns how many collections the garbage of many requests causes.
+func collections() uint32 {
+	const allocated, block = 256 << 20, 16 << 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range allocated / block {
+		garbage = make([]byte, block)
+	}
+	runtime.ReadMemStats(&after)
+	return after.NumGC - before.NumGC
+}
+
+// usual is the number of collections without collectRarely, which stays in effect after a test.
+var usual = sync.OnceValue(func() uint32 {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	return collections()
+})
+
 // TestFewCollections allocates as many requests do.
 func TestFewCollections(t *testing.T) {
-	const allocated, block = 256 << 20, 16 << 10
-	collections := func() uint32 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range allocated / block {
-			garbage = make([]byte, block)
-		}
-		runtime.ReadMemStats(&after)
-		return after.NumGC - before.NumGC
-	}
 	t.Setenv("GOGC", "")
+	usual()
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	usual := collections()
 	collectRarely()
-	if rare := collections(); rare > usual/2 {
-		t.Errorf("%d collections instead of %d", rare, usual)
+	if rare := collections(); rare > usual()/2 {
+		t.Errorf("%d collections instead of %d", rare, usual())
 	}
 }
 

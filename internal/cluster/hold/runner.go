@@ -89,8 +89,9 @@ type Runner struct {
 	// unwatched is why the state of the links is not known; empty if it is.
 	unwatched string
 	fenced    bool
-	// stopping is true after Release.
+	// stopping is true after Release. missed has the updates since then.
 	stopping bool
+	missed   kv.Update
 	// released is closed and replaced when an address may have been released.
 	released chan struct{}
 }
@@ -137,10 +138,20 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.life == nil || r.stopping {
+	if r.life == nil {
 		return nil
 	}
 	r.self = self
+	if r.stopping {
+		r.missed.Snapshot, r.missed.Changed = u.Snapshot, append(r.missed.Changed, u.Changed...)
+		return nil
+	}
+	r.take(u)
+	return r.problems()
+}
+
+// take takes over a snapshot.
+func (r *Runner) take(u kv.Update) {
 	r.start(u)
 	before := r.snapshot
 	r.snapshot = u.Snapshot
@@ -161,7 +172,6 @@ func (r *Runner) Update(ctx context.Context, self member.Self, u kv.Update) (pro
 	}
 	r.prune()
 	r.arm()
-	return r.problems()
 }
 
 // restored shows the machines that the next snapshot is older than this one, also those whose
@@ -327,13 +337,17 @@ func (r *Runner) Release(ctx context.Context) {
 func (r *Runner) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopping = false
-	for _, a := range r.sorted() {
-		next := r.add(a.addr, 0)
-		r.learn(next, true)
-		r.see(next)
+	missed := r.missed
+	r.stopping, r.missed = false, kv.Update{}
+	if missed.Snapshot == nil {
+		missed.Snapshot = r.snapshot
 	}
-	r.arm()
+	for _, a := range r.sorted() {
+		missed.Changed = append(missed.Changed, r.add(a.addr, 0).key)
+	}
+	if missed.Snapshot != nil {
+		r.take(missed)
+	}
 }
 
 // Leave implements member.Consumer: it closes all addresses, and removes the fence.
@@ -362,6 +376,6 @@ func (r *Runner) leave() error {
 	}
 	r.forget()
 	r.known, r.snapshot, r.members = map[netip.Addr]*address{}, nil, vip.Members{}
-	r.fenced, r.stopping, r.unable, r.restart = false, false, "", 0
+	r.fenced, r.stopping, r.missed, r.unable, r.restart = false, false, kv.Update{}, "", 0
 	return errors.Join(errs...)
 }

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"fairlead/internal/cluster/kv"
+	"fairlead/internal/cluster/kv/kvtest"
+	"fairlead/internal/cluster/member"
+	"fairlead/internal/cluster/record"
 )
 
 // TestWatchAgain lets the watch of the links fail several times. The host has no address meanwhile, and can
@@ -70,4 +74,37 @@ func TestWatchAgain(t *testing.T) {
 			t.Errorf("the links were watched %d times, want 5", watches)
 		}
 	})
+}
+
+// TestUpdateWhileReleased adds an address to the cluster while the node has given up all addresses, as it does while
+// it tries to leave.
+func TestUpdateWhileReleased(t *testing.T) {
+	r, err := New(Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.timer.close()
+	close(r.ready)
+	r.life, r.restart = t.Context(), math.MaxInt64 // without a fence
+	store := kvtest.New()
+	put := func(addr string) {
+		t.Helper()
+		key := record.Key(record.Addresses, addr)
+		value := record.Encode(record.Address{Prefix: netip.PrefixFrom(netip.MustParseAddr(addr), 24), Hold: time.Second})
+		if _, err := store.Client().Commit(t.Context(), kv.Txn{Then: []kv.Change{{Key: key, Value: value}}}); err != nil {
+			t.Fatal(err)
+		}
+		r.Update(t.Context(), member.Self{Node: "one"}, kv.Update{Snapshot: store.Snapshot(), Changed: []string{key}})
+	}
+	put("192.0.2.10")
+	r.Release(t.Context())
+	put("192.0.2.11")
+	put("192.0.2.12")
+	if got := len(r.States()); got != 1 {
+		t.Errorf("a node that has given up its addresses has %d, want the one from before", got)
+	}
+	r.Resume()
+	if got := r.States(); len(got) != 3 || got[1].Address != netip.MustParseAddr("192.0.2.11") {
+		t.Errorf("the addresses after Resume: %+v, want 3", got)
+	}
 }

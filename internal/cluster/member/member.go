@@ -266,7 +266,7 @@ func (m *Member) follow(ctx context.Context, updates <-chan kv.Update) {
 			continue
 		}
 		if m.resume != nil {
-			m.resume() // at first: a Releaser ignores updates until then
+			m.resume()
 			m.resume = nil
 		}
 		u.Changed, skipped = union(skipped, u.Changed), nil

@@ -62,6 +62,21 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// TestReportOfManyObjects reports the repair of a large network.
+func TestReportOfManyObjects(t *testing.T) {
+	var steps []plan.Op
+	for i := range 62000 {
+		steps = append(steps, plan.Op{Object: plan.Sysctl{Name: fmt.Sprint("net.ipv4.", i), Value: "1"}})
+	}
+	steps = append(steps, plan.Op{Object: plan.Link{Name: "fl-net"}})
+	r := heal.ReportOf(steps, "", false)
+	n := len(r.Events)
+	if n != 102 || !strings.HasPrefix(r.Events[n-2].Object, "link ") || r.Events[n-1].Object != "sysctl" ||
+		r.Events[n-1].Detail != "61900 more objects of this kind" || r.Kinds["sysctl"] != 62000 {
+		t.Errorf("%d events, the last ones %+v, of %v", n, r.Events[max(0, n-2):], r.Kinds)
+	}
+}
+
 // BenchmarkRepaired records the repair of all entries of an overlay with 1,000 hosts.
 func BenchmarkRepaired(b *testing.B) {
 	keys := map[string]bool{}

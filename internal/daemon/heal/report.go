@@ -1,6 +1,8 @@
 package heal
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +21,10 @@ type Report struct {
 	Conflicting map[string]bool
 }
 
+// mostEvents is how many objects of one kind get an event each, and a line in the log. The daemon
+// remembers a limited number of events.
+const mostEvents = 100
+
 // ReportOf returns what to report of the steps of a repair. by is the program that has
 // changed nftables, if it is known. The report omits that programs were attached to a
 // new link of the host, unless detached says that some were detached.
@@ -26,7 +32,7 @@ func ReportOf(steps []plan.Op, by string, detached bool) Report {
 	r := Report{Kinds: map[string]int{}, Conflicting: map[string]bool{}}
 	isTable := func(o plan.Object) bool { _, is := o.(plan.Table); return is }
 	table := slices.ContainsFunc(steps, func(op plan.Op) bool { return isTable(op.Object) })
-	remade := map[string]bool{}
+	remade, more := map[string]bool{}, map[string]int{}
 	for _, op := range steps {
 		for _, end := range plan.Ends(op.Object) {
 			remade[end] = true
@@ -37,12 +43,17 @@ func ReportOf(steps []plan.Op, by string, detached bool) Report {
 		if op.Old != nil && plan.Equal(op.Old, op.Object) && !op.Del || uplinks && !detached {
 			continue // it was set again because its base was
 		}
-		r.Kinds[plan.KindOf(op.Object)]++
+		kind := plan.KindOf(op.Object)
+		r.Kinds[kind]++
 		if !remade[plan.Base(op.Object)] { // if so, it was removed with its link
 			r.Conflicting[conflictOf(op.Object)] = true
 		}
-		if table && plan.KindOf(op.Object) == "nft element" {
+		if table && kind == "nft element" {
 			r.Elements++
+			continue
+		}
+		if r.Kinds[kind] > mostEvents {
+			more[kind]++
 			continue
 		}
 		e := api.Event{Kind: api.Healed, Object: op.Object.Key(), Commands: op.Commands()}
@@ -53,6 +64,10 @@ func ReportOf(steps []plan.Op, by string, detached bool) Report {
 			e.Commands = nil // the whole table
 		}
 		r.Events = append(r.Events, e)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(more)) {
+		r.Events = append(r.Events, api.Event{Kind: api.Healed, Object: kind,
+			Detail: fmt.Sprintf("%d more objects of this kind", more[kind])})
 	}
 	return r
 }

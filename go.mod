@@ -25,6 +25,7 @@ require (
 	github.com/mdlayher/packet v1.1.2
 	github.com/mholt/acmez/v3 v3.1.7
 	github.com/miekg/dns v1.1.73
+	github.com/moby/sys/signal v0.7.1
 	github.com/osrg/gobgp/v4 v4.8.0
 	github.com/pires/go-proxyproto v0.15.0
 	github.com/prometheus/client_golang v1.25.0

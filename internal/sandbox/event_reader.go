@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/signal"
 	"golang.org/x/sys/unix"
 )
 
@@ -292,15 +292,7 @@ func signalName(s syscall.Signal) string {
 // signalOf parses a signal as engines write it: 15, SIGTERM, TERM, SIGRTMIN+3.
 // An empty or unknown text is SIGTERM.
 func signalOf(text string) syscall.Signal {
-	if n, err := strconv.Atoi(text); err == nil {
-		return syscall.Signal(n)
-	}
-	name := "SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")
-	if beyond, realtime := strings.CutPrefix(name, "SIGRTMIN+"); realtime {
-		n, _ := strconv.Atoi(beyond)
-		return syscall.Signal(34 + n)
-	}
-	if s := unix.SignalNum(name); s != 0 {
+	if s, err := signal.ParseSignal(text); err == nil {
 		return s
 	}
 	return unix.SIGTERM

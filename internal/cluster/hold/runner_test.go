@@ -90,8 +90,9 @@ func TestUpdateWhileReleased(t *testing.T) {
 	put := func(addr string) {
 		t.Helper()
 		key := record.Key(record.Addresses, addr)
-		value := record.Encode(record.Address{Prefix: netip.PrefixFrom(netip.MustParseAddr(addr), 24), Hold: time.Second})
-		if _, err := store.Client().Commit(t.Context(), kv.Txn{Then: []kv.Change{{Key: key, Value: value}}}); err != nil {
+		value := record.Address{Prefix: netip.PrefixFrom(netip.MustParseAddr(addr), 24), Hold: time.Second}
+		txn := kv.Txn{Then: []kv.Change{{Key: key, Value: record.Encode(value)}}}
+		if _, err := store.Client().Commit(t.Context(), txn); err != nil {
 			t.Fatal(err)
 		}
 		r.Update(t.Context(), member.Self{Node: "one"}, kv.Update{Snapshot: store.Snapshot(), Changed: []string{key}})

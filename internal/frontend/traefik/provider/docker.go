@@ -9,7 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/moby/sys/signal"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -204,19 +207,15 @@ func (d *Docker) reread(ctx context.Context, id string) bool {
 	return err == nil
 }
 
-// signals are the numbers of signals that end a container and may be its stop signal.
-var signals = map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2",
-	"15": "TERM", "28": "WINCH"}
-
-// stops reports whether the signal ends a container with the stop signal ("" means SIGTERM): it is
-// that, or SIGKILL. Other signals, such as HUP, do not end it.
-func stops(stopSignal, signal string) bool {
-	name := func(s string) string {
-		s = strings.TrimPrefix(strings.ToUpper(s), "SIG")
-		return cmp.Or(signals[s], s)
+// stops reports whether the signal, a name or a number, ends a container with the stop signal ("" means
+// SIGTERM): it is that, or SIGKILL. Other signals, such as HUP, do not end it.
+func stops(stopSignal, sent string) bool {
+	got, err := signal.ParseSignal(sent)
+	if err != nil {
+		return false
 	}
-	got := name(signal)
-	return got == "KILL" || got == name(cmp.Or(stopSignal, "TERM"))
+	end, err := signal.ParseSignal(cmp.Or(stopSignal, "TERM"))
+	return got == syscall.SIGKILL || err == nil && got == end
 }
 
 // config returns the configuration of all known containers.

@@ -97,6 +97,23 @@ func TestContainersComeAndGo(t *testing.T) {
 	want("after a restart of the engine", "http://10.0.0.1:80")
 }
 
+// TestStopSignals: a container of systemd stops at SIGRTMIN+3, which the engine's event reports as 37.
+func TestStopSignals(t *testing.T) {
+	for _, c := range []struct {
+		stopSignal, sent string
+		want             bool
+	}{
+		{"", "15", true}, {"", "1", false}, {"", "", false}, {"", "9", true},
+		{"sigquit", "3", true}, {"SIGQUIT", "15", false}, {"15", "SIGTERM", true},
+		{"SIGRTMIN+3", "37", true}, {"RTMIN+3", "37", true}, {"SIGRTMIN+3", "15", false},
+		{"nonsense", "15", false}, {"nonsense", "KILL", true},
+	} {
+		if got := stops(c.stopSignal, c.sent); got != c.want {
+			t.Errorf("stop signal %q, sent %q: %v", c.stopSignal, c.sent, got)
+		}
+	}
+}
+
 // TestMissedEvents checks a stop signal that the engine sends between two subscriptions, and one whose
 // container has started again before the containers are listed.
 func TestMissedEvents(t *testing.T) {

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/sandbox"
@@ -28,6 +30,10 @@ type engine struct {
 	// containers are by name. A request may also use the beginning of an ID.
 	containers map[string]container
 	events     map[chan string]bool
+	// past are the events so far.
+	past []string
+	// answered, if not nil, is called between the answer to a request for events and the subscription.
+	answered func()
 	// ending refuses new followers of events while the engine stops.
 	ending bool
 	// broken is the error in every answer, if it is not empty.
@@ -90,6 +96,7 @@ func (e *engine) set(name string, c container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.containers[name] = c
+	e.past = append(e.past, c.status)
 	for events := range e.events {
 		events <- c.status
 	}
@@ -134,18 +141,26 @@ func (e *engine) notify(w http.ResponseWriter, r *http.Request) {
 	if filters := r.URL.Query().Get("filters"); !json.Valid([]byte(filters)) {
 		e.t.Errorf("the filters of the events are %q, want JSON", filters)
 	}
+	flush := http.NewResponseController(w)
+	_ = flush.Flush()
+	if e.answered != nil {
+		e.answered()
+	}
 	events := make(chan string, 16)
 	e.mu.Lock()
 	ending := e.ending
 	if !ending {
 		e.events[events] = true
 	}
+	if r.URL.Query().Get("since") != "" {
+		for _, status := range e.past {
+			events <- status
+		}
+	}
 	e.mu.Unlock()
 	if ending {
 		return
 	}
-	flush := http.NewResponseController(w)
-	_ = flush.Flush()
 	for {
 		select {
 		case <-r.Context().Done():
@@ -257,4 +272,24 @@ func TestDockerHost(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
 	refuses(t, sandbox.New(), "container:web", nil,
 		"DOCKER_HOST is tcp://192.0.2.1:2376, which is not a unix socket of an engine on this host")
+}
+
+// TestFollowMissesNothing starts a container when the engine has answered, and has not begun to send events.
+func TestFollowMissesNothing(t *testing.T) {
+	e := newEngine(t, socketPath(t))
+	ready := make(chan struct{})
+	e.answered = func() {
+		<-ready
+		e.set("web", container{webID, "running", 1})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	happened := false
+	err := sandbox.Engine(e.socket).FollowLabelled(ctx, "label", func() { close(ready) }, func(sandbox.Happened) {
+		happened = true
+		cancel()
+	})
+	if !happened {
+		t.Errorf("the start of the container was missed: %v", err)
+	}
 }

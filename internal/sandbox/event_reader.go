@@ -78,8 +78,7 @@ func (n *eventReader) follow(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	stream, err := get(ctx, n.socket, fmt.Sprintf(
-		"/events?since=%d&filters=%s", n.lastEvent.Unix(), filters(engineEvents)))
+	stream, err := get(ctx, n.socket, eventsSince(n.lastEvent, engineEvents))
 	if err != nil {
 		return err
 	}

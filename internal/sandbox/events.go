@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// containerEvents requests the events after which a container may be found under
+// containerEvents is the filter of the events after which a container may be found under
 // another name or process. "died" is podman's name for "die".
-var containerEvents = "/events?filters=" +
-	url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
+var containerEvents = map[string][]string{"type": {"container"}, "event": {"start", "die", "died", "rename"}}
 
 // The pauses between attempts to reach an engine. inotify reports a socket before
 // the engine listens on it, so any error is retried for a short time. Later only
@@ -59,7 +57,7 @@ func retryable(err error) bool {
 // follow sends a tick when the engine answers and for each event, until the
 // engine ends. connected reports whether the engine answered.
 func (w *watcher) follow(ctx context.Context, socket string) (connected bool, err error) {
-	answer, err := get(ctx, socket, containerEvents)
+	answer, err := get(ctx, socket, eventsSince(time.Now(), containerEvents))
 	if err != nil {
 		return false, err
 	}

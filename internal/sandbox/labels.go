@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 )
 
 // Labelled is a container with the requested label.
@@ -81,9 +82,9 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 // the engine or ctx ends, and then returns an error. It calls ready once, as soon as
 // it receives events: from then on it misses none.
 func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
-	filter := filters(map[string][]string{"type": {"container"}, "label": {label},
-		"event": {"create", "start", "die", "destroy"}})
-	answer, err := get(ctx, string(e), "/events?filters="+filter)
+	filter := map[string][]string{"type": {"container"}, "label": {label},
+		"event": {"create", "start", "die", "destroy"}}
+	answer, err := get(ctx, string(e), eventsSince(time.Now(), filter))
 	if err != nil {
 		return err
 	}
@@ -123,6 +124,12 @@ func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("process %d is in no cgroup v2", c.State.Pid)
+}
+
+// eventsSince requests the events since the second of a time, even if that is now: an engine answers before it
+// subscribes the client, so that those in between were missed. Events can therefore be about what has been over.
+func eventsSince(at time.Time, filter map[string][]string) string {
+	return fmt.Sprintf("/events?since=%d&filters=%s", at.Unix(), filters(filter))
 }
 
 // filters returns the value of the engine API's query parameter "filters".

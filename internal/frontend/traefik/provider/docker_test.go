@@ -97,6 +97,18 @@ func TestContainersComeAndGo(t *testing.T) {
 	want("after a restart of the engine", "http://10.0.0.1:80")
 }
 
+// TestStartBeforeSubscription starts a container when the engine has answered the request for events and that for
+// the containers, but has not yet begun to send events.
+func TestStartBeforeSubscription(t *testing.T) {
+	f := newFakeEngine()
+	f.setStopped("one")
+	f.listed = func() { f.set("one", "10.0.0.1", "", "") }
+	f.missed = eventAt(lastEvent*time.Second, "start", "one", "")
+	want := followEngine(t, f)
+	want("before", "no service")
+	want("after its start", "http://10.0.0.1:80")
+}
+
 // TestStopSignals: a container of systemd stops at SIGRTMIN+3, which the engine's event reports as 37.
 func TestStopSignals(t *testing.T) {
 	for _, c := range []struct {

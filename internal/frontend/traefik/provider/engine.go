@@ -100,9 +100,18 @@ func (e *engine) get(ctx context.Context, path string, into any) error {
 // mostAnswer is the size of the largest answer, in bytes.
 const mostAnswer = 64 << 20
 
-// open returns the body of the answer. The path has no version, so the engine takes
-// the latest one that it knows.
+// open returns the body of the answer.
 func (e *engine) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	answer, err := e.request(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Body, nil
+}
+
+// request returns the answer, whose body must be closed. The path has no version, so the engine takes
+// the latest one that it knows.
+func (e *engine) request(ctx context.Context, path string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.base+path, nil)
 	if err != nil {
 		return nil, err
@@ -112,7 +121,7 @@ func (e *engine) open(ctx context.Context, path string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if answer.StatusCode == http.StatusOK {
-		return answer.Body, nil
+		return answer, nil
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -34,11 +35,32 @@ func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, er
 		return nil, err
 	}
 	values := url.Values{"filters": {string(filter)}}
+	if e.since == 0 {
+		if e.since, err = e.now(ctx, "/events?"+values.Encode()); err != nil {
+			return nil, err
+		}
+	}
 	if e.since != 0 {
 		second := int64(time.Second)
 		values.Set("since", fmt.Sprintf("%d.%09d", e.since/second, e.since%second))
 	}
 	return e.open(ctx, "/events?"+values.Encode())
+}
+
+// now returns the second of the engine's clock at which it answers a request, in nanoseconds, 0 if it does not tell.
+// An engine answers a request for events before it subscribes the client. A client that asks for the
+// containers in between would never learn of a container that started after that.
+func (e *engine) now(ctx context.Context, path string) (int64, error) {
+	answer, err := e.request(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	answer.Body.Close()
+	at, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return 0, nil
+	}
+	return at.UnixNano(), nil
 }
 
 // subscribe returns the events of objects of these types until ctx ends, and the error that ends them.

@@ -18,19 +18,32 @@ type fakeEngine struct {
 	containers map[string]map[string]any
 	events     chan string
 	// missed is what the next subscription gets if it asks for the events since the last one, at
-	// the time lastEvent.
+	// the time lastEvent, or since the engine's first answer.
 	missed string
+	// listed, if not nil, is called after the next list of containers.
+	listed func()
 }
 
-// lastEvent is the time of events, in seconds.
-const lastEvent = 1700000000
+// firstAnswer is the time of the engine's clock, lastEvent that of events, in seconds.
+const (
+	firstAnswer = 1699999999
+	lastEvent   = 1700000000
+)
 
 func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch path := strings.Split(r.URL.Path, "/"); {
 	case r.URL.Path == "/events":
-		if r.URL.Query().Get("since") == fmt.Sprintf("%d.000000001", lastEvent) {
+		since := r.URL.Query().Get("since")
+		if since == "" {
+			f.mu.Unlock()
+			defer f.mu.Lock()
+			answerFirst(w, r)
+			return
+		}
+		if since == fmt.Sprintf("%d.000000001", lastEvent) ||
+			since == fmt.Sprintf("%d.000000000", firstAnswer) {
 			_, _ = io.WriteString(w, f.missed)
 			f.missed = ""
 		}
@@ -65,11 +78,24 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list = append(list, map[string]any{"Id": id, "State": state, "Labels": f.labels(id)})
 		}
 		_ = json.NewEncoder(w).Encode(list)
+		if listed := f.listed; listed != nil {
+			f.listed = nil
+			f.mu.Unlock()
+			listed()
+			f.mu.Lock()
+		}
 	case len(path) == 4 && f.containers[path[2]] != nil:
 		_ = json.NewEncoder(w).Encode(f.containers[path[2]])
 	default:
 		http.Error(w, "no such container", http.StatusNotFound)
 	}
+}
+
+// answerFirst answers a request for events from now on, which the provider sends only to learn the engine's time.
+func answerFirst(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", time.Unix(firstAnswer, 0).UTC().Format(http.TimeFormat))
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
 }
 
 // join connects a container to a network.

@@ -30,9 +30,14 @@ type fakeSwarm struct {
 
 func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/events" {
+		since := r.URL.Query().Get("since")
+		if since == "" {
+			answerFirst(w, r)
+			return
+		}
 		w.(http.Flusher).Flush()
 		if f.subscribed != nil {
-			f.subscribed <- r.URL.Query().Get("since")
+			f.subscribed <- since
 		}
 		for {
 			select {
@@ -145,8 +150,9 @@ func TestMissedEventsOfSwarm(t *testing.T) {
 	close(f.events)
 	want("after the stream has ended", "")
 	first, second := <-f.subscribed, <-f.subscribed
-	if since := fmt.Sprintf("%d.000000001", lastEvent); first != "" || second != since {
-		t.Errorf("events since %q and %q, want the second ones since %s", first, second, since)
+	begun, last := fmt.Sprintf("%d.000000000", firstAnswer), fmt.Sprintf("%d.000000001", lastEvent)
+	if first != begun || second != last {
+		t.Errorf("events since %q and %q, want %s and %s", first, second, begun, last)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"fairlead/internal/gateway/nonblock"
 )
 
 // bufferSize is the size of the pooled buffers, and so of the largest head of a response.
@@ -186,7 +188,7 @@ func (in *input) tryRead(fd uintptr) bool {
 	if in.buf == nil {
 		in.buf = buffers.Get().(*[bufferSize]byte)[:]
 	}
-	n, errno := recvNow(fd, in.buf[in.w:], 0)
+	n, errno := nonblock.Receive(fd, in.buf[in.w:], 0)
 	if errno == syscall.EAGAIN {
 		in.shrink()
 		if in.wait != nil {

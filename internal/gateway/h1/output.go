@@ -3,6 +3,8 @@ package h1
 import (
 	"net"
 	"syscall"
+
+	"fairlead/internal/gateway/nonblock"
 )
 
 // output writes to a connection. Only one goroutine may use it.
@@ -46,7 +48,7 @@ func (o *output) end() (int, error) {
 // tryWrite writes without blocking, and returns false if the socket accepts no more.
 func (o *output) tryWrite(fd uintptr) bool {
 	for o.n < len(o.p) {
-		n, errno := sendNow(fd, o.p[o.n:])
+		n, errno := nonblock.Send(fd, o.p[o.n:])
 		switch {
 		case errno == syscall.EAGAIN:
 			return false

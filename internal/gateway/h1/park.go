@@ -6,9 +6,10 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/nonblock"
 )
 
 // parkAfter is how many seconds a connection waits for a request before it is parked. A client that
@@ -149,7 +150,7 @@ func (s *Server) watch(poll syscall.RawConn) {
 	var events [128]unix.EpollEvent
 	n := 0
 	wait := func(fd uintptr) bool {
-		n = epollNow(fd, events[:])
+		n = nonblock.Events(fd, events[:])
 		return n > 0
 	}
 	for poll.Read(wait) == nil {
@@ -161,16 +162,6 @@ func (s *Server) watch(poll syscall.RawConn) {
 		}
 		s.mu.Unlock()
 	}
-}
-
-// epollNow returns the number of events that are there.
-func epollNow(fd uintptr, events []unix.EpollEvent) int {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(unsafe.SliceData(events))),
-		uintptr(len(events)), 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
 }
 
 // resume serves a connection that was parked. The caller holds the server's mutex.

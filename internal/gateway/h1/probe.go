@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/nonblock"
 )
 
 // probe holds the result of one MSG_PEEK, so that it needs no allocation.
@@ -27,6 +29,6 @@ func (p *probe) peek(fd uintptr) bool {
 // isQuiet is quiet within a call of RawConn.Read.
 func isQuiet(fd uintptr) bool {
 	var b [1]byte
-	_, errno := recvNow(fd, b[:], unix.MSG_PEEK)
+	_, errno := nonblock.Receive(fd, b[:], unix.MSG_PEEK)
 	return errno == syscall.EAGAIN
 }

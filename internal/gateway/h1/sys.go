@@ -2,33 +2,11 @@ package h1
 
 import (
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/nonblock"
 )
-
-// recvNow reads from a socket without blocking. The scheduler does not see a RawSyscall:
-// otherwise, if a call took a while on a busy host, the scheduler would start another thread meanwhile.
-func recvNow(fd uintptr, p []byte, flags int) (int, syscall.Errno) {
-	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
-			uintptr(len(p)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
-		if errno != syscall.EINTR {
-			return int(n), errno
-		}
-	}
-}
-
-// sendNow writes to a socket without blocking.
-func sendNow(fd uintptr, p []byte) (int, syscall.Errno) {
-	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))),
-			uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		if errno != syscall.EINTR {
-			return int(n), errno
-		}
-	}
-}
 
 // quiet returns true if a socket is open and has nothing to read. A connection that waits for a
 // request has no other state; one with bytes has received what no request has asked for.
@@ -49,7 +27,7 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 	err := raw.Control(func(fd uintptr) {
 		if plain {
 			var b [1]byte
-			n, errno := recvNow(fd, b[:], unix.MSG_PEEK)
+			n, errno := nonblock.Receive(fd, b[:], unix.MSG_PEEK)
 			closed = errno == 0 && n == 0 || errno != 0 && errno != syscall.EAGAIN
 			return
 		}

@@ -42,7 +42,7 @@ func (x *exchange) switchProtocols(h response) *Error {
 	if failed := x.sendBuffered(rw.Reader); failed != nil {
 		return failed
 	}
-	tunnel.Join(client, u.conn, -1)
+	tunnel.JoinMessages(x.r.Context(), client, u.conn)
 	return nil
 }
 

@@ -3,11 +3,14 @@
 //
 // Theory of operation. Two goroutines move the bytes, one per direction. A direction between
 // TCP connections waits without a buffer and without a pipe, so idle connections cost no more
-// than their descriptors. It copies small amounts through a pooled buffer, with raw system calls
-// (sys.go), and the kernel splices large ones. The end of one direction is passed on, and the other continues.
+// than their descriptors. It copies small amounts through a pooled buffer, and the kernel splices large ones. The end of one direction is passed on, and the other continues.
+//
+// Tunnels that carry messages share goroutines (loop.go) as long as their messages are short and accepted
+// at once: a message then costs two system calls, and no switch to a goroutine of its own.
 package tunnel
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -18,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/nonblock"
 )
 
 const (
@@ -43,13 +48,33 @@ var errSilent = errors.New("the termination delay has passed")
 // delay means no limit. If a connection fails, both are reset, so that neither side takes the
 // failure for the end.
 func Join(a, b net.Conn, delay time.Duration) {
-	there, back := newDirection(b, a, delay), newDirection(a, b, delay)
+	join(newDirection(b, a, delay), newDirection(a, b, delay))
+}
+
+// JoinMessages is Join without a delay for a tunnel that carries messages, as those of WebSocket. It also
+// closes the connections when ctx ends.
+func JoinMessages(ctx context.Context, a, b net.Conn) {
+	there, back := newDirection(b, a, -1), newDirection(a, b, -1)
+	if p := enter(there.source, there.sink); p != nil {
+		if there, back = p.wait(ctx); there == nil {
+			return
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = there.from.Close()
+		_ = there.to.Close()
+	})
+	defer stop()
+	join(there, back)
+}
+
+func join(there, back *direction) {
 	var both sync.WaitGroup
 	both.Go(func() { there.run(back) })
 	back.run(there)
 	both.Wait()
-	_ = a.Close() // both have ended
-	_ = b.Close()
+	_ = there.from.Close() // both have ended
+	_ = there.to.Close()
 }
 
 // direction moves bytes one way.
@@ -104,7 +129,7 @@ func plain(c net.Conn) *net.TCPConn {
 
 // run moves bytes until the source has ended, and passes that on.
 func (d *direction) run(other *direction) {
-	err := d.copy()
+	err := d.copyAll()
 	if half, ok := d.to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {
 		other.limit()
 		return
@@ -116,6 +141,17 @@ func (d *direction) run(other *direction) {
 	}
 	Reset(d.from)
 	Reset(d.to)
+}
+
+// copyAll sends what a loop has received, and then copies.
+func (d *direction) copyAll() error {
+	first := d.rest
+	if d.rest = nil; len(first) > 0 {
+		if _, err := d.to.Write(first); err != nil {
+			return err
+		}
+	}
+	return d.copy()
 }
 
 // copy returns nil at the end of the source.
@@ -196,7 +232,7 @@ func (d *direction) carry() (int64, error) {
 func (d *direction) tryForward(fd uintptr) bool {
 	b := buffers.Get().(*[bufferSize]byte)
 	for {
-		n, errno := receiveNow(fd, b[:])
+		n, errno := nonblock.Receive(fd, b[:], 0)
 		switch {
 		case errno == unix.EAGAIN:
 			buffers.Put(b)
@@ -235,7 +271,7 @@ func (d *direction) sendRest() bool {
 }
 
 func (d *direction) trySend(fd uintptr) bool {
-	if n, errno := sendNow(fd, d.rest); errno == 0 {
+	if n, errno := nonblock.Send(fd, d.rest); errno == 0 {
 		d.rest = d.rest[n:]
 	}
 	return true

@@ -28,54 +28,77 @@ func pair(t *testing.T) (near, far *net.TCPConn) {
 // joined returns the outer ends of two joined connections, and a channel that is closed when
 // they have ended.
 func joined(t *testing.T, delay time.Duration) (client, server *net.TCPConn, ended chan struct{}) {
+	return joinedBy(t, func(a, b net.Conn) { tunnel.Join(a, b, delay) })
+}
+
+// joinedBy is joined with a function.
+func joinedBy(t *testing.T, join func(a, b net.Conn)) (client, server *net.TCPConn, ended chan struct{}) {
 	client, a := pair(t)
 	server, b := pair(t)
 	ended = make(chan struct{})
 	go func() {
 		defer close(ended)
-		tunnel.Join(a, b, delay)
+		join(a, b)
 	}()
 	t.Cleanup(func() { client.Close(); server.Close(); <-ended })
 	return client, server, ended
 }
 
+// joiners are the ways to join connections.
+func joiners(t *testing.T) map[string]func(a, b net.Conn) {
+	return map[string]func(a, b net.Conn){
+		"bytes":    func(a, b net.Conn) { tunnel.Join(a, b, never) },
+		"messages": func(a, b net.Conn) { tunnel.JoinMessages(t.Context(), a, b) },
+	}
+}
+
 // TestJoin sends more than pipes and buffers hold, in both directions at once and with an end.
 func TestJoin(t *testing.T) {
-	for _, size := range []int{0, 1, 40 << 10, 9 << 20} {
-		client, server, ended := joined(t, never)
-		text := make([]byte, size)
-		_, _ = rand.Read(text)
-		for _, c := range []*net.TCPConn{client, server} {
-			go func() {
-				_, _ = c.Write(text) // the other end fails by what it reads
-				_ = c.CloseWrite()
-			}()
-		}
-		for _, c := range []*net.TCPConn{server, client} {
-			if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, text) {
-				t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+	for name, join := range joiners(t) {
+		for _, size := range []int{0, 1, 32 << 10, 40 << 10, 9 << 20} {
+			client, server, ended := joinedBy(t, join)
+			text := make([]byte, size)
+			_, _ = rand.Read(text)
+			for _, c := range []*net.TCPConn{client, server} {
+				go func() {
+					_, _ = c.Write(text) // the other end fails by what it reads
+					_ = c.CloseWrite()
+				}()
 			}
+			for _, c := range []*net.TCPConn{server, client} {
+				if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, text) {
+					t.Errorf("%s: %d bytes: got %d, %v", name, size, len(got), err)
+				}
+			}
+			<-ended
 		}
-		<-ended
 	}
 }
 
 // TestHalfClose checks that the end of one direction leaves the other as long as bytes come,
 // and that a message in between does not wait for more.
 func TestHalfClose(t *testing.T) {
-	client, server, _ := joined(t, never)
-	_ = client.CloseWrite()
-	if b, err := io.ReadAll(server); err != nil || len(b) > 0 {
-		t.Fatalf("the server read %q, %v", b, err)
+	for name, join := range joiners(t) {
+		client, server, _ := joinedBy(t, join)
+		_ = client.CloseWrite()
+		if b, err := io.ReadAll(server); err != nil || len(b) > 0 {
+			t.Fatalf("%s: the server read %q, %v", name, b, err)
+		}
+		for range 3 {
+			say(t, server, client, "late")
+		}
 	}
-	for range 3 {
-		if _, err := io.WriteString(server, "late"); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, 4)
-		if _, err := io.ReadFull(client, got); err != nil || string(got) != "late" {
-			t.Fatalf("%q, %v", got, err)
-		}
+}
+
+// say sends a text from one end to the other.
+func say(t *testing.T, from, to net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(from, text); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(to, got); err != nil || string(got) != text {
+		t.Fatalf("%q, %v, want %q", got, err, text)
 	}
 }
 
@@ -104,17 +127,14 @@ func TestTerminationDelay(t *testing.T) {
 
 // TestFailures checks that a connection that fails is not taken for one that has ended.
 func TestFailures(t *testing.T) {
-	client, server, ended := joined(t, never)
-	if _, err := io.WriteString(client, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	_ = server.SetLinger(0)
-	server.Close()
-	<-ended
-	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the client sees %v, want a reset", err)
+	for name, join := range joiners(t) {
+		client, server, ended := joinedBy(t, join)
+		say(t, client, server, "x")
+		_ = server.SetLinger(0)
+		server.Close()
+		<-ended
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: the client sees %v, want a reset", name, err)
+		}
 	}
 }

@@ -126,8 +126,9 @@ func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 	return "", fmt.Errorf("process %d is in no cgroup v2", c.State.Pid)
 }
 
-// eventsSince requests the events since the second of a time, even if that is now: an engine answers before it
-// subscribes the client, so that those in between were missed. Events can therefore be about what has been over.
+// eventsSince requests the events since the second of a time. That matters also if the time is now: an engine
+// answers before it subscribes the client, so events in between would be missed. Some events are then about
+// what the client has found already.
 func eventsSince(at time.Time, filter map[string][]string) string {
 	return fmt.Sprintf("/events?since=%d&filters=%s", at.Unix(), filters(filter))
 }

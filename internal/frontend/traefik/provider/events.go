@@ -47,9 +47,9 @@ func (e *engine) events(ctx context.Context, types ...string) (io.ReadCloser, er
 	return e.open(ctx, "/events?"+values.Encode())
 }
 
-// now returns the second of the engine's clock at which it answers a request, in nanoseconds, 0 if the answer does not have it.
-// An engine answers a request for events before it subscribes the client. A client that asks for the
-// containers in between would never learn of a container that started after that.
+// now returns the second of the engine's clock at which it answers a request, in nanoseconds, 0 if the answer
+// does not have it. An engine answers a request for events before it subscribes the client. A client that
+// asks for the containers in between would never learn of a container that started after that.
 func (e *engine) now(ctx context.Context, path string) (int64, error) {
 	answer, err := e.request(ctx, path)
 	if err != nil {

@@ -2,7 +2,6 @@ package h1
 
 import (
 	"net"
-	"os"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -28,7 +27,7 @@ type parked struct {
 // parking is the set of the parked connections of a server. The server's mutex protects it.
 type parking struct {
 	// poll waits for all of them; it is nil before the first one.
-	poll  *os.File
+	poll  *nonblock.Poll
 	conns map[int32]*parked
 	// unfreed counts the goroutines that have ended since memory was freed; freeAt is when it may be
 	// freed again.
@@ -89,21 +88,12 @@ func (l *parking) open(s *Server) error {
 	if l.poll != nil {
 		return nil
 	}
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	if err := unix.SetNonblock(fd, true); err != nil { // for the runtime's poller
-		unix.Close(fd)
-		return err
-	}
-	poll := os.NewFile(uintptr(fd), "parked connections")
-	raw, err := poll.SyscallConn()
+	poll, err := nonblock.NewPoll("parked connections")
 	if err != nil {
 		return err
 	}
 	l.poll, l.conns = poll, map[int32]*parked{}
-	go s.watch(raw)
+	go s.watch(poll)
 	return nil
 }
 
@@ -111,24 +101,11 @@ func (l *parking) open(s *Server) error {
 func (l *parking) add(p *parked, socket syscall.RawConn) error {
 	var failed error
 	err := socket.Control(func(fd uintptr) {
-		e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(fd)}
-		if failed = l.control(unix.EPOLL_CTL_ADD, int(fd), &e); failed == nil {
+		if failed = l.poll.Add(int32(fd), 0); failed == nil {
 			l.conns[int32(fd)] = p
 			l.unfreed++
 		}
 	})
-	if err == nil {
-		err = failed
-	}
-	return err
-}
-
-func (l *parking) control(op, fd int, e *unix.EpollEvent) (failed error) {
-	raw, err := l.poll.SyscallConn()
-	if err != nil {
-		return err
-	}
-	err = raw.Control(func(poll uintptr) { failed = unix.EpollCtl(int(poll), op, fd, e) })
 	if err == nil {
 		err = failed
 	}
@@ -140,20 +117,20 @@ func (l *parking) take(fd int32) *parked {
 	p := l.conns[fd]
 	if p != nil {
 		delete(l.conns, fd)
-		_ = l.control(unix.EPOLL_CTL_DEL, int(fd), nil)
+		l.poll.Remove(fd)
 	}
 	return p
 }
 
 // watch resumes connections that are readable, until the server has ended.
-func (s *Server) watch(poll syscall.RawConn) {
+func (s *Server) watch(poll *nonblock.Poll) {
 	var events [128]unix.EpollEvent
 	n := 0
 	wait := func(fd uintptr) bool {
 		n = nonblock.Events(fd, events[:])
 		return n > 0
 	}
-	for poll.Read(wait) == nil {
+	for poll.Wait(wait) == nil {
 		s.mu.Lock()
 		for _, e := range events[:n] {
 			if p := s.parking.take(e.Fd); p != nil {

@@ -1,4 +1,4 @@
-// Package nonblock has system calls that do not block. The scheduler does not see them (RawSyscall):
+// Package nonblock has system calls for sockets that do not block. The scheduler does not see them (RawSyscall):
 // otherwise, if a call took a while on a busy host, the scheduler would give the thread's processor to another
 // thread, and poll for that every 20 µs.
 package nonblock
@@ -28,14 +28,4 @@ func transfer(trap, fd uintptr, p []byte, flags int) (int, syscall.Errno) {
 			return int(n), errno
 		}
 	}
-}
-
-// Events reads the events of an epoll descriptor, and returns their number.
-func Events(poll uintptr, events []unix.EpollEvent) int {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, poll, uintptr(unsafe.Pointer(unsafe.SliceData(events))),
-		uintptr(len(events)), 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
 }

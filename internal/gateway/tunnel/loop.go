@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,7 @@ const (
 // can move at once. A tunnel leaves when a connection does not accept all bytes, or when large amounts
 // arrive.
 type loop struct {
-	poll syscall.RawConn
+	poll *nonblock.Poll
 
 	// mu protects the fields below, and the pairs.
 	mu     sync.Mutex
@@ -72,19 +71,11 @@ var loops = sync.OnceValue(func() (all []*loop) {
 var turn atomic.Uint32
 
 func newLoop() (*loop, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	poll, err := nonblock.NewPoll("tunnels")
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // for the runtime's poller
-		unix.Close(fd)
-		return nil, err
-	}
-	raw, err := os.NewFile(uintptr(fd), "tunnels").SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	l := &loop{poll: raw, sides: map[int32]*side{}}
+	l := &loop{poll: poll, sides: map[int32]*side{}}
 	go l.run()
 	return l, nil
 }
@@ -102,7 +93,7 @@ func (l *loop) run() {
 		}
 		return true
 	}
-	for l.poll.Read(serve) == nil {
+	for l.poll.Wait(serve) == nil {
 		runtime.Gosched()
 	}
 }
@@ -142,8 +133,7 @@ func duplicate(c *net.TCPConn) int32 {
 
 // add begins to watch a connection. The caller holds mu.
 func (l *loop) add(s *side) bool {
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&(1<<32-1), Fd: s.fd}
-	if s.fd < 0 || l.control(unix.EPOLL_CTL_ADD, s.fd, &e) != nil {
+	if s.fd < 0 || l.poll.Add(s.fd, unix.EPOLLET&(1<<32-1)) != nil {
 		return false
 	}
 	l.sides[s.fd] = s
@@ -155,17 +145,9 @@ func (l *loop) remove(p *pair) {
 	for i := range p.sides {
 		if s := &p.sides[i]; l.sides[s.fd] == s {
 			delete(l.sides, s.fd)
-			_ = l.control(unix.EPOLL_CTL_DEL, s.fd, nil)
+			l.poll.Remove(s.fd)
 		}
 	}
-}
-
-func (l *loop) control(op int, fd int32, e *unix.EpollEvent) (failed error) {
-	err := l.poll.Control(func(poll uintptr) { failed = unix.EpollCtl(int(poll), op, int(fd), e) })
-	if err == nil {
-		err = failed
-	}
-	return err
 }
 
 func (l *loop) serve(events []unix.EpollEvent) {

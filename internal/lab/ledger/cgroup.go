@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"fairlead/internal/cgroup"
-
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/cgroup"
 )
 
 // emptyLimit is how long killed processes may take to leave their cgroup.

@@ -50,7 +50,7 @@ func static(args, env, files []string) (gateway.Static, []Note, error) {
 		faults = append(faults, m.Error())
 	}
 	if len(faults) > 0 {
-		return zero, notes, fmt.Errorf("read %s: %s", src.what, strings.Join(faults, "\n"))
+		return zero, notes, fmt.Errorf("read %s: %s", src.what, strings.Join(faults, "; "))
 	}
 	return s, notes, nil
 }

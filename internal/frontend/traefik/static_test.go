@@ -193,7 +193,8 @@ func TestStaticReportsFaultyFlags(t *testing.T) {
 		}
 	}
 	_, _, err := static([]string{"--pnig", "--api.dashbord"}, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), `"ping"`) || !strings.Contains(err.Error(), `"dashboard"`) {
+	if err == nil || !strings.Contains(err.Error(), `"ping"`) || !strings.Contains(err.Error(), `"dashboard"`) ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want both flags", err)
 	}
 }

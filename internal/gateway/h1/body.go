@@ -22,6 +22,9 @@ type requestBody struct {
 	decoder chunked
 	request *http.Request
 	err     error
+	// whole: the body was read to its end, and nothing reads the connection for it any more. failed: it
+	// cannot be read to its end.
+	whole, failed atomic.Bool
 	// received is atomic, because a goroutine of the handler may still wait in Read.
 	received atomic.Int64
 }
@@ -61,9 +64,18 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		defer b.conn.enter(phaseHandler)
 	}
 	n, err := b.read(p)
-	b.err = err
+	b.ends(err)
 	b.received.Add(int64(n))
 	return n, err
+}
+
+// ends stores the error of the last read, if there is one. The caller holds the lock.
+func (b *requestBody) ends(err error) {
+	if err != nil {
+		b.err = err
+		b.whole.Store(err == io.EOF)
+		b.failed.Store(err != io.EOF)
+	}
 }
 
 func (b *requestBody) read(p []byte) (int, error) {
@@ -167,16 +179,16 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 		switch {
 		case err != nil && (isTimeout(err) || closedByPeer(c.socket, true)):
 			// Read returns the error: the client's side has failed.
-			b.err = err
+			b.ends(err)
 			return moved, nil
 		case err != nil:
 			return moved, err
 		case n < step:
-			b.err = io.ErrUnexpectedEOF
+			b.ends(io.ErrUnexpectedEOF)
 			return moved, nil
 		}
 	}
-	b.err = io.EOF
+	b.ends(io.EOF)
 	return moved, nil
 }
 

@@ -3,6 +3,7 @@ package h1
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -37,11 +38,18 @@ func (w *writer) writeInterim(status int) {
 	w.send(nil)
 }
 
-// Hijack implements http.Hijacker.
+// errUnread is the error of Hijack while a part of the request's body is not read.
+var errUnread = errors.New("the request's body is not read to its end: read it before Hijack")
+
+// Hijack implements http.Hijacker. It refuses a connection whose request has a body that was not read to its
+// end: another goroutine may still read it, and its rest does not belong to the other protocol.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c := w.conn
-	if w.hijacked {
+	switch {
+	case w.hijacked:
 		return nil, nil, http.ErrHijacked
+	case c.body != nil && !c.body.whole.Load():
+		return nil, nil, errUnread
 	}
 	if w.status != 0 {
 		if !w.framed {

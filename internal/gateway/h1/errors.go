@@ -40,7 +40,8 @@ type Error struct {
 	// Started: the client has received the head of the response. The caller must end the response
 	// with panic(http.ErrAbortHandler), so that the client sees that it is truncated.
 	Started bool
-	// Client: the client caused the failure: it closed its connection or sent a malformed body.
+	// Client: the client caused the failure, or can cause it at will: it closed its connection, sent a
+	// malformed body, or sent a body so slowly that the server changed the protocol before its end.
 	Client bool
 }
 
@@ -50,7 +51,7 @@ func (e *Error) Error() string { return e.Op + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Status is the status for the client and for logs: 504 for timeouts, 499 if the client is gone, the
-// 4xx status of a malformed or oversized body, 503 for ErrBusy, else 502.
+// 4xx status of a malformed or oversized body, 503 for ErrBusy, else 502, also for ErrEarly.
 func (e *Error) Status() int {
 	var large *http.MaxBytesError
 	switch {
@@ -58,6 +59,8 @@ func (e *Error) Status() int {
 		return StatusClientClosedRequest
 	case errors.As(e.Err, &large):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(e.Err, ErrEarly):
+		return http.StatusBadGateway
 	case e.Client && isTimeout(e.Err):
 		return http.StatusRequestTimeout
 	case e.Client && errors.Is(e.Err, errMalformed):

@@ -16,8 +16,9 @@ const (
 	earlyWait  = 50 * time.Millisecond
 )
 
-// errEarly interrupts the body of a request whose response is complete.
-var errEarly = errors.New("the server answered before it had the whole request")
+// ErrEarly interrupts the body of a request whose response is complete. Pool.Forward returns it if the
+// server has changed the protocol before it had the whole request.
+var ErrEarly = errors.New("the server answered before it had the whole request")
 
 // available is a request's body that knows how many bytes it returns without waiting.
 type available interface{ Buffered() int }
@@ -104,17 +105,8 @@ func (s *sender) allow() {
 
 func (s *sender) run() {
 	defer close(s.done)
-	timer := time.NewTimer(expectWait)
-	select {
-	case <-s.proceed:
-	case <-timer.C:
-	case <-s.stop:
-	}
-	timer.Stop()
-	select {
-	case <-s.stop:
+	if !s.mayBegin() {
 		return
-	default:
 	}
 	var writeErr error
 	if s.readErr, writeErr = s.copy(); s.readErr != nil {
@@ -124,6 +116,25 @@ func (s *sender) run() {
 	s.complete = s.readErr == nil && writeErr == nil
 	if s.complete {
 		s.u.sent()
+	}
+}
+
+// mayBegin waits until the body may be sent. It returns false if the response is there before that.
+func (s *sender) mayBegin() bool {
+	timer := time.NewTimer(expectWait)
+	defer timer.Stop()
+	select {
+	case <-s.proceed:
+		return true
+	case <-timer.C:
+		return true
+	case <-s.stop:
+	}
+	select {
+	case <-s.proceed:
+		return true // the response came before this goroutine ran
+	default:
+		return false
 	}
 }
 
@@ -222,10 +233,15 @@ func trailerAllowed(key string) bool {
 }
 
 // finish ends the sender after the response, and returns whether the whole body was sent. The
-// request's body is not read afterwards.
+// request's body is not read afterwards. It can be called again, by the goroutine that reads the response.
 func (s *sender) finish(x *exchange, failed bool) bool {
-	close(s.stop)
-	if !failed && s.allowed {
+	select {
+	case <-s.stop:
+		return s.complete
+	default:
+		close(s.stop)
+	}
+	if !failed {
 		timer := time.NewTimer(earlyWait)
 		select {
 		case <-s.done:
@@ -236,7 +252,7 @@ func (s *sender) finish(x *exchange, failed bool) bool {
 	select {
 	case <-s.done:
 	default:
-		s.u.abort(errEarly)
+		s.u.abort(ErrEarly)
 		if err := http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)); err != nil {
 			_ = s.r.Body.Close()
 		}

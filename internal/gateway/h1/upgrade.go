@@ -10,11 +10,19 @@ import (
 )
 
 // switchProtocols passes on a response 101 and moves bytes both ways until both sides have ended.
+//
+// A server must not change the protocol before it has received the whole request (RFC 9110 7.8): what
+// follows belongs to the other protocol. A response 101 to a request whose body is not complete is a fault
+// of the server. The client gets 502 (Bad Gateway), and its connection closes, because the rest of the body
+// is not read. Both connections belong to this goroutine only after the sender has ended.
 func (x *exchange) switchProtocols(h response) *Error {
 	u := x.u
 	if x.upgrade == "" || !equalFold(h.upgrade, x.upgrade) {
 		return &Error{Op: "read response", Sent: true,
 			Err: malformed("the server changes to protocol %.40q, the client asked for %.40q", h.upgrade, x.upgrade)}
+	}
+	if s := x.sender; s != nil && !s.finish(x, false) {
+		return &Error{Op: "change the protocol", Sent: true, Client: true, Err: ErrEarly}
 	}
 	client, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {

@@ -124,7 +124,7 @@ func (w *writer) appendHead() {
 	if !date {
 		w.buf = append(w.buf, *w.conn.server.date.Load()...)
 	}
-	if s := w.conn.server; s.last.Load() || w.conn.isOver(s) {
+	if s, b := w.conn.server, w.conn.body; s.last.Load() || w.conn.isOver(s) || b != nil && b.failed.Load() {
 		w.closing = true
 	}
 	w.gap = len(w.buf)

@@ -28,11 +28,17 @@ type world struct {
 // newWorld starts a gateway. Each function of prepare is called before it serves.
 func newWorld(t *testing.T, static model.Static, prepare ...func(*gateway.Gateway)) *world {
 	t.Helper()
+	return newLoggedWorld(t, static, slog.New(slog.DiscardHandler), prepare...)
+}
+
+// newLoggedWorld is newWorld with a log.
+func newLoggedWorld(t *testing.T, static model.Static, log *slog.Logger, prepare ...func(*gateway.Gateway)) *world {
+	t.Helper()
 	if len(static.EntryPoints) == 0 {
 		static.EntryPoints = []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0"}}
 	}
 	static.Default = []string{"web"}
-	g, err := gateway.New(static, slog.New(slog.DiscardHandler))
+	g, err := gateway.New(static, log)
 	if err != nil {
 		t.Fatal(err)
 	}

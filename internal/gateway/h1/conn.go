@@ -21,6 +21,8 @@ type conn struct {
 	server *Server
 	tcp    *net.TCPConn
 	tls    *tls.ConnectionState
+	// secure: the connection uses TLS. Unlike tls, it is known before the handshake: inspect reads it.
+	secure bool
 	// socket is the descriptor, also below TLS.
 	socket syscall.RawConn
 	remote string
@@ -81,6 +83,7 @@ func mark(phase, second int64) int64 { return second<<3 | phase }
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, tcp: tcpOf(nc), socket: rawOf(nc), remote: nc.RemoteAddr().String(),
 		request: new(http.Request), header: http.Header{}}
+	_, c.secure = nc.(handshaker)
 	c.input.init(nc)
 	c.out.init(nc, c.raw)
 	c.input.max = max(bufferSize, s.maxHead())
@@ -129,11 +132,14 @@ func (c *conn) serve() outcome {
 	}
 }
 
+// handshaker is a connection with TLS.
+type handshaker interface {
+	Handshake() error
+	ConnectionState() tls.ConnectionState
+}
+
 func (c *conn) handshake() bool {
-	t, ok := c.conn.(interface {
-		Handshake() error
-		ConnectionState() tls.ConnectionState
-	})
+	t, ok := c.conn.(handshaker)
 	if !ok {
 		return true
 	}
@@ -318,7 +324,7 @@ func (c *conn) inspect() {
 			c.limitRead(s.ReadTimeout, waited)
 		}
 	case phaseHandler:
-		if waited > 0 && c.socket != nil && closedByPeer(c.socket, c.tls == nil) {
+		if waited > 0 && c.socket != nil && closedByPeer(c.socket, !c.secure) {
 			c.ctx.Load().cancel(context.Canceled)
 		}
 	}

@@ -159,13 +159,14 @@ func response(random *rand.Rand, marker string, status int) string {
 	return head + "Transfer-Encoding: chunked\r\n\r\n" + chunkedBody(body, 1+random.IntN(5000))
 }
 
-func chunkedBody(body []byte, size int) (text string) {
+func chunkedBody(body []byte, size int) string {
+	var text []byte
 	for len(body) > 0 {
 		n := min(size, len(body))
-		text += fmt.Sprintf("%x\r\n%s\r\n", n, body[:n])
+		text = fmt.Appendf(text, "%x\r\n%s\r\n", n, body[:n])
 		body = body[n:]
 	}
-	return text + "0\r\n\r\n"
+	return string(text) + "0\r\n\r\n"
 }
 
 // switched changes the protocol, and sends bytes of the marker while it reads until the end.

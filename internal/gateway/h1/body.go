@@ -197,6 +197,7 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 func (b *requestBody) end() bool {
 	if !b.mu.TryLock() {
 		// A goroutine of the handler still reads.
+		b.conn.deadlines.Store(true)
 		_ = b.conn.conn.SetReadDeadline(time.Unix(1, 0))
 		b.mu.Lock()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/model/gateway"
 )
 
@@ -135,7 +136,7 @@ func (m *mirroring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.service.ServeHTTP(w, r)
 	if ok {
 		for _, c := range chosen {
-			go c.ServeHTTP(&discarded{header: http.Header{}}, nil)
+			goroutine.Go("mirror a request", func() { c.ServeHTTP(&discarded{header: http.Header{}}, nil) })
 		}
 	}
 }
@@ -170,7 +171,6 @@ func copied(to http.Handler, r *http.Request, body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		ctx, cancel := context.WithTimeout(c.Context(), mirrorTimeout)
 		defer cancel()
-		defer func() { _ = recover() }() // no client waits for an aborted copy
 		to.ServeHTTP(w, c.WithContext(ctx))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/forwarded"
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -94,8 +96,46 @@ func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) e
 		return l.upgrades.Forward(w, r, host)
 	}
 	res := &result{host: host}
-	l.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), resultKey{}, res)))
+	out := r.WithContext(context.WithValue(r.Context(), resultKey{}, res))
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body = recoveringBody{r.Body}
+	}
+	l.proxy.ServeHTTP(recoveringWriter{w}, out)
 	return res.err
+}
+
+// recoveringBody is a body that the transport reads on a goroutine that does not recover.
+type recoveringBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b recoveringBody) Read(p []byte) (n int, err error) {
+	err = errFault // if it panics
+	defer goroutine.Recover("read the body of a request")
+	n, err = b.ReadCloser.Read(p)
+	return n, err
+}
+
+// recoveringWriter is a response. The library flushes it, and writes interim responses, on goroutines that
+// do not recover.
+type recoveringWriter struct{ http.ResponseWriter }
+
+// Unwrap lets http.ResponseController find the methods of the connection.
+func (w recoveringWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w recoveringWriter) WriteHeader(status int) {
+	if status < http.StatusOK {
+		defer goroutine.Recover("write an interim response")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// FlushError is for http.ResponseController.
+func (w recoveringWriter) FlushError() (err error) {
+	err = errFault // if it panics
+	defer goroutine.Recover("send a part of a response")
+	err = http.NewResponseController(w.ResponseWriter).Flush()
+	return err
 }
 
 // Close closes the idle connections.

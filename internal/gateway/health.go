@@ -3,16 +3,20 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/model/gateway"
 )
+
+// errFault is the result of what has failed by a mistake in the gateway.
+var errFault = errors.New("a mistake in the gateway")
 
 // checks asks the servers of one service in intervals whether they are up.
 type checks struct {
@@ -21,7 +25,7 @@ type checks struct {
 	library, h2c *http.Client
 	log          func(m member, down bool, why string)
 	cancel       context.CancelFunc
-	done         sync.WaitGroup
+	done         goroutine.Group
 }
 
 // startChecks begins to check the servers, each on its own, and at once.
@@ -40,7 +44,7 @@ func startChecks(of checkOf, log func(member, bool, string)) (*checks, error) {
 	c := &checks{value: of.value, log: log, cancel: cancel}
 	c.library, c.h2c = c.client(library), c.client(h2c)
 	for _, m := range of.servers {
-		c.done.Go(func() { c.follow(ctx, m) })
+		c.done.Go("check a server", func() { c.follow(ctx, m) })
 	}
 	return c, nil
 }
@@ -65,7 +69,8 @@ func (c *checks) follow(ctx context.Context, m member) {
 	up := cmp.Or(c.value.Interval, 30*time.Second)
 	down := cmp.Or(c.value.UnhealthyInterval, up)
 	for {
-		err := c.ask(ctx, m.server)
+		err := errFault // if the check panics
+		goroutine.Do("check a server", func() { err = c.ask(ctx, m.server) })
 		if ctx.Err() != nil {
 			return
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Leave makes the gateway end when another process serves the same sockets: it accepts no
@@ -35,8 +37,8 @@ func (g *Gateway) drain(ctx context.Context, all []*listening) {
 	case <-grace.C:
 	}
 	for _, at := range all {
-		go func() { _ = at.http1.Shutdown(ctx) }() // ends with ctx, or the last request
-		go func() { _ = at.http2.Shutdown(ctx) }()
+		goroutine.Go("shut down HTTP/1.1", func() { _ = at.http1.Shutdown(ctx) }) // ends with ctx, or the last request
+		goroutine.Go("shut down HTTP/2", func() { _ = at.http2.Shutdown(ctx) })
 	}
 	select {
 	case <-g.open.ended():

@@ -3,6 +3,7 @@ package gateway
 import (
 	"strings"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/model/gateway"
 
@@ -55,6 +56,7 @@ func (s serversUp) Describe(to chan<- *prometheus.Desc) { to <- serverUp }
 func (s serversUp) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer goroutine.Recover("collect metrics")
 	for service, built := range s.kept.services {
 		for at, c := range built.conditions {
 			value := 0.0

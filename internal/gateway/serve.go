@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"sync"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
 	"fairlead/internal/gateway/h3"
@@ -39,7 +39,7 @@ type listening struct {
 // has ended.
 func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	var all []*listening
-	var running sync.WaitGroup
+	var running goroutine.Group
 	failed := make(chan error, len(sockets))
 	for _, value := range g.static.EntryPoints {
 		l := sockets[value.Name].TCP
@@ -52,9 +52,9 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 		}
 		all = append(all, at)
 		if at.http3 != nil {
-			running.Go(func() { _ = at.http3.Serve() }) // until it is shut down
+			running.Go("serve HTTP/3", func() { _ = at.http3.Serve() }) // until it is shut down
 		}
-		running.Go(func() {
+		running.Go("serve HTTP/2", func() {
 			if err := at.http2.Serve(at.split); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("entry point %s: %w", at.name, err)
 			}
@@ -63,7 +63,7 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	datagrams := g.receive(sockets)
 	rotating, end := context.WithCancel(ctx)
 	defer end()
-	running.Go(func() { g.tickets.follow(rotating) })
+	running.Go("rotate the keys of tickets", func() { g.tickets.follow(rotating) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -107,9 +107,11 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		ErrorLog: g.errorLog(), HTTP2: http2Limits(value),
 		ConnContext: ages.Context,
 		ConnState: func(c net.Conn, state http.ConnState) {
-			if count(c, state); state == http.StateClosed {
-				limits.leave(c)
-			}
+			goroutine.Do("count a connection", func() {
+				if count(c, state); state == http.StateClosed {
+					limits.leave(c)
+				}
+			})
 		},
 	}
 	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "TCP")
@@ -173,19 +175,19 @@ func (g *Gateway) grace() time.Duration {
 func stop(servers []*listening, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	var all sync.WaitGroup
+	var all goroutine.Group
 	for _, s := range servers {
 		s.split.Close()
-		all.Go(func() {
+		all.Go("shut down HTTP/2", func() {
 			if s.http2.Shutdown(ctx) != nil {
 				s.http2.Close()
 			}
 		})
-		all.Go(func() { _ = s.http1.Shutdown(ctx) }) // it closes what is left
+		all.Go("shut down HTTP/1.1", func() { _ = s.http1.Shutdown(ctx) }) // it closes what is left
 		if s.http3 != nil {
-			all.Go(func() { _ = s.http3.Shutdown(ctx) })
+			all.Go("shut down HTTP/3", func() { _ = s.http3.Shutdown(ctx) })
 		}
-		all.Go(func() { s.streams.Shutdown(ctx) })
+		all.Go("end the connections of TCP routers", func() { s.streams.Shutdown(ctx) })
 	}
 	all.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
 	"fairlead/internal/gateway/opening"
@@ -36,7 +37,7 @@ type splitter struct {
 // start begins to accept the connections of the listener.
 func (s *splitter) start() {
 	s.http2, s.ended = make(chan net.Conn), make(chan struct{})
-	go func() { s.end(h1.Accept(s.accepting, s.split)) }()
+	goroutine.Go("accept connections", func() { s.end(h1.Accept(s.accepting, s.split)) })
 }
 
 // split serves a connection if there are not too many, or gives it to the server of
@@ -56,10 +57,14 @@ func (s *splitter) split(c net.Conn) {
 
 // count reads the PROXY header of a trusted peer and counts the connection. It returns the
 // connection with the address of the client, and false if it must be closed.
-func (s *splitter) count(c net.Conn) (net.Conn, bool) {
+func (s *splitter) count(c net.Conn) (to net.Conn, ok bool) {
 	if !s.limits.enter(c) {
 		return c, false
 	}
+	defer goroutine.Recover("read a PROXY header", func() {
+		to = c // ok is false
+		s.limits.leave(c)
+	})
 	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
 	claimed, err := s.proxied(c)
 	if claimed == c && err == nil {
@@ -72,11 +77,7 @@ func (s *splitter) count(c net.Conn) (net.Conn, bool) {
 // serve waits for the client's first bytes. It calls ended at the end of the connection, unless
 // the server of HTTP/2 has it.
 func (s *splitter) serve(c net.Conn, ended func()) {
-	if s.stream(c) {
-		ended()
-		return
-	}
-	c, two := s.begin(c)
+	c, two := s.take(c)
 	if c == nil {
 		ended()
 		return
@@ -92,6 +93,16 @@ func (s *splitter) serve(c net.Conn, ended func()) {
 		c.Close()
 		ended()
 	}
+}
+
+// take offers the connection to the TCP routers, and then begins HTTP. It returns nil if the connection has
+// ended, also by a mistake.
+func (s *splitter) take(c net.Conn) (to net.Conn, two bool) {
+	defer goroutine.Recover("serve the begin of a connection", func() { _ = c.Close() })
+	if s.stream(c) {
+		return nil, false
+	}
+	return s.begin(c)
 }
 
 // begin terminates TLS if the client begins with it, and returns whether the client speaks

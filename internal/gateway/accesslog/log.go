@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/model/gateway"
 )
 
@@ -96,7 +97,7 @@ func (l *Log) flushLater() {
 		l.timer.Reset(flushAfter)
 		return
 	}
-	l.timer = time.AfterFunc(flushAfter, func() {
+	l.timer = goroutine.After(flushAfter, "write the access log", func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.waiting = false

@@ -4,12 +4,15 @@ import (
 	"container/list"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Entry is an entry point that receives datagrams.
@@ -30,7 +33,7 @@ type Entry struct {
 	unanswered, answered *list.List
 	closed               bool
 	done                 chan struct{}
-	running              sync.WaitGroup
+	running              goroutine.Group
 }
 
 // mostSessions is how many sessions an entry point may have if the process may have enough
@@ -61,8 +64,8 @@ func (e *Entry) Start(failed func(error)) {
 		return
 	}
 	_ = e.conn.SetReadBuffer(1 << 20) // the kernel may limit it further
-	e.running.Go(e.expire)
-	e.running.Go(e.read)
+	e.running.Go("end silent sessions", e.expire)
+	e.running.Go("forward the datagrams of clients", e.read)
 }
 
 // read forwards the clients' datagrams.
@@ -76,9 +79,25 @@ func (e *Entry) read() {
 		case err != nil:
 			continue // an ICMP error for an earlier datagram
 		}
-		if s := e.session(key{from, parseLocal(control[:c])}); s != nil {
-			s.forward(buffer[:n])
-		}
+		e.forward(buffer[:n], control[:c], from)
+	}
+}
+
+// forward forwards a client's datagram. A mistake ends the client's session only.
+func (e *Entry) forward(b, control []byte, from netip.AddrPort) {
+	k := key{from, parseLocal(control)}
+	defer goroutine.Recover("forward a client's datagram", func() { e.forget(k) })
+	if s := e.session(k); s != nil {
+		s.forward(b)
+	}
+}
+
+// forget ends the client's session if there is one.
+func (e *Entry) forget(k key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[k]; s != nil {
+		e.drop(s)
 	}
 }
 
@@ -109,7 +128,7 @@ func (e *Entry) session(k key) *session {
 	e.sessions[k] = s
 	e.count.Inc()
 	e.changed(1)
-	e.running.Go(s.answer)
+	e.running.Go("forward the datagrams of a server", s.answer)
 	return s
 }
 
@@ -163,13 +182,18 @@ func (e *Entry) expire() {
 		case <-e.done:
 			return
 		case now := <-tick.C:
-			e.mu.Lock()
-			for _, s := range e.sessions {
-				if now.UnixNano()-s.used.Load() >= int64(e.timeout) {
-					e.drop(s)
-				}
-			}
-			e.mu.Unlock()
+			e.expireAt(now)
+		}
+	}
+}
+
+func (e *Entry) expireAt(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer goroutine.Recover("end silent sessions")
+	for _, s := range e.sessions {
+		if now.UnixNano()-s.used.Load() >= int64(e.timeout) {
+			e.drop(s)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Server is a server of a load balancer. It lives as long as a configuration names it, or a
@@ -41,7 +42,7 @@ func newServer(address string) *Server {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go s.follow(ctx)
+	goroutine.Go("resolve the name of a server", func() { s.follow(ctx) })
 	return s
 }
 
@@ -49,22 +50,33 @@ func newServer(address string) *Server {
 func (s *Server) follow(ctx context.Context) {
 	for {
 		wait := unresolved
-		host, port, _ := net.SplitHostPort(s.address)
-		number, err := net.LookupPort("udp", port)
-		if err == nil {
-			var all []netip.Addr
-			if all, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err == nil && len(all) > 0 {
-				at := netip.AddrPortFrom(all[0].Unmap(), uint16(number))
-				s.at.Store(&at)
+		goroutine.Do("resolve the name of a server", func() {
+			if s.resolve(ctx) {
 				wait = resolved
 			}
-		}
+		})
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
 	}
+}
+
+// resolve stores the address of the server's name. It returns false if the name has none.
+func (s *Server) resolve(ctx context.Context) bool {
+	host, port, _ := net.SplitHostPort(s.address)
+	number, err := net.LookupPort("udp", port)
+	if err != nil {
+		return false
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil || len(all) == 0 {
+		return false
+	}
+	at := netip.AddrPortFrom(all[0].Unmap(), uint16(number))
+	s.at.Store(&at)
+	return true
 }
 
 // remove ends what the server needs for new sessions.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // largest fits the largest datagram: 65,507 bytes over IPv4, 65,527 over IPv6.
@@ -87,6 +89,7 @@ func (s *session) refused() {
 
 // answer forwards the server's datagrams until the session ends.
 func (s *session) answer() {
+	defer goroutine.Recover("forward the datagrams of a server", func() { s.entry.end(s) })
 	control := s.local.control()
 	var b *[largest]byte
 	var n int

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Accept accepts connections until the listener fails, and serves each on a goroutine of its own. It
@@ -15,7 +17,7 @@ func Accept(l net.Listener, serve func(net.Conn)) error {
 		switch {
 		case err == nil:
 			delay = 0
-			go serve(c)
+			goroutine.Go("serve a connection", func() { serve(c) })
 		case errors.As(err, &temporary) && temporary.Temporary():
 			// Too many open files: wait until some are closed.
 			delay = min(max(2*delay, 5*time.Millisecond), time.Second)

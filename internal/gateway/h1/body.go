@@ -63,7 +63,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.conn.enter(phaseBody)
 		defer b.conn.enter(phaseHandler)
 	}
+	b.err = errFault // if read panics
 	n, err := b.read(p)
+	b.err = nil
 	b.ends(err)
 	b.received.Add(int64(n))
 	return n, err

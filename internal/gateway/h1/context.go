@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // requestContext is the context of the requests of a connection. It starts no goroutine and has no
@@ -71,7 +73,7 @@ func (x *requestContext) AfterFunc(f func()) func() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err != nil {
-		go f()
+		goroutine.Go("follow the end of a request", f)
 		return func() bool { return false }
 	}
 	if x.after == nil {
@@ -92,7 +94,7 @@ func (x *requestContext) AfterFunc(f func()) func() bool {
 // follow makes the end of the parent end this context. The caller holds the lock.
 func (x *requestContext) follow() {
 	if x.stop == nil && x.err == nil && x.parent.Done() != nil {
-		x.stop = context.AfterFunc(x.parent, func() { x.cancel(x.parent.Err()) })
+		x.stop = goroutine.OnDone(x.parent, "end a request", func() { x.cancel(x.parent.Err()) })
 	}
 }
 
@@ -120,6 +122,6 @@ func (x *requestContext) cancel(err error) {
 		stop()
 	}
 	for f := range after {
-		go (*f)()
+		goroutine.Go("follow the end of a request", *f)
 	}
 }

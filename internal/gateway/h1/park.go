@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/nonblock"
 )
 
@@ -93,7 +94,7 @@ func (l *parking) open(s *Server) error {
 		return err
 	}
 	l.poll, l.conns = poll, map[int32]*parked{}
-	go s.watch(poll)
+	goroutine.Go("watch parked connections", func() { s.watch(poll) })
 	return nil
 }
 
@@ -131,23 +132,29 @@ func (s *Server) watch(poll *nonblock.Poll) {
 		return n > 0
 	}
 	for poll.Wait(wait) == nil {
-		s.mu.Lock()
 		for _, e := range events[:n] {
-			if p := s.parking.take(e.Fd); p != nil {
-				s.resume(p)
-			}
+			s.wake(e.Fd)
 		}
-		s.mu.Unlock()
+	}
+}
+
+// wake resumes the connection with the descriptor.
+func (s *Server) wake(fd int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parking.take(fd); p != nil {
+		s.resume(p)
 	}
 }
 
 // resume serves a connection that was parked. The caller holds the server's mutex.
 func (s *Server) resume(p *parked) {
+	defer goroutine.Recover("resume a parked connection", func() { _ = p.conn.Close() }, p.ended)
 	c := newConn(s, p.conn)
 	c.ended, c.since, c.age = p.ended, p.since, p.age
 	c.enter(phaseHandler) // until it reads
 	s.conns[c] = struct{}{}
-	go s.run(c)
+	goroutine.Go("serve a parked connection", func() { s.run(c) })
 }
 
 // resumeExpired resumes the connections that have waited for too long; the next inspection closes them.
@@ -188,11 +195,11 @@ func (s *Server) free() {
 		return
 	}
 	l.unfreed, l.freeAt = 0, time.Now().Add(time.Hour)
-	go func() {
+	goroutine.Go("free memory", func() {
 		begun := time.Now()
 		debug.FreeOSMemory()
 		s.mu.Lock()
 		l.freeAt = time.Now().Add(freeShare * time.Since(begun))
 		s.mu.Unlock()
-	}()
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Pool keeps connections to one address of a server. Set the fields before the first request. Its
@@ -60,7 +62,9 @@ type dialing struct{ cancel context.CancelCauseFunc }
 const dialLimit = time.Second
 
 // interrupt cancels the dial if it still lasts at the end of dialLimit.
-func (d *dialing) interrupt() { time.AfterFunc(dialLimit, func() { d.cancel(errClosed) }) }
+func (d *dialing) interrupt() {
+	goroutine.After(dialLimit, "end a dial", func() { d.cancel(errClosed) })
+}
 
 // Counters returns the pool's counters.
 func (p *Pool) Counters() Counters {
@@ -147,7 +151,7 @@ func (p *Pool) dial(ctx context.Context) (*upstream, error) {
 	p.all[u] = struct{}{}
 	if p.timer == nil {
 		p.now.Store(time.Now().UnixNano())
-		p.timer = time.AfterFunc(inspectBusy, p.inspect)
+		p.timer = goroutine.After(inspectBusy, "inspect connections to a server", p.inspect)
 	}
 	return u, nil
 }
@@ -216,8 +220,15 @@ func (p *Pool) inspect() {
 	if timeout == 0 {
 		timeout = 90 * time.Second
 	}
+	for _, u := range p.inspectAll(now, timeout) {
+		u.close()
+	}
+}
+
+// inspectAll inspects the connections, and returns those that were idle for too long.
+func (p *Pool) inspectAll(now int64, timeout time.Duration) (old []*upstream) {
 	p.mu.Lock()
-	var old []*upstream
+	defer p.mu.Unlock()
 	for len(p.idle) > len(old) && now-p.idle[len(old)].idleSince >= int64(timeout) {
 		old = append(old, p.idle[len(old)])
 	}
@@ -227,7 +238,7 @@ func (p *Pool) inspect() {
 	}
 	busy := false
 	for u := range p.all {
-		busy = u.inspect(now, p.HeaderTimeout) || busy
+		busy = p.check(u, now) || busy
 	}
 	switch {
 	case len(p.all) == 0:
@@ -237,8 +248,11 @@ func (p *Pool) inspect() {
 	default:
 		p.timer.Reset(inspectIdle)
 	}
-	p.mu.Unlock()
-	for _, u := range old {
-		u.close()
-	}
+	return old
+}
+
+// check inspects a connection, and closes it if that fails. It returns whether it has a request.
+func (p *Pool) check(u *upstream, now int64) (busy bool) {
+	defer goroutine.Recover("inspect a connection to a server", func() { _ = u.conn.Close() })
+	return u.inspect(now, p.HeaderTimeout)
 }

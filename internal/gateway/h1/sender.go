@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // expectWait is how long a request with "Expect: 100-continue" waits for an interim response before
@@ -19,6 +21,9 @@ const (
 // ErrEarly interrupts the body of a request whose response is complete. Pool.Forward returns it if the
 // server has changed the protocol before it had the whole request.
 var ErrEarly = errors.New("the server answered before it had the whole request")
+
+// errFault ends a request whose body could not be sent because of a mistake in the gateway.
+var errFault = errors.New("a mistake in the gateway has ended the request")
 
 // available is a request's body that knows how many bytes it returns without waiting.
 type available interface{ Buffered() int }
@@ -62,7 +67,7 @@ func (x *exchange) startSender() *Error {
 		s.allow()
 	}
 	x.sender = s
-	go s.run()
+	goroutine.Go("send the body of a request", s.run)
 	return nil
 }
 
@@ -105,6 +110,10 @@ func (s *sender) allow() {
 
 func (s *sender) run() {
 	defer close(s.done)
+	defer goroutine.Recover("send the body of a request", func() {
+		s.readErr = errFault
+		s.u.abort(errFault)
+	})
 	if !s.mayBegin() {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Server serves HTTP/1.0 and HTTP/1.1 to clients. Set the fields before the first connection. Durations
@@ -87,9 +89,8 @@ func (s *Server) Serve(l net.Listener) error {
 // ended at the end. It may return earlier: a connection that waits for a request needs no goroutine. A
 // TLS connection must not have negotiated HTTP/2.
 func (s *Server) ServeConn(nc net.Conn, ended func()) {
-	c := newConn(s, nc)
-	c.ended = ended
-	if !s.add(c) {
+	c := s.enter(nc, ended)
+	if c == nil {
 		_ = nc.Close()
 		ended()
 		return
@@ -97,9 +98,27 @@ func (s *Server) ServeConn(nc net.Conn, ended func()) {
 	s.run(c)
 }
 
+// enter adds a connection. It returns nil if there are too many, if the server drains, or after a mistake.
+func (s *Server) enter(nc net.Conn, ended func()) (c *conn) {
+	defer goroutine.Recover("begin a connection", func() { c = nil })
+	c = newConn(s, nc)
+	if c.ended = ended; !s.add(c) {
+		return nil
+	}
+	return c
+}
+
 // run serves a connection that was added.
 func (s *Server) run(c *conn) {
-	switch c.serve() {
+	end := mustClose
+	defer func() { s.settle(c, end) }()
+	defer goroutine.Recover("serve a connection")
+	end = c.serve()
+}
+
+// settle ends a connection unless another one has it.
+func (s *Server) settle(c *conn, end outcome) {
+	switch end {
 	case isParked:
 		return
 	case mustClose:
@@ -134,7 +153,7 @@ func (s *Server) add(c *conn) bool {
 	}
 	if s.timer == nil {
 		s.setClock()
-		s.timer = time.AfterFunc(tick, s.inspect)
+		s.timer = goroutine.After(tick, "inspect connections", s.inspect)
 	}
 	c.opened = s.now.Load()
 	c.reading.Store(mark(phaseNew, c.opened))
@@ -170,11 +189,17 @@ func (s *Server) inspect() {
 		return
 	}
 	for c := range s.conns {
-		c.inspect()
+		s.check(c)
 	}
 	s.resumeExpired()
 	s.free()
 	s.timer.Reset(tick)
+}
+
+// check inspects a connection, and closes it if that fails.
+func (s *Server) check(c *conn) {
+	defer goroutine.Recover("inspect a connection", func() { _ = c.conn.Close() })
+	c.inspect()
 }
 
 // Shutdown closes the listeners and the idle connections, and waits until the requests in progress are

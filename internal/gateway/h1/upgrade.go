@@ -2,10 +2,10 @@ package h1
 
 import (
 	"bufio"
-	"context"
 	"net/http"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/tunnel"
 )
 
@@ -38,7 +38,7 @@ func (x *exchange) switchProtocols(h response) *Error {
 	defer u.close()
 	_ = client.SetDeadline(time.Time{})
 	_ = u.conn.SetDeadline(time.Time{})
-	stop := context.AfterFunc(x.r.Context(), func() {
+	stop := goroutine.OnDone(x.r.Context(), "end an upgraded connection", func() {
 		_ = client.Close()
 		_ = u.conn.Close()
 	})

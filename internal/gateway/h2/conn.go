@@ -24,6 +24,8 @@ import (
 	"sync"
 
 	"golang.org/x/net/http2"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // maxFrame is the largest frame, which the server must announce (SETTINGS_MAX_FRAME_SIZE).
@@ -62,8 +64,19 @@ func New(c net.Conn) *Conn { return &Conn{Conn: c} }
 // NetConn returns the connection below, as tls.Conn does.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) {
+// errFault ends a connection after a mistake in the gateway.
+var errFault = errors.New("a mistake in the gateway has ended the connection")
+
+// Read implements net.Conn. The library calls it on a goroutine that does not recover.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	err = errFault // if it panics
+	defer goroutine.Recover("read a connection of HTTP/2", func() { _ = c.Conn.Close() })
+	n, err = c.readFrames(p)
+	return n, err
+}
+
+// readFrames reads what may pass.
+func (c *Conn) readFrames(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Pacer is a handler that ends requests of HTTP/2 and HTTP/3 whose client stops to send or to receive. The
@@ -103,7 +105,7 @@ func (p *Pacer) add(at *paced) {
 	at.extended = p.now.Load()
 	p.requests[at] = struct{}{}
 	if p.timer == nil {
-		p.timer = time.AfterFunc(paceTick, p.inspect)
+		p.timer = goroutine.After(paceTick, "inspect requests", p.inspect)
 	}
 }
 
@@ -125,21 +127,27 @@ func (p *Pacer) inspect() {
 		return
 	}
 	for at := range p.requests {
-		control := http.NewResponseController(at.ResponseWriter)
-		if exceeds(&at.reading, now, p.read) {
-			_ = control.SetReadDeadline(time.Unix(1, 0)) // fails only if the request has ended
-		}
-		switch half := int64(p.write / time.Second / 2); {
-		case p.write == 0:
-		case exceeds(&at.writing, now, p.write):
-			_ = control.SetWriteDeadline(time.Unix(1, 0))
-		case now.Unix()-at.extended >= half:
-			// The library's limit is for what is sent after the handler has returned.
-			at.extended = now.Unix()
-			_ = control.SetWriteDeadline(now.Add(WholeResponse(p.write)))
-		}
+		p.check(at, now)
 	}
 	p.timer.Reset(paceTick)
+}
+
+// check interrupts the request if it takes too long.
+func (p *Pacer) check(at *paced, now time.Time) {
+	defer goroutine.Recover("inspect a request")
+	control := http.NewResponseController(at.ResponseWriter)
+	if exceeds(&at.reading, now, p.read) {
+		_ = control.SetReadDeadline(time.Unix(1, 0)) // fails only if the request has ended
+	}
+	switch half := int64(p.write / time.Second / 2); {
+	case p.write == 0:
+	case exceeds(&at.writing, now, p.write):
+		_ = control.SetWriteDeadline(time.Unix(1, 0))
+	case now.Unix()-at.extended >= half:
+		// The library's limit is for what is sent after the handler has returned.
+		at.extended = now.Unix()
+		_ = control.SetWriteDeadline(now.Add(WholeResponse(p.write)))
+	}
 }
 
 func exceeds(since *atomic.Int64, now time.Time, limit time.Duration) bool {

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h2"
 
 	"github.com/quic-go/quic-go"
@@ -78,12 +79,29 @@ func Listen(config Config) (*Server, error) {
 	if silence == 0 {
 		silence, probe = probedSilence, probedSilence/3
 	}
-	s.listener, err = s.transport.Listen(http3.ConfigureTLSConfig(config.TLS), &quic.Config{
+	s.listener, err = s.transport.Listen(http3.ConfigureTLSConfig(recovering(config.TLS)), &quic.Config{
 		MaxIdleTimeout: silence, KeepAlivePeriod: probe,
 		MaxIncomingStreams: int64(config.MaxStreams), MaxIncomingUniStreams: 8,
 		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
 		InitialStreamReceiveWindow: streamWindow / 2, InitialConnectionReceiveWindow: streamWindow / 2})
 	return s, err
+}
+
+// recovering returns a configuration whose lookup may panic: quic-go calls it on a goroutine that does not
+// recover.
+func recovering(c *tls.Config) *tls.Config {
+	find := c.GetConfigForClient
+	if find == nil {
+		return c
+	}
+	c = c.Clone()
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (to *tls.Config, err error) {
+		err = errors.New("a mistake in the gateway") // if it panics
+		defer goroutine.Recover("find the TLS options of a connection")
+		to, err = find(hello)
+		return to, err
+	}
+	return c
 }
 
 // Serve serves connections until Shutdown or Close, and then returns http.ErrServerClosed.
@@ -96,17 +114,22 @@ func (s *Server) Serve() error {
 		if err != nil {
 			return err
 		}
-		if !s.config.Enter(c) {
-			_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") // it is over in any case
-			continue
-		}
-		s.open.Add(1)
-		go func() {
-			_ = s.http.ServeQUICConn(c) // the client's errors
-			s.open.Add(-1)
-			s.config.Leave(c)
-		}()
+		goroutine.Go("serve a connection of HTTP/3", func() { s.serveConn(c) })
 	}
+}
+
+func (s *Server) serveConn(c *quic.Conn) {
+	defer goroutine.Recover("serve a connection of HTTP/3", func() {
+		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeInternalError), "")
+	})
+	if !s.config.Enter(c) {
+		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") // it is over in any case
+		return
+	}
+	s.open.Add(1)
+	defer s.config.Leave(c)
+	defer s.open.Add(-1)
+	_ = s.http.ServeQUICConn(c) // the client's errors
 }
 
 // Shutdown accepts no connection any more, and waits until the requests in progress are answered or

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"fairlead/internal/gateway/goroutine"
 )
 
 // Open counts the requests of one entry point or service that have no complete response yet. A nil
@@ -86,6 +88,7 @@ func (o *opens) Describe(to chan<- *prometheus.Desc) { to <- o.desc }
 func (o *opens) Collect(to chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	defer goroutine.Recover("collect metrics")
 	for name, at := range o.of {
 		at.each(func(k Kind, open int64) {
 			to <- prometheus.MustNewConstMetric(o.desc, prometheus.GaugeValue, float64(open), methods[k.method],

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway"
+	"fairlead/internal/gateway/goroutine"
 	model "fairlead/internal/model/gateway"
 
 	"golang.org/x/sys/unix"
@@ -73,14 +74,14 @@ func (s *server) run(ends <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	go s.attend(first)
-	go func() {
+	goroutine.Go("answer the controlling process", func() { s.attend(first) })
+	goroutine.Go("follow signals", func() {
 		for range ends {
 			s.end()
 		}
-	}()
+	})
 	if s.control != nil {
-		go s.admit()
+		goroutine.Go("admit controlling processes", s.admit)
 	}
 	return s.gateway.Serve(s.ctx, s.sockets)
 }
@@ -133,7 +134,9 @@ func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
 	if s.sockets, err = sockets.sockets(); err != nil {
 		return nil, err
 	}
-	if s.gateway, err = gateway.New(order.Static, logger(order.Static)); err != nil {
+	log := logger(order.Static)
+	slog.SetDefault(log) // for package goroutine
+	if s.gateway, err = gateway.New(order.Static, log); err != nil {
 		return nil, err
 	}
 	if order.Log && len(rest) > 0 {
@@ -190,7 +193,7 @@ func (s *server) admit() {
 			conn.Close()
 			continue
 		}
-		go s.attend(&link{conn: conn})
+		goroutine.Go("answer a controlling process", func() { s.attend(&link{conn: conn}) })
 	}
 }
 
@@ -225,6 +228,9 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer.ID = r.ID
+	defer goroutine.Recover("answer the controlling process", func() {
+		answer.Fault = "a mistake in the gateway: the log of the serving process has it"
+	})
 	if r.Ask == askLog && len(fds) == 1 {
 		s.gateway.LogTo(os.NewFile(uintptr(fds[0]), "access log"))
 		return answer, nil

@@ -7,9 +7,13 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
+
+	"fairlead/internal/gateway/goroutine"
 )
+
+// errFault is the result of a check that has failed by a mistake in the gateway.
+var errFault = errors.New("a mistake in the gateway")
 
 // Check connects to servers in intervals. A server is up if it accepts the connection and, if
 // Expect is not empty, sends that text in answer to Send.
@@ -25,9 +29,9 @@ type Check struct {
 // last condition.
 func (c Check) Start(servers []*Server, t *Transport, changed func(s *Server, down bool, why string)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
+	var running goroutine.Group
 	for _, s := range servers {
-		running.Go(func() { c.follow(ctx, s, t, changed) })
+		running.Go("check a server", func() { c.follow(ctx, s, t, changed) })
 	}
 	return func() {
 		cancel()
@@ -37,7 +41,8 @@ func (c Check) Start(servers []*Server, t *Transport, changed func(s *Server, do
 
 func (c Check) follow(ctx context.Context, s *Server, t *Transport, changed func(*Server, bool, string)) {
 	for {
-		err := c.ask(ctx, s, t)
+		err := errFault // if the check panics
+		goroutine.Do("check a server", func() { err = c.ask(ctx, s, t) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -70,7 +75,7 @@ func (c Check) ask(ctx context.Context, s *Server, t *Transport) error {
 		return err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	stop := goroutine.OnDone(ctx, "end a check", func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := io.WriteString(conn, c.Send); err != nil {
 		return err

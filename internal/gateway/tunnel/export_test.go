@@ -1,5 +1,11 @@
 package tunnel
 
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
 // Shared returns how many connections the loops have.
 func Shared() (n int) {
 	for _, l := range loops() {
@@ -8,4 +14,17 @@ func Shared() (n int) {
 		l.mu.Unlock()
 	}
 	return n
+}
+
+// Break makes the loop panic when the peer with the address sends something.
+func Break(peer net.Addr) {
+	for _, l := range loops() {
+		l.mu.Lock()
+		for fd, s := range l.sides {
+			if at, err := unix.Getpeername(int(fd)); err == nil && at.(*unix.SockaddrInet4).Port == peer.(*net.TCPAddr).Port {
+				s.other = nil
+			}
+		}
+		l.mu.Unlock()
+	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/nonblock"
 )
 
@@ -60,7 +61,7 @@ func JoinMessages(ctx context.Context, a, b net.Conn) {
 			return
 		}
 	}
-	stop := context.AfterFunc(ctx, func() {
+	stop := goroutine.OnDone(ctx, "end a tunnel", func() {
 		_ = there.from.Close()
 		_ = there.to.Close()
 	})
@@ -69,8 +70,8 @@ func JoinMessages(ctx context.Context, a, b net.Conn) {
 }
 
 func join(there, back *direction) {
-	var both sync.WaitGroup
-	both.Go(func() { there.run(back) })
+	var both goroutine.Group
+	both.Go("move the bytes of a tunnel", func() { there.run(back) })
 	back.run(there)
 	both.Wait()
 	_ = there.from.Close() // both have ended
@@ -129,6 +130,7 @@ func plain(c net.Conn) *net.TCPConn {
 
 // run moves bytes until the source has ended, and passes that on.
 func (d *direction) run(other *direction) {
+	defer goroutine.Recover("move the bytes of a tunnel", func() { Reset(d.from) }, func() { Reset(d.to) })
 	err := d.copyAll()
 	if half, ok := d.to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {
 		other.limit()

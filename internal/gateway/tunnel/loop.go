@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/nonblock"
 )
 
@@ -76,7 +77,7 @@ func newLoop() (*loop, error) {
 		return nil, err
 	}
 	l := &loop{poll: poll, sides: map[int32]*side{}}
-	go l.run()
+	goroutine.Go("serve tunnels", l.run)
 	return l, nil
 }
 
@@ -156,9 +157,15 @@ func (l *loop) serve(events []unix.EpollEvent) {
 	for i := range events {
 		// An event can be of a tunnel that has left meanwhile.
 		if s := l.sides[events[i].Fd]; s != nil {
-			s.serve(events[i].Events, l.buffer[:])
+			l.serveSide(s, events[i].Events)
 		}
 	}
+}
+
+// serveSide passes on what a connection has received. A mistake ends its tunnel only.
+func (l *loop) serveSide(s *side, events uint32) {
+	defer goroutine.Recover("move the messages of a tunnel", s.pair.reset)
+	s.serve(events, l.buffer[:])
 }
 
 // serve passes on what a connection has received. After a read that does not fill the buffer, the kernel

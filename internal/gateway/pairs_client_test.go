@@ -151,7 +151,7 @@ func split(random *rand.Rand, b []byte) [][]byte {
 
 // answers reads the responses. It returns whether the connection can be used again.
 func (p *pairs) answers(c net.Conn, in *bufio.Reader, s sent, marker string) bool {
-	patience := time.Minute
+	patience := 5 * time.Minute // under the race detector, on a busy machine
 	if !s.whole {
 		patience = 100 * time.Millisecond
 	}
@@ -160,7 +160,7 @@ func (p *pairs) answers(c net.Conn, in *bufio.Reader, s sent, marker string) boo
 		response, err := http.ReadResponse(in, nil)
 		if err != nil {
 			if s.whole && errors.Is(err, os.ErrDeadlineExceeded) {
-				p.Errorf("no answer to %.500q", s.text)
+				p.Errorf("no answer %d of %d to %.500q", n+1, s.responses, s.text)
 			}
 			return false
 		}
@@ -219,7 +219,7 @@ func (p *pairs) check(response *http.Response, marker string) bool {
 func (p *pairs) library(client *http.Client) func(*rand.Rand) {
 	return func(random *rand.Rand) {
 		marker := p.marker()
-		ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(p.Context(), 5*time.Minute)
 		defer cancel()
 		gives := random.IntN(3) == 0
 		if gives {

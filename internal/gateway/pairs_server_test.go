@@ -75,7 +75,7 @@ func (p *pairs) listen(certificates []tls.Certificate) *model.Service {
 
 func (p *pairs) serve(c net.Conn) {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
+	_ = c.SetDeadline(time.Now().Add(10 * time.Minute))
 	in := bufio.NewReader(c)
 	for {
 		r, err := http.ReadRequest(in)
@@ -156,7 +156,7 @@ func response(random *rand.Rand, marker string, status int) string {
 	if random.IntN(2) == 0 {
 		return fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
 	}
-	return head + "Transfer-Encoding: chunked\r\n\r\n" + chunkedBody(body, 1+random.IntN(5000))
+	return head + "Transfer-Encoding: chunked\r\n\r\n" + chunkedBody(body, 1+len(body)/1000+random.IntN(5000))
 }
 
 func chunkedBody(body []byte, size int) string {

@@ -80,7 +80,7 @@ func TestPairs(t *testing.T) {
 		})
 	}
 	clients.Go(func() {
-		for random := rand.New(rand.NewPCG(seed, 100)); ctx.Err() == nil; p.pause(random, 200) {
+		for random := rand.New(rand.NewPCG(seed, 100)); ctx.Err() == nil && !t.Failed(); p.pause(random, 200) {
 			p.gateway.Apply(p.config(), nil)
 		}
 	})

@@ -153,7 +153,7 @@ func (b *builder) addChanged() {
 }
 
 func (b *builder) finish() *snapshot {
-	b.tls.byHost = b.optionsByHost()
+	b.tls.hosts = b.optionsByHost()
 	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
 		streams: b.streams, datagrams: b.datagrams}
 	for _, e := range b.static.EntryPoints {
@@ -257,7 +257,7 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	b.observe(entry, r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
 	if secure != nil {
-		b.now.tls = append(b.now.tls, tlsUse{entry, cmp.Or(secure.Options, defaultOptions), parsed.Domains()})
+		b.now.tls = append(b.now.tls, newTLSUse(entry, cmp.Or(secure.Options, defaultOptions), parsed))
 	}
 	return nil
 }

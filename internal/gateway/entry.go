@@ -83,19 +83,12 @@ func requestOf(r *http.Request, peer netip.Addr) rule.Request {
 		Header: r.Header, Client: peer}
 }
 
-// hostOf returns the host as rules compare it: in lower case, without port and
-// trailing dot.
+// hostOf returns the host of a Host field as rules compare it, without the port.
 func hostOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		host = host[:i]
 	}
-	host = strings.TrimSuffix(host, ".")
-	for i := range len(host) {
-		if c := host[i]; c >= 'A' && c <= 'Z' {
-			return strings.ToLower(host)
-		}
-	}
-	return host
+	return rule.CanonicalHost(host)
 }
 
 // addressOf returns the address of a peer.

@@ -29,7 +29,7 @@ func (s *snapshot) shownCertificate(entry gateway.EntryPoint, name string) (*Sho
 	if s.tls.refuses(entry, name) {
 		return nil, []string{"the handshake fails: " + errNoCertificate.Error()}
 	}
-	options := s.tls.optionsOf(entry.Name, strings.ToLower(name))
+	options := s.tls.hosts.of(entry.Name, name)
 	config := s.tls.options[options]
 	if config == nil {
 		return nil, []string{fmt.Sprintf("the handshake fails: TLS options %s cannot be used", options)}

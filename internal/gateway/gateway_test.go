@@ -133,6 +133,7 @@ func TestRouting(t *testing.T) {
 		"api@file":   {Rule: "Host(`shop.test`) && PathPrefix(`/api`)", Service: "api@file"},
 		"every@file": {Rule: "PathPrefix(`/`)", Service: "every@file", Priority: 1},
 		"first@file": {Rule: "Path(`/first`)", Service: "first@file", Priority: 1000},
+		"ipv6@file":  {Rule: "Host(`[2001:DB8:0::1]`)", Service: "api@file"},
 	}, map[string]*model.Service{
 		"shop@file": server(t, named("shop")), "api@file": server(t, named("api")),
 		"every@file": server(t, named("every")), "first@file": server(t, named("first")),
@@ -146,6 +147,7 @@ func TestRouting(t *testing.T) {
 		"http://shop.test/%61pi":       "api",
 		"http://shop.test/%2Fapi":      "shop",
 		"http://other.test/":           "every",
+		"http://[2001:db8::0:1]:8080/": "api",
 		"http://shop.test/first":       "first",
 	} {
 		if status, body := w.get(url); status != 200 || body != want {

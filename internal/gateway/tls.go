@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
@@ -26,90 +27,20 @@ type tlsNames struct {
 	fallback *tls.Certificate
 	// challenges answer authorities, by name.
 	challenges map[string]*tls.Config
-	// options are by qualified name; byHost has their names by entry point and host.
+	// options are by qualified name; hosts says which ones a host has.
 	options map[string]*tls.Config
-	byHost  map[[2]string]string
+	hosts   hostOptions
 }
 
 const defaultOptions = "default"
 
 func newTLSNames() *tlsNames {
-	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{},
-		byHost: map[[2]string]string{}}
-}
-
-// tlsUse is what a router wants of the connections to its hosts.
-type tlsUse struct {
-	entry, options string
-	domains        []string
-}
-
-// optionsByHost returns the TLS options that are not the default ones, by entry point and
-// host. If routers disagree about a host, it has the default options, as in Traefik.
-func (b *builder) optionsByHost() map[[2]string]string {
-	if last := b.current.Load(); last != nil && !b.tlsChanged() {
-		return last.tls.byHost
-	}
-	all := map[[2]string]string{}
-	each := func(do func(key [2]string, options string)) {
-		for _, r := range b.kept.routers {
-			for _, use := range r.tls {
-				for _, host := range use.domains {
-					do([2]string{use.entry, host}, use.options)
-				}
-			}
-		}
-	}
-	each(func(key [2]string, options string) {
-		if options != defaultOptions {
-			all[key] = options
-		}
-	})
-	if len(all) == 0 {
-		return all
-	}
-	disagree := map[[2]string]bool{}
-	each(func(key [2]string, options string) {
-		if had, ok := all[key]; ok && had != options {
-			disagree[key] = true
-		}
-	})
-	for key := range disagree {
-		delete(all, key)
-	}
-	return all
-}
-
-// tlsChanged reports whether a router that has or had TLS has changed.
-func (b *builder) tlsChanged() bool {
-	for o := range b.changed {
-		if o.kind != "router" {
-			continue
-		}
-		old, now := b.old[o.name], b.kept.routers[o.name]
-		if old != nil && old.tls != nil || now != nil && now.tls != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// agree reports whether a request for the host may come on a connection for the
-// other name: if their options differ, the client has evaded those of its host.
-func (n *tlsNames) agree(entry, name, host string) bool {
-	return n.optionsOf(entry, strings.ToLower(name)) == n.optionsOf(entry, host)
-}
-
-func (n *tlsNames) optionsOf(entry, host string) string {
-	if o, ok := n.byHost[[2]string{entry, host}]; ok {
-		return o
-	}
-	return defaultOptions
+	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{}}
 }
 
 // certificate returns the certificate for the name.
 func (n *tlsNames) certificate(name string) *tls.Certificate {
-	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	name = rule.CanonicalHost(name)
 	if c := n.certificates[name]; c != nil {
 		return c
 	}
@@ -243,7 +174,7 @@ func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
 		if now.refuses(entry, hello.ServerName) {
 			return nil, errNoCertificate
 		}
-		name := now.optionsOf(entry.Name, strings.TrimSuffix(strings.ToLower(hello.ServerName), "."))
+		name := now.hosts.of(entry.Name, hello.ServerName)
 		options := now.options[name]
 		if options == nil {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)

@@ -8,8 +8,9 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"time"
+
+	"fairlead/internal/gateway/rule"
 )
 
 // Hello is what routers see of a ClientHello (RFC 8446, 4.1.2).
@@ -111,11 +112,8 @@ func parseHello(message []byte) (Hello, error) {
 	if seen == nil {
 		return Hello{}, fmt.Errorf("%w: %w", ErrNoHello, err)
 	}
-	return Hello{ServerName: ServerName(seen.ServerName), Protocols: slices.Clone(seen.SupportedProtos)}, nil
+	return Hello{ServerName: rule.CanonicalHost(seen.ServerName), Protocols: slices.Clone(seen.SupportedProtos)}, nil
 }
-
-// ServerName returns the form in which names are compared.
-func ServerName(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
 // script is a connection whose client sends the reader's bytes and ignores what it receives.
 type script struct{ io.Reader }

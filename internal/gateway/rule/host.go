@@ -18,15 +18,13 @@ func hosts(args []string, wildcards bool) ([]test, error) {
 		if err := checkASCII(i, a); err != nil {
 			return nil, err
 		}
-		text := strings.TrimSuffix(strings.ToLower(a), ".")
+		text := CanonicalHost(a)
 		v := value{how: equal, text: text}
 		switch {
 		case wildcards && a == "*":
 			v = value{how: always}
 		case wildcards && strings.HasPrefix(text, "*."):
 			v = value{how: wildcard, text: text[1:]}
-		case strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]"):
-			v.text = text[1 : len(text)-1]
 		}
 		t.values = append(t.values, v)
 	}

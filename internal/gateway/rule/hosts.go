@@ -1,18 +1,54 @@
 package rule
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
 
 // Hosts returns the hosts, one of which a request must have to match the rule, so that a
 // router can be found by its host. If ok is false, the rule can match other hosts too.
 // An empty list with ok means that the rule never matches.
 func (r *Rule) Hosts() (hosts []string, ok bool) {
-	hosts, ok = r.root.hosts(true)
+	values, ok := r.root.hosts(true)
+	for _, v := range values {
+		if v.how != equal {
+			return nil, false
+		}
+		hosts = append(hosts, v.text)
+	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts), ok
 }
 
-// hosts returns the hosts for which the node can have the result want.
-func (n *node) hosts(want bool) (hosts []string, ok bool) {
+// HostPatterns returns patterns of hosts, one of which the host of a request must match to match
+// the rule: NAME, *.NAME for one more label, and * for all hosts. It leaves out names that no
+// client can ask for. If ok is false, the rule can match other hosts too.
+func (r *Rule) HostPatterns() (patterns []string, ok bool) {
+	values, ok := r.root.hosts(true)
+	for _, v := range values {
+		if v.how == always || isHost(v.text) {
+			patterns = append(patterns, v.pattern())
+		}
+	}
+	slices.Sort(patterns)
+	return slices.Compact(patterns), ok
+}
+
+// pattern returns the value of a host as rules write it.
+func (v value) pattern() string {
+	switch v.how {
+	case always:
+		return "*"
+	case wildcard:
+		return "*" + v.text
+	}
+	return v.text
+}
+
+// hosts returns the names and wildcards, one of which the host must match if the node has the
+// result want.
+func (n *node) hosts(want bool) (hosts []value, ok bool) {
 	switch {
 	case n.op == not:
 		return n.kids[0].hosts(!want)
@@ -30,7 +66,7 @@ func (n *node) hosts(want bool) (hosts []string, ok bool) {
 		case all && !found:
 			continue
 		case all && ok:
-			hosts = slices.DeleteFunc(hosts, func(name string) bool { return !slices.Contains(h, name) })
+			hosts = inBoth(hosts, h)
 		case all || i == 0:
 			hosts = h
 		default:
@@ -41,20 +77,58 @@ func (n *node) hosts(want bool) (hosts []string, ok bool) {
 	return hosts, ok
 }
 
-// hosts returns the names that the matcher compares the host with.
-func (m *matcher) hosts() (hosts []string, ok bool) {
+// inBoth returns the values for the hosts that both lists match. Of two values that overlap, one
+// matches all that the other does.
+func inBoth(a, b []value) (both []value) {
+	for _, lists := range [][2][]value{{a, b}, {b, a}} {
+		for _, v := range lists[0] {
+			if slices.ContainsFunc(lists[1], func(w value) bool { return w.covers(v) }) {
+				both = append(both, v)
+			}
+		}
+	}
+	return both
+}
+
+// covers reports whether the value matches all hosts that the other one matches.
+func (v value) covers(other value) bool {
+	switch {
+	case v.how == always:
+		return true
+	case v.how == other.how:
+		return v.text == other.text
+	}
+	return other.how == equal && v.match(other.text)
+}
+
+// hosts returns the names and wildcards that the matcher compares the host with.
+func (m *matcher) hosts() (hosts []value, ok bool) {
 	for _, t := range m.tests {
 		if t.subject != ofHost {
 			return nil, false
 		}
 		for _, v := range t.values {
-			if v.how != equal {
+			if v.how == pattern {
 				return nil, false
 			}
-			hosts = append(hosts, v.text)
+			hosts = append(hosts, v)
 		}
 	}
 	return hosts, true
+}
+
+// CanonicalHost returns the form in which hosts and server names are compared: in lower case,
+// without a trailing dot, an IPv6 address without brackets and in the text form of RFC 5952.
+// International names are A-labels (RFC 5890) in rules, requests and handshakes alike.
+func CanonicalHost(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	if strings.Contains(name, ":") {
+		bare := strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+		if ip, err := netip.ParseAddr(bare); err == nil {
+			return ip.String()
+		}
+	}
+	return name
 }
 
 // Domains returns the names for which a certificate is needed: those of Host and HostSNI
@@ -67,10 +141,7 @@ func (r *Rule) Domains() []string {
 			return
 		}
 		for _, v := range m.tests[0].values {
-			name := v.text
-			if v.how == wildcard {
-				name = "*" + name
-			}
+			name := v.pattern()
 			if v.how != always && isHost(v.text) && !slices.Contains(domains, name) {
 				domains = append(domains, name)
 			}

@@ -308,6 +308,33 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+func TestHostPatterns(t *testing.T) {
+	for _, c := range []struct {
+		rule string
+		want []string
+		ok   bool
+	}{
+		{"Host(`B.`) && Path(`/`) || Host(`*.A`)", []string{"*.a", "b"}, true},
+		{"Host(`*`)", []string{"*"}, true},
+		{"Host(`*`) && Host(`*.a`) && (Host(`x.a`) || Host(`b`))", []string{"x.a"}, true},
+		{"Host(`*.a`) && HostRegexp(`x`)", []string{"*.a"}, true},
+		{"Host(`*.a`) && Host(`*.b.a`)", nil, true},
+		{"Host(`*.a`) && Host(`x.y.a`)", nil, true},
+		{"Host(`*.a`) && !Host(`x.a`)", []string{"*.a"}, true},
+		{"Host(`[2001:DB8:0::1]`) || Host(`192.0.2.1`) || Host(`a b`)", []string{"192.0.2.1", "2001:db8::1"}, true},
+		{"Host(`*.a`) || Path(`/`)", nil, false},
+		{"!Host(`*.a`)", nil, false},
+		{"HostRegexp(`a`)", nil, false},
+	} {
+		r, err := Parse(c.rule, "v3")
+		if err != nil {
+			t.Errorf("%s: %v", c.rule, err)
+		} else if got, ok := r.HostPatterns(); !slices.Equal(got, c.want) || ok != c.ok {
+			t.Errorf("%s: patterns %v, %v, want %v, %v", c.rule, got, ok, c.want, c.ok)
+		}
+	}
+}
+
 func TestDomains(t *testing.T) {
 	for rule, want := range map[string][]string{
 		"Host(`B`) && Path(`/`) || Host(`a`) || Host(`b`)":        {"b", "a"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/opening"
+	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/tunnel"
 	"fairlead/internal/model/gateway"
 
@@ -71,7 +72,7 @@ type handshakeKey struct{}
 // may have other TLS options.
 func configOfRouter(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	h, ok := hello.Context().Value(handshakeKey{}).(handshake)
-	if !ok || opening.ServerName(hello.ServerName) != h.name {
+	if !ok || rule.CanonicalHost(hello.ServerName) != h.name {
 		return nil, errors.New("the server name differs from the one that was routed")
 	}
 	return h.config, nil

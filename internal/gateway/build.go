@@ -49,6 +49,9 @@ type builder struct {
 	status *statuses
 	// changed are the objects that are built again, or that are gone.
 	changed map[object]bool
+	known   []Status
+	// rules are those that this build has parsed.
+	rules map[string]*rule.Rule
 	// old are the routers before the change, dropped the services.
 	old     map[string]*builtRouter
 	dropped map[string]*builtService
@@ -85,9 +88,9 @@ type parts struct {
 func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *builder) {
 	known = slices.Concat(known, certificateProblems(config))
 	changed := g.kept.changes(config, known)
-	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed,
+	b := &builder{Gateway: g, config: config, status: &g.kept.statuses, changed: changed, known: known,
 		old: map[string]*builtRouter{}, dropped: map[string]*builtService{}, building: map[string]bool{},
-		now: new(parts), tables: tableChanges{}}
+		now: new(parts), tables: tableChanges{}, rules: map[string]*rule.Rule{}}
 	others := b.status.begin(changed)
 	for _, s := range known {
 		if !lasts(s.Kind) || changed[object{s.Kind, s.Name}] {
@@ -99,9 +102,11 @@ func (g *Gateway) build(config *gateway.Config, known []Status) (*snapshot, *bui
 		b.internalServices()
 		b.addRedirections()
 	}
-	if !b.keepTLS(others) {
+	same := b.keepTLS(others)
+	if !same {
 		b.addTLS()
 	}
+	b.decideTLS(same)
 	b.addChallenges()
 	b.drop()
 	b.addChanged()
@@ -153,7 +158,6 @@ func (b *builder) addChanged() {
 }
 
 func (b *builder) finish() *snapshot {
-	b.tls.hosts = b.optionsByHost()
 	s := &snapshot{entries: map[string]*entryRoutes{}, tls: b.tls, statuses: b.status.sorted(), config: b.config,
 		streams: b.streams, datagrams: b.datagrams}
 	for _, e := range b.static.EntryPoints {
@@ -207,11 +211,10 @@ func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 		b.status.disable("router", name, b.serviceProblem(value.Service))
 		return parsed
 	}
-	entries := value.EntryPoints
-	if len(entries) == 0 {
-		entries = b.static.Default
+	if !b.allows(name) {
+		return parsed
 	}
-	for _, at := range entries {
+	for _, at := range b.entriesOf(value) {
 		if err := b.addAt(at, name, value, parsed, service); err != nil {
 			b.status.disable("router", name, err.Error())
 		}
@@ -219,13 +222,26 @@ func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 	return parsed
 }
 
+// entriesOf returns the names of the router's entry points.
+func (b *builder) entriesOf(value *gateway.Router) []string {
+	if len(value.EntryPoints) == 0 {
+		return b.static.Default
+	}
+	return value.EntryPoints
+}
+
 // parse returns the rule of a router: the last one if its text is the same.
 func (b *builder) parse(name string, value *gateway.Router) (*rule.Rule, error) {
-	last, old := b.kept.config.HTTP.Routers[name], b.old[name]
+	last, old := b.kept.config.HTTP.Routers[name], cmp.Or(b.old[name], b.kept.routers[name])
 	if old != nil && old.rule != nil && last != nil && last.Rule == value.Rule && last.RuleSyntax == value.RuleSyntax {
 		return old.rule, nil
 	}
-	return rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.static.RuleSyntax))
+	if parsed := b.rules[name]; parsed != nil {
+		return parsed, nil
+	}
+	parsed, err := rule.Parse(value.Rule, cmp.Or(value.RuleSyntax, b.static.RuleSyntax))
+	b.rules[name] = parsed
+	return parsed, err
 }
 
 // serviceProblem says why a router's service cannot be used.
@@ -254,11 +270,13 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 	priority := cmp.Or(value.Priority, parsed.Priority())
 	secure := cmp.Or(value.TLS, at.TLS)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
+	if secure != nil {
+		use := newTLSUse(entry, cmp.Or(secure.Options, defaultOptions), parsed)
+		r.Options, r.Hostless = use.options, use.open
+		b.now.tls = append(b.now.tls, use)
+	}
 	b.observe(entry, r, value.Observability, at.Observability)
 	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
-	if secure != nil {
-		b.now.tls = append(b.now.tls, newTLSUse(entry, cmp.Or(secure.Options, defaultOptions), parsed))
-	}
 	return nil
 }
 

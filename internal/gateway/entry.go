@@ -70,6 +70,11 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		http.NotFound(x, r)
 		return
 	}
+	if r.TLS != nil && !now.tls.admits(e.name, r.TLS.ServerName, x.router) {
+		x.router = nil
+		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
+		return
+	}
 	if x.counted = x.router.Source != nil; x.counted {
 		x.open = e.inProgress
 		x.open.Begin(x.kind)

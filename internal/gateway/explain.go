@@ -101,6 +101,7 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 	}
 	if r.TLS != nil {
 		a.Certificate, a.Problems = s.shownCertificate(e, r.TLS.ServerName)
+		a.Problems = append(a.Problems, s.tls.misdirected(e.Name, r.TLS.ServerName, found)...)
 	}
 	if e.Redirect != nil && a.Rule == "" && found.Service == "noop@internal" {
 		a.Service = ""

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
 )
@@ -44,6 +45,15 @@ func (s *snapshot) shownCertificate(entry gateway.EntryPoint, name string) (*Sho
 	}
 	c.Default = pair == s.tls.fallback
 	return &c, c.Problems(name, s.whyNone(name), time.Now())
+}
+
+// misdirected says why the router answers 421 to a request for the host at the entry point.
+func (n *tlsNames) misdirected(entry, host string, r *route.Router) []string {
+	if n.admits(entry, host, r) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the answer is 421: connections for %s have the TLS options %s, which are not as strict as %s "+
+		"of router %s", host, n.hosts.of(entry, host), r.Options, r.Name)}
 }
 
 // whyNone says why a resolver has no certificate for the name, empty if none tries.

@@ -29,10 +29,14 @@ type kept struct {
 	// challenges are the routers that answer authorities.
 	challenges []placed
 	statuses   statuses
+	// tls is what HTTP routers want of connections, verdicts what became of them for that.
+	tls      map[string][]tlsUse
+	verdicts map[string]verdict
 }
 
 func newKept() kept {
-	return kept{services: map[string]*builtService{}, routers: map[string]*builtRouter{}, statuses: newStatuses()}
+	return kept{services: map[string]*builtService{}, routers: map[string]*builtRouter{}, statuses: newStatuses(),
+		tls: map[string][]tlsUse{}}
 }
 
 // builtService is a service with what it was built from.

@@ -47,12 +47,17 @@ func (s *statuses) begin(changed map[object]bool) (others map[object]*Status) {
 	others = s.others
 	s.others, s.touched = map[object]*Status{}, map[object]bool{}
 	for o := range changed {
-		if lasts(o.kind) {
-			s.touched[o] = true
-			delete(s.lasting, o)
-		}
+		s.forget(o)
 	}
 	return others
+}
+
+// forget removes the status of an object that is built again.
+func (s *statuses) forget(o object) {
+	if lasts(o.kind) {
+		s.touched[o] = true
+		delete(s.lasting, o)
+	}
 }
 
 func (s *statuses) of(kind, name string) *Status {

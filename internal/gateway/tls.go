@@ -30,12 +30,17 @@ type tlsNames struct {
 	// options are by qualified name; hosts says which ones a host has.
 	options map[string]*tls.Config
 	hosts   hostOptions
+	// sniStrict are the options that refuse names without a certificate. ownDefault says that the
+	// default options are configured.
+	sniStrict  map[string]bool
+	ownDefault bool
 }
 
 const defaultOptions = "default"
 
 func newTLSNames() *tlsNames {
-	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{}}
+	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{},
+		sniStrict: map[string]bool{}}
 }
 
 // certificate returns the certificate for the name.
@@ -120,9 +125,10 @@ func (b *builder) addTLS() {
 	b.tls.options[defaultOptions] = config
 	for name, value := range b.config.TLS.Options {
 		config := b.optionsOf(name, value)
-		b.tls.options[name] = config
+		b.tls.options[name], b.tls.sniStrict[name] = config, value.SNIStrict
 		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
-			b.tls.options[defaultOptions] = config
+			b.tls.options[defaultOptions], b.tls.sniStrict[defaultOptions] = config, value.SNIStrict
+			b.tls.ownDefault = true
 		}
 	}
 }

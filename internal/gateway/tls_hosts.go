@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 )
 
@@ -21,7 +22,7 @@ func (o hostOptions) of(entry, host string) string {
 		return defaultOptions
 	}
 	host = rule.CanonicalHost(host)
-	if _, err := netip.ParseAddr(host); err == nil {
+	if isAddress(host) {
 		host = ""
 	}
 	if options, ok := o[[2]string{entry, host}]; ok {
@@ -38,67 +39,25 @@ func (o hostOptions) of(entry, host string) string {
 	return defaultOptions
 }
 
+// isAddress reports whether a host is an IP address.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
 // agree reports whether a request for the host may come on a connection for the server name: if
 // their options differ, the client has evaded those of its host.
 func (n *tlsNames) agree(entry, name, host string) bool {
 	return n.hosts.of(entry, name) == n.hosts.of(entry, host)
 }
 
-// tlsUse is what a router wants of the connections to its hosts.
-type tlsUse struct {
-	entry, options string
-	// domains are the names that its rule has.
-	domains []string
-	// patterns match the hosts of all of its requests, unless open.
-	patterns []string
-	open     bool
-}
-
-func newTLSUse(entry, options string, r *rule.Rule) tlsUse {
-	use := tlsUse{entry: entry, options: options, domains: r.Domains()}
-	patterns, ok := r.HostPatterns()
-	if use.patterns, use.open = patterns, !ok; use.open {
-		use.patterns = use.domains
+// admits reports whether the router may serve a request of a connection for the server name. The
+// router may have other options than the host of the request: an exact name has precedence over
+// its wildcard, and a rule without a host matches all. A router that names no host and no options
+// takes those of the host, if no default options are configured.
+func (n *tlsNames) admits(entry, name string, r *route.Router) bool {
+	if r.Options == "" || r.Hostless && r.Options == defaultOptions && !n.ownDefault {
+		return true
 	}
-	return use
-}
-
-// optionsByHost returns the TLS options by entry point and host. If routers disagree about a
-// host, it has the default options, as in Traefik.
-func (b *builder) optionsByHost() hostOptions {
-	if last := b.current.Load(); last != nil && !b.tlsChanged() {
-		return last.tls.hosts
-	}
-	all, needed := hostOptions{}, false
-	for _, r := range b.kept.routers {
-		for _, use := range r.tls {
-			needed = needed || use.options != defaultOptions
-			for _, pattern := range use.patterns {
-				key := [2]string{use.entry, pattern}
-				if had, ok := all[key]; ok && had != use.options {
-					all[key] = defaultOptions
-					continue
-				}
-				all[key] = use.options
-			}
-		}
-	}
-	if !needed {
-		return nil
-	}
-	return all
-}
-
-// tlsChanged reports whether a router that has or had TLS has changed.
-func (b *builder) tlsChanged() bool {
-	for o := range b.changed {
-		if o.kind != "router" {
-			continue
-		}
-		old, now := b.old[o.name], b.kept.routers[o.name]
-		if old != nil && old.tls != nil || now != nil && now.tls != nil {
-			return true
-		}
-	}
-	return false
+	return n.meets(n.hosts.of(entry, name), r.Options)
 }

@@ -65,7 +65,7 @@ type hostCase struct {
 
 const (
 	refused = "no handshake"
-	astray  = "421"
+	lost    = "421"
 	unknown = "404"
 	strict  = "strict"
 )
@@ -80,18 +80,27 @@ var hostCases = map[string]hostCase{
 	"all hosts": {"Host(`*`)", "HostSNI(`*`)", "any.test", "any.test", strict, strict},
 	"one of several": {"Host(`o.test`) || Host(`*.o.test`) && Path(`/`)",
 		"HostSNI(`o.test`) || HostSNI(`*.o.test`)", "x.o.test", "x.o.test", strict, strict},
+	"regular expression": {"HostRegexp(`^r[.]test$`)", "HostSNIRegexp(`^r[.]test$`)", "r.test", "r.test", unknown,
+		strict},
+	"no host":      {"PathPrefix(`/`)", "HostSNI(`*`)", "n.test", "n.test", unknown, strict},
+	"host or path": {"Host(`q.test`) || Path(`/`)", "HostSNI(`*`)", "p.test", "p.test", unknown, strict},
+	"not a host":   {"!Host(`q.test`)", "!HostSNI(`q.test`)", "p.test", "p.test", unknown, strict},
+	"IPv4":         {"Host(`192.0.2.1`)", "HostSNI(`*`)", "", "192.0.2.1", unknown, strict},
+	"IPv6":         {"Host(`2001:db8::1`)", "HostSNI(`*`)", "", "[2001:DB8:0::1]", unknown, strict},
+	"address among names": {"Host(`a.test`) || Host(`192.0.2.1`)", "HostSNI(`*`)", "", "192.0.2.1", lost,
+		strict},
 	"upper case": {"Host(`UP.Test`)", "HostSNI(`UP.Test`)", "uP.TEST", "Up.tesT:443", strict, strict},
 	"upper case, wildcard": {"Host(`*.UP.Test`)", "HostSNI(`*.UP.Test`)", "X.uP.TEST", "x.Up.tesT", strict,
 		strict},
 	"trailing dot": {"Host(`*.dot.test.`)", "HostSNI(`*.dot.test.`)", "x.dot.test", "x.dot.test.", strict, strict},
 	"international": {"Host(`*.xn--bcher-kva.test`)", "HostSNI(`*.xn--bcher-kva.test`)", "x.XN--BCHER-KVA.test",
 		"x.xn--bcher-kva.test", strict, strict},
-	"no server name":           {"Host(`a.test`)", "HostSNI(`a.test`)", "", "a.test", astray, unknown},
-	"no server name, wildcard": {"Host(`*.wild.test`)", "HostSNI(`*.wild.test`)", "", "x.wild.test", astray, unknown},
-	"another server name":      {"Host(`a.test`)", "HostSNI(`a.test`)", "open.test", "a.test", astray, "open"},
+	"no server name":           {"Host(`a.test`)", "HostSNI(`a.test`)", "", "a.test", lost, unknown},
+	"no server name, wildcard": {"Host(`*.wild.test`)", "HostSNI(`*.wild.test`)", "", "x.wild.test", lost, unknown},
+	"another server name":      {"Host(`a.test`)", "HostSNI(`a.test`)", "open.test", "a.test", lost, "open"},
 	"another name for wildcards": {"Host(`*.wild.test`)", "HostSNI(`*.wild.test`)", "open.test",
-		"x.wild.test", astray, "open"},
-	"another name for all": {"Host(`*`)", "HostSNI(`*`)", "open.test", "any.test", astray, "open"},
+		"x.wild.test", lost, "open"},
+	"another name for all": {"Host(`*`)", "HostSNI(`*`)", "open.test", "any.test", lost, "open"},
 }
 
 // TestOptionsOfHosts checks for each option, host and protocol that a client which the options refuse never reaches

@@ -20,6 +20,10 @@ type Router struct {
 	Rule     *rule.Rule
 	Priority int
 	Handler  http.Handler
+	// Options are the TLS options that its connections must have, empty without TLS. Hostless says
+	// that the rule matches hosts that it does not name.
+	Options  string
+	Hostless bool
 	// Unlogged leaves its requests out of the access log.
 	Unlogged bool
 	// Source has the counters of its requests. If nil, they are not counted.

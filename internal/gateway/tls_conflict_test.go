@@ -128,6 +128,32 @@ func TestConflictsEnd(t *testing.T) {
 	}
 }
 
+// TestConflictsWithTCP checks that a TCP router is disabled if HTTPS routers take the connections for its name under
+// weaker options.
+func TestConflictsWithTCP(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	for _, s := range []struct{ https, options, tcp, tcpOptions, want string }{
+		{"Host(`a.test`)", "", "HostSNI(`a.test`)", "new@file", "disabled"},
+		{"Host(`*.test`)", "", "HostSNI(`a.test`)", "new@file", "disabled"},
+		{"Host(`*.test`)", "", "HostSNI(`*.test`)", "new@file", "disabled"},
+		{"Host(`a.test`)", "new@file", "HostSNI(`a.test`)", "", "enabled"},
+		{"Host(`*.test`)", "new@file", "HostSNI(`a.test`)", "new@file", "enabled"},
+		{"Host(`b.test`)", "", "HostSNI(`a.test`)", "new@file", "enabled"},
+		{"PathPrefix(`/`)", "", "HostSNI(`a.test`)", "new@file", "enabled"},
+	} {
+		states := w.applyTCP(model.TCP{Routers: map[string]*model.TCPRouter{"tcp@file": {Rule: s.tcp, Service: "s@file",
+			TLS: &model.TCPRouterTLS{RouterTLS: model.RouterTLS{Options: s.tcpOptions}}}},
+			Services: map[string]*model.TCPService{"s@file": tcpServiceOf("127.0.0.1:9")}},
+			model.HTTP{Routers: map[string]*model.Router{"web@file": {Rule: s.https, Service: "web@file",
+				TLS: &model.RouterTLS{Options: s.options}}},
+				Services: map[string]*model.Service{"web@file": serviceOf()}})
+		state, reasons := states["tcp@file"].State, strings.Join(states["tcp@file"].Reasons, "\n")
+		if s.want == "disabled" && !strings.Contains(reasons, "HTTPS routers take the connections") || string(state) != s.want {
+			t.Errorf("%+v: the TCP router is %s: %q", s, state, reasons)
+		}
+	}
+}
+
 // applyConflict applies the routers, each with a service of its name.
 func (w *world) applyConflict(c conflict, service func(name string) *model.Service) []gateway.Status {
 	config := &model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{}, Services: map[string]*model.Service{}}}

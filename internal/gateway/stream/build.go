@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -43,6 +44,9 @@ type Source struct {
 	ServerTLS func(*gateway.ServerTLS) (*tls.Config, error)
 	// HTTPS calls add with the entry point and the names of each HTTPS router.
 	HTTPS func(add func(entry string, names []string))
+	// Weaker returns the name of the options of HTTPS connections for a name if they are not as
+	// strict as the others, else an empty text.
+	Weaker func(entry, name, options string) string
 }
 
 // builder makes the routers of one configuration.
@@ -52,6 +56,23 @@ type builder struct {
 	services  map[string]Handler
 	building  map[string]bool
 	entries   map[string]*entryRouters
+	https     map[string]*httpsNames
+}
+
+// httpsNames are the names of the HTTPS routers of an entry point.
+type httpsNames struct {
+	names map[string]bool
+	// others says that there are HTTPS routers for other names.
+	others bool
+}
+
+// has reports whether HTTPS routers take the connections for the name or the wildcard.
+func (h *httpsNames) has(name string) bool {
+	if h == nil {
+		return false
+	}
+	_, parent, ok := strings.Cut(name, ".")
+	return h.names[name] || ok && h.names["*."+parent]
 }
 
 // entryRouters are the routers of an entry point without and with TLS.
@@ -64,7 +85,18 @@ type entryRouters struct {
 // in use already. Faulty objects are left out, and their status says why.
 func Build(from Source, now *Use) (map[string]*Routes, *Use) {
 	b := &builder{Source: from, now: now, next: NewUse(), services: map[string]Handler{}, building: map[string]bool{},
-		entries: map[string]*entryRouters{}}
+		entries: map[string]*entryRouters{}, https: map[string]*httpsNames{}}
+	b.HTTPS(func(entry string, names []string) {
+		h := b.https[entry]
+		if h == nil {
+			h = &httpsNames{names: map[string]bool{}}
+			b.https[entry] = h
+		}
+		for _, name := range names {
+			h.names[name] = true
+		}
+		h.others = h.others || len(names) == 0
+	})
 	tcp := from.Config.TCP
 	for _, name := range slices.Sorted(maps.Keys(tcp.Services)) {
 		b.service(name)
@@ -81,22 +113,9 @@ func Build(from Source, now *Use) (map[string]*Routes, *Use) {
 func (b *builder) finish() map[string]*Routes {
 	all := map[string]*Routes{}
 	for name, e := range b.entries {
-		all[name] = &Routes{https: map[string]bool{}, challenges: b.Config.ACME.Challenges,
+		all[name] = &Routes{https: b.https[name], challenges: b.Config.ACME.Challenges,
 			plain: newRouteList(e.plain, e.targets), tls: newRouteList(e.tls, e.targets)}
 	}
-	if len(all) == 0 {
-		return all
-	}
-	b.HTTPS(func(entry string, names []string) {
-		r := all[entry]
-		if r == nil {
-			return
-		}
-		for _, name := range names {
-			r.https[name] = true
-		}
-		r.others = r.others || len(names) == 0
-	})
 	return all
 }
 
@@ -121,14 +140,17 @@ func (b *builder) router(name string, value *gateway.TCPRouter) {
 	for _, w := range parsed.Warnings() {
 		b.Status.Warn(RouterKind, name, w)
 	}
-	to, err := b.target(name, value, parsed)
-	if err != nil {
-		b.Status.Disable(RouterKind, name, err.Error())
-		return
-	}
 	entries := value.EntryPoints
 	if len(entries) == 0 {
 		entries = b.Static.Default
+	}
+	to, err := b.target(name, value, parsed)
+	if err == nil && to.config != nil {
+		err = b.weakened(entries, parsed.Domains(), cmp.Or(value.TLS.Options, "default"))
+	}
+	if err != nil {
+		b.Status.Disable(RouterKind, name, err.Error())
+		return
 	}
 	for _, entry := range entries {
 		if !b.hasEntry(entry) {
@@ -185,6 +207,23 @@ func (b *builder) target(name string, value *gateway.TCPRouter, parsed *rule.Rul
 	}
 	to.config = b.next.config(b.now, options)
 	return to, nil
+}
+
+// weakened returns an error if HTTPS routers take connections for one of the names, under weaker
+// options.
+func (b *builder) weakened(entries, names []string, options string) error {
+	for _, entry := range entries {
+		for _, name := range names {
+			if !b.https[entry].has(name) {
+				continue
+			}
+			if other := b.Weaker(entry, name, options); other != "" {
+				return fmt.Errorf("HTTPS routers take the connections for %s at entry point %s, with the TLS options %s, "+
+					"which are not as strict as %s: use the same options", name, entry, other, options)
+			}
+		}
+	}
+	return nil
 }
 
 // middleware puts the middleware of a router before the handler.

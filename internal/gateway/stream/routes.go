@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"fairlead/internal/gateway/opening"
 	"fairlead/internal/gateway/route"
@@ -17,10 +16,8 @@ import (
 // those with.
 type Routes struct {
 	plain, tls routeList
-	// https has the names of HTTPS routers, *.NAME for wildcards; others says that there are
-	// HTTPS routers for other names.
-	https  map[string]bool
-	others bool
+	// https has the names of HTTPS routers, *.NAME for wildcards.
+	https *httpsNames
 	// challenges are the names that an authority validates by TLS-ALPN (RFC 8737).
 	challenges map[string]gateway.Certificate
 }
@@ -56,7 +53,7 @@ func (l routeList) find(client netip.Addr, hello opening.Hello) *target {
 // atOnce reports whether connections are divided before the client has sent anything, so that
 // servers may speak first: nothing but TCP routers without TLS can take them.
 func (s *Routes) atOnce() bool {
-	return !s.plain.empty() && s.tls.empty() && len(s.https) == 0 && !s.others
+	return !s.plain.empty() && s.tls.empty() && s.https == nil
 }
 
 // validates reports whether the client is an authority that validates a name of the gateway. No
@@ -70,14 +67,11 @@ func (s *Routes) validates(hello opening.Hello) bool {
 // for the name come first, then TCP routers for it, then HTTPS routers for all names, then TCP
 // routers for all names.
 func (s *Routes) secure(client netip.Addr, hello opening.Hello) *target {
-	if s.validates(hello) || s.https[hello.ServerName] {
-		return nil
-	}
-	if _, parent, ok := strings.Cut(hello.ServerName, "."); ok && s.https["*."+parent] {
+	if s.validates(hello) || s.https.has(hello.ServerName) {
 		return nil
 	}
 	r := s.tls.find(client, hello)
-	if r != nil && r.all && s.others {
+	if r != nil && r.all && s.https != nil && s.https.others {
 		return nil
 	}
 	return r

@@ -268,15 +268,15 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 		return err
 	}
 	priority := cmp.Or(value.Priority, parsed.Priority())
-	secure := cmp.Or(value.TLS, at.TLS)
+	options := optionsAt(at, value)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
-	if secure != nil {
-		use := newTLSUse(entry, cmp.Or(secure.Options, defaultOptions), parsed)
-		r.Options, r.Hostless = use.options, use.open
+	if options != "" {
+		use := newTLSUse(entry, options, parsed)
+		r.Options, r.Hostless = options, use.open
 		b.now.tls = append(b.now.tls, use)
 	}
 	b.observe(entry, r, value.Observability, at.Observability)
-	b.now.placed = append(b.now.placed, placed{entry, secure != nil, r})
+	b.now.placed = append(b.now.placed, placed{entry, options != "", r})
 	return nil
 }
 

@@ -105,22 +105,44 @@ func (b *builder) tlsUses(name string, value *gateway.Router) (uses []tlsUse) {
 		if i < 0 {
 			continue
 		}
-		if secure := cmp.Or(value.TLS, b.static.EntryPoints[i].TLS); secure != nil {
-			uses = append(uses, newTLSUse(at, cmp.Or(secure.Options, defaultOptions), parsed))
+		if options := optionsAt(b.static.EntryPoints[i], value); options != "" {
+			uses = append(uses, newTLSUse(at, options, parsed))
 		}
 	}
 	return uses
+}
+
+// optionsAt returns the name of the TLS options of a router at an entry point, empty without TLS. A router that names
+// none has those of the entry point.
+func optionsAt(e gateway.EntryPoint, r *gateway.Router) string {
+	var own, general string
+	if r.TLS != nil {
+		own = r.TLS.Options
+	}
+	if e.TLS != nil {
+		general = e.TLS.Options
+	}
+	if r.TLS == nil && e.TLS == nil {
+		return ""
+	}
+	return cmp.Or(own, general, defaultOptions)
 }
 
 // settle returns the options by host, and the verdicts that are not empty. It goes through the routers from the one
 // whose options count most: the first one for a pattern decides its options. Others whose own options are weaker or
 // equal are served with these. The rest is disabled: its options would not be applied.
 func (b *builder) settle() (hostOptions, map[string]verdict) {
-	holders, verdicts, needed := map[[2]string]holder{}, map[string]verdict{}, false
+	holders, verdicts, all := map[[2]string]holder{}, map[string]verdict{}, hostOptions{entries: map[string]string{}}
+	for _, e := range b.static.EntryPoints {
+		if e.TLS != nil && e.TLS.Options != "" {
+			all.entries[e.Name] = e.TLS.Options
+		}
+	}
+	needed := len(all.entries) > 0
 	for _, name := range b.byStrictness() {
 		var v verdict
 		for _, use := range b.kept.tls[name] {
-			v.closed = append(v.closed, b.cannotApply(use)...)
+			v.closed = append(v.closed, b.cannotApply(use, all.ofEntry(use.entry))...)
 			v.compare(holders, use, b.tls.meets)
 		}
 		if len(v.closed)+len(v.notes) > 0 {
@@ -140,11 +162,11 @@ func (b *builder) settle() (hostOptions, map[string]verdict) {
 		}
 	}
 	if !needed {
-		return nil, verdicts
+		return all, verdicts
 	}
-	all := hostOptions{}
+	all.byHost = map[[2]string]string{}
 	for key, h := range holders {
-		all[key] = h.options
+		all.byHost[key] = h.options
 	}
 	return all, verdicts
 }
@@ -172,15 +194,16 @@ func (b *builder) byStrictness() []string {
 	})
 }
 
-// cannotApply says why the options of a router cannot be applied to all of its requests.
-func (b *builder) cannotApply(use tlsUse) []string {
+// cannotApply says why the options of a router cannot be applied to all of its requests. Hosts that no router names
+// have the options of the entry point.
+func (b *builder) cannotApply(use tlsUse, ofEntry string) []string {
 	switch {
 	case b.config.TLS.Options[use.options] == nil && use.options != defaultOptions:
 		return []string{fmt.Sprintf("TLS options %s do not exist%s", use.options,
 			nearest(use.options, b.config.TLS.Options))}
 	case b.tls.options[use.options] == nil:
 		return []string{fmt.Sprintf("TLS options %s cannot be used", use.options)}
-	case use.options == defaultOptions:
+	case use.options == defaultOptions || use.options == ofEntry:
 		return nil
 	case use.open:
 		return []string{fmt.Sprintf("TLS options %s cannot be applied, because the rule matches hosts that it does not "+

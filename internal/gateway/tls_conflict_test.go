@@ -128,6 +128,29 @@ func TestConflictsEnd(t *testing.T) {
 	}
 }
 
+// TestOptionsOfEntryPoint checks that the options of an entry point apply to its routers that name none, and to hosts
+// that no router names.
+func TestOptionsOfEntryPoint(t *testing.T) {
+	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
+		TLS: &model.RouterTLS{Options: "mutual@file"}}}})
+	c := conflict{options: conflicts(certificate(t, "authority.test").CertFile)["all hosts"].options,
+		routers: map[string]string{"named@docker": "Host(`a.test`)", "open@docker": "Host(`open.test`)&&Path(`/`) default",
+			"every@docker": "PathPrefix(`/x`)"}}
+	for _, s := range w.applyConflict(c, func(name string) *model.Service { return server(t, named(name)) }) {
+		if s.State != gateway.Enabled {
+			t.Errorf("%s %s is %s: %q", s.Kind, s.Name, s.State, s.Reasons)
+		}
+	}
+	for at, want := range map[string]string{"a.test": refused, "b.test": refused, "open.test": "open@docker"} {
+		if got := w.askAs(t, at, "/"); got != want {
+			t.Errorf("https://%s answers %s, want %s", at, got, want)
+		}
+	}
+	if got := w.askAs(t, "open.test", "/x"); got != "421" {
+		t.Errorf("a router without a host answers %s on a connection with weaker options than the entry point's, want 421", got)
+	}
+}
+
 // TestConflictsWithTCP checks that a TCP router is disabled if HTTPS routers take the connections for its name under
 // weaker options.
 func TestConflictsWithTCP(t *testing.T) {

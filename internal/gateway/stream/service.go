@@ -124,7 +124,9 @@ func (b *builder) transportValue(name string) (*gateway.TCPServersTransport, err
 		return nil, fmt.Errorf("%s %s does not exist%s", TransportKind, name,
 			similar.Qualified(name, maps.Keys(b.Config.TCP.ServersTransports)))
 	}
-	b.Status.Disabled(TransportKind, name)
+	if b.Status.Disabled(TransportKind, name) {
+		return nil, fmt.Errorf("%s %s is disabled", TransportKind, name)
+	}
 	return value, nil
 }
 

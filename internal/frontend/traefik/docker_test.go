@@ -2,6 +2,7 @@ package traefik
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -352,4 +353,26 @@ func containersConfig(list []Container, opt DockerOptions) (gateway.Config, []Pr
 		pointers = append(pointers, &list[i])
 	}
 	return NewDocker(opt).Config(pointers)
+}
+
+// TestNamelessDefaultCertificate checks that a label or a file cannot ask for a default certificate without a name.
+func TestNamelessDefaultCertificate(t *testing.T) {
+	for _, main := range []string{"", ".", " . "} {
+		c := whoami(".tls.stores.default.defaultgeneratedcert.domain.main=" + main)
+		c.Labels["traefik.tls.stores.default.defaultgeneratedcert.resolver"] = "le"
+		config, problems := containersConfig([]Container{c}, DockerOptions{})
+		want := "container whoami: tls store default@docker: traefik.tls.stores.default: defaultGeneratedCert.domain has " +
+			"no name: set main, such as example.com"
+		if texts := problemTexts(problems); len(config.TLS.Stores) > 0 || !slices.Contains(texts, want) {
+			t.Errorf("label %q: stores %v, problems %q", main, config.TLS.Stores, texts)
+		}
+		if len(config.HTTP.Routers) != 1 {
+			t.Errorf("label %q: the container has the routers %v, want its default one", main, config.HTTP.Routers)
+		}
+		dir := writeFiles(t, map[string]string{"a.yml": "tls: {stores: {default: {defaultGeneratedCert: {resolver: le, " +
+			"domain: {main: '" + main + "', sans: ['', ' .']}}}}}"})
+		if config, problems := Files([]string{dir}); len(config.TLS.Stores) > 0 || len(problems) != 1 {
+			t.Errorf("file %q: stores %v, problems %q", main, config.TLS.Stores, problemTexts(problems))
+		}
+	}
 }

@@ -135,7 +135,11 @@ func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[str
 		if !r.mistakes(object, mistakes) || v == nil {
 			continue
 		}
-		if err := gateway.OneKind(v); err != nil {
+		err := gateway.OneKind(v)
+		if checked, ok := any(v).(interface{ Validate() error }); ok && err == nil {
+			err = checked.Validate()
+		}
+		if err != nil {
 			r.mistakes(object, []Mistake{{Key: at, Line: child.Line, Text: err.Error()}})
 			continue
 		}

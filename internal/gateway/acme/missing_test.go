@@ -48,3 +48,21 @@ func TestMissing(t *testing.T) {
 		t.Errorf("states: %+v", config.ACME.Certificates)
 	}
 }
+
+// TestNamelessDefault completes configurations whose default certificate is for no name, which a front end should have
+// refused.
+func TestNamelessDefault(t *testing.T) {
+	for _, main := range []string{"", ".", " . "} {
+		config := model.Config{TLS: model.TLS{Stores: map[string]*model.Store{"default": {
+			DefaultGeneratedCert: &model.GeneratedCert{Resolver: "le", Domain: &model.Domain{Main: main}}}}}}
+		static := model.Static{Resolvers: map[string]*model.Resolver{"le": {TLSChallenge: true,
+			Storage: t.TempDir() + "/acme.json"}}}
+		if states := acme.Check(&config, static); len(states) > 0 {
+			t.Errorf("%q: certificates %+v", main, states)
+		}
+		acme.New(acme.Options{Static: static, Log: slog.New(slog.DiscardHandler)}).Complete(&config)
+		if len(config.ACME.Certificates) > 0 || len(config.TLS.Certificates) > 0 {
+			t.Errorf("%q: certificates %+v", main, config.ACME.Certificates)
+		}
+	}
+}

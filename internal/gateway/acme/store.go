@@ -45,7 +45,7 @@ type storedDomain struct {
 }
 
 func (s stored) names() []string {
-	return namesOfDomain(gateway.Domain{Main: s.Domain.Main, SANs: s.Domain.SANs})
+	return gateway.Domain{Main: s.Domain.Main, SANs: s.Domain.SANs}.Names()
 }
 
 func (s stored) id() string { return idOf(s.names()) }

@@ -57,8 +57,8 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 		c.router(name, &r.TLS.RouterTLS, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), true}))
 	}
 	if s := config.TLS.Stores["default"]; s != nil && s.DefaultCertificate == nil && s.DefaultGeneratedCert != nil {
-		if g := s.DefaultGeneratedCert; g.Domain != nil {
-			c.add(g.Resolver, namesOfDomain(*g.Domain), "").isDefault = true
+		if g := s.DefaultGeneratedCert; g.Domain != nil && s.Validate() == nil {
+			c.add(g.Resolver, g.Domain.Names(), "").isDefault = true
 		}
 	}
 	return append(c.distinct(), c.missing(config.TLS.Stores["default"])...)
@@ -146,23 +146,13 @@ func (c *collector) router(name string, t *gateway.RouterTLS, names []string) {
 		return
 	}
 	for _, d := range t.Domains {
-		if names := namesOfDomain(d); len(names) > 0 {
+		if names := d.Names(); len(names) > 0 {
 			c.add(t.CertResolver, names, name)
 		}
 	}
 	if len(t.Domains) == 0 && len(names) > 0 {
 		c.fromRules = append(c.fromRules, fromRule{t.CertResolver, name, names})
 	}
-}
-
-func namesOfDomain(d gateway.Domain) (names []string) {
-	for _, name := range append([]string{d.Main}, d.SANs...) {
-		name = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(name)), ".")
-		if name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // add adds a certificate, or a router to one that is known.

@@ -1,6 +1,11 @@
 package gateway
 
-import "time"
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
 
 // TLS has certificates and the options of connections.
 type TLS struct {
@@ -27,6 +32,26 @@ type Store struct {
 type GeneratedCert struct {
 	Resolver string
 	Domain   *Domain
+}
+
+// Validate returns an error for a generated certificate without a name. One without a domain is never obtained.
+func (s *Store) Validate() error {
+	if g := s.DefaultGeneratedCert; g != nil && g.Domain != nil && len(g.Domain.Names()) == 0 {
+		return errors.New("defaultGeneratedCert.domain has no name: set main, such as example.com")
+	}
+	return nil
+}
+
+// Names returns the names of a certificate for the domain, without those that are empty: in lower case, each once, the
+// main one first.
+func (d Domain) Names() (names []string) {
+	for _, name := range append([]string{d.Main}, d.SANs...) {
+		name = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(name)), ".")
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // TLSOptions are the parameters of connections.

@@ -7,6 +7,8 @@
 // repeats.
 package wrr
 
+import "math/bits"
+
 // Ring returns one cycle of the turns: the indexes of the weights in their order. An
 // index of weight 0 gets no turn. The cycle is shortened without loss if the weights
 // have a common divisor. If it still has more turns than most, the weights are scaled
@@ -34,6 +36,7 @@ func Ring(weights []int, most int) []uint16 {
 // reduce divides the weights by their greatest common divisor. If their sum is then
 // still above most, it scales them down to about most.
 func reduce(weights []int, most int) []int {
+	weights = bounded(weights)
 	common, sum := 0, 0
 	for _, w := range weights {
 		common, sum = gcd(common, w), sum+w
@@ -49,6 +52,23 @@ func reduce(weights []int, most int) []int {
 		}
 	}
 	return reduced
+}
+
+// bounded returns weights whose sums and products fit into an int: negative ones are 0, and if one has more than 31 bits,
+// all are divided by the same power of two. Every index with a weight keeps at least 1.
+func bounded(weights []int) []int {
+	largest := 0
+	for _, w := range weights {
+		largest = max(largest, w)
+	}
+	shift := max(0, bits.Len(uint(largest))-31)
+	all := make([]int, len(weights))
+	for i, w := range weights {
+		if w > 0 {
+			all[i] = max(1, w>>shift)
+		}
+	}
+	return all
 }
 
 func gcd(a, b int) int {

@@ -3,6 +3,7 @@ package wrr_test
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"math"
 	"slices"
 	"testing"
 
@@ -47,6 +48,23 @@ func TestRingsStayEqual(t *testing.T) {
 		if len(ring) != s.turns || h.Sum64() != s.sum || !slices.Equal(first, s.first) {
 			t.Errorf("%v, at most %d: %v and so on, %d turns with the sum %#x, want %v, %d and %#x",
 				s.weights[:min(len(s.weights), 5)], s.most, first, len(ring), h.Sum64(), s.first, s.turns, s.sum)
+		}
+	}
+}
+
+// TestHostileWeights makes rings of weights whose sums and products exceed an int, and of negative ones.
+func TestHostileWeights(t *testing.T) {
+	const huge = math.MaxInt
+	for _, weights := range [][]int{{huge, 1}, {huge, huge - 1}, {huge, huge - 1, huge - 2, 7}, {1 << 61, 3}, {-1, 3},
+		{-5, -7, 2}, {math.MinInt, huge, 1}, {-1}} {
+		ring := wrr.Ring(weights, 4096)
+		if len(ring) > 4096+len(weights) {
+			t.Errorf("%v: %d turns", weights, len(ring))
+		}
+		for i, w := range weights {
+			if slices.Contains(ring, uint16(i)) != (w > 0) {
+				t.Errorf("%v: index %d has a turn although its weight is not above 0, or has none", weights, i)
+			}
 		}
 	}
 }

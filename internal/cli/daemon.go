@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"fairlead/internal/cli/command"
@@ -52,6 +53,7 @@ func newDaemon(a *command.App) *cobra.Command {
 			}
 			opt.Version = a.Version
 			opt.Log = process.Logger(a.Log)
+			slog.SetDefault(opt.Log) // for the stacks of objects that panic
 			if opt.Sockets, err = process.Inherited(); err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // snapshot is all that requests need of one configuration. It does not change.
@@ -182,7 +183,14 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	if old := b.old[name]; old != nil {
 		b.now.last = old.states
 	}
-	parsed := b.addParsed(name, value)
+	var parsed *rule.Rule
+	router := b.now
+	if err := recovery.Object("router "+name, func() { parsed = b.addParsed(name, value) }); err != nil {
+		// The tables have no router yet, and what the services on the way had is theirs.
+		b.now = router
+		b.now.placed, b.now.tls = nil, nil
+		b.status.disable("router", name, err.Error())
+	}
 	if len(b.now.placed) == 0 {
 		b.now.states = b.now.last // it may be usable again with the next change
 	}
@@ -320,7 +328,12 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 		Service: b.part,
 		Last:    b.now.last[entry], Next: b.now.states[entry],
 	}
-	wrap, err := middleware.New(name, value, deps)
+	var wrap func(http.Handler) http.Handler
+	var err error
+	// The states that it has begun stay in Next, where only this middleware reads them.
+	if failed := recovery.Object("middleware "+name, func() { wrap, err = middleware.New(name, value, deps) }); failed != nil {
+		err = failed
+	}
 	if err != nil {
 		b.status.disable("middleware", name, err.Error())
 		return nil, fmt.Errorf("middleware %s: %w", name, err)

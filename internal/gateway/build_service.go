@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // checkOf is a service whose servers are checked.
@@ -50,10 +51,7 @@ func (b *builder) service(name string) http.Handler {
 	if old := b.dropped[name]; old != nil {
 		b.now.last, b.now.turns, b.now.had = old.states, old.turns, old.conditions
 	}
-	h, err := b.buildService(name, value)
-	if err == nil {
-		h, err = b.chained("", value.Middlewares, h)
-	}
+	h, err := b.chainedService(name, value)
 	if err != nil {
 		b.status.disable("service", name, err.Error())
 		h, b.now.states = nil, b.now.last
@@ -62,6 +60,22 @@ func (b *builder) service(name string) http.Handler {
 		check: b.now.check, states: b.now.states, turns: b.now.turns}
 	b.now = outer
 	return h
+}
+
+// chainedService returns the service behind its middlewares.
+func (b *builder) chainedService(name string, value *gateway.Service) (h http.Handler, err error) {
+	service := b.now
+	failed := recovery.Object("service "+name, func() {
+		if h, err = b.buildService(name, value); err == nil {
+			h, err = b.chained("", value.Middlewares, h)
+		}
+	})
+	if failed == nil {
+		return h, err
+	}
+	// The servers that it has taken are in the conditions of the service, and are released with it.
+	b.now = service
+	return nil, failed
 }
 
 func (b *builder) buildService(name string, value *gateway.Service) (http.Handler, error) {
@@ -97,6 +111,9 @@ func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, 
 	}
 	var parts []http.Handler
 	for _, s := range value.Services {
+		if s.Weight != nil && *s.Weight < 0 {
+			return nil, fmt.Errorf("service %s: weight %d is negative", s.Name, *s.Weight)
+		}
 		h, err := b.part(s.Name)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 
+	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
 )
 
@@ -18,3 +19,14 @@ func (g *Gateway) Handler(entry string) (http.Handler, error) {
 	}
 	return http.NotFoundHandler(), nil
 }
+
+// WithoutServers calls do while the gateway cannot remember servers: building a service that has a new one panics.
+func (g *Gateway) WithoutServers(do func()) {
+	running := g.running
+	g.running = nil
+	defer func() { g.running = running }()
+	do()
+}
+
+// BreakRule makes a router panic when it is built again with the same rule.
+func (g *Gateway) BreakRule(router string) { g.kept.routers[router].rule = new(rule.Rule) }

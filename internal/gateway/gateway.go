@@ -9,6 +9,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Gateway serves the requests of its entry points.
@@ -120,10 +122,15 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	if wanted == nil {
 		return
 	}
-	started, err := startChecks(*wanted, func(m member, down bool, why string) {
-		g.log.Info("server changed", "service", name, "server", m.url.String(), "down", down, "reason", why)
+	var started *checks
+	var err error
+	// The goroutines of the checks start last, so a service that fails has none.
+	failed := recovery.Object("service "+name, func() {
+		started, err = startChecks(*wanted, func(m member, down bool, why string) {
+			g.log.Info("server changed", "service", name, "server", m.url.String(), "down", down, "reason", why)
+		})
 	})
-	if err != nil {
+	if err = cmp.Or(failed, err); err != nil {
 		g.log.Warn("cannot check servers", "service", name, "error", err)
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // tlsNames are the certificates and options by the name that a client asks for.
@@ -95,20 +96,9 @@ func hasFiles(t gateway.TLS) bool {
 // addTLS adds the certificates and options of the configuration.
 func (b *builder) addTLS() {
 	for _, c := range b.config.TLS.Certificates {
-		pair, err := tlsconfig.KeyPair(c)
-		if err != nil {
+		// A certificate has all of its names before the first one is in the table.
+		if err := recovery.Object("certificate", func() { b.addCertificate(c) }); err != nil {
 			b.status.disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
-			continue
-		}
-		b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
-		if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultOptions }) {
-			b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
-				"is in use, and it has all certificates")
-		}
-		for _, name := range namesOf(&pair) {
-			if b.tls.certificates[name] == nil {
-				b.tls.certificates[name] = &pair
-			}
 		}
 	}
 	b.tls.fallback = b.own
@@ -124,11 +114,32 @@ func (b *builder) addTLS() {
 	config.GetCertificate = b.certificateOr(false)
 	b.tls.options[defaultOptions] = config
 	for name, value := range b.config.TLS.Options {
-		config := b.optionsOf(name, value)
-		b.tls.options[name], b.tls.sniStrict[name] = config, value.SNIStrict
+		var config *tls.Config // nil closes: the handshakes of its routers fail
+		if err := recovery.Object("tls options "+name, func() { config = b.optionsOf(name, value) }); err != nil {
+			b.status.disable("tls options", name, err.Error())
+		}
+		b.tls.options[name], b.tls.sniStrict[name] = config, value != nil && value.SNIStrict
 		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
-			b.tls.options[defaultOptions], b.tls.sniStrict[defaultOptions] = config, value.SNIStrict
+			b.tls.options[defaultOptions], b.tls.sniStrict[defaultOptions] = config, b.tls.sniStrict[name]
 			b.tls.ownDefault = true
+		}
+	}
+}
+
+func (b *builder) addCertificate(c gateway.Certificate) {
+	pair, err := tlsconfig.KeyPair(c)
+	if err != nil {
+		b.status.disable("certificate", tlsconfig.NameOf(c.CertFile), err.Error())
+		return
+	}
+	b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
+	if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultOptions }) {
+		b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
+			"is in use, and it has all certificates")
+	}
+	for _, name := range namesOf(&pair) {
+		if b.tls.certificates[name] == nil {
+			b.tls.certificates[name] = &pair
 		}
 	}
 }

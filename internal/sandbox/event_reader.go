@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead/internal/recovery"
+
 	"github.com/moby/sys/signal"
 	"golang.org/x/sys/unix"
 )
@@ -234,7 +236,13 @@ func (n *eventReader) handleAnswer(a answer) {
 	if before == nil || a.err != nil || !a.container.State.Running {
 		return // it has ended meanwhile
 	}
-	now := &containerState{ContainerEvent: a.container.event(), stop: a.container.stopSignal(), end: before.end}
+	var now *containerState
+	// The answer becomes a new value; without it, the container stays as it was.
+	if recovery.Object("container "+a.id, func() {
+		now = &containerState{ContainerEvent: a.container.event(), stop: a.container.stopSignal(), end: before.end}
+	}) != nil {
+		return
+	}
 	if gone := n.removedRefs(a.id, before, now); len(gone) > 0 {
 		n.notify(ContainerEvent{Refs: gone, Name: now.Name, Gone: true})
 	}

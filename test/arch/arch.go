@@ -206,7 +206,8 @@ var Rules = []Rule{
 	{
 		Name: "finding sandboxes needs only kernel and inotify",
 		Of:   []string{"internal/sandbox/..."},
-		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/..."},
+		Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/...",
+			"internal/recovery"},
 	},
 	{
 		Name: "a DHCP client needs only kernel",
@@ -216,6 +217,10 @@ var Rules = []Rule{
 	{
 		Name: "escaping text needs no other package of the project",
 		Of:   []string{"internal/escape/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "whatever reads objects can recover from a panic of one, without another package of the project",
+		Of:   []string{"internal/recovery/..."}, Ours: []string{}, StdOnly: true,
 	},
 	{
 		Name: "comparing names needs no other package of the project",
@@ -236,7 +241,7 @@ var Rules = []Rule{
 	{
 		Name: "what obtains certificates gets the rest of the gateway as values",
 		Of:   []string{"internal/gateway/acme/..."},
-		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule"},
+		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule", "internal/recovery"},
 	},
 	{
 		Name: "rules of routers are matched without the gateway",

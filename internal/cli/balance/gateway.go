@@ -3,6 +3,7 @@ package balance
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"fairlead/internal/cli/command"
@@ -63,6 +64,7 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 			if err != nil {
 				return command.Usage(err)
 			}
+			slog.SetDefault(log) // for the stacks of objects that panic
 			opt := serving.Options{Stdout: os.Stdout, Stderr: file, Log: log}
 			if err := standalone.Run(c.Context(), static, opt); err != nil {
 				return fmt.Errorf("run the gateway: %w", err)

@@ -12,6 +12,7 @@
 package derive
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
+	"fairlead/internal/recovery"
 )
 
 // Deriver derives the networks and services of a node. Only one goroutine may use it.
@@ -74,14 +76,20 @@ func (d *Deriver) Update(u kv.Update) (networks []model.Network, services []mode
 		e, exists := u.Snapshot.Get(key)
 		e.Key = key
 		delete(d.problems, key)
-		if err := d.read(e, exists); err != nil {
+		var err error
+		// A reader takes over a record when it has checked it, as its last step; before, it only forgets the last one.
+		failed := recovery.Object("record "+key, func() { err = d.read(e, exists) })
+		if err = cmp.Or(failed, err); err != nil {
 			d.problems[key] = err.Error()
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.networks)) {
 		n := d.networks[name]
 		if n.stale {
-			n.derived, n.problem = d.derive(n)
+			// A result is a new value, and what it is derived from is only read. The last result stays.
+			if err := recovery.Object("network "+name, func() { n.derived, n.problem = d.derive(n) }); err != nil {
+				n.problem = err
+			}
 			n.stale = false
 			d.staleServices()
 		}

@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
+	"fairlead/internal/recovery"
 )
 
 // service is what is known about a virtual service.
@@ -133,7 +134,10 @@ func (d *Deriver) deriveServices() (services []model.VirtualService, problems []
 	for _, name := range slices.Sorted(maps.Keys(d.services)) {
 		s := d.services[name]
 		if s.stale {
-			s.derived, s.problem = d.deriveService(s)
+			// A result is a new value, and what it is derived from is only read. The last result stays.
+			if err := recovery.Object("service "+name, func() { s.derived, s.problem = d.deriveService(s) }); err != nil {
+				s.problem = err
+			}
 			s.stale = false
 		}
 		if s.derived != nil {

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Deriver derives the objects of the gateway from snapshots. Its result is a function of the snapshot and of the
@@ -57,7 +58,10 @@ func (d *Deriver) read(s kv.Snapshot) {
 	for e := range s.Under(record.Gateway) {
 		have, known := d.objects[e.Key]
 		if !known || have.entry.Revision != e.Revision || string(have.entry.Value) != string(e.Value) {
-			have = read(e)
+			// An object that is not complete is dropped.
+			if err := recovery.Object("record "+e.Key, func() { have = read(e) }); err != nil {
+				have = object{entry: e, kind: kind{name: "object"}, name: e.Key, err: err}
+			}
 		}
 		next[e.Key] = have
 	}
@@ -155,17 +159,27 @@ type use func(gateway.Selector) (others []found, ok bool)
 func completed[S any](v *servers, c *model.ClusterGateway, kind string, all map[string]*S, change func(*S, use)) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := *all[name]
-		change(&s, func(by gateway.Selector) ([]found, bool) {
-			if by.IsZero() {
-				return nil, true
-			}
-			if n := v.network(by.Network); n.err != nil {
-				c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: n.err.Error(),
-					Warning: true})
-				return nil, false
-			}
-			return v.others(by), true
+		problem := func(err error, warning bool) {
+			c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: err.Error(), Warning: warning})
+		}
+		// The service is a copy, which is dropped.
+		err := recovery.Object(kind+" "+name, func() {
+			change(&s, func(by gateway.Selector) ([]found, bool) {
+				if by.IsZero() {
+					return nil, true
+				}
+				if n := v.network(by.Network); n.err != nil {
+					problem(n.err, true)
+					return nil, false
+				}
+				return v.others(by), true
+			})
 		})
+		if err != nil {
+			problem(err, false)
+			delete(all, name)
+			continue
+		}
 		all[name] = &s
 	}
 }

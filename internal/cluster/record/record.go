@@ -17,6 +17,7 @@ import (
 
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/model"
+	"fairlead/internal/recovery"
 )
 
 // Format is the version of keys and values. A cluster with a greater one is refused.
@@ -301,7 +302,11 @@ func Encode[T any](v T) []byte {
 
 // Decode returns the record of an entry.
 func Decode[T any](e kv.Entry) (v T, err error) {
-	if err = json.Unmarshal(e.Value, &v); err != nil {
+	// A value whose decoding panics is new, and its caller gets an error.
+	if failed := recovery.Object("record "+e.Key, func() { err = json.Unmarshal(e.Value, &v) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
 		return v, fmt.Errorf("read record %s: %w", e.Key, err)
 	}
 	return v, nil

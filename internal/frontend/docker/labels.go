@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
+	"fairlead/internal/recovery"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/syntax"
 )
@@ -110,11 +111,15 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 			}
 			return nil
 		case j := <-l.work:
-			j.do()
+			l.careful("job for a container", j.do)
 			j.frozen.end()
 		}
 	}
 }
+
+// careful does one thing for one container. If it panics, the others go on: mu protects maps by container, and each of
+// their entries is complete in itself.
+func (l *Labels) careful(what string, do func()) { l.warn(what, recovery.Object(what, do)) }
 
 // readGroups reads inotify events until end is called. It must be faster than a
 // container runtime and has little work, so its thread gets a high priority.
@@ -148,8 +153,9 @@ func (l *Labels) follow(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 		}
-		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) },
-			func(h sandbox.Happened) { l.handleEvent(ctx, h) })
+		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) }, func(h sandbox.Happened) {
+			l.careful("event of container "+h.Actor.ID, func() { l.handleEvent(ctx, h) })
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"fairlead/internal/api"
@@ -245,5 +246,35 @@ func TestInvalidLabels(t *testing.T) {
 			t.Errorf("%q: got the admission %+v", text, a)
 		}
 		end()
+	}
+}
+
+// panicking panics when it admits the first workload.
+type panicking struct {
+	workloads
+	first *sync.Once
+}
+
+func (p panicking) Admit(is api.Workload) (bool, error) {
+	p.first.Do(func() { panic("a workload without a port") })
+	return p.workloads.Admit(is)
+}
+
+// TestPanicConcernsOneContainer checks that the worker goes on after a container whose admission panics.
+func TestPanicConcernsOneContainer(t *testing.T) {
+	e := shop()
+	e.shop.Running, e.group = true, "/"
+	root, w := labels(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Root: root, Log: slog.New(slog.DiscardHandler)}
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	e.events <- sandbox.Happened{Action: "start", Actor: sandbox.Actor{ID: shopID}}
+	if a := <-w.admitted; a.Ref != "container:shop" {
+		t.Errorf("got the admission %+v", a)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

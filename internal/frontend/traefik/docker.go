@@ -7,6 +7,7 @@ import (
 	"text/template"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // defaultRule is that of Traefik's Docker provider.
@@ -68,7 +69,10 @@ func (d *Docker) Config(list []*Container) (gateway.Config, []Problem) {
 	for _, c := range list {
 		p := d.parts[c]
 		if p == nil || strings.HasPrefix(c.NetworkMode, joinedMode) {
-			p = d.part(c, byID)
+			// A part is a new value that nothing else has before it is complete.
+			if err := recovery.Object("container "+c.Name, func() { p = d.part(c, byID) }); err != nil {
+				p = &part{problems: []Problem{{Source: "container " + c.Name, Text: err.Error()}}}
+			}
 		}
 		parts[c] = p
 		m.add(provided{"container " + c.Name, &p.config})

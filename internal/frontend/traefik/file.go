@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Files returns the configuration in files of Traefik's file provider, and what is wrong
@@ -27,8 +28,12 @@ func Files(paths []string) (gateway.Config, []Problem) {
 		}
 		for _, file := range files {
 			r := &reporter{source: file, provider: "file"}
-			c := r.decodeFile(file)
-			qualifyConfig(&c, "file")
+			var c gateway.Config
+			// A configuration that is not complete is dropped.
+			if err := recovery.Object(file, func() { c = r.decodeFile(file); qualifyConfig(&c, "file") }); err != nil {
+				c = gateway.Config{}
+				r.fail("", "%v", err)
+			}
 			m.add(provided{file, &c})
 			problems = append(problems, r.problems...)
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // The kinds of objects, as problems name them.
@@ -131,7 +132,11 @@ func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[str
 	for _, child := range n.Children {
 		at, object := join(key, child.Name), r.object(kind, child.Name)
 		var v *T
-		mistakes := r.decode(child, at, &v)
+		var mistakes []Mistake
+		// The tree is only read, and the value is dropped.
+		if err := recovery.Object(object, func() { mistakes = r.decode(child, at, &v) }); err != nil {
+			mistakes = []Mistake{{Key: at, Line: child.Line, Text: err.Error()}}
+		}
 		if !r.mistakes(object, mistakes) || v == nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Complete adds certificates, challenges and states to a configuration, and begins to obtain
@@ -18,7 +19,13 @@ import (
 func (m *Manager) Complete(config *gateway.Config) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.follow(wantedBy(config, &m.Static, givenNames(config.TLS.Certificates), &m.rules))
+	// If wantedBy panics, the certificates stay as they are: it changes nothing but the known rules, which are a cache.
+	var all []wanted
+	if recovery.Object("certificates", func() {
+		all = wantedBy(config, &m.Static, givenNames(config.TLS.Certificates), &m.rules)
+	}) == nil {
+		m.follow(all)
+	}
 	m.challenges.addTo(&config.ACME)
 	if m.Shared != nil {
 		addShared(m.Shared.Challenges(), &config.ACME)
@@ -31,7 +38,7 @@ func (m *Manager) Complete(config *gateway.Config) {
 		}
 		value := gateway.Certificate{CertFile: string(c.held.Certificate), KeyFile: string(c.held.Key)}
 		config.TLS.Certificates = append(config.TLS.Certificates, value)
-		if c.isDefault {
+		if c.isDefault && config.TLS.Stores["default"] != nil {
 			s := *config.TLS.Stores["default"]
 			s.DefaultCertificate = &value
 			config.TLS.Stores = maps.Clone(config.TLS.Stores)

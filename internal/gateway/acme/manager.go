@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 
 	"github.com/caddyserver/certmagic"
 	protocol "github.com/mholt/acmez/v3/acme"
@@ -199,7 +200,7 @@ func (m *Manager) startDue(ctx context.Context) time.Duration {
 		m.working.Go(func() {
 			defer m.awake()
 			defer func() { <-m.slots }()
-			m.try(ctx, c)
+			m.tryCarefully(ctx, c)
 		})
 	}
 	return sleep
@@ -222,6 +223,19 @@ func (c *certificate) next() time.Time {
 		next = c.attempt.Next
 	}
 	return next
+}
+
+// tryCarefully makes one attempt, and notes one that panics as failed. An attempt calls nothing that can panic while it
+// has locked mu, and the storage has had it as failed since it began.
+func (m *Manager) tryCarefully(ctx context.Context, c *certificate) {
+	err := recovery.Object("certificate for "+strings.Join(c.names, ", "), func() { m.try(ctx, c) })
+	if err == nil {
+		return
+	}
+	m.mu.Lock()
+	c.running, c.attempt = false, c.attempt.fail(time.Now(), m.Backoff, err.Error(), 0)
+	m.mu.Unlock()
+	_ = m.Changed(ctx) // shows the state
 }
 
 // try makes one attempt.

@@ -49,6 +49,17 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestPanicConcernsOneRouter completes a configuration with routers without a value, which no front end makes.
+func TestPanicConcernsOneRouter(t *testing.T) {
+	config := model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{"bad@file": nil,
+		"good@file": {Rule: "Host(`a.test`)", TLS: &model.RouterTLS{CertResolver: "le"}}}},
+		TCP: model.TCP{Routers: map[string]*model.TCPRouter{"bad@file": nil}}}
+	static := model.Static{Default: []string{"web"}, EntryPoints: []model.EntryPoint{{Name: "web"}}}
+	if states := acme.Check(&config, static); len(states) != 1 || states[0].Names[0] != "a.test" {
+		t.Errorf("certificates %+v", states)
+	}
+}
+
 // TestNamelessDefault completes configurations whose default certificate is for no name, which a front end should have
 // refused.
 func TestNamelessDefault(t *testing.T) {

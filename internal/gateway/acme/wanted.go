@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // mostNames is the largest number of names of a certificate: Let's Encrypt's limit.
@@ -42,19 +43,10 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 	c := collector{static: static, all: map[string]*wanted{}, given: given, known: known}
 	defer known.keep()
 	for _, name := range slices.Sorted(maps.Keys(config.HTTP.Routers)) {
-		r := config.HTTP.Routers[name]
-		for _, at := range c.entries(r.EntryPoints) {
-			if t := cmp.Or(r.TLS, at.TLS); t != nil {
-				c.router(name, t, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), false}))
-			}
-		}
+		c.careful("router "+name, func() { c.httpRouter(name, config.HTTP.Routers[name]) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.TCP.Routers)) {
-		r := config.TCP.Routers[name]
-		if r.TLS == nil || r.TLS.Passthrough {
-			continue
-		}
-		c.router(name, &r.TLS.RouterTLS, known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, static.RuleSyntax), true}))
+		c.careful("TCP router "+name, func() { c.tcpRouter(name, config.TCP.Routers[name]) })
 	}
 	if s := config.TLS.Stores["default"]; s != nil && s.DefaultCertificate == nil && s.DefaultGeneratedCert != nil {
 		if g := s.DefaultGeneratedCert; g.Domain != nil && s.Validate() == nil {
@@ -62,6 +54,25 @@ func wantedBy(config *gateway.Config, static *gateway.Static, given []string, kn
 		}
 	}
 	return append(c.distinct(), c.missing(config.TLS.Stores["default"])...)
+}
+
+// careful adds the certificates of one router. If it panics, the router asks for none: the serving process reports what
+// is wrong with the router. Certificates are added one by one, each as a whole.
+func (c *collector) careful(object string, add func()) { _ = recovery.Object(object, add) }
+
+func (c *collector) httpRouter(name string, r *gateway.Router) {
+	for _, at := range c.entries(r.EntryPoints) {
+		if t := cmp.Or(r.TLS, at.TLS); t != nil {
+			c.router(name, t, c.known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, c.static.RuleSyntax), false}))
+		}
+	}
+}
+
+func (c *collector) tcpRouter(name string, r *gateway.TCPRouter) {
+	if r.TLS == nil || r.TLS.Passthrough {
+		return
+	}
+	c.router(name, &r.TLS.RouterTLS, c.known.domains(ruleKey{r.Rule, cmp.Or(r.RuleSyntax, c.static.RuleSyntax), true}))
 }
 
 // Check returns the certificates that cannot be obtained before the settings change, each with

@@ -1,6 +1,7 @@
 package datagram
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // The kinds of objects, as front ends name them too.
@@ -64,7 +66,10 @@ func Build(static *gateway.Static, config *gateway.UDP, status stream.Status, no
 	}
 	routes := map[string]*Route{}
 	for _, name := range slices.Sorted(maps.Keys(config.Routers)) {
-		if err := b.router(routes, name, config.Routers[name]); err != nil {
+		var err error
+		// The last thing that router does for an entry point is to add the router to it.
+		failed := recovery.Object(RouterKind+" "+name, func() { err = b.router(routes, name, config.Routers[name]) })
+		if err = cmp.Or(failed, err); err != nil {
 			status.Disable(RouterKind, name, err.Error())
 		}
 	}
@@ -130,8 +135,11 @@ func (b *builder) service(name string) service {
 		return nil
 	}
 	b.building[name] = true
-	s, err := b.newService(name, value)
-	if err != nil {
+	var s service
+	var err error
+	// What it has taken from the last configuration is by its name, and nothing else has it.
+	failed := recovery.Object(ServiceKind+" "+name, func() { s, err = b.newService(name, value) })
+	if err = cmp.Or(failed, err); err != nil {
 		b.status.Disable(ServiceKind, name, err.Error())
 		s = nil
 	}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/goroutine"
 	model "fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,7 +137,7 @@ func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
 		return nil, err
 	}
 	log := logger(order.Static)
-	slog.SetDefault(log) // for package goroutine
+	slog.SetDefault(log) // for the stacks of goroutines and objects that panic
 	if s.gateway, err = gateway.New(order.Static, log); err != nil {
 		return nil, err
 	}
@@ -240,9 +242,14 @@ func (s *server) answer(r request, fds []int) (answer response, give []int) {
 	case r.Apply != nil:
 		answer.Statuses = s.apply(*r.Apply)
 	case r.Explain != nil:
-		found, err := s.gateway.Explain(r.Explain.Entry, r.Explain.Method, r.Explain.URL)
-		if answer.Answer = &found; err != nil {
-			answer.Fault = err.Error()
+		var found gateway.Answer
+		var err error
+		// An explanation only reads the snapshot, whose values do not change.
+		failed := recovery.Object("explanation of "+r.Explain.URL, func() {
+			found, err = s.gateway.Explain(r.Explain.Entry, r.Explain.Method, r.Explain.URL)
+		})
+		if answer.Answer = &found; failed != nil || err != nil {
+			answer.Fault = cmp.Or(failed, err).Error()
 		}
 	default:
 		give, answer.Fault = s.asked(r.Ask, &answer)

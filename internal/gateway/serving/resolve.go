@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway"
 	model "fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Resolve returns the configuration with the contents of the files that it names, and the
@@ -91,7 +92,9 @@ func (r *resolver) certificates(all []model.Certificate) (result []model.Certifi
 	for _, c := range all {
 		var f files
 		name := c.CertFile
-		if f.pair(&c); f.err != nil {
+		// What is read goes to a copy, which is dropped.
+		f.err = errors.Join(recovery.Object("certificate "+name, func() { f.pair(&c) }), f.err)
+		if f.err != nil {
 			r.disable("certificate", name, f.err)
 			continue
 		}
@@ -110,7 +113,7 @@ func resolved[T any](r *resolver, kind string, all map[string]*T, read func(*fil
 		}
 		var f files
 		copied := *value
-		read(&f, &copied)
+		f.err = errors.Join(recovery.Object(kind+" "+name, func() { read(&f, &copied) }), f.err)
 		if f.err != nil {
 			r.disable(kind, name, f.err)
 			continue

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 	"fairlead/internal/similar"
 )
 
@@ -105,7 +106,10 @@ func Build(from Source, now *Use) (map[string]*Routes, *Use) {
 		b.Status.Disabled(MiddlewareKind, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tcp.Routers)) {
-		b.router(name, tcp.Routers[name])
+		// The last thing that router does is to add it to its entry points.
+		if err := recovery.Object(RouterKind+" "+name, func() { b.router(name, tcp.Routers[name]) }); err != nil {
+			b.Status.Disable(RouterKind, name, err.Error())
+		}
 	}
 	return b.finish(), b.next
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 	"fairlead/internal/similar"
 )
 
@@ -25,8 +26,11 @@ func (b *builder) service(name string) Handler {
 		return nil
 	}
 	b.building[name] = true
-	h, err := b.newService(name, value)
-	if err != nil {
+	var h Handler
+	var err error
+	// What it has taken from the last configuration is by its name, and nothing else has it.
+	failed := recovery.Object(ServiceKind+" "+name, func() { h, err = b.newService(name, value) })
+	if err = cmp.Or(failed, err); err != nil {
 		b.Status.Disable(ServiceKind, name, err.Error())
 		h = nil
 	}
@@ -70,7 +74,7 @@ func (b *builder) weighted(name string, services []gateway.WeightedService) (Han
 
 // Weights returns the weights of services, of which one must be above 0.
 func Weights(services []gateway.WeightedService) ([]int, error) {
-	weights, sum := make([]int, len(services)), 0
+	weights, positive := make([]int, len(services)), false
 	for i, part := range services {
 		weights[i] = 1
 		if part.Weight != nil {
@@ -79,9 +83,9 @@ func Weights(services []gateway.WeightedService) ([]int, error) {
 		if weights[i] < 0 {
 			return nil, fmt.Errorf("service %s: weight %d is negative", part.Name, weights[i])
 		}
-		sum += weights[i]
+		positive = positive || weights[i] > 0
 	}
-	if sum == 0 {
+	if !positive {
 		return nil, errors.New("weighted names no service with a weight above 0")
 	}
 	return weights, nil

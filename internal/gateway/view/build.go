@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Source is what is shown.
@@ -35,7 +36,12 @@ func Of(from Source) RawData {
 		map[string]Middleware{}, map[string]Service{}, map[string]Router{}, map[string]Service{}, from.Certificates}
 	for _, o := range from.Objects {
 		_, provider, _ := strings.Cut(o.Name, "@")
-		from.add(&d, o.Kind, Info{Name: o.Name, Provider: provider, Status: o.Status, Errors: o.Reasons})
+		info := Info{Name: o.Name, Provider: provider, Status: o.Status, Errors: o.Reasons}
+		// add only reads the configuration, and adds the object last.
+		if err := recovery.Object(o.Kind+" "+o.Name, func() { from.add(&d, o.Kind, info) }); err != nil {
+			info.Errors = append(slices.Clone(info.Errors), err.Error())
+			(&Source{Config: &gateway.Config{}}).add(&d, o.Kind, info)
+		}
 	}
 	link(d.Routers, d.Services, d.Middlewares)
 	link(d.TCPRouters, d.TCPServices, d.TCPMiddlewares)

@@ -16,6 +16,7 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // Docker follows the containers of an engine.
@@ -228,7 +229,10 @@ func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 	for _, id := range slices.Sorted(maps.Keys(d.known)) {
 		c := d.containers[id]
 		if c == nil || c.Stopping != d.isStopping(id) {
-			c = d.container(d.known[id])
+			// A container that is not complete is not in use.
+			if recovery.Object("container "+id, func() { c = d.container(d.known[id]) }) != nil {
+				continue
+			}
 			d.containers[id] = c
 		}
 		all = append(all, c)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/recovery"
 )
 
 // hostNetwork is the name of the network of tasks that use their node's network.
@@ -126,9 +127,12 @@ func containersOf(services []service, tasks map[string]task, nodes map[string]ne
 	for id, t := range tasks {
 		if of := byID[t.ServiceID]; of != nil {
 			delete(all, of.ID)
-			c := t.container(of, nodes)
-			c.VirtualIPs = of.virtualIPs(names)
-			all[id] = c
+			// A task whose container is not complete is not in use.
+			_ = recovery.Object("task "+id, func() {
+				c := t.container(of, nodes)
+				c.VirtualIPs = of.virtualIPs(names)
+				all[id] = c
+			})
 		}
 	}
 	return all

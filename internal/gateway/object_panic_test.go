@@ -1,0 +1,70 @@
+package gateway_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
+)
+
+// TestPanicsDisableOneObject builds objects whose building panics. Each is disabled with the panic as its reason, what
+// needs it is disabled too, and the others are served. With the next configuration, it is built again.
+func TestPanicsDisableOneObject(t *testing.T) {
+	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{
+		{Name: "web", Address: "127.0.0.1:0"}, {Name: "dns", Address: "127.0.0.1:0/udp"}}})
+	good, bad := server(t, named("good")), server(t, named("bad"))
+	config := func(service string) *model.Config {
+		return &model.Config{HTTP: model.HTTP{
+			Services: map[string]*model.Service{"good@file": good, "bad@file": bad},
+			Routers: map[string]*model.Router{
+				"good@file":   {Rule: "Host(`good.test`)", Service: "good@file"},
+				"user@file":   {Rule: "Host(`user.test`)", Service: "bad@file"},
+				"broken@file": {Rule: "Host(`broken.test`)", Service: service}},
+		}}
+	}
+	first := config("noop@internal")
+	delete(first.HTTP.Services, "bad@file")
+	w.gateway.Apply(first, nil)
+	w.gateway.BreakRule("broken@file")
+	faulty := config("good@file")
+	faulty.TCP.Routers = map[string]*model.TCPRouter{"bad@file": nil}
+	faulty.UDP.Routers = map[string]*model.UDPRouter{"bad@file": nil}
+	var statuses []gateway.Status
+	w.gateway.WithoutServers(func() { statuses = w.gateway.Apply(faulty, nil) })
+	for _, want := range []string{"service bad@file", "router broken@file", "TCP router bad@file", "UDP router bad@file"} {
+		if !hasReason(statuses, want, "internal error at ") {
+			t.Errorf("%s has no reason: %+v", want, statuses)
+		}
+	}
+	if !hasReason(statuses, "router user@file", "is disabled") {
+		t.Errorf("the router of the service is not disabled: %+v", statuses)
+	}
+	answers := func(want map[string]string) {
+		t.Helper()
+		for host, text := range want {
+			if status, body := w.get("http://" + host + "/"); (status == http.StatusOK) != (text != "") || text != "" && body != text {
+				t.Errorf("%s answers %d %q, want %q", host, status, body, text)
+			}
+		}
+	}
+	answers(map[string]string{"good.test": "good", "user.test": "", "broken.test": ""})
+	repaired := config("good@file")
+	repaired.HTTP.Routers["broken@file"].Rule = "Host(`broken.test`) && PathPrefix(`/`)"
+	changed := *bad
+	changed.LoadBalancer = &model.LoadBalancer{Servers: bad.LoadBalancer.Servers, Strategy: "p2c"}
+	repaired.HTTP.Services["bad@file"] = &changed
+	w.gateway.Apply(repaired, nil)
+	answers(map[string]string{"good.test": "good", "user.test": "bad", "broken.test": "good"})
+}
+
+// hasReason reports whether the object KIND NAME is disabled with a reason that has the text.
+func hasReason(all []gateway.Status, object, text string) bool {
+	for _, s := range all {
+		if s.Kind+" "+s.Name == object && s.State == gateway.Disabled && strings.Contains(strings.Join(s.Reasons, " "), text) {
+			return true
+		}
+	}
+	return false
+}

@@ -219,6 +219,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/escape/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "regular expressions are compiled within limits, without another package of the project",
+		Of:   []string{"internal/expression/..."}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "whatever reads objects can recover from a panic of one, without another package of the project",
 		Of:   []string{"internal/recovery/..."}, Ours: []string{}, StdOnly: true,
 	},
@@ -229,7 +233,7 @@ var Rules = []Rule{
 	{
 		Name: "middlewares get the rest of the gateway as functions",
 		Of:   []string{"internal/gateway/middleware/..."},
-		Ours: []string{"internal/model/gateway", "internal/gateway/middleware/..."},
+		Ours: []string{"internal/model/gateway", "internal/gateway/middleware/...", "internal/expression"},
 	},
 	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
@@ -245,7 +249,7 @@ var Rules = []Rule{
 	},
 	{
 		Name: "rules of routers are matched without the gateway",
-		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar"}, Deny: []string{"os/..."},
+		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar", "internal/expression"}, Deny: []string{"os/..."},
 		StdOnly: true,
 	},
 	{

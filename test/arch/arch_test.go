@@ -63,6 +63,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"middlewares may not use rules", "internal/gateway/middleware", "fairlead/internal/gateway/rule", false},
 		{"rules of routers may use nearest names", "internal/gateway/rule", "fairlead/internal/similar", true},
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
+		{"compiling expressions may not use rules", "internal/expression", "fairlead/internal/gateway/rule", false},
 		{"recovery may not use the gateway", "internal/recovery", "fairlead/internal/gateway", false},
 		{"nearest names may not use rules", "internal/similar", "fairlead/internal/gateway/rule", false},
 		{"finding the cgroup hierarchy may not use plan", "internal/cgroup", "fairlead/internal/plan", false},

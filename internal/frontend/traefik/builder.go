@@ -66,7 +66,7 @@ func (b *builder) completeHTTP() {
 	if len(b.declared("http", "routers")) == 0 {
 		if len(services) > 1 {
 			b.warn("", "the container has no router: it has several services, %s; give it a router with the label "+
-				"traefik.http.routers.NAME.service", strings.Join(services, ", "))
+				"traefik.http.routers.NAME.service", few(services))
 		} else {
 			c.Routers = map[string]*gateway.Router{base: {}}
 			defer func() {
@@ -208,7 +208,8 @@ func (b *builder) onlyService(object string, name *string, services []string) bo
 		return true
 	}
 	text := fmt.Sprintf("it names no service, and the container has several, %s: add the router's label \"service\"",
-		strings.Join(services, ", "))
+		few(services))
+	services = services[:min(len(services), mostNamed)]
 	for i, a := range services {
 		for _, other := range services[i+1:] {
 			if alike(a, other) {
@@ -218,6 +219,17 @@ func (b *builder) onlyService(object string, name *string, services []string) bo
 	}
 	b.fail(object, "%s", text)
 	return false
+}
+
+// mostNamed is how many names a message has.
+const mostNamed = 10
+
+// few returns the names as a list, which says how many are left out.
+func few(names []string) string {
+	if left := len(names) - mostNamed; left > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), left)
+	}
+	return strings.Join(names, ", ")
 }
 
 // httpServer fills the only server of a load balancer.

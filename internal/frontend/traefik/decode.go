@@ -167,6 +167,10 @@ func (d *decoder) table(n *Node, key string, v reflect.Value) {
 }
 
 func (d *decoder) entry(n *Node, key, name string, v reflect.Value) {
+	if strings.Count(key, ".") > 2*maxDepth {
+		d.mistake(n, shortened(key), "names are nested too deep: want at most %d", maxDepth)
+		return
+	}
 	if v.Type().Elem().Kind() == reflect.String && len(n.Children) > 0 {
 		for _, child := range n.Children {
 			d.entry(child, join(key, child.Name), join(name, child.Name), v)

@@ -88,6 +88,10 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 		return &part{}
 	}
 	r := &reporter{source: "container " + c.Name, provider: "docker"}
+	if err := checkSize(c.Labels); err != nil {
+		r.fail("", "%v", err)
+		return &part{problems: r.problems}
+	}
 	root := r.labelTree(c.Labels)
 	s := r.decodeSettings(root)
 	if !d.enabled(r, root, s) {
@@ -103,6 +107,7 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 	b := &builder{reporter: r, docker: d, container: c, byID: byID, root: root, settings: s,
 		config: r.decodeLabels(root)}
 	b.complete()
+	b.limitExpressions()
 	if d.opt.Strict && slices.ContainsFunc(r.problems, func(p Problem) bool { return !p.Warning }) {
 		r.fail("", "all routers, services and middlewares of the container are left out: it has the mistakes above, "+
 			"and the provider is strict")

@@ -80,21 +80,25 @@ func Tree(pairs []Pair) (*Node, []Mistake) {
 	pairs = slices.Clone(pairs)
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
 	root := &Node{}
-	known := map[string]*Node{}
+	type place struct {
+		parent *Node
+		name   string
+	}
+	known := map[place]*Node{}
 	var mistakes []Mistake
 	for _, p := range pairs {
 		names, err := split(p.Key)
 		if err != nil {
-			mistakes = append(mistakes, Mistake{Key: p.Key, Text: err.Error()})
+			mistakes = append(mistakes, Mistake{Key: shortened(p.Key), Text: err.Error()})
 			continue
 		}
-		n, key := root, ""
+		n := root
 		for _, name := range names {
-			key = join(key, strings.ToLower(name))
-			child := known[key]
+			at := place{n, strings.ToLower(name)}
+			child := known[at]
 			if child == nil {
 				child = &Node{Name: name}
-				n.Children, known[key] = append(n.Children, child), child
+				n.Children, known[at] = append(n.Children, child), child
 			}
 			n = child
 		}
@@ -103,8 +107,29 @@ func Tree(pairs []Pair) (*Node, []Mistake) {
 	return root, mistakes
 }
 
+// The limits of a key, in bytes and in names. The longest keys of Traefik have about ten names.
+const (
+	maxKey   = 1 << 10
+	maxDepth = 32
+)
+
+// shortened returns the begin of a key for a message.
+func shortened(key string) string {
+	const most = 80
+	if len(key) <= most {
+		return key
+	}
+	return strings.ToValidUTF8(key[:most], "") + "…"
+}
+
 // split returns the names of a key: "a.b[0].c" has a, b, [0] and c.
 func split(key string) (names []string, err error) {
+	if len(key) > maxKey {
+		return nil, fmt.Errorf("the key has %d bytes: want at most %d", len(key), maxKey)
+	}
+	if depth := strings.Count(key, ".") + strings.Count(key, "["); depth >= maxDepth {
+		return nil, fmt.Errorf("the key has more than %d names: no setting is nested so deep", maxDepth)
+	}
 	for name := range strings.SplitSeq(key, ".") {
 		at := strings.IndexByte(name, '[')
 		switch {

@@ -132,9 +132,9 @@ type rules struct{ last, now map[ruleKey][]string }
 func (r *rules) domains(key ruleKey) []string {
 	names, ok := r.last[key]
 	if !ok {
-		parse := rule.Parse
+		parse := rule.Read
 		if key.tcp {
-			parse = rule.ParseTCP
+			parse = rule.ReadTCP
 		}
 		if parsed, err := parse(key.text, key.syntax); err == nil {
 			names = parsed.Domains()

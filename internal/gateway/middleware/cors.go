@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/expression"
 	"fairlead/internal/model/gateway"
 )
 
@@ -35,11 +36,11 @@ func newCORS(v *gateway.Headers) (*cors, error) {
 		}
 	}
 	for _, text := range v.AccessControlAllowOriginListRegex {
-		expression, err := regexp.Compile(text)
+		origin, err := expression.Compile(text)
 		if err != nil {
 			return nil, fmt.Errorf("read accessControlAllowOriginListRegex: %w", err)
 		}
-		c.origins = append(c.origins, expression)
+		c.origins = append(c.origins, origin)
 	}
 	return c, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"fairlead/internal/expression"
 )
 
 // compileRegex compiles an expression of a user.
@@ -12,11 +14,11 @@ func compileRegex(text string) (*regexp.Regexp, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("the regular expression is missing")
 	}
-	expression, err := regexp.Compile(strings.TrimSpace(text))
+	compiled, err := expression.Compile(strings.TrimSpace(text))
 	if err != nil {
 		return nil, fmt.Errorf("read regular expression: %w", err)
 	}
-	return expression, nil
+	return compiled, nil
 }
 
 // reference matches a name in a replacement.

@@ -20,12 +20,12 @@ func FuzzParse(f *testing.F) {
 		f.Add(text, "v2", true)
 	}
 	f.Fuzz(func(t *testing.T, text, syntax string, tcp bool) {
-		r, err := parseAs(text, syntax, tcp)
+		r, err := compiled(parseAs(text, syntax, tcp))
 		if err != nil {
 			return
 		}
 		canonical := r.String()
-		again, err := parseAs(canonical, r.Syntax(), tcp)
+		again, err := compiled(parseAs(canonical, r.Syntax(), tcp))
 		if err != nil {
 			t.Fatalf("%s: canonical form %s: %v", text, canonical, err)
 		}

@@ -90,7 +90,7 @@ func hostRegexpV2(args []string) ([]test, error) {
 		if v.how == equal {
 			v.text = strings.ToLower(v.text)
 		} else {
-			v.re = regexp.MustCompile("(?i)" + v.re.String())
+			v.text = "(?i)" + v.text
 		}
 		t.values = append(t.values, v)
 	}

@@ -78,11 +78,15 @@ func (n *node) hosts(want bool) (hosts []value, ok bool) {
 }
 
 // inBoth returns the values for the hosts that both lists match. Of two values that overlap, one
-// matches all that the other does.
+// matches all that the other does. A rule may have thousands.
 func inBoth(a, b []value) (both []value) {
 	for _, lists := range [][2][]value{{a, b}, {b, a}} {
+		patterns := make(map[string]bool, len(lists[1]))
+		for _, v := range lists[1] {
+			patterns[v.pattern()] = true
+		}
 		for _, v := range lists[0] {
-			if slices.ContainsFunc(lists[1], func(w value) bool { return w.covers(v) }) {
+			if v.coveredBy(patterns) {
 				both = append(both, v)
 			}
 		}
@@ -90,15 +94,10 @@ func inBoth(a, b []value) (both []value) {
 	return both
 }
 
-// covers reports whether the value matches all hosts that the other one matches.
-func (v value) covers(other value) bool {
-	switch {
-	case v.how == always:
-		return true
-	case v.how == other.how:
-		return v.text == other.text
-	}
-	return other.how == equal && v.match(other.text)
+// coveredBy reports whether one of the patterns matches all hosts that the value matches.
+func (v value) coveredBy(patterns map[string]bool) bool {
+	dot := strings.IndexByte(v.text, '.')
+	return patterns["*"] || patterns[v.pattern()] || v.how == equal && dot > 0 && patterns["*"+v.text[dot:]]
 }
 
 // hosts returns the names and wildcards that the matcher compares the host with.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"fairlead/internal/expression"
 )
 
 // maxDepth limits how deep parentheses and negations are nested.
@@ -15,13 +17,27 @@ const maxDepth = 100
 // Parse parses the rule of an HTTP router in the syntax "v2" or "v3". If the syntax is
 // empty, it is v3, or v2 for a rule that has what only v2 knows: a matcher, a number of
 // arguments, or a template such as {name:[a-z]+}. Returns an *Error for faulty rules.
-func Parse(text, syntax string) (*Rule, error) {
-	return parseAs(text, syntax, false)
-}
+func Parse(text, syntax string) (*Rule, error) { return compiled(Read(text, syntax)) }
+
+// Read parses a rule as Parse does, and does not compile its regular expressions: the rule must not be matched. It is for
+// those who only want to know what is in it, and what it would cost.
+func Read(text, syntax string) (*Rule, error) { return parseAs(text, syntax, false) }
 
 // ParseTCP parses the rule of a TCP router as Parse does that of an HTTP router.
-func ParseTCP(text, syntax string) (*Rule, error) {
-	return parseAs(text, syntax, true)
+func ParseTCP(text, syntax string) (*Rule, error) { return compiled(ReadTCP(text, syntax)) }
+
+// ReadTCP parses the rule of a TCP router as Read does that of an HTTP router.
+func ReadTCP(text, syntax string) (*Rule, error) { return parseAs(text, syntax, true) }
+
+// compiled compiles the regular expressions of a rule.
+func compiled(r *Rule, err error) (*Rule, error) {
+	if err == nil {
+		err = r.compile()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 func parseAs(text, syntax string, tcp bool) (*Rule, error) {
@@ -54,6 +70,8 @@ type parser struct {
 	// guess says that the rule may be in another syntax.
 	guess    bool
 	warnings []string
+	// size are the instructions of the regular expressions up to here.
+	size int
 }
 
 func parse(text, syntax string, tcp, guess bool) (*Rule, error) {
@@ -68,7 +86,7 @@ func parse(text, syntax string, tcp, guess bool) (*Rule, error) {
 	if p.offset < len(text) {
 		return nil, p.unexpected("&&, || or the end of the rule")
 	}
-	r := &Rule{root: root, length: len(text), syntax: syntax, tcp: tcp, warnings: p.warnings}
+	r := &Rule{root: root, length: len(text), syntax: syntax, tcp: tcp, warnings: p.warnings, size: p.size}
 	if hosts, ok := r.Hosts(); ok && len(hosts) == 0 {
 		r.warnings = append(r.warnings, "the rule never matches: no host satisfies all of its matchers")
 	}
@@ -213,6 +231,15 @@ func (p *parser) compile(k *kind, args []string, offsets []int) (*node, error) {
 			at = offsets[arg.index]
 		}
 		return nil, p.fail(at, "%s: %v", k.name, err)
+	}
+	for _, t := range m.tests {
+		for _, v := range t.values {
+			p.size += v.size
+		}
+	}
+	if p.size > expression.MaxSize {
+		return nil, p.fail(offsets[0], "the regular expressions of the rule need more than %d instructions: divide it among "+
+			"several routers", expression.MaxSize)
 	}
 	p.warnings = append(p.warnings, m.warn(p.set.syntax)...)
 	return &node{leaf: m}, nil

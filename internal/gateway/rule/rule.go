@@ -7,10 +7,13 @@
 package rule
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"fairlead/internal/expression"
 )
 
 // Request is what rules match. Those of TCP routers match Host, ALPN and Client only.
@@ -42,6 +45,28 @@ type Rule struct {
 	syntax   string
 	warnings []string
 	tcp      bool
+	size     int
+}
+
+// Size returns about how many instructions the regular expressions of the rule have when they are compiled.
+func (r *Rule) Size() int { return r.size }
+
+// compile compiles the regular expressions. Their arguments are checked, so it fails only for what a prefix such as (?i)
+// makes too large.
+func (r *Rule) compile() (err error) {
+	r.root.visit(true, func(m *matcher, _ bool) {
+		for _, t := range m.tests {
+			for i := range t.values {
+				if v := &t.values[i]; v.how == pattern && err == nil {
+					v.re, err = expression.Compile(v.text)
+				}
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("parse rule: %w", err)
+	}
+	return nil
 }
 
 // Match reports whether the rule matches the request.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fairlead/internal/expression"
 )
 
 // subject is the part of a request that a test looks at.
@@ -50,7 +52,9 @@ const (
 type value struct {
 	how  comparison
 	text string
+	// re is the compiled text, nil in a rule that Read has returned; size are about its instructions.
 	re   *regexp.Regexp
+	size int
 }
 
 // match has no dynamic calls, so that a request on the stack stays there.
@@ -218,11 +222,11 @@ func alpn(args []string) ([]test, error) {
 	return []test{t}, nil
 }
 
-// regexpValue compiles the argument.
+// regexpValue checks the argument. Rule.compile compiles it.
 func regexpValue(index int, text string) (value, error) {
-	re, err := regexp.Compile(text)
+	size, err := expression.Size(text)
 	if err != nil {
 		return value{}, badArgument(index, "%v", err)
 	}
-	return value{how: pattern, text: text, re: re}, nil
+	return value{how: pattern, text: text, size: size}, nil
 }

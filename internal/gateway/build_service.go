@@ -178,7 +178,11 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
 	}
 	if value.HealthCheck != nil {
-		b.now.check = &checkOf{*value.HealthCheck, servers, transport}
+		check, notes := value.HealthCheck.Bounded()
+		for _, note := range notes {
+			b.status.warn("service", name, note)
+		}
+		b.now.check = &checkOf{check, servers, transport}
 	} else {
 		for _, s := range servers {
 			s.down.Store(false)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"time"
 
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
@@ -30,3 +31,8 @@ func (g *Gateway) WithoutServers(do func()) {
 
 // BreakRule makes a router panic when it is built again with the same rule.
 func (g *Gateway) BreakRule(router string) { g.kept.routers[router].rule = new(rule.Rule) }
+
+// CheckInterval returns the time between two checks of a service's server that is up.
+func (g *Gateway) CheckInterval(service string) time.Duration {
+	return g.checks[service].value.Interval
+}

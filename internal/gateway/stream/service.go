@@ -108,10 +108,14 @@ func (b *builder) balancer(name string, value *gateway.TCPLoadBalancer) (Handler
 		}
 		to.Servers = append(to.Servers, b.next.server(b.now, name, at))
 	}
-	if c := value.HealthCheck; c != nil {
+	if value.HealthCheck != nil {
+		c, notes := value.HealthCheck.Bounded()
+		for _, note := range notes {
+			b.Status.Warn(ServiceKind, name, note)
+		}
 		interval := cmp.Or(c.Interval, 30*time.Second)
 		b.next.checks[name] = &check{servers: to.Servers, transport: transport, log: b.Log,
-			depends: depends{*c, *via},
+			depends: depends{c, *via},
 			value: Check{Port: c.Port, Send: c.Send, Expect: c.Expect, Interval: interval,
 				UnhealthyInterval: cmp.Or(c.UnhealthyInterval, interval), Timeout: cmp.Or(c.Timeout, 5*time.Second)}}
 	}

@@ -45,7 +45,7 @@ const (
 func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
 	options := traefik.DockerOptions{Docker: value}
 	return &Swarm{engine: e, log: log, options: options, self: newSelf(), labels: traefik.NewDocker(options),
-		interval: cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually),
+		interval: max(cmp.Or(value.RefreshSeconds, value.SwarmModeRefreshSeconds, usually), soonest),
 		tasks:    map[string]task{}, stopping: map[string]bool{}, containers: map[string]*traefik.Container{}}
 }
 

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,29 @@ func TestPanicsDisableOneObject(t *testing.T) {
 	repaired.HTTP.Services["bad@file"] = &changed
 	w.gateway.Apply(repaired, nil)
 	answers(map[string]string{"good.test": "good", "user.test": "bad", "broken.test": "good"})
+}
+
+// TestCheckIntervalsHaveAFloor checks services with a health check every nanosecond: the shortest interval is in effect, and
+// the state of the service says so.
+func TestCheckIntervalsHaveAFloor(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	service := server(t, named("a"))
+	service.LoadBalancer.HealthCheck = &model.HealthCheck{Interval: 1}
+	stream := &model.TCPService{LoadBalancer: &model.TCPLoadBalancer{HealthCheck: &model.TCPHealthCheck{Interval: -1}}}
+	statuses := w.gateway.Apply(&model.Config{
+		HTTP: model.HTTP{Services: map[string]*model.Service{"a@file": service}},
+		TCP:  model.TCP{Services: map[string]*model.TCPService{"a@file": stream}}}, nil)
+	if got := w.gateway.CheckInterval("a@file"); got != model.LeastCheckInterval {
+		t.Errorf("the interval is %s, want %s", got, model.LeastCheckInterval)
+	}
+	for object, want := range map[string]string{"service": "healthCheck.interval 1ns is too short: 100ms is in effect",
+		"TCP service": "healthCheck.interval -1ns is negative: the default is in effect"} {
+		if !slices.ContainsFunc(statuses, func(s gateway.Status) bool {
+			return s.Kind == object && s.State == gateway.Warning && slices.Contains(s.Reasons, want)
+		}) {
+			t.Errorf("no %s has the reason %q: %+v", object, want, statuses)
+		}
+	}
 }
 
 // hasReason reports whether the object KIND NAME is disabled with a reason that has the text.

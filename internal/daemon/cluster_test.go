@@ -1,11 +1,17 @@
 package daemon_test
 
 import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"fairlead/internal/api"
 	"fairlead/internal/model"
+	"fairlead/internal/store"
 )
 
 // overlaid returns a network of the cluster with a subnet.
@@ -74,4 +80,43 @@ func TestClusterNetworkInUse(t *testing.T) {
 		t.Errorf("after leaving there are %v and %v", w.Networks(), w.Attachments())
 	}
 	w.sh("! ip route show | grep 172.30.7")
+}
+
+// TestNoCommandOfTheClusterAfterARestart restarts a daemon whose store has a service of the cluster with a command
+// as its check, as earlier versions have stored it. The command does not run, and the others are served.
+func TestNoCommandOfTheClusterAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	trace := filepath.Join(t.TempDir(), "trace")
+	evil, good := site("evil", at("192.0.2.7", 80)), site("good", at("192.0.2.8", 80))
+	touch := func(file string) model.Check {
+		return model.Check{Type: model.CheckExec, Command: []string{"/bin/sh", "-c", "touch " + file, "check"},
+			Initial: model.InitialDown, Rise: 1}
+	}
+	evil.Check = touch(trace)
+	own := site("own", at("192.0.2.9", 80))
+	own.Check = touch(trace + "-own")
+	evil.Origin, good.Origin, own.Origin = model.FromCluster, model.FromCluster, model.FromCommand
+	for i, v := range []*model.VirtualService{&evil, &good, &own} {
+		v.Addresses[0] = netip.AddrFrom4([4]byte{198, 51, 100, byte(10 + i)})
+	}
+	s, err := store.OpenFile(w.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.SaveDesired(model.Desired{Services: []model.VirtualService{evil, good, own}}),
+		s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.stands("own", "192.0.2.9:80 up") // its command has run
+	var names []string
+	for _, v := range w.Services() {
+		names = append(names, v.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"good", "own"}) {
+		t.Errorf("the services are %q", names)
+	}
+	if _, err := os.Stat(trace); err == nil {
+		t.Error("the command of a service of the cluster has run")
+	}
 }

@@ -133,6 +133,7 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read desired state: %w", err)
 	}
+	desired = d.permitted(desired)
 	// The watch begins before anything is applied, so that it misses no later change.
 	if d.healer.watcher, err = cfg.Host.Watch(d.life); err != nil {
 		d.end()

@@ -67,7 +67,7 @@ func (s State) published(v VirtualService) error {
 // and the other services.
 func (v VirtualService) Validate() error {
 	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(),
-		v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
+		v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto), v.validateOrigin()}
 	if v.Interface != "" {
 		errs = append(errs, wrap("interface", v.Interface, ValidLink(v.Interface)))
 	}
@@ -82,6 +82,16 @@ func (v VirtualService) Validate() error {
 		errs = append(errs, fmt.Errorf("panic %d: want 0 to 100 percent", v.Panic))
 	}
 	return errors.Join(errs...)
+}
+
+// validateOrigin refuses what only the administrator of a host can ask the host for. Whoever can write to the
+// store of a cluster can write its services.
+func (v VirtualService) validateOrigin() error {
+	if v.Origin == FromCluster && v.Check.Type == CheckExec {
+		return errors.New("check exec: hosts run no commands for a cluster, because everyone who can write to its etcd " +
+			"would be root on all of them: want another check, or a service of each host")
+	}
+	return nil
 }
 
 func (v VirtualService) validateFrontends() error {

@@ -36,6 +36,7 @@ type real struct {
 // virtual address on a link, and real servers on other hosts are reached via networks of the cluster.
 func CheckService(r record.Service) error {
 	v := r.Spec
+	v.Origin = model.FromCluster
 	if err := v.Validate(); err != nil {
 		return err
 	}

@@ -126,11 +126,14 @@ func TestMovedServer(t *testing.T) {
 // TestRefusedServices checks what a cluster's service cannot have.
 func TestRefusedServices(t *testing.T) {
 	for want, change := range map[string]func(*model.VirtualService){
-		"":                        func(*model.VirtualService) {},
-		"plane nft: want ebpf":    func(v *model.VirtualService) { v.Plane = model.PlaneNFT },
-		"interface: each node":    func(v *model.VirtualService) { v.Interface = "eth0" },
-		"noIngress: list":         func(v *model.VirtualService) { v.NoIngress = true },
-		"check docker":            func(v *model.VirtualService) { v.Check.Type = model.CheckDocker },
+		"":                     func(*model.VirtualService) {},
+		"plane nft: want ebpf": func(v *model.VirtualService) { v.Plane = model.PlaneNFT },
+		"interface: each node": func(v *model.VirtualService) { v.Interface = "eth0" },
+		"noIngress: list":      func(v *model.VirtualService) { v.NoIngress = true },
+		"check docker":         func(v *model.VirtualService) { v.Check.Type = model.CheckDocker },
+		"check exec: hosts run no": func(v *model.VirtualService) {
+			v.Check = model.Check{Type: model.CheckExec, Command: []string{"/bin/true"}}
+		},
 		"would not return":        func(v *model.VirtualService) { v.Forward = model.ForwardNAT },
 		"sandboxes cannot":        func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
 		"state down: drain it":    func(v *model.VirtualService) { v.Reals[0].State = model.RealDown },

@@ -95,7 +95,7 @@ func (a *Addresses) learn(s kv.Snapshot, key string) {
 		return
 	}
 	a.seen[key] = a.cfg.Now()
-	if _, err := read(e); err != nil {
+	if _, err := record.Decode[record.Address](e); err != nil {
 		a.problems[key] = "address " + strings.TrimPrefix(key, record.Addresses) + ": " + err.Error()
 	}
 }
@@ -149,7 +149,7 @@ func (a *Addresses) List() ([]api.ClusterAddress, error) {
 	}
 	all := []api.ClusterAddress{}
 	for e := range s.Under(record.Addresses) {
-		if r, err := read(e); err == nil {
+		if r, err := record.Decode[record.Address](e); err == nil {
 			all = append(all, withState(a.shown(s, e.Key, r), here[r.Prefix.Addr()]))
 		}
 	}
@@ -203,22 +203,6 @@ func (a *Addresses) shown(s kv.Snapshot, key string, r record.Address) api.Clust
 	return v
 }
 
-// read returns the record of an entry, or an error if no node can hold the address.
-func read(e kv.Entry) (record.Address, error) {
-	r, err := record.Decode[record.Address](e)
-	if err != nil {
-		return r, err
-	}
-	if err := valid(r); err != nil {
-		return r, err
-	}
-	if record.Key(record.Addresses, r.Prefix.Addr().String()) != e.Key {
-		return r, api.Faultf(api.Invalid, "the record is of address %s: remove it with `fairlead cluster address rm`",
-			r.Prefix.Addr())
-	}
-	return r, nil
-}
-
 // current returns the newest snapshot and the node.
 func (a *Addresses) current() (kv.Snapshot, member.Self, error) {
 	a.mu.Lock()
@@ -265,7 +249,7 @@ func recordOf(s kv.Snapshot, at netip.Addr) (record.Address, bool) {
 	if !exists {
 		return record.Address{}, false
 	}
-	r, err := read(e)
+	r, err := record.Decode[record.Address](e)
 	return r, err == nil
 }
 

@@ -1,7 +1,6 @@
 package addresses
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/cluster/vip"
-	"fairlead/internal/model"
 )
 
 // DefaultHold is the hold time of an address for which none is given. It is longer than most elections of
@@ -57,67 +55,10 @@ func newRecord(s kv.Snapshot, spec api.ClusterAddressSpec) (record.Address, erro
 
 // valid returns an error if no node could hold the address of a record.
 func valid(r record.Address) error {
-	p := r.Prefix
-	a := p.Addr()
-	invalid := func(want string) error { return api.Faultf(api.Invalid, "virtual address %s: %s", p, want) }
-	switch {
-	case !p.IsValid():
-		return api.Faultf(api.Invalid, "virtual address: want an address with the length of its subnet, "+
-			"e.g. 192.0.2.10/24")
-	case a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a.IsLinkLocalUnicast() ||
-		a.Is4() && a.As4()[0] >= 240:
-		return invalid("want an address that other hosts can reach")
-	case r.Announce != "":
-		return validAnnounced(r)
-	case p.IsSingleIP() && r.Link == "":
-		return invalid("want the length of its subnet, e.g. " + a.String() + "/" + typical(a) + ", or --link")
-	case a.Is4() && p.Bits() < 31 && (a == p.Masked().Addr() || a == broadcast(p)):
-		return invalid("it is the network or the broadcast address of its subnet: want a host's address")
-	case a.Is6() && p.Bits() < 127 && a == p.Masked().Addr():
-		return invalid("it is the routers' anycast address of its subnet: want a host's address")
-	case r.Hold < vip.MinHold || r.Hold > vip.MaxHold:
-		return api.Faultf(api.Invalid, "virtual address %s: hold time %s: want %s to %s", p, r.Hold, vip.MinHold,
-			vip.MaxHold)
-	}
-	if r.Link == "" {
-		return nil
-	}
-	if err := model.ValidLink(r.Link); err != nil {
-		return api.Faultf(api.Invalid, "virtual address %s: %w", p, err)
+	if err := r.Validate(); err != nil {
+		return api.Faultf(api.Invalid, "virtual address %s: %w", r.Prefix, err)
 	}
 	return nil
-}
-
-// validAnnounced returns an error if the address of a record could not be announced to routers.
-func validAnnounced(r record.Address) error {
-	invalid := func(want string) error { return api.Faultf(api.Invalid, "virtual address %s: %s", r.Prefix, want) }
-	switch {
-	case r.Announce != record.AnnounceBGP:
-		return invalid("announce: want bgp")
-	case !r.Prefix.IsSingleIP():
-		return invalid(fmt.Sprintf("want a single address to announce: %s/%d", r.Prefix.Addr(), r.Prefix.Addr().BitLen()))
-	case r.Hold != 0:
-		return invalid("an announced address has no holder, and so no hold time: leave --hold out")
-	case r.Link != "":
-		return invalid("an announced address is on the loopback link: leave --link out")
-	}
-	return nil
-}
-
-func typical(a netip.Addr) string {
-	if a.Is4() {
-		return "24"
-	}
-	return "64"
-}
-
-// broadcast returns the last address of a subnet.
-func broadcast(p netip.Prefix) netip.Addr {
-	b := p.Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(b)
 }
 
 // unused returns an error if the cluster uses an address for something else.

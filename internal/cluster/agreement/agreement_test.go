@@ -46,7 +46,9 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	w := &cluster{nodes: map[string]*node{}, gone: map[string]bool{}}
 	entries := []kv.Entry{{Key: "svcs/web", Revision: 1,
-		Value: record.Encode(record.Service{Ingress: []string{"a", "b"}})}}
+		Value: record.Encode(record.Service{Ingress: []string{"a", "b"}, Spec: model.VirtualService{Name: "web",
+			Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.1")}, Ports: []model.PortRange{model.Port(80)},
+			Proto: model.TCP, Plane: model.PlaneEBPF, Forward: model.ForwardDirect}})}}
 	for _, name := range []string{"a", "b", "c"} {
 		entries = append(entries, kv.Entry{Key: "nodes/" + name, Revision: 1,
 			Value: record.Encode(record.Node{ID: name, Name: name})})

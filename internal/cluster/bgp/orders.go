@@ -103,12 +103,8 @@ func (n *Announcer) Peers() ([]api.ClusterBGPSession, error) {
 func newPeer(s kv.Snapshot, p api.ClusterBGPPeer) (record.BGPPeer, error) {
 	r := record.BGPPeer{Address: p.Address, AS: p.AS, LocalAS: p.LocalAS, BFD: p.BFD}
 	a := p.Address
-	switch {
-	case !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.Is4In6() || a.IsLinkLocalUnicast():
-		return r, api.Faultf(api.Invalid, "router %s: want the address of a router, e.g. 192.0.2.1", a)
-	case p.AS == 0 || p.LocalAS == 0:
-		return r, api.Faultf(api.Invalid, "router %s: want the number of the router's autonomous system and of the nodes', "+
-			"1 to 4294967295; 64512 to 65534 are for private use", a)
+	if err := r.Validate(); err != nil {
+		return r, api.Faultf(api.Invalid, "router %s: %w", a, err)
 	}
 	for e := range s.Under(record.BGPPeers) {
 		other, err := record.Decode[record.BGPPeer](e)

@@ -182,8 +182,8 @@ func (c *claim) records() (record.Network, error) {
 		return record.Network{}, ErrGone
 	}
 	n, err := record.Decode[record.Network](c.networkEntry)
-	if err == nil && (c.subnet >= len(n.Spec.Subnets) || len(n.BlockBits) != len(n.Spec.Subnets)) {
-		err = fmt.Errorf("read record %s: it has no block size for each subnet", c.networkEntry.Key)
+	if err == nil && c.subnet >= len(n.Spec.Subnets) {
+		err = fmt.Errorf("read record %s: it has no subnet %d", c.networkEntry.Key, c.subnet+1)
 	}
 	return n, err
 }
@@ -193,9 +193,6 @@ func (c *claim) records() (record.Network, error) {
 func (c *claim) free(n record.Network) (netip.Prefix, error) {
 	subnet := n.Spec.Subnets[c.subnet].Prefix.Masked()
 	bits := n.BlockBits[c.subnet]
-	if err := ValidBits(subnet, bits); err != nil {
-		return netip.Prefix{}, err
-	}
 	h := fnv.New64a()
 	h.Write([]byte(c.node))
 	first := h.Sum64()

@@ -297,7 +297,8 @@ func TestEncryptedPorts(t *testing.T) {
 func TestCreateRefuses(t *testing.T) {
 	c := newCluster(t, 0)
 	c.network("net", "10.9.0.0/16", 26)
-	c.put(record.Key(record.Addresses, "10.7.0.9"), record.Encode(record.Address{Prefix: prefix("10.7.0.9/24")}))
+	c.put(record.Key(record.Addresses, "10.7.0.9"), record.Encode(record.Address{Prefix: prefix("10.7.0.9/24"),
+		Hold: record.MinHold}))
 	for name, test := range map[string]struct {
 		change func(*model.Network)
 		bits   int
@@ -351,7 +352,7 @@ func TestDefaultBits(t *testing.T) {
 	for subnet, want := range map[string]int{"10.9.0.0/16": 26, "10.9.0.0/24": 28, "10.9.0.0/28": 30,
 		"fd00:9::/64": 122} {
 		bits := block.DefaultBits(prefix(subnet))
-		if err := block.ValidBits(prefix(subnet), bits); bits != want || err != nil {
+		if err := record.ValidBits(prefix(subnet), bits); bits != want || err != nil {
 			t.Errorf("blocks of %s have /%d, want /%d: %v", subnet, bits, want, err)
 		}
 	}

@@ -34,8 +34,6 @@ type invalidError struct{ error }
 // Is implements the interface of errors.Is.
 func (invalidError) Is(target error) bool { return target == ErrInvalid }
 
-func invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
-
 // Create adds a network to the cluster. An overlay gets its number in the same transaction. A
 // block size of 0 means that of DefaultBits. It returns ErrExists, ErrInvalid or ErrBusy
 // (errors.Is), or the error of the store. The snapshot may be old, but subnets are compared with
@@ -55,24 +53,6 @@ func Create(ctx context.Context, store kv.Committer, s kv.Snapshot, spec model.N
 // newNetwork returns the record of a network.
 func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, error) {
 	n := record.Network{Spec: spec, Direct: spec.Traits().Remote}
-	if !spec.Traits().Overlay && !n.Direct {
-		return n, invalid("driver %s: want %s, which connect hosts", spec.Driver,
-			model.OneOf(model.Drivers(func(t model.Traits) bool { return t.Overlay || t.Remote })))
-	}
-	if err := model.ValidName(spec.Name); err != nil {
-		return n, invalid("%w", err)
-	}
-	if len(spec.Subnets) == 0 ||
-		!n.Direct && (len(spec.Subnets) != 1 || !spec.Subnets[0].Prefix.Addr().Is4()) {
-		return n, invalid("want a subnet, e.g. 10.9.0.0/16, and with driver vxlan only one, of IPv4")
-	}
-	if len(spec.Overlay.Peers) > 0 || spec.Overlay.Group.IsValid() {
-		return n, invalid("the cluster has its list of hosts: omit peers and group")
-	}
-	if n.Direct && spec.Overlay.Encrypt || spec.Overlay.KeyFile != "" {
-		return n, invalid("each host has its own key, and only driver vxlan encrypts: omit key-file, and with other " +
-			"drivers encrypt")
-	}
 	if spec.Overlay.Encrypt && spec.Overlay.Port == 0 {
 		n.Spec.Overlay.Port = freePort(s)
 	}
@@ -81,13 +61,10 @@ func newNetwork(s kv.Snapshot, spec model.Network, bits []int) (record.Network, 
 		if i < len(bits) && bits[i] != 0 {
 			size = bits[i]
 		}
-		if err := ValidBits(sub.Prefix, size); err != nil {
-			return n, invalid("%w", err)
-		}
-		if sub.Range.IsValid() || sub.Address.IsValid() || sub.Gateway.IsValid() {
-			return n, invalid("subnet %s: blocks determine each host's part: omit range, address and gateway", sub.Prefix)
-		}
 		n.BlockBits = append(n.BlockBits, size)
+	}
+	if err := n.Validate(); err != nil {
+		return n, invalidError{err}
 	}
 	return n, errors.Join(checkOverlap(s, spec), checkVirtual(s, spec))
 }
@@ -229,10 +206,7 @@ func remove(ctx context.Context, store kv.Committer, e kv.Entry) error {
 				return err
 			}
 		}
-		n, err := record.Decode[record.Network](e)
-		if err != nil {
-			return err
-		}
+		n, _ := record.Decode[record.Network](e) // the number of a record that is not valid is not known
 		t := kv.Txn{If: []kv.Condition{unchanged(e)}, Then: []kv.Change{{Key: e.Key}}}
 		if vni := n.Spec.Overlay.VNI; vni != 0 {
 			t.Then = append(t.Then, kv.Change{Key: numberKey(vni)})

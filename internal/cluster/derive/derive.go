@@ -165,15 +165,6 @@ func (d *Deriver) readNetwork(e kv.Entry, exists bool) (err error) {
 		n.record, err = record.Decode[record.Network](e)
 		n.known = err == nil
 	}
-	if n.known && n.record.Spec.Name != name {
-		err = fmt.Errorf("it has the name %q", n.record.Spec.Name)
-	} else if n.known {
-		err = block.Check(n.record)
-	}
-	if n.known && err != nil {
-		n.record, n.known = record.Network{}, false
-		err = fmt.Errorf("read record %s: %w", e.Key, err)
-	}
 	// A claim changes only the sequence number, and its block.
 	if n.known != was || !n.record.Spec.Equal(before.Spec) || n.record.Direct != before.Direct ||
 		!slices.Equal(n.record.BlockBits, before.BlockBits) {

@@ -32,49 +32,6 @@ type real struct {
 	record.Real
 }
 
-// CheckService returns an error if the cluster cannot have the service. A node can have it without a
-// virtual address on a link, and real servers on other hosts are reached via networks of the cluster.
-func CheckService(r record.Service) error {
-	v := r.Spec
-	v.Origin = model.FromCluster
-	if err := v.Validate(); err != nil {
-		return err
-	}
-	switch {
-	case !v.Plane.Traits().AtLinks:
-		return fmt.Errorf("plane %s: want ebpf, with which a host that does not have the address does not answer for it",
-			v.Plane)
-	case v.Interface != "":
-		return errors.New("interface: each node would add the address to it: omit it, and set the address on one node at a " +
-			"time")
-	case v.NoIngress:
-		return errors.New("noIngress: list the nodes that accept packets as ingress")
-	case v.Check.Type == model.CheckDocker:
-		return errors.New("check docker: other nodes cannot see a container's health check: want another check")
-	}
-	switch v.Forward {
-	case model.ForwardDirect:
-	case model.ForwardNAT:
-		if v.SourceNAT != model.SourceNATMasqueraded {
-			return errors.New("forward nat: the answers of real servers on other nodes would not return through the node " +
-				"that the client has dialled: want forward direct, or source NAT masqueraded, with which real servers see " +
-				"that node instead of the client")
-		}
-	default:
-		return fmt.Errorf("forward %s: sandboxes cannot receive such packets from other nodes: want direct, or nat with "+
-			"source NAT masqueraded", v.Forward)
-	}
-	for _, s := range v.Reals {
-		switch {
-		case s.State != model.RealUp:
-			return fmt.Errorf("real server %s: state %s: drain it with `fairlead service drain`", s, s.State)
-		case !s.Select.IsZero() && s.Select.Network == "":
-			return fmt.Errorf("real server %s: its selector names no network of the cluster: add network=NAME", s)
-		}
-	}
-	return nil
-}
-
 func (d *Deriver) readService(e kv.Entry, exists bool) (err error) {
 	name := record.Names(record.Services, e.Key, 1)[0]
 	s := d.service(name)
@@ -83,12 +40,6 @@ func (d *Deriver) readService(e kv.Entry, exists bool) (err error) {
 		return nil
 	}
 	r, err := record.Decode[record.Service](e)
-	if err == nil && r.Spec.Name != name {
-		err = fmt.Errorf("it has the name %q", r.Spec.Name)
-	}
-	if err == nil {
-		err = CheckService(r)
-	}
 	if err != nil {
 		return fmt.Errorf("service %s: %w", name, err)
 	}

@@ -142,7 +142,7 @@ func TestRefusedServices(t *testing.T) {
 	} {
 		r := site()["svcs/site"].(record.Service)
 		change(&r.Spec)
-		err := derive.CheckService(r)
+		err := r.Validate()
 		if got := fmt.Sprint(err); (err == nil) != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}

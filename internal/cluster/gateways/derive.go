@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/cluster/block"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
@@ -218,9 +217,6 @@ func (v *servers) network(name string) network {
 	r, exists, err := record.Get[record.Network](v.snapshot, record.Key(record.Networks, name))
 	if err == nil && !exists {
 		err = fmt.Errorf("network %s is none of the cluster's", name)
-	}
-	if err == nil {
-		err = block.Check(r)
 	}
 	v.networks[name] = network{r, err}
 	return v.networks[name]

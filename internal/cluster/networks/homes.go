@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"fairlead/internal/api"
-	"fairlead/internal/cluster/block"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
@@ -71,7 +70,7 @@ func (n *Networks) homeless(s kv.Snapshot, node string, attached []api.View) (al
 	ours := map[string]record.Network{}
 	for _, network := range n.cfg.Host.Networks() {
 		r, exists, err := record.Get[record.Network](s, record.Key(record.Networks, network.Name))
-		if network.Origin == model.FromCluster && exists && err == nil && block.Check(r) == nil {
+		if network.Origin == model.FromCluster && exists && err == nil {
 			ours[network.Name] = r
 		}
 	}

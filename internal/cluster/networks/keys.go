@@ -55,7 +55,7 @@ func (n *Networks) publishKeys(ctx context.Context, s kv.Snapshot, node string) 
 	var rotations []rotation
 	for e := range s.Under(record.Networks) {
 		r, err := record.Decode[record.Network](e)
-		if err != nil || !r.Spec.Overlay.Encrypt || model.ValidName(r.Spec.Name) != nil {
+		if err != nil || !r.Spec.Overlay.Encrypt {
 			continue // derive reports it
 		}
 		needed[r.Spec.Name] = true

@@ -207,7 +207,7 @@ func foreign(network model.Network, a netip.Addr) bool {
 // of the cluster: the daemon says what is wrong then.
 func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
 	r, exists, err := record.Get[record.Network](s, record.Key(record.Networks, p.network))
-	if err != nil || !exists || block.Check(r) != nil {
+	if err != nil || !exists {
 		return h, false
 	}
 	key := blockKey(r, p)
@@ -233,7 +233,7 @@ func look(s kv.Snapshot, self string, p place) (h holding, concerned bool) {
 func blockKey(r record.Network, p place) string {
 	for i, s := range r.Spec.Subnets {
 		if s.Prefix.Contains(p.address) && s.Usable(p.address) {
-			of, _ := p.address.Prefix(r.BlockBits[i]) // block.Check has validated the length
+			of, _ := p.address.Prefix(r.BlockBits[i]) // the length is valid
 			return record.Key(record.Blocks, p.network, of.String())
 		}
 	}

@@ -273,7 +273,7 @@ func (n *Networks) claim(ctx context.Context, s kv.Snapshot, node string) error 
 	var errs []error
 	for e := range s.Under(record.Networks) {
 		r, err := record.Decode[record.Network](e)
-		if err != nil || block.Check(r) != nil {
+		if err != nil {
 			continue // derive reports it
 		}
 		own := block.Own(s, r.Spec.Name, node)

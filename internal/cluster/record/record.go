@@ -1,11 +1,12 @@
 // Package record has the keys and values of a cluster in its store. It reads and writes
-// them as JSON, and does nothing else.
+// them as JSON, refuses those that are not valid, and does nothing else.
 //
 // Unknown fields of values are ignored, so that nodes with an older version can read the
 // records of newer ones. meta has the format, and a node refuses a newer format.
 package record
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -300,14 +301,16 @@ func Encode[T any](v T) []byte {
 	return text
 }
 
-// Decode returns the record of an entry.
+// Decode returns the record of an entry. Returns the zero value and an error if it is not valid on its own.
 func Decode[T any](e kv.Entry) (v T, err error) {
-	// A value whose decoding panics is new, and its caller gets an error.
-	if failed := recovery.Object("record "+e.Key, func() { err = json.Unmarshal(e.Value, &v) }); failed != nil {
-		err = failed
-	}
-	if err != nil {
-		return v, fmt.Errorf("read record %s: %w", e.Key, err)
+	// A value whose decoding or check panics is new, and its caller gets an error.
+	failed := recovery.Object("record "+e.Key, func() {
+		if err = json.Unmarshal(e.Value, &v); err == nil {
+			err = checkRecord(e.Key, v)
+		}
+	})
+	if err = cmp.Or(failed, err); err != nil {
+		return *new(T), fmt.Errorf("read record %s: %w", e.Key, err)
 	}
 	return v, nil
 }

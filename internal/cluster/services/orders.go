@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"fairlead/internal/api"
-	"fairlead/internal/cluster/derive"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
@@ -138,10 +137,10 @@ func completed(v model.VirtualService) model.VirtualService {
 	return v
 }
 
-// check returns an error for settings that the cluster cannot have: those of derive.CheckService, and
+// check returns an error for settings that the cluster cannot have: those of its record, and
 // those that do not match its nodes, networks and other services.
 func check(s kv.Snapshot, r record.Service) error {
-	if err := derive.CheckService(r); err != nil {
+	if err := r.Validate(); err != nil {
 		if r.Spec.Forward == model.ForwardDirect && slices.ContainsFunc(r.Spec.Reals, hasPort) {
 			err = fmt.Errorf("%w. Packets reach real servers on other nodes untranslated, so that they see the client. "+
 				"With --forward nat --source-nat masqueraded, ports can differ, and real servers see the node instead", err)

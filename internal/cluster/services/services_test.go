@@ -66,9 +66,10 @@ func newWorld(t *testing.T) *world {
 		Log: slog.New(slog.DiscardHandler)})
 	w.put("nodes/n0", record.Node{ID: "n0", Name: "host1", Addresses: []netip.Addr{addr("192.0.2.1")}})
 	w.put("names/host1", record.NodeName{Node: "n0"})
-	for name, direct := range map[string]bool{"shop": false, "lan": true} {
-		w.put("nets/"+name, record.Network{Direct: direct, Spec: model.Network{Name: name, Driver: model.DriverVXLAN,
-			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}})
+	for name, driver := range map[string]model.Driver{"shop": model.DriverVXLAN, "lan": model.DriverRouted} {
+		w.put("nets/"+name, record.Network{Direct: driver.Traits().Remote, BlockBits: []int{26},
+			Spec: model.Network{Name: name, Driver: driver,
+				Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}})
 	}
 	go w.services.Run(t.Context())
 	go func() {

@@ -12,11 +12,10 @@ import (
 	"fairlead/internal/cluster/record"
 )
 
-// MinHold and MaxHold limit the hold time. With MaxHold, the 100 ms that a candidate adds
-// still cover clocks of which one runs 5 % fast and one 5 % slow.
+// MinHold and MaxHold limit the hold time.
 const (
-	MinHold = 200 * time.Millisecond
-	MaxHold = 10 * time.Second
+	MinHold = record.MinHold
+	MaxHold = record.MaxHold
 )
 
 // Wait is for how long a candidate must not have seen a change of the record before it
@@ -141,7 +140,7 @@ func (m *Machine) See(now Time, v View) []Action {
 		m.restored, m.revision = false, 0
 	}
 	switch rec, err := record.Decode[record.Address](v.Entry); {
-	case v.Entry.Value != nil && err == nil && rec.Hold >= MinHold && rec.Hold <= MaxHold:
+	case v.Entry.Value != nil && err == nil && rec.Announce == "":
 		m.learn(now, rec, v.Entry)
 	case v.Revision >= m.revision:
 		m.revision = 0

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"strings"
 
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
@@ -34,11 +33,11 @@ type kind struct {
 var kinds = []kind{
 	kindOf("http.routers", "router", noCheck[gateway.Router],
 		func(c *gateway.Config) *map[string]*gateway.Router { return &c.HTTP.Routers }),
-	kindOf("http.middlewares", "middleware", checkMiddleware,
+	kindOf("http.middlewares", "middleware", noCheck[gateway.Middleware],
 		func(c *gateway.Config) *map[string]*gateway.Middleware { return &c.HTTP.Middlewares }),
 	kindOf("http.services", "service", checkService,
 		func(c *gateway.Config) *map[string]*gateway.Service { return &c.HTTP.Services }),
-	kindOf("http.serverstransports", "transport", checkTransport,
+	kindOf("http.serverstransports", "transport", noCheck[gateway.ServersTransport],
 		func(c *gateway.Config) *map[string]*gateway.ServersTransport { return &c.HTTP.ServersTransports }),
 	kindOf("tcp.routers", "TCP router", noCheck[gateway.TCPRouter],
 		func(c *gateway.Config) *map[string]*gateway.TCPRouter { return &c.TCP.Routers }),
@@ -46,13 +45,13 @@ var kinds = []kind{
 		func(c *gateway.Config) *map[string]*gateway.TCPMiddleware { return &c.TCP.Middlewares }),
 	kindOf("tcp.services", "TCP service", checkTCPService,
 		func(c *gateway.Config) *map[string]*gateway.TCPService { return &c.TCP.Services }),
-	kindOf("tcp.serverstransports", "TCP transport", checkTCPTransport,
+	kindOf("tcp.serverstransports", "TCP transport", noCheck[gateway.TCPServersTransport],
 		func(c *gateway.Config) *map[string]*gateway.TCPServersTransport { return &c.TCP.ServersTransports }),
 	kindOf("udp.routers", "UDP router", noCheck[gateway.UDPRouter],
 		func(c *gateway.Config) *map[string]*gateway.UDPRouter { return &c.UDP.Routers }),
 	kindOf("udp.services", "UDP service", checkUDPService,
 		func(c *gateway.Config) *map[string]*gateway.UDPService { return &c.UDP.Services }),
-	kindOf("tls.options", "TLS options", checkOptions,
+	kindOf("tls.options", "TLS options", noCheck[gateway.TLSOptions],
 		func(c *gateway.Config) *map[string]*gateway.TLSOptions { return &c.TLS.Options }),
 }
 
@@ -64,6 +63,9 @@ func kindOf[T any](section, name string, check func(*T) error, of func(*gateway.
 		err := decoder.Decode(value)
 		if err == nil {
 			err = gateway.OneKind(value)
+		}
+		if err == nil {
+			err = noFiles(value)
 		}
 		if err == nil {
 			err = check(value)
@@ -151,55 +153,14 @@ func checkName(k kind, name string) error {
 
 func noCheck[T any](*T) error { return nil }
 
-// errFile is the error of an object that names a file: a daemon would read it as root for any node.
-func errFile(name string) error {
-	return fmt.Errorf("%q is the name of a file of the host: want the text itself (PEM), or declare the object on each "+
-		"host and refer to it as NAME@file", name)
-}
-
-// texts returns an error for a value that is not a PEM text.
-func texts(values ...string) error {
-	for _, value := range values {
-		if value != "" && !strings.HasPrefix(strings.TrimSpace(value), "-----BEGIN") {
-			return errFile(value)
-		}
+// noFiles returns an error for an object that names a file: a daemon would read it as root for any node.
+func noFiles(value any) error {
+	for _, name := range gateway.Files(value) {
+		return fmt.Errorf("%q is the name of a file of the host: want the text itself (PEM), or declare the object on each "+
+			"host and refer to it as NAME@file", name)
 	}
 	return nil
 }
-
-func certificates(all []gateway.Certificate) error {
-	for _, c := range all {
-		if err := texts(c.CertFile, c.KeyFile); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkMiddleware(m *gateway.Middleware) error {
-	switch {
-	case m.BasicAuth != nil && m.BasicAuth.UsersFile != "":
-		return errFile(m.BasicAuth.UsersFile)
-	case m.DigestAuth != nil && m.DigestAuth.UsersFile != "":
-		return errFile(m.DigestAuth.UsersFile)
-	case m.ForwardAuth != nil && m.ForwardAuth.TLS != nil:
-		return texts(m.ForwardAuth.TLS.CA, m.ForwardAuth.TLS.Cert, m.ForwardAuth.TLS.Key)
-	}
-	return nil
-}
-
-func checkTransport(t *gateway.ServersTransport) error {
-	return errors.Join(texts(t.RootCAs...), certificates(t.Certificates))
-}
-
-func checkTCPTransport(t *gateway.TCPServersTransport) error {
-	if t.TLS == nil {
-		return nil
-	}
-	return errors.Join(texts(t.TLS.RootCAs...), certificates(t.TLS.Certificates))
-}
-
-func checkOptions(o *gateway.TLSOptions) error { return texts(o.ClientAuth.CAFiles...) }
 
 func checkService(s *gateway.Service) error {
 	if s.LoadBalancer == nil {

@@ -106,6 +106,7 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 	}
 	b := &builder{reporter: r, docker: d, container: c, byID: byID, root: root, settings: s,
 		config: r.decodeLabels(root)}
+	d.withoutFiles(r, &b.config)
 	b.complete()
 	b.limitExpressions()
 	if d.opt.Strict && slices.ContainsFunc(r.problems, func(p Problem) bool { return !p.Warning }) {

@@ -43,7 +43,7 @@ type AddPrefix struct {
 type BasicAuth struct {
 	// Users are lines of htpasswd: NAME:HASH with bcrypt, MD5 (apr1) or SHA-1.
 	Users     []string
-	UsersFile string
+	UsersFile string `file:"name"`
 	// Realm is by default "traefik".
 	Realm        string
 	RemoveHeader bool
@@ -55,7 +55,7 @@ type BasicAuth struct {
 type DigestAuth struct {
 	// Users are lines of htdigest: NAME:REALM:MD5.
 	Users        []string
-	UsersFile    string
+	UsersFile    string `file:"name"`
 	Realm        string
 	RemoveHeader bool
 	HeaderField  string
@@ -137,7 +137,7 @@ type ForwardAuth struct {
 
 // ClientTLS is TLS to another server. The values are file names or PEM texts.
 type ClientTLS struct {
-	CA, Cert, Key      string
+	CA, Cert, Key      string `file:"text"`
 	InsecureSkipVerify bool
 	// CAOptional is ignored, as in Traefik v3.
 	CAOptional *bool

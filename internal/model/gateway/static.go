@@ -233,6 +233,8 @@ type Docker struct {
 	HTTPClientTimeout time.Duration
 	// Strict drops all routers of a container with a faulty label, as Traefik does.
 	Strict bool
+	// LabelFiles are the absolute paths of the files that labels may name. Empty means none.
+	LabelFiles []string
 }
 
 // File is the provider of routers from files: one file, or the files of a directory.

@@ -18,7 +18,7 @@ type TLS struct {
 
 // Certificate is a certificate with its key. The values are file names or PEM texts.
 type Certificate struct {
-	CertFile, KeyFile string
+	CertFile, KeyFile string `file:"text"`
 	Stores            []string
 }
 
@@ -70,7 +70,7 @@ type TLSOptions struct {
 
 // ClientAuth says which certificates of clients are asked for and accepted.
 type ClientAuth struct {
-	CAFiles        []string
+	CAFiles        []string `file:"text"`
 	ClientAuthType string
 }
 
@@ -78,7 +78,7 @@ type ClientAuth struct {
 type ServersTransport struct {
 	ServerName          string
 	InsecureSkipVerify  bool
-	RootCAs             []string
+	RootCAs             []string `file:"text"`
 	Certificates        []Certificate
 	MaxIdleConnsPerHost int
 	ForwardingTimeouts  ForwardingTimeouts
@@ -113,7 +113,7 @@ type TCPServersTransport struct {
 type ServerTLS struct {
 	ServerName         string
 	InsecureSkipVerify bool
-	RootCAs            []string
+	RootCAs            []string `file:"text"`
 	Certificates       []Certificate
 	PeerCertURI        string
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 )
@@ -60,19 +59,5 @@ func TestMistakes(t *testing.T) {
 		if !strings.Contains("\n"+got, "\n"+want) || want == "" && got != "" {
 			t.Errorf("mistakes %q, want %q", got, want)
 		}
-	}
-}
-
-// TestLabelsNameNoFiles checks that the daemon reads no file of the host for a container.
-func TestLabelsNameNoFiles(t *testing.T) {
-	c := values.Config{HTTP: values.HTTP{Middlewares: map[string]*values.Middleware{
-		"plain@docker":  {BasicAuth: &values.BasicAuth{Users: []string{"a:b"}}},
-		"basic@docker":  {BasicAuth: &values.BasicAuth{UsersFile: "/etc/shadow"}},
-		"digest@docker": {DigestAuth: &values.DigestAuth{UsersFile: "/etc/shadow"}},
-		"ask@docker":    {ForwardAuth: &values.ForwardAuth{TLS: &values.ClientTLS{Key: "/etc/ssl/private/host.key"}}},
-	}}}
-	problems := withoutFiles(&c, []traefik.Problem{{Text: "earlier"}})
-	if len(c.HTTP.Middlewares) != 1 || c.HTTP.Middlewares["plain@docker"] == nil || len(problems) != 4 {
-		t.Errorf("middlewares %v, problems %v", c.HTTP.Middlewares, problems)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/frontend/traefik/provider"
 	values "fairlead/internal/model/gateway"
 )
@@ -138,24 +137,4 @@ func stateOf(path string) fileState {
 		return fileState{}
 	}
 	return fileState{info.ModTime(), info.Size()}
-}
-
-// withoutFiles removes the middlewares of containers that name files: the daemon would read
-// these files of the host as root for whoever may set labels.
-func withoutFiles(c *values.Config, problems []traefik.Problem) []traefik.Problem {
-	kept := map[string]*values.Middleware{}
-	for name, m := range c.HTTP.Middlewares {
-		file := usersFile(m)
-		if f := m.ForwardAuth; f != nil && f.TLS != nil {
-			file = strings.Join([]string{f.TLS.CA, f.TLS.Cert, f.TLS.Key}, "")
-		}
-		if file == "" {
-			kept[name] = m
-			continue
-		}
-		problems = append(problems, traefik.Problem{Object: "middleware " + name, Source: "labels",
-			Text: "labels must not name files of the host: declare the middleware in fairlead.yaml"})
-	}
-	c.HTTP.Middlewares = kept
-	return problems
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -212,7 +211,6 @@ func (r *Runner) followDocker(of *values.Docker) error {
 	r.docker = &following{*of, cancel}
 	first := make(chan standalone.Source, 1)
 	go docker.Follow(ctx, func(config values.Config, problems []traefik.Problem) {
-		problems = withoutFiles(&config, slices.Clone(problems))
 		source := standalone.NewSource(config, problems)
 		select {
 		case first <- source:

@@ -13,7 +13,7 @@ import (
 type field struct {
 	path string
 	kind reflect.Type
-	// in calls set with the field of a value of the type, and makes what leads to it.
+	// in calls set with the field of a value of the type, and makes the structs, lists and maps around it.
 	in func(root reflect.Value, set func(reflect.Value))
 }
 

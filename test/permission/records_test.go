@@ -262,12 +262,12 @@ func (h host) serves(t *testing.T, name string) {
 	}
 }
 
-// nobody implements networks.Containers and networks.Peers: there are no containers, and no node answers.
-type nobody struct{}
+// alone implements networks.Containers and networks.Peers: there are no containers, and no node answers.
+type alone struct{}
 
-func (nobody) FollowContainers(ctx context.Context, _ func(sandbox.ContainerEvent)) { <-ctx.Done() }
+func (alone) FollowContainers(ctx context.Context, _ func(sandbox.ContainerEvent)) { <-ctx.Done() }
 
-func (nobody) Peer(context.Context, string, string, any, any) error {
+func (alone) Peer(context.Context, string, string, any, any) error {
 	return errors.New("no route to host")
 }
 
@@ -292,8 +292,8 @@ func TestRecords(t *testing.T) {
 	}
 	r.watch(base, cluster)
 	h := start(t)
-	n := networks.New(networks.Config{Host: h, Keys: filepath.Join(cluster, "keys"), Store: r.client, Peers: nobody{},
-		Containers: nobody{}, Every: time.Second, KeyAge: time.Hour, Changed: make(chan struct{}),
+	n := networks.New(networks.Config{Host: h, Keys: filepath.Join(cluster, "keys"), Store: r.client, Peers: alone{},
+		Containers: alone{}, Every: time.Second, KeyAge: time.Hour, Changed: make(chan struct{}),
 		Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

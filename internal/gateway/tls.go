@@ -62,7 +62,8 @@ func (n *tlsNames) certificate(name string) *tls.Certificate {
 // same, and not in files that may have changed.
 func (b *builder) keepTLS(statuses map[object]*Status) bool {
 	last := b.current.Load()
-	if last == nil || hasFiles(b.config.TLS) || !reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
+	if last == nil || len(namesOfKind(b.changed, "tls options")) > 0 || hasFiles(b.config.TLS) ||
+		!reflect.DeepEqual(b.kept.config.TLS, b.config.TLS) {
 		b.tls = newTLSNames()
 		return false
 	}
@@ -122,6 +123,17 @@ func (b *builder) addTLS() {
 		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
 			b.tls.options[defaultOptions], b.tls.sniStrict[defaultOptions] = config, b.tls.sniStrict[name]
 			b.tls.ownDefault = true
+		}
+	}
+	b.refuseDefault()
+}
+
+// refuseDefault makes all handshakes with the default options fail if a front end has left them out, because it could
+// not read them: they may demand certificates of clients.
+func (b *builder) refuseDefault() {
+	for _, s := range b.known {
+		if bare, _, _ := strings.Cut(s.Name, "@"); s.Kind == "tls options" && s.State == Disabled && bare == defaultOptions {
+			b.tls.options[defaultOptions], b.tls.ownDefault = nil, true
 		}
 	}
 }

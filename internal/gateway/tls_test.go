@@ -87,6 +87,15 @@ func TestUnusableDefaultOptions(t *testing.T) {
 			t.Errorf("%s authorities: a client without a certificate gets in", name)
 		}
 	}
+	w.gateway.Apply(&model.Config{}, nil)
+	if err := handshake(); err != nil {
+		t.Error(err)
+	}
+	unread.Name = "default@file"
+	w.gateway.Apply(&model.Config{}, []gateway.Status{unread})
+	if err := handshake(); err == nil {
+		t.Error("options that a front end has left out: a client without a certificate gets in")
+	}
 }
 
 // TestKindsOfConnections checks that routers with TLS take only connections with TLS,

@@ -342,7 +342,10 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 }
 
 // need records that the object on the way is built again if the other one changes.
-func (b *builder) need(kind, name string) { b.now.needs = append(b.now.needs, object{kind, name}) }
+func (b *builder) need(kind, name string) {
+	b.now.needs = append(b.now.needs, object{kind, name})
+	b.progress.Add(1)
+}
 
 // redirectPriority is above all priorities of users.
 const redirectPriority = math.MaxInt - 1

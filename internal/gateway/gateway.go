@@ -42,6 +42,8 @@ type Gateway struct {
 	leave, hurry  sync.Once
 	terminating   atomic.Bool
 	last          atomic.Bool
+	// progress counts what changes of the configuration have done.
+	progress atomic.Uint64
 
 	// mu protects what follows, which only changes of the configuration use.
 	mu      sync.Mutex
@@ -105,12 +107,17 @@ func (g *Gateway) Apply(config *gateway.Config, known []Status) []Status {
 	return next.statuses
 }
 
+// Progress returns a number that grows while Apply works. It may be called concurrently: who waits for Apply
+// sees whether it still works.
+func (g *Gateway) Progress() uint64 { return g.progress.Load() }
+
 // Status returns the status of all objects.
 func (g *Gateway) Status() []Status { return g.current.Load().statuses }
 
 // follow starts, replaces or stops the checks of a service, and keeps them if they stay
 // the same.
 func (g *Gateway) follow(name string, wanted *checkOf) {
+	g.progress.Add(1)
 	c, running := g.checks[name]
 	if running && wanted != nil && wanted.equal(c.of) {
 		return

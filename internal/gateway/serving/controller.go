@@ -284,8 +284,9 @@ func (c *Controller) Apply(ctx context.Context, config *model.Config, known []ga
 
 var errEnding = errors.New("the gateway ends")
 
-// send sends the wanted configuration to the current process. One that does not answer is
-// killed, so that watch replaces it.
+// send sends the wanted configuration to the current process. One that neither answers nor reports progress is
+// killed, so that watch replaces it. The end of ctx does not interrupt it: the state of the process would be
+// unknown.
 func (c *Controller) send(ctx context.Context) ([]gateway.Status, error) {
 	from := c.sent
 	whole := from == nil
@@ -294,7 +295,7 @@ func (c *Controller) send(ctx context.Context) ([]gateway.Status, error) {
 	}
 	next := changeOf(from, c.config)
 	next.Known, next.Whole = c.known, whole
-	answer, _, err := c.current.call(ctx, request{Apply: &next}, nil)
+	answer, _, err := c.current.call(context.WithoutCancel(ctx), request{Apply: &next}, nil)
 	if err != nil {
 		c.current.kill()
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway"
@@ -53,6 +54,8 @@ func Main() int {
 // server is the state of the serving process.
 type server struct {
 	gateway *gateway.Gateway
+	// made is gateway for the goroutine that reports progress.
+	made    atomic.Pointer[gateway.Gateway]
 	sockets gateway.Sockets
 	// static is the JSON form of the static settings.
 	static string
@@ -115,9 +118,11 @@ func (s *server) accept() (*link, error) {
 		return nil, errors.New("the first request is not to start")
 	}
 	answer := response{ID: r.ID}
+	stop := s.beats(l, r)
 	if answer.Statuses, err = s.start(r.Start, fds); err != nil {
 		answer.Fault = err.Error()
 	}
+	stop()
 	return l, errors.Join(err, l.send(answer, nil))
 }
 
@@ -141,6 +146,7 @@ func (s *server) start(order *start, fds []int) ([]gateway.Status, error) {
 	if s.gateway, err = gateway.New(order.Static, log); err != nil {
 		return nil, err
 	}
+	s.made.Store(s.gateway)
 	if order.Log && len(rest) > 0 {
 		s.gateway.LogTo(os.NewFile(uintptr(rest[0]), "access log"))
 		rest = rest[1:]
@@ -216,7 +222,9 @@ func (s *server) attend(l *link) {
 			s.mu.Unlock()
 			return
 		}
+		stop := s.beats(l, r)
 		answer, give := s.answer(r, fds)
+		stop()
 		err = l.send(answer, give)
 		closeAll(give)
 		if err != nil {

@@ -18,6 +18,8 @@ type request struct {
 	Apply   *change   `json:"apply,omitempty"`
 	Explain *question `json:"explain,omitempty"`
 	Ask     ask       `json:"ask,omitempty"`
+	// Beats says that responses with Busy may precede the answer. An earlier version ignores it.
+	Beats bool `json:"beats,omitempty"`
 }
 
 // start is the first request.
@@ -72,7 +74,9 @@ const (
 
 // response answers the request of the same ID.
 type response struct {
-	ID       uint64            `json:"id"`
+	ID uint64 `json:"id"`
+	// Busy says that the process works on the request and has made progress: the answer follows.
+	Busy     bool              `json:"busy,omitempty"`
 	Fault    string            `json:"fault,omitempty"`
 	Statuses []gateway.Status  `json:"statuses,omitempty"`
 	Self     *self             `json:"self,omitempty"`

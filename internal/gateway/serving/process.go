@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerLimit limits the time until a serving process answers a request.
+// answerLimit limits the time until a serving process answers a request, or reports progress.
 const answerLimit = 30 * time.Second
 
 // process is a serving process as a controlling process sees it.
@@ -31,6 +31,8 @@ type process struct {
 	done <-chan struct{}
 	// path is of its socket for the next controlling process, empty if it has none.
 	path string
+	// limit is answerLimit, or that of a test.
+	limit time.Duration
 
 	mu   sync.Mutex
 	link *link
@@ -56,7 +58,7 @@ func launch(opt Options) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &process{pid: started.Cmd.Process.Pid, done: started.Done(), link: &link{conn: conn.(*net.UnixConn)},
+	return &process{pid: started.Cmd.Process.Pid, limit: answerLimit, done: started.Done(), link: &link{conn: conn.(*net.UnixConn)},
 		kill: func() { _ = started.Kill() }}, nil
 }
 
@@ -88,22 +90,22 @@ func fork(opt Options, control *os.File) (*child.Process, error) {
 	return p, nil
 }
 
-// call sends a request with descriptors, and returns the answer and its descriptors.
+// call sends a request with descriptors, and returns the answer and its descriptors. What takes long does not
+// fail as long as the process reports progress.
 func (p *process) call(ctx context.Context, r request, fds []int) (answer response, got []int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	limit := time.Now().Add(answerLimit)
-	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
-		limit = d
-	}
 	p.last++
-	r.ID = p.last
-	err = p.link.conn.SetDeadline(limit)
+	r.ID, r.Beats = p.last, true
+	err = p.extend(ctx)
 	if err == nil {
 		err = p.link.send(r, fds)
 	}
-	if err == nil {
-		got, err = p.link.receive(&answer)
+	for answer.Busy = true; err == nil && answer.Busy; {
+		answer = response{}
+		if err = p.extend(ctx); err == nil {
+			got, err = p.link.receive(&answer)
+		}
 	}
 	if err == nil && answer.ID != r.ID {
 		err = fmt.Errorf("it answers request %d instead of %d", answer.ID, r.ID)
@@ -118,6 +120,15 @@ func (p *process) call(ctx context.Context, r request, fds []int) (answer respon
 		return answer, nil, fmt.Errorf("the serving process %d: %w", p.pid, err)
 	}
 	return answer, got, nil
+}
+
+// extend gives the process the time limit from now on, but no longer than the context has.
+func (p *process) extend(ctx context.Context) error {
+	limit := time.Now().Add(p.limit)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	return p.link.conn.SetDeadline(limit)
 }
 
 // ask sends a request without parameters, and expects no descriptors.
@@ -195,7 +206,7 @@ func connect(ctx context.Context, path string) (*process, self, error) {
 	if err != nil {
 		return nil, self{}, err
 	}
-	p := &process{path: path, link: &link{conn: made.(*net.UnixConn)}}
+	p := &process{path: path, limit: answerLimit, link: &link{conn: made.(*net.UnixConn)}}
 	is, err := p.identify(ctx)
 	if err != nil {
 		return nil, self{}, errors.Join(err, made.Close())

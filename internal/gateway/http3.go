@@ -29,16 +29,16 @@ func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h h
 	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 		Idle: times.Idle, Read: times.Read, Write: times.Write,
-		Enter: func(c *quic.Conn) bool {
-			if !limits.enter(c) {
-				return false
+		Enter: func(c *quic.Conn) (heard, leave func()) {
+			at := limits.enter(c, func() { h3.Refuse(c) })
+			if at == nil {
+				return nil, nil
 			}
 			open.Inc()
-			return true
-		},
-		Leave: func(c *quic.Conn) {
-			open.Dec()
-			limits.leave(c)
+			return at.heard, func() {
+				open.Dec()
+				at.leave()
+			}
 		},
 	})
 }

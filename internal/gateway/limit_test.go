@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -150,4 +152,46 @@ func roundTrip(c net.Conn, scheme string, protocols *http.Protocols) error {
 		answer.Body.Close()
 	}
 	return err
+}
+
+// TestSilentConnectionsGiveWay fills an entry point with silent clients of each kind: a client with a request is
+// served, and the oldest silent connection ends. Connections with a request stay.
+func TestSilentConnectionsGiveWay(t *testing.T) {
+	const most = 6
+	for name, begin := range map[string]string{
+		"nothing": "", "a part of a head": "GET / HTTP/1.1\r\nHost: a.test\r\n", "a part of a handshake": "\x16\x03\x01\x02",
+		"the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		"a part of HEADERS":     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x20\x01\x04\x00\x00\x00\x01\x82",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := limited(t, model.EntryPoint{MaxConnections: most, MaxConnectionsPerClient: 2 * most})
+			first := w.request()
+			if first == nil {
+				t.Fatal("the first connection was refused")
+			}
+			var silent []net.Conn
+			for range most - 1 {
+				c := w.connect()
+				_, _ = io.WriteString(c, begin)
+				silent = append(silent, c)
+			}
+			for range silent {
+				if w.request() == nil {
+					t.Fatal("a client with a request is refused")
+				}
+			}
+			for _, c := range silent {
+				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("a silent connection does not end")
+				}
+			}
+			if w.request() != nil {
+				t.Error("a connection replaces one with a request")
+			}
+			_, _ = io.WriteString(first, last)
+			if answer, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || answer.StatusCode != 200 {
+				t.Errorf("the first connection: %v", err)
+			}
+		})
+	}
 }

@@ -109,7 +109,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		ConnState: func(c net.Conn, state http.ConnState) {
 			goroutine.Do("count a connection", func() {
 				if count(c, state); state == http.StateClosed {
-					limits.leave(c)
+					c.(*admitted).place.leave()
 				}
 			})
 		},
@@ -120,9 +120,9 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	g.tickets.use(at.streams.TLS)
 	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value), patience: patience, limits: limits,
 		stream: at.streams.Take,
-		http1: func(c net.Conn, ended func()) {
+		http1: func(c net.Conn, heard, ended func()) {
 			open.Inc()
-			at.http1.ServeConn(c, func() {
+			at.http1.ServeConn(c, heard, func() {
 				open.Dec()
 				ended()
 			})

@@ -24,10 +24,11 @@ type splitter struct {
 	limits   *limits
 	// proxied reads the PROXY header of a trusted peer.
 	proxied func(net.Conn) (net.Conn, error)
-	// stream serves a connection if a TCP router takes it.
-	stream func(net.Conn) bool
-	// http1 serves a connection of HTTP/1.1. It calls ended at its end, perhaps after it has returned.
-	http1 func(c net.Conn, ended func())
+	// stream serves a connection if a TCP router takes it, and calls heard then.
+	stream func(c net.Conn, heard func()) bool
+	// http1 serves a connection of HTTP/1.1. It calls heard when the first head is complete, and ended at the
+	// end, perhaps after it has returned.
+	http1 func(c net.Conn, heard, ended func())
 	http2 chan net.Conn
 	ended chan struct{}
 	once  sync.Once
@@ -43,63 +44,74 @@ func (s *splitter) start() {
 // split serves a connection if there are not too many, or gives it to the server of
 // HTTP/2. Who accepts one of HTTP/2 removes it from the limits at its end.
 func (s *splitter) split(c net.Conn) {
-	c, counted := s.count(c)
-	if !counted {
+	c, a := s.count(c)
+	if a == nil {
 		c.Close()
 		s.open.add(-1)
 		return
 	}
-	s.serve(c, func() {
-		s.limits.leave(c)
-		s.open.add(-1)
-	})
+	s.serve(c, a)
 }
 
 // count reads the PROXY header of a trusted peer and counts the connection. It returns the
-// connection with the address of the client, and false if it must be closed.
-func (s *splitter) count(c net.Conn) (to net.Conn, ok bool) {
-	if !s.limits.enter(c) {
-		return c, false
+// connection with the address of the client, and nil if it must be closed.
+func (s *splitter) count(c net.Conn) (to net.Conn, a *admission) {
+	closes := func() { _ = c.Close() }
+	if a = s.limits.enter(c, closes); a == nil {
+		return c, nil
 	}
+	entered := a
 	defer goroutine.Recover("read a PROXY header", func() {
-		to = c // ok is false
-		s.limits.leave(c)
+		to, a = c, nil
+		entered.leave()
 	})
 	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
 	claimed, err := s.proxied(c)
 	if claimed == c && err == nil {
-		return c, true
+		return c, a
 	}
-	s.limits.leave(c)
-	return claimed, err == nil && s.limits.enter(claimed)
+	if a.leave(); err != nil {
+		return claimed, nil
+	}
+	return claimed, s.limits.enter(claimed, closes)
 }
 
-// serve waits for the client's first bytes. It calls ended at the end of the connection, unless
+// serve waits for the client's first bytes. At the end of the connection, it leaves the limits, unless
 // the server of HTTP/2 has it.
-func (s *splitter) serve(c net.Conn, ended func()) {
-	c, two := s.take(c)
+func (s *splitter) serve(c net.Conn, a *admission) {
+	ended := func() {
+		a.leave()
+		s.open.add(-1)
+	}
+	c, two := s.take(c, a)
 	if c == nil {
 		ended()
 		return
 	}
 	_ = c.SetDeadline(time.Time{})
 	if !two {
-		s.http1(c, ended)
+		s.http1(c, a.heard, ended)
 		return
 	}
 	select {
-	case s.http2 <- h2.New(c):
+	case s.http2 <- &admitted{h2.New(c, a.heard), a}:
 	case <-s.ended:
 		c.Close()
 		ended()
 	}
 }
 
+// admitted is a connection of HTTP/2 with its place in the limits.
+type admitted struct {
+	*h2.Conn
+	place *admission
+}
+
 // take offers the connection to the TCP routers, and then begins HTTP. It returns nil if the connection has
 // ended, also by a mistake.
-func (s *splitter) take(c net.Conn) (to net.Conn, two bool) {
+func (s *splitter) take(c net.Conn, a *admission) (to net.Conn, two bool) {
 	defer goroutine.Recover("serve the begin of a connection", func() { _ = c.Close() })
-	if s.stream(c) {
+	if s.stream(c, a.heard) {
 		return nil, false
 	}
 	return s.begin(c)

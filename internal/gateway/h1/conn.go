@@ -47,8 +47,9 @@ type conn struct {
 	deadlines atomic.Bool
 
 	age
-	// ended is called when the connection has ended.
-	ended func()
+	// heard is called when the first head is complete, and is nil afterwards. ended is called when the
+	// connection has ended.
+	heard, ended func()
 	// since is when a connection that was parked began to wait, in seconds; 0 if it is new. stays:
 	// it cannot be parked.
 	since int64
@@ -204,6 +205,10 @@ func (c *conn) take(n int) error {
 	text := string(c.bytes()[:n])
 	c.consume(n)
 	c.requests++
+	if c.heard != nil {
+		c.heard()
+		c.heard = nil
+	}
 	c.enter(phaseHandler)
 	return c.parse(text)
 }

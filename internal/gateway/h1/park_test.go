@@ -90,7 +90,7 @@ func TestParkedTLS(t *testing.T) {
 	inner, outer := tcpPair(t)
 	ended := make(chan struct{})
 	secure := tls.Server(inner, &tls.Config{Certificates: certified.TLS.Certificates})
-	go s.ServeConn(secure, func() { close(ended) })
+	go s.ServeConn(secure, func() {}, func() { close(ended) })
 	c := tls.Client(outer, &tls.Config{InsecureSkipVerify: true})
 	br := bufio.NewReader(c)
 	for range 3 {

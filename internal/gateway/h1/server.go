@@ -78,7 +78,7 @@ func (s *Server) Serve(l net.Listener) error {
 		delete(s.listeners, l)
 		s.mu.Unlock()
 	}()
-	err := Accept(l, func(c net.Conn) { s.ServeConn(c, func() {}) })
+	err := Accept(l, func(c net.Conn) { s.ServeConn(c, func() {}, func() {}) })
 	if s.draining.Load() {
 		return http.ErrServerClosed
 	}
@@ -86,10 +86,10 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // ServeConn serves a connection and closes it at its end, unless a handler has taken it over. It calls
-// ended at the end. It may return earlier: a connection that waits for a request needs no goroutine. A
-// TLS connection must not have negotiated HTTP/2.
-func (s *Server) ServeConn(nc net.Conn, ended func()) {
-	c := s.enter(nc, ended)
+// heard when the first head of a request is complete, and ended at the end. It may return earlier: a
+// connection that waits for a request needs no goroutine. A TLS connection must not have negotiated HTTP/2.
+func (s *Server) ServeConn(nc net.Conn, heard, ended func()) {
+	c := s.enter(nc, heard, ended)
 	if c == nil {
 		_ = nc.Close()
 		ended()
@@ -99,10 +99,10 @@ func (s *Server) ServeConn(nc net.Conn, ended func()) {
 }
 
 // enter adds a connection. It returns nil if there are too many, if the server drains, or after a mistake.
-func (s *Server) enter(nc net.Conn, ended func()) (c *conn) {
+func (s *Server) enter(nc net.Conn, heard, ended func()) (c *conn) {
 	defer goroutine.Recover("begin a connection", func() { c = nil })
 	c = newConn(s, nc)
-	if c.ended = ended; !s.add(c) {
+	if c.heard, c.ended = heard, ended; !s.add(c) {
 		return nil
 	}
 	return c

@@ -55,11 +55,16 @@ type Conn struct {
 	r, w      int
 	passed    int
 	inspected bool // the preface
-	small     [smallSize]byte
+	// heard is called when the first head of a request is complete, and is nil afterwards.
+	heard func()
+	// newest is the stream of the newest request.
+	newest uint32
+	resets Resets
+	small  [smallSize]byte
 }
 
-// New returns the connection for the server.
-func New(c net.Conn) *Conn { return &Conn{Conn: c} }
+// New returns the connection for the server. It calls heard when the first head of a request is complete.
+func New(c net.Conn, heard func()) *Conn { return &Conn{Conn: c, heard: heard} }
 
 // NetConn returns the connection below, as tls.Conn does.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
@@ -125,6 +130,7 @@ func (c *Conn) inspect() error {
 	length := int(binary.BigEndian.Uint32(c.buf[c.r:]) >> 8)
 	kind := http2.FrameType(c.buf[c.r+3])
 	c.passed = header + length
+	c.count(kind)
 	if length > maxFrame || kind != http2.FrameHeaders && kind != http2.FrameSettings {
 		return nil
 	}
@@ -133,6 +139,7 @@ func (c *Conn) inspect() error {
 		return err
 	}
 	if kind == http2.FrameHeaders {
+		c.hear()
 		c.headers(length)
 	} else {
 		c.settings(length)

@@ -28,7 +28,7 @@ func read(t *testing.T, sent []byte, chunk int) []byte {
 	if chunk == 1 {
 		from = iotest.OneByteReader(from)
 	}
-	c := New(&scripted{r: from})
+	c := New(&scripted{r: from}, func() {})
 	var got []byte
 	p := make([]byte, chunk)
 	for {
@@ -152,7 +152,7 @@ func TestTheLastValueOfASettingCounts(t *testing.T) {
 }
 
 func TestPreface(t *testing.T) {
-	c := New(&scripted{r: strings.NewReader("PRIVATE / HTTP/1.1\r\nHost: a\r\n\r\n")})
+	c := New(&scripted{r: strings.NewReader("PRIVATE / HTTP/1.1\r\nHost: a\r\n\r\n")}, func() {})
 	if n, err := c.Read(make([]byte, 100)); n > 0 || !errors.Is(err, errPreface) {
 		t.Errorf("%d bytes, error %v", n, err)
 	}

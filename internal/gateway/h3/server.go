@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,10 +39,9 @@ type Config struct {
 	// Idle is how long a connection may have no request, Read and Write how long a client may send
 	// and receive nothing. 0 means no limit.
 	Idle, Read, Write time.Duration
-	// Enter is called for each connection, and refuses it with false. Leave is called at the end of
-	// those that it has accepted.
-	Enter func(*quic.Conn) bool
-	Leave func(*quic.Conn)
+	// Enter is called for each connection, and refuses it with nil. The server calls heard at the first
+	// request, and leave at the end of the connection.
+	Enter func(*quic.Conn) (heard, leave func())
 }
 
 // The windows of flow control limit what the gateway buffers of uploads.
@@ -65,6 +65,8 @@ type Server struct {
 	listener  *quic.Listener
 	http      *http3.Server
 	open      atomic.Int64
+	// heard has the functions of connections without a request.
+	heard sync.Map
 }
 
 // Listen returns a server that accepts connections from now on.
@@ -122,14 +124,22 @@ func (s *Server) serveConn(c *quic.Conn) {
 	defer goroutine.Recover("serve a connection of HTTP/3", func() {
 		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeInternalError), "")
 	})
-	if !s.config.Enter(c) {
-		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") // it is over in any case
+	heard, leave := s.config.Enter(c)
+	if leave == nil {
+		Refuse(c)
 		return
 	}
 	s.open.Add(1)
-	defer s.config.Leave(c)
+	s.heard.Store(c, heard)
+	defer leave()
+	defer s.heard.Delete(c)
 	defer s.open.Add(-1)
 	_ = s.http.ServeQUICConn(c) // the client's errors
+}
+
+// Refuse closes a connection because there are too many.
+func Refuse(c *quic.Conn) {
+	_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "") // it is over in any case
 }
 
 // Shutdown accepts no connection any more, and waits until the requests in progress are answered or
@@ -149,6 +159,20 @@ func (s *Server) Close() error {
 type connection struct {
 	quic   *quic.Conn
 	active atomic.Int64
+
+	mu     sync.Mutex
+	resets h2.Resets
+}
+
+// ended counts a request that has ended. It closes the connection if its client has reset too many.
+func (c *connection) ended(r *http.Request) {
+	c.active.Add(-1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resets.Request()
+	if r.Context().Err() != nil && c.resets.Reset(time.Now()) {
+		Refuse(c.quic)
+	}
 }
 
 type connectionKey struct{}
@@ -160,7 +184,10 @@ func (s *Server) context(ctx context.Context, c *quic.Conn) context.Context {
 // serve passes a request to the handler.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connectionKey{}).(*connection)
-	defer c.active.Add(-1)
+	if heard, silent := s.heard.LoadAndDelete(c.quic); silent {
+		heard.(func())()
+	}
+	defer c.ended(r)
 	if c.active.Add(1) > int64(s.config.MaxStreams) {
 		_ = c.quic.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "too many requests")
 		return

@@ -21,6 +21,8 @@ type Client struct {
 	Address netip.Addr
 	// Greet, if not nil, prepares a new connection to a server before bytes are moved.
 	Greet func(server net.Conn) error
+	// heard is called when a router has taken the connection.
+	heard func()
 }
 
 // Handler serves connections.

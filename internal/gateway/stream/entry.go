@@ -78,15 +78,15 @@ func configOfRouter(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return h.config, nil
 }
 
-// Take serves the connection until it ends, if a TCP router takes it. Otherwise all its bytes
-// are left to HTTP. The connection must have a deadline for the client's first bytes and a
+// Take serves the connection until it ends, if a TCP router takes it, and calls heard before. Otherwise all
+// its bytes are left to HTTP. The connection must have a deadline for the client's first bytes and a
 // handshake.
-func (e *Entry) Take(c net.Conn) bool {
+func (e *Entry) Take(c net.Conn, heard func()) bool {
 	routes := e.routes()
 	if routes == nil {
 		return false
 	}
-	client := &Client{Conn: c, Address: addressOf(c)}
+	client := &Client{Conn: c, Address: addressOf(c), heard: heard}
 	if routes.atOnce() {
 		if r := routes.plain.find(client.Address, opening.Hello{}); r != nil {
 			e.serve(r, client)
@@ -189,6 +189,7 @@ func (e *Entry) serveSecure(r *target, client *Client, hello opening.Hello) {
 
 // serve serves a client whose router is known.
 func (e *Entry) serve(r *target, client *Client) {
+	client.heard()
 	_ = client.SetDeadline(time.Time{}) // fails only with the connection
 	if !e.add(client.Conn) {
 		client.Close()

@@ -194,16 +194,18 @@ func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
 		if err == nil {
 			return
 		}
+		fault, e := faultOf(r, err), asError(err)
 		p = nil
-		var e *h1.Error
-		attempt.Fail(!errors.As(err, &e) || e.Sent)
-		if n+1 < mostAttempts && errors.As(err, &e) && e.Repeatable(r.Method) && !isTimeout(err) {
-			p = b.other(tried[:n+1])
+		if fault != middleware.ClientFault {
+			attempt.Fail(e.Sent)
+			if n+1 < mostAttempts && e.Repeatable(r.Method) && !isTimeout(err) {
+				p = b.other(tried[:n+1])
+			}
 		}
 		if p == nil {
 			b.log.Debug("a request cannot be forwarded", "service", b.service, "server", tried[n].url.Host,
 				"method", r.Method, "attempts", n+1, "error", err)
-			failed(w, r, err)
+			failed(w, r, err, fault)
 			return
 		}
 	}
@@ -245,7 +247,7 @@ func (b *balancer) begin(x *exchange, p *place) {
 	if x == nil {
 		return
 	}
-	x.service, x.server, x.origin = b.service, p.server, nil
+	x.service, x.server, x.origin, x.fault = b.service, p.server, nil, middleware.NoFault
 	if x.attempts++; x.counted {
 		b.open.Begin(x.kind)
 	}
@@ -283,9 +285,12 @@ func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, 
 
 // failed answers a request that could not be forwarded. If the response has begun,
 // only the end of its connection shows the client that it is truncated.
-func failed(w http.ResponseWriter, r *http.Request, err error) {
-	var e *h1.Error
-	if x := exchangeOf(w); x != nil && x.status != 0 || errors.As(err, &e) && e.Started {
+func failed(w http.ResponseWriter, r *http.Request, err error, fault middleware.Fault) {
+	x := exchangeOf(w)
+	if x != nil {
+		x.fault = fault
+	}
+	if x != nil && x.status != 0 || asError(err).Started {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(r, err)

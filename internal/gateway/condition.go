@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -128,10 +129,11 @@ func (b *balancer) byTime(*http.Request) *place {
 	return best
 }
 
-// learn records the outcome of a request for the choice of later ones. A request that the
-// client has given up says nothing about the server.
+// learn records the outcome of a request for the choice of later ones. One that fails by another's fault
+// than the server's says nothing about the server.
 func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
-	if r.Context().Err() != nil {
+	fault := faultOf(r, err)
+	if fault == middleware.ClientFault || fault == middleware.GatewayFault || r.Context().Err() != nil {
 		return
 	}
 	now := time.Now()
@@ -140,7 +142,7 @@ func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
 	}
 	switch {
 	case b.passive == nil:
-	case err == nil && seen.status < http.StatusInternalServerError:
+	case fault == middleware.NoFault && seen.status < http.StatusInternalServerError:
 		p.failures.clear()
 	case p.failures.add(b.passive, now):
 		b.log.Info("server is taken out after failed requests", "service", b.service, "server", p.url.String(),

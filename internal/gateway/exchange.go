@@ -8,6 +8,7 @@ import (
 
 	"fairlead/internal/gateway/accesslog"
 	"fairlead/internal/gateway/metric"
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
 )
@@ -34,6 +35,8 @@ type exchange struct {
 	status   int
 	written  int64
 	attempts int
+	// fault is that of the last failure.
+	fault middleware.Fault
 	// kind and counted are for the metrics: counted requests take a router that is counted. open
 	// counts the request while it is in progress.
 	kind    metric.Kind
@@ -77,6 +80,12 @@ func (x *exchange) answer() accesslog.Origin {
 	}
 	return accesslog.Origin{Status: x.origin.status, Size: x.origin.written, Header: x.origin.header}
 }
+
+// Fault returns who caused the failure of the request.
+func (x *exchange) Fault() middleware.Fault { return x.fault }
+
+// SetFault records who caused the failure of the request.
+func (x *exchange) SetFault(f middleware.Fault) { x.fault = f }
 
 // Unwrap lets http.ResponseController find the methods of the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -29,14 +28,6 @@ type library struct {
 	upgrades *h1.Pool
 }
 
-// result carries an error out of the reverse proxy, which has no return value.
-type result struct {
-	host string
-	err  error
-}
-
-type resultKey struct{}
-
 // defaultFlush is how long parts of a response wait for others.
 const defaultFlush = 100 * time.Millisecond
 
@@ -58,14 +49,16 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (
 		l.upgrades = newUpgrades(to, t, transport.TLSClientConfig)
 	}
 	l.proxy = &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, &target) },
+		Rewrite: func(p *httputil.ProxyRequest) { rewrite(p, &target) },
+		ModifyResponse: func(answer *http.Response) error {
+			resultOf(answer.Request).follow(answer)
+			return nil
+		},
 		Transport:     transport,
 		FlushInterval: cmp.Or(flush, defaultFlush),
 		BufferPool:    buffers,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if res, ok := r.Context().Value(resultKey{}).(*result); ok {
-				res.err = err
-			}
+			resultOf(r).err = err
 		},
 	}
 	return l, nil
@@ -82,9 +75,7 @@ func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 			out.Header[name] = values
 		}
 	}
-	if res, ok := p.In.Context().Value(resultKey{}).(*result); ok {
-		out.Host = res.host
-	}
+	out.Host = resultOf(p.In).host
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header.Set("User-Agent", "") // net/http would add its own
 	}
@@ -92,16 +83,11 @@ func rewrite(p *httputil.ProxyRequest, to *url.URL) {
 
 // Forward implements forwarder.
 func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) error {
-	if l.upgrades != nil && r.ProtoMajor == 1 && r.Header.Get("Upgrade") != "" {
+	if l.upgrades != nil && h1.Upgrades(r) {
 		return l.upgrades.Forward(w, r, host)
 	}
-	res := &result{host: host}
-	out := r.WithContext(context.WithValue(r.Context(), resultKey{}, res))
-	if r.Body != nil && r.Body != http.NoBody {
-		out.Body = recoveringBody{r.Body}
-	}
-	l.proxy.ServeHTTP(recoveringWriter{w}, out)
-	return res.err
+	res := &result{Context: r.Context(), host: host}
+	return res.of(func(r *http.Request) { l.proxy.ServeHTTP(recoveringWriter{w}, r) }, r)
 }
 
 // recoveringBody is a body that the transport reads on a goroutine that does not recover.

@@ -1,19 +1,14 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
-
-	"fairlead/internal/gateway/h1"
 )
 
 // server is a server of load balancers. It lives as long as a service uses it, so its
@@ -70,25 +65,6 @@ func parseServer(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("server %s: it has no host", text)
 	}
 	return u, nil
-}
-
-// statusOf returns the status for a request that could not be forwarded.
-func statusOf(r *http.Request, err error) int {
-	var own *h1.Error
-	switch {
-	case errors.As(err, &own):
-		return own.Status()
-	case errors.Is(r.Context().Err(), context.Canceled):
-		return h1.StatusClientClosedRequest
-	case isTimeout(err):
-		return http.StatusGatewayTimeout
-	}
-	return http.StatusBadGateway
-}
-
-func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
 }
 
 // addressed returns the request with the path of the server's URL before its own. Most

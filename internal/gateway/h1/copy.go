@@ -60,7 +60,7 @@ func (x *exchange) splice(to io.ReaderFrom, n int64) *Error {
 		moved, err := to.ReadFrom(&limited)
 		n -= moved
 		switch {
-		case err != nil && closedByPeer(x.u.probe, true):
+		case err != nil && isReset(x.u.probe):
 			return x.readFailed(err)
 		case err != nil:
 			return x.writeFailed(err)

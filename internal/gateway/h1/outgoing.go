@@ -112,6 +112,10 @@ func named(connection []string, key string) bool {
 	return false
 }
 
+// Upgrades returns true if the request asks to change to another protocol, and the gateway can forward that. Any
+// client can send the header Upgrade alone.
+func Upgrades(r *http.Request) bool { return r.ProtoMajor == 1 && upgradeOf(r.Header) != "" }
+
 // upgradeOf returns the protocol that the request asks to change to, or "". HTTP/2 is refused: a server
 // that accepts it would see requests that the gateway has not routed.
 func upgradeOf(h http.Header) string {

@@ -37,6 +37,17 @@ func closedByPeer(raw syscall.RawConn, plain bool) bool {
 	return closed && err == nil
 }
 
+// isReset returns true if the peer has reset the connection. One that the peer has only ended reads without
+// an error.
+func isReset(raw syscall.RawConn) bool {
+	reset := false
+	err := raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		reset = err == nil && info.State == tcpClose
+	})
+	return reset && err == nil
+}
+
 // unsent returns true if the kernel holds bytes that the peer has not acknowledged. While a body is
 // spliced, this alone distinguishes a slow client from a slow server.
 func unsent(raw syscall.RawConn) bool { return unacknowledged(raw) > 0 }

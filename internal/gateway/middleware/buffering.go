@@ -33,8 +33,8 @@ var retryFunctions = map[string]function[bufferedAttempt]{
 }
 
 // newBuffering reads whole bodies of requests and responses before it sends them on. A
-// larger request is answered with 413, a larger response with 500. Upgrades are not
-// buffered.
+// larger request is answered with 413, a larger response with 500. A request to change the
+// protocol is buffered too: its header could evade the limit. After the change, nothing is.
 func newBuffering(_ *builder, v *gateway.Buffering) (Func, error) {
 	b := &buffering{Buffering: v, retry: func(bufferedAttempt) bool { return false }}
 	if min(v.MaxRequestBodyBytes, v.MemRequestBodyBytes, v.MaxResponseBodyBytes, v.MemResponseBodyBytes) < 0 {
@@ -47,13 +47,7 @@ func newBuffering(_ *builder, v *gateway.Buffering) (Func, error) {
 		}
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Upgrade") != "" {
-				next.ServeHTTP(w, r)
-				return
-			}
-			b.serve(w, r, next)
-		})
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(w, r, next) })
 	}, nil
 }
 
@@ -72,12 +66,8 @@ func (b *buffering) serve(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 	body := newSpill(b.MemRequestBodyBytes, b.MaxRequestBodyBytes)
 	defer body.close()
-	switch _, err := io.Copy(body, r.Body); {
-	case errors.Is(err, errTooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge)
-		return
-	case err != nil:
-		refuse(w, http.StatusBadRequest)
+	if status := store(body, r.Body, w); status != 0 {
+		refuse(w, status)
 		return
 	}
 	for number := 1; ; number++ {
@@ -93,6 +83,42 @@ func (b *buffering) serve(w http.ResponseWriter, r *http.Request, next http.Hand
 			return
 		}
 	}
+}
+
+// store stores a request's body. If that fails, it records whose fault it is, and returns the status.
+func store(body *spill, from io.Reader, w http.ResponseWriter) int {
+	source := &failingReader{Reader: from}
+	_, err := io.Copy(body, source)
+	var timeout interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errTooLarge):
+		blame(w, ClientFault)
+		return http.StatusRequestEntityTooLarge
+	case source.err == nil:
+		blame(w, GatewayFault) // for example, no space is left
+		return http.StatusInternalServerError
+	}
+	blame(w, ClientFault)
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return http.StatusRequestTimeout
+	}
+	return http.StatusBadRequest
+}
+
+// failingReader notes the failure of a reader.
+type failingReader struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (f *failingReader) Read(p []byte) (n int, err error) {
+	if n, err = f.Reader.Read(p); err != io.EOF {
+		f.err = err
+	}
+	return n, err
 }
 
 // attempt returns whether the client has its response.
@@ -132,6 +158,9 @@ func (w *bufferWriter) run(next http.Handler, r *http.Request) {
 	next.ServeHTTP(w, r)
 }
 
+// Unwrap returns the writer below: the request and its answer belong to the client's exchange.
+func (w *bufferWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // Header returns the stored header.
 func (w *bufferWriter) Header() http.Header { return w.header }
 
@@ -166,6 +195,7 @@ func (w *bufferWriter) send() {
 	case w.hijacked:
 		return
 	case w.err != nil:
+		blame(w.ResponseWriter, GatewayFault)
 		refuse(w.ResponseWriter, w.status)
 		return
 	case w.status == 0:

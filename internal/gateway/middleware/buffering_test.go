@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
@@ -39,6 +42,8 @@ func TestBuffering(t *testing.T) {
 		{name: "in a file", method: "POST", target: "/?body=abcdefghij", body: "abcdefghij", status: 201,
 			want: "POST /?body=abcdefghij abcdefghij end"},
 		{name: "too large", method: "POST", body: "abcdefghijk", status: 413},
+		{name: "too large, with an upgrade", method: "POST", body: "abcdefghijk", status: 413,
+			header: map[string]string{"Connection": "Upgrade", "Upgrade": "websocket"}},
 		{name: "large response", target: "/large", status: 500, want: "Internal Server Error",
 			wantHeader: map[string]string{"X-Out": ""}},
 	})
@@ -87,3 +92,35 @@ func TestBufferingRetries(t *testing.T) {
 			wantHeader: map[string]string{"X-Attempt": fmt.Sprint(c.want)}}})
 	}
 }
+
+// TestBufferingFaults checks whose fault it is if a body cannot be stored.
+func TestBufferingFaults(t *testing.T) {
+	handler := build(t, gateway.Middleware{Buffering: &gateway.Buffering{MemRequestBodyBytes: 1}},
+		middleware.Deps{})(echo())
+	t.Setenv("TMPDIR", t.TempDir()+"/absent")
+	for name, c := range map[string]struct {
+		body   io.Reader
+		status int
+		fault  middleware.Fault
+	}{
+		"aborted":   {io.MultiReader(strings.NewReader("a"), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, middleware.ClientFault},
+		"silent":    {iotest.ErrReader(os.ErrDeadlineExceeded), 408, middleware.ClientFault},
+		"no space":  {strings.NewReader("abc"), 500, middleware.GatewayFault},
+		"in memory": {strings.NewReader("a"), 200, middleware.NoFault},
+	} {
+		w := &blamed{ResponseRecorder: httptest.NewRecorder()}
+		handler.ServeHTTP(w, httptest.NewRequest("POST", "/", c.body))
+		if w.Code != c.status || w.fault != c.fault {
+			t.Errorf("%s: status %d, fault %d, want %d and %d", name, w.Code, w.fault, c.status, c.fault)
+		}
+	}
+}
+
+// blamed is a response writer that records the fault of its request.
+type blamed struct {
+	*httptest.ResponseRecorder
+	fault middleware.Fault
+}
+
+func (b *blamed) Fault() middleware.Fault     { return b.fault }
+func (b *blamed) SetFault(f middleware.Fault) { b.fault = f }

@@ -83,11 +83,15 @@ func newCircuitBreaker(b *builder, v *gateway.CircuitBreaker) (Func, error) {
 	}, nil
 }
 
-// serve calls the next handler and records its response. A handler that panics, because
-// its server has cut the response, counts as a network error.
+// serve calls the next handler and records its response. A handler that panics, because its server has cut
+// the response, counts as a network error. A failure by the client's fault does not count: it would open the
+// circuit for all clients.
 func (c *circuitBreaker) serve(w http.ResponseWriter, r *http.Request, next http.Handler, begin time.Time) {
 	result, complete := http.StatusOK, false
 	defer func() {
+		if faultOf(w) == ClientFault {
+			return
+		}
 		if !complete {
 			result = http.StatusBadGateway
 		}

@@ -62,8 +62,8 @@ func (t *retry) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		}
 		out := newCatchWriter(w, func(status int) bool {
 			timely := t.Timeout <= 0 || t.now().Sub(begin) < t.Timeout
-			return attempt.Number < t.Attempts && timely && t.worthwhile(attempt, r.Method, status) &&
-				(body == nil || body.replayable()) && r.Context().Err() == nil
+			return faultOf(w) != ClientFault && attempt.Number < t.Attempts && timely &&
+				t.worthwhile(attempt, r.Method, status) && (body == nil || body.replayable()) && r.Context().Err() == nil
 		})
 		next.ServeHTTP(out, again)
 		if out.caught == 0 {

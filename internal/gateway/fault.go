@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"fairlead/internal/gateway/h1"
+	"fairlead/internal/gateway/middleware"
+)
+
+// faultOf returns who caused that a request could not be forwarded. It is the only place that decides:
+// conditions of servers, circuit breakers, retries and statuses depend on it.
+func faultOf(r *http.Request, err error) middleware.Fault {
+	var e *h1.Error
+	switch {
+	case err == nil:
+		return middleware.NoFault
+	case errors.Is(r.Context().Err(), context.Canceled), errors.Is(err, context.Canceled):
+		return middleware.ClientFault
+	case errors.Is(err, h1.ErrBusy):
+		return middleware.GatewayFault
+	case errors.As(err, &e) && e.Client:
+		return middleware.ClientFault
+	}
+	return middleware.ServerFault
+}
+
+// statusOf returns the status for a request that could not be forwarded. That of a client's fault is
+// never 5xx.
+func statusOf(r *http.Request, err error) int {
+	e := asError(err)
+	if !e.Client && errors.Is(r.Context().Err(), context.Canceled) {
+		return h1.StatusClientClosedRequest
+	}
+	return e.Status()
+}
+
+// asError returns the error as one of a forwarder.
+func asError(err error) *h1.Error {
+	var e *h1.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &h1.Error{Op: "forward request", Err: err, Sent: true, BodyRead: true}
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}

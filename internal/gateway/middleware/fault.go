@@ -1,0 +1,49 @@
+package middleware
+
+import "net/http"
+
+// Fault is who caused the failure of a request.
+type Fault uint8
+
+// The causes. NoFault is also that of a request whose server has answered, whatever the status.
+const (
+	NoFault Fault = iota
+	ClientFault
+	ServerFault
+	GatewayFault
+)
+
+// blamed is a response writer that knows the fault of its request.
+type blamed interface {
+	Fault() Fault
+	SetFault(Fault)
+}
+
+// blamedOf returns the writer that knows the fault of the request, nil if there is none.
+func blamedOf(w http.ResponseWriter) blamed {
+	for {
+		switch at := w.(type) {
+		case blamed:
+			return at
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = at.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// faultOf returns the fault of the request that the writer answers.
+func faultOf(w http.ResponseWriter) Fault {
+	if b := blamedOf(w); b != nil {
+		return b.Fault()
+	}
+	return NoFault
+}
+
+// blame records a fault of the request that the writer answers.
+func blame(w http.ResponseWriter, f Fault) {
+	if b := blamedOf(w); b != nil {
+		b.SetFault(f)
+	}
+}

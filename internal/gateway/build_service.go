@@ -85,7 +85,7 @@ func (b *builder) buildService(name string, value *gateway.Service) (http.Handle
 	case value.Weighted != nil:
 		return b.weighted(name, value.Weighted)
 	case value.Mirroring != nil:
-		return b.mirroring(value.Mirroring)
+		return b.mirroring(name, value.Mirroring)
 	case value.Failover != nil:
 		main, err := b.part(value.Failover.Service)
 		if err != nil {
@@ -123,12 +123,13 @@ func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, 
 	return newWeighted(name, value, parts, b.now.turns), nil
 }
 
-func (b *builder) mirroring(value *gateway.Mirroring) (http.Handler, error) {
+func (b *builder) mirroring(name string, value *gateway.Mirroring) (http.Handler, error) {
 	main, err := b.part(value.Service)
 	if err != nil {
 		return nil, err
 	}
-	m := &mirroring{service: main, most: -1, count: b.now.turns, body: value.MirrorBody == nil || *value.MirrorBody}
+	m := &mirroring{service: main, most: -1, count: b.now.turns, body: value.MirrorBody == nil || *value.MirrorBody,
+		name: name, copies: &b.copies}
 	if value.MaxBodySize != nil {
 		m.most = *value.MaxBodySize
 	}

@@ -34,6 +34,7 @@ type Gateway struct {
 	// own is the certificate for names that no other has.
 	own     *tls.Certificate
 	tickets *tickets
+	copies  copies
 	// open has the connections of all entry points.
 	open connections
 	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
@@ -77,6 +78,7 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		own: own, tickets: newTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
+	g.copies.log, g.copies.dropped = log, o.metrics.Dropped
 	g.Apply(&gateway.Config{}, nil)
 	if o.metrics.HasServices() {
 		o.metrics.Registry.MustRegister(serversUp{g})

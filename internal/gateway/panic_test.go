@@ -65,15 +65,15 @@ func TestPanicsOnGoroutinesOfLibraries(t *testing.T) {
 
 // TestPanicsOfMirrors lets a copy of a request panic: the client has its response.
 func TestPanicsOfMirrors(t *testing.T) {
-	copies := make(chan struct{})
-	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), mirrors: []mirror{{percent: 100,
+	copied := make(chan struct{})
+	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(copies), mirrors: []mirror{{percent: 100,
 		service: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			defer close(copies)
+			defer close(copied)
 			panic("a mistake")
 		})}}}
 	out := httptest.NewRecorder()
 	m.ServeHTTP(out, httptest.NewRequest(http.MethodGet, "/", nil))
-	if <-copies; out.Code != http.StatusNotFound {
+	if <-copied; out.Code != http.StatusNotFound {
 		t.Errorf("status %d", out.Code)
 	}
 }
@@ -96,7 +96,7 @@ func TestPanicsOfChecks(t *testing.T) {
 func TestPanicsOfOpenings(t *testing.T) {
 	for name, panics := range map[string]func(*splitter){
 		"PROXY header": func(s *splitter) { s.proxied = func(net.Conn) (net.Conn, error) { panic("a mistake") } },
-		"TCP router":   func(s *splitter) { s.stream = func(net.Conn) bool { panic("a mistake") } },
+		"TCP router":   func(s *splitter) { s.stream = func(net.Conn, func()) bool { panic("a mistake") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := New(gateway.Static{}, slog.New(slog.DiscardHandler))

@@ -18,6 +18,8 @@ type Metrics struct {
 	// refused, by entry point and limit.
 	Connections *prometheus.GaugeVec
 	Refused     *prometheus.CounterVec
+	// Dropped are the copies of requests that no mirror has got because there were too many.
+	Dropped prometheus.Counter
 
 	reloads  prometheus.Counter
 	reloaded prometheus.Gauge
@@ -46,6 +48,8 @@ func New(settings *gateway.Metrics) *Metrics {
 	m.Refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_gateway_refused_connections_total",
 		Help: "Connections that were closed at once because there were too many, by limit."},
 		[]string{"entrypoint", "limit"})
+	m.Dropped = m.counter("fairlead_gateway_dropped_copies_total",
+		"Copies of requests that no mirror has got because there were too many.")
 	m.Registry.MustRegister(m.Refused, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if settings != nil {

@@ -54,6 +54,10 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		http.Error(x, http.StatusText(http.StatusNotImplemented), http.StatusNotImplemented)
 		return
 	}
+	if r.RequestURI == "*" {
+		answerAsterisk(x, r)
+		return
+	}
 	if !e.targets.clean(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
 		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 		return
@@ -80,6 +84,17 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		x.open.Begin(x.kind)
 	}
 	x.router.Handler.ServeHTTP(x, r)
+}
+
+// answerAsterisk answers a request to the gateway as a whole: only OPTIONS may be (RFC 9112 3.2.4). As in net/http,
+// the answer to that has no content.
+func answerAsterisk(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodOptions {
+		http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
 }
 
 // requestOf returns what rules see of the request.

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -95,7 +96,21 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 		"target with a broken escape": {"GET /%zz HTTP/1.1\r\nHost: a.test\r\n\r\n", 400},
 		"CONNECT": {
 			"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", 501},
-		"another version": {"GET / HTTP/3.0\r\nHost: a.test\r\n\r\n", 505},
+		"folded line":                 {"GET / HTTP/1.1\r\nHost: a.test\r\nX: y\r\n Transfer-Encoding: chunked\r\n\r\n", 400},
+		"folded first line":           {"GET / HTTP/1.1\r\n\tX: y\r\nHost: a.test\r\n\r\n", 400},
+		"GET *":                       {"GET * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", 400},
+		"empty host":                  {"GET / HTTP/1.1\r\nHost:\r\n\r\n", 400},
+		"empty host in HTTP/1.0":      {"GET / HTTP/1.0\r\nHost: \r\n\r\n", 400},
+		"lines with CR alone":         {"GET / HTTP/1.1\rHost: a.test\r\r", 400},
+		"a line with CR alone":        {"GET / HTTP/1.1\r\nHost: a.test\rX: y\r\n", 400},
+		"CR alone before the version": {"GET /\rx HTTP/1.1\r\nHost: a.test\r\n\r\n", 400},
+		"many empty lines":            {strings.Repeat("\r\n", 9), 400},
+		"PROXY header of version 1":   {claim, 400},
+		"PROXY header of version 2":   {"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x01\x00\x02", 400},
+		"space behind a chunk's size": {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n", 400},
+		"empty chunk extension":       {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n", 400},
+		"extension without a value":   {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\r\nhello\r\n0\r\n\r\n", 400},
+		"another version":             {"GET / HTTP/3.0\r\nHost: a.test\r\n\r\n", 505},
 	} {
 		got := w.send(s.text + last)
 		if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", s.status)) || strings.Contains(got, "/last") ||
@@ -120,8 +135,6 @@ func TestFieldsOfOneConnectionStayOnIt(t *testing.T) {
 		"upgrade to h2c": {"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
 			"GET /", "h2c"},
 		"upgrade to h2c without Connection": {"Upgrade: h2c\r\n", "GET /", "h2c"},
-		"folded line": {
-			"X: y\r\n Transfer-Encoding: chunked\r\n", "X: y Transfer-Encoding: chunked\n", ""},
 		"aliases": {"X_Forwarded_For: 6.6.6.6\r\nX_Real-Ip: 6.6.6.6\r\nx-forwarded_proto: https\r\n" +
 			"X-Forwarded_Host: evil.test\r\n", "X-Forwarded-Proto: http\n", "6.6.6.6"},
 		"aliases of the host": {"X-Forwarded_Host: evil.test\r\n", "X-Forwarded-Host: a.test", "evil.test"},
@@ -146,5 +159,43 @@ func TestOrigins(t *testing.T) {
 	got = w.send("GET http://a.test/x HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n")
 	if !strings.Contains(got, "GET /x\n") || !strings.Contains(got, "X-Forwarded-Host: a.test\n") {
 		t.Errorf("the server has received %q", got)
+	}
+}
+
+// TestTolerance sends what RFC 9112 asks a server to accept.
+func TestTolerance(t *testing.T) {
+	w := exposed(t, model.EntryPoint{}, nil)
+	const chunked = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, s := range map[string]struct{ text, want string }{
+		"an empty line behind a body": {
+			"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello\r\n", `body "hello"`},
+		"empty lines before the first request": {"\r\n\r\nGET /x HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET /x\n"},
+		"OPTIONS *":                            {"OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n", "Content-Length: 0\r\n"},
+		"chunk extensions":                     {chunked + "5;a\r\nhello\r\n0\r\n\r\n", `body "hello"`},
+		"extensions with values":               {chunked + "5; a = b;c=\"d\\\"; e\"\r\nhello\r\n0;x\r\n\r\n", `body "hello"`},
+		"no Host field of version":             {"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "404 Not Found"},
+	} {
+		got := w.send(s.text + last)
+		if strings.Contains(got, "HTTP/1.1 400") || !strings.Contains(got, s.want) || !strings.Contains(got, "/last") {
+			t.Errorf("%s: got %.400q, want %q and the answer to the next request", name, got, s.want)
+		}
+	}
+}
+
+// TestLateEmptyLine sends the empty line behind a body when the response has arrived: the next request is answered.
+func TestLateEmptyLine(t *testing.T) {
+	w := exposed(t, model.EntryPoint{}, nil)
+	c := w.connect()
+	from := bufio.NewReader(c)
+	for _, text := range []string{"POST /1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello", "\r\n" + last} {
+		_, _ = io.WriteString(c, text)
+		answer, err := http.ReadResponse(from, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		if answer.Body.Close(); answer.StatusCode != 200 {
+			t.Errorf("status %d", answer.StatusCode)
+		}
 	}
 }

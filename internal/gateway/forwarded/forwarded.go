@@ -13,7 +13,8 @@ import (
 )
 
 // Names are the headers in which a proxy describes the client of a request. If the peer is not
-// trusted, they are removed.
+// trusted, they are removed, and so are all others that begin with X-Forwarded-: servers and
+// authenticating proxies believe, for example, X-Forwarded-User and X-Forwarded-Ssl.
 var Names = []string{
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Server",
 	"X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Prefix", "X-Forwarded-Tls-Client-Cert",
@@ -128,7 +129,7 @@ func isForwarded(name string) bool {
 	if strings.Contains(name, "_") {
 		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 	}
-	return slices.Contains(Names, name)
+	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(Names, name)
 }
 
 // removeConnection removes the fields that the client's Connection header names (RFC

@@ -40,6 +40,7 @@ func (c *conn) setBody() {
 	}
 	b := &requestBody{conn: c, left: r.ContentLength, chunked: r.ContentLength < 0, request: r}
 	b.decoder.reset(&c.input)
+	b.decoder.strict = true
 	c.body, r.Body = b, b
 	if e := r.Header["Expect"]; len(e) > 0 && r.ProtoAtLeast(1, 1) && hasToken(e[0], "100-continue") {
 		c.w.expect.Store(true)

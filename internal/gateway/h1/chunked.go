@@ -15,6 +15,8 @@ const (
 // chunked decodes the chunked transfer coding (RFC 9112 7.1). Lines must end with CRLF.
 type chunked struct {
 	in *input
+	// strict: extensions must follow the grammar. Some servers pad sizes with spaces.
+	strict bool
 	// left is what remains of the current chunk's data.
 	left int64
 	// inside is true after the first chunk's size was read.
@@ -72,9 +74,12 @@ func (c *chunked) begin() error {
 	if err != nil {
 		return err
 	}
-	n, err := parseChunkSize(line)
+	n, extensions, err := parseChunkSize(line)
 	if err != nil {
 		return err
+	}
+	if c.strict && !validExtensions(extensions) {
+		return malformed("chunk extension %.40q", line)
 	}
 	c.excess = max(0, c.excess+int64(len(line))+2-16-2*n)
 	if c.excess > maxChunkExcess {
@@ -138,8 +143,8 @@ func (c *chunked) end() error {
 	}
 }
 
-// parseChunkSize parses a chunk's size; extensions are ignored.
-func parseChunkSize(line []byte) (int64, error) {
+// parseChunkSize parses a chunk's size, and returns what follows it. Extensions are ignored.
+func parseChunkSize(line []byte) (size int64, extensions []byte, err error) {
 	var n int64
 	i := 0
 	for ; i < len(line); i++ {
@@ -148,20 +153,20 @@ func parseChunkSize(line []byte) (int64, error) {
 			break
 		}
 		if i >= 15 {
-			return 0, malformed("chunk size is too large")
+			return 0, nil, malformed("chunk size is too large")
 		}
 		n = n<<4 | int64(d)
 	}
 	rest := bytes.TrimRight(line[i:], " \t")
 	if i == 0 || len(rest) > 0 && rest[0] != ';' {
-		return 0, malformed("chunk size %.40q", line)
+		return 0, nil, malformed("chunk size %.40q", line)
 	}
 	for _, b := range rest {
 		if class[b]&isValue == 0 {
-			return 0, malformed("chunk extension has control characters")
+			return 0, nil, malformed("chunk extension has control characters")
 		}
 	}
-	return n, nil
+	return n, line[i:], nil
 }
 
 func hexDigit(b byte) (byte, bool) {

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -152,6 +153,18 @@ func (c *conn) handshake() bool {
 	return true
 }
 
+var crlf = []byte("\r\n")
+
+// maxEmptyLines is how many empty lines a client may send before a request. Some clients send one behind the body
+// of the last request (RFC 9112 2.2).
+const maxEmptyLines = 8
+
+// proxySignature is what a PROXY header of version 2 begins with, behind two empty lines.
+const proxySignature = "\x00\r\nQUIT\n"
+
+// errProxyHeader answers a PROXY header of a peer that is not trusted: it is data.
+var errProxyHeader = &refusal{http.StatusBadRequest, "a PROXY header is not accepted from this address"}
+
 // errParks is returned by readRequest if the connection has waited for so long that it is parked.
 var errParks = errors.New("the connection is to be parked")
 
@@ -164,7 +177,12 @@ func (c *conn) readRequest(since int64) error {
 	}
 	limit := c.server.maxHead()
 	c.small = c.raw == nil
-	for searched := 0; ; {
+	for searched, empty := 0, 0; ; {
+		for ; bytes.HasPrefix(c.bytes(), crlf); empty++ {
+			if c.consume(len(crlf)); empty == maxEmptyLines {
+				return &refusal{http.StatusBadRequest, "there are too many empty lines before the request"}
+			}
+		}
 		b := c.bytes()
 		if len(b) > 0 && searched == 0 {
 			c.begun()
@@ -173,8 +191,11 @@ func (c *conn) readRequest(since int64) error {
 			c.small = false
 			return c.take(n)
 		}
-		if len(b) >= limit {
+		switch {
+		case len(b) >= limit:
 			return &refusal{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+		case hasBareCR(b[searched:]):
+			return &refusal{http.StatusBadRequest, "a line ends with CR alone"}
 		}
 		searched = max(0, len(b)-2)
 		if err := c.fill(); err == errFull {

@@ -103,6 +103,20 @@ func headEnd(b []byte, from int) int {
 	}
 }
 
+// hasBareCR returns true if a CR is followed by another byte than LF (RFC 9112 2.2).
+func hasBareCR(b []byte) bool {
+	for {
+		i := bytes.IndexByte(b, '\r')
+		if i < 0 || i+1 == len(b) {
+			return false
+		}
+		if b[i+1] != '\n' {
+			return true
+		}
+		b = b[i+2:]
+	}
+}
+
 // nextLine returns the first line of s without its end, and the rest. bare is true if CR is missing.
 func nextLine(s string) (line, rest string, bare bool) {
 	n := strings.IndexByte(s, '\n')

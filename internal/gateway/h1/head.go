@@ -138,7 +138,7 @@ func checkHost(hosts int, r *http.Request) error {
 		return &refusal{http.StatusBadRequest, "more than one Host field"}
 	case hosts == 0 && r.ProtoAtLeast(1, 1) && r.Method != "CONNECT":
 		return &refusal{http.StatusBadRequest, "no Host field"}
-	case !httpguts.ValidHostHeader(r.Host):
+	case r.Host == "" && hosts > 0, !httpguts.ValidHostHeader(r.Host):
 		return &refusal{http.StatusBadRequest, "the Host field is malformed"}
 	}
 	return nil
@@ -150,8 +150,12 @@ func (c *conn) parseUncommon(text string) error {
 	parsed, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 	seen := scan(text)
 	switch {
+	case strings.HasPrefix(text, "PROXY "), strings.HasPrefix(text, proxySignature):
+		return errProxyHeader
 	case !isHTTP(text):
 		return errNotHTTP
+	case seen.folded:
+		return &refusal{http.StatusBadRequest, "a header line is folded"}
 	case seen.encoding && seen.length:
 		return &refusal{http.StatusBadRequest, "both Content-Length and Transfer-Encoding"}
 	case err != nil && strings.Contains(err.Error(), "transfer encoding"):
@@ -187,17 +191,19 @@ func (c *conn) parseUncommon(text string) error {
 // HTTP/2 with a broken preface (RFC 9113 3.4).
 var errNotHTTP = errors.New("the first line does not name HTTP")
 
-// isHTTP returns true if the first line ends with the name and a version of HTTP.
+// isHTTP returns true if the first line has the name and a version of HTTP.
 func isHTTP(text string) bool {
 	line, _, _ := nextLine(text)
-	return strings.HasPrefix(line[strings.LastIndexByte(line, ' ')+1:], "HTTP/")
+	return strings.Contains(line, " HTTP/")
 }
 
 // special is what a head has of the fields that frame and route the request, however they are written.
 type special struct {
 	length, encoding bool
-	hosts            int
-	host             string
+	// folded: a line continues the one before (RFC 9112 5.2).
+	folded bool
+	hosts  int
+	host   string
 }
 
 // scan finds the special fields in a head.
@@ -206,6 +212,7 @@ func scan(text string) (found special) {
 	for rest != "" {
 		var line string
 		line, rest, _ = nextLine(rest)
+		found.folded = found.folded || line != "" && (line[0] == ' ' || line[0] == '\t')
 		name, value, _ := strings.Cut(line, ":")
 		switch name = trim(name); {
 		case equalFold(name, "Content-Length"):

@@ -16,7 +16,7 @@ import (
 // Pacer is a handler that ends requests of HTTP/2 and HTTP/3 whose client stops to send or to receive. The
 // libraries only limit the whole time of a request, so a slow upload could not be
 // distinguished from a client that keeps a server busy. (The HTTP/1.1 server has limits of
-// its own.)
+// its own.) It also refuses malformed requests that the libraries accept.
 //
 // A request costs no timer: once a second, all requests are inspected.
 type Pacer struct {
@@ -86,6 +86,10 @@ func WithTLS(ctx context.Context, c net.Conn) context.Context {
 func (p *Pacer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if state, ok := r.Context().Value(tlsKey{}).(*tls.ConnectionState); ok {
 		r.TLS = state
+	}
+	if isMalformed(r) {
+		http.Error(w, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
+		return
 	}
 	at := &paced{ResponseWriter: w, body: r.Body, now: &p.now}
 	if r.Body != nil && r.Body != http.NoBody {

@@ -243,9 +243,8 @@ func (c *conn) handle() (ok bool) {
 			c.server.Panicked(c.request, v)
 		}
 		if !ok && !w.hijacked {
-			if w.endsWithConnection() && c.tcp != nil {
-				// FIN would make the response look complete.
-				_ = c.tcp.SetLinger(0)
+			if w.endsWithConnection() {
+				c.reset()
 			}
 			w.release()
 			c.endBody()
@@ -256,6 +255,23 @@ func (c *conn) handle() (ok bool) {
 		return true
 	}
 	return w.finish()
+}
+
+// reset resets the connection. FIN would make a response look complete that the end of the connection ends, and so
+// would the alert with which TLS closes: the socket is closed below it.
+func (c *conn) reset() {
+	socket := c.conn
+	for {
+		outer, ok := socket.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		socket = outer.NetConn()
+	}
+	if tcp := tcpOf(socket); tcp != nil {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
 }
 
 // next prepares the connection for the next request. It returns false if the connection must close.

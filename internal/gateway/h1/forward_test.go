@@ -34,6 +34,9 @@ func TestForwardsResponses(t *testing.T) {
 		"no content":      {get, "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "", 204},
 		"HEAD":            {"HEAD" + get[3:], "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "", 200},
 		"not modified":    {get, "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "", 304},
+		"many interim": {get, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 100) +
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			"ok", 200},
 		"interim": {get, "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
 			"ok", 200},
 	}
@@ -92,7 +95,7 @@ func TestRefusesResponses(t *testing.T) {
 		"no status":        "HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n",
 		"other protocol":   "SSH-2.0-OpenSSH_9.2\r\nContent-Length\r\n\r\n",
 		"unasked 101":      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
-		"endless interim":  strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 9) + "HTTP/1.1 200 Content-Length\r\n\r\n",
+		"endless interim":  strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3000) + "HTTP/1.1 200 Content-Length\r\n\r\n",
 		"huge head":        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: " + strings.Repeat("a", bufferSize) + "\r\n\r\n",
 	}
 	for name, response := range cases {

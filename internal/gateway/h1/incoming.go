@@ -11,6 +11,8 @@ type response struct {
 	// closing: the server closes the connection after this response.
 	closing bool
 	upgrade string
+	// size is that of the head.
+	size int
 }
 
 // readHead reads the next head.
@@ -22,7 +24,9 @@ func (x *exchange) readHead() (response, error) {
 		if n := headEnd(b, searched); n > 0 {
 			text := string(b[:n])
 			u.consume(n)
-			return u.parse(text, x.r.Method)
+			h, err := u.parse(text, x.r.Method)
+			h.size = n
+			return h, err
 		}
 		searched = max(0, len(b)-2)
 		if err := u.fill(); err != nil {
@@ -113,10 +117,13 @@ func (h *response) frame(method string) {
 
 // receive reads the response and copies it.
 func (x *exchange) receive() *Error {
-	for interim := 0; ; interim++ {
+	for interim := 0; ; {
 		h, err := x.readHead()
-		if err == nil && h.status < 200 && interim >= maxInterim {
-			err = malformed("more than %d interim responses", maxInterim)
+		if h.status < 200 {
+			interim += h.size
+		}
+		if err == nil && interim > maxInterim {
+			err = malformed("interim responses of more than %d bytes", maxInterim)
 		}
 		if err != nil {
 			return &Error{Op: "read response", Err: err, Sent: true, Started: x.started}
@@ -133,8 +140,9 @@ func (x *exchange) receive() *Error {
 	}
 }
 
-// maxInterim limits the interim responses (1xx) of a request.
-const maxInterim = 5
+// maxInterim limits the heads of the interim responses (1xx) of a request, in bytes: as for the final head. A
+// server may send as many as it likes (RFC 9110 15.2), for example one per second while it works.
+const maxInterim = bufferSize
 
 // interim passes on an interim response. 100 lets the sender go on; the server side sends it to the
 // client when the body is read.

@@ -108,7 +108,7 @@ func TestPanicsEndOneConnection(t *testing.T) {
 			var ended sync.WaitGroup
 			s := &Server{Handler: handler}
 			all := &faults{Listener: l, method: test.method, after: test.after}
-			go Accept(all, func(c net.Conn) { s.ServeConn(c, ended.Done) })
+			go Accept(all, func(c net.Conn) { s.ServeConn(c, func() {}, ended.Done) })
 			defer l.Close()
 			good, in := dialFront(t, l.Addr().String())
 			ended.Add(2)

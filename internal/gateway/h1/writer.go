@@ -324,6 +324,11 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 			}
 			total += int64(n)
 		}
+		if IsDrained(r, n, len(buf)) {
+			if werr := w.FlushError(); werr != nil {
+				return total, werr
+			}
+		}
 		if err == io.EOF {
 			return total, nil
 		}
@@ -331,6 +336,17 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 			return total, err
 		}
 	}
+}
+
+// IsDrained returns true if the reader is a part of a TCP connection that has returned n bytes, less than there was
+// room for: the next read may wait, so what is buffered is to be sent before.
+func IsDrained(r io.Reader, n, room int) bool {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok || n == room || limited.N == 0 {
+		return false
+	}
+	_, ok = limited.R.(*net.TCPConn)
+	return ok
 }
 
 func (w *writer) splice(from *io.LimitedReader) (int64, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
+	"fairlead/internal/gateway/h1"
 )
 
 // Pacer is a handler that ends requests of HTTP/2 and HTTP/3 whose client stops to send or to receive. The
@@ -192,6 +193,11 @@ func (p *paced) ReadFrom(from io.Reader) (total int64, err error) {
 		if n > 0 {
 			written, werr := p.Write(buf[:n])
 			if total += int64(written); werr != nil {
+				return total, werr
+			}
+		}
+		if h1.IsDrained(from, n, len(buf)) {
+			if werr := p.FlushError(); werr != nil {
 				return total, werr
 			}
 		}

@@ -13,7 +13,7 @@ func (faulty) Read([]byte) (int, error) { panic("a mistake in Read") }
 // TestPanicEndsTheConnection: the library reads a connection on a goroutine that does not recover.
 func TestPanicEndsTheConnection(t *testing.T) {
 	near, far := net.Pipe()
-	if _, err := New(faulty{near}).Read(make([]byte, 10)); err != errFault {
+	if _, err := New(faulty{near}, func() {}).Read(make([]byte, 10)); err != errFault {
 		t.Errorf("Read returned %v", err)
 	}
 	if _, err := far.Read(make([]byte, 1)); err != io.EOF {

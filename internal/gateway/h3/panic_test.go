@@ -39,11 +39,10 @@ func TestPanicsEndOneConnection(t *testing.T) {
 			fails("handler")
 			_, _ = io.WriteString(w, "served")
 		}),
-		Enter: func(*quic.Conn) bool {
+		Enter: func(*quic.Conn) (heard, leave func()) {
 			fails("begin")
-			return true
+			return func() {}, func() {}
 		},
-		Leave: func(*quic.Conn) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -71,8 +71,11 @@ func answerPreflight(w http.ResponseWriter, r *http.Request, origin string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// translate calls the next handler with a request of gRPC.
-func translate(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// translate calls the next handler with a request of gRPC. The client's own request stays as it is: its version
+// decides how the response is framed.
+func translate(w http.ResponseWriter, client *http.Request, next http.Handler) {
+	r := new(http.Request)
+	*r = *client
 	kind := r.Header.Get("Content-Type")
 	out := &grpcWebWriter{ResponseWriter: w, header: w.Header().Clone(), kind: typeGRPCWeb}
 	suffix, text := strings.CutPrefix(kind, typeGRPCWebText)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 )
 
 var (
@@ -18,10 +17,13 @@ var (
 // one has read, up to a limit, while it streams.
 type replayBody struct {
 	limit int64
-	// current is the reader of the last attempt.
-	current atomic.Pointer[replayReader]
-	// lost is true if more was read than is kept.
-	lost atomic.Bool
+
+	// state protects what follows. It is never locked while the source is read.
+	state sync.Mutex
+	// current is the reader of the last attempt, nil after stop.
+	current *replayReader
+	// reading: the source is read. broken: it has failed, or more was read than is kept.
+	reading, broken bool
 
 	// mu is locked while the source is read, which may take as long as the client likes.
 	mu     sync.Mutex
@@ -33,13 +35,39 @@ type replayBody struct {
 // reader returns the body for a new attempt, from its begin. It ends the reader before,
 // which a goroutine of the proxy may still use.
 func (b *replayBody) reader() io.ReadCloser {
-	r := &replayReader{body: b}
-	b.current.Store(r)
-	return r
+	b.state.Lock()
+	defer b.state.Unlock()
+	b.current = &replayReader{body: b}
+	return b.current
 }
 
-// replayable returns whether another attempt can read the body from its begin.
-func (b *replayBody) replayable() bool { return !b.lost.Load() }
+// stop ends the current reader, and returns true if another attempt can read the body from its begin. If the
+// reader waits for the client, it returns false and changes nothing: the proxy interrupts that wait at the end of
+// the attempt, and the body cannot be read any further then.
+func (b *replayBody) stop() bool {
+	b.state.Lock()
+	defer b.state.Unlock()
+	if b.reading || b.broken {
+		return false
+	}
+	b.current = nil
+	return true
+}
+
+// begin reports whether the reader may read the source now.
+func (b *replayBody) begin(r *replayReader) bool {
+	b.state.Lock()
+	defer b.state.Unlock()
+	b.reading = b.current == r
+	return b.reading
+}
+
+// end notes the outcome of reading the source.
+func (b *replayBody) end(broken bool) {
+	b.state.Lock()
+	defer b.state.Unlock()
+	b.reading, b.broken = false, b.broken || broken
+}
 
 // replayReader is the body of one attempt.
 type replayReader struct {
@@ -52,12 +80,15 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	b := r.body
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.current.Load() != r:
+	if !b.begin(r) {
 		return 0, errReplaced
-	case b.lost.Load() && r.offset != b.read:
-		return 0, errNotKept
-	case r.offset < int64(len(b.kept)):
+	}
+	broken := false
+	defer func() { b.end(broken) }()
+	if r.offset < b.read {
+		if b.read > int64(len(b.kept)) {
+			return 0, errNotKept
+		}
 		n := copy(p, b.kept[r.offset:])
 		r.offset += int64(n)
 		return n, nil
@@ -65,13 +96,12 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	n, err := b.source.Read(p)
 	b.read += int64(n)
 	r.offset += int64(n)
-	switch {
-	case b.read > b.limit:
-		b.lost.Store(true)
+	if b.read > b.limit {
 		b.kept = nil
-	case n > 0:
+	} else if n > 0 {
 		b.kept = append(b.kept, p[:n]...)
 	}
+	broken = b.read > b.limit || err != nil && err != io.EOF
 	return n, err
 }
 

@@ -24,7 +24,7 @@ type retry struct {
 // with a configured status, and the client got nothing yet. It does so only where that is
 // safe: nothing of the request has reached the server, or its method is idempotent (RFC
 // 9110, section 9.2.2), or the user allows others; and its body, if there is one, is
-// kept. Bodies are streamed to the first server while they are kept.
+// kept and does not wait for the client. Bodies are streamed to the first server while they are kept.
 func newRetry(b *builder, v *gateway.Retry) (Func, error) {
 	t := &retry{Retry: v, limit: maxRetryBody, now: b.Now}
 	switch {
@@ -63,7 +63,7 @@ func (t *retry) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		out := newCatchWriter(w, func(status int) bool {
 			timely := t.Timeout <= 0 || t.now().Sub(begin) < t.Timeout
 			return faultOf(w) != ClientFault && attempt.Number < t.Attempts && timely &&
-				t.worthwhile(attempt, r.Method, status) && (body == nil || body.replayable()) && r.Context().Err() == nil
+				t.worthwhile(attempt, r.Method, status) && r.Context().Err() == nil && (body == nil || body.stop())
 		})
 		next.ServeHTTP(out, again)
 		if out.caught == 0 {

@@ -1,6 +1,10 @@
 package serving
 
-import "time"
+import (
+	"time"
+
+	"fairlead/internal/gateway/goroutine"
+)
 
 // beatEvery is the interval in which the serving process reports progress.
 const beatEvery = answerLimit / 6
@@ -13,10 +17,10 @@ func (s *server) beats(l *link, r request) (stop func()) {
 	}
 	ticker := time.NewTicker(beatEvery)
 	ended, done := make(chan struct{}), make(chan struct{})
-	go func() {
+	goroutine.Go("report progress", func() {
 		defer close(done)
 		beat(ticker.C, ended, s.progress, func() error { return l.send(response{ID: r.ID, Busy: true}, nil) })
-	}()
+	})
 	return func() {
 		ticker.Stop()
 		close(ended)

@@ -15,8 +15,8 @@ import (
 )
 
 // serverActs are what servers do; a request asks for one of them.
-var serverActs = []string{"echo", "echo", "early", "early close", "close", "close late", "reset", "interim", "truncated",
-	"bad chunk", "switch", "switch", "switch late", "continue", "slow", "error", "no http"}
+var serverActs = []string{"echo", "echo", "early", "early close", "close", "close late", "reset", "interim",
+	"truncated", "bad chunk", "switch", "switch", "switch late", "continue", "slow", "error", "no http"}
 
 // set remembers the servers for config.
 func (p *pairs) set(services map[string]*model.Service, auth string) {

@@ -57,7 +57,8 @@ func TestPanicsOnGoroutinesOfLibraries(t *testing.T) {
 		t.Error("a body that panics is no error")
 	}
 	out = httptest.NewRecorder()
-	err = l.Forward(faultyWriter{out}, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader([]byte("text"))), "a.test")
+	r = httptest.NewRequest(http.MethodPost, "/", bytes.NewReader([]byte("text")))
+	err = l.Forward(faultyWriter{out}, r, "a.test")
 	if err != nil || out.Code != http.StatusOK {
 		t.Errorf("a response whose parts cannot be flushed: %v, status %d", err, out.Code)
 	}

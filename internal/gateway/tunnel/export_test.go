@@ -21,7 +21,8 @@ func Break(peer net.Addr) {
 	for _, l := range loops() {
 		l.mu.Lock()
 		for fd, s := range l.sides {
-			if at, err := unix.Getpeername(int(fd)); err == nil && at.(*unix.SockaddrInet4).Port == peer.(*net.TCPAddr).Port {
+			at, err := unix.Getpeername(int(fd))
+			if err == nil && at.(*unix.SockaddrInet4).Port == peer.(*net.TCPAddr).Port {
 				s.other = nil
 			}
 		}

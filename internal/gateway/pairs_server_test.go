@@ -120,7 +120,8 @@ func (p *pairs) act(c net.Conn, in io.Reader, r *http.Request) bool {
 		write(answer[:random.IntN(len(answer))])
 		return false
 	case "bad chunk":
-		write("HTTP/1.1 200 OK\r\nX-Marker: " + marker + "\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n" + marker + "\r\nzz\r\n")
+		write("HTTP/1.1 200 OK\r\nX-Marker: " + marker + "\r\nTransfer-Encoding: chunked\r\n\r\n")
+		write("8\r\n" + marker + "\r\nzz\r\n")
 		return false
 	case "switch":
 		p.switched(c, in, random, marker)
@@ -171,8 +172,8 @@ func chunkedBody(body []byte, size int) string {
 
 // switched changes the protocol, and sends bytes of the marker while it reads until the end.
 func (p *pairs) switched(c net.Conn, in io.Reader, random *rand.Rand, marker string) {
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\nX-Marker: %s\r\n\r\n%s",
-		marker, filled(marker, random.IntN(50<<10)))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n"+
+		"X-Marker: %s\r\n\r\n%s", marker, filled(marker, random.IntN(50<<10)))
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}

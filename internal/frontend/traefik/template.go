@@ -50,12 +50,32 @@ func coalesce(values ...string) string {
 	return ""
 }
 
+// The limits of templates, so that a mistake in a file does not take all memory.
+const (
+	mostUntil    = 100_000
+	mostExpanded = 32 << 20
+)
+
 // until returns the integers from 0 to n-1.
-func until(n int) (list []int) {
+func until(n int) (list []int, err error) {
+	if n > mostUntil {
+		return nil, fmt.Errorf("until %d: want at most %d", n, mostUntil)
+	}
 	for i := range n {
 		list = append(list, i)
 	}
-	return list
+	return list, nil
+}
+
+// limited is a text of at most mostExpanded bytes.
+type limited struct{ strings.Builder }
+
+// Write implements io.Writer.
+func (l *limited) Write(text []byte) (int, error) {
+	if l.Len()+len(text) > mostExpanded {
+		return 0, fmt.Errorf("the result has more than %d bytes", mostExpanded)
+	}
+	return l.Builder.Write(text)
 }
 
 // parseTemplate parses a template with the functions above.
@@ -69,7 +89,7 @@ func parseTemplate(name, text string) (*template.Template, error) {
 
 // execute returns the text that a template makes of a value.
 func execute(t *template.Template, value any) (string, error) {
-	var text strings.Builder
+	var text limited
 	if err := t.Execute(&text, value); err != nil {
 		return "", fmt.Errorf("execute the template: %w", err)
 	}

@@ -1,6 +1,9 @@
 package traefik
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTemplates(t *testing.T) {
 	t.Setenv("FAIRLEAD_TEST_ZONE", "a.org")
@@ -32,5 +35,25 @@ func TestTemplates(t *testing.T) {
 	}
 	if got, err := execute(tmpl, struct{ Labels map[string]string }{}); err == nil {
 		t.Errorf("a template with a wrong type gives %q", got)
+	}
+}
+
+// TestTemplatesAreBounded expands templates that would take all memory.
+func TestTemplatesAreBounded(t *testing.T) {
+	for text, want := range map[string]string{
+		"{{ range until 100000 }}.{{ end }}":                                                    "",
+		"{{ range until 100001 }}.{{ end }}":                                                    "until 100001: want at most 100000",
+		"{{ range until 9223372036854775807 }}.{{ end }}":                                       "want at most 100000",
+		`{{ range until 9999 }}{{ range until 9999 }}{{ printf "%9999d" 1 }}{{ end }}{{ end }}`: "more than 33554432 bytes",
+		`{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`:                         "exceeded maximum template depth",
+	} {
+		parsed, err := parseTemplate("a", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expanded, err := execute(parsed, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %d bytes, %v, want %q", text, len(expanded), err, want)
+		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package expression compiles the regular expressions of users. It bounds what one expression costs, and equal expressions
+// Package expression compiles the regular expressions of users. It bounds what one expression costs, and equal
+// expressions
 // share their memory. How much all expressions of a container may cost is for the caller.
 package expression
 
@@ -47,7 +48,8 @@ func Compile(text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// shared has the compiled expressions that are in use, by their texts: they do not change, and are safe for concurrent use.
+// shared has the compiled expressions that are in use, by their texts: they do not change, and are safe for
+// concurrent use.
 var shared sync.Map
 
 // Size returns about how many instructions the compiled expression has. It does not compile it. Returns an error as
@@ -57,7 +59,8 @@ func Size(text string) (int, error) {
 		return 0, fmt.Errorf("the regular expression has %d bytes: want at most %d", len(text), MaxLength)
 	}
 	if n := classes(text); n > MaxClasses {
-		return 0, fmt.Errorf("the regular expression has %d large character classes, such as \\pL: want at most %d", n, MaxClasses)
+		return 0, fmt.Errorf("the regular expression has %d large character classes, such as \\pL: want at most %d",
+			n, MaxClasses)
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -71,11 +74,13 @@ func Size(text string) (int, error) {
 	return size, nil
 }
 
-// Effort returns how many instructions could be compiled in the time and memory that it takes to find out that the text is
+// Effort returns how many instructions could be compiled in the time and memory that it takes to find out that the
+// text is
 // no valid expression.
 func Effort(text string) int { return 100 + 500*min(classes(text), MaxClasses) }
 
-// classes returns how many character classes of the text may be large: those by their Unicode property, and those in which
+// classes returns how many character classes of the text may be large: those by their Unicode property, and those in
+// which
 // the parser may have to find other cases of characters outside ASCII.
 func classes(text string) int {
 	n := strings.Count(text, `\p`) + strings.Count(text, `\P`)

@@ -10,7 +10,8 @@ import (
 
 // TestSize compares estimates with the programs of expressions.
 func TestSize(t *testing.T) {
-	for _, text := range []string{"^shop$", "^[a-z0-9-]+\\.example\\.com$", "(a|b|c){1,500}", "((ab?){3,9}c*){2,7}", "(?i)straße",
+	for _, text := range []string{"^shop$", "^[a-z0-9-]+\\.example\\.com$", "(a|b|c){1,500}", "((ab?){3,9}c*){2,7}",
+		"(?i)straße",
 		"(a|bc|def)+?", "", "x{0}", "(?:a{10}){20,}"} {
 		size, err := expression.Size(text)
 		if err != nil {
@@ -46,7 +47,8 @@ func TestLimits(t *testing.T) {
 		"[": "missing closing ]",
 	} {
 		re, err := expression.Compile(text)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || (re == nil) != (err != nil) {
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) ||
+			(re == nil) != (err != nil) {
 			t.Errorf("%.30s: %v, want %q", text, err, want)
 		}
 	}

@@ -331,7 +331,10 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 	var wrap func(http.Handler) http.Handler
 	var err error
 	// The states that it has begun stay in Next, where only this middleware reads them.
-	if failed := recovery.Object("middleware "+name, func() { wrap, err = middleware.New(name, value, deps) }); failed != nil {
+	if failed := recovery.Object("middleware "+name, func() {
+		wrap, err = middleware.New(name, value,
+			deps)
+	}); failed != nil {
 		err = failed
 	}
 	if err != nil {

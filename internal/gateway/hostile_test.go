@@ -34,7 +34,8 @@ func TestPanicsDisableOneObject(t *testing.T) {
 	faulty.UDP.Routers = map[string]*model.UDPRouter{"bad@file": nil}
 	var statuses []gateway.Status
 	w.gateway.WithoutServers(func() { statuses = w.gateway.Apply(faulty, nil) })
-	for _, want := range []string{"service bad@file", "router broken@file", "TCP router bad@file", "UDP router bad@file"} {
+	for _, want := range []string{"service bad@file", "router broken@file", "TCP router bad@file",
+		"UDP router bad@file"} {
 		if !hasReason(statuses, want, "internal error at ") {
 			t.Errorf("%s has no reason: %+v", want, statuses)
 		}
@@ -45,7 +46,8 @@ func TestPanicsDisableOneObject(t *testing.T) {
 	answers := func(want map[string]string) {
 		t.Helper()
 		for host, text := range want {
-			if status, body := w.get("http://" + host + "/"); (status == http.StatusOK) != (text != "") || text != "" && body != text {
+			if status, body := w.get("http://" + host + "/"); (status == http.StatusOK) != (text != "") ||
+				text != "" && body != text {
 				t.Errorf("%s answers %d %q, want %q", host, status, body, text)
 			}
 		}
@@ -60,7 +62,8 @@ func TestPanicsDisableOneObject(t *testing.T) {
 	answers(map[string]string{"good.test": "good", "user.test": "bad", "broken.test": "good"})
 }
 
-// TestCheckIntervalsHaveAFloor checks services with a health check every nanosecond: the shortest interval is in effect, and
+// TestCheckIntervalsHaveAFloor checks services with a health check every nanosecond: the shortest interval is in
+// effect, and
 // the state of the service says so.
 func TestCheckIntervalsHaveAFloor(t *testing.T) {
 	w := newWorld(t, model.Static{})
@@ -86,7 +89,8 @@ func TestCheckIntervalsHaveAFloor(t *testing.T) {
 // hasReason reports whether the object KIND NAME is disabled with a reason that has the text.
 func hasReason(all []gateway.Status, object, text string) bool {
 	for _, s := range all {
-		if s.Kind+" "+s.Name == object && s.State == gateway.Disabled && strings.Contains(strings.Join(s.Reasons, " "), text) {
+		if s.Kind+" "+s.Name == object && s.State == gateway.Disabled && strings.Contains(strings.Join(s.Reasons,
+			" "), text) {
 			return true
 		}
 	}

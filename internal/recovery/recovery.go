@@ -12,7 +12,8 @@ import (
 	"sync"
 )
 
-// Object calls f, which reads, checks or builds one object: a router, a container, a file, a record. If f panics, Object
+// Object calls f, which reads, checks or builds one object: a router, a container, a file, a record. If f panics,
+// Object
 // returns an error with the panic and its place, for the state of the object. The log has the stack, once for each
 // place: the same object panics again with each configuration. Object does not recover what Go does not: an overflow of
 // the stack, no memory left, concurrent writes to a map. It may be called concurrently.

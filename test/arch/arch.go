@@ -245,11 +245,13 @@ var Rules = []Rule{
 	{
 		Name: "what obtains certificates gets the rest of the gateway as values",
 		Of:   []string{"internal/gateway/acme/..."},
-		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule", "internal/recovery"},
+		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule",
+			"internal/recovery"},
 	},
 	{
 		Name: "rules of routers are matched without the gateway",
-		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar", "internal/expression"}, Deny: []string{"os/..."},
+		Of:   []string{"internal/gateway/rule/..."}, Ours: []string{"internal/similar", "internal/expression"},
+		Deny:    []string{"os/..."},
 		StdOnly: true,
 	},
 	{

@@ -54,7 +54,8 @@ func reduce(weights []int, most int) []int {
 	return reduced
 }
 
-// bounded returns weights whose sums and products fit into an int: negative ones are 0, and if one has more than 31 bits,
+// bounded returns weights whose sums and products fit into an int: negative ones are 0, and if one has more than 31
+// bits,
 // all are divided by the same power of two. Every index with a weight keeps at least 1.
 func bounded(weights []int) []int {
 	largest := 0

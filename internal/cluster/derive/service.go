@@ -87,7 +87,10 @@ func (d *Deriver) deriveServices() (services []model.VirtualService, problems []
 		s := d.services[name]
 		if s.stale {
 			// A result is a new value, and what it is derived from is only read. The last result stays.
-			if err := recovery.Object("service "+name, func() { s.derived, s.problem = d.deriveService(s) }); err != nil {
+			if err := recovery.Object("service "+name, func() {
+				s.derived,
+					s.problem = d.deriveService(s)
+			}); err != nil {
 				s.problem = err
 			}
 			s.stale = false

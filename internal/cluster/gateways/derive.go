@@ -159,7 +159,8 @@ func completed[S any](v *servers, c *model.ClusterGateway, kind string, all map[
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := *all[name]
 		problem := func(err error, warning bool) {
-			c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: err.Error(), Warning: warning})
+			c.Problems = append(c.Problems, model.GatewayProblem{Kind: kind, Name: name, Text: err.Error(),
+				Warning: warning})
 		}
 		// The service is a copy, which is dropped.
 		err := recovery.Object(kind+" "+name, func() {

@@ -266,7 +266,8 @@ func TestPanicConcernsOneContainer(t *testing.T) {
 	e.shop.Running, e.group = true, "/"
 	root, w := labels(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Root: root, Log: slog.New(slog.DiscardHandler)}
+	l := docker.Labels{Workloads: panicking{w, new(sync.Once)}, Engine: e, Root: root,
+		Log: slog.New(slog.DiscardHandler)}
 	ended := make(chan error)
 	go func() { ended <- l.Run(ctx) }()
 	e.events <- sandbox.Happened{Action: "start", Actor: sandbox.Actor{ID: shopID}}

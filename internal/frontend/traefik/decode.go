@@ -130,7 +130,8 @@ func (d *decoder) unknown(n *Node, key string, t reflect.Type) {
 	case known:
 		d.mistake(n, key, "Traefik's key %q is not supported: %s", n.Name, instead)
 	case name == "errors" && t == reflect.TypeFor[gateway.Failover]():
-		d.mistake(n, key, "Traefik's key %q is not supported: the fallback is in use only while the service is down", n.Name)
+		d.mistake(n, key, "Traefik's key %q is not supported: the fallback is in use only while the service is down",
+			n.Name)
 		d.mistakes[len(d.mistakes)-1].Warning = true
 	default:
 		d.mistake(n, key, "%s", unknown(n.Name, fieldNames(t)))

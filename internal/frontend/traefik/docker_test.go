@@ -18,7 +18,8 @@ import (
 func whoami(labels string, changes ...func(*Container)) Container {
 	c := Container{ID: "1", Name: "whoami", Running: true, Labels: map[string]string{},
 		ExposedPorts: []Port{{443, "tcp"}, {53, "udp"}, {80, "tcp"}},
-		Networks:     map[string][]netip.Addr{"web": {netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("10.0.0.2")}}}
+		Networks: map[string][]netip.Addr{"web": {netip.MustParseAddr("2001:db8::2"),
+			netip.MustParseAddr("10.0.0.2")}}}
 	for line := range strings.Lines(labels) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if strings.HasPrefix(key, ".") {
@@ -369,8 +370,9 @@ func TestNamelessDefaultCertificate(t *testing.T) {
 		if len(config.HTTP.Routers) != 1 {
 			t.Errorf("label %q: the container has the routers %v, want its default one", main, config.HTTP.Routers)
 		}
-		dir := writeFiles(t, map[string]string{"a.yml": "tls: {stores: {default: {defaultGeneratedCert: {resolver: le, " +
-			"domain: {main: '" + main + "', sans: ['', ' .']}}}}}"})
+		dir := writeFiles(t,
+			map[string]string{"a.yml": "tls: {stores: {default: {defaultGeneratedCert: {resolver: le, " +
+				"domain: {main: '" + main + "', sans: ['', ' .']}}}}}"})
 		if config, problems := Files([]string{dir}); len(config.TLS.Stores) > 0 || len(problems) != 1 {
 			t.Errorf("file %q: stores %v, problems %q", main, config.TLS.Stores, problemTexts(problems))
 		}

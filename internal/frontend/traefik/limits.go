@@ -34,7 +34,8 @@ func checkSize(labels map[string]string) error {
 	return nil
 }
 
-// limitExpressions leaves out the routers and middlewares whose regular expressions exceed what a container may have. It
+// limitExpressions leaves out the routers and middlewares whose regular expressions exceed what a container may
+// have. It
 // compiles none. What is wrong with an expression itself is reported when it is compiled.
 func (b *builder) limitExpressions() {
 	left := maxExpressions
@@ -42,7 +43,8 @@ func (b *builder) limitExpressions() {
 		if left -= size; left >= 0 || size == 0 {
 			return false
 		}
-		b.fail(object, "the regular expressions of the container need more than %d instructions: simplify them", maxExpressions)
+		b.fail(object, "the regular expressions of the container need more than %d instructions: simplify them",
+			maxExpressions)
 		return true
 	}
 	limit(b.config.HTTP.Middlewares, func(name string, m *gateway.Middleware) bool {
@@ -65,7 +67,8 @@ func limit[T any](all map[string]*T, leaveOut func(string, *T) bool) {
 	}
 }
 
-// sizeOfRule returns the size of the expressions in a rule. If nothing is left, it only finds out whether there may be any.
+// sizeOfRule returns the size of the expressions in a rule. If nothing is left, it only finds out whether there may
+// be any.
 func sizeOfRule(left int, text, syntax string, read func(text, syntax string) (*rule.Rule, error)) int {
 	if !strings.Contains(strings.ToLower(text), "regexp") && !strings.Contains(text, "{") {
 		return 0

@@ -19,7 +19,8 @@ func allocated(do func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestHostileLabels reads about 200 kB of labels of one container, which must not take more than 64 MB, garbage included.
+// TestHostileLabels reads about 200 kB of labels of one container, which must not take more than 64 MB, garbage
+// included.
 // One container without them keeps its router.
 func TestHostileLabels(t *testing.T) {
 	many := func(count int, key, value string) map[string]string {
@@ -33,26 +34,35 @@ func TestHostileLabels(t *testing.T) {
 		labels  map[string]string
 		problem string
 	}{
-		"a deep key":       {map[string]string{"traefik." + strings.Repeat("a.", 20_000) + "a": "x"}, "bytes: want at most 1024"},
-		"a key with a map": {map[string]string{"traefik.http.middlewares.a.plugin." + strings.Repeat("a.", 300) + "a": "x"}, "nested"},
-		"deep keys":        {many(250, "traefik.http.routers.%d"+strings.Repeat(".a", 380), "%d"), "more than 32 names"},
-		"indices":          {many(400, "traefik.http.routers.%d.tls.domains"+strings.Repeat("[1]", 100)+".main", "%d"), "more than 32"},
-		"routers":          {many(4000, "traefik.http.routers.r%d.rule", "Host(`%d.test`)"), ""},
+		"a deep key": {map[string]string{"traefik." + strings.Repeat("a.", 20_000) + "a": "x"},
+			"bytes: want at most 1024"},
+		"a key with a map": {map[string]string{"traefik.http.middlewares.a.plugin." + strings.Repeat("a.", 300) +
+			"a": "x"}, "nested"},
+		"deep keys": {many(250, "traefik.http.routers.%d"+strings.Repeat(".a", 380), "%d"),
+			"more than 32 names"},
+		"indices": {many(400, "traefik.http.routers.%d.tls.domains"+strings.Repeat("[1]", 100)+".main",
+			"%d"), "more than 32"},
+		"routers": {many(4000, "traefik.http.routers.r%d.rule", "Host(`%d.test`)"), ""},
 		"routers without services": {merged(many(1500, "traefik.http.routers.r%d.priority", "%d"),
 			many(1500, "traefik.http.services.s%d.loadbalancer.server.port", "8%d")), "and 1490 more"},
 		"unknown keys": {many(4000, "traefik.http.routers.a.key%d", "value %d"), "is not known"},
-		"expressions":  {many(3000, "traefik.http.routers.r%d.rule", "HostRegexp(`x%d(a|b|c){1,500}`)"), "more than 100000 instr"},
+		"expressions": {many(3000, "traefik.http.routers.r%d.rule", "HostRegexp(`x%d(a|b|c){1,500}`)"),
+			"more than 100000 instr"},
 		"middlewares": {many(2500, "traefik.http.middlewares.m%d.redirectregex.regex", "x%d(a|b|c){1,500}"),
 			"more than 100000 instructions"},
-		"faulty expressions": {many(1500, "traefik.http.routers.r%d.rule", "HostRegexp(`%d"+strings.Repeat(`\pL`, 15)+"[`)"),
+		"faulty expressions": {many(1500, "traefik.http.routers.r%d.rule", "HostRegexp(`%d"+strings.Repeat(`\pL`,
+			15)+"[`)"),
 			"more than 100000 instructions"},
 		"many classes": {many(1500, "traefik.http.routers.r%d.rule", "HostRegexp(`%d"+strings.Repeat(`\pL`, 15)+"`)"),
 			"more than 100000 instructions"},
-		"classes":      {many(24, "traefik.http.routers.r%d.rule", "HostRegexp(`%d"+strings.Repeat(`\pL`, 2700)+"`)"), ""},
-		"a long list":  {map[string]string{"traefik.http.routers.a.middlewares": strings.Repeat("a,", 100_000)}, ""},
-		"a long rule":  {map[string]string{"traefik.http.routers.a.rule": strings.Repeat("Host(`a`)||", 18_000) + "Host(`b`)"}, ""},
-		"many labels":  {many(20_000, "traefik.x%d", "%d"), ""},
-		"too much":     {many(30, "traefik.http.routers.r%d.rule", "%d"+strings.Repeat("x", 10_000)), "want at most 262144"},
+		"classes": {many(24, "traefik.http.routers.r%d.rule", "HostRegexp(`%d"+strings.Repeat(`\pL`, 2700)+"`)"),
+			""},
+		"a long list": {map[string]string{"traefik.http.routers.a.middlewares": strings.Repeat("a,", 100_000)}, ""},
+		"a long rule": {map[string]string{"traefik.http.routers.a.rule": strings.Repeat("Host(`a`)||", 18_000) +
+			"Host(`b`)"}, ""},
+		"many labels": {many(20_000, "traefik.x%d", "%d"), ""},
+		"too much": {many(30, "traefik.http.routers.r%d.rule", "%d"+strings.Repeat("x", 10_000)),
+			"want at most 262144"},
 		"wild domains": {many(1000, "traefik.http.routers.r%d.tls.domains[999999999].main", "*.%d.test"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +112,8 @@ func TestKeysAreLinear(t *testing.T) {
 	}
 }
 
-// TestLargestLabels reads labels at the limits: a key of the greatest length and depth, and expressions of the greatest size.
+// TestLargestLabels reads labels at the limits: a key of the greatest length and depth, and expressions of the
+// greatest size.
 func TestLargestLabels(t *testing.T) {
 	header := "traefik.http.middlewares.a.headers.customrequestheaders."
 	deepest := header + strings.Repeat("a.", maxDepth-strings.Count(header, ".")-1)
@@ -114,7 +125,9 @@ func TestLargestLabels(t *testing.T) {
 		c.Labels[fmt.Sprintf("traefik.http.routers.r%d.rule", i)] = fmt.Sprintf("HostRegexp(`%d(a|b|c){1,900}`)", i)
 	}
 	config, problems := containersConfig([]Container{c}, DockerOptions{})
-	if len(problems) > 0 || len(config.HTTP.Routers) != 10 || len(config.HTTP.Middlewares["a@docker"].Headers.CustomRequestHeaders) != 1 {
-		t.Errorf("%d routers, middlewares %v, problems %q", len(config.HTTP.Routers), config.HTTP.Middlewares, problemTexts(problems))
+	if len(problems) > 0 || len(config.HTTP.Routers) != 10 ||
+		len(config.HTTP.Middlewares["a@docker"].Headers.CustomRequestHeaders) != 1 {
+		t.Errorf("%d routers, middlewares %v, problems %q", len(config.HTTP.Routers), config.HTTP.Middlewares,
+			problemTexts(problems))
 	}
 }

@@ -21,7 +21,8 @@ func TestPanicConcernsOneContainer(t *testing.T) {
 		if len(config.HTTP.Routers) != 1 || config.HTTP.Routers["good@docker"] == nil {
 			t.Errorf("routers %v, want good@docker", config.HTTP.Routers)
 		}
-		if texts := problemTexts(problems); len(texts) != 1 || !strings.HasPrefix(texts[0], "container bad: internal error at ") {
+		if texts := problemTexts(problems); len(texts) != 1 || !strings.HasPrefix(texts[0],
+			"container bad: internal error at ") {
 			t.Errorf("problems %q", texts)
 		}
 	}

@@ -23,7 +23,8 @@ func TestMissing(t *testing.T) {
 		TLS: model.TLS{Certificates: []model.Certificate{certificateFor(t, "a.test"), certificateFor(t, "*.wild.test")},
 			Stores: map[string]*model.Store{"default": {DefaultCertificate: &fallback}}},
 		HTTP: model.HTTP{Routers: map[string]*model.Router{
-			"had@file":  secure("Host(`a.test`) || Host(`x.wild.test`) || Host(`y.main.test`) || Host(`acme.test`)", ""),
+			"had@file": secure("Host(`a.test`) || Host(`x.wild.test`) || Host(`y.main.test`) || Host(`acme.test`)",
+				""),
 			"acme@file": secure("Host(`acme.test`)", "le"),
 			"not@file":  secure("Host(`lost.test`) || Host(`*.lost.test`)", ""),
 			"bare@file": {Rule: "Host(`bare.test`)"}}},

@@ -100,7 +100,8 @@ func hostRegexpV2(args []string) ([]test, error) {
 func checkASCII(index int, text string) error {
 	for i := range len(text) {
 		if text[i] >= 0x80 {
-			return badArgument(index, "%q is not ASCII: write the name as in DNS, with labels such as xn--bcher-kva", text)
+			return badArgument(index, "%q is not ASCII: write the name as in DNS, with labels such as xn--bcher-kva",
+				text)
 		}
 	}
 	return nil

@@ -19,7 +19,8 @@ const maxDepth = 100
 // arguments, or a template such as {name:[a-z]+}. Returns an *Error for faulty rules.
 func Parse(text, syntax string) (*Rule, error) { return compiled(Read(text, syntax)) }
 
-// Read parses a rule as Parse does, and does not compile its regular expressions: the rule must not be matched. It is for
+// Read parses a rule as Parse does, and does not compile its regular expressions: the rule must not be matched. It
+// is for
 // those who only want to know what is in it, and what it would cost.
 func Read(text, syntax string) (*Rule, error) { return parseAs(text, syntax, false) }
 
@@ -238,8 +239,9 @@ func (p *parser) compile(k *kind, args []string, offsets []int) (*node, error) {
 		}
 	}
 	if p.size > expression.MaxSize {
-		return nil, p.fail(offsets[0], "the regular expressions of the rule need more than %d instructions: divide it among "+
-			"several routers", expression.MaxSize)
+		return nil, p.fail(offsets[0],
+			"the regular expressions of the rule need more than %d instructions: divide it among "+
+				"several routers", expression.MaxSize)
 	}
 	p.warnings = append(p.warnings, m.warn(p.set.syntax)...)
 	return &node{leaf: m}, nil

@@ -51,7 +51,8 @@ type Rule struct {
 // Size returns about how many instructions the regular expressions of the rule have when they are compiled.
 func (r *Rule) Size() int { return r.size }
 
-// compile compiles the regular expressions. Their arguments are checked, so it fails only for what a prefix such as (?i)
+// compile compiles the regular expressions. Their arguments are checked, so it fails only for what a prefix such as
+// (?i)
 // makes too large.
 func (r *Rule) compile() (err error) {
 	r.root.visit(true, func(m *matcher, _ bool) {

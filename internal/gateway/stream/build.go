@@ -189,7 +189,8 @@ func (b *builder) insert(entry string, secure bool, to *target, r *route.Router)
 // target returns what serves the router's connections.
 func (b *builder) target(name string, value *gateway.TCPRouter, parsed *rule.Rule) (*target, error) {
 	if value.TLS == nil && len(parsed.Domains()) > 0 {
-		return nil, errors.New("HostSNI needs tls: without TLS a client names no server; write HostSNI(`*`), or add tls")
+		return nil,
+			errors.New("HostSNI needs tls: without TLS a client names no server; write HostSNI(`*`), or add tls")
 	}
 	handler := b.service(value.Service)
 	if handler == nil {

@@ -20,8 +20,10 @@ func TestCheckTimes(t *testing.T) {
 		{[3]time.Duration{1, time.Hour, 0}, [3]time.Duration{interval, time.Hour, 0}, 1},
 		{[3]time.Duration{-time.Second, -1, -time.Hour}, [3]time.Duration{}, 3},
 	} {
-		c, notes := gateway.HealthCheck{Interval: test.set[0], UnhealthyInterval: test.set[1], Timeout: test.set[2]}.Bounded()
-		tcp, more := gateway.TCPHealthCheck{Interval: test.set[0], UnhealthyInterval: test.set[1], Timeout: test.set[2]}.Bounded()
+		c, notes := gateway.HealthCheck{Interval: test.set[0], UnhealthyInterval: test.set[1],
+			Timeout: test.set[2]}.Bounded()
+		tcp, more := gateway.TCPHealthCheck{Interval: test.set[0], UnhealthyInterval: test.set[1],
+			Timeout: test.set[2]}.Bounded()
 		for _, got := range [][3]time.Duration{{c.Interval, c.UnhealthyInterval, c.Timeout},
 			{tcp.Interval, tcp.UnhealthyInterval, tcp.Timeout}} {
 			if got != test.want {

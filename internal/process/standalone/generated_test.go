@@ -24,7 +24,8 @@ import (
 // mostMemory is what one configuration may allocate, garbage included.
 const mostMemory = 64 << 20
 
-// TestGeneratedConfigurations decodes, checks, builds, shows and explains configurations with hostile values of all keys
+// TestGeneratedConfigurations decodes, checks, builds, shows and explains configurations with hostile values of all
+// keys
 // that the decoder knows: as labels, as files and as flags. None may panic, also where the panic would be recovered.
 // FAIRLEAD_CONFIGURATIONS is how many, and FAIRLEAD_SEED the first one.
 func TestGeneratedConfigurations(t *testing.T) {
@@ -110,7 +111,8 @@ func (x *examiner) sources(seed uint64, pairs []traefik.Pair) (map[string]standa
 	if seed%2 == 0 {
 		var all []*traefik.Container
 		for i := range 2 {
-			c := &traefik.Container{ID: strconv.Itoa(i), Name: fmt.Sprintf("c%d", i), Labels: map[string]string{}, Running: true,
+			c := &traefik.Container{ID: strconv.Itoa(i), Name: fmt.Sprintf("c%d", i), Labels: map[string]string{},
+				Running:      true,
 				ExposedPorts: []traefik.Port{{Number: 80, Protocol: "tcp"}},
 				Networks:     map[string][]netip.Addr{"web": {netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}}}
 			for _, p := range pairs {
@@ -149,7 +151,8 @@ func (x *examiner) use(static model.Static, config model.Config, known []gateway
 	}
 	text, err := json.Marshal(g.Objects())
 	shown := fmt.Sprint(missing, g.Status(), string(text), err)
-	for _, url := range []string{"http://a.test/a", "https://a.test/%2e?x=y", "http://[::1]/", "https://xn--bcher-kva.test/"} {
+	for _, url := range []string{"http://a.test/a", "https://a.test/%2e?x=y", "http://[::1]/",
+		"https://xn--bcher-kva.test/"} {
 		answer, err := g.Explain("", "GET", url)
 		shown += fmt.Sprint(answer, err)
 	}

@@ -22,7 +22,8 @@ func newGenerator() generator {
 	g := generator{}
 	keys(reflect.TypeFor[model.Config](), "", 0, &g.dynamic)
 	g.dynamic = slices.DeleteFunc(g.dynamic, func(key string) bool { return strings.HasPrefix(key, "acme") })
-	g.dynamic = append(g.dynamic, "enable", "docker.network", "docker.lbswarm", "docker.allownonrunning", "swarm.network")
+	g.dynamic = append(g.dynamic, "enable", "docker.network", "docker.lbswarm", "docker.allownonrunning",
+		"swarm.network")
 	keys(reflect.TypeOf(traefik.Settings(model.Static{})).Elem(), "", 0, &g.static)
 	return g
 }
@@ -65,16 +66,26 @@ var (
 )
 
 // values are hostile for most keys, and valid for some.
-var values = []string{"", ".", "*", "\x00", "-1", "true", "false", "a", "b", "a@internal", "noop@internal", "api@internal", "0", "1", "-1",
-	"9223372036854775807", "-9223372036854775808", "1e309", "NaN", "-Inf", "0x7f", "1ns", "-1s", "2562047h", "1s", "é", "bücher.test",
-	"xn--bcher-kva.test", "a.test", "*.a.test", "a..test", "::1", "[::1]:80", "10.0.0.0/8", "0.0.0.0/0", "::/0", "10.0.0.1:99999",
-	"http://", "http://a.test:80/x?y#z", "https://[::1%25lo]/", "h2c://a", "://", "http://%zz", "unix:///x", "fastcgi://a", ":80", ":80/udp",
-	":443/tcp", "a,b,,c", ",", "200-599", "599-200", "4xx", "GET", "{{ .Name }}", "{{ range }}", "$1${a}$$", "(a|b|c){1,500}", "((a{1,30}){1,30}){1,30}",
-	`\pL\pN`, "[", "(?P<a>", "^/(.*)$", "Host(`a.test`)", "Host(`*`)", "HostSNI(`*`)", "HostRegexp(`^[a-z]+$`)", "PathRegexp(`(a|b){1,900}`)",
-	"Host(`a`) && (", "!!!!Host(`a`)", "Host(`" + "{x:.*}" + "`)", "ClientIP(`::1`) || Query(`a`,`b`)", "HeaderRegexp(`a`,`[`)",
-	"NetworkErrorRatio() > 0.5", "ResponseCodeRatio(500,600,0,0) > 1", "LatencyAtQuantileMS(101) > 0", "wrr", "p2c", "hrw", "leasttime",
-	"VersionTLS13", "VersionSSL30", "TLS_AES_128_GCM_SHA256", "RequireAndVerifyClientCert", "CurveP256", "X25519", "lax", "grpc",
-	"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", "a:$2y$05$x", "a:$apr1$x$", "a:r:0123", "json", "common", "DEBUG",
+var values = []string{"", ".", "*", "\x00", "-1", "true", "false", "a", "b", "a@internal", "noop@internal",
+	"api@internal", "0", "1", "-1",
+	"9223372036854775807", "-9223372036854775808", "1e309", "NaN", "-Inf", "0x7f", "1ns", "-1s", "2562047h", "1s",
+	"é", "bücher.test",
+	"xn--bcher-kva.test", "a.test", "*.a.test", "a..test", "::1", "[::1]:80", "10.0.0.0/8", "0.0.0.0/0", "::/0",
+	"10.0.0.1:99999",
+	"http://", "http://a.test:80/x?y#z", "https://[::1%25lo]/", "h2c://a", "://", "http://%zz", "unix:///x",
+	"fastcgi://a", ":80", ":80/udp",
+	":443/tcp", "a,b,,c", ",", "200-599", "599-200", "4xx", "GET", "{{ .Name }}", "{{ range }}", "$1${a}$$",
+	"(a|b|c){1,500}", "((a{1,30}){1,30}){1,30}",
+	`\pL\pN`, "[", "(?P<a>", "^/(.*)$", "Host(`a.test`)", "Host(`*`)", "HostSNI(`*`)", "HostRegexp(`^[a-z]+$`)",
+	"PathRegexp(`(a|b){1,900}`)",
+	"Host(`a`) && (", "!!!!Host(`a`)", "Host(`" + "{x:.*}" + "`)", "ClientIP(`::1`) || Query(`a`,`b`)",
+	"HeaderRegexp(`a`,`[`)",
+	"NetworkErrorRatio() > 0.5", "ResponseCodeRatio(500,600,0,0) > 1", "LatencyAtQuantileMS(101) > 0", "wrr", "p2c",
+	"hrw", "leasttime",
+	"VersionTLS13", "VersionSSL30", "TLS_AES_128_GCM_SHA256", "RequireAndVerifyClientCert", "CurveP256", "X25519",
+	"lax", "grpc",
+	"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", "a:$2y$05$x", "a:$apr1$x$", "a:r:0123", "json",
+	"common", "DEBUG",
 	strings.Repeat("a", 3000), strings.Repeat("(", 200) + "Host(`a`)", strings.Repeat("!", 150) + "Host(`a`)",
 	strings.Repeat("a,", 800), "../../etc/passwd", "/dev/null", "\u202ea", "%2e%2e", "a\r\nb: c"}
 
@@ -116,7 +127,8 @@ func (g *generator) value(key string) string {
 	return g.one(values)
 }
 
-// systematic returns the pair of a number: the numbers from 0 have all keys with the first value, then with the next one.
+// systematic returns the pair of a number: the numbers from 0 have all keys with the first value, then with the next
+// one.
 func (g *generator) systematic(n int) traefik.Pair {
 	key := strings.ReplaceAll(g.dynamic[n%len(g.dynamic)], "stores.NAME", "stores.default")
 	key = strings.NewReplacer("NAME", "a", "[n]", "[0]").Replace(key)
@@ -125,7 +137,8 @@ func (g *generator) systematic(n int) traefik.Pair {
 
 // pairs returns a few keys with values below few objects, or about 64 KiB of them.
 func (g *generator) pairs() (all []traefik.Pair) {
-	all = []traefik.Pair{{Key: "http.routers.a.rule", Value: "Host(`a.test`)"}, {Key: "http.routers.a.service", Value: "a"},
+	all = []traefik.Pair{{Key: "http.routers.a.rule", Value: "Host(`a.test`)"}, {Key: "http.routers.a.service",
+		Value: "a"},
 		{Key: "http.services.a.loadbalancer.server.port", Value: "80"}}
 	all = all[:g.random.IntN(len(all)+1)]
 	most := 1 + g.random.IntN(12)
@@ -154,13 +167,15 @@ func (g *generator) flags() (all []string) {
 // TestGeneratorKnowsAllKeys checks that the keys that crashed before are among those that are generated.
 func TestGeneratorKnowsAllKeys(t *testing.T) {
 	g := newGenerator()
-	for _, key := range []string{"tls.stores.NAME.defaultgeneratedcert.domain.main", "http.services.NAME.loadbalancer.servers[n].weight",
+	for _, key := range []string{"tls.stores.NAME.defaultgeneratedcert.domain.main",
+		"http.services.NAME.loadbalancer.servers[n].weight",
 		"http.services.NAME.loadbalancer.healthcheck.interval", "http.routers.NAME.tls.domains[n].sans"} {
 		if !slices.Contains(g.dynamic, key) {
 			t.Errorf("no key %s among %d", key, len(g.dynamic))
 		}
 	}
-	if !slices.Contains(g.static, "entrypoints.NAME.transport.respondingtimeouts.readtimeout") || len(g.dynamic) < 250 || len(g.static) < 100 {
+	if !slices.Contains(g.static, "entrypoints.NAME.transport.respondingtimeouts.readtimeout") ||
+		len(g.dynamic) < 250 || len(g.static) < 100 {
 		t.Errorf("%d keys of files, %d of flags", len(g.dynamic), len(g.static))
 	}
 }

@@ -68,22 +68,6 @@ func (d *Daemon) LeaveCluster() error {
 	return nil
 }
 
-// permitted returns the stored state without the services of the cluster that are not valid: an earlier version has
-// stored them, and accepted commands as their checks. The cluster's records replace the others later.
-func (d *Daemon) permitted(w model.Desired) model.Desired {
-	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v model.VirtualService) bool {
-		if v.Origin != model.FromCluster {
-			return false
-		}
-		err := v.Validate()
-		if err != nil {
-			d.cfg.Log.Error("restore a service of the cluster", "service", v.Name, "error", err)
-		}
-		return err != nil
-	})
-	return w
-}
-
 // ClusterAttachments returns the names of the attachments to networks of the cluster.
 func (d *Daemon) ClusterAttachments() []string {
 	d.mu.Lock()

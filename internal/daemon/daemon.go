@@ -133,7 +133,10 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read desired state: %w", err)
 	}
-	desired = d.permitted(desired)
+	desired, refused := desired.Permitted()
+	if refused != nil {
+		cfg.Log.Error("restore the services of the cluster", "error", refused)
+	}
 	// The watch begins before anything is applied, so that it misses no later change.
 	if d.healer.watcher, err = cfg.Host.Watch(d.life); err != nil {
 		d.end()

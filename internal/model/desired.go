@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // Desired is the desired state of a host as commands, files and container engines
 // requested it. It includes attachments of sandboxes that do not run now.
@@ -206,4 +209,18 @@ func (w Desired) WithService(v VirtualService) Desired {
 		w.Services = append(w.Services, v)
 	}
 	return w
+}
+
+// Permitted returns the state without the services of the cluster that are not valid, and why they are not: an earlier
+// version has stored them, and accepted commands as their checks.
+func (w Desired) Permitted() (Desired, error) {
+	var errs []error
+	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v VirtualService) bool {
+		if v.Origin != FromCluster || v.Validate() == nil {
+			return false
+		}
+		errs = append(errs, wrap("service", v.Name, v.Validate()))
+		return true
+	})
+	return w, errors.Join(errs...)
 }

@@ -26,8 +26,8 @@ func TestNoCommandOfTheCluster(t *testing.T) {
 				Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.50"), Weight: 1}}}})
 		})
 	}
-	service("evil", "198.51.100.10", model.Check{Type: model.CheckExec, Command: []string{"/bin/sh", "-c", "touch " + trace,
-		"check"}})
+	service("evil", "198.51.100.10", model.Check{Type: model.CheckExec,
+		Command: []string{"/bin/sh", "-c", "touch " + trace, "check"}})
 	service("good", "198.51.100.11", model.Check{})
 	for _, h := range l.hosts {
 		l.until(h.name+" serves good", func() bool {
@@ -39,7 +39,7 @@ func TestNoCommandOfTheCluster(t *testing.T) {
 		}
 		l.until(h.name+" shows the problem", func() bool {
 			text, _ := h.Try("cluster", "status")
-			return strings.Contains(text, "service evil: check exec")
+			return strings.Contains(text, "service evil: read record svcs/evil: check exec")
 		})
 	}
 	l.refused(l.hosts[1], "check exec: hosts run no commands for a cluster", "service", "add", "evil2",

@@ -18,7 +18,8 @@ type field struct {
 }
 
 // whole are structs that are one value.
-var whole = []reflect.Type{reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.Prefix](), reflect.TypeFor[netip.AddrPort](),
+var whole = []reflect.Type{reflect.TypeFor[netip.Addr](), reflect.TypeFor[netip.Prefix](),
+	reflect.TypeFor[netip.AddrPort](),
 	reflect.TypeFor[time.Time]()}
 
 // fieldsOf returns the fields of a type that JSON or labels can set. skip reports the fields that they cannot set.

@@ -33,9 +33,8 @@ func sections() (all []section) {
 		part := t.Field(i)
 		for j := range part.Type.NumField() {
 			if f := part.Type.Field(j); f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Pointer {
-				all = append(all, section{strings.ToLower(part.Name + "." + f.Name), func(c *values.Config) reflect.Value {
-					return reflect.ValueOf(c).Elem().Field(i).Field(j)
-				}})
+				in := func(c *values.Config) reflect.Value { return reflect.ValueOf(c).Elem().Field(i).Field(j) }
+				all = append(all, section{strings.ToLower(part.Name + "." + f.Name), in})
 			}
 		}
 	}

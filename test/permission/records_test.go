@@ -117,9 +117,11 @@ func at(first string, n int) netip.Addr {
 }
 
 func service(n int, check model.Check) record.Service {
-	return record.Service{Spec: model.VirtualService{Name: fmt.Sprint("s", n), Addresses: []netip.Addr{at("198.18.0.0", n)},
-		Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF, Forward: model.ForwardDirect,
-		Check: check, Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.7"), Weight: 1}}}}
+	return record.Service{Spec: model.VirtualService{Name: fmt.Sprint("s", n),
+		Addresses: []netip.Addr{at("198.18.0.0", n)},
+		Ports:     []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF,
+		Forward: model.ForwardDirect,
+		Check:   check, Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.7"), Weight: 1}}}}
 }
 
 func network(n int, driver model.Driver) record.Network {
@@ -136,7 +138,8 @@ func (r *records) all() {
 		return func(n int, _ string) string { return record.Key(prefix, append(names, fmt.Sprint("x", n))...) }
 	}
 	named := func(v *record.Service, n int) string { *v = renumbered(*v, n); return record.Services + v.Spec.Name }
-	fill(r, service(0, model.Check{Type: model.CheckTCP}), "", func(n int, v *record.Service) string { return named(v, n) })
+	fill(r, service(0, model.Check{Type: model.CheckTCP}), "",
+		func(n int, v *record.Service) string { return named(v, n) })
 	for _, check := range model.CheckTypes() {
 		base := model.Check{Type: check, Query: "a.test", Command: []string{r.path("Service.Spec.Check.Command of " +
 			string(check))}}
@@ -224,8 +227,10 @@ func start(t *testing.T) host {
 		DialReal: func(model.VirtualService, model.RealServer) health.DialFunc {
 			return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no network") }
 		},
-		StartProxy: func(context.Context) (engine.Proxy, error) { return proxy.Start(ctx, child.Place{Netns: k.Netns()}) },
-		Log:        slog.New(slog.DiscardHandler),
+		StartProxy: func(context.Context) (engine.Proxy, error) {
+			return proxy.Start(ctx, child.Place{Netns: k.Netns()})
+		},
+		Log: slog.New(slog.DiscardHandler),
 		Changed: func() {
 			select {
 			case h.changed <- struct{}{}:

@@ -312,7 +312,8 @@ func TestAddAgain(t *testing.T) {
 func TestInvalidAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
-		w.put("nets/web", record.Network{BlockBits: []int{26}, Spec: model.Network{Name: "web", Driver: model.DriverVXLAN,
+		w.put("nets/web", record.Network{BlockBits: []int{26}, Spec: model.Network{Name: "web",
+			Driver:  model.DriverVXLAN,
 			Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/16")}}}})
 		synctest.Wait()
 		add := func(prefix string, hold time.Duration, link string) (api.Result, error) {

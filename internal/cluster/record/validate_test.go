@@ -14,8 +14,10 @@ import (
 )
 
 func service() record.Service {
-	return record.Service{Spec: model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.1")},
-		Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF, Forward: model.ForwardDirect}}
+	return record.Service{Spec: model.VirtualService{Name: "web",
+		Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.1")},
+		Ports:     []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF,
+		Forward: model.ForwardDirect}}
 }
 
 func network() record.Network {

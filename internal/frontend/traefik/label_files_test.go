@@ -21,8 +21,8 @@ func TestLabelsNameNoFiles(t *testing.T) {
 		.http.middlewares.allowed.basicauth.usersfile=/etc/users
 		.http.middlewares.near.basicauth.usersfile=/etc/users/../shadow
 		.http.middlewares.relative.basicauth.usersfile=users`)
-	config, problems := NewDocker(DockerOptions{Docker: gateway.Docker{LabelFiles: []string{"/etc/users", "users"}}}).Config(
-		[]*Container{&c})
+	opt := DockerOptions{Docker: gateway.Docker{LabelFiles: []string{"/etc/users", "users"}}}
+	config, problems := NewDocker(opt).Config([]*Container{&c})
 	var names, refused []string
 	for name := range config.HTTP.Middlewares {
 		names = append(names, strings.TrimSuffix(name, "@docker"))

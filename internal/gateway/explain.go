@@ -103,6 +103,7 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 		a.Certificate, a.Problems = s.shownCertificate(e, r.TLS.ServerName)
 		a.Problems = append(a.Problems, s.tls.misdirected(e.Name, r.TLS.ServerName, found)...)
 	}
+	a.Problems = append(a.Problems, s.doubts("router", found.Name)...)
 	if e.Redirect != nil && a.Rule == "" && found.Service == "noop@internal" {
 		a.Service = ""
 		a.Problems = append(a.Problems, "the entry point redirects all requests to "+e.Redirect.To)
@@ -117,6 +118,16 @@ func (s *snapshot) answer(e gateway.EntryPoint, r *http.Request, found *route.Ro
 		a.Problems = append(a.Problems, "the service has no server that is up: the answer is 503")
 	}
 	return a
+}
+
+// doubts returns what is doubtful about an object that is in use.
+func (s *snapshot) doubts(kind, name string) []string {
+	for _, status := range s.statuses {
+		if status.Kind == kind && status.Name == name && status.State == Warning {
+			return status.Reasons
+		}
+	}
+	return nil
 }
 
 // serverStates returns the servers of a service. down are the URLs whose checks have failed.

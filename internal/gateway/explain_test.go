@@ -114,3 +114,18 @@ func TestServersThatAreDown(t *testing.T) {
 		t.Errorf("statuses: %+v", statuses)
 	}
 }
+
+// TestExplainDoubts checks that an answer has what is doubtful about its router.
+func TestExplainDoubts(t *testing.T) {
+	static, config := explained()
+	const old = "a.yml: parse YAML: its configuration stays in use"
+	g, err := gateway.Checking(static, config, []gateway.Status{{Kind: "router", Name: "plain@file", State: gateway.Warning,
+		Reasons: []string{old}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := g.Explain("", "GET", "http://plain.test:8080/a")
+	if err != nil || a.Router != "plain@file" || !slices.Contains(a.Problems, old) {
+		t.Errorf("answer: %+v (%v), want the problem %q", a, err, old)
+	}
+}

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"fairlead/internal/model/gateway"
-	"fairlead/internal/recovery"
 )
 
 // Files returns the configuration in files of Traefik's file provider, and what is wrong
@@ -19,58 +21,8 @@ import (
 // also those of its subdirectories, sorted by name. All names are NAME@file. Where the
 // definitions of two files conflict, that of the first one stays.
 func Files(paths []string) (gateway.Config, []Problem) {
-	var m merger
-	var problems []Problem
-	for _, path := range paths {
-		files, err := filesOf(path)
-		if err != nil {
-			problems = append(problems, Problem{Source: path, Text: err.Error()})
-		}
-		for _, file := range files {
-			r := &reporter{source: file, provider: "file"}
-			var c gateway.Config
-			// A configuration that is not complete is dropped.
-			if err := recovery.Object(file, func() { c = r.decodeFile(file); qualifyConfig(&c, "file") }); err != nil {
-				c = gateway.Config{}
-				r.fail("", "%v", err)
-			}
-			m.add(provided{file, &c})
-			problems = append(problems, r.problems...)
-		}
-	}
-	return m.config, append(problems, m.problems...)
-}
-
-// filesOf returns the files at a path. Hidden directories, such as ..data of mounted
-// Kubernetes volumes, do not count: their files have links beside them.
-func filesOf(path string) (files []string, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the file: %w", reason(err))
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the directory: %w", reason(err))
-	}
-	var below []error
-	for _, e := range entries {
-		at := filepath.Join(path, e.Name())
-		info, err := os.Stat(at)
-		switch {
-		case err != nil:
-			below = append(below, fmt.Errorf("read %s: %w", e.Name(), reason(err)))
-		case info.IsDir() && !strings.HasPrefix(e.Name(), "."):
-			more, err := filesOf(at)
-			files = append(files, more...)
-			below = append(below, err)
-		case !info.IsDir() && parserOf(at) != nil:
-			files = append(files, at)
-		}
-	}
-	return files, errors.Join(below...)
+	r := NewFileSet(paths...).Read(time.Time{})
+	return r.Config, r.Problems
 }
 
 // reason removes the path from an error of the file system: problems name it.
@@ -93,25 +45,46 @@ func parserOf(path string) func([]byte) (*Node, error) {
 	return nil
 }
 
-// decodeFile decodes one file. A file that cannot be parsed has no objects.
-func (r *reporter) decodeFile(path string) gateway.Config {
-	parse := parserOf(path)
-	if parse == nil {
-		r.fail("", "the extension %q is not known: want .yml, .yaml or .toml", filepath.Ext(path))
-		return gateway.Config{}
+// readRegular returns the text of a regular file. Opening anything else could wait, for example for a
+// program that writes to a pipe.
+func readRegular(path string) ([]byte, error) {
+	if parserOf(path) == nil {
+		return nil, fmt.Errorf("the extension %q is not known: want .yml, .yaml or .toml", filepath.Ext(path))
 	}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		text, err = expand(path, text)
-	}
-	var root *Node
-	if err == nil {
-		root, err = parse(text)
-	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		r.fail("", "%v", reason(err))
-		return gateway.Config{}
+		return nil, fmt.Errorf("read the file: %w", reason(err))
 	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("read the file: it is not a regular file")
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("read the file: %w", reason(err))
+	}
+	return text, nil
+}
+
+// decodeFile decodes the text of a file. An error means that it cannot be parsed.
+func decodeFile(path string, text []byte) (part, error) {
+	text, err := expand(path, text)
+	if err != nil {
+		return part{}, err
+	}
+	root, err := parserOf(path)(text)
+	if err != nil {
+		return part{}, err
+	}
+	r := &reporter{source: path, provider: "file"}
+	c := r.decodeTree(root)
+	qualifyConfig(&c, "file")
+	return part{c, r.problems}, nil
+}
+
+// decodeTree decodes the tree of a file.
+func (r *reporter) decodeTree(root *Node) gateway.Config {
 	c := r.decodeConfig(root, "")
 	for name := range c.TLS.Stores {
 		if name != "default" {

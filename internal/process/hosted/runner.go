@@ -249,16 +249,7 @@ func (r *Runner) stopDocker() {
 
 // report logs each object that cannot be used, once for each reason.
 func (r *Runner) report(all []gateway.Status) {
-	now := map[string]bool{}
-	for _, s := range all {
-		for _, reason := range s.Reasons {
-			key := s.Kind + " " + s.Name + ": " + reason
-			if now[key] = true; !r.reported[key] {
-				r.log.Warn("gateway: "+reason, s.Kind, s.Name, "state", s.State)
-			}
-		}
-	}
-	r.reported = now
+	r.reported = standalone.Report(r.log, "gateway: ", all, r.reported)
 }
 
 // errNone is the answer while no gateway runs.

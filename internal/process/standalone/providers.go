@@ -51,11 +51,7 @@ func newSources(static model.Static, log *slog.Logger) *sources {
 // start begins to follow the providers.
 func (s *sources) start(ctx context.Context) error {
 	if s.static.File != nil {
-		files, err := provider.NewFiles(*s.static.File, s.log)
-		if err != nil {
-			return err
-		}
-		s.follow(ctx, "file", files.Follow)
+		s.follow(ctx, "file", provider.NewFiles(*s.static.File, s.log).Follow)
 	}
 	for name, of := range map[string]*model.Docker{"docker": s.static.Docker, "swarm": s.static.Swarm} {
 		if of == nil {

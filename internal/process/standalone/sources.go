@@ -22,9 +22,12 @@ func together(parts map[string]part) (all model.Config, known []gateway.Status) 
 	return all, known
 }
 
+// sourceKind is the kind of a container or file, in the status of problems that concern all of it.
+const sourceKind = "source"
+
 // statusOf returns the status of the object that a problem is about.
 func statusOf(p traefik.Problem) gateway.Status {
-	s := gateway.Status{Kind: "source", Name: p.Source, State: gateway.Disabled, Reasons: []string{p.Text}}
+	s := gateway.Status{Kind: sourceKind, Name: p.Source, State: gateway.Disabled, Reasons: []string{p.Text}}
 	if at := strings.LastIndex(p.Object, " "); at >= 0 {
 		s.Kind, s.Name, s.Reasons = p.Object[:at], p.Object[at+1:], []string{p.Source + ": " + p.Text}
 	}
@@ -60,17 +63,30 @@ func merge[T any](to *map[string]T, from map[string]T) {
 }
 
 // report logs each object that cannot be used, once for each reason.
-func (s *sources) report(all []gateway.Status) {
-	now := map[string]bool{}
+func (s *sources) report(all []gateway.Status) { s.reported = Report(s.log, "", all, s.reported) }
+
+// Report logs the reasons of all objects that are not among those that were reported, and returns the
+// reasons that there are now. The reason of a source that all of its objects have is logged once. Prefix
+// is before each reason.
+func Report(log *slog.Logger, prefix string, all []gateway.Status, reported map[string]bool) (now map[string]bool) {
+	ofSources := map[string]bool{}
 	for _, status := range all {
-		for _, reason := range status.Reasons {
-			key := status.Kind + " " + status.Name + ": " + reason
-			if now[key] = true; !s.reported[key] {
-				s.log.Warn(reason, status.Kind, status.Name, "state", status.State)
+		if status.Kind == sourceKind {
+			for _, reason := range status.Reasons {
+				ofSources[status.Name+": "+reason] = true
 			}
 		}
 	}
-	s.reported = now
+	now = map[string]bool{}
+	for _, status := range all {
+		for _, reason := range status.Reasons {
+			key := status.Kind + " " + status.Name + ": " + reason
+			if now[key] = true; !reported[key] && !ofSources[reason] {
+				log.Warn(prefix+reason, status.Kind, status.Name, "state", status.State)
+			}
+		}
+	}
+	return now
 }
 
 // Checked is the result of a check of files.

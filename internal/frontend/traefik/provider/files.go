@@ -3,11 +3,9 @@ package provider
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
+	"time"
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/model/gateway"
@@ -20,63 +18,55 @@ type Files struct {
 }
 
 // NewFiles returns a provider for the file, or the files of the directory.
-func NewFiles(value gateway.File, log *slog.Logger) (*Files, error) {
-	f := &Files{value, log}
-	if _, err := os.Stat(f.path()); err != nil {
-		return nil, fmt.Errorf("file provider: %w", err)
-	}
-	return f, nil
-}
+func NewFiles(value gateway.File, log *slog.Logger) *Files { return &Files{value, log} }
 
-// path is the file or directory that the provider reads.
-func (f *Files) path() string { return cmp.Or(f.value.Directory, f.value.Filename) }
+// The longest times between two reads. Changes of network file systems, and renames of the directories
+// above those of the files, are not reported.
+const (
+	rereadWatched   = time.Minute
+	rereadUnwatched = 5 * time.Second
+)
 
 // Follow calls changed with the configuration in the files now and after each change,
 // until the context ends. Files are read after their directories are watched, so that no change
 // is missed.
 func (f *Files) Follow(ctx context.Context, changed Changed) {
-	read := func() { changed(traefik.Files([]string{f.path()})) }
+	set := traefik.NewFileSet(cmp.Or(f.value.Directory, f.value.Filename))
 	if f.value.Watch != nil && !*f.value.Watch {
-		read()
+		r := set.Read(time.Now())
+		changed(r.Config, r.Problems)
 		return
 	}
 	w, err := NewWatcher(f.log)
 	if err != nil {
-		f.log.Warn("cannot watch files: their changes need a restart", "error", err)
-		read()
-		return
+		f.log.Warn("cannot watch files: they are read every few seconds", "interval", rereadUnwatched, "error", err)
+		w = &Watcher{log: f.log}
 	}
 	defer w.Close()
-	f.watch(w)
-	read()
-	w.Follow(ctx, func() {
-		f.watch(w)
-		read()
-	})
+	for {
+		watch(w, set)
+		r := set.Read(time.Now())
+		if r.Changed {
+			changed(r.Config, r.Problems)
+		}
+		wait := rereadWatched
+		if !w.complete() {
+			wait = rereadUnwatched
+		}
+		if r.Again > 0 {
+			wait = min(wait, r.Again)
+		}
+		if !w.wait(ctx, wait) {
+			return
+		}
+	}
 }
 
-// watch watches the directories, and those that somebody made in them meanwhile.
-func (f *Files) watch(w *Watcher) {
+// watch watches the directories of the files, and those that somebody makes in them meanwhile.
+func watch(w *Watcher, set *traefik.FileSet) {
 	var watched []string
-	for all := f.directories(); !slices.Equal(all, watched); all = f.directories() {
+	for all := set.Directories(); !slices.Equal(all, watched); all = set.Directories() {
 		w.Set(all)
 		watched = all
 	}
-}
-
-// directories returns the directories of the files.
-func (f *Files) directories() (all []string) {
-	if f.value.Directory == "" {
-		return []string{filepath.Dir(f.value.Filename)}
-	}
-	err := filepath.WalkDir(f.value.Directory, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil {
-		f.log.Warn("cannot read a directory", "directory", f.value.Directory, "error", err)
-	}
-	return all
 }

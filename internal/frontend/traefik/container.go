@@ -23,6 +23,8 @@ type Container struct {
 	// Stopping means that the container has received its stop signal: its servers get
 	// no new requests.
 	Stopping bool
+	// Stale is why the container may have changed without being known; "" if it is as it is here.
+	Stale string
 	// ExposedPorts are those of the image and of the container's settings.
 	ExposedPorts []Port
 	// Networks are the addresses by the name of the network.

@@ -115,6 +115,9 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 		return &part{problems: r.problems}
 	}
 	qualifyConfig(&b.config, "docker")
+	if c.Stale != "" {
+		r.problems = append(r.problems, kept(r.source, c.Stale, &b.config)...)
+	}
 	return &part{b.config, r.problems}
 }
 

@@ -19,7 +19,7 @@ type walk struct {
 	// failures are the paths that cannot be read, and why.
 	failures map[string]string
 	// watch are the directories whose changes can change the files. seen are the directories that
-	// were read, without symbolic links: links can lead to one again.
+	// were read, without symbolic links: links can resolve to one again.
 	watch, seen map[string]bool
 }
 
@@ -41,7 +41,7 @@ func (s *FileSet) walk() *walk {
 }
 
 // Directories returns the directories whose changes can change the files: those of the files, and
-// of the symbolic links that lead to them. They are without symbolic links.
+// of the symbolic links in their paths. They are without symbolic links.
 func (s *FileSet) Directories() []string { return slices.Sorted(maps.Keys(s.walk().watch)) }
 
 // add adds a file or a directory. Named means that it is a path of the set.
@@ -53,7 +53,7 @@ func (w *walk) add(path string, named bool) {
 	case err == nil && info.IsDir():
 		w.addDirectory(path)
 	case named, err == nil && parserOf(path) != nil:
-		w.leadsTo(path)
+		w.watchPath(path)
 		if err == nil {
 			w.found[path] = true
 			w.files = append(w.files, filePath{path, w.root})
@@ -61,13 +61,13 @@ func (w *walk) add(path string, named bool) {
 			w.failures[path] = "read the file: " + reason(err).Error()
 		}
 	case err != nil && !hidden && !isAbsent(path): // editors mark files with hidden links to nothing
-		w.leadsTo(path)
+		w.watchPath(path)
 		w.failures[path] = "read the file: " + reason(err).Error()
 	}
 }
 
 func (w *walk) addDirectory(path string) {
-	w.leadsTo(path)
+	w.watchPath(path)
 	at, err := filepath.EvalSymlinks(path)
 	if err == nil && w.seen[at] {
 		return
@@ -109,10 +109,10 @@ func isAbsent(path string) bool {
 // mostLinks is how many symbolic links a path may have, as in Linux.
 const mostLinks = 40
 
-// leadsTo watches the directories whose changes can change what a path leads to: that of its last
+// watchPath watches the directories whose changes can change what a path resolves to: that of its last
 // name, and those of the symbolic links on the way. In place of a directory that does not exist, it
 // watches the one above.
-func (w *walk) leadsTo(path string) {
+func (w *walk) watchPath(path string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return

@@ -3,12 +3,9 @@ package provider
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +23,10 @@ import (
 // the container again. A container leaves as soon as the engine sends it its stop
 // signal: it may still answer requests that it has, but should get no new one.
 // That a container joins or leaves a network is an event of the network.
+//
+// It waits for the answer about a container, so that events have their effects in order, but only for
+// a short time: then other containers go on (ask.go). A container that the engine cannot report stays
+// as it was, and is asked for again.
 type Docker struct {
 	engine  *engine
 	log     *slog.Logger
@@ -42,6 +43,16 @@ type Docker struct {
 	// containers are the known ones as the labels take them. A pointer stays the same until
 	// its container changes.
 	containers map[string]*traefik.Container
+	// events are those of the engine; backlog those that have waited for an answer.
+	events  <-chan event
+	backlog []event
+	// asking are the questions without an answer, by the ID of their container. slots limits how many
+	// the engine gets at a time.
+	asking  map[string]*question
+	answers chan answer
+	slots   chan struct{}
+	// failures are the containers that the engine could not report, by ID.
+	failures map[string]*failure
 }
 
 // stop is a stop signal.
@@ -61,13 +72,22 @@ func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 	options := traefik.DockerOptions{Docker: value}
 	return &Docker{engine: e, log: log, options: options, self: newSelf(),
 		labels: traefik.NewDocker(options),
-		known:  map[string]inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{}}
+		known:  map[string]inspected{}, stopping: map[string]stop{}, containers: map[string]*traefik.Container{},
+		slots: make(chan struct{}, mostQuestions), failures: map[string]*failure{}}
 }
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.
 func (d *Docker) Follow(ctx context.Context, changed Changed) {
 	persist(ctx, d.log, func() error { return d.follow(ctx, changed) })
 }
+
+const (
+	// flood is the number of events that wait while more come than are handled one by one. Then
+	// several have one report.
+	flood = 32
+	// latestReport is the longest time between two reports during a flood.
+	latestReport = time.Second
+)
 
 func (d *Docker) follow(ctx context.Context, changed Changed) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,63 +96,68 @@ func (d *Docker) follow(ctx context.Context, changed Changed) error {
 	if err != nil {
 		return err
 	}
+	d.events = events
 	if err := d.list(ctx); err != nil {
 		return err
 	}
 	changed(d.config())
 	look := time.NewTicker(time.Minute)
 	defer look.Stop()
+	reported, differs := time.Now(), false
 	for {
-		differs := false
-		select {
-		case err := <-ended:
-			return err
-		case e := <-events:
-			differs = d.handle(ctx, e)
-			d.engine.handled(e)
-		case now := <-look.C:
-			differs = d.survived(now)
+		if next, ok := d.waiting(); ok {
+			differs = d.handle(ctx, next) || differs
+		} else {
+			select {
+			case e, ok := <-events:
+				if !ok {
+					return <-ended
+				}
+				differs = d.handle(ctx, e) || differs
+				d.engine.handled(e)
+			case a := <-d.answers:
+				differs = d.answered(a) || differs
+			case now := <-d.retryTime():
+				d.retry(ctx, now)
+			case now := <-look.C:
+				differs = d.survived(now) || differs
+			}
 		}
-		if differs {
+		if differs && (len(events) < flood || time.Since(reported) > latestReport) {
 			changed(d.config())
+			reported, differs = time.Now(), false
 		}
 	}
+}
+
+// waiting returns the next event of the backlog.
+func (d *Docker) waiting() (next event, ok bool) {
+	if len(d.backlog) == 0 {
+		return event{}, false
+	}
+	next, d.backlog = d.backlog[0], d.backlog[1:]
+	return next, true
 }
 
 // list reads all containers that matter.
 func (d *Docker) list(ctx context.Context) error {
-	ids, err := d.engine.list(ctx)
+	all, err := d.engine.list(ctx)
 	if err != nil {
 		return err
 	}
-	clear(d.known)
-	for _, id := range ids {
-		if err := d.read(ctx, id); err != nil {
-			return err
+	before := d.asking
+	d.asking, d.answers = map[string]*question{}, make(chan answer)
+	for _, c := range all {
+		d.ask(ctx, c.ID, c.name())
+		if q := before[c.ID]; q != nil {
+			d.asking[c.ID].events = q.events
 		}
 	}
-	maps.DeleteFunc(d.stopping, func(id string, s stop) bool {
-		c, ok := d.known[id]
-		return !ok || !c.State.StartedAt.Equal(s.started)
-	})
-	return nil
-}
-
-// read reads one container.
-func (d *Docker) read(ctx context.Context, id string) error {
-	c, err := d.engine.inspect(ctx, id)
-	delete(d.containers, id)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		delete(d.known, id)
-		return nil
-	case err != nil:
-		return err
-	case c.State.Running || traefik.AllowsNonRunning(c.Config.Labels):
-		d.known[id] = c
-	default:
-		delete(d.known, id)
-	}
+	gone := func(id string) bool { return d.asking[id] == nil }
+	maps.DeleteFunc(d.known, func(id string, _ inspected) bool { return gone(id) })
+	maps.DeleteFunc(d.stopping, func(id string, _ stop) bool { return gone(id) })
+	maps.DeleteFunc(d.failures, func(id string, _ *failure) bool { return gone(id) })
+	d.await(ctx, func() bool { return len(d.asking) == 0 })
 	return nil
 }
 
@@ -142,11 +167,18 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		return d.handleNetwork(ctx, e)
 	}
 	id := e.Actor.ID
-	c, known := d.known[id]
-	if e.before(c.State.StartedAt) { // the container has started again, or the clock was set back
-		return d.reread(ctx, id)
+	action := e.action()
+	if !slices.Contains(actions, action) {
+		return false
 	}
-	action, _, _ := strings.Cut(e.Action, ":")
+	c, known := d.known[id]
+	old := e.before(c.State.StartedAt) // the container has started again, or the clock was set back
+	if q := d.asking[id]; q != nil && (action != "kill" || !known || old) {
+		return d.handleLater(ctx, q, e)
+	}
+	if old {
+		return d.reread(ctx, id, e.Actor.Attributes["name"])
+	}
 	switch action {
 	case "kill":
 		if !known || d.isStopping(id) || !stops(c.Config.StopSignal, e.Actor.Attributes["signal"]) {
@@ -156,24 +188,32 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 		d.stopping[id] = stop{c.State.StartedAt, time.Now().Add(max(survival, grace))}
 		return true
 	case "die", "destroy":
-		delete(d.known, id)
-		delete(d.containers, id)
-		delete(d.stopping, id)
-		if action == "die" && traefik.AllowsNonRunning(c.Config.Labels) {
-			c.State.Running = false
-			d.known[id] = c
-		}
-		return known
+		return d.end(id, action)
 	case "create":
 		// The attributes have the labels.
-		return traefik.AllowsNonRunning(e.Actor.Attributes) && d.reread(ctx, id)
-	case "start", "restart", "unpause", "pause", "health_status", "rename", "update":
-		if action == "start" || action == "restart" {
-			delete(d.stopping, id)
-		}
-		return d.reread(ctx, id)
+		return traefik.AllowsNonRunning(e.Actor.Attributes) && d.reread(ctx, id, e.Actor.Attributes["name"])
+	case "start", "restart":
+		delete(d.stopping, id)
 	}
-	return false
+	return d.reread(ctx, id, e.Actor.Attributes["name"])
+}
+
+// actions are the events of containers that can change something.
+var actions = []string{"kill", "die", "destroy", "create", "start", "restart", "unpause", "pause", "health_status",
+	"rename", "update"}
+
+// end removes a container that has died or was removed, and reports whether it was known.
+func (d *Docker) end(id, action string) bool {
+	c, known := d.known[id]
+	delete(d.known, id)
+	delete(d.containers, id)
+	delete(d.stopping, id)
+	delete(d.failures, id)
+	if action == "die" && traefik.AllowsNonRunning(c.Config.Labels) {
+		c.State.Running = false
+		d.known[id] = c
+	}
+	return known
 }
 
 // handleNetwork is handle for an event of a network. A container joins its networks while it starts,
@@ -182,7 +222,14 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 func (d *Docker) handleNetwork(ctx context.Context, e event) bool {
 	id := e.Actor.Attributes["container"]
 	joinsOrLeaves := e.Action == "connect" || e.Action == "disconnect"
-	return joinsOrLeaves && d.known[id].State.Running && !d.isStopping(id) && d.reread(ctx, id)
+	if !joinsOrLeaves || !d.known[id].State.Running || d.isStopping(id) {
+		return false
+	}
+	if q := d.asking[id]; q != nil {
+		q.later(e)
+		return false
+	}
+	return d.reread(ctx, id, "")
 }
 
 // survived lets containers get requests again that have survived their stop signal, such as one of
@@ -197,15 +244,6 @@ func (d *Docker) survived(now time.Time) bool {
 func (d *Docker) isStopping(id string) bool {
 	_, ok := d.stopping[id]
 	return ok
-}
-
-// reread reads a container again, and reports whether it could be read.
-func (d *Docker) reread(ctx context.Context, id string) bool {
-	err := d.read(ctx, id)
-	if err != nil {
-		d.log.Warn("cannot read a container", "id", id, "error", err)
-	}
-	return err == nil
 }
 
 // stops reports whether the signal, a name or a number, ends a container with the stop signal ("" means
@@ -227,12 +265,13 @@ func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 	}
 	var all []*traefik.Container
 	for _, id := range slices.Sorted(maps.Keys(d.known)) {
-		c := d.containers[id]
-		if c == nil || c.Stopping != d.isStopping(id) {
+		c, stale := d.containers[id], d.staleness(id)
+		if c == nil || c.Stopping != d.isStopping(id) || c.Stale != stale {
 			// A container that is not complete is not in use.
 			if recovery.Object("container "+id, func() { c = d.container(d.known[id]) }) != nil {
 				continue
 			}
+			c.Stale = stale
 			d.containers[id] = c
 		}
 		all = append(all, c)
@@ -241,5 +280,6 @@ func (d *Docker) config() (gateway.Config, []traefik.Problem) {
 		_, ok := d.known[id]
 		return !ok
 	})
-	return d.labels.Config(all)
+	config, problems := d.labels.Config(all)
+	return config, append(problems, d.unknown()...)
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -26,6 +27,8 @@ import (
 type engine struct {
 	client *http.Client
 	base   string
+	// limit is how long the engine may take for a whole answer.
+	limit time.Duration
 	// since is the time from which the next subscription gets events, in nanoseconds; 0 means from
 	// now on.
 	since int64
@@ -39,7 +42,7 @@ func newEngine(endpoint string, settings *gateway.ClientTLS) (*engine, error) {
 		return nil, err
 	}
 	transport := &http.Transport{ResponseHeaderTimeout: requestTimeout}
-	e := &engine{client: &http.Client{Transport: transport}, base: "http://engine"}
+	e := &engine{client: &http.Client{Transport: transport}, base: "http://engine", limit: requestTimeout}
 	switch u.Scheme {
 	case "unix":
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -58,7 +61,7 @@ func newEngine(endpoint string, settings *gateway.ClientTLS) (*engine, error) {
 	return e, err
 }
 
-// requestTimeout is how long the engine may take to begin an answer.
+// requestTimeout is how long the engine may take for an answer, or to begin one that does not end.
 const requestTimeout = 10 * time.Second
 
 func engineTLS(s *gateway.ClientTLS) (*tls.Config, error) {
@@ -89,13 +92,22 @@ func engineTLS(s *gateway.ClientTLS) (*tls.Config, error) {
 
 // get decodes the answer to a request.
 func (e *engine) get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.limit, errSlow)
+	defer cancel()
 	body, err := e.open(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	return json.NewDecoder(io.LimitReader(body, mostAnswer)).Decode(into)
+	err = json.NewDecoder(io.LimitReader(body, mostAnswer)).Decode(into)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
+
+// errSlow is the error if the engine has not answered in time.
+var errSlow = errors.New("the engine has not answered in time")
 
 // mostAnswer is the size of the largest answer, in bytes.
 const mostAnswer = 64 << 20
@@ -117,7 +129,10 @@ func (e *engine) request(ctx context.Context, path string) (*http.Response, erro
 		return nil, err
 	}
 	answer, err := e.client.Do(r)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
 		return nil, err
 	}
 	if answer.StatusCode == http.StatusOK {
@@ -166,22 +181,30 @@ type inspected struct {
 // runningStates are the states of containers that have processes.
 var runningStates = []string{"running", "paused", "restarting"}
 
-// list returns the IDs of the containers that run, and of those whose labels allow that they do not.
-func (e *engine) list(ctx context.Context) (ids []string, err error) {
-	var all []struct {
-		ID     string `json:"Id"`
-		State  string
-		Labels map[string]string
+// listed is a container in the engine's list.
+type listed struct {
+	ID     string `json:"Id"`
+	Names  []string
+	State  string
+	Labels map[string]string
+}
+
+// name returns the name of the container, or the beginning of its ID.
+func (l *listed) name() string {
+	if len(l.Names) == 0 {
+		return l.ID[:min(len(l.ID), shortID)]
 	}
+	return strings.TrimPrefix(l.Names[0], "/")
+}
+
+// list returns the containers that run, and those whose labels allow that they do not.
+func (e *engine) list(ctx context.Context) (all []listed, err error) {
 	if err := e.get(ctx, "/containers/json?all=true", &all); err != nil {
 		return nil, err
 	}
-	for _, c := range all {
-		if slices.Contains(runningStates, c.State) || traefik.AllowsNonRunning(c.Labels) {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids, nil
+	return slices.DeleteFunc(all, func(c listed) bool {
+		return !slices.Contains(runningStates, c.State) && !traefik.AllowsNonRunning(c.Labels)
+	}), nil
 }
 
 // inspect returns a container; os.ErrNotExist if there is none.

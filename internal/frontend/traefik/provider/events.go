@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,12 @@ type event struct {
 		ID         string
 		Attributes map[string]string
 	}
+}
+
+// action returns the action without its details: "health_status: healthy" is health_status.
+func (e *event) action() string {
+	action, _, _ := strings.Cut(e.Action, ":")
+	return action
 }
 
 // before reports whether the event is older than the time. An engine may leave out the time of events.
@@ -63,27 +70,35 @@ func (e *engine) now(ctx context.Context, path string) (int64, error) {
 	return at.UnixNano(), nil
 }
 
-// subscribe returns the events of objects of these types until ctx ends, and the error that ends them.
+// mostWaiting is how many events may wait. An engine drops events that a client does not read soon, so
+// they are read at once; with too many, all is read anew.
+const mostWaiting = 1 << 14
+
+// errTooMany is the error if more events wait.
+var errTooMany = fmt.Errorf("more than %d events wait", mostWaiting)
+
+// subscribe returns the events of objects of these types until ctx ends or the stream ends; then the
+// channel is closed, and the other one has the error that ended it.
 func (e *engine) subscribe(ctx context.Context, types ...string) (<-chan event, <-chan error, error) {
 	stream, err := e.events(ctx, types...)
 	if err != nil {
 		return nil, nil, err
 	}
-	events, ended := make(chan event), make(chan error, 1)
+	events, ended := make(chan event, mostWaiting), make(chan error, 1)
 	go func() {
 		defer stream.Close()
+		defer close(events)
 		for decoder := json.NewDecoder(stream); ; {
 			var next event
-			if err := decoder.Decode(&next); err != nil {
+			err := decoder.Decode(&next)
+			if err == nil && len(events) == cap(events) {
+				err = errTooMany
+			}
+			if err != nil {
 				ended <- errors.Join(errEnded, err)
 				return
 			}
-			select {
-			case events <- next:
-			case <-ctx.Done():
-				ended <- ctx.Err()
-				return
-			}
+			events <- next
 		}
 	}()
 	return events, ended, nil

@@ -22,6 +22,8 @@ type fakeEngine struct {
 	missed string
 	// listed, if not nil, is called after the next list of containers.
 	listed func()
+	// faults are what happens to requests for containers, by ID: "hang", or the text of an error.
+	faults map[string]string
 }
 
 // firstAnswer is the time of the engine's clock, lastEvent that of events, in seconds.
@@ -84,6 +86,12 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			listed()
 			f.mu.Lock()
 		}
+	case len(path) == 4 && f.faults[path[2]] == "hang":
+		f.mu.Unlock()
+		defer f.mu.Lock()
+		<-r.Context().Done()
+	case len(path) == 4 && f.faults[path[2]] != "":
+		http.Error(w, f.faults[path[2]], http.StatusInternalServerError)
 	case len(path) == 4 && f.containers[path[2]] != nil:
 		_ = json.NewEncoder(w).Encode(f.containers[path[2]])
 	default:
@@ -96,6 +104,13 @@ func answerFirst(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Date", time.Unix(firstAnswer, 0).UTC().Format(http.TimeFormat))
 	w.(http.Flusher).Flush()
 	<-r.Context().Done()
+}
+
+// fault sets what happens to requests for a container; "" means that they are answered.
+func (f *fakeEngine) fault(id, what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults[id] = what
 }
 
 // join connects a container to a network.
@@ -198,5 +213,5 @@ func (f *fakeEngine) started(id string, at time.Duration) {
 
 // newFakeEngine returns an engine without containers.
 func newFakeEngine() *fakeEngine {
-	return &fakeEngine{containers: map[string]map[string]any{}, events: make(chan string)}
+	return &fakeEngine{faults: map[string]string{}, containers: map[string]map[string]any{}, events: make(chan string)}
 }

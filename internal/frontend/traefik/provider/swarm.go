@@ -68,11 +68,11 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 	for wait := s.interval; ; {
 		timer := time.NewTimer(wait)
 		select {
-		case err := <-ended:
+		case e, ok := <-events:
 			timer.Stop()
-			return err
-		case e := <-events:
-			timer.Stop()
+			if !ok {
+				return <-ended
+			}
 			if s.stops(e) {
 				changed(s.config())
 			}

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -211,6 +212,50 @@ func TestPersist(t *testing.T) {
 		}
 		if warnings != 2 {
 			t.Errorf("%d warnings, want one for each time without an answer", warnings)
+		}
+	})
+}
+
+// TestOutage checks that a provider reports an engine that is away for some time, with the last
+// configuration, once for each reason.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		config := gateway.Config{HTTP: gateway.HTTP{Services: map[string]*gateway.Service{}}}
+		var states []string
+		changed := func(c gateway.Config, problems []traefik.Problem) {
+			text := fmt.Sprint(time.Since(begin), ":")
+			if c.HTTP.Services == nil {
+				text += " without the configuration"
+			}
+			for _, p := range problems {
+				text += " " + p.String()
+			}
+			states = append(states, text)
+		}
+		persist(ctx, slog.New(slog.DiscardHandler), showOutages("provider docker", changed, func(changed Changed) error {
+			switch at := time.Since(begin); {
+			case at < 3*time.Second, at > 30*time.Second && at < 33*time.Second, at > 50*time.Second:
+				return errors.New("refused")
+			case at > 20*time.Second && at < 30*time.Second:
+				return errors.New("reset")
+			case at > 40*time.Second:
+				cancel()
+			case at < 10*time.Second || at > 33*time.Second:
+				changed(config, nil)
+				time.Sleep(7 * time.Second)
+				return errEnded
+			}
+			return errors.New("refused")
+		}))
+		want := []string{"3s:",
+			"15s: provider docker: the engine does not answer: refused (since 2000-01-01 00:00:10 UTC); its containers stay as they are",
+			"21s: provider docker: the engine does not answer: reset (since 2000-01-01 00:00:10 UTC); its containers stay as they are",
+			"30s: provider docker: the engine does not answer: refused (since 2000-01-01 00:00:10 UTC); its containers stay as they are",
+			"34s:"}
+		if !slices.Equal(states, want) {
+			t.Errorf("states\n%s\nwant\n%s", strings.Join(states, "\n"), strings.Join(want, "\n"))
 		}
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"fairlead/internal/frontend/traefik"
@@ -36,13 +38,43 @@ func New(value gateway.Docker, log *slog.Logger) (Provider, error) {
 // again is the time until the next attempt to reach an engine that does not answer.
 const again = time.Second
 
+// outage is how long an engine must be away before that is a problem of the configuration. An engine that
+// starts anew is away for a shorter time.
+const outage = 5 * time.Second
+
+// showOutages returns what calls follow with changed. When follow fails for some time, it calls changed with the
+// last configuration and the reason.
+func showOutages(source string, changed Changed, follow func(Changed) error) func() error {
+	var config gateway.Config
+	var problems []traefik.Problem
+	var known bool
+	var since time.Time
+	var shown string
+	return func() error {
+		err := follow(func(c gateway.Config, found []traefik.Problem) {
+			config, problems, known, since, shown = c, found, true, time.Time{}, ""
+			changed(c, found)
+		})
+		if since.IsZero() {
+			since = time.Now()
+		}
+		text := fmt.Sprintf("the engine does not answer: %v (since %s); its containers stay as they are", err,
+			traefik.Moment(since))
+		if known && time.Since(since) >= outage && text != shown {
+			shown = text
+			changed(config, append(slices.Clone(problems), traefik.Problem{Source: source, Text: text, Warning: true}))
+		}
+		return err
+	}
+}
+
 // errEnded is the error if the engine has ended its stream of events.
 var errEnded = errors.New("the stream of events has ended")
 
 // persist calls follow again when it fails, until the context ends. It waits before that, unless the
 // engine has answered for some time: engines that start anew and proxies end streams of events.
 func persist(ctx context.Context, log *slog.Logger, follow func() error) {
-	for silent := false; ; {
+	for logged := ""; ; {
 		began := time.Now()
 		err := follow()
 		switch {
@@ -50,11 +82,11 @@ func persist(ctx context.Context, log *slog.Logger, follow func() error) {
 			return
 		case errors.Is(err, errEnded) && time.Since(began) >= again:
 			log.Debug("the container engine ended the stream of events", "error", err)
-			silent = false
+			logged = ""
 			continue
-		case !silent:
+		case err.Error() != logged:
 			log.Warn("the container engine does not answer: its containers stay as they are", "error", err)
-			silent = true
+			logged = err.Error()
 		}
 		select {
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 // does not report tasks, so Swarm also asks for them: soon after each event, then less and less often. A
 // task on the engine's node leaves as soon as its container gets its stop signal; one on another node
 // leaves when the swarm wants it to end.
+//
+// Each list of the engine (services, tasks, nodes) stays as it was while the engine refuses it, for example
+// because a proxy of its socket does: the others are read nevertheless.
 type Swarm struct {
 	engine   *engine
 	log      *slog.Logger
@@ -25,6 +29,11 @@ type Swarm struct {
 	self     self
 	interval time.Duration
 	labels   *traefik.Docker
+	// services, allTasks and nodes are the lists of the engine, own the networks of the gateway's container.
+	services answered[[]service]
+	allTasks answered[[]task]
+	nodes    answered[map[string]netip.Addr]
+	own      answered[[]string]
 	// tasks are the running tasks by the ID of their container; stopping those whose container got
 	// its stop signal.
 	tasks    map[string]task
@@ -51,7 +60,7 @@ func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
 
 // Follow implements Provider. While the engine does not answer, or is no manager, the last tasks stay.
 func (s *Swarm) Follow(ctx context.Context, changed Changed) {
-	persist(ctx, s.log, func() error { return s.follow(ctx, changed) })
+	persist(ctx, s.log, showOutages("provider swarm", changed, func(changed Changed) error { return s.follow(ctx, changed) }))
 }
 
 func (s *Swarm) follow(ctx context.Context, changed Changed) error {
@@ -65,8 +74,10 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 		return err
 	}
 	changed(s.config())
-	for wait := s.interval; ; {
-		timer := time.NewTimer(wait)
+	soon := min(soonest, s.interval)
+	wait, next := s.interval, time.Now().Add(s.interval)
+	for earliest := time.Now(); ; {
+		timer := time.NewTimer(time.Until(next))
 		select {
 		case e, ok := <-events:
 			timer.Stop()
@@ -77,18 +88,41 @@ func (s *Swarm) follow(ctx context.Context, changed Changed) error {
 				changed(s.config())
 			}
 			s.engine.handled(e)
-			wait = min(soonest, s.interval)
+			// Events must not delay the next question, or many would prevent it.
+			wait, next = soon, earlierOf(next, laterOf(earliest, time.Now().Add(soon)))
 			continue
 		case <-timer.C:
 			wait = min(2*wait, s.interval)
 		}
-		switch differs, err := s.read(ctx); {
-		case err != nil:
+		began := time.Now()
+		differs, err := s.read(ctx)
+		if err != nil {
 			return err
-		case differs:
+		}
+		if differs {
 			changed(s.config())
 		}
+		now := time.Now()
+		earliest = now.Add(restFactor * now.Sub(began))
+		next = laterOf(earliest, now.Add(wait))
 	}
+}
+
+// restFactor is how many times longer the engine has rest than it needs for its answers.
+const restFactor = 3
+
+func earlierOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // stops reports whether the event is the stop signal of a task's container.
@@ -115,5 +149,6 @@ func (s *Swarm) config() (gateway.Config, []traefik.Problem) {
 		}
 		all = append(all, c)
 	}
-	return s.labels.Config(all)
+	config, problems := s.labels.Config(all)
+	return config, append(problems, s.refused()...)
 }

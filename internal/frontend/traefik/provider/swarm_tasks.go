@@ -19,41 +19,47 @@ import (
 // hostNetwork is the name of the network of tasks that use their node's network.
 const hostNetwork = "host"
 
-// read reads the tasks of all services, and reports whether they have changed.
+// read reads the tasks of all services, and reports whether the configuration has changed. An error means
+// that there is nothing to go on with: the engine has never answered, or answers nothing.
 func (s *Swarm) read(ctx context.Context) (bool, error) {
-	services, err := s.engine.services(ctx)
-	if err != nil {
-		return false, err
-	}
-	tasks, err := s.engine.tasks(ctx)
-	if err != nil {
+	before := s.refused()
+	errServices := s.services.ask(ctx, "services", s.engine.services)
+	errTasks := s.allTasks.ask(ctx, "tasks", s.engine.tasks)
+	if err := cmp.Or(errServices, errTasks); err != nil && (!s.services.ok || !s.allTasks.ok ||
+		errServices != nil && errTasks != nil) {
 		return false, err
 	}
 	s.tasks = map[string]task{}
 	needNodes := false
-	for _, t := range tasks {
+	for _, t := range s.allTasks.value {
 		if t.runs() {
 			s.tasks[t.Status.ContainerStatus.ContainerID] = t
 			needNodes = needNodes || t.usesHost()
 		}
 	}
-	var nodes map[string]netip.Addr
 	if needNodes {
-		if nodes, err = s.engine.nodes(ctx); err != nil {
-			return false, err
-		}
+		s.nodes.askLess(ctx, "nodes", s.engine.nodes)
+	} else {
+		s.nodes.err = nil
 	}
-	own, err := s.ownNetworks(ctx)
-	if err != nil {
-		return false, err
-	}
+	s.own.askLess(ctx, "the gateway's own container", s.ownNetworks)
 	maps.DeleteFunc(s.stopping, func(id string, _ bool) bool { _, ok := s.tasks[id]; return !ok })
-	differs := s.keep(containersOf(services, s.tasks, nodes, s.options.AllowEmptyServices))
-	if !slices.Equal(own, s.options.GatewayNetworks) {
-		s.options.GatewayNetworks = own
+	differs := s.keep(containersOf(s.services.value, s.tasks, s.nodes.value, s.options.AllowEmptyServices))
+	if !slices.Equal(s.own.value, s.options.GatewayNetworks) {
+		s.options.GatewayNetworks = s.own.value
 		s.labels, differs = traefik.NewDocker(s.options), true
 	}
-	return differs, nil
+	return differs || !slices.Equal(before, s.refused()), nil
+}
+
+// refused returns the problems of the lists that the engine refuses.
+func (s *Swarm) refused() (all []traefik.Problem) {
+	for _, text := range []string{s.services.problem(), s.allTasks.problem(), s.nodes.problem(), s.own.problem()} {
+		if text != "" {
+			all = append(all, traefik.Problem{Source: "provider swarm", Text: text, Warning: true})
+		}
+	}
+	return all
 }
 
 // keep replaces the containers, and reports whether they differ. Those that are the same keep their
@@ -73,18 +79,33 @@ func (s *Swarm) keep(now map[string]*traefik.Container) bool {
 }
 
 // ownNetworks returns the networks of the container that the gateway runs in, nil if it runs in none
-// that the engine knows.
-func (s *Swarm) ownNetworks(ctx context.Context) ([]string, error) {
-	for _, id := range append(slices.Clone(s.self.ids), s.ownTasks()...) {
-		c, err := s.engine.inspect(ctx, id)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		if err == nil && strings.HasPrefix(c.ID, id) { // the engine also finds containers by their names
+// that the engine knows. If the engine refuses requests for containers, the networks are those of a task
+// with an address of the gateway.
+func (s *Swarm) ownNetworks(ctx context.Context) (_ []string, err error) {
+	own := s.ownTasks()
+	for _, id := range append(slices.Clone(s.self.ids), own...) {
+		c, failed := s.engine.inspect(ctx, id)
+		switch {
+		case failed == nil && strings.HasPrefix(c.ID, id): // the engine also finds containers by their names
 			return c.networks(), nil
+		case failed != nil && !errors.Is(failed, os.ErrNotExist):
+			err = failed
 		}
 	}
-	return nil, nil
+	if err != nil && len(own) > 0 {
+		t := s.tasks[own[0]]
+		return t.networks(), nil
+	}
+	return nil, err
+}
+
+// networks returns the names of the task's networks.
+func (t *task) networks() (names []string) {
+	for _, at := range t.NetworksAttachments {
+		names = append(names, at.Network.Spec.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // ownTasks returns the IDs of the containers of tasks that have an address of the gateway. A swarm
@@ -150,8 +171,8 @@ func (t *task) container(of *service, nodes map[string]netip.Addr) *traefik.Cont
 	for _, at := range t.NetworksAttachments {
 		add(c.Networks, at.Network.Spec.Name, at.Addresses...)
 	}
-	if t.usesHost() {
-		c.NetworkMode, c.NodeIP = hostNetwork, nodes[t.NodeID]
+	if node := nodes[t.NodeID]; t.usesHost() && node.IsValid() {
+		c.NetworkMode, c.NodeIP = hostNetwork, node
 	}
 	return c
 }

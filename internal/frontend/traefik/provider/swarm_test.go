@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,15 @@ type fakeSwarm struct {
 	events chan string
 	// subscribed gets the time since which each subscription wants events. It may be nil.
 	subscribed chan string
+	// refused are the beginnings of the paths whose requests are refused.
+	refused []string
+}
+
+// refuse replaces the beginnings of the paths whose requests are refused.
+func (f *fakeSwarm) refuse(paths ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refused = paths
 }
 
 func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +64,10 @@ func (f *fakeSwarm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if slices.ContainsFunc(f.refused, func(begin string) bool { return strings.HasPrefix(r.URL.Path, begin) }) {
+		http.Error(w, "no right", http.StatusForbidden)
+		return
+	}
 	switch r.URL.Path {
 	case "/services":
 		labels := map[string]string{"traefik.http.routers.web.rule": "Host(`a.test`)",
@@ -154,6 +168,69 @@ func TestMissedEventsOfSwarm(t *testing.T) {
 	if first != begun || second != last {
 		t.Errorf("events since %q and %q, want %s and %s", first, second, begun, last)
 	}
+}
+
+// TestEventsDoNotDelayTasks checks that tasks are read while events follow each other in less time than
+// passes from an event to the next question.
+func TestEventsDoNotDelayTasks(t *testing.T) {
+	f := &fakeSwarm{events: make(chan string)}
+	s := newSwarmProvider(t, serve(t, f))
+	s.interval = time.Hour
+	until := followStates(t, s)
+	until("at the start", "no service")
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	sending.Go(func() {
+		for tick := time.NewTicker(soonest / 4); ; {
+			select {
+			case <-tick.C:
+				f.events <- `{"Type":"container","Action":"exec_start: true","Actor":{"ID":"other"}}`
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	f.set(taskOf("1", "front", "10.0.0.1/24", "running", "running"))
+	until("while events follow", "http://10.0.0.1:80")
+}
+
+// TestSwarmRefusesRequests checks that the tasks are served while the engine, or a proxy of its socket,
+// refuses requests that are not needed for them, and that what was read before stays.
+func TestSwarmRefusesRequests(t *testing.T) {
+	const denied = "the engine answers 403 Forbidden: no right (since 2"
+	f := &fakeSwarm{events: make(chan string)}
+	web := taskOf("1", "front", "10.0.2.1/24", "running", "running")
+	web["NetworksAttachments"] = append([]map[string]any{{"Network": map[string]any{"ID": "b",
+		"Spec": map[string]any{"Name": "back"}}, "Addresses": []string{"10.0.1.1/24"}}},
+		web["NetworksAttachments"].([]map[string]any)...)
+	own := taskOf("gateway", "front", "10.0.2.9/24", "running", "running")
+	own["ServiceID"] = "g"
+	f.set(web, own)
+	f.refuse("/containers/", "/nodes")
+	s := newSwarmProvider(t, serve(t, f))
+	s.self = self{ids: []string{"cgateway"}}
+	until := followStates(t, s)
+	without := "read the gateway's own container: " + denied
+	until("without containers", "http://10.0.1.1:80", without)
+	s2 := newSwarmProvider(t, serve(t, f))
+	s2.self = self{ids: []string{"cgateway"}, addresses: map[string]string{"10.0.2.9": ""}}
+	until2 := followStates(t, s2)
+	until2("by the task's networks", "http://10.0.2.1:80")
+	f.set(own, taskOf("2", "host", "", "running", "running"))
+	until2("without nodes", "", "read nodes: "+denied)
+	f.refuse()
+	until2("with nodes", "http://192.0.2.2:80")
+	f.refuse("/nodes", "/services")
+	until2("without services", "http://192.0.2.2:80", "read services: "+denied, "the last answer stays in use")
+	f.set(own, taskOf("3", "front", "10.0.2.3/24", "running", "running"))
+	until2("new tasks without services", "http://10.0.2.3:80", "read services: "+denied)
+	f.refuse("/tasks")
+	until2("without tasks", "http://10.0.2.3:80", "read tasks: "+denied)
+	f.set(own)
+	f.refuse()
+	until2("with tasks", "no service")
 }
 
 // TestEmptyServices checks that a service without a running task has routers if the settings ask for it.

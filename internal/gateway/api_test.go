@@ -154,3 +154,20 @@ func TestRawDataStaysTheSame(t *testing.T) {
 		}
 	}
 }
+
+// TestAPISources checks that the API has the files with a problem that concerns all of their objects.
+func TestAPISources(t *testing.T) {
+	w := apiWorld(t)
+	w.gateway.Apply(&model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{
+		"api@file": {Rule: "PathPrefix(`/api`)", Service: "api@internal"}}}}, []gateway.Status{
+		{Kind: "source", Name: "/etc/a@b.yml", State: gateway.Disabled, Reasons: []string{"parse YAML: why"}}})
+	_, got := w.get("http://x.test/api/rawdata")
+	var raw gateway.RawData
+	if err := json.Unmarshal([]byte(got), &raw); err != nil {
+		t.Fatal(err)
+	}
+	found := raw.Sources["/etc/a@b.yml"]
+	if len(raw.Sources) != 1 || found.Status != "disabled" || !reflect.DeepEqual(found.Errors, []string{"parse YAML: why"}) {
+		t.Errorf("sources: %+v", raw.Sources)
+	}
+}

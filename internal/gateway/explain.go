@@ -65,8 +65,11 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	}
 	missed.Nearest = append(now.disabled(&request), missed.Nearest...)
 	missed.Nearest = missed.Nearest[:min(len(missed.Nearest), mostNearest)]
+	missed.Problems = now.lostSources()
 	if r.TLS != nil && len(entries) == 1 {
-		missed.Certificate, missed.Problems = now.shownCertificate(entries[0], u.Hostname())
+		var problems []string
+		missed.Certificate, problems = now.shownCertificate(entries[0], u.Hostname())
+		missed.Problems = append(missed.Problems, problems...)
 	}
 	return missed, nil
 }
@@ -128,6 +131,17 @@ func (s *snapshot) doubts(kind, name string) []string {
 		}
 	}
 	return nil
+}
+
+// lostSources returns why the files and containers that have no objects have none: one of them may have
+// the router of a request.
+func (s *snapshot) lostSources() (all []string) {
+	for _, status := range s.statuses {
+		if status.Kind == "source" && status.State == Disabled {
+			all = append(all, status.Name+": "+strings.Join(status.Reasons, "; "))
+		}
+	}
+	return all
 }
 
 // serverStates returns the servers of a service. down are the URLs whose checks have failed.

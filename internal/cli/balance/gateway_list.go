@@ -130,6 +130,9 @@ func gatewayList(a *command.App, what, short string,
 			if a.Output == "json" {
 				return a.Out.JSON(value)
 			}
+			for _, name := range gateway.SortedKeys(d.Sources) {
+				a.Err.Note("%s: %s", name, strings.Join(d.Sources[name].Errors, "; "))
+			}
 			return a.Out.Table(rows)
 		},
 	}

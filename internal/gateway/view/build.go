@@ -33,8 +33,13 @@ type Object struct {
 // Of returns the objects of a configuration.
 func Of(from Source) RawData {
 	d := RawData{map[string]Router{}, map[string]Middleware{}, map[string]Service{}, map[string]Router{},
-		map[string]Middleware{}, map[string]Service{}, map[string]Router{}, map[string]Service{}, from.Certificates}
+		map[string]Middleware{}, map[string]Service{}, map[string]Router{}, map[string]Service{}, from.Certificates,
+		map[string]SourceState{}}
 	for _, o := range from.Objects {
+		if o.Kind == "source" {
+			d.Sources[o.Name] = SourceState{o.Status, o.Reasons}
+			continue
+		}
 		_, provider, _ := strings.Cut(o.Name, "@")
 		info := Info{Name: o.Name, Provider: provider, Status: o.Status, Errors: o.Reasons}
 		// add only reads the configuration, and adds the object last.

@@ -21,6 +21,16 @@ type RawData struct {
 	// Certificates are those in use, and those that resolvers try to obtain. Traefik's API
 	// has none.
 	Certificates []shown.Certificate `json:"certificates,omitempty"`
+	// Sources are the files, containers and engines with a problem that concerns all of their objects, by
+	// path or name. Traefik's API has none.
+	Sources map[string]SourceState `json:"sources,omitempty"`
+}
+
+// SourceState is a source with a problem. Status is "warning" if its last good configuration is in use,
+// and "disabled" if none is.
+type SourceState struct {
+	Status string   `json:"status"`
+	Errors []string `json:"error"`
 }
 
 // Info is what all objects have.

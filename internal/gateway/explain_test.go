@@ -129,7 +129,7 @@ func TestExplainDoubts(t *testing.T) {
 	if err != nil || a.Router != "plain@file" || !slices.Contains(a.Problems, old) {
 		t.Errorf("answer: %+v (%v), want the problem %q", a, err, old)
 	}
-	if a, err = g.Explain("", "GET", "http://nobody.test:8080/"); err != nil || !slices.Equal(a.Problems, []string{"b.yml: empty"}) {
+	if a, err = g.Explain("", "GET", "http://other.test:8080/"); err != nil || !slices.Equal(a.Problems, []string{"b.yml: empty"}) {
 		t.Errorf("answer: %+v (%v), want the source without objects", a, err)
 	}
 }

@@ -201,3 +201,32 @@ func TestFilesAreFaulty(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestSectionsIgnoreCase checks that two spellings of a section have the objects of both, and that the
+// second definition of an object is reported.
+func TestSectionsIgnoreCase(t *testing.T) {
+	dir := writeFiles(t, map[string]string{
+		"1.yml": "http:\n  routers:\n    a: {rule: r, service: s}\n    b: {rule: r, service: s}\n  Routers:\n" +
+			"    b: {rule: other, service: s}\n    c: {rule: r, service: s}\nHTTP:\n  routers:\n    d: {rule: r, service: s}\n" +
+			"tls:\n  certificates: [{certFile: a, keyFile: a}]\n  Certificates: [{certFile: b, keyFile: b}]\n",
+		"2.toml": "[http.routers.e]\nrule = \"r\"\nservice = \"s\"\n[http.Routers.f]\nrule = \"r\"\nservice = \"s\"\n" +
+			"[http.Routers.e]\nrule = \"other\"\nservice = \"s\"\n",
+	})
+	config, problems := Files([]string{dir})
+	want := []string{"1.yml: line 6: http.routers.b: it is defined twice, because names of sections ignore case: the " +
+		"first definition, in line 4, stays; leave one out", "2.toml: http.Routers.e: it is defined twice, because names " +
+		"of sections ignore case: the first definition stays; leave one out"}
+	if diff := cmp.Diff(want, relative(dir, problems)); diff != "" {
+		t.Error(diff)
+	}
+	rules := ""
+	for _, name := range sortedNames(config.HTTP.Routers) {
+		rules += name + "=" + config.HTTP.Routers[name].Rule + " "
+	}
+	if want := "a@file=r b@file=r c@file=r d@file=r e@file=other f@file=r "; rules != want {
+		t.Errorf("routers %q, want %q", rules, want)
+	}
+	if len(config.TLS.Certificates) != 2 {
+		t.Errorf("certificates: %v, want two", config.TLS.Certificates)
+	}
+}

@@ -27,7 +27,7 @@ const (
 // after the other: an object with a mistake is left out, and the others stay. The names
 // in the result are not qualified.
 func (r *reporter) decodeConfig(root *Node, key string) (c gateway.Config) {
-	for _, section := range root.Children {
+	for _, section := range r.unite(root, key, sectionLevels).Children {
 		at := join(key, section.Name)
 		switch strings.ToLower(section.Name) {
 		case "http":

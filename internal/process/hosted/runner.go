@@ -74,7 +74,7 @@ type Runner struct {
 	reported map[string]bool
 }
 
-// The sources of the configuration: the order of their names is that of precedence.
+// The sources of the configuration; package standalone has their precedence.
 const (
 	fromCluster    = "cluster"
 	fromContainers = "docker"

@@ -1,8 +1,10 @@
 package standalone
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,13 +13,26 @@ import (
 	model "fairlead/internal/model/gateway"
 )
 
+// precedence is the order of providers whose objects have the same name: the TLS store and TLS options
+// "default" have no provider in their names, and the labels of containers and of a swarm have the same. The
+// first one's stays: whoever may set labels must not replace what files have.
+var precedence = []string{"file", "cluster", "docker", "swarm"}
+
 // together returns the configuration of all providers, and the problems that are known.
 func together(parts map[string]part) (all model.Config, known []gateway.Status) {
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		add(&all, parts[name].config)
+	j := joiner{all: &all, owners: map[string]string{}}
+	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+		return slices.Index(precedence, a) - slices.Index(precedence, b)
+	})
+	for _, name := range names {
+		j.add(name, parts[name].config)
 		for _, p := range parts[name].problems {
 			known = append(known, statusOf(p))
 		}
+	}
+	slices.SortFunc(j.lost, func(a, b traefik.Problem) int { return strings.Compare(a.String(), b.String()) })
+	for _, p := range j.lost {
+		known = append(known, statusOf(p))
 	}
 	return all, known
 }
@@ -37,29 +52,50 @@ func statusOf(p traefik.Problem) gateway.Status {
 	return s
 }
 
-// add adds one provider's configuration to another. Names are qualified, so they do
-// not collide.
-func add(to *model.Config, from model.Config) {
-	merge(&to.HTTP.Routers, from.HTTP.Routers)
-	merge(&to.HTTP.Services, from.HTTP.Services)
-	merge(&to.HTTP.Middlewares, from.HTTP.Middlewares)
-	merge(&to.HTTP.ServersTransports, from.HTTP.ServersTransports)
-	merge(&to.TCP.Routers, from.TCP.Routers)
-	merge(&to.TCP.Services, from.TCP.Services)
-	merge(&to.TCP.Middlewares, from.TCP.Middlewares)
-	merge(&to.TCP.ServersTransports, from.TCP.ServersTransports)
-	merge(&to.UDP.Routers, from.UDP.Routers)
-	merge(&to.UDP.Services, from.UDP.Services)
-	merge(&to.TLS.Options, from.TLS.Options)
-	merge(&to.TLS.Stores, from.TLS.Stores)
+// joiner joins the configurations of providers.
+type joiner struct {
+	all *model.Config
+	// owners are the providers of the objects, by kind and name.
+	owners map[string]string
+	// lost are the objects that another provider defines differently.
+	lost []traefik.Problem
+}
+
+// add adds the configuration of a provider.
+func (j *joiner) add(name string, from model.Config) {
+	to := j.all
+	merge(j, name, "router", &to.HTTP.Routers, from.HTTP.Routers)
+	merge(j, name, "service", &to.HTTP.Services, from.HTTP.Services)
+	merge(j, name, "middleware", &to.HTTP.Middlewares, from.HTTP.Middlewares)
+	merge(j, name, "transport", &to.HTTP.ServersTransports, from.HTTP.ServersTransports)
+	merge(j, name, "TCP router", &to.TCP.Routers, from.TCP.Routers)
+	merge(j, name, "TCP service", &to.TCP.Services, from.TCP.Services)
+	merge(j, name, "TCP middleware", &to.TCP.Middlewares, from.TCP.Middlewares)
+	merge(j, name, "TCP transport", &to.TCP.ServersTransports, from.TCP.ServersTransports)
+	merge(j, name, "UDP router", &to.UDP.Routers, from.UDP.Routers)
+	merge(j, name, "UDP service", &to.UDP.Services, from.UDP.Services)
+	merge(j, name, "tls options", &to.TLS.Options, from.TLS.Options)
+	merge(j, name, "tls store", &to.TLS.Stores, from.TLS.Stores)
 	to.TLS.Certificates = append(to.TLS.Certificates, from.TLS.Certificates...)
 }
 
-func merge[T any](to *map[string]T, from map[string]T) {
+func merge[T any](j *joiner, provider, kind string, to *map[string]*T, from map[string]*T) {
 	if *to == nil {
-		*to = map[string]T{}
+		*to = map[string]*T{}
 	}
-	maps.Copy(*to, from)
+	for name, value := range from {
+		object := kind + " " + name
+		have := (*to)[name]
+		if have == nil {
+			(*to)[name], j.owners[object] = value, provider
+			continue
+		}
+		if !reflect.DeepEqual(have, value) {
+			j.lost = append(j.lost, traefik.Problem{Object: object, Source: "provider " + provider, Warning: true,
+				Text: fmt.Sprintf("it is already defined with other settings by the provider %s, whose definition stays: "+
+					"define it in one of them", j.owners[object])})
+		}
+	}
 }
 
 // report logs each object that cannot be used, once for each reason.

@@ -7,7 +7,31 @@ import (
 
 	"fairlead/internal/frontend/traefik"
 	"fairlead/internal/gateway"
+	model "fairlead/internal/model/gateway"
 )
+
+// TestStoresOfProviders checks that labels do not replace the TLS store of a file, whose name has no
+// provider, and that the conflict is reported.
+func TestStoresOfProviders(t *testing.T) {
+	of := func(resolver string) part {
+		return part{config: model.Config{TLS: model.TLS{Stores: map[string]*model.Store{"default": {
+			DefaultGeneratedCert: &model.GeneratedCert{Resolver: resolver}}}}}}
+	}
+	for _, provider := range []string{"docker", "swarm", "cluster"} {
+		all, known := together(map[string]part{"file": of("mine"), provider: of("theirs")})
+		if got := all.TLS.Stores["default"].DefaultGeneratedCert.Resolver; got != "mine" {
+			t.Errorf("the store of the provider %s replaces that of the file: %s", provider, got)
+		}
+		want := "provider " + provider + ": it is already defined with other settings by the provider file, whose " +
+			"definition stays: define it in one of them"
+		if len(known) != 1 || known[0].Kind != "tls store" || known[0].Name != "default" || known[0].Reasons[0] != want {
+			t.Errorf("known: %+v, want %q", known, want)
+		}
+	}
+	if _, known := together(map[string]part{"docker": of("same"), "swarm": of("same")}); len(known) != 0 {
+		t.Errorf("equal stores are a conflict: %+v", known)
+	}
+}
 
 // TestReport checks that a problem is logged once, and that of a source not again for each object.
 func TestReport(t *testing.T) {

@@ -65,7 +65,9 @@ type Member struct {
 // Found is a sandbox that a selector has found, or that has an address.
 type Found struct {
 	Endpoint string
-	At       netip.Addr
+	// Sandbox is the reference of the sandbox, which can have several endpoints.
+	Sandbox string
+	At      netip.Addr
 	// Leaves is why its container must get no new flows; empty if it may.
 	Leaves string
 	// RunsOn says that its container did not end when it was stopped.

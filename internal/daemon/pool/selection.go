@@ -71,7 +71,7 @@ func (s Sandboxes) Owns(addr netip.Addr) (Found, bool) {
 }
 
 func (b attachedSandbox) found(addr netip.Addr) Found {
-	return Found{b.Name, addr, b.container.Leaves(), b.container.RunsOn, b.container.Health}
+	return Found{b.Name, b.Ref, addr, b.container.Leaves(), b.container.RunsOn, b.container.Health}
 }
 
 // Selects returns what a selector finds, one attachment of each sandbox.

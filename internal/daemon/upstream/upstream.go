@@ -151,10 +151,10 @@ func Selected(selectors []model.Select, selects Selects) (all []api.SelectedSand
 		seen := map[string]bool{}
 		for _, v4 := range []bool{true, false} {
 			for _, f := range selects(by, v4) {
-				if seen[f.Endpoint] {
-					continue // it has addresses of both families
+				if seen[f.Sandbox] {
+					continue // it has addresses of both families, also at different endpoints
 				}
-				seen[f.Endpoint] = true
+				seen[f.Sandbox] = true
 				one := api.SelectedSandbox{By: by, Endpoint: f.Endpoint, Address: f.At, Draining: f.Leaves != ""}
 				if f.Health != "" && f.Health != "healthy" {
 					one.Down = "the container is " + f.Health

@@ -29,11 +29,11 @@ func found(by model.Select, v4 bool) []pool.Found {
 		return nil
 	}
 	if !v4 {
-		return []pool.Found{{Endpoint: "both", At: netip.MustParseAddr("fd00::1")},
-			{Endpoint: "six", At: netip.MustParseAddr("fd00::2"), Health: "starting"}}
+		return []pool.Found{{Endpoint: "both", Sandbox: "both", At: netip.MustParseAddr("fd00::1")},
+			{Endpoint: "six", Sandbox: "six", At: netip.MustParseAddr("fd00::2"), Health: "starting"}}
 	}
-	return []pool.Found{{Endpoint: "both", At: netip.MustParseAddr("10.0.1.1"), Health: "healthy"},
-		{Endpoint: "leaves", At: netip.MustParseAddr("10.0.1.2"), Leaves: "it is being stopped"}}
+	return []pool.Found{{Endpoint: "both", Sandbox: "both", At: netip.MustParseAddr("10.0.1.1"), Health: "healthy"},
+		{Endpoint: "leaves", Sandbox: "leaves", At: netip.MustParseAddr("10.0.1.2"), Leaves: "it is being stopped"}}
 }
 
 func declared(servers ...gateway.Server) *model.Gateway {
@@ -76,6 +76,21 @@ func TestResolve(t *testing.T) {
 	if !upstream.HasSelector(declared(gateway.Server{Label: "a"})) ||
 		upstream.HasSelector(declared(gateway.Server{URL: "a"})) {
 		t.Error("HasSelector")
+	}
+}
+
+// TestSandboxOnTwoNetworks checks that a sandbox with an IPv4 address on one network and an IPv6 address on
+// another one is one server.
+func TestSandboxOnTwoNetworks(t *testing.T) {
+	twice := func(_ model.Select, v4 bool) []pool.Found {
+		if v4 {
+			return []pool.Found{{Endpoint: "web-front", Sandbox: "docker:web", At: netip.MustParseAddr("10.0.1.1")}}
+		}
+		return []pool.Found{{Endpoint: "web-back", Sandbox: "docker:web", At: netip.MustParseAddr("fd00::1")}}
+	}
+	got := upstream.Selected([]model.Select{{Label: "app=web"}, {Name: "web"}}, twice)
+	if len(got) != 2 || got[0].Endpoint != "web-front" || got[1].Endpoint != "web-front" {
+		t.Errorf("selected: %+v, want the endpoint web-front once for each selector", got)
 	}
 }
 

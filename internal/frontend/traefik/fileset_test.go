@@ -208,8 +208,10 @@ func TestFilesOfEditors(t *testing.T) {
 			func(s *fileSteps) { s.write("#a.yml#", next[:20]) },
 			func(s *fileSteps) { move(s, "#a.yml#", "a.yml~"); s.write("a.yml", next) },
 			func(s *fileSteps) { s.must(os.Remove(s.at(".#a.yml"))) }},
-		"sed -i":  {func(s *fileSteps) { s.write("sedX1", next[:20]) }, func(s *fileSteps) { s.write("sedX1", next); move(s, "sedX1", "a.yml") }},
-		"rsync":   {func(s *fileSteps) { s.write(".a.yml.X1", next[:20]) }, func(s *fileSteps) { s.write(".a.yml.X1", next); move(s, ".a.yml.X1", "a.yml") }},
+		"sed -i": {func(s *fileSteps) { s.write("sedX1", next[:20]) },
+			func(s *fileSteps) { s.write("sedX1", next); move(s, "sedX1", "a.yml") }},
+		"rsync": {func(s *fileSteps) { s.write(".a.yml.X1", next[:20]) },
+			func(s *fileSteps) { s.write(".a.yml.X1", next); move(s, ".a.yml.X1", "a.yml") }},
 		"rm":      {func(s *fileSteps) { s.must(os.Remove(s.at("a.yml"))) }, func(s *fileSteps) { s.write("a.yml", next) }},
 		"in bits": {func(s *fileSteps) { s.write("a.yml", "http:\n") }, func(s *fileSteps) { s.write("a.yml", next) }},
 	} {
@@ -263,8 +265,8 @@ func TestDirectoryIsMadeAgain(t *testing.T) {
 	s.want(settleTime, "when that has settled", "c@file")
 	s.must(os.RemoveAll(s.at("up")))
 	s.read(time.Hour)
-	s.want(time.Hour, "without the directory above", "c@file", fmt.Sprintf("up/dir/a.yml: %s: read the file: no such "+
-		"file or directory (since 2026-11-26 14:00:00 UTC); its configuration of 2026-11-26 13:00:00 UTC stays in use", "up/dir"))
+	s.want(time.Hour, "without the directory above", "c@file", "up/dir/a.yml: up/dir: read the file: no such file or "+
+		"directory (since 2026-11-26 14:00:00 UTC); its configuration of 2026-11-26 13:00:00 UTC stays in use")
 	s.must(os.Mkdir(s.at("up"), 0o755))
 	s.read(time.Second)
 	began := Moment(s.now)

@@ -89,7 +89,14 @@ func TestFaultyContainer(t *testing.T) {
 			f.event("start", "three", "")
 			until("with a third", "http://10.0.0.1:80 http://10.0.0.3:80", problem)
 			f.fault("two", "")
-			until("when it can be read", "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80")
+			all := "http://10.0.0.1:80 http://10.0.0.3:80 http://10.0.0.2:80"
+			until("when it can be read", all)
+			f.fault("four", fault)
+			f.event("start", "four", "")
+			until("with a fourth", all, "container four: inspect the container: "+why)
+			f.remove("four")
+			f.event("die", "four", "")
+			until("when that is dead", all)
 		})
 	}
 }

@@ -202,9 +202,10 @@ func (d *Docker) handle(ctx context.Context, e event) bool {
 var actions = []string{"kill", "die", "destroy", "create", "start", "restart", "unpause", "pause", "health_status",
 	"rename", "update"}
 
-// end removes a container that has died or was removed, and reports whether it was known.
+// end removes a container that has died or was removed, and reports whether it was known, or had a problem.
 func (d *Docker) end(id, action string) bool {
 	c, known := d.known[id]
+	_, failed := d.failures[id]
 	delete(d.known, id)
 	delete(d.containers, id)
 	delete(d.stopping, id)
@@ -213,7 +214,7 @@ func (d *Docker) end(id, action string) bool {
 		c.State.Running = false
 		d.known[id] = c
 	}
-	return known
+	return known || failed
 }
 
 // handleNetwork is handle for an event of a network. A container joins its networks while it starts,

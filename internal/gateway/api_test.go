@@ -167,7 +167,8 @@ func TestAPISources(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := raw.Sources["/etc/a@b.yml"]
-	if len(raw.Sources) != 1 || found.Status != "disabled" || !reflect.DeepEqual(found.Errors, []string{"parse YAML: why"}) {
+	if want := []string{"parse YAML: why"}; len(raw.Sources) != 1 || found.Status != "disabled" ||
+		!reflect.DeepEqual(found.Errors, want) {
 		t.Errorf("sources: %+v", raw.Sources)
 	}
 }

@@ -119,8 +119,9 @@ func TestServersThatAreDown(t *testing.T) {
 func TestExplainDoubts(t *testing.T) {
 	static, config := explained()
 	const old = "a.yml: parse YAML: its configuration stays in use"
-	g, err := gateway.Checking(static, config, []gateway.Status{{Kind: "router", Name: "plain@file", State: gateway.Warning,
-		Reasons: []string{old}}, {Kind: "source", Name: "b.yml", State: gateway.Disabled, Reasons: []string{"empty"}},
+	g, err := gateway.Checking(static, config, []gateway.Status{
+		{Kind: "router", Name: "plain@file", State: gateway.Warning, Reasons: []string{old}},
+		{Kind: "source", Name: "b.yml", State: gateway.Disabled, Reasons: []string{"empty"}},
 		{Kind: "source", Name: "a.yml", State: gateway.Warning, Reasons: []string{"half"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +130,8 @@ func TestExplainDoubts(t *testing.T) {
 	if err != nil || a.Router != "plain@file" || !slices.Contains(a.Problems, old) {
 		t.Errorf("answer: %+v (%v), want the problem %q", a, err, old)
 	}
-	if a, err = g.Explain("", "GET", "http://other.test:8080/"); err != nil || !slices.Equal(a.Problems, []string{"b.yml: empty"}) {
+	a, err = g.Explain("", "GET", "http://other.test:8080/")
+	if err != nil || !slices.Equal(a.Problems, []string{"b.yml: empty"}) {
 		t.Errorf("answer: %+v (%v), want the source without objects", a, err)
 	}
 }

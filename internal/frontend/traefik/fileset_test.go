@@ -212,7 +212,8 @@ func TestFilesOfEditors(t *testing.T) {
 			func(s *fileSteps) { s.write("sedX1", next); move(s, "sedX1", "a.yml") }},
 		"rsync": {func(s *fileSteps) { s.write(".a.yml.X1", next[:20]) },
 			func(s *fileSteps) { s.write(".a.yml.X1", next); move(s, ".a.yml.X1", "a.yml") }},
-		"rm":      {func(s *fileSteps) { s.must(os.Remove(s.at("a.yml"))) }, func(s *fileSteps) { s.write("a.yml", next) }},
+		"rm": {func(s *fileSteps) { s.must(os.Remove(s.at("a.yml"))) },
+			func(s *fileSteps) { s.write("a.yml", next) }},
 		"in bits": {func(s *fileSteps) { s.write("a.yml", "http:\n") }, func(s *fileSteps) { s.write("a.yml", next) }},
 	} {
 		t.Run(name, func(t *testing.T) {

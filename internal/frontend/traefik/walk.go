@@ -32,7 +32,8 @@ type filePath struct {
 // walk finds the files. Hidden directories, such as ..data of mounted Kubernetes volumes, do not
 // count: their files have links beside them.
 func (s *FileSet) walk() *walk {
-	w := &walk{found: map[string]bool{}, failures: map[string]string{}, watch: map[string]bool{}, seen: map[string]bool{}}
+	w := &walk{found: map[string]bool{}, failures: map[string]string{}, watch: map[string]bool{},
+		seen: map[string]bool{}}
 	for i, path := range s.paths {
 		w.root = i
 		w.add(path, true)

@@ -24,7 +24,8 @@ func TestStoresOfProviders(t *testing.T) {
 		}
 		want := "provider " + provider + ": it is already defined with other settings by the provider file, whose " +
 			"definition stays: define it in one of them"
-		if len(known) != 1 || known[0].Kind != "tls store" || known[0].Name != "default" || known[0].Reasons[0] != want {
+		if len(known) != 1 || known[0].Kind != "tls store" || known[0].Name != "default" ||
+			known[0].Reasons[0] != want {
 			t.Errorf("known: %+v, want %q", known, want)
 		}
 	}
@@ -36,12 +37,13 @@ func TestStoresOfProviders(t *testing.T) {
 // TestReport checks that a problem is logged once, and that of a source not again for each object.
 func TestReport(t *testing.T) {
 	var log strings.Builder
-	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
 		return a
-	}}))
+	}
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	of := func(object, text string) gateway.Status {
 		return statusOf(traefik.Problem{Object: object, Source: "a.yml", Text: text, Warning: true})
 	}

@@ -50,7 +50,8 @@ func followStates(t *testing.T, p Provider) (until func(step, servers string, te
 			select {
 			case last = <-states:
 			case <-time.After(30 * time.Second):
-				t.Fatalf("%s: the last state is %+v, want the servers %q and problems with %q", step, last, servers, texts)
+				t.Fatalf("%s: the last state is %+v, want the servers %q and problems with %q", step, last, servers,
+					texts)
 			}
 			missing := slices.ContainsFunc(texts, func(text string) bool { return !has(text) })
 			if last.servers == servers && !missing && (len(texts) > 0) == (len(last.problems) > 0) {
@@ -111,8 +112,8 @@ func TestFaultAfterEvent(t *testing.T) {
 			until("at the start", "http://10.0.0.1:80")
 			f.fault("one", fault)
 			f.event("update", "one", "")
-			until("with the fault", "http://10.0.0.1:80", "container one: router web@docker: inspect the container: "+why,
-				"; its last known state stays in use")
+			until("with the fault", "http://10.0.0.1:80",
+				"container one: router web@docker: inspect the container: "+why, "; its last known state stays in use")
 			f.set("one", "10.0.0.9", "", "")
 			f.fault("one", "")
 			until("when it can be read", "http://10.0.0.9:80")

@@ -78,7 +78,9 @@ func newDocker(e *engine, value gateway.Docker, log *slog.Logger) *Docker {
 
 // Follow implements Provider. While the engine does not answer, the last containers stay.
 func (d *Docker) Follow(ctx context.Context, changed Changed) {
-	persist(ctx, d.log, showOutages("provider docker", changed, func(changed Changed) error { return d.follow(ctx, changed) }))
+	persist(ctx, d.log, showOutages("provider docker", changed, func(changed Changed) error {
+		return d.follow(ctx, changed)
+	}))
 }
 
 const (

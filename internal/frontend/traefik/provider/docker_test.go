@@ -234,7 +234,8 @@ func TestOutage(t *testing.T) {
 			}
 			states = append(states, text)
 		}
-		persist(ctx, slog.New(slog.DiscardHandler), showOutages("provider docker", changed, func(changed Changed) error {
+		log := slog.New(slog.DiscardHandler)
+		persist(ctx, log, showOutages("provider docker", changed, func(changed Changed) error {
 			switch at := time.Since(begin); {
 			case at < 3*time.Second, at > 30*time.Second && at < 33*time.Second, at > 50*time.Second:
 				return errors.New("refused")

@@ -60,7 +60,9 @@ func newSwarm(e *engine, value gateway.Docker, log *slog.Logger) *Swarm {
 
 // Follow implements Provider. While the engine does not answer, or is no manager, the last tasks stay.
 func (s *Swarm) Follow(ctx context.Context, changed Changed) {
-	persist(ctx, s.log, showOutages("provider swarm", changed, func(changed Changed) error { return s.follow(ctx, changed) }))
+	persist(ctx, s.log, showOutages("provider swarm", changed, func(changed Changed) error {
+		return s.follow(ctx, changed)
+	}))
 }
 
 func (s *Swarm) follow(ctx context.Context, changed Changed) error {

@@ -10,30 +10,13 @@ import (
 // between them. A reference with a provider keeps it; that to @swarm means @docker.
 func qualifyConfig(c *gateway.Config, provider string) {
 	q := qualifier(provider)
-	qualifyHTTP(&c.HTTP, q)
-	for _, r := range c.TCP.Routers {
-		q.names(r.Middlewares)
-		q.name(&r.Service)
-		if r.TLS != nil {
-			q.options(&r.TLS.Options)
-		}
-	}
-	for _, s := range c.TCP.Services {
-		if s.LoadBalancer != nil {
-			q.name(&s.LoadBalancer.ServersTransport)
-		}
-		if s.Weighted != nil {
-			q.weighted(s.Weighted.Services)
-		}
-	}
-	for _, r := range c.UDP.Routers {
-		q.name(&r.Service)
-	}
-	for _, s := range c.UDP.Services {
-		if s.Weighted != nil {
-			q.weighted(s.Weighted.Services)
-		}
-	}
+	referAll(c.HTTP.Routers, referRouter, q.refer)
+	referAll(c.HTTP.Middlewares, referMiddleware, q.refer)
+	referAll(c.HTTP.Services, referService, q.refer)
+	referAll(c.TCP.Routers, referTCPRouter, q.refer)
+	referAll(c.TCP.Services, referTCPService, q.refer)
+	referAll(c.UDP.Routers, referUDPRouter, q.refer)
+	referAll(c.UDP.Services, referUDPService, q.refer)
 	renameAll(q, &c.HTTP.Routers)
 	renameAll(q, &c.HTTP.Services)
 	renameAll(q, &c.HTTP.Middlewares)
@@ -51,40 +34,10 @@ func qualifyConfig(c *gateway.Config, provider string) {
 	}
 }
 
-func qualifyHTTP(c *gateway.HTTP, q qualifier) {
-	for _, r := range c.Routers {
-		q.names(r.Middlewares)
-		q.name(&r.Service)
-		if r.TLS != nil {
-			q.options(&r.TLS.Options)
-		}
-	}
-	for _, m := range c.Middlewares {
-		if m.Chain != nil {
-			q.names(m.Chain.Middlewares)
-		}
-		if m.Errors != nil {
-			q.name(&m.Errors.Service)
-		}
-	}
-	for _, s := range c.Services {
-		q.names(s.Middlewares)
-		if s.LoadBalancer != nil {
-			q.name(&s.LoadBalancer.ServersTransport)
-		}
-		if s.Weighted != nil {
-			q.weighted(s.Weighted.Services)
-		}
-		if s.Mirroring != nil {
-			q.name(&s.Mirroring.Service)
-			for i := range s.Mirroring.Mirrors {
-				q.name(&s.Mirroring.Mirrors[i].Name)
-			}
-		}
-		if s.Failover != nil {
-			q.name(&s.Failover.Service)
-			q.name(&s.Failover.Fallback)
-		}
+// referAll visits the references of objects of one kind.
+func referAll[T any](objects map[string]*T, refer func(*T, visitor), v visitor) {
+	for _, value := range objects {
+		refer(value, v)
 	}
 }
 
@@ -119,10 +72,13 @@ func (q qualifier) options(name *string) {
 	}
 }
 
-func (q qualifier) weighted(services []gateway.WeightedService) {
-	for i := range services {
-		q.name(&services[i].Name)
+// refer qualifies a reference to an object of the kind.
+func (q qualifier) refer(kind string, name *string) {
+	if kind == tlsOptions {
+		q.options(name)
+		return
 	}
+	q.name(name)
 }
 
 func renameAll[T any](q qualifier, objects *map[string]*T) {

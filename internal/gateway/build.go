@@ -135,6 +135,14 @@ func (b *builder) drop() {
 	}
 }
 
+// formerly returns the object of the last configuration that an object replaces. It may have had another name.
+func formerly[T any](b *builder, kind, name string, replaced map[string]*T) *T {
+	if old := replaced[b.config.FormerName(kind, name)]; old != nil {
+		return old
+	}
+	return replaced[name]
+}
+
 // addChanged builds the changed objects that are in the configuration.
 func (b *builder) addChanged() {
 	for _, name := range slices.Sorted(maps.Keys(b.config.HTTP.ServersTransports)) {
@@ -180,7 +188,7 @@ func (b *builder) addRouter(name string, value *gateway.Router) {
 	}
 	outer := b.now
 	b.now = new(parts)
-	if old := b.old[name]; old != nil {
+	if old := formerly(b, "router", name, b.old); old != nil {
 		b.now.last = old.states
 	}
 	var parsed *rule.Rule

@@ -48,7 +48,7 @@ func (b *builder) service(name string) http.Handler {
 	b.building[name] = true
 	outer := b.now
 	b.now = &parts{turns: new(atomic.Uint64)}
-	if old := b.dropped[name]; old != nil {
+	if old := formerly(b, "service", name, b.dropped); old != nil {
 		b.now.last, b.now.turns, b.now.had = old.states, old.turns, old.conditions
 	}
 	h, err := b.chainedService(name, value)

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+
+	"fairlead/internal/model/gateway"
 )
 
 // server is a server of load balancers. It lives as long as a service uses it, so its
@@ -49,9 +51,10 @@ func newPlace(m member, weight int, fenced, preservePath bool) *place {
 		cookies: [3]string{hex.EncodeToString(sum[:8]), text, fnvOf(text)}}
 }
 
-// cookieName returns the default name of a service's cookie.
+// cookieName returns the default name of a service's cookie. It does not depend on whether containers of
+// other owners define the service, too.
 func cookieName(service string) string {
-	sum := sha1.Sum([]byte("_TRAEFIK_BACKEND_" + service))
+	sum := sha1.Sum([]byte("_TRAEFIK_BACKEND_" + gateway.WithoutOwner(service)))
 	return "_" + hex.EncodeToString(sum[:])[:5]
 }
 

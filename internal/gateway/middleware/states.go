@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"reflect"
-	"strings"
 
 	"fairlead/internal/model/gateway"
 )
@@ -20,9 +19,16 @@ type state struct {
 }
 
 // key returns the key of the middleware at the end of the path of chains. One that a place
-// has twice has two states.
+// has twice has two states. A key has no owners, because the name of a middleware has one while
+// containers of others define the name, too: they must not change what a limit has counted.
 func (s States) key(path []string) string {
-	key := strings.Join(path, "\x00")
+	var key string
+	for i, name := range path {
+		if i > 0 {
+			key += "\x00"
+		}
+		key += gateway.WithoutOwner(name)
+	}
 	for s[key].made != nil {
 		key += "\x00"
 	}

@@ -252,7 +252,8 @@ func (b *builder) middleware(router, name string, next Handler) (Handler, error)
 			return AllowList(prefixes, next), nil
 		}
 	case value.InFlightConn != nil && value.InFlightConn.Amount > 0:
-		return b.next.limiter(b.now, router+" "+name).Limit(value.InFlightConn.Amount, next), nil
+		former := b.Config.FormerName(RouterKind, router) + " " + b.Config.FormerName(MiddlewareKind, name)
+		return b.next.limiter(b.now, router+" "+name, former).Limit(value.InFlightConn.Amount, next), nil
 	default:
 		err = errors.New("inFlightConn: amount must be at least 1")
 	}

@@ -89,7 +89,11 @@ func (u *Use) turn(now *Use, service string) *atomic.Uint64 {
 	return keep(u.turns, now.turns, service, func() *atomic.Uint64 { return new(atomic.Uint64) })
 }
 
-func (u *Use) limiter(now *Use, key string) *Limiter {
+// limiter returns the limiter with a key. It may have had another one.
+func (u *Use) limiter(now *Use, key, former string) *Limiter {
+	if old := now.limiters[former]; old != nil && u.limiters[key] == nil {
+		u.limiters[key] = old
+	}
 	return keep(u.limiters, now.limiters, key, NewLimiter)
 }
 

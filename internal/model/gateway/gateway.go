@@ -15,6 +15,21 @@ type Config struct {
 	TLS  TLS
 	// ACME is not from a provider: it comes from the process that obtains certificates.
 	ACME ACME
+	// Renamed are objects that have other names than in the last configuration, and keep their state.
+	Renamed []Renamed `json:",omitempty"`
+}
+
+// Renamed is an object with another name. Kind is as in the status of the object.
+type Renamed struct{ Kind, From, To string }
+
+// FormerName returns the name that an object had in the last configuration.
+func (c *Config) FormerName(kind, name string) string {
+	for _, r := range c.Renamed {
+		if r.Kind == kind && r.To == name {
+			return r.From
+		}
+	}
+	return name
 }
 
 // HTTP has the routers of HTTP requests and what they use.

@@ -77,6 +77,7 @@ func (j *joiner) add(name string, from model.Config) {
 	merge(j, name, "tls options", &to.TLS.Options, from.TLS.Options)
 	merge(j, name, "tls store", &to.TLS.Stores, from.TLS.Stores)
 	to.TLS.Certificates = append(to.TLS.Certificates, from.TLS.Certificates...)
+	to.Renamed = append(to.Renamed, from.Renamed...)
 }
 
 func merge[T any](j *joiner, provider, kind string, to *map[string]*T, from map[string]*T) {

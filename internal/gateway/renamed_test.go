@@ -73,8 +73,9 @@ func TestRenamedRoutersKeepConnections(t *testing.T) {
 		return &model.Config{TCP: model.TCP{
 			Routers: map[string]*model.TCPRouter{"db" + suffix: {Rule: "HostSNI(`*`)", Service: "db" + suffix,
 				Middlewares: []string{"one" + suffix}}},
-			Middlewares: map[string]*model.TCPMiddleware{"one" + suffix: {InFlightConn: &model.InFlightConn{Amount: 1}}},
-			Services:    map[string]*model.TCPService{"db" + suffix: service}}}
+			Middlewares: map[string]*model.TCPMiddleware{"one" + suffix: {
+				InFlightConn: &model.InFlightConn{Amount: 1}}},
+			Services: map[string]*model.TCPService{"db" + suffix: service}}}
 	}
 	w.gateway.Apply(owned("@docker"), nil)
 	if got := line(w.dial()); got != "a" {

@@ -235,7 +235,11 @@ func few(names []string) string {
 // httpServer fills the only server of a load balancer.
 func (b *builder) httpServer(object string, lb *gateway.LoadBalancer) error {
 	servers, err := fillServer(b, lb.Servers, func(s *gateway.Server) error {
-		if s.URL != "" {
+		switch {
+		case s.URL != "" && b.docker.scoped:
+			return errors.New("labelScope=project keeps servers in their project: write server.port in place of " +
+				"server.url, or define the service in a file")
+		case s.URL != "":
 			return checkURL(s)
 		}
 		scheme := s.Scheme

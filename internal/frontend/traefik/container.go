@@ -62,11 +62,6 @@ type DockerOptions struct {
 	HostAddress netip.Addr
 }
 
-const (
-	composeProject = "com.docker.compose.project"
-	composeService = "com.docker.compose.service"
-)
-
 // ready reports whether the container's servers take new requests.
 func (c *Container) ready() bool {
 	return c.Running && !c.Stopping && (c.Health == "" || c.Health == "healthy")

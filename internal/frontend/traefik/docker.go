@@ -2,9 +2,12 @@ package traefik
 
 import (
 	"cmp"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -12,6 +15,12 @@ import (
 
 // defaultRule is that of Traefik's Docker provider.
 const defaultRule = "Host(`{{ normalize .Name }}`)"
+
+// The values of providers.docker.labelScope.
+const (
+	scopeEngine  = "engine"
+	scopeProject = "project"
+)
 
 // Docker turns containers into configurations, and remembers the part of each container
 // for the next time. It is for one goroutine.
@@ -22,18 +31,49 @@ type Docker struct {
 	// accept is nil if the constraints are faulty.
 	accept   constraint
 	problems []Problem
-	parts    map[*Container]*part
+	// scoped keeps references and servers in their project.
+	scoped bool
+	parts  map[*Container]*part
+	// last is the index of the last configuration.
+	last *index
 }
 
 // part is what a container adds to the configuration.
 type part struct {
-	config   gateway.Config
-	problems []Problem
+	config    gateway.Config
+	problems  []Problem
+	container string
+	created   time.Time
+	owner     owner
+	ready     bool
+	// definitions are all that the labels define, own the same by their keys.
+	definitions []*definition
+	own         map[key]*definition
+}
+
+// source returns the container as the source of problems.
+func (p *part) source() string { return "container " + p.container }
+
+// describe returns the container and its owner.
+func (p *part) describe() string {
+	if p.owner.shared() || p.owner.kind == ofContainer {
+		return p.source()
+	}
+	return p.source() + " of " + p.owner.String()
+}
+
+// sameStore reports whether two parts set the default TLS store equally.
+func (p *part) sameStore(other *part) bool {
+	return reflect.DeepEqual(p.config.TLS.Stores["default"], other.config.TLS.Stores["default"])
 }
 
 // NewDocker returns a Docker with these options.
 func NewDocker(opt DockerOptions) *Docker {
-	d := &Docker{opt: &opt}
+	d := &Docker{opt: &opt, scoped: opt.LabelScope != "" && opt.LabelScope != scopeEngine}
+	if d.scoped && opt.LabelScope != scopeProject {
+		d.problems = append(d.problems, Problem{Source: "providers.docker.labelScope", Text: fmt.Sprintf(
+			"value %q: want %s or %s; %s is in effect", opt.LabelScope, scopeEngine, scopeProject, scopeProject)})
+	}
 	var err error
 	d.rule, d.ruleErr = parseTemplate("defaultRule", cmp.Or(opt.DefaultRule, defaultRule))
 	if d.ruleErr != nil {
@@ -63,42 +103,48 @@ func (d *Docker) Config(list []*Container) (gateway.Config, []Problem) {
 	for _, c := range list {
 		byID[c.ID], byID[c.Name] = c, c
 	}
-	parts := make(map[*Container]*part, len(list))
-	m := merger{servers: true}
-	problems := slices.Clone(d.problems)
+	known := make(map[*Container]*part, len(list))
+	parts := make([]*part, 0, len(list))
 	for _, c := range list {
 		p := d.parts[c]
 		if p == nil || strings.HasPrefix(c.NetworkMode, joinedMode) {
 			// A part is a new value that nothing else has before it is complete.
 			if err := recovery.Object("container "+c.Name, func() { p = d.part(c, byID) }); err != nil {
-				p = &part{problems: []Problem{{Source: "container " + c.Name, Text: err.Error()}}}
+				p = &part{container: c.Name, created: c.Created,
+					problems: []Problem{{Source: "container " + c.Name, Text: err.Error()}}}
 			}
 		}
-		parts[c] = p
-		m.add(provided{"container " + c.Name, &p.config})
-		problems = append(problems, p.problems...)
+		known[c] = p
+		parts = append(parts, p)
 	}
-	d.parts = parts
-	return m.config, append(problems, m.problems...)
+	d.parts = known
+	x := newIndex(parts, d.scoped)
+	all := x.combine(parts)
+	all.config.Renamed = x.renamed(d.last)
+	d.last = x
+	return all.config, append(slices.Clone(d.problems), all.problems...)
 }
 
 // part computes the part of one container.
 func (d *Docker) part(c *Container, byID map[string]*Container) *part {
+	p := &part{container: c.Name, created: c.Created, owner: ownerOf(c, d.scoped), ready: c.ready()}
 	if !d.accept(c.Labels) {
-		return &part{}
+		return p
 	}
-	r := &reporter{source: "container " + c.Name, provider: "docker"}
+	r := &reporter{source: p.source(), provider: "docker"}
 	if err := checkSize(c.Labels); err != nil {
 		r.fail("", "%v", err)
-		return &part{problems: r.problems}
+		p.problems = r.problems
+		return p
 	}
 	root := r.labelTree(c.Labels)
 	s := r.decodeSettings(root)
 	if !d.enabled(r, root, s) {
-		return &part{problems: r.problems}
+		p.problems = r.problems
+		return p
 	}
 	if !c.Running && !s.Docker.AllowNonRunning {
-		return &part{}
+		return p
 	}
 	if c.Service != "" && s.Docker.AllowNonRunning {
 		r.warn("", "label traefik.docker.allowNonRunning has no effect on a service of a swarm: set "+
@@ -112,13 +158,15 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 	if d.opt.Strict && slices.ContainsFunc(r.problems, func(p Problem) bool { return !p.Warning }) {
 		r.fail("", "all routers, services and middlewares of the container are left out: it has the mistakes above, "+
 			"and the provider is strict")
-		return &part{problems: r.problems}
+		b.config = gateway.Config{}
 	}
 	qualifyConfig(&b.config, "docker")
 	if c.Stale != "" {
 		r.problems = append(r.problems, kept(r.source, c.Stale, &b.config)...)
 	}
-	return &part{b.config, r.problems}
+	p.config, p.problems = b.config, r.problems
+	p.define(root)
+	return p
 }
 
 // enabled reports whether the labels or the default enable a container. Problems of a

@@ -80,7 +80,7 @@ func decodeFile(path string, text []byte) (part, error) {
 	r := &reporter{source: path, provider: "file"}
 	c := r.decodeTree(root)
 	qualifyConfig(&c, "file")
-	return part{c, r.problems}, nil
+	return part{config: c, problems: r.problems}, nil
 }
 
 // decodeTree decodes the tree of a file.

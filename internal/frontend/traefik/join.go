@@ -3,70 +3,48 @@ package traefik
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"fairlead/internal/model/gateway"
 )
 
-// joinFunc returns a service with the servers of both, or nil if the services differ in
-// more. Seen has the addresses of a, which is then a copy that may change; it is empty
-// if a is a value of a source.
-type joinFunc[T any] func(a, b *T, seen map[string]bool) *T
-
-// joinInto joins a service with the one that has its name.
-func joinInto[T any](m *merger, object string, to map[string]*T, name string, more *T, join joinFunc[T]) bool {
-	seen := m.joined[object]
-	if seen == nil {
-		seen = map[string]bool{}
-	}
-	joined := join(to[name], more, seen)
-	if joined == nil {
-		return false
-	}
-	if m.joined == nil {
-		m.joined = map[string]map[string]bool{}
-	}
-	to[name], m.joined[object] = joined, seen
-	return true
+// pool has the functions for services of one kind, which consist of settings and servers.
+type pool[T any] struct {
+	same func(a, b *T) bool
+	join func(value *T, all []any) *T
 }
 
-func joinHTTP(a, b *gateway.Service, seen map[string]bool) *gateway.Service {
-	if !slices.Equal(a.Middlewares, b.Middlewares) || !sameSettings(a.LoadBalancer, b.LoadBalancer) {
-		return nil
+var (
+	httpServers = pool[gateway.Service]{
+		same: func(a, b *gateway.Service) bool {
+			return slices.Equal(a.Middlewares, b.Middlewares) && sameSettings(a.LoadBalancer, b.LoadBalancer)
+		},
+		join: func(s *gateway.Service, all []any) *gateway.Service {
+			lb := *s.LoadBalancer
+			lb.Servers = joined(all, func(s *gateway.Service) []gateway.Server { return s.LoadBalancer.Servers },
+				func(s gateway.Server) string { return s.URL })
+			return &gateway.Service{LoadBalancer: &lb, Middlewares: s.Middlewares}
+		},
 	}
-	if len(seen) == 0 {
-		lb := *a.LoadBalancer
-		a = &gateway.Service{LoadBalancer: &lb, Middlewares: a.Middlewares}
+	tcpServers = pool[gateway.TCPService]{
+		same: func(a, b *gateway.TCPService) bool { return sameSettings(a.LoadBalancer, b.LoadBalancer) },
+		join: func(s *gateway.TCPService, all []any) *gateway.TCPService {
+			lb := *s.LoadBalancer
+			lb.Servers = joined(all, func(s *gateway.TCPService) []gateway.TCPServer { return s.LoadBalancer.Servers },
+				func(s gateway.TCPServer) string { return s.Address })
+			return &gateway.TCPService{LoadBalancer: &lb}
+		},
 	}
-	a.LoadBalancer.Servers = joinServers(a.LoadBalancer.Servers, b.LoadBalancer.Servers, seen,
-		func(s gateway.Server) string { return s.URL })
-	return a
-}
-
-func joinTCP(a, b *gateway.TCPService, seen map[string]bool) *gateway.TCPService {
-	if !sameSettings(a.LoadBalancer, b.LoadBalancer) {
-		return nil
+	udpServers = pool[gateway.UDPService]{
+		same: func(a, b *gateway.UDPService) bool { return sameSettings(a.LoadBalancer, b.LoadBalancer) },
+		join: func(s *gateway.UDPService, all []any) *gateway.UDPService {
+			lb := *s.LoadBalancer
+			lb.Servers = joined(all, func(s *gateway.UDPService) []gateway.UDPServer { return s.LoadBalancer.Servers },
+				func(s gateway.UDPServer) string { return s.Address })
+			return &gateway.UDPService{LoadBalancer: &lb}
+		},
 	}
-	if len(seen) == 0 {
-		lb := *a.LoadBalancer
-		a = &gateway.TCPService{LoadBalancer: &lb}
-	}
-	a.LoadBalancer.Servers = joinServers(a.LoadBalancer.Servers, b.LoadBalancer.Servers, seen,
-		func(s gateway.TCPServer) string { return s.Address })
-	return a
-}
-
-func joinUDP(a, b *gateway.UDPService, seen map[string]bool) *gateway.UDPService {
-	if !sameSettings(a.LoadBalancer, b.LoadBalancer) {
-		return nil
-	}
-	if len(seen) == 0 {
-		lb := *a.LoadBalancer
-		a = &gateway.UDPService{LoadBalancer: &lb}
-	}
-	a.LoadBalancer.Servers = joinServers(a.LoadBalancer.Servers, b.LoadBalancer.Servers, seen,
-		func(s gateway.UDPServer) string { return s.Address })
-	return a
-}
+)
 
 // sameSettings reports whether two load balancers differ in their servers at most.
 func sameSettings[L any](a, b *L) bool {
@@ -83,20 +61,38 @@ func sameSettings[L any](a, b *L) bool {
 	return true
 }
 
-// joinServers adds servers with new addresses to a list. If seen is empty, the result
-// is a new list.
-func joinServers[S any](list, more []S, seen map[string]bool, address func(S) string) []S {
-	if len(seen) == 0 {
-		list = slices.Clone(list)
-		for _, s := range list {
-			seen[address(s)] = true
-		}
-	}
-	for _, s := range more {
-		if !seen[address(s)] {
-			seen[address(s)] = true
-			list = append(list, s)
+// joined returns the servers of all services, those with the same address once.
+func joined[T, S any](all []any, servers func(*T) []S, address func(S) string) (list []S) {
+	seen := map[string]bool{}
+	for _, value := range all {
+		for _, s := range servers(value.(*T)) {
+			if !seen[address(s)] {
+				seen[address(s)] = true
+				list = append(list, s)
+			}
 		}
 	}
 	return list
+}
+
+func matchRouter(r *gateway.Router) match {
+	return match{rule: r.Rule, syntax: r.RuleSyntax, priority: r.Priority, tls: r.TLS != nil,
+		entryPoints: atEntryPoints(r.EntryPoints)}
+}
+
+func matchTCPRouter(r *gateway.TCPRouter) match {
+	return match{rule: r.Rule, syntax: r.RuleSyntax, priority: r.Priority, tls: r.TLS != nil,
+		entryPoints: atEntryPoints(r.EntryPoints)}
+}
+
+func matchUDPRouter(r *gateway.UDPRouter) match {
+	return match{entryPoints: atEntryPoints(r.EntryPoints)}
+}
+
+// atEntryPoints returns the same text for the same entry points in any order.
+func atEntryPoints(names []string) string {
+	if len(names) > 1 {
+		names = slices.Sorted(slices.Values(names))
+	}
+	return strings.Join(names, ",")
 }

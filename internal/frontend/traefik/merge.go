@@ -9,42 +9,36 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// provided is a container or file, and its part of the configuration.
+// provided is a file, and its part of the configuration.
 type provided struct {
 	name   string
 	config *gateway.Config
 }
 
-// merger joins the configurations of the sources of one provider, whose names are
-// qualified. The source that is added first has precedence. Merger changes no value of
-// a source.
+// merger joins the configurations of the files of a provider, whose names are qualified. The file that is
+// added first has precedence. Merger changes no value of a file.
 type merger struct {
-	// servers joins the servers of services that differ in nothing else.
-	servers  bool
 	config   gateway.Config
 	sources  []provided
 	problems []Problem
-	// joined has the addresses of the services that are copies with the servers of
-	// several sources, by their names in problems.
-	joined map[string]map[string]bool
 }
 
 // add adds the configuration of a source.
 func (m *merger) add(s provided) {
 	m.sources = append(m.sources, s)
 	before := len(m.problems)
-	mergeMap(m, router, httpRouters, nil)
-	mergeMap(m, service, httpServices, joinHTTP)
-	mergeMap(m, middleware, httpMiddlewares, nil)
-	mergeMap(m, transport, httpTransports, nil)
-	mergeMap(m, tcpRouter, tcpRouters, nil)
-	mergeMap(m, tcpService, tcpServices, joinTCP)
-	mergeMap(m, tcpMiddleware, tcpMiddlewares, nil)
-	mergeMap(m, tcpTransport, tcpTransports, nil)
-	mergeMap(m, udpRouter, udpRouters, nil)
-	mergeMap(m, udpService, udpServices, joinUDP)
-	mergeMap(m, tlsOptions, optionsOf, nil)
-	mergeMap(m, tlsStore, storesOf, nil)
+	mergeMap(m, router, httpRouters)
+	mergeMap(m, service, httpServices)
+	mergeMap(m, middleware, httpMiddlewares)
+	mergeMap(m, transport, httpTransports)
+	mergeMap(m, tcpRouter, tcpRouters)
+	mergeMap(m, tcpService, tcpServices)
+	mergeMap(m, tcpMiddleware, tcpMiddlewares)
+	mergeMap(m, tcpTransport, tcpTransports)
+	mergeMap(m, udpRouter, udpRouters)
+	mergeMap(m, udpService, udpServices)
+	mergeMap(m, tlsOptions, optionsOf)
+	mergeMap(m, tlsStore, storesOf)
 	m.config.TLS.Certificates = append(m.config.TLS.Certificates, s.config.TLS.Certificates...)
 	slices.SortFunc(m.problems[before:], func(a, b Problem) int { return strings.Compare(a.Object, b.Object) })
 }
@@ -68,7 +62,7 @@ func optionsOf(c *gateway.Config) *map[string]*gateway.TLSOptions   { return &c.
 func storesOf(c *gateway.Config) *map[string]*gateway.Store         { return &c.TLS.Stores }
 
 // mergeMap adds the objects of one kind of the last source.
-func mergeMap[T any](m *merger, kind string, of func(*gateway.Config) *map[string]*T, join joinFunc[T]) {
+func mergeMap[T any](m *merger, kind string, of func(*gateway.Config) *map[string]*T) {
 	s := m.sources[len(m.sources)-1]
 	from, to := *of(s.config), of(&m.config)
 	if len(from) == 0 {
@@ -82,7 +76,6 @@ func mergeMap[T any](m *merger, kind string, of func(*gateway.Config) *map[strin
 		switch {
 		case have == nil:
 			(*to)[name] = value
-		case m.servers && join != nil && joinInto(m, kind+" "+name, *to, name, value, join):
 		case !reflect.DeepEqual(have, value):
 			first := slices.IndexFunc(m.sources, func(s provided) bool { return (*of(s.config))[name] != nil })
 			m.problems = append(m.problems, Problem{kind + " " + name, s.name, fmt.Sprintf(

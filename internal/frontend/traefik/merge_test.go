@@ -1,6 +1,7 @@
 package traefik
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,7 +10,7 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// TestMerge checks how containers with the same names are joined, in any order.
+// TestMerge checks how containers without a project that define the same names are joined, in any order.
 func TestMerge(t *testing.T) {
 	labels := ".http.routers.web.rule=r\n.http.services.web.loadbalancer.server.port=80\n"
 	old := whoami(labels+".http.middlewares.m.addprefix.prefix=/old", named("old", "10.0.0.1", 9))
@@ -17,26 +18,51 @@ func TestMerge(t *testing.T) {
 	starting := whoami(labels, named("starting", "10.0.0.3", 2), func(c *Container) { c.Health = "starting" })
 	sticky := whoami(labels+".http.services.web.loadbalancer.sticky=true\n.http.middlewares.m.addprefix.prefix=/new",
 		named("sticky", "10.0.0.4", 1))
+	servers := []gateway.Server{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}, {URL: "http://10.0.0.4:80"}}
 	want := gateway.HTTP{
-		Routers: map[string]*gateway.Router{"web@docker": {Rule: "r", Service: "web@docker"}},
-		Services: map[string]*gateway.Service{"web@docker": {LoadBalancer: &gateway.LoadBalancer{
-			Servers: []gateway.Server{{URL: "http://10.0.0.1:80"}, {URL: "http://10.0.0.2:80"}}}}},
-		Middlewares: map[string]*gateway.Middleware{"m@docker": {AddPrefix: &gateway.AddPrefix{Prefix: "/old"}}},
+		Routers: map[string]*gateway.Router{
+			"web.container:old@docker":    {Rule: "r", Service: "web.container:old@docker"},
+			"web.container:sticky@docker": {Rule: "r", Service: "web.container:sticky@docker"}},
+		Services: map[string]*gateway.Service{
+			"web.container:old@docker": {LoadBalancer: &gateway.LoadBalancer{Servers: servers}},
+			"web.container:sticky@docker": {LoadBalancer: &gateway.LoadBalancer{Servers: servers,
+				Sticky: &gateway.Sticky{}}}},
+		Middlewares: map[string]*gateway.Middleware{
+			"m.container:old@docker":    {AddPrefix: &gateway.AddPrefix{Prefix: "/old"}},
+			"m.container:sticky@docker": {AddPrefix: &gateway.AddPrefix{Prefix: "/new"}}},
 	}
 	wantProblems := []string{
-		"container sticky: middleware m@docker: it is already defined with other settings by container old, whose " +
-			"definition stays: make both equal, or choose another name",
-		"container sticky: service web@docker: it is already defined with other settings by container old, whose " +
-			"definition stays: make both equal, or choose another name",
+		"container old: middleware m.container:old@docker: container sticky defines middleware m differently: ",
+		"container sticky: middleware m.container:sticky@docker: container old, container same defines middleware m ",
+		"container old: router web.container:old@docker: container sticky defines router web differently: each exists, ",
+		"container sticky: router web.container:sticky@docker: container old, container same defines router web ",
+		"container old: service web.container:old@docker: container sticky defines service web differently: ",
+		"container sticky: service web.container:sticky@docker: container old, container same, container starting defines ",
+		"container old: router web.container:old@docker: router web.container:sticky@docker of container sticky has the " +
+			"same rule and priority: this one gets the requests, because its name is first",
+		"container sticky: router web.container:sticky@docker: router web.container:old@docker of container old has the " +
+			"same rule and priority: that one gets the requests",
 	}
 	for _, list := range [][]Container{{old, same, starting, sticky}, {sticky, starting, same, old}} {
 		config, problems := containersConfig(list, DockerOptions{})
 		if diff := cmp.Diff(want, config.HTTP, cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff(wantProblems, problemTexts(problems)); diff != "" {
-			t.Error(diff)
+		wantBeginnings(t, problems, wantProblems)
+	}
+}
+
+// wantBeginnings checks that the problems begin with texts.
+func wantBeginnings(t *testing.T, problems []Problem, want []string) {
+	t.Helper()
+	got := problemTexts(problems)
+	for i, text := range got {
+		if i >= len(want) || !strings.HasPrefix(text, want[i]) {
+			t.Errorf("problem %d: %s", i, text)
 		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d problems, want %d", len(got), len(want))
 	}
 }
 

@@ -13,8 +13,7 @@ type Problem struct {
 	// Source is "container NAME", or the path of a file.
 	Source string
 	Text   string
-	// Warning means that the object is in the configuration nevertheless. Without it,
-	// the object is left out.
+	// Warning means that the object is in use nevertheless. Without it, the object is not used.
 	Warning bool
 }
 

@@ -138,6 +138,9 @@ soak: ## change publishes under load while the engine, then the daemon, is kille
 	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 	FAIRLEAD_GATEWAY_RATE=1000 FAIRLEAD_GATEWAY_ROUNDS=20 FAIRLEAD_GATEWAY_CHANGES=1000 FAIRLEAD_GATEWAY_UPGRADES=20 \
 		go test -count=1 -timeout 0 -v -run 'TestStack|TestUpgrade' ./test/gateway
+	FAIRLEAD_GATEWAY_RATE=500 FAIRLEAD_GATEWAY_DEPLOYMENTS=50 \
+		go test -count=1 -timeout 0 -v -run TestStartFirst ./test/gateway
+	FAIRLEAD_OWNER_ORDERS=500 go test -count=1 -v -run TestOwnersInAnyOrder ./internal/frontend/traefik
 	FAIRLEAD_MACHINES_KILLS=100 go test -count=1 -timeout 0 -v -run Killed ./test/machines
 	FAIRLEAD_SEEDS=100000 go test -count=1 -timeout 0 -v -run SimulatedFaults ./internal/cluster/vip
 	FAIRLEAD_FAULTS=2000 go test -count=1 -timeout 0 -v -run 'TestFaults|TestNetworkFaults' ./test/cluster

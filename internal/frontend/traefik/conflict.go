@@ -58,6 +58,27 @@ func (c *combined) conflicts(k key) {
 		c.problems = append(c.problems, Problem{Object: k.kind.name + " " + o.name, Source: o.first().from.source(),
 			Text: describe(others) + " " + conflict(k, foreign), Warning: true})
 	}
+	c.ambiguous(k, sound)
+}
+
+// ambiguous reports a name that references from elsewhere cannot have.
+func (c *combined) ambiguous(k key, sound []*object) {
+	if k.kind.chosen || slices.ContainsFunc(sound, func(o *object) bool { return o.name == k.short() }) {
+		return
+	}
+	var names []string
+	var all []*definition
+	for _, o := range sound {
+		names = append(names, o.name)
+		all = append(all, o.definitions...)
+	}
+	slices.Sort(names)
+	if more := len(names) - mostNamed; more > 0 {
+		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
+	}
+	c.problems = append(c.problems, Problem{Object: k.kind.name + " " + k.short(), Source: sound[0].first().from.source(),
+		Text: fmt.Sprintf("the name is ambiguous, because %s define it differently: refer to one of %s, or rename them",
+			describe(all), strings.Join(names, ", "))})
 }
 
 // conflict says what follows from several definitions of a name. Foreign means that not all are of one

@@ -34,10 +34,13 @@ func TestMerge(t *testing.T) {
 	wantProblems := []string{
 		"container old: middleware m.container:old@docker: container sticky defines middleware m differently: ",
 		"container sticky: middleware m.container:sticky@docker: container old, container same defines middleware m ",
+		"container old: middleware m@docker: the name is ambiguous, because container old, container same, container " +
+			"sticky define it differently: refer to one of m.container:old@docker, m.container:sticky@docker, or",
 		"container old: router web.container:old@docker: container sticky defines router web differently: each exists, ",
 		"container sticky: router web.container:sticky@docker: container old, container same defines router web ",
 		"container old: service web.container:old@docker: container sticky defines service web differently: ",
 		"container sticky: service web.container:sticky@docker: container old, container same, container starting defines ",
+		"container old: service web@docker: the name is ambiguous, because",
 		"container old: router web.container:old@docker: router web.container:sticky@docker of container sticky has the " +
 			"same rule and priority: this one gets the requests, because its name is first",
 		"container sticky: router web.container:sticky@docker: router web.container:old@docker of container old has the " +

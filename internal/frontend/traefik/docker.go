@@ -2,7 +2,6 @@ package traefik
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,11 +68,7 @@ func (p *part) sameStore(other *part) bool {
 
 // NewDocker returns a Docker with these options.
 func NewDocker(opt DockerOptions) *Docker {
-	d := &Docker{opt: &opt, scoped: opt.LabelScope != "" && opt.LabelScope != scopeEngine}
-	if d.scoped && opt.LabelScope != scopeProject {
-		d.problems = append(d.problems, Problem{Source: "providers.docker.labelScope", Text: fmt.Sprintf(
-			"value %q: want %s or %s; %s is in effect", opt.LabelScope, scopeEngine, scopeProject, scopeProject)})
-	}
+	d := &Docker{opt: &opt, scoped: opt.LabelScope == scopeProject}
 	var err error
 	d.rule, d.ruleErr = parseTemplate("defaultRule", cmp.Or(opt.DefaultRule, defaultRule))
 	if d.ruleErr != nil {

@@ -51,6 +51,9 @@ func newOwnerWorld(seed uint64) *world {
 		{name: "plain3"}, {name: "s.1", service: "s"}, {name: "s.2", service: "s"}} {
 		c.address = fmt.Sprintf("10.0.0.%d", i+1)
 		w.all = append(w.all, &c)
+		if w.IntN(3) > 0 {
+			w.deploy(&c)
+		}
 	}
 	return w
 }

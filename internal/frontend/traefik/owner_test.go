@@ -81,6 +81,19 @@ func TestOwners(t *testing.T) {
 			names:   "a@docker b@docker c@docker",
 			problem: "container a: router a@docker: middleware auth is defined differently by container b of compose project b, " +
 				"container c, and not by this container or its project"},
+		"a middleware of containers without a project": {
+			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1)),
+				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9)), whoami(auth("c", "/c"), named("c", "10.0.0.3", 5))},
+			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]", "Host(`c.test`) /c c=[10.0.0.3]"},
+			names:   "a@docker b@docker c@docker",
+			problem: "container a: router a@docker: middleware auth is defined differently by container b, container c, and " +
+				"not by this container: "},
+		"a middleware of the only ready container without a project": {
+			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1)),
+				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9)),
+				whoami(auth("c", "/c"), named("c", "10.0.0.3", 5), stopping)},
+			effects: []string{"Host(`a.test`) /b a=[10.0.0.1]", "Host(`b.test`) /b b=[10.0.0.2]", "Host(`c.test`) /c c=[]"},
+			names:   "a@docker b@docker c@docker", problem: "defines middleware auth differently"},
 		"a foreign faulty definition": {
 			list: []Container{whoami(site("shop", "a.test")+".http.routers.shop.priority=high", named("old", "10.0.0.1", 9),
 				in("b")), whoami(site("shop", "a.test"), named("new", "10.0.0.2", 1), in("a"))},
@@ -156,10 +169,6 @@ func TestOwners(t *testing.T) {
 				named("a", "10.0.0.1", 9))},
 			effects: []string{"r closed"}, names: "a@docker",
 			problem: "container a: service a@docker: labelScope=project keeps servers in their project"},
-		"scope: an unknown value": {opt: gateway.Docker{LabelScope: "projct"},
-			list:    []Container{whoami(site("a", "a.test"), named("a", "10.0.0.1", 9))},
-			effects: []string{"Host(`a.test`) a=[10.0.0.1]"}, names: "a@docker",
-			problem: `providers.docker.labelScope: value "projct": want engine or project; project is in effect`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {

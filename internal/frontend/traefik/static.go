@@ -153,6 +153,8 @@ func (b *staticBuilder) logFields(f *gateway.LogFields) {
 
 func (b *staticBuilder) providers(p providerSettings, out *gateway.Static) {
 	out.Docker, out.Swarm, out.File = p.Docker, p.Swarm, p.File
+	b.labelScope("providers.docker.labelScope", value(p.Docker).LabelScope)
+	b.labelScope("providers.swarm.labelScope", value(p.Swarm).LabelScope)
 	if p.Swarm != nil {
 		p.Swarm.SwarmMode = true
 	}
@@ -166,6 +168,12 @@ func (b *staticBuilder) providers(p providerSettings, out *gateway.Static) {
 	if p.File != nil && p.File.Filename != "" && p.File.Directory != "" {
 		b.note("providers.file.filename", "has no effect: directory is set too")
 		p.File.Filename = ""
+	}
+}
+
+func (b *staticBuilder) labelScope(key, scope string) {
+	if scope != "" && scope != scopeEngine && scope != scopeProject {
+		b.mistake(key, "value %q: want %s or %s", scope, scopeEngine, scopeProject)
 	}
 }
 

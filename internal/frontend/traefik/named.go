@@ -55,17 +55,17 @@ func (x *index) split(all []*definition) (objects []*object) {
 // NAME.OWNER.container:CONTAINER@docker: names in labels have no dots.
 func nameObjects(k key, objects []*object) {
 	var sound []*object
-	leading := map[owner]*object{}
+	latest := map[owner]*object{}
 	for _, o := range objects {
 		if o.full = o.fullName(k); o.faulty() {
 			continue
 		}
 		sound = append(sound, o)
-		if by := o.owner(); !by.shared() && (leading[by] == nil || byDeployment(o.last(), leading[by].last()) > 0) {
-			leading[by] = o
+		if by := o.owner(); !by.shared() && (latest[by] == nil || byDeployment(o.last(), latest[by].last()) > 0) {
+			latest[by] = o
 		}
 	}
-	for _, o := range leading {
+	for _, o := range latest {
 		o.full = k.name + "." + o.owner().inName() + "@docker"
 	}
 	for _, o := range objects {
@@ -76,12 +76,12 @@ func nameObjects(k key, objects []*object) {
 		sound[0].name = k.short()
 	case len(objects) == 1:
 		objects[0].name = k.short()
-	case len(leading) == 1 && !slices.ContainsFunc(sound, func(o *object) bool { return leading[o.owner()] == nil }):
-		leading[sound[0].owner()].name = k.short()
+	case len(latest) == 1 && !slices.ContainsFunc(sound, func(o *object) bool { return latest[o.owner()] == nil }):
+		latest[sound[0].owner()].name = k.short()
 	}
 }
 
-// fullName returns the full name of an object that is not the leading one of a project.
+// fullName returns the full name of an object that is not the latest one of a project.
 func (o *object) fullName(k key) string {
 	by, container := o.owner(), owner{ofContainer, o.container()}
 	if by.shared() || by == container {

@@ -59,8 +59,8 @@ func TestOwners(t *testing.T) {
 			effects: []string{"Host(`a.test`) /a a=[10.0.0.1]", "Host(`b.test`) /a b=[10.0.0.2]"}, names: "a@docker b@docker"},
 		"two projects define a router": {
 			list: []Container{whoami(site("shop", "a.test"), named("a", "10.0.0.1", 1), in("a")),
-				whoami(site("shop", "nobody.test"), named("b", "10.0.0.2", 9), in("b"))},
-			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`nobody.test`) shop=[10.0.0.2]"},
+				whoami(site("shop", "unused.test"), named("b", "10.0.0.2", 9), in("b"))},
+			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`unused.test`) shop=[10.0.0.2]"},
 			names:   "shop.a@docker shop.b@docker", problem: "defines router shop differently: each exists"},
 		"two projects claim a host": {
 			list: []Container{whoami(site("z", "a.test"), named("z", "10.0.0.1", 1), in("z")),

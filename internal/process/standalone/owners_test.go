@@ -14,9 +14,10 @@ import (
 
 // project returns a container of a Compose project with labels below "traefik.http.".
 func project(name, address string, labels map[string]string) *traefik.Container {
-	c := &traefik.Container{ID: name, Name: name, Running: true, ExposedPorts: []traefik.Port{{Number: 80, Protocol: "tcp"}},
-		Networks: map[string][]netip.Addr{"net": {netip.MustParseAddr(address)}},
-		Labels:   map[string]string{"com.docker.compose.project": name, "com.docker.compose.service": "web"}}
+	c := &traefik.Container{ID: name, Name: name, Running: true,
+		ExposedPorts: []traefik.Port{{Number: 80, Protocol: "tcp"}},
+		Networks:     map[string][]netip.Addr{"net": {netip.MustParseAddr(address)}},
+		Labels:       map[string]string{"com.docker.compose.project": name, "com.docker.compose.service": "web"}}
 	for key, value := range labels {
 		c.Labels["traefik.http."+key] = value
 	}

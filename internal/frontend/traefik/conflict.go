@@ -76,8 +76,8 @@ func (c *combined) ambiguous(k key, sound []*object) {
 	if more := len(names) - mostNamed; more > 0 {
 		names = append(names[:mostNamed], fmt.Sprintf("%d more", more))
 	}
-	c.problems = append(c.problems, Problem{Object: k.kind.name + " " + k.short(), Source: sound[0].first().from.source(),
-		Text: fmt.Sprintf("the name is ambiguous, because %s define it differently: refer to one of %s, or rename them",
+	c.problems = append(c.problems, Problem{Object: k.kind.name + " " + k.short(),
+		Source: sound[0].first().from.source(), Text: fmt.Sprintf("the name is ambiguous, because %s define it differently: refer to one of %s, or rename them",
 			describe(all), strings.Join(names, ", "))})
 }
 

@@ -109,7 +109,8 @@ func newIndex(parts []*part, scoped bool) *index {
 	for _, p := range parts {
 		size += len(p.definitions)
 	}
-	x := &index{scoped: scoped, yields: yielding(parts), one: make(map[key]*definition, size), several: map[key][]*definition{},
+	x := &index{scoped: scoped, yields: yielding(parts), one: make(map[key]*definition, size),
+		several: map[key][]*definition{},
 		objects: map[key][]*object{}, named: map[*definition]*object{}, equals: map[pair]bool{}}
 	for _, p := range parts {
 		for _, d := range p.definitions {

@@ -27,6 +27,9 @@ func auth(name, prefix string) string {
 	return site(name, name+".test") + ".http.routers." + name + ".middlewares=auth\n" + middlewareAuth(prefix)
 }
 
+// uses returns labels of the router a with the middleware auth, which they do not define.
+func uses() string { return site("a", "a.test") + ".http.routers.a.middlewares=auth" }
+
 func middlewareAuth(prefix string) string {
 	return ".http.middlewares.auth.addprefix.prefix=" + prefix + "\n"
 }
@@ -56,7 +59,8 @@ func TestOwners(t *testing.T) {
 		"two projects define a middleware equally": {
 			list: []Container{whoami(auth("a", "/a"), named("a", "10.0.0.1", 1), in("a")),
 				whoami(auth("b", "/a"), named("b", "10.0.0.2", 9), in("b"))},
-			effects: []string{"Host(`a.test`) /a a=[10.0.0.1]", "Host(`b.test`) /a b=[10.0.0.2]"}, names: "a@docker b@docker"},
+			effects: []string{"Host(`a.test`) /a a=[10.0.0.1]", "Host(`b.test`) /a b=[10.0.0.2]"},
+			names:   "a@docker b@docker"},
 		"two projects define a router": {
 			list: []Container{whoami(site("shop", "a.test"), named("a", "10.0.0.1", 1), in("a")),
 				whoami(site("shop", "unused.test"), named("b", "10.0.0.2", 9), in("b"))},
@@ -69,33 +73,37 @@ func TestOwners(t *testing.T) {
 			problem: "container z: router z@docker: router b@docker of container b of compose project b has the same rule " +
 				"and priority: that one gets the requests"},
 		"a middleware of the only other owner": {
-			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1), in("a")),
+			list: []Container{whoami(uses(), named("a", "10.0.0.1", 1), in("a")),
 				whoami(".http.services.x.loadbalancer.server.port=80\n.http.routers.x.rule=r\n"+middlewareAuth("/b"),
 					named("b", "10.0.0.2", 9), in("b"))},
 			effects: []string{"Host(`a.test`) /b a=[10.0.0.1]", "r x=[10.0.0.2]"}, names: "a@docker x@docker"},
 		"a middleware of two other owners": {
-			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1), in("a")),
+			list: []Container{whoami(uses(), named("a", "10.0.0.1", 1), in("a")),
 				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9), in("b")),
 				whoami(auth("c", "/c"), named("c", "10.0.0.3", 5))},
-			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]", "Host(`c.test`) /c c=[10.0.0.3]"},
-			names:   "a@docker b@docker c@docker",
+			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]",
+				"Host(`c.test`) /c c=[10.0.0.3]"},
+			names: "a@docker b@docker c@docker",
 			problem: "container a: router a@docker: middleware auth is defined differently by container b of compose project b, " +
 				"container c, and not by this container or its project"},
 		"a middleware of containers without a project": {
-			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1)),
+			list: []Container{whoami(uses(), named("a", "10.0.0.1", 1)),
 				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9)), whoami(auth("c", "/c"), named("c", "10.0.0.3", 5))},
-			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]", "Host(`c.test`) /c c=[10.0.0.3]"},
-			names:   "a@docker b@docker c@docker",
+			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]",
+				"Host(`c.test`) /c c=[10.0.0.3]"},
+			names: "a@docker b@docker c@docker",
 			problem: "container a: router a@docker: middleware auth is defined differently by container b, container c, and " +
 				"not by this container: "},
 		"a middleware of the only ready container without a project": {
-			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1)),
+			list: []Container{whoami(uses(), named("a", "10.0.0.1", 1)),
 				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9)),
 				whoami(auth("c", "/c"), named("c", "10.0.0.3", 5), stopping)},
-			effects: []string{"Host(`a.test`) /b a=[10.0.0.1]", "Host(`b.test`) /b b=[10.0.0.2]", "Host(`c.test`) /c c=[]"},
-			names:   "a@docker b@docker c@docker", problem: "defines middleware auth differently"},
+			effects: []string{"Host(`a.test`) /b a=[10.0.0.1]", "Host(`b.test`) /b b=[10.0.0.2]",
+				"Host(`c.test`) /c c=[]"},
+			names: "a@docker b@docker c@docker", problem: "defines middleware auth differently"},
 		"a foreign faulty definition": {
-			list: []Container{whoami(site("shop", "a.test")+".http.routers.shop.priority=high", named("old", "10.0.0.1", 9),
+			list: []Container{whoami(site("shop", "a.test")+".http.routers.shop.priority=high", named("old",
+				"10.0.0.1", 9),
 				in("b")), whoami(site("shop", "a.test"), named("new", "10.0.0.2", 1), in("a"))},
 			effects: []string{"Host(`a.test`) shop=[10.0.0.2]"}, names: "shop@docker",
 			problem: "container old: router shop.b.container:old@docker: traefik.http.routers.shop.priority"},
@@ -123,7 +131,8 @@ func TestOwners(t *testing.T) {
 		"the new one is not healthy yet": {
 			list: []Container{whoami(auth("shop", "/1"), named("old", "10.0.0.1", 9), in("a")),
 				whoami(auth("shop", "/2"), named("new", "10.0.0.2", 1), in("a"), unhealthy)},
-			effects: []string{"Host(`shop.test`) /1 shop=[10.0.0.1]"}, names: "shop@docker", problem: "of the same project"},
+			effects: []string{"Host(`shop.test`) /1 shop=[10.0.0.1]"}, names: "shop@docker",
+			problem: "of the same project"},
 		"a deployment changes the rule": {
 			list: []Container{whoami(site("shop", "a.test"), named("old", "10.0.0.1", 9), in("a"), stopping),
 				whoami(site("shop", "b.test"), named("new", "10.0.0.2", 1), in("a"))},
@@ -137,7 +146,8 @@ func TestOwners(t *testing.T) {
 			list: []Container{whoami(site("shop", "a.test"), named("a", "10.0.0.1", 9), in("a")),
 				whoami(site("evil", "b.test")+".http.routers.evil.service=shop\n.http.services.shop.loadbalancer.server.port=80",
 					named("b", "10.0.0.2", 1))},
-			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`b.test`) shop=[10.0.0.2]"}, names: "evil@docker shop@docker",
+			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`b.test`) shop=[10.0.0.2]"},
+			names:   "evil@docker shop@docker",
 			problem: "defines service shop differently"},
 		"tasks of a stack": {
 			list: []Container{whoami(auth("shop", "/1"), named("shop_web.1", "10.0.0.1", 9), task("shop_web", "shop")),
@@ -151,10 +161,11 @@ func TestOwners(t *testing.T) {
 			list: []Container{whoami(site("shop", "a.test"), named("x", "10.0.0.1", 9)),
 				whoami(site("shop", "b.test"), named("b", "10.0.0.2", 1), in("container:x")),
 				whoami(site("shop", "c.test"), named("c", "10.0.0.3", 1), in("x@file.y"))},
-			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`b.test`) shop=[10.0.0.2]", "Host(`c.test`) shop=[10.0.0.3]"},
-			names:   "shop.container%3Ax@docker shop.container:x@docker shop.x%40file%2Ey@docker", problem: "shop differently"},
+			effects: []string{"Host(`a.test`) shop=[10.0.0.1]", "Host(`b.test`) shop=[10.0.0.2]",
+				"Host(`c.test`) shop=[10.0.0.3]"},
+			names: "shop.container%3Ax@docker shop.container:x@docker shop.x%40file%2Ey@docker", problem: "shop differently"},
 		"scope: a reference": {opt: gateway.Docker{LabelScope: "project"},
-			list: []Container{whoami(site("a", "a.test")+".http.routers.a.middlewares=auth", named("a", "10.0.0.1", 1), in("a")),
+			list: []Container{whoami(uses(), named("a", "10.0.0.1", 1), in("a")),
 				whoami(auth("b", "/b"), named("b", "10.0.0.2", 9), in("b"))},
 			effects: []string{"Host(`a.test`) closed", "Host(`b.test`) /b b=[10.0.0.2]"}, names: "a@docker b@docker",
 			problem: "container a: router a@docker: middleware auth belongs to container b of compose project b, and " +
@@ -215,7 +226,8 @@ func TestRenamed(t *testing.T) {
 	}{
 		{"the beginning", []*Container{&victim}, nil},
 		{"nothing happens", []*Container{&victim}, nil},
-		{"another owner comes", []*Container{&victim, &other}, []gateway.Renamed{renamed("middleware", "auth", "auth.v"),
+		{"another owner comes", []*Container{&victim, &other}, []gateway.Renamed{renamed("middleware",
+			"auth", "auth.v"),
 			renamed("router", "shop", "shop.v"), renamed("service", "shop", "shop.v")}},
 		{"the container is made again", []*Container{&again, &other}, nil},
 		{"another owner goes", []*Container{&again}, []gateway.Renamed{renamed("middleware", "auth.v", "auth"),
@@ -242,7 +254,8 @@ func TestOwnersOfStreams(t *testing.T) {
 		if router == nil || router.Middlewares[0] != "few."+owner+"@docker" {
 			t.Fatalf("the TCP router of %s: %+v", owner, router)
 		}
-		tcp, udp := config.TCP.Services[router.Service], config.UDP.Services[config.UDP.Routers["dns."+owner+"@docker"].Service]
+		tcp, udp := config.TCP.Services[router.Service],
+			config.UDP.Services[config.UDP.Routers["dns."+owner+"@docker"].Service]
 		if diff := cmp.Diff([]gateway.TCPServer{{Address: address + ":1"}}, tcp.LoadBalancer.Servers); diff != "" {
 			t.Error(diff)
 		}
@@ -259,7 +272,8 @@ func TestTheOnlyStore(t *testing.T) {
 			".tls.stores.default.defaultgeneratedcert.domain.main="+domain, named(name, "10.0.0.1", 1))
 	}
 	config, problems := containersConfig([]Container{store("a", "a.test"), store("b", "a.test")}, DockerOptions{})
-	if s := config.TLS.Stores["default"]; s == nil || s.DefaultGeneratedCert.Domain.Main != "a.test" || len(problems) > 0 {
+	s := config.TLS.Stores["default"]
+	if s == nil || s.DefaultGeneratedCert.Domain.Main != "a.test" || len(problems) > 0 {
 		t.Errorf("equal stores: %+v, %q", s, problemTexts(problems))
 	}
 	config, problems = containersConfig([]Container{store("a", "a.test"), store("b", "b.test"), store("c", "a.test")},

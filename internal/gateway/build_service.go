@@ -174,7 +174,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 			weight = *s.Weight
 		}
 		if weight < 0 {
-			return nil, fmt.Errorf("server %s: weight %d is negative", s.URL, weight)
+			return nil, fmt.Errorf("server %s: weight %d is negative", gateway.ShownURL(s.URL), weight)
 		}
 		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
 	}

@@ -145,7 +145,7 @@ func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
 	case fault == middleware.NoFault && seen.status < http.StatusInternalServerError:
 		p.failures.clear()
 	case p.failures.add(b.passive, now):
-		b.log.Info("server is taken out after failed requests", "service", b.service, "server", p.url.String(),
+		b.log.Info("server is taken out after failed requests", "service", b.service, "server", gateway.ShownURL(p.url.String()),
 			"for", b.passive.window)
 	}
 }

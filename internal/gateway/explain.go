@@ -148,7 +148,7 @@ func (s *snapshot) lostSources() (all []string) {
 func serverStates(value *gateway.LoadBalancer, down []string) []ServerState {
 	var all []ServerState
 	for _, one := range value.Servers {
-		state := ServerState{URL: one.URL, State: "up"}
+		state := ServerState{URL: gateway.ShownURL(one.URL), State: "up"}
 		switch {
 		case one.Down != "":
 			state.State, state.Reason = "down", one.Down

@@ -136,7 +136,8 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 	// The goroutines of the checks start last, so a service that fails has none.
 	failed := recovery.Object("service "+name, func() {
 		started, err = startChecks(*wanted, func(m member, down bool, why string) {
-			g.log.Info("server changed", "service", name, "server", m.url.String(), "down", down, "reason", why)
+			g.log.Info("server changed", "service", name, "server", gateway.ShownURL(m.url.String()), "down",
+				down, "reason", why)
 		})
 	})
 	if err = cmp.Or(failed, err); err != nil {

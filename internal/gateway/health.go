@@ -70,7 +70,7 @@ func (c *checks) follow(ctx context.Context, m member) {
 	down := cmp.Or(c.value.UnhealthyInterval, up)
 	for {
 		err := errFault // if the check panics
-		goroutine.Do("check a server", func() { err = c.ask(ctx, m.server) })
+		goroutine.Do("check a server", func() { err = withoutURL(c.ask(ctx, m.server)) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -91,6 +91,15 @@ func (c *checks) follow(ctx context.Context, m member) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// withoutURL returns the cause of an error that names a URL: the URL of a check can have credentials.
+func withoutURL(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // ask sends one request and returns why the server is down, nil if it is up.

@@ -63,7 +63,8 @@ func (s serversUp) Collect(to chan<- prometheus.Metric) {
 			if c.isUp() {
 				value = 1
 			}
-			to <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, value, service, at.url.String())
+			to <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, value, service,
+				gateway.ShownURL(at.url.String()))
 		}
 	}
 }

@@ -62,10 +62,11 @@ func cookieName(service string) string {
 func parseServer(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
-		return nil, fmt.Errorf("server %q: want a URL with http, https or h2c, for example http://10.0.0.2:8080", text)
+		return nil, fmt.Errorf("server %q: want a URL with http, https or h2c, for example http://10.0.0.2:8080",
+			gateway.ShownURL(text))
 	}
 	if u.Host == "" {
-		return nil, fmt.Errorf("server %s: it has no host", text)
+		return nil, fmt.Errorf("server %s: it has no host", gateway.ShownURL(text))
 	}
 	return u, nil
 }

@@ -263,7 +263,7 @@ func checkURL(s *gateway.Server) error {
 		return errors.New("the server has a URL and also a port or a scheme: leave out server.port and server.scheme")
 	}
 	if u, err := url.Parse(s.URL); err != nil || u.Host == "" {
-		return fmt.Errorf("URL %q of the server: want SCHEME://HOST:PORT", s.URL)
+		return fmt.Errorf("URL %q of the server: want SCHEME://HOST:PORT", gateway.ShownURL(s.URL))
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (d *decoder) pointer(n *Node, key string, v reflect.Value) {
 	if v.Type().Elem().Kind() == reflect.Struct && n.Value() != "" {
 		on, err := strconv.ParseBool(n.Value())
 		if err != nil {
-			d.mistake(n, key, "value %q: want true, false, or names below it: %s", n.Value(), names(v.Type().Elem()))
+			d.mistake(n, key, "value %s: want true, false, or names below it: %s", quoted(n, v.Type()), names(v.Type().Elem()))
 			return
 		}
 		if !on {
@@ -82,7 +82,7 @@ func (d *decoder) pointer(n *Node, key string, v reflect.Value) {
 
 func (d *decoder) object(n *Node, key string, v reflect.Value) {
 	if n.Value() != "" {
-		d.mistake(n, key, "value %q: want names below it: %s", n.Value(), names(v.Type()))
+		d.mistake(n, key, "value %s: want names below it: %s", quoted(n, v.Type()), names(v.Type()))
 		return
 	}
 	d.fields(n, key, v)
@@ -156,7 +156,7 @@ func field(t reflect.Type, name string) (reflect.StructField, bool) {
 // with dots.
 func (d *decoder) table(n *Node, key string, v reflect.Value) {
 	if n.Value() != "" {
-		d.mistake(n, key, "value %q: want a name of your choice below it, such as %s.NAME", n.Value(), key)
+		d.mistake(n, key, "value %s: want a name of your choice below it, such as %s.NAME", quoted(n, v.Type()), key)
 		return
 	}
 	if v.IsNil() {
@@ -193,7 +193,7 @@ func (d *decoder) list(n *Node, key string, v reflect.Value) {
 			d.words(n, key, value, v)
 		}
 	} else if n.Value() != "" {
-		d.mistake(n, key, "value %q: want the elements of the list: %s[0].%s", n.Value(), key, fieldNames(elem)[0])
+		d.mistake(n, key, "value %s: want the elements of the list: %s[0].%s", quoted(n, elem), key, fieldNames(elem)[0])
 		return
 	}
 	if len(n.Children) > 0 && !strings.HasPrefix(n.Children[0].Name, "[") {
@@ -288,6 +288,14 @@ func duration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("value %q: want a duration such as 10s or 500ms; an integer means seconds", text)
 	}
 	return t, nil
+}
+
+// quoted returns the value of a node for a message, without credentials if a value of the type can have some.
+func quoted(n *Node, t reflect.Type) string {
+	if gateway.HasSecrets(t) {
+		return gateway.Hidden
+	}
+	return strconv.Quote(gateway.ShownURL(n.Value()))
 }
 
 // fieldNames returns the names of a struct's fields as users write them, sorted.

@@ -34,7 +34,7 @@ type forwardAuth struct {
 func newForwardAuth(b *builder, v *gateway.ForwardAuth) (Func, error) {
 	address, err := url.Parse(v.Address)
 	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return nil, fmt.Errorf("read address %q: want http://HOST[:PORT]/PATH", v.Address)
+		return nil, fmt.Errorf("read address %q: want http://HOST[:PORT]/PATH", gateway.ShownURL(v.Address))
 	}
 	b.depends = v.TLS != nil // it may name files
 	f := &forwardAuth{ForwardAuth: v}

@@ -142,7 +142,7 @@ func (s *Source) service(info Info, v *gateway.Service) Service {
 		down := s.Down(info.Name)
 		service.ServerStatus = map[string]string{}
 		for _, at := range v.LoadBalancer.Servers {
-			service.ServerStatus[at.URL] = upOrDown(slices.Contains(down, at.URL) || at.Down != "")
+			service.ServerStatus[gateway.ShownURL(at.URL)] = upOrDown(slices.Contains(down, at.URL) || at.Down != "")
 		}
 	}
 	return service

@@ -5,33 +5,20 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"fairlead/internal/model/gateway"
 )
 
 // odd are the names of keys that do not follow from the names of fields.
 var odd = map[string]string{"SANs": "sans", "IPv6Subnet": "ipv6Subnet", "BrowserXSSFilter": "browserXssFilter"}
 
-// secret are fields with secrets, and what is shown of them. Traefik's API shows hashes of
-// passwords to all who may read it.
-var secret = map[string]func(text string) string{
-	"Users":    func(text string) string { name, _, _ := strings.Cut(text, ":"); return name + ":(hidden)" },
-	"Key":      hideText,
-	"KeyFile":  hideText,
-	"Password": func(string) string { return "(hidden)" },
-}
-
-// hideText hides the text of a private key, and shows the name of a file.
-func hideText(text string) string {
-	if strings.Contains(text, "-----BEGIN") {
-		return "(hidden)"
-	}
-	return text
-}
-
 // form returns a value of the model as Traefik's files have it: with their keys, without what
-// is not set, with durations as texts. It returns nil for a nil pointer.
-func form(v any) any { return formOf(reflect.ValueOf(v), "") }
+// is not set, with durations as texts, without credentials (gateway.Shown). It returns nil for a nil pointer.
+func form(v any) any { return formOf(reflect.ValueOf(v), "", "") }
 
-func formOf(v reflect.Value, field string) any {
+// formOf returns the form of a value. secret is the kind of credential that its field has, key its key
+// in a map.
+func formOf(v reflect.Value, secret, key string) any {
 	if d, ok := v.Interface().(time.Duration); ok {
 		return d.String()
 	}
@@ -40,7 +27,7 @@ func formOf(v reflect.Value, field string) any {
 		if v.IsNil() {
 			return nil
 		}
-		return formOf(v.Elem(), field)
+		return formOf(v.Elem(), secret, key)
 	case reflect.Struct:
 		all := map[string]any{}
 		addFields(all, v)
@@ -48,19 +35,17 @@ func formOf(v reflect.Value, field string) any {
 	case reflect.Slice:
 		all := make([]any, v.Len())
 		for i := range all {
-			all[i] = formOf(v.Index(i), field)
+			all[i] = formOf(v.Index(i), secret, key)
 		}
 		return all
 	case reflect.Map:
 		all := map[string]any{}
-		for _, key := range v.MapKeys() {
-			all[key.String()] = formOf(v.MapIndex(key), field)
+		for _, at := range v.MapKeys() {
+			all[at.String()] = formOf(v.MapIndex(at), secret, at.String())
 		}
 		return all
 	case reflect.String:
-		if hide := secret[field]; hide != nil && v.Len() > 0 {
-			return hide(v.String())
-		}
+		return gateway.Shown(secret, key, v.String())
 	}
 	return v.Interface()
 }
@@ -73,7 +58,7 @@ func addFields(to map[string]any, v reflect.Value) {
 		case field.Anonymous:
 			addFields(to, at)
 		case !at.IsZero():
-			to[keyOf(field.Name)] = formOf(at, field.Name)
+			to[keyOf(field.Name)] = formOf(at, gateway.SecretOf(field), "")
 		}
 	}
 }

@@ -109,7 +109,7 @@ type LoadBalancer struct {
 // and files of Traefik; "never" is no key. The daemon replaces servers that name a virtual
 // service or select containers by servers with a URL.
 type Server struct {
-	URL    string
+	URL    string `secret:"url"`
 	Scheme string
 	Port   string
 	// Weight is nil for 1. A server with weight 0 gets no request.
@@ -153,7 +153,7 @@ type HealthCheck struct {
 	Scheme string
 	// Mode is "http" (the default) or "grpc".
 	Mode string
-	Path string
+	Path string `secret:"url"`
 	// Method is by default GET.
 	Method string
 	// Status is the expected status. 0 means 2xx and 3xx.
@@ -165,7 +165,7 @@ type HealthCheck struct {
 	Hostname                             string
 	// FollowRedirects: nil means true.
 	FollowRedirects *bool
-	Headers         map[string]string
+	Headers         map[string]string `secret:"headers"`
 }
 
 // PassiveHealthCheck takes a server out after failed requests.

@@ -23,7 +23,7 @@ type Middleware struct {
 	PassTLSClientCert *PassTLSClientCert
 	// Plugin has the settings of Traefik's plugins by name. None exists here: it makes
 	// its routers faulty, with the native replacement in the message.
-	Plugin           map[string]map[string]string
+	Plugin           map[string]map[string]string `secret:"whole"`
 	RateLimit        *RateLimit
 	RedirectRegex    *RedirectRegex
 	RedirectScheme   *RedirectScheme
@@ -42,8 +42,8 @@ type AddPrefix struct {
 // BasicAuth asks for a name and password (RFC 7617).
 type BasicAuth struct {
 	// Users are lines of htpasswd: NAME:HASH with bcrypt, MD5 (apr1) or SHA-1.
-	Users     []string
-	UsersFile string `file:"name"`
+	Users     []string `secret:"user"`
+	UsersFile string   `file:"name"`
 	// Realm is by default "traefik".
 	Realm        string
 	RemoveHeader bool
@@ -54,8 +54,8 @@ type BasicAuth struct {
 // DigestAuth asks for a name and the digest of a password (RFC 7616).
 type DigestAuth struct {
 	// Users are lines of htdigest: NAME:REALM:MD5.
-	Users        []string
-	UsersFile    string `file:"name"`
+	Users        []string `secret:"user"`
+	UsersFile    string   `file:"name"`
 	Realm        string
 	RemoveHeader bool
 	HeaderField  string
@@ -113,13 +113,13 @@ type Errors struct {
 	StatusRewrites map[string]int
 	Service        string
 	// Query is a path; {status}, {originalStatus} and {url} are replaced.
-	Query               string
+	Query               string `secret:"url"`
 	ErrorRequestHeaders []string
 }
 
 // ForwardAuth asks another server whether to accept a request.
 type ForwardAuth struct {
-	Address                  string
+	Address                  string `secret:"url"`
 	TLS                      *ClientTLS
 	TrustForwardHeader       bool
 	AuthResponseHeaders      []string
@@ -132,12 +132,13 @@ type ForwardAuth struct {
 	MaxBodySize, MaxResponseBodySize *int64
 	PreserveLocationHeader           bool
 	PreserveRequestMethod            bool
-	AuthSigninURL                    string
+	AuthSigninURL                    string `secret:"url"`
 }
 
 // ClientTLS is TLS to another server. The values are file names or PEM texts.
 type ClientTLS struct {
-	CA, Cert, Key      string `file:"text"`
+	CA, Cert           string `file:"text"`
+	Key                string `file:"text" secret:"key"`
 	InsecureSkipVerify bool
 	// CAOptional is ignored, as in Traefik v3.
 	CAOptional *bool
@@ -150,7 +151,7 @@ type GRPCWeb struct {
 
 // Headers sets headers of requests and responses. An empty value deletes the header.
 type Headers struct {
-	CustomRequestHeaders, CustomResponseHeaders map[string]string
+	CustomRequestHeaders, CustomResponseHeaders map[string]string `secret:"headers"`
 
 	AccessControlAllowCredentials                                   bool
 	AccessControlAllowHeaders, AccessControlAllowMethods            []string
@@ -159,7 +160,7 @@ type Headers struct {
 	AccessControlMaxAge                                             int64
 	AddVaryHeader                                                   bool
 	AllowedHosts, HostsProxyHeaders                                 []string
-	SSLProxyHeaders                                                 map[string]string
+	SSLProxyHeaders                                                 map[string]string `secret:"headers"`
 	STSSeconds                                                      int64
 	STSIncludeSubdomains, STSPreload, ForceSTSHeader                bool
 	FrameDeny                                                       bool
@@ -238,9 +239,10 @@ type RateLimit struct {
 
 // Redis is a shared store of rates. None exists here: it makes its routers faulty.
 type Redis struct {
-	Endpoints                              []string
+	Endpoints                              []string `secret:"url"`
 	TLS                                    *ClientTLS
-	Username, Password                     string
+	Username                               string
+	Password                               string `secret:"whole"`
 	DB, PoolSize, MinIdleConns             int
 	MaxActiveConns                         int
 	ReadTimeout, WriteTimeout, DialTimeout time.Duration
@@ -248,8 +250,9 @@ type Redis struct {
 
 // RedirectRegex redirects URLs that match.
 type RedirectRegex struct {
-	Regex, Replacement string
-	Permanent          bool
+	Regex       string
+	Replacement string `secret:"url"`
+	Permanent   bool
 }
 
 // RedirectScheme redirects to another scheme or port.

@@ -210,7 +210,7 @@ type LogQuery struct {
 // Docker is the provider of routers from labels of containers.
 type Docker struct {
 	// Endpoint is unix:///var/run/docker.sock by default.
-	Endpoint string
+	Endpoint string `secret:"url"`
 	TLS      *ClientTLS
 	// ExposedByDefault: nil means true.
 	ExposedByDefault *bool
@@ -228,7 +228,8 @@ type Docker struct {
 	Watch                   *bool
 	AllowEmptyServices      bool
 	// Username and Password are for an endpoint with HTTP authentication.
-	Username, Password string
+	Username string
+	Password string `secret:"whole"`
 	// HTTPClientTimeout limits a request to the endpoint. 0 means no limit.
 	HTTPClientTimeout time.Duration
 	// Strict drops all routers of a container with a faulty label, as Traefik does.
@@ -265,7 +266,8 @@ type Resolver struct {
 
 // EAB is the account at the authority that an ACME account is bound to (RFC 8555, 7.3.4).
 type EAB struct {
-	KID, HMACEncoded string
+	KID         string
+	HMACEncoded string `secret:"whole"`
 }
 
 // DNSChallenge proves the ownership of a name by a record of its zone.

@@ -63,8 +63,10 @@ type ProxyProtocol struct {
 
 // TCPHealthCheck connects to each server, sends a text and expects another.
 type TCPHealthCheck struct {
-	Port                                 int
-	Send, Expect                         string
+	Port int
+	// Send may contain a password.
+	Send                                 string `secret:"whole"`
+	Expect                               string
 	Interval, UnhealthyInterval, Timeout time.Duration
 }
 

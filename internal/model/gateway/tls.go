@@ -18,8 +18,9 @@ type TLS struct {
 
 // Certificate is a certificate with its key. The values are file names or PEM texts.
 type Certificate struct {
-	CertFile, KeyFile string `file:"text"`
-	Stores            []string
+	CertFile string `file:"text"`
+	KeyFile  string `file:"text" secret:"key"`
+	Stores   []string
 }
 
 // Store has the certificate for names that no other has.

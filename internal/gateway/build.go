@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -262,13 +263,10 @@ func (b *builder) parse(name string, value *gateway.Router) (*rule.Rule, error) 
 
 // serviceProblem says why a router's service cannot be used.
 func (b *builder) serviceProblem(name string) string {
-	switch {
-	case name == "":
+	if name == "" {
 		return "it names no service, and there is not exactly one that it could mean"
-	case b.config.HTTP.Services[name] == nil:
-		return fmt.Sprintf("service %s does not exist%s", name, nearest(name, b.config.HTTP.Services))
 	}
-	return fmt.Sprintf("service %s is disabled", name)
+	return stream.Unusable(objects{b.status}, "service", name, b.config.HTTP.Services)
 }
 
 // addAt adds the router to one entry point.
@@ -317,19 +315,15 @@ func (b *builder) chained(entry string, names []string, handler http.Handler) (h
 func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handler, error) {
 	b.need("middleware", name)
 	value := b.config.HTTP.Middlewares[name]
-	if value == nil {
-		return nil, fmt.Errorf("middleware %s does not exist%s", name, nearest(name, b.config.HTTP.Middlewares))
-	}
-	if at := b.status.of("middleware", name); at.State == Disabled {
-		return nil, fmt.Errorf("middleware %s is disabled", name)
+	if value == nil || b.status.of("middleware", name).State == Disabled {
+		return nil, b.noMiddleware(name)
 	}
 	deps := middleware.Deps{
 		Middleware: func(inner string) (string, *gateway.Middleware, error) {
 			b.need("middleware", inner)
 			value := b.config.HTTP.Middlewares[inner]
 			if value == nil {
-				return inner, nil, fmt.Errorf("middleware %s does not exist%s", inner,
-					nearest(inner, b.config.HTTP.Middlewares))
+				return inner, nil, b.noMiddleware(inner)
 			}
 			return inner, value, nil
 		},
@@ -347,9 +341,14 @@ func (b *builder) middleware(entry, name string) (func(http.Handler) http.Handle
 	}
 	if err != nil {
 		b.status.disable("middleware", name, err.Error())
-		return nil, fmt.Errorf("middleware %s: %w", name, err)
+		return nil, b.noMiddleware(name)
 	}
 	return wrap, nil
+}
+
+// noMiddleware says why a middleware cannot be used.
+func (b *builder) noMiddleware(name string) error {
+	return errors.New(stream.Unusable(objects{b.status}, "middleware", name, b.config.HTTP.Middlewares))
 }
 
 // need records that the object on the way is built again if the other one changes.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -198,13 +199,10 @@ func (b *builder) transport(name string) (*gateway.ServersTransport, error) {
 		return &b.static.Transport, nil
 	}
 	b.need("transport", name)
-	if t := b.config.HTTP.ServersTransports[name]; t != nil {
-		if b.status.of("transport", name).State == Disabled {
-			return nil, fmt.Errorf("transport %s is disabled", name)
-		}
+	if t := b.config.HTTP.ServersTransports[name]; t != nil && b.status.of("transport", name).State != Disabled {
 		return t, nil
 	}
-	return nil, fmt.Errorf("transport %s does not exist", name)
+	return nil, errors.New(stream.Unusable(objects{b.status}, "transport", name, b.config.HTTP.ServersTransports))
 }
 
 // server returns the server of the URL via the transport, with its condition in the service: the

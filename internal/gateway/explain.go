@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"fairlead/internal/gateway/route"
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/shown"
 	"fairlead/internal/model/gateway"
 )
@@ -24,9 +23,6 @@ type (
 	Nearest          = shown.Nearest
 	ShownCertificate = shown.Certificate
 )
-
-// mostNearest is how many routers an answer explains.
-const mostNearest = 5
 
 // Explain says which router a request takes that arrives at the entry point. If the name of
 // the entry point is empty, it is the one at the port of the URL. If there is none, all are
@@ -59,12 +55,14 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	}
 	for _, e := range entries {
 		if found := now.entries[e.Name].of(r.TLS != nil).Find(&request); found != nil {
-			return now.answer(e, r, found, g.downServers(found.Service)), nil
+			a := now.answer(e, r, found, g.downServers(found.Service))
+			a.Nearest = slices.DeleteFunc(now.disabled(&request), func(n Nearest) bool {
+				return n.Router == found.Name
+			})
+			return a, nil
 		}
-		missed.Nearest = append(missed.Nearest, now.entries[e.Name].nearest(r.TLS != nil, &request)...)
 	}
-	missed.Nearest = append(now.disabled(&request), missed.Nearest...)
-	missed.Nearest = missed.Nearest[:min(len(missed.Nearest), mostNearest)]
+	missed.Nearest = now.nearest(g.static.EntryPoints, entries, r.TLS != nil, &request)
 	missed.Problems = now.lostSources()
 	if r.TLS != nil && len(entries) == 1 {
 		var problems []string
@@ -159,46 +157,6 @@ func serverStates(value *gateway.LoadBalancer, down []string) []ServerState {
 		}
 		all = append(all, state)
 	}
-	return all
-}
-
-// disabled returns the routers that would match if they could be used.
-func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
-	for _, status := range s.statuses {
-		v := s.config.HTTP.Routers[status.Name]
-		if status.Kind != "router" || status.State != Disabled || v == nil {
-			continue
-		}
-		if parsed, err := rule.Parse(v.Rule, v.RuleSyntax); err == nil && parsed.Match(r) {
-			why := []string{"it is disabled"}
-			if len(status.Reasons) > 0 {
-				why = []string{"it is disabled: " + strings.Join(status.Reasons, "; ")}
-			}
-			all = append(all, Nearest{Router: status.Name, Why: why})
-		}
-	}
-	return all
-}
-
-// nearest explains why routers do not match. Those that would match with the other
-// kind of connection come first.
-func (e *entryRoutes) nearest(secure bool, r *rule.Request) []Nearest {
-	var all []Nearest
-	if other := e.of(!secure).Find(r); other != nil {
-		why := "it has tls, so it takes only https"
-		if secure {
-			why = "it has no tls, so it takes only http: set tls=true"
-		}
-		all = append(all, Nearest{Router: other.Name, Why: []string{why}})
-	}
-	for _, router := range e.of(secure).All() {
-		n := Nearest{Router: router.Name}
-		for _, f := range router.Rule.Explain(r) {
-			n.Why = append(n.Why, fmt.Sprintf("%s does not match: the request has %s", f.Matcher, f.Got))
-		}
-		all = append(all, n)
-	}
-	slices.SortStableFunc(all, func(a, b Nearest) int { return cmp.Compare(len(a.Why), len(b.Why)) })
 	return all
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
-	"fairlead/internal/similar"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -60,12 +59,6 @@ func (b *builder) internalRouter(name, entry, text string, h http.Handler) {
 	r := &route.Router{Name: name, Service: name, Rule: parsed, Priority: redirectPriority, Handler: h}
 	b.observe(entry, r)
 	b.tables.add([]placed{{entry, false, r}})
-}
-
-// nearest returns a hint at a name that is almost the missing one, or at the same name
-// of another provider.
-func nearest[T any](name string, known map[string]T) string {
-	return similar.Qualified(name, maps.Keys(known))
 }
 
 // errorLog takes the messages of net/http: broken handshakes and the like, which any

@@ -61,15 +61,30 @@ func (s *statuses) forget(o object) {
 }
 
 func (s *statuses) of(kind, name string) *Status {
-	key, to := object{kind, name}, s.others
+	key, to := object{kind, name}, s.those(kind)
 	if lasts(kind) {
-		to = s.lasting
 		s.touched[key] = true
 	}
 	if to[key] == nil {
 		to[key] = &Status{Kind: kind, Name: name, State: Enabled}
 	}
 	return to[key]
+}
+
+// those returns the statuses with the kind's.
+func (s *statuses) those(kind string) map[object]*Status {
+	if lasts(kind) {
+		return s.lasting
+	}
+	return s.others
+}
+
+// reason returns the first reason why an object is disabled, empty if it is not or is not known.
+func (s *statuses) reason(kind, name string) string {
+	if at := s.those(kind)[object{kind, name}]; at != nil && at.State == Disabled {
+		return at.Reasons[0]
+	}
+	return ""
 }
 
 // add records what a provider knows of an object.
@@ -87,7 +102,7 @@ func (s *statuses) add(known Status) {
 func (s *statuses) disable(kind, name, reason string) {
 	at := s.of(kind, name)
 	at.State = Disabled
-	at.Reasons = append(at.Reasons, reason)
+	at.add(reason)
 }
 
 // warn records what is doubtful about the object.
@@ -96,7 +111,14 @@ func (s *statuses) warn(kind, name, reason string) {
 	if at.State == Enabled {
 		at.State = Warning
 	}
-	at.Reasons = append(at.Reasons, reason)
+	at.add(reason)
+}
+
+// add adds a reason that is not known yet: it may hold at several entry points.
+func (s *Status) add(reason string) {
+	if !slices.Contains(s.Reasons, reason) {
+		s.Reasons = append(s.Reasons, reason)
+	}
 }
 
 // sorted returns all statuses in order. It takes those that this build did not touch from

@@ -82,6 +82,9 @@ type objects struct{ *statuses }
 // Disabled implements stream.Status.
 func (o objects) Disabled(kind, name string) bool { return o.of(kind, name).State == Disabled }
 
+// Reason implements stream.Status.
+func (o objects) Reason(kind, name string) string { return o.reason(kind, name) }
+
 // Disable implements stream.Status.
 func (o objects) Disable(kind, name, reason string) { o.disable(kind, name, reason) }
 

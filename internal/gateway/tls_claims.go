@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/stream"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
@@ -198,11 +199,8 @@ func (b *builder) byStrictness() []string {
 // have the options of the entry point.
 func (b *builder) cannotApply(use tlsUse, ofEntry string) []string {
 	switch {
-	case b.config.TLS.Options[use.options] == nil && use.options != defaultOptions:
-		return []string{fmt.Sprintf("TLS options %s do not exist%s", use.options,
-			nearest(use.options, b.config.TLS.Options))}
 	case b.tls.options[use.options] == nil:
-		return []string{fmt.Sprintf("TLS options %s cannot be used", use.options)}
+		return []string{stream.Unusable(objects{b.status}, "tls options", use.options, b.config.TLS.Options)}
 	case use.options == defaultOptions || use.options == ofEntry:
 		return nil
 	case use.open:

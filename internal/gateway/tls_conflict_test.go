@@ -54,7 +54,7 @@ func conflicts(authority string) map[string]conflict {
 			map[string]string{"a.test/": refused, "a.test/w": refused}},
 		"options that do not exist": {options, map[string]string{"gone@docker": "Host(`a.test`)&&Path(`/g`) mutal@file",
 			"site@docker": "Host(`a.test`)"},
-			map[string]string{"gone@docker": "disabled: do not exist: do you mean mutual@file?"},
+			map[string]string{"gone@docker": "disabled: does not exist: do you mean mutual@file?"},
 			map[string]string{"a.test/": "site@docker", "a.test/g": "site@docker"}},
 		"an exact name in a strict wildcard": {options, map[string]string{"wild@file": "Host(`*.a.test`) mutual@file",
 			"exact@docker": "Host(`x.a.test`)&&Path(`/x`)"}, nil,

@@ -26,7 +26,7 @@ func NewGateway(a *command.App) *cobra.Command {
 			"and flags of Traefik v2 and v3, so a stack changes only the image and the command.",
 	}
 	c.AddCommand(newGatewayTraefik(a), newGatewayCheck(a), newGatewayRouters(a), newGatewayServices(a),
-		newGatewayCertificates(a))
+		newGatewayMiddlewares(a), newGatewayCertificates(a))
 	return c
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// routerLists and serviceLists are what the commands show with -o json: the parts of the
+// routerLists, serviceLists and middlewareLists are what the commands show with -o json: the parts of the
 // gateway's raw data, under their keys there.
 type routerLists struct {
 	Routers    map[string]view.Router `json:"routers,omitempty"`
@@ -25,6 +25,11 @@ type serviceLists struct {
 	Services    map[string]view.Service `json:"services,omitempty"`
 	TCPServices map[string]view.Service `json:"tcpServices,omitempty"`
 	UDPServices map[string]view.Service `json:"udpServices,omitempty"`
+}
+
+type middlewareLists struct {
+	Middlewares    map[string]view.Middleware `json:"middlewares,omitempty"`
+	TCPMiddlewares map[string]view.Middleware `json:"tcpMiddlewares,omitempty"`
 }
 
 type certificateList struct {
@@ -76,6 +81,25 @@ func serviceRows(rows [][]string, protocol string, all map[string]view.Service) 
 		slices.Sort(servers)
 		rows = append(rows, []string{protocol, name, command.OrDash(s.Type),
 			command.OrDash(strings.Join(servers, ", ")), s.Status, command.OrDash(strings.Join(s.Errors, "; "))})
+	}
+	return rows
+}
+
+func newGatewayMiddlewares(a *command.App) *cobra.Command {
+	return gatewayList(a, "middlewares", "List the middlewares of a running gateway for HTTP and TCP",
+		func(d gateway.RawData) (any, [][]string) {
+			lists := middlewareLists{d.Middlewares, d.TCPMiddlewares}
+			rows := [][]string{{"PROTOCOL", "NAME", "TYPE", "USED BY", "STATE", "REASON"}}
+			rows = middlewareRows(rows, "http", lists.Middlewares)
+			return lists, middlewareRows(rows, "tcp", lists.TCPMiddlewares)
+		})
+}
+
+func middlewareRows(rows [][]string, protocol string, all map[string]view.Middleware) [][]string {
+	for _, name := range gateway.SortedKeys(all) {
+		m := all[name]
+		rows = append(rows, []string{protocol, name, command.OrDash(m.Type),
+			command.OrDash(strings.Join(m.UsedBy, ", ")), m.Status, command.OrDash(strings.Join(m.Errors, "; "))})
 	}
 	return rows
 }

@@ -117,6 +117,8 @@ func AnswerRows(a gateway.Answer) (rows [][]string) {
 func AnswerLines(a gateway.Answer) (lines []string) {
 	lines = append(lines, a.Problems...)
 	switch {
+	case a.Router != "" && len(a.Nearest) > 0:
+		lines = append(lines, "other routers would match, but cannot be used:")
 	case a.Router != "":
 	case len(a.Nearest) == 0:
 		lines = append(lines, "no router matches: the answer is 404. The entry point has no router that can be used")

@@ -93,7 +93,7 @@ func (b *builder) router(routes map[string]*Route, name string, value *gateway.U
 	}
 	service := b.service(value.Service)
 	if service == nil {
-		return errors.New(stream.Unusable(ServiceKind, value.Service, b.config.Services))
+		return errors.New(stream.Unusable(b.status, ServiceKind, value.Service, b.config.Services))
 	}
 	entries := value.EntryPoints
 	if len(entries) == 0 {
@@ -162,7 +162,7 @@ func (b *builder) newService(name string, value *gateway.UDPService) (service, e
 	for _, part := range value.Weighted.Services {
 		s := b.service(part.Name)
 		if s == nil {
-			return nil, errors.New(stream.Unusable(ServiceKind, part.Name, b.config.Services))
+			return nil, errors.New(stream.Unusable(b.status, ServiceKind, part.Name, b.config.Services))
 		}
 		parts = append(parts, s)
 	}

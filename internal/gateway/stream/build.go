@@ -14,7 +14,6 @@ import (
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
-	"fairlead/internal/similar"
 )
 
 // The kinds of objects, as front ends name them too.
@@ -29,6 +28,8 @@ const (
 type Status interface {
 	// Disabled adds the object, and reports whether it is known that it cannot be used.
 	Disabled(kind, name string) bool
+	// Reason returns why an object is disabled, empty if it is not or is not known.
+	Reason(kind, name string) string
 	Disable(kind, name, reason string)
 	Warn(kind, name, reason string)
 }
@@ -194,7 +195,7 @@ func (b *builder) target(name string, value *gateway.TCPRouter, parsed *rule.Rul
 	}
 	handler := b.service(value.Service)
 	if handler == nil {
-		return nil, errors.New(Unusable(ServiceKind, value.Service, b.Config.TCP.Services))
+		return nil, errors.New(Unusable(b.Status, ServiceKind, value.Service, b.Config.TCP.Services))
 	}
 	for _, m := range slices.Backward(value.Middlewares) {
 		var err error
@@ -234,12 +235,8 @@ func (b *builder) weakened(entries, names []string, options string) error {
 // middleware puts the middleware of a router before the handler.
 func (b *builder) middleware(router, name string, next Handler) (Handler, error) {
 	value := b.Config.TCP.Middlewares[name]
-	if value == nil {
-		return nil, fmt.Errorf("TCP middleware %s does not exist%s", name,
-			similar.Qualified(name, maps.Keys(b.Config.TCP.Middlewares)))
-	}
-	if b.Status.Disabled(MiddlewareKind, name) {
-		return nil, fmt.Errorf("TCP middleware %s is disabled", name)
+	if value == nil || b.Status.Disabled(MiddlewareKind, name) {
+		return nil, errors.New(Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
 	}
 	list := cmp.Or(value.IPAllowList, value.IPWhiteList)
 	var err error
@@ -258,5 +255,5 @@ func (b *builder) middleware(router, name string, next Handler) (Handler, error)
 		err = errors.New("inFlightConn: amount must be at least 1")
 	}
 	b.Status.Disable(MiddlewareKind, name, err.Error())
-	return nil, fmt.Errorf("TCP middleware %s: %w", name, err)
+	return nil, errors.New(Unusable(b.Status, MiddlewareKind, name, b.Config.TCP.Middlewares))
 }

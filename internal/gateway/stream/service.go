@@ -38,11 +38,18 @@ func (b *builder) service(name string) Handler {
 	return h
 }
 
-// Unusable says why a service cannot be used.
-func Unusable[T any](kind, name string, known map[string]*T) string {
+// Unusable says why an object that another one names cannot be used.
+func Unusable[T any](
+	status interface {
+		Reason(kind, name string) string
+	}, kind, name string, known map[string]*T,
+) string {
+	reason := status.Reason(kind, name)
 	switch {
 	case name == "":
 		return "it names no service"
+	case reason != "":
+		return fmt.Sprintf("%s %s is disabled: %s", kind, name, reason)
 	case known[name] == nil:
 		return fmt.Sprintf("%s %s does not exist%s", kind, name, similar.Qualified(name, maps.Keys(known)))
 	}
@@ -64,7 +71,7 @@ func (b *builder) weighted(name string, services []gateway.WeightedService) (Han
 	for _, part := range services {
 		h := b.service(part.Name)
 		if h == nil {
-			return nil, errors.New(Unusable(ServiceKind, part.Name, b.Config.TCP.Services))
+			return nil, errors.New(Unusable(b.Status, ServiceKind, part.Name, b.Config.TCP.Services))
 		}
 		parts = append(parts, h)
 	}
@@ -128,12 +135,8 @@ func (b *builder) transportValue(name string) (*gateway.TCPServersTransport, err
 		return &b.Static.TCPTransport, nil
 	}
 	value := b.Config.TCP.ServersTransports[name]
-	if value == nil {
-		return nil, fmt.Errorf("%s %s does not exist%s", TransportKind, name,
-			similar.Qualified(name, maps.Keys(b.Config.TCP.ServersTransports)))
-	}
-	if b.Status.Disabled(TransportKind, name) {
-		return nil, fmt.Errorf("%s %s is disabled", TransportKind, name)
+	if value == nil || b.Status.Disabled(TransportKind, name) {
+		return nil, errors.New(Unusable(b.Status, TransportKind, name, b.Config.TCP.ServersTransports))
 	}
 	return value, nil
 }

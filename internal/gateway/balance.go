@@ -272,7 +272,7 @@ func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, 
 	if !b.watches && !logged {
 		return p.forward.Forward(w, p.addressed(r), host)
 	}
-	seen := &watch{ResponseWriter: w, began: began}
+	seen := &watch{ResponseWriter: w, began: began, request: r}
 	if logged {
 		seen.copies, x.origin = x.hasHeaders, seen
 	}

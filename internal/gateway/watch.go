@@ -4,15 +4,19 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"fairlead/internal/gateway/middleware"
 )
 
 // watch notes the status of a server's response, and when its head arrived.
 type watch struct {
 	http.ResponseWriter
 	began time.Time
+	// request is the one that is answered.
+	request *http.Request
 	// status is 0 until the head has arrived, and after a change of protocols.
 	status int
-	// first is the time from the request to the head.
+	// first is the time from the end of the request to the head.
 	first time.Duration
 	// written is the size of the body in bytes.
 	written int64
@@ -23,7 +27,7 @@ type watch struct {
 
 func (w *watch) note(status int) {
 	if w.status == 0 && status >= http.StatusOK {
-		w.status, w.first = status, time.Since(w.began)
+		w.status, w.first = status, middleware.ServerTook(w.request, w.began)
 		if w.copies {
 			w.header = w.Header().Clone()
 		}

@@ -27,6 +27,8 @@ type requestBody struct {
 	whole, failed atomic.Bool
 	// received is atomic, because a goroutine of the handler may still wait in Read.
 	received atomic.Int64
+	// last is when a part was read last, in nanoseconds since 1970.
+	last atomic.Int64
 }
 
 // setBody gives the request its body.
@@ -69,6 +71,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.err = nil
 	b.ends(err)
 	b.received.Add(int64(n))
+	b.last.Store(time.Now().UnixNano())
 	return n, err
 }
 
@@ -128,6 +131,9 @@ func (b *requestBody) setTrailer() {
 // Close ends the use of the body by the handler. The rest is read after the response.
 func (b *requestBody) Close() error { return nil }
 
+// LastRead returns when the handler got a part of the body last.
+func (b *requestBody) LastRead() time.Time { return time.Unix(0, b.last.Load()) }
+
 // Received returns how many bytes of the body the handler has got.
 func (b *requestBody) Received() int64 { return b.received.Load() }
 
@@ -154,7 +160,10 @@ func (b *requestBody) ready() int {
 
 // spliceTo moves the rest of the body to a TCP connection.
 func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
-	defer func() { b.received.Add(moved) }()
+	defer func() {
+		b.received.Add(moved)
+		b.last.Store(time.Now().UnixNano())
+	}()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.conn == nil || b.err != nil || b.chunked || b.conn.tcp == nil {

@@ -64,6 +64,8 @@ type paced struct {
 	extended int64
 	// received is how many bytes of the body the handler has got.
 	received atomic.Int64
+	// last is when a part of the body was read last, in nanoseconds since 1970.
+	last atomic.Int64
 }
 
 // tlsKey is the key of the TLS state of an HTTP/2 connection. The library does not see it
@@ -226,8 +228,12 @@ func (p *paced) Read(b []byte) (int, error) {
 	defer p.reading.Store(0)
 	n, err := p.body.Read(b)
 	p.received.Add(int64(n))
+	p.last.Store(time.Now().UnixNano())
 	return n, err
 }
+
+// LastRead returns when the handler got a part of the body last.
+func (p *paced) LastRead() time.Time { return time.Unix(0, p.last.Load()) }
 
 // Received returns how many bytes of the body the handler has got.
 func (p *paced) Received() int64 { return p.received.Load() }

@@ -85,19 +85,24 @@ func newCircuitBreaker(b *builder, v *gateway.CircuitBreaker) (Func, error) {
 
 // serve calls the next handler and records its response. A handler that panics, because its server has cut
 // the response, counts as a network error. A failure by the client's fault does not count: it would open the
-// circuit for all clients.
+// circuit for all clients. For the same reason, the latency is the time from the last part of the request's body to
+// the head of the response: a client may be as slow as it likes.
 func (c *circuitBreaker) serve(w http.ResponseWriter, r *http.Request, next http.Handler, begin time.Time) {
-	result, complete := http.StatusOK, false
+	result, complete, ended := http.StatusOK, false, time.Time{}
 	defer func() {
 		if faultOf(w) == ClientFault {
 			return
 		}
+		now := c.now()
 		if !complete {
 			result = http.StatusBadGateway
 		}
-		c.record(c.now(), begin, result)
+		if ended.IsZero() {
+			ended = now
+		}
+		c.record(now, ended.Sub(later(begin, lastRead(r.Body))), result)
 	}()
-	next.ServeHTTP(&headWriter{ResponseWriter: w, before: func(status int) { result = status }}, r)
+	next.ServeHTTP(&headWriter{ResponseWriter: w, before: func(status int) { result, ended = status, c.now() }}, r)
 	complete = true
 }
 
@@ -128,13 +133,13 @@ func (c *circuitBreaker) admit(now time.Time) bool {
 
 // record counts a response and evaluates the expression, if the last time is long enough
 // ago.
-func (c *circuitBreaker) record(now, begin time.Time, status int) {
+func (c *circuitBreaker) record(now time.Time, latency time.Duration, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == open {
 		return // The request passed before.
 	}
-	c.stats.add(now, status, now.Sub(begin))
+	c.stats.add(now, status, latency)
 	if now.Sub(c.checked) < c.check {
 		return
 	}

@@ -1,7 +1,9 @@
 package middleware_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -133,5 +135,78 @@ func TestCircuitBreakerCutResponses(t *testing.T) {
 	}()
 	if got := ask(handler, ""); got.Code != 503 {
 		t.Errorf("status %d, want 503", got.Code)
+	}
+}
+
+// slowBody is the body of a client that takes a minute for it.
+type slowBody struct {
+	*clock
+	at time.Time
+}
+
+func (s *slowBody) Read(p []byte) (int, error) {
+	s.pass(time.Minute)
+	s.at = s.time()
+	return copy(p, "x"), io.EOF
+}
+func (s *slowBody) Close() error        { return nil }
+func (s *slowBody) LastRead() time.Time { return s.at }
+
+// TestCircuitBreakerIgnoresClients: clients that are slow, or whose requests fail by their own fault, open no circuit.
+// The same failures by a server's fault do.
+func TestCircuitBreakerIgnoresClients(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		serve func(*clock, http.ResponseWriter, *http.Request)
+		fault middleware.Fault
+		open  bool
+	}{
+		{"slow upload", func(_ *clock, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(200)
+		}, middleware.NoFault, false},
+		{"slow download", func(at *clock, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			at.pass(time.Minute)
+		}, middleware.NoFault, false},
+		{"slow server", func(at *clock, w http.ResponseWriter, _ *http.Request) {
+			at.pass(time.Minute)
+			w.WriteHeader(200)
+		}, middleware.NoFault, true},
+		{"aborted by the client", func(_ *clock, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic(http.ErrAbortHandler)
+		}, middleware.ClientFault, false},
+		{"aborted by the server", func(_ *clock, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(200)
+			panic(http.ErrAbortHandler)
+		}, middleware.ServerFault, true},
+		{"refused by the client's fault", func(_ *clock, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
+			middleware.ClientFault, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := &clock{now: time.Unix(1000, 0)}
+			handler := build(t, gateway.Middleware{CircuitBreaker: &gateway.CircuitBreaker{CheckPeriod: time.Nanosecond,
+				Expression:       "LatencyAtQuantileMS(50.0) > 100 || NetworkErrorRatio() > 0",
+				FallbackDuration: time.Hour}}, middleware.Deps{Now: at.time})(http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) { c.serve(at, w, r) }))
+			for range 3 {
+				func() {
+					defer func() { _ = recover() }() // as a server does
+					r := httptest.NewRequest("POST", "/", nil)
+					r.Body = &slowBody{clock: at}
+					handler.ServeHTTP(&blamed{httptest.NewRecorder(), c.fault}, r)
+				}()
+				at.pass(time.Second)
+			}
+			w := &blamed{ResponseRecorder: httptest.NewRecorder()}
+			func() {
+				defer func() { _ = recover() }()
+				handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			}()
+			if (w.Code == http.StatusServiceUnavailable) != c.open {
+				t.Errorf("afterwards, a request gets %d; the circuit must be open: %v", w.Code, c.open)
+			}
+		})
 	}
 }

@@ -1,6 +1,10 @@
 package middleware
 
-import "net/http"
+import (
+	"io"
+	"net/http"
+	"time"
+)
 
 // Fault is who caused the failure of a request.
 type Fault uint8
@@ -46,4 +50,26 @@ func blame(w http.ResponseWriter, f Fault) {
 	if b := blamedOf(w); b != nil {
 		b.SetFault(f)
 	}
+}
+
+// lastRead returns when the last part of a request's body came from the client, the zero time if the body does not
+// know that.
+func lastRead(body io.Reader) time.Time {
+	if b, ok := body.(interface{ LastRead() time.Time }); ok {
+		return b.LastRead()
+	}
+	return time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// ServerTook returns how long a server has taken until now for a request that began at a time. The time in which it
+// waited for the client's body does not count.
+func ServerTook(r *http.Request, began time.Time) time.Duration {
+	return time.Since(later(began, lastRead(r.Body)))
 }

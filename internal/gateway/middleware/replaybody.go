@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 var (
@@ -104,6 +105,9 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	broken = b.read > b.limit || err != nil && err != io.EOF
 	return n, err
 }
+
+// LastRead returns when the last part came from the client.
+func (r *replayReader) LastRead() time.Time { return lastRead(r.body.source) }
 
 // Close does nothing: the server closes the body.
 func (r *replayReader) Close() error { return nil }

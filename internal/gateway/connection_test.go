@@ -122,7 +122,8 @@ func TestEarlyAnswerIsNotRetried(t *testing.T) {
 			_ = http.NewResponseController(rw).Flush()
 		})}}}, nil)
 	c := w.connect()
-	_, _ = fmt.Fprintf(c, "PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000\r\n\r\n%s", strings.Repeat("x", 50_000))
+	_, _ = fmt.Fprintf(c, "PUT / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000\r\n\r\n%s",
+		strings.Repeat("x", 50_000))
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("got %v, error %v, want 503", answer, err)

@@ -163,7 +163,8 @@ func TestFaultsOfClients(t *testing.T) {
 				sent += w.make(fault, i)
 				for _, line := range w.faultLines(sent) {
 					at := fmt.Sprintf("fault=%d-", i)
-					if strings.Contains(line.RequestPath, at) && (line.DownstreamStatus >= 500 || line.RetryAttempts > 0) {
+					blames := line.DownstreamStatus >= 500 || line.RetryAttempts > 0
+					if blames && strings.Contains(line.RequestPath, at) {
 						t.Errorf("%s: the log has status %d and %d retries: %s", fault.name, line.DownstreamStatus,
 							line.RetryAttempts, line.RequestPath)
 					}
@@ -203,8 +204,8 @@ func (w *faultWorld) make(fault faultyClient, index int) (sent int) {
 			for range 4 {
 				client, closes := w.faultClient(protocol)
 				w.t.Cleanup(closes)
-				url := fmt.Sprintf("https://%s/read?fault=%d-%s-%d", host, index, strings.ReplaceAll(protocol, " ", "-"),
-					sent)
+				name := strings.ReplaceAll(protocol, " ", "-")
+				url := fmt.Sprintf("https://%s/read?fault=%d-%s-%d", host, index, name, sent)
 				if protocol == "HTTP/1.1" {
 					url = strings.Replace(url, "https:", "http:", 1)
 				}

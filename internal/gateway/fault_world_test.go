@@ -41,7 +41,7 @@ func (w *faultWorld) arrival(uri string) chan struct{} {
 // newFaultWorld starts the gateway before servers of the scheme http, https or h2c.
 func newFaultWorld(t *testing.T, scheme string) *faultWorld {
 	t.Helper()
-	limit := time.Second
+	limit := 3 * time.Second // also for the first bytes of a client
 	w := &faultWorld{}
 	entry := model.EntryPoint{Name: "web", Address: "127.0.0.1:0", HTTP3: &model.HTTP3{},
 		Timeouts: model.Timeouts{Read: &limit, Write: &limit}}

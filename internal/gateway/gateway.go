@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
@@ -34,7 +35,7 @@ type Gateway struct {
 	// own is the certificate for names that no other has.
 	own     *tls.Certificate
 	tickets *tickets
-	copies  copies
+	copies  admission.Copies
 	// open has the connections of all entry points.
 	open connections
 	// left is closed by Leave, hurried by Hurry; terminating is true when the gateway is about
@@ -78,7 +79,7 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 		own: own, tickets: newTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
-	g.copies.log, g.copies.dropped = log, o.metrics.Dropped
+	g.copies.Log, g.copies.Dropped = log, o.metrics.Dropped
 	g.Apply(&gateway.Config{}, nil)
 	if o.metrics.HasServices() {
 		o.metrics.Registry.MustRegister(serversUp{g})

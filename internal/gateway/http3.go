@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/h3"
 	"fairlead/internal/model/gateway"
 
@@ -23,21 +24,21 @@ func advertised(value gateway.EntryPoint, l *net.TCPListener, h http.Handler) ht
 
 // listenHTTP3 begins to accept connections of HTTP/3.
 func (g *Gateway) listenHTTP3(value gateway.EntryPoint, socket *net.UDPConn, h http.Handler,
-	limits *limits) (*h3.Server, error) {
+	limits *admission.Limits) (*h3.Server, error) {
 	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP")
 	times := value.Timeouts.Limits(g.defaults)
 	return h3.Listen(h3.Config{Socket: socket, TLS: g.serverTLS(value), Handler: h,
 		MaxHeaderBytes: headLimit(value), MaxStreams: cmp.Or(value.MaxConcurrentStreams, 250),
 		Idle: times.Idle, Read: times.Read, Write: times.Write,
 		Enter: func(c *quic.Conn) (heard, leave func()) {
-			at := limits.enter(c, func() { h3.Refuse(c) })
+			at := limits.Enter(c, func() { h3.Refuse(c) })
 			if at == nil {
 				return nil, nil
 			}
 			open.Inc()
-			return at.heard, func() {
+			return at.Heard, func() {
 				open.Dec()
-				at.leave()
+				at.Leave()
 			}
 		},
 	})

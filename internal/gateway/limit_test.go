@@ -159,9 +159,11 @@ func roundTrip(c net.Conn, scheme string, protocols *http.Protocols) error {
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	const most = 6
 	for name, begin := range map[string]string{
-		"nothing": "", "a part of a head": "GET / HTTP/1.1\r\nHost: a.test\r\n", "a part of a handshake": "\x16\x03\x01\x02",
+		"nothing": "", "a part of a head": "GET / HTTP/1.1\r\nHost: a.test\r\n",
+		"a part of a handshake": "\x16\x03\x01\x02",
 		"the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-		"a part of HEADERS":     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x20\x01\x04\x00\x00\x00\x01\x82",
+		"a part of HEADERS": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+			"\x00\x00\x20\x01\x04\x00\x00\x00\x01\x82",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := limited(t, model.EntryPoint{MaxConnections: most, MaxConnectionsPerClient: 2 * most})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 )
@@ -22,7 +23,7 @@ type mirroring struct {
 	count *atomic.Uint64
 	// name is that of the service. copies are those of all services.
 	name   string
-	copies *copies
+	copies *admission.Copies
 }
 
 type mirror struct {
@@ -46,23 +47,23 @@ func (m *mirroring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.service.ServeHTTP(w, r)
 		return
 	}
-	kept := &keptBody{copies: m.copies}
+	kept := &admission.Body{Copies: m.copies}
 	ok := m.keep(kept, r)
 	for i, c := range chosen {
 		// The service changes the request's headers, so the copies are made before.
-		chosen[i] = copied(c, r, kept.data)
+		chosen[i] = copied(c, r, kept.Data)
 	}
-	kept.users.Store(1) // this goroutine
-	defer kept.leave()
+	kept.Users.Store(1) // this goroutine
+	defer kept.Leave()
 	m.service.ServeHTTP(w, r)
 	for _, c := range chosen {
-		if !ok || !m.copies.begin(m.name) {
+		if !ok || !m.copies.Begin(m.name) {
 			continue
 		}
-		kept.users.Add(1)
+		kept.Users.Add(1)
 		goroutine.Go("send a copy of a request", func() {
-			defer m.copies.end()
-			defer kept.leave()
+			defer m.copies.End()
+			defer kept.Leave()
 			c.ServeHTTP(&discarded{header: http.Header{}}, nil)
 		})
 	}
@@ -70,26 +71,26 @@ func (m *mirroring) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // keep reads the request's body into memory, so that it can be sent more than once.
 // It returns false if the body is too large; the request is whole in any case.
-func (m *mirroring) keep(kept *keptBody, r *http.Request) bool {
+func (m *mirroring) keep(kept *admission.Body, r *http.Request) bool {
 	if !m.body || r.Body == nil || r.Body == http.NoBody {
 		return true
 	}
 	most := m.most
 	if most < 0 {
-		most = mostCopy
+		most = admission.MostCopy
 	}
 	rest := r.Body
 	var err error
-	kept.source = rest
-	kept.data, err = io.ReadAll(io.LimitReader(kept, most+1))
+	kept.Source = rest
+	kept.Data, err = io.ReadAll(io.LimitReader(kept, most+1))
 	r.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(bytes.NewReader(kept.data), rest), rest}
-	if err == errNoRoom {
-		m.copies.drop(m.name)
+	}{io.MultiReader(bytes.NewReader(kept.Data), rest), rest}
+	if err == admission.ErrNoRoom {
+		m.copies.Drop(m.name)
 	}
-	return err == nil && int64(len(kept.data)) <= most
+	return err == nil && int64(len(kept.Data)) <= most
 }
 
 // mirrorTimeout ends a copy whose service does not answer.

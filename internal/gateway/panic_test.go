@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"fairlead/internal/gateway/forwarded"
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,11 +67,12 @@ func TestPanicsOnGoroutinesOfLibraries(t *testing.T) {
 // TestPanicsOfMirrors lets a copy of a request panic: the client has its response.
 func TestPanicsOfMirrors(t *testing.T) {
 	copied := make(chan struct{})
-	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(copies), mirrors: []mirror{{percent: 100,
-		service: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			defer close(copied)
-			panic("a mistake")
-		})}}}
+	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(admission.Copies),
+		mirrors: []mirror{{percent: 100,
+			service: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				defer close(copied)
+				panic("a mistake")
+			})}}}
 	out := httptest.NewRecorder()
 	m.ServeHTTP(out, httptest.NewRequest(http.MethodGet, "/", nil))
 	if <-copied; out.Code != http.StatusNotFound {
@@ -104,15 +105,15 @@ func TestPanicsOfOpenings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := g.newLimits(gateway.EntryPoint{Name: "web"}, forwarded.Headers{})
+			l := g.newLimits(gateway.EntryPoint{Name: "web"}, nil)
 			s := &splitter{accepting: &accepting{open: &g.open}, limits: l,
 				proxied: func(c net.Conn) (net.Conn, error) { return c, nil }}
 			panics(s)
 			near, far := net.Pipe()
 			g.open.add(1)
 			s.split(near)
-			if _, err := far.Read(make([]byte, 1)); err != io.EOF || l.all != 0 {
-				t.Errorf("the connection: %v, %d are counted", err, l.all)
+			if _, err := far.Read(make([]byte, 1)); err != io.EOF || l.Open() != 0 {
+				t.Errorf("the connection: %v, %d are counted", err, l.Open())
 			}
 			select {
 			case <-g.open.ended():

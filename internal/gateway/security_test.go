@@ -69,6 +69,8 @@ const last = "GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	w := exposed(t, model.EntryPoint{}, nil)
 	const post = "POST / HTTP/1.1\r\nHost: a.test\r\n"
+	const chunked = post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+	const claim2 = "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x01\x00\x02"
 	for name, s := range map[string]struct {
 		text   string
 		status int
@@ -106,10 +108,10 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 		"CR alone before the version": {"GET /\rx HTTP/1.1\r\nHost: a.test\r\n\r\n", 400},
 		"many empty lines":            {strings.Repeat("\r\n", 9), 400},
 		"PROXY header of version 1":   {claim, 400},
-		"PROXY header of version 2":   {"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x01\x00\x02", 400},
-		"space behind a chunk's size": {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n", 400},
-		"empty chunk extension":       {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5;\r\nhello\r\n0\r\n\r\n", 400},
-		"extension without a value":   {post + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\r\nhello\r\n0\r\n\r\n", 400},
+		"PROXY header of version 2":   {claim2, 400},
+		"space behind a chunk's size": {chunked + "5 \r\nhello\r\n0\r\n\r\n", 400},
+		"empty chunk extension":       {chunked + "5;\r\nhello\r\n0\r\n\r\n", 400},
+		"extension without a value":   {chunked + "5;a=\r\nhello\r\n0\r\n\r\n", 400},
 		"another version":             {"GET / HTTP/3.0\r\nHost: a.test\r\n\r\n", 505},
 	} {
 		got := w.send(s.text + last)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"time"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
@@ -98,7 +100,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	limits := g.newLimits(value, e.forwarding)
+	limits := g.newLimits(value, e.forwarding.Trusts)
 	count := g.observer.connections(value.Name, &g.open)
 	ages := h2.Aging{Handler: handler, MaxRequests: value.MaxRequests, MaxAge: value.MaxAge, Leaves: g.last.Load}
 	at.http2 = &http.Server{Handler: h2.NewPacer(ages, times.Read, times.Write),
@@ -109,7 +111,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 		ConnState: func(c net.Conn, state http.ConnState) {
 			goroutine.Do("count a connection", func() {
 				if count(c, state); state == http.StateClosed {
-					c.(*admitted).place.leave()
+					c.(*admitted).place.Leave()
 				}
 			})
 		},
@@ -137,6 +139,12 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	}
 	at.split.start()
 	return at, nil
+}
+
+// newLimits returns the limits of an entry point's connections.
+func (g *Gateway) newLimits(value gateway.EntryPoint, trusts func(netip.Addr) bool) *admission.Limits {
+	return admission.New(admission.Settings{Log: g.log, Entry: value, Entries: len(g.static.EntryPoints),
+		Trusts: trusts, Refused: g.observer.metrics.Refused})
 }
 
 // http2Limits returns the limits of a connection of HTTP/2. Clients that ignore

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/h2"
@@ -21,7 +22,7 @@ type splitter struct {
 	config *tls.Config
 	// patience is how long a client may take for its first bytes and a handshake.
 	patience time.Duration
-	limits   *limits
+	limits   *admission.Limits
 	// proxied reads the PROXY header of a trusted peer.
 	proxied func(net.Conn) (net.Conn, error)
 	// stream serves a connection if a TCP router takes it, and calls heard then.
@@ -55,32 +56,32 @@ func (s *splitter) split(c net.Conn) {
 
 // count reads the PROXY header of a trusted peer and counts the connection. It returns the
 // connection with the address of the client, and nil if it must be closed.
-func (s *splitter) count(c net.Conn) (to net.Conn, a *admission) {
+func (s *splitter) count(c net.Conn) (to net.Conn, a *admission.Place) {
 	closes := func() { _ = c.Close() }
-	if a = s.limits.enter(c, closes); a == nil {
+	if a = s.limits.Enter(c, closes); a == nil {
 		return c, nil
 	}
 	entered := a
 	defer goroutine.Recover("read a PROXY header", func() {
 		to, a = c, nil
-		entered.leave()
+		entered.Leave()
 	})
 	_ = c.SetDeadline(time.Now().Add(s.patience)) // fails only with the connection
 	claimed, err := s.proxied(c)
 	if claimed == c && err == nil {
 		return c, a
 	}
-	if a.leave(); err != nil {
+	if a.Leave(); err != nil {
 		return claimed, nil
 	}
-	return claimed, s.limits.enter(claimed, closes)
+	return claimed, s.limits.Enter(claimed, closes)
 }
 
 // serve waits for the client's first bytes. At the end of the connection, it leaves the limits, unless
 // the server of HTTP/2 has it.
-func (s *splitter) serve(c net.Conn, a *admission) {
+func (s *splitter) serve(c net.Conn, a *admission.Place) {
 	ended := func() {
-		a.leave()
+		a.Leave()
 		s.open.add(-1)
 	}
 	c, two := s.take(c, a)
@@ -90,11 +91,11 @@ func (s *splitter) serve(c net.Conn, a *admission) {
 	}
 	_ = c.SetDeadline(time.Time{})
 	if !two {
-		s.http1(c, a.heard, ended)
+		s.http1(c, a.Heard, ended)
 		return
 	}
 	select {
-	case s.http2 <- &admitted{h2.New(c, a.heard), a}:
+	case s.http2 <- &admitted{h2.New(c, a.Heard), a}:
 	case <-s.ended:
 		c.Close()
 		ended()
@@ -104,14 +105,14 @@ func (s *splitter) serve(c net.Conn, a *admission) {
 // admitted is a connection of HTTP/2 with its place in the limits.
 type admitted struct {
 	*h2.Conn
-	place *admission
+	place *admission.Place
 }
 
 // take offers the connection to the TCP routers, and then begins HTTP. It returns nil if the connection has
 // ended, also by a mistake.
-func (s *splitter) take(c net.Conn, a *admission) (to net.Conn, two bool) {
+func (s *splitter) take(c net.Conn, a *admission.Place) (to net.Conn, two bool) {
 	defer goroutine.Recover("serve the begin of a connection", func() { _ = c.Close() })
-	if s.stream(c, a.heard) {
+	if s.stream(c, a.Heard) {
 		return nil, false
 	}
 	return s.begin(c)

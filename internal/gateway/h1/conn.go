@@ -257,23 +257,6 @@ func (c *conn) handle() (ok bool) {
 	return w.finish()
 }
 
-// reset resets the connection. FIN would make a response look complete that the end of the connection ends, and so
-// would the alert with which TLS closes: the socket is closed below it.
-func (c *conn) reset() {
-	socket := c.conn
-	for {
-		outer, ok := socket.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		socket = outer.NetConn()
-	}
-	if tcp := tcpOf(socket); tcp != nil {
-		_ = tcp.SetLinger(0)
-		_ = tcp.Close()
-	}
-}
-
 // next prepares the connection for the next request. It returns false if the connection must close.
 func (c *conn) next() bool {
 	whole := c.endBody()

@@ -84,3 +84,20 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 
 // EnableFullDuplex is for http.ResponseController. It is always enabled.
 func (w *writer) EnableFullDuplex() error { return nil }
+
+// reset resets the connection. FIN would make a response look complete that the end of the connection ends, and so
+// would the alert with which TLS closes: the socket is closed below it.
+func (c *conn) reset() {
+	socket := c.conn
+	for {
+		outer, ok := socket.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		socket = outer.NetConn()
+	}
+	if tcp := tcpOf(socket); tcp != nil {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
+}

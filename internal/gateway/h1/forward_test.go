@@ -95,8 +95,9 @@ func TestRefusesResponses(t *testing.T) {
 		"no status":        "HTTP/1.1 OK\r\nContent-Length: 0\r\n\r\n",
 		"other protocol":   "SSH-2.0-OpenSSH_9.2\r\nContent-Length\r\n\r\n",
 		"unasked 101":      "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n",
-		"endless interim":  strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3000) + "HTTP/1.1 200 Content-Length\r\n\r\n",
-		"huge head":        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: " + strings.Repeat("a", bufferSize) + "\r\n\r\n",
+		"endless interim": strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 3000) +
+			"HTTP/1.1 200 Content-Length\r\n\r\n",
+		"huge head": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nA: " + strings.Repeat("a", bufferSize) + "\r\n\r\n",
 	}
 	for name, response := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,10 @@ func commonRequest(r *http.Request, text string) bool {
 			return false
 		}
 	}
-	return r.ProtoMajor == 1 && !seen.folded && (r.Host != "" || seen.hosts == 0) && !(seen.encoding && (seen.length || r.ProtoMinor == 0)) && seen.hosts == 1 &&
+	if seen.folded || r.Host == "" && seen.hosts > 0 {
+		return false
+	}
+	return r.ProtoMajor == 1 && !(seen.encoding && (seen.length || r.ProtoMinor == 0)) && seen.hosts == 1 &&
 		httpguts.ValidHostHeader(seen.host) && httpguts.ValidHostHeader(r.Host)
 }
 

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"io"
 	"net"
 	"syscall"
 
@@ -59,4 +60,15 @@ func (o *output) tryWrite(fd uintptr) bool {
 		o.n += n
 	}
 	return true
+}
+
+// IsDrained returns true if the reader is a part of a TCP connection that has returned n bytes, less than there was
+// room for: the next read may wait, so what is buffered is to be sent before.
+func IsDrained(r io.Reader, n, room int) bool {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok || n == room || limited.N == 0 {
+		return false
+	}
+	_, ok = limited.R.(*net.TCPConn)
+	return ok
 }

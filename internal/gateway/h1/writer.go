@@ -338,17 +338,6 @@ func (w *writer) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// IsDrained returns true if the reader is a part of a TCP connection that has returned n bytes, less than there was
-// room for: the next read may wait, so what is buffered is to be sent before.
-func IsDrained(r io.Reader, n, room int) bool {
-	limited, ok := r.(*io.LimitedReader)
-	if !ok || n == room || limited.N == 0 {
-		return false
-	}
-	_, ok = limited.R.(*net.TCPConn)
-	return ok
-}
-
 func (w *writer) splice(from *io.LimitedReader) (int64, error) {
 	if w.send(nil); w.err != nil {
 		return 0, w.err

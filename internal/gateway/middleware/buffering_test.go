@@ -103,7 +103,8 @@ func TestBufferingFaults(t *testing.T) {
 		status int
 		fault  middleware.Fault
 	}{
-		"aborted":   {io.MultiReader(strings.NewReader("a"), iotest.ErrReader(io.ErrUnexpectedEOF)), 400, middleware.ClientFault},
+		"aborted": {io.MultiReader(strings.NewReader("a"), iotest.ErrReader(io.ErrUnexpectedEOF)), 400,
+			middleware.ClientFault},
 		"silent":    {iotest.ErrReader(os.ErrDeadlineExceeded), 408, middleware.ClientFault},
 		"no space":  {strings.NewReader("abc"), 500, middleware.GatewayFault},
 		"in memory": {strings.NewReader("a"), 200, middleware.NoFault},

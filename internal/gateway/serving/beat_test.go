@@ -80,7 +80,8 @@ func TestLongApply(t *testing.T) {
 					return
 				}
 			}
-			_ = ends[1].send(response{ID: r.ID, Statuses: []gateway.Status{{Name: "last"}}}, nil) // fails if it was given up
+			answer := response{ID: r.ID, Statuses: []gateway.Status{{Name: "last"}}}
+			_ = ends[1].send(answer, nil) // fails if it was given up
 		}()
 		answer, _, err := p.call(t.Context(), request{Apply: new(change)}, nil)
 		if (err == nil) != reports || reports && len(answer.Statuses) != 1 {

@@ -58,7 +58,8 @@ func launch(opt Options) (*process, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &process{pid: started.Cmd.Process.Pid, limit: answerLimit, done: started.Done(), link: &link{conn: conn.(*net.UnixConn)},
+	return &process{pid: started.Cmd.Process.Pid, limit: answerLimit, done: started.Done(),
+		link: &link{conn: conn.(*net.UnixConn)},
 		kill: func() { _ = started.Kill() }}, nil
 }
 

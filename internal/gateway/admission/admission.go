@@ -1,4 +1,6 @@
-package gateway
+// Package admission limits what a gateway has at once: the connections of an entry point, of all clients and of
+// each, and the copies of requests for mirrors. It does not accept connections or send copies.
+package admission
 
 import (
 	"cmp"
@@ -9,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/model/gateway"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,9 +22,9 @@ import (
 // of those of the entry point, so that one client cannot take all.
 const perClient = 16384
 
-// limits counts the connections of an entry point, so that one client cannot take all
+// Limits counts the connections of an entry point, so that one client cannot take all
 // descriptors and the memory. Traefik has no such limits.
-type limits struct {
+type Limits struct {
 	log             *slog.Logger
 	most, perClient int
 	trusts          func(netip.Addr) bool
@@ -33,17 +34,37 @@ type limits struct {
 	mu      sync.Mutex
 	all     int
 	clients map[netip.Addr]int
-	// silent has the *admission of each connection without a whole head of a request, the oldest first.
+	// silent has the *Place of each connection without a whole head of a request, the oldest first.
 	silent list.List
 	// logged is when a refusal was logged last.
 	logged time.Time
 }
 
-func (g *Gateway) newLimits(value gateway.EntryPoint, f forwarded.Headers) *limits {
-	most := cmp.Or(value.MaxConnections, defaultConnections(len(g.static.EntryPoints)))
-	return &limits{log: g.log, entry: value.Name, trusts: f.Trusts, refused: g.observer.metrics.Refused, most: most,
-		perClient: cmp.Or(value.MaxConnectionsPerClient, min(perClient, (most+1)/2)),
+// Settings are those of an entry point's limits.
+type Settings struct {
+	Log   *slog.Logger
+	Entry gateway.EntryPoint
+	// Entries is how many entry points there are.
+	Entries int
+	// Trusts says which peers are proxies: they may have more connections than a client.
+	Trusts func(netip.Addr) bool
+	// Refused counts by entry point and limit.
+	Refused *prometheus.CounterVec
+}
+
+// New returns the limits of an entry point that has no connection.
+func New(s Settings) *Limits {
+	most := cmp.Or(s.Entry.MaxConnections, defaultConnections(s.Entries))
+	return &Limits{log: s.Log, entry: s.Entry.Name, trusts: s.Trusts, refused: s.Refused, most: most,
+		perClient: cmp.Or(s.Entry.MaxConnectionsPerClient, min(perClient, (most+1)/2)),
 		clients:   map[netip.Addr]int{}}
+}
+
+// Open returns the number of connections.
+func (l *Limits) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
 }
 
 // defaultConnections divides half of the descriptors between the entry points. The other
@@ -56,12 +77,12 @@ func defaultConnections(entries int) int {
 	return int(min(r.Cur, 1<<24)) / 2 / max(entries, 1)
 }
 
-// peer is a client's connection, of TCP or QUIC.
-type peer interface{ RemoteAddr() net.Addr }
+// Peer is a client's connection, of TCP or QUIC.
+type Peer interface{ RemoteAddr() net.Addr }
 
-// admission is a connection that counts. Its methods may be called concurrently, and more than once.
-type admission struct {
-	limits *limits
+// Place is a connection that counts. Its methods may be called concurrently, and more than once.
+type Place struct {
+	limits *Limits
 	// client is the address under which the connection counts. One of QUIC can move to another.
 	client netip.Addr
 	// end closes the connection.
@@ -71,10 +92,10 @@ type admission struct {
 	left   bool
 }
 
-// enter counts a connection, and returns nil if there are too many. If the entry point is full, the
+// Enter counts a connection, and returns nil if there are too many. If the entry point is full, the
 // connection replaces the oldest one whose client has sent no whole head of a request: its end is called.
-func (l *limits) enter(c peer, end func()) *admission {
-	a := &admission{limits: l, client: clientOf(c), end: end}
+func (l *Limits) Enter(c Peer, end func()) *Place {
+	a := &Place{limits: l, client: clientOf(c), end: end}
 	l.mu.Lock()
 	evicted, reason := l.place(a)
 	if reason != "" {
@@ -92,7 +113,7 @@ func (l *limits) enter(c peer, end func()) *admission {
 
 // place counts the connection if there is a place or another one gives its own. It returns that other one,
 // and the limit that it has reached. The caller holds the lock.
-func (l *limits) place(a *admission) (evicted *admission, reason string) {
+func (l *Limits) place(a *Place) (evicted *Place, reason string) {
 	oldest := l.silent.Front()
 	switch {
 	case l.clients[a.client] >= l.perClient && !l.trusts(a.client):
@@ -100,7 +121,7 @@ func (l *limits) place(a *admission) (evicted *admission, reason string) {
 	case l.all >= l.most && oldest == nil:
 		return nil, "maxConnections"
 	case l.all >= l.most:
-		evicted, reason = oldest.Value.(*admission), "silent"
+		evicted, reason = oldest.Value.(*Place), "silent"
 		l.free(evicted)
 	}
 	l.all++
@@ -110,7 +131,7 @@ func (l *limits) place(a *admission) (evicted *admission, reason string) {
 }
 
 // refuse counts and logs what a limit has refused. The caller holds the lock.
-func (l *limits) refuse(client netip.Addr, reason string) {
+func (l *Limits) refuse(client netip.Addr, reason string) {
 	l.refused.WithLabelValues(l.entry, reason).Inc()
 	if time.Since(l.logged) > time.Minute {
 		l.logged = time.Now()
@@ -119,22 +140,22 @@ func (l *limits) refuse(client netip.Addr, reason string) {
 	}
 }
 
-// heard says that the client has sent a whole head of a request, so no other connection replaces this one.
-func (a *admission) heard() {
+// Heard says that the client has sent a whole head of a request, so no other connection replaces this one.
+func (a *Place) Heard() {
 	a.limits.mu.Lock()
 	defer a.limits.mu.Unlock()
 	a.limits.unlist(a)
 }
 
-// leave says that the connection has ended.
-func (a *admission) leave() {
+// Leave says that the connection has ended.
+func (a *Place) Leave() {
 	a.limits.mu.Lock()
 	defer a.limits.mu.Unlock()
 	a.limits.free(a)
 }
 
 // free gives the place of a connection back. The caller holds the lock.
-func (l *limits) free(a *admission) {
+func (l *Limits) free(a *Place) {
 	if a.left {
 		return
 	}
@@ -147,7 +168,7 @@ func (l *limits) free(a *admission) {
 }
 
 // unlist says that the connection cannot be replaced. The caller holds the lock.
-func (l *limits) unlist(a *admission) {
+func (l *Limits) unlist(a *Place) {
 	if a.silent != nil {
 		l.silent.Remove(a.silent)
 		a.silent = nil
@@ -156,7 +177,7 @@ func (l *limits) unlist(a *admission) {
 
 // clientOf returns the address of a client. Those of one /64 of IPv6 are one client,
 // which commonly has all addresses of it.
-func clientOf(c peer) netip.Addr {
+func clientOf(c Peer) netip.Addr {
 	remote, ok := c.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}

@@ -132,3 +132,19 @@ func TestEarlyAnswerIsNotRetried(t *testing.T) {
 		t.Errorf("%d requests with a body that is not there", n)
 	}
 }
+
+// TestBufferingIsObserved: the service's metrics have requests that a middleware buffers.
+func TestBufferingIsObserved(t *testing.T) {
+	w := newWorld(t, model.Static{Metrics: &model.Metrics{EntryPoint: "web"}})
+	w.gateway.Apply(&model.Config{HTTP: model.HTTP{
+		Middlewares: map[string]*model.Middleware{"b@file": {Buffering: &model.Buffering{}}},
+		Routers: map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file",
+			Middlewares: []string{"b@file"}}},
+		Services: map[string]*model.Service{"s@file": server(t, named("ok"))}}}, nil)
+	w.get("http://a.test/")
+	_, metrics := w.get("http://x.test/metrics")
+	want := `traefik_service_requests_total{code="200",method="GET",protocol="http",service="s@file"} 1`
+	if !strings.Contains(metrics, want) {
+		t.Errorf("the metrics lack %s", want)
+	}
+}

@@ -82,14 +82,15 @@ func (b *staticBuilder) checkReferences(s *gateway.Static) {
 
 func (b *staticBuilder) entryPoint(name string, s *entryPointSettings, notAppend bool) gateway.EntryPoint {
 	key := "entryPoints." + name
-	if _, _, _, err := splitAddress(s.Address); err != nil {
+	address, err := numericAddress(s.Address)
+	if err != nil {
 		b.mistake(key+".address", "%v", err)
 	}
 	h, f, p, t := value(s.HTTP), value(s.ForwardedHeaders), value(s.ProxyProtocol), value(s.Transport)
 	b.prefixes(key+".forwardedHeaders.trustedIPs", f.TrustedIPs)
 	b.prefixes(key+".proxyProtocol.trustedIPs", p.TrustedIPs)
 	return gateway.EntryPoint{
-		Name: name, Address: s.Address, AsDefault: s.AsDefault,
+		Name: name, Address: address, AsDefault: s.AsDefault,
 		Redirect: b.redirect(key, h.Redirections), TLS: h.TLS, Middlewares: h.Middlewares,
 		TrustedProxies: f.TrustedIPs, Insecure: f.Insecure, ConnectionHeaders: f.Connection,
 		NotAppendXForwardedFor: f.NotAppendXForwardedFor || notAppend,
@@ -149,7 +150,22 @@ func (b *staticBuilder) prefixes(key string, texts []string) {
 	}
 }
 
-// splitAddress parses HOST:PORT with an optional /tcp or /udp.
+// numericAddress returns the address with its port as a number. Users also write the name of a
+// service, such as :imaps.
+func numericAddress(address string) (string, error) {
+	host, port, _, err := splitAddress(address)
+	if err != nil {
+		return "", err
+	}
+	numeric := net.JoinHostPort(host, port)
+	if _, protocol, found := strings.Cut(address, "/"); found {
+		numeric += "/" + protocol
+	}
+	return numeric, nil
+}
+
+// splitAddress parses HOST:PORT with an optional /tcp or /udp. It returns the port as a number, also
+// if the address has the name of a service (RFC 6335).
 func splitAddress(address string) (host, port string, udp bool, err error) {
 	if address == "" {
 		return "", "", false, errors.New("has no value: set it to a port such as :80, or to ADDRESS:PORT")
@@ -157,10 +173,15 @@ func splitAddress(address string) (host, port string, udp bool, err error) {
 	at, protocol, found := strings.Cut(address, "/")
 	udp = strings.EqualFold(protocol, "udp")
 	host, port, err = net.SplitHostPort(at)
-	if err != nil || !isPort(port) || found && !udp && !strings.EqualFold(protocol, "tcp") {
+	if err != nil || found && !udp && !strings.EqualFold(protocol, "tcp") {
 		return "", "", udp, fmt.Errorf("value %q: want [ADDRESS]:PORT[/tcp|/udp], such as :443 or :53/udp", address)
 	}
-	return host, port, udp, nil
+	number, err := net.LookupPort(cmp.Or(strings.ToLower(protocol), "tcp"), port)
+	if err != nil || port == "" {
+		return "", "", udp, fmt.Errorf("value %q: %q is neither a port number nor the name of a service: "+
+			"want a number such as :443", address, port)
+	}
+	return host, strconv.Itoa(number), udp, nil
 }
 
 func isPort(text string) bool {

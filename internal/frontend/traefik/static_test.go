@@ -117,6 +117,18 @@ func TestStaticOfAStack(t *testing.T) {
 	}
 }
 
+// TestStaticNamesOfPorts has entry points with the names of services, as Mailu's documentation has them.
+func TestStaticNamesOfPorts(t *testing.T) {
+	s, _ := mustStatic(t, []string{"--entrypoints.imaps.address=:imaps", "--entrypoints.web.address=127.0.0.1:http",
+		"--entrypoints.dns.address=[::1]:domain/UDP", "--entrypoints.smtp.address=:smtp/tcp"}, nil)
+	for name, want := range map[string]string{"imaps": ":993", "web": "127.0.0.1:80", "dns": "[::1]:53/UDP",
+		"smtp": ":25/tcp"} {
+		if got := entryPoint(t, s, name).Address; got != want {
+			t.Errorf("%s has the address %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestStaticOfASwarmStack has the flags of a published stack of v2, unchanged.
 func TestStaticOfASwarmStack(t *testing.T) {
 	s, notes := mustStatic(t, []string{"--api", "--api.dashboard=true", "--api.insecure=true", "--accessLog",
@@ -180,7 +192,9 @@ func TestStaticReportsFaultyFlags(t *testing.T) {
 		{"--entrypoints.web", "--entryPoints.web.address: has no value: set it to a port such as :80"},
 		{"--entrypoints.web.address=80", `value "80": want [ADDRESS]:PORT[/tcp|/udp]`},
 		{"--entrypoints.web.address=:80/sctp", "want [ADDRESS]:PORT[/tcp|/udp]"},
-		{"--entrypoints.web.address=:99999", "want [ADDRESS]:PORT[/tcp|/udp]"},
+		{"--entrypoints.web.address=:99999", "want a number such as :443"},
+		{"--entrypoints.web.address=:no-service", `"no-service" is neither a port number nor the name of a service`},
+		{"--entrypoints.web.address=:", "want a number such as :443"},
 		{"--core.defaultrulesyntax=v1", "want v2 or v3"},
 		{"--providers.docker --providers.docker.labelscope=projct",
 			`--providers.docker.labelScope: value "projct": want engine or project`},

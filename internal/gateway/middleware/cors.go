@@ -90,13 +90,13 @@ func (c *cors) apply(h http.Header, origin string) {
 	}
 }
 
-// match returns the allowed origin, or nothing.
+// match returns the allowed origin, or nothing. The origin "*" stays "*" also with credentials:
+// browsers refuse that, so that only origins that the user has named get answers to requests
+// with credentials (the Fetch standard, section 3.3.5). Traefik 3.7 reflects each origin.
 func (c *cors) match(origin string) string {
 	for _, allowed := range c.AccessControlAllowOriginList {
 		switch {
 		case allowed == origin:
-			return origin
-		case allowed == "*" && c.AccessControlAllowCredentials:
 			return origin
 		case allowed == "*":
 			return "*"

@@ -63,9 +63,12 @@ func TestHeadersCORS(t *testing.T) {
 		{name: "options without an origin", method: "OPTIONS", want: "OPTIONS /",
 			wantHeader: map[string]string{"Access-Control-Allow-Origin": ""}},
 	})
-	any := gateway.Headers{AccessControlAllowOriginList: []string{"*"}}
-	run(t, gateway.Middleware{Headers: &any}, echo(), []request{{name: "any origin", header: asks("https://a.example"),
-		wantHeader: map[string]string{"Access-Control-Allow-Origin": "*"}}})
+	for _, credentials := range []bool{false, true} {
+		anyOne := gateway.Headers{AccessControlAllowOriginList: []string{"*"}, AccessControlAllowCredentials: credentials}
+		run(t, gateway.Middleware{Headers: &anyOne}, echo(), []request{
+			{name: fmt.Sprintf("any origin, credentials %v", credentials), header: asks("https://a.example"),
+				wantHeader: map[string]string{"Access-Control-Allow-Origin": "*"}}})
+	}
 }
 
 func TestHeadersSecurity(t *testing.T) {

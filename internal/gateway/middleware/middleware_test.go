@@ -150,7 +150,6 @@ func TestErrors(t *testing.T) {
 			IncludedContentTypes: []string{"a/c"}}},
 		"the regular expression is missing": {RedirectRegex: &gateway.RedirectRegex{Replacement: "x"}},
 		"read regular expression":           {RedirectRegex: &gateway.RedirectRegex{Regex: "("}},
-		`no group "1x"`:                     {RedirectRegex: &gateway.RedirectRegex{Regex: "(a)", Replacement: "$1x"}},
 		"read address":                      {ForwardAuth: &gateway.ForwardAuth{Address: "auth:9000"}},
 		"read authResponseHeadersRegex": {ForwardAuth: &gateway.ForwardAuth{Address: "http://a",
 			AuthResponseHeadersRegex: "("}},

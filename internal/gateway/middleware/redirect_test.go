@@ -61,6 +61,9 @@ func TestRedirectRegex(t *testing.T) {
 	})
 	same := gateway.RedirectRegex{Regex: `^http://(.*)`, Replacement: "http://$1"}
 	run(t, gateway.Middleware{RedirectRegex: &same}, echo(), []request{{name: "to itself", want: "GET /"}})
+	groupless := gateway.RedirectRegex{Regex: `^http://.*$`, Replacement: "https://$1"}
+	run(t, gateway.Middleware{RedirectRegex: &groupless}, echo(), []request{{name: "no group", status: 302,
+		wantHeader: to("https:")}})
 	broken := gateway.RedirectRegex{Regex: `^http://[^/]+/(.*)`, Replacement: "http://[$1"}
 	run(t, gateway.Middleware{RedirectRegex: &broken}, echo(), []request{{name: "no URL", target: "/x", status: 400}})
 }

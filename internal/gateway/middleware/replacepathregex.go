@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"net/http"
+	"strings"
 
 	"fairlead/internal/model/gateway"
 )
@@ -10,10 +11,11 @@ import (
 // X-Replaced-Path. The expression sees the encoded path without the query. A result that
 // is not a valid path is answered with 400.
 func newReplacePathRegex(_ *builder, v *gateway.ReplacePathRegex) (Func, error) {
-	expression, replacement, err := compileReplacement(v.Regex, v.Replacement)
+	expression, err := compileRegex(v.Regex)
 	if err != nil {
 		return nil, err
 	}
+	replacement := strings.TrimSpace(v.Replacement)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			path := r.URL.EscapedPath()

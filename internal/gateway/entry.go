@@ -103,10 +103,13 @@ func requestOf(r *http.Request, peer netip.Addr) rule.Request {
 		Header: r.Header, Client: peer}
 }
 
-// hostOf returns the host of a Host field as rules compare it, without the port.
+// hostOf returns the host of a Host field as rules compare it, without the port (RFC 3986 3.2.2). Several
+// colons without brackets are an address.
 func hostOf(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
-		host = host[:i]
+	if bracketed, ok := strings.CutPrefix(host, "["); ok {
+		host, _, _ = strings.Cut(bracketed, "]")
+	} else if name, port, ok := strings.Cut(host, ":"); ok && !strings.Contains(port, ":") {
+		host = name
 	}
 	return rule.CanonicalHost(host)
 }

@@ -71,11 +71,11 @@ func parseServer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// addressed returns the request with the path of the server's URL before its own. Most
-// servers have none; then it is the request itself.
+// addressed returns the request with the path of the server's URL before its own if the server has
+// preservePath. The path of the URL of other servers has no effect, as in Traefik.
 func (p *place) addressed(r *http.Request) *http.Request {
 	base := p.url.EscapedPath()
-	if base == "" || base == "/" {
+	if !p.preservePath || base == "" || base == "/" {
 		return r
 	}
 	to := *r

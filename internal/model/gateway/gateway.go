@@ -114,7 +114,8 @@ type Server struct {
 	Port   string
 	// Weight is nil for 1. A server with weight 0 gets no request.
 	Weight *int
-	// PreservePath leaves out the cleaning of the path.
+	// PreservePath puts the path of the URL before that of each request. Without it, the path of the
+	// URL has no effect.
 	PreservePath bool
 	// Fenced servers get requests of existing sessions only.
 	Fenced bool

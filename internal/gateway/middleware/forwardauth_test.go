@@ -37,19 +37,30 @@ func TestForwardAuthHeaders(t *testing.T) {
 		"X_forwarded_uri": "/public", "X-Real-Ip": "192.0.2.2",
 		"X-Forwarded-Method": "HEAD", "Upgrade": "websocket", "Connection": "upgrade, x-hop, X-Forwarded-For",
 		"X-Hop": "1", "X-Kept": "2"}
-	all := gateway.ForwardAuth{Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}
+	all := gateway.ForwardAuth{TrustForwardHeader: new(false), Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}
 	run(t, gateway.Middleware{ForwardAuth: &all}, echo("X-Saw"), []request{{name: "no trust", method: "PUT",
 		host: "a.example", target: "/x?y", header: hostile, want: "PUT /x?y X-Saw=X-Forwarded-For=127.0.0.1 " +
 			"X-Forwarded-Proto=http X-Forwarded-Host=a.example X-Forwarded-Uri=/x?y X-Forwarded-Method=PUT " +
 			"X-Forwarded-Prefix= X_forwarded_uri= X-Real-Ip= Upgrade= X-Hop= X-Kept=2 GET"}})
 	trusting := all
-	trusting.TrustForwardHeader = true
-	trusting.AuthRequestHeaders = []string{"x-other"}
+	trusting.TrustForwardHeader = new(true)
 	delete(hostile, "Connection")
 	run(t, gateway.Middleware{ForwardAuth: &trusting}, echo("X-Saw"), []request{{name: "trust", host: "a.example",
 		header: hostile, want: "GET / X-Saw=X-Forwarded-For=192.0.2.1, 127.0.0.1 X-Forwarded-Proto=https " +
 			"X-Forwarded-Host=evil X-Forwarded-Uri=/public X-Forwarded-Method=HEAD X-Forwarded-Prefix=/p " +
-			"X_forwarded_uri=/public X-Real-Ip=192.0.2.2 Upgrade= X-Hop= X-Kept= GET"}})
+			"X_forwarded_uri=/public X-Real-Ip=192.0.2.2 Upgrade= X-Hop=1 X-Kept=2 GET"}})
+	only := all
+	only.TrustForwardHeader, only.AuthRequestHeaders = new(true), []string{"x-kept"}
+	run(t, gateway.Middleware{ForwardAuth: &only}, echo("X-Saw"), []request{{name: "some headers", host: "a.example",
+		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Proto=http " +
+			"X-Forwarded-Host=a.example X-Forwarded-Uri=/ X-Forwarded-Method=GET X-Forwarded-Prefix= " +
+			"X_forwarded_uri= X-Real-Ip= Upgrade= X-Hop= X-Kept=2 GET"}})
+	byDefault := all
+	byDefault.TrustForwardHeader = nil
+	run(t, gateway.Middleware{ForwardAuth: &byDefault}, echo("X-Saw"), []request{{name: "default", host: "a.example",
+		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Proto=http " +
+			"X-Forwarded-Host=a.example X-Forwarded-Uri=/ X-Forwarded-Method=GET X-Forwarded-Prefix= " +
+			"X_forwarded_uri= X-Real-Ip=192.0.2.2 Upgrade= X-Hop=1 X-Kept=2 GET"}})
 }
 
 func TestForwardAuthAccepts(t *testing.T) {

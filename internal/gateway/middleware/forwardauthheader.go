@@ -19,15 +19,17 @@ var fromCGI = strings.NewReplacer("_", "-", ".", "-")
 // questionHeader returns the header of the request to the other server: the client's, or
 // those of its headers that are in only, and what describes the client's request. Without
 // trust, the X-Forwarded headers of the client, also X-Forwarded-Prefix and the aliases,
-// are left out (GHSA-6384-m2mw-rf54).
-func questionHeader(r *http.Request, trust bool, only []string) http.Header {
+// are left out (GHSA-6384-m2mw-rf54). If trust is nil, those stay that do not describe the URL: the
+// entry point or a middleware has set them, or a proxy that the entry point trusts.
+func questionHeader(r *http.Request, trust *bool, only []string) http.Header {
+	trusts := trust != nil && *trust
 	h := r.Header.Clone()
 	removeHopHeaders(h)
 	h.Del("Content-Length")
 	for name := range h {
 		switch forwarded := isForwarded(name); {
-		case forwarded && !trust,
-			len(only) > 0 && !(forwarded && trust) && !containsFold(only, name):
+		case forwarded && !trusts && (trust != nil || !slices.Contains(beyondURL, name)),
+			len(only) > 0 && !containsFold(only, name):
 			delete(h, name)
 		}
 	}
@@ -51,6 +53,10 @@ func questionHeader(r *http.Request, trust bool, only []string) http.Header {
 	setMissing(h, "X-Forwarded-Port", map[string]string{"http": "80", "https": "443"}[forwardedProto(r)])
 	return h
 }
+
+// beyondURL are the headers about the client's connection and this host.
+var beyondURL = []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Tls-Client-Cert",
+	"X-Forwarded-Tls-Client-Cert-Info"}
 
 // isForwarded returns whether a header, or an alias of it, says how a proxy received the
 // request.

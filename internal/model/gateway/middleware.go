@@ -119,9 +119,11 @@ type Errors struct {
 
 // ForwardAuth asks another server whether to accept a request.
 type ForwardAuth struct {
-	Address                  string `secret:"url"`
-	TLS                      *ClientTLS
-	TrustForwardHeader       bool
+	Address string `secret:"url"`
+	TLS     *ClientTLS
+	// TrustForwardHeader sends the X-Forwarded headers of the request. If false, all are made anew; nil
+	// keeps those about the connection.
+	TrustForwardHeader       *bool
 	AuthResponseHeaders      []string
 	AuthResponseHeadersRegex string
 	AuthRequestHeaders       []string

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"fairlead/internal/balance/wrr"
@@ -22,9 +23,10 @@ func (b *balancer) available() bool { return len(b.usable()) > 0 }
 // weighted divides requests between services.
 type weighted struct {
 	services []http.Handler
-	values   []string
-	cookie   *gateway.Cookie
-	turns    *wrr.Turns
+	// values are the values of the cookie that name the services; the first ones are sent.
+	values [][]string
+	cookie *gateway.Cookie
+	turns  *wrr.Turns
 }
 
 func newWeighted(name string, value *gateway.Weighted, services []http.Handler, turns *atomic.Uint64) *weighted {
@@ -35,7 +37,7 @@ func newWeighted(name string, value *gateway.Weighted, services []http.Handler, 
 		if s.Weight != nil {
 			weights[i] = *s.Weight
 		}
-		w.values = append(w.values, s.Name)
+		w.values = append(w.values, cookieValues(name, s.Name))
 	}
 	w.turns = wrr.NewTurns(weights, turns)
 	return w
@@ -55,7 +57,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if w.cookie != nil {
 		if c, err := r.Cookie(w.cookie.Name); err == nil {
 			for i, v := range w.values {
-				if v == c.Value && up(w.services[i]) {
+				if slices.Contains(v, c.Value) && up(w.services[i]) {
 					w.services[i].ServeHTTP(rw, r)
 					return
 				}
@@ -68,7 +70,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if w.cookie != nil {
-			http.SetCookie(rw, session(w.cookie, w.values[i]))
+			http.SetCookie(rw, session(w.cookie, w.values[i][0]))
 		}
 		w.services[i].ServeHTTP(rw, r)
 		return

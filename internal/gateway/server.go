@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"crypto/sha1"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -46,9 +45,8 @@ type place struct {
 
 func newPlace(m member, weight int, fenced, preservePath bool) *place {
 	text := m.url.String()
-	sum := sha256.Sum256([]byte(text))
 	return &place{member: m, weight: weight, fenced: fenced, preservePath: preservePath,
-		cookies: [3]string{hex.EncodeToString(sum[:8]), text, fnvOf(text)}}
+		cookies: [3]string{cookieHash(text), text, fnvOf(text)}}
 }
 
 // cookieName returns the default name of a service's cookie. It does not depend on whether containers of

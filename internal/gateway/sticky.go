@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"strings"
 
 	"fairlead/internal/model/gateway"
 )
@@ -16,6 +19,21 @@ func cookieOf(service string, sticky *gateway.Sticky) *gateway.Cookie {
 	c := *sticky.Cookie
 	c.Name = cmp.Or(c.Name, cookieName(service))
 	return &c
+}
+
+// cookieHash returns the value of Traefik's cookies for a server or service.
+func cookieHash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8])
+}
+
+// cookieValues returns the values that name a service of a weighted one. Traefik takes the hash of
+// the name as the file has it, which is without the provider if both services have the same one.
+// The other values are those of files that have it, and of earlier versions of the gateway.
+func cookieValues(weighted, service string) []string {
+	_, provider, _ := strings.Cut(weighted, "@")
+	written := strings.TrimSuffix(service, "@"+provider)
+	return []string{cookieHash(written), cookieHash(service), service, written}
 }
 
 // session returns the cookie with the value.

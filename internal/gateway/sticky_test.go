@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"io"
 	"net/http"
 	"testing"
 
@@ -31,6 +32,36 @@ func TestSessionCookies(t *testing.T) {
 		if len(c) != 1 || c[0].Value == "" || !c[0].Secure || !c[0].HttpOnly || c[0].MaxAge != 9 ||
 			c[0].SameSite != http.SameSiteStrictMode || c[0].Path != path || c[0].Domain != "a.test" {
 			t.Errorf("%s: cookies %v", url, c)
+		}
+	}
+}
+
+// TestWeightedCookies checks that the cookie of a weighted service is Traefik's, so that sessions
+// survive a migration in both directions, and that cookies of earlier versions are still valid.
+func TestWeightedCookies(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	w.apply(map[string]*model.Router{"w@file": {Rule: "PathPrefix(`/`)", Service: "w@file"}},
+		map[string]*model.Service{"a@file": server(t, named("a")), "b@docker": server(t, named("b")),
+			"w@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "a@file"}, {Name: "b@docker"}},
+				Sticky: &model.Sticky{Cookie: &model.Cookie{Name: "wk"}}}}})
+	// The first 16 digits of `printf a | sha256sum` and of `printf b@docker | sha256sum`.
+	sent := map[string]string{"a": "ca978112ca1bbdca", "b": "3e2073a72c975e88"}
+	for range 2 {
+		answer, err := w.client.Get("http://w.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if c := answer.Cookies(); err != nil || len(c) != 1 || c[0].Value != sent[string(body)] {
+			t.Errorf("%s, %v: cookies %v, want %s", body, err, c, sent[string(body)])
+		}
+	}
+	for value, want := range map[string]string{sent["a"]: "a", sent["b"]: "b", "a@file": "a", "b@docker": "b"} {
+		for range 3 {
+			if _, got := w.get("http://w.test/", "Cookie", "wk="+value); got != want {
+				t.Errorf("cookie %s: service %s, want %s", value, got, want)
+			}
 		}
 	}
 }

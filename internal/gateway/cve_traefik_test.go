@@ -46,6 +46,8 @@ func TestTraefikCVEs(t *testing.T) {
 			"X-Real-Ip: 127.0.0.1", "6.6.6.6"},
 		{"CVE-2026-39858", "auth@file", model.EntryPoint{}, "GET /\r\nX_User: root", 200,
 			"X-User: ann", "X_user: root"},
+		{"an alias with dots", "", model.EntryPoint{}, "GET /\r\nX.Forwarded.For: 6.6.6.6\r\nX.Real_Ip: 6.6.6.6", 200,
+			"", "6.6.6.6"},
 		{"GHSA-6384-m2mw-rf54", "auth@file", model.EntryPoint{}, "GET /\r\nX-Forwarded-Prefix: /secret", 200,
 			"X-User: ann", "/secret"},
 		{"GHSA-6384-m2mw-rf54", "auth@file", model.EntryPoint{}, "GET /\r\nX_Forwarded_Prefix: /secret", 200,

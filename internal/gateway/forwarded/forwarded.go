@@ -88,7 +88,7 @@ func (f *Headers) Apply(r *http.Request, peer netip.Addr) *http.Request {
 	m.set("X-Forwarded-Proto", Scheme(r))
 	m.set("X-Forwarded-Port", f.portOf(r))
 	m.set("X-Forwarded-Host", r.Host)
-	m.set("X-Forwarded-Server", f.server)
+	m.replace("X-Forwarded-Server", f.server) // also that of a trusted proxy, as in Traefik
 	if f.notAppend {
 		r = r.WithContext(context.WithValue(r.Context(), notAppend{}, true))
 	}
@@ -116,7 +116,7 @@ func AppendClient(r *http.Request, client netip.Addr) {
 }
 
 // removeForwarded removes the headers, and names that servers may take for them
-// because they replace "_" by "-", as CGI does (CVE-2026-39858).
+// because they replace "_" or "." by "-", as CGI and PHP do (CVE-2026-39858).
 func removeForwarded(h http.Header) {
 	for name := range h {
 		if (strings.HasPrefix(name, "X") || strings.HasPrefix(name, "F")) && isForwarded(name) {
@@ -125,9 +125,12 @@ func removeForwarded(h http.Header) {
 	}
 }
 
+// aliases converts the aliases of a header's name to the name.
+var aliases = strings.NewReplacer("_", "-", ".", "-")
+
 func isForwarded(name string) bool {
-	if strings.Contains(name, "_") {
-		name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+	if strings.ContainsAny(name, "_.") {
+		name = http.CanonicalHeaderKey(aliases.Replace(name))
 	}
 	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(Names, name)
 }
@@ -163,9 +166,12 @@ type missing struct {
 }
 
 func (m *missing) set(name, value string) {
-	if len(m.h[name]) > 0 {
-		return
+	if len(m.h[name]) == 0 {
+		m.replace(name, value)
 	}
+}
+
+func (m *missing) replace(name, value string) {
 	m.values = append(m.values, value)
 	n := len(m.values)
 	m.h[name] = m.values[n-1 : n : n] // a value that is appended later is not the next header's

@@ -62,13 +62,14 @@ func afterPrefix(escaped, prefix string) string {
 
 // stripPath removes a decoded prefix of a request's path and adds it to
 // X-Forwarded-Prefix. If nothing remains, the path is "/", or empty with mayBeEmpty: later
-// middlewares and servers with a path see that. It returns false if the rest is not a valid path.
+// middlewares and servers with a path see that. It returns false if the rest is not a valid path, or
+// if it has an empty segment, as in Traefik: a server could take //NAME for a host.
 func stripPath(r *http.Request, prefix string, mayBeEmpty bool) bool {
 	rest := afterPrefix(r.URL.EscapedPath(), prefix)
 	if rest != "" || !mayBeEmpty {
 		rest = withSlash(rest)
 	}
-	if !setPath(r, rest) {
+	if strings.Contains(rest, "//") || !setPath(r, rest) {
 		return false
 	}
 	protect(r.Header, headerForwardedPrefix)

@@ -55,21 +55,22 @@ func TestAPI(t *testing.T) {
 	const own = `"provider":"file","status":"enabled"`
 	for path, want := range map[string]string{
 		"http/routers/shop@file": `{"name":"shop@file",` + own + `,"rule":"Host(` + "`shop.test`" + `)","priority":17,
-			"service":"shop@file","middlewares":["limit@file"],"tls":{},"using":["web"]}`,
+			"entryPoints":["web"],"service":"shop","middlewares":["limit@file"],"tls":{},"using":["web"],"observability":{
+			"accessLogs":true,"metrics":true,"tracing":true,"traceVerbosity":"minimal"}}`,
 		"http/services/shop@file": `{"name":"shop@file",` + own + `,"type":"loadbalancer","loadBalancer":{"servers":[
 			{"url":"http://192.0.2.1:1"},{"url":"http://192.0.2.2:1","down":"it starts"}],"passHostHeader":false,
-			"passiveHealthCheck":{"failureWindow":"1h0m0s","maxFailedAttempts":2}},"usedBy":["bad@file","shop@file"],
+			"strategy":"wrr","responseForwarding":{"flushInterval":"100ms"},"passiveHealthCheck":{"failureWindow":"1h0m0s","maxFailedAttempts":2}},"usedBy":["bad@file","shop@file"],
 			"serverStatus":{"http://192.0.2.1:1":"UP","http://192.0.2.2:1":"DOWN"}}`,
 		"http/middlewares": `[{"name":"limit@file",` + own + `,"type":"ratelimit",
-			"rateLimit":{"average":7,"period":"1m0s"},"usedBy":["shop@file"]},
+			"rateLimit":{"average":7,"burst":1,"period":"1m0s"},"usedBy":["shop@file"]},
 			{"name":"users@file",` + own + `,"type":"basicauth","basicAuth":{"users":["ann:(hidden)"]}}]`,
 		"tcp/routers": `[{"name":"db@file",` + own + `,"rule":"HostSNI(` + "`db.test`" + `)","priority":18,
-			"service":"db@file","middlewares":["own@file"],"tls":{"passthrough":true},"using":["web"]}]`,
+			"entryPoints":["web"],"service":"db","middlewares":["own@file"],"tls":{"passthrough":true},"using":["web"]}]`,
 		"tcp/services/db@file": `{"name":"db@file",` + own + `,"type":"loadbalancer","loadBalancer":{"servers":[
 			{"address":"192.0.2.3:5432"}]},"usedBy":["db@file"],"serverStatus":{"192.0.2.3:5432":"UP"}}`,
 		"tcp/middlewares": `[{"name":"own@file",` + own + `,"type":"ipallowlist",
 			"ipAllowList":{"sourceRange":["192.0.2.0/24"]},"usedBy":["db@file"]}]`,
-		"udp/routers/dns@file": `{"name":"dns@file",` + own + `,"service":"dns@file","using":["dns"]}`,
+		"udp/routers/dns@file": `{"name":"dns@file",` + own + `,"service":"dns","using":["dns"]}`,
 		"udp/services": `[{"name":"dns@file",` + own + `,"type":"loadbalancer","loadBalancer":{"servers":[
 			{"address":"192.0.2.4:53"}]},"usedBy":["dns@file"],"serverStatus":{"192.0.2.4:53":"UP"}}]`,
 		"udp/routers/none@file": `{"message":"none@file does not exist"}`,

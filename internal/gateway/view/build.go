@@ -51,6 +51,12 @@ func Of(from Source) RawData {
 	link(d.Routers, d.Services, d.Middlewares)
 	link(d.TCPRouters, d.TCPServices, d.TCPMiddlewares)
 	link(d.UDPRouters, d.UDPServices, nil)
+	for _, routers := range []map[string]Router{d.Routers, d.TCPRouters, d.UDPRouters} {
+		for name, r := range routers {
+			r.Service = strings.TrimSuffix(r.Service, "@"+r.Provider)
+			routers[name] = r
+		}
+	}
 	return d
 }
 
@@ -85,6 +91,7 @@ func (s *Source) router(info Info, v *gateway.Router) Router {
 	r.EntryPoints, r.Middlewares, r.Service, r.RuleSyntax = v.EntryPoints, v.Middlewares, v.Service, v.RuleSyntax
 	r.Rule, r.Priority, r.TLS = v.Rule, cmp.Or(v.Priority, len(v.Rule)), form(v.TLS)
 	r.Using = s.using(&r, false)
+	s.complete(&r, v.Observability)
 	return r
 }
 
@@ -101,6 +108,9 @@ func (s *Source) tcpRouter(info Info, v *gateway.TCPRouter) Router {
 		}
 	}
 	r.Using = s.using(&r, false)
+	if len(r.EntryPoints) == 0 {
+		r.EntryPoints = s.Static.Default
+	}
 	return r
 }
 
@@ -135,8 +145,10 @@ func (s *Source) service(info Info, v *gateway.Service) Service {
 	if v == nil {
 		return Service{Info: info}
 	}
-	service := Service{Info: info, LoadBalancer: form(v.LoadBalancer), Weighted: form(v.Weighted),
-		Mirroring: form(v.Mirroring), Failover: form(v.Failover)}
+	shown := func(part any) any { return written(part, info.Provider) }
+	service := Service{Info: info, LoadBalancer: shown(form(v.LoadBalancer)), Weighted: shown(form(v.Weighted)),
+		Mirroring: shown(form(v.Mirroring)), Failover: shown(form(v.Failover)),
+		HighestRandomWeight: shown(form(v.HighestRandomWeight))}
 	service.Type = service.kind()
 	if v.LoadBalancer != nil {
 		down := s.Down(info.Name)
@@ -198,6 +210,8 @@ func (s *Service) kind() string {
 		return "mirroring"
 	case s.Failover != nil:
 		return "failover"
+	case s.HighestRandomWeight != nil:
+		return "highestrandomweight"
 	}
 	return ""
 }
@@ -207,6 +221,7 @@ func middleware[T any](info Info, v *T) Middleware {
 	m := Middleware{Info: info, Value: map[string]any{}}
 	if v != nil {
 		addFields(m.Value, reflect.ValueOf(v).Elem())
+		written(m.Value, info.Provider)
 	}
 	for key := range m.Value {
 		m.Type = strings.ToLower(key)

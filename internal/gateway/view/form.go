@@ -31,6 +31,7 @@ func formOf(v reflect.Value, secret, key string) any {
 	case reflect.Struct:
 		all := map[string]any{}
 		addFields(all, v)
+		addDefaults(all, v.Type().Name())
 		return all
 	case reflect.Slice:
 		all := make([]any, v.Len())

@@ -53,6 +53,8 @@ type Router struct {
 	Priority    int      `json:"priority,omitempty"`
 	// TLS has the form of Traefik's files.
 	TLS any `json:"tls,omitempty"`
+	// Observability has the form of Traefik's files. Only routers for HTTP have it.
+	Observability any `json:"observability,omitempty"`
 	// Using are the entry points where the router is in use.
 	Using []string `json:"using,omitempty"`
 }
@@ -66,6 +68,8 @@ type Service struct {
 	Weighted     any    `json:"weighted,omitempty"`
 	Mirroring    any    `json:"mirroring,omitempty"`
 	Failover     any    `json:"failover,omitempty"`
+	// HighestRandomWeight divides clients by their addresses.
+	HighestRandomWeight any `json:"highestRandomWeight,omitempty"`
 	// ServerStatus is UP or DOWN, by URL or address.
 	ServerStatus map[string]string `json:"serverStatus,omitempty"`
 	// UsedBy are the routers of the service.

@@ -96,15 +96,20 @@ func (b *balancer) byAddress(r *http.Request) *place {
 	var best *place
 	most := math.Inf(-1)
 	for _, p := range b.usable() {
-		h := fnv.New64a()
-		h.Write([]byte(client))
-		h.Write([]byte(p.key))
-		share := (float64(h.Sum64()>>11) + 1) / (1 << 53)
-		if score := -float64(p.weight) / math.Log(share); score > most {
+		if score := score(client, p.key, p.weight); score > most {
 			best, most = p, score
 		}
 	}
 	return best
+}
+
+// score returns the weighted hash of a client and a server or service.
+func score(client, key string, weight int) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(client))
+	h.Write([]byte(key))
+	share := (float64(h.Sum64()>>11) + 1) / (1 << 53)
+	return -float64(weight) / math.Log(share)
 }
 
 func (b *balancer) usable() []*place {

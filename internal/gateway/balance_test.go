@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -216,5 +217,36 @@ func TestUnreachableServersAreLeft(t *testing.T) {
 		if answer.StatusCode != 200 {
 			t.Errorf("status %d", answer.StatusCode)
 		}
+	}
+}
+
+// TestHighestRandomWeight checks that the address of a client decides which of two services it gets,
+// that a service without weight gets none, and that clients go to the other one while a service is
+// down.
+func TestHighestRandomWeight(t *testing.T) {
+	w := newWorld(t, model.Static{})
+	services := map[string]*model.Service{"a@file": server(t, named("a")), "b@file": server(t, named("b")),
+		"down@file": serviceOf()}
+	divide := func(parts ...model.WeightedService) map[string]bool {
+		all := maps.Clone(services)
+		all["w@file"] = &model.Service{HighestRandomWeight: &model.Weighted{Services: parts}}
+		w.apply(map[string]*model.Router{"w@file": {Rule: "PathPrefix(`/`)", Service: "w@file"}}, all)
+		got := map[string]bool{}
+		for range 8 {
+			_, body := w.get("http://w.test/")
+			got[body] = true
+		}
+		return got
+	}
+	zero := 0
+	both := []model.WeightedService{{Name: "a@file"}, {Name: "b@file"}}
+	if got := divide(both...); len(got) != 1 || !got["a"] && !got["b"] {
+		t.Errorf("one client got the answers %v", got)
+	}
+	if got := divide(model.WeightedService{Name: "a@file", Weight: &zero}, both[1]); len(got) != 1 || !got["b"] {
+		t.Errorf("a service without weight: answers %v", got)
+	}
+	if got := divide(both[0], model.WeightedService{Name: "down@file"}); len(got) != 1 || !got["a"] {
+		t.Errorf("a service without servers: answers %v", got)
 	}
 }

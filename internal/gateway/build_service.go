@@ -84,7 +84,9 @@ func (b *builder) buildService(name string, value *gateway.Service) (http.Handle
 	case value.LoadBalancer != nil:
 		return b.loadBalancer(name, value.LoadBalancer)
 	case value.Weighted != nil:
-		return b.weighted(name, value.Weighted)
+		return b.weighted(name, value.Weighted, false)
+	case value.HighestRandomWeight != nil:
+		return b.weighted(name, value.HighestRandomWeight, true)
 	case value.Mirroring != nil:
 		return b.mirroring(name, value.Mirroring)
 	case value.Failover != nil:
@@ -95,7 +97,7 @@ func (b *builder) buildService(name string, value *gateway.Service) (http.Handle
 		fallback, err := b.part(value.Failover.Fallback)
 		return &failover{main, fallback}, err
 	}
-	return nil, errors.New("it has no loadBalancer, weighted, mirroring or failover")
+	return nil, errors.New("it has no loadBalancer, highestRandomWeight, weighted, mirroring or failover")
 }
 
 // part returns a service that another consists of.
@@ -106,9 +108,10 @@ func (b *builder) part(name string) (http.Handler, error) {
 	return nil, errors.New(b.serviceProblem(name))
 }
 
-func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, error) {
+// weighted returns a service that divides requests by turns, or by the addresses of clients.
+func (b *builder) weighted(name string, value *gateway.Weighted, byAddress bool) (http.Handler, error) {
 	if len(value.Services) == 0 {
-		return nil, errors.New("weighted names no service")
+		return nil, errors.New("it names no service")
 	}
 	var parts []http.Handler
 	for _, s := range value.Services {
@@ -121,7 +124,14 @@ func (b *builder) weighted(name string, value *gateway.Weighted) (http.Handler, 
 		}
 		parts = append(parts, h)
 	}
-	return newWeighted(name, value, parts, b.now.turns), nil
+	if !byAddress {
+		return newWeighted(name, value, parts, b.now.turns), nil
+	}
+	s := &rendezvous{services: parts, weights: weightsOf(value)}
+	for _, part := range value.Services {
+		s.names = append(s.names, part.Name)
+	}
+	return s, nil
 }
 
 func (b *builder) mirroring(name string, value *gateway.Mirroring) (http.Handler, error) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -31,16 +32,22 @@ type weighted struct {
 
 func newWeighted(name string, value *gateway.Weighted, services []http.Handler, turns *atomic.Uint64) *weighted {
 	w := &weighted{services: services, cookie: cookieOf(name, value.Sticky)}
-	weights := make([]int, len(services))
-	for i, s := range value.Services {
-		weights[i] = 1
-		if s.Weight != nil {
-			weights[i] = *s.Weight
-		}
+	for _, s := range value.Services {
 		w.values = append(w.values, cookieValues(name, s.Name))
 	}
-	w.turns = wrr.NewTurns(weights, turns)
+	w.turns = wrr.NewTurns(weightsOf(value), turns)
 	return w
+}
+
+// weightsOf returns the weights of the services, by default 1.
+func weightsOf(value *gateway.Weighted) []int {
+	weights := make([]int, len(value.Services))
+	for i, s := range value.Services {
+		if weights[i] = 1; s.Weight != nil {
+			weights[i] = *s.Weight
+		}
+	}
+	return weights
 }
 
 func (w *weighted) available() bool {
@@ -76,6 +83,32 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	unavailable(rw)
+}
+
+// rendezvous divides clients between services: the highest weighted hash of a client's address and a
+// service decides, as for the servers of a load balancer with the strategy hrw.
+type rendezvous struct {
+	services []http.Handler
+	names    []string
+	weights  []int
+}
+
+func (s *rendezvous) available() bool { return slices.ContainsFunc(s.services, up) }
+
+// ServeHTTP implements http.Handler.
+func (s *rendezvous) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	client, _, _ := net.SplitHostPort(r.RemoteAddr)
+	best, most := -1, 0.0
+	for i, service := range s.services {
+		if score := score(client, s.names[i], s.weights[i]); s.weights[i] > 0 && up(service) && (best < 0 || score > most) {
+			best, most = i, score
+		}
+	}
+	if best < 0 {
+		unavailable(w)
+		return
+	}
+	s.services[best].ServeHTTP(w, r)
 }
 
 // failover sends requests to the fallback while the service has no server that is up.

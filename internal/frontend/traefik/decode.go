@@ -116,7 +116,6 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 // unsupported are the keys of Traefik that have no field, by their names in lower case:
 // what to write instead.
 var unsupported = map[string]string{
-	"highestrandomweight": "write a loadBalancer with the strategy hrw",
 	"parentrefs":          "give each router its whole rule and all of its middlewares",
 	"spiffe":              "write rootCAs and peerCertURI",
 }

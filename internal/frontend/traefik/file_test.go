@@ -175,7 +175,7 @@ func TestFilesAreFaulty(t *testing.T) {
 		"2.yml: parse YAML: yaml: line 1: did not find expected node content",
 		`3.yaml: line 4: http.servcies: the key "servcies" is not known: the nearest one is "services"`,
 		`3.yaml: line 5: entryPoints: the key "entryPoints" is not known: want one of http, tcp, udp, tls`,
-		"4.toml: service none@file: http.services.none: it has no kind: want one of loadbalancer, weighted, mirroring, " +
+		"4.toml: service none@file: http.services.none: it has no kind: want one of loadbalancer, highestrandomweight, weighted, mirroring, " +
 			"failover",
 		"4.toml: service two@file: http.services.two: it has several kinds, mirroring and failover: give each its own name",
 		"5.toml: parse TOML: line 1: unexpected EOF; expected value",

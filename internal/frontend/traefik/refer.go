@@ -40,8 +40,10 @@ func referService(s *gateway.Service, v visitor) {
 	if s.LoadBalancer != nil {
 		v(transport, &s.LoadBalancer.ServersTransport)
 	}
-	if s.Weighted != nil {
-		v.weighted(service, s.Weighted.Services)
+	for _, w := range []*gateway.Weighted{s.Weighted, s.HighestRandomWeight} {
+		if w != nil {
+			v.weighted(service, w.Services)
+		}
 	}
 	if s.Mirroring != nil {
 		v(service, &s.Mirroring.Service)

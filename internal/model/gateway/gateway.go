@@ -82,10 +82,11 @@ type Observability struct {
 
 // Service is one of its fields: the others are nil.
 type Service struct {
-	LoadBalancer *LoadBalancer
-	Weighted     *Weighted
-	Mirroring    *Mirroring
-	Failover     *Failover
+	LoadBalancer        *LoadBalancer
+	HighestRandomWeight *Weighted
+	Weighted            *Weighted
+	Mirroring           *Mirroring
+	Failover            *Failover
 	// Middlewares apply to each request to the service.
 	Middlewares []string
 }

@@ -1,0 +1,91 @@
+package differential_test
+
+import (
+	"strings"
+)
+
+// row is a row of the table "What differs" in docs/guide/from-traefik.md.
+type row struct {
+	// text is how the first cell begins.
+	text string
+	// shows reports whether the row explains a difference. It is nil if generated requests cannot show
+	// the row.
+	shows func(d difference) bool
+}
+
+// at returns a condition on what differs.
+func at(begins ...string) func(difference) bool {
+	return func(d difference) bool {
+		for _, begin := range begins {
+			if strings.HasPrefix(d.Where, begin) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// ends returns a condition on the end of the path in /api/rawdata.
+func ends(with ...string) func(difference) bool {
+	return func(d difference) bool {
+		for _, end := range with {
+			if strings.HasPrefix(d.Where, "raw ") && strings.HasSuffix(d.Where, end) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// isOwn reports whether both gateways answer themselves, with the same status.
+func isOwn(d difference) bool {
+	a, o := d.both[0], d.both[1]
+	_, typed := a.Header["Content-Type"]
+	return d.Request != nil && a.Status == o.Status && a.Status >= 300 && strings.TrimSpace(a.Body) == strings.TrimSpace(o.Body) || !typed && a.Status >= 300
+}
+
+// rows are all rows of the table.
+var rows = []row{
+	{"One wrong label drops", nil},
+	{"Two containers that define", nil},
+	{"Routers with equal priority", nil},
+	{"A container that is starting", nil},
+	{"A container gets requests until", nil},
+	{"Without a label, a container on several networks", nil},
+	{"After a change of a service", nil},
+	{"Headers such as", at("auth header X_", "auth header X.", "server header X_", "server header X.")},
+	{"A query with semicolons", func(d difference) bool {
+		return strings.HasSuffix(d.Where, "request") && strings.Contains(d.Request.Target, ";")
+	}},
+	{"A head of a request", nil},
+	{"`log.level`", nil},
+	{"v3 removed", nil},
+	{"A request without `Accept-Encoding`", func(d difference) bool {
+		return strings.HasSuffix(d.Where, "header Accept-Encoding") && strings.Contains(d.Traefik, "gzip") && d.Here == ""
+	}},
+	{"A request to the server of `forwardAuth` without", at("auth header User-Agent")},
+	{"An answer of the gateway itself", func(d difference) bool {
+		return at("body", "header Content-Length", "header Content-Type", "header X-Content-Type-Options")(d) && isOwn(d)
+	}},
+	{"If no server is up", at("header Retry-After")},
+	{"`Forwarded` of", at("server header Forwarded")},
+	{"`TE: trailers`", at("server header Te")},
+	{"`accessControlAllowOriginList: \"*\"`", func(d difference) bool {
+		return at("header Access-Control-Allow-Origin")(d) && d.Here == "*"
+	}},
+	{"In `/api/rawdata`, objects have no", ends("/name", "/provider", "/type", "/certificates")},
+	{"The API has routers and middlewares", func(d difference) bool {
+		return strings.HasPrefix(d.Where, "raw ") && strings.Contains(d.Where, "@internal")
+	}},
+	{"The API shows hashes", ends("/users")},
+}
+
+// explained returns the row that explains a difference, nil if there is none.
+func explained(d difference) *row {
+	for i := range rows {
+		if rows[i].shows != nil && rows[i].shows(d) {
+			return &rows[i]
+		}
+	}
+	return nil
+}

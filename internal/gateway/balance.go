@@ -130,13 +130,14 @@ func first(places []*place) *place {
 }
 
 // of returns the server of the client's session, nil if it has none that is up.
-func (b *balancer) of(r *http.Request) *place {
+func (b *balancer) of(w http.ResponseWriter, r *http.Request) *place {
 	c, err := r.Cookie(b.cookie.Name)
 	if err != nil {
 		return nil
 	}
 	for _, p := range b.places {
 		if slices.Contains(p.cookies[:], c.Value) && p.isUp() {
+			renew(w, b.cookie, c.Value, p.cookies[0])
 			return p
 		}
 	}
@@ -147,7 +148,7 @@ func (b *balancer) of(r *http.Request) *place {
 func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var p *place
 	if b.cookie != nil {
-		p = b.of(r)
+		p = b.of(w, r)
 	}
 	if p == nil {
 		if p = b.choose(r); p == nil {

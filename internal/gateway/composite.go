@@ -65,6 +65,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(w.cookie.Name); err == nil {
 			for i, v := range w.values {
 				if slices.Contains(v, c.Value) && up(w.services[i]) {
+					renew(rw, w.cookie, c.Value, v[0])
 					w.services[i].ServeHTTP(rw, r)
 					return
 				}

@@ -36,6 +36,13 @@ func cookieValues(weighted, service string) []string {
 	return []string{cookieHash(written), cookieHash(service), service, written}
 }
 
+// renew replaces a cookie of another form, as Traefik does.
+func renew(w http.ResponseWriter, of *gateway.Cookie, has, value string) {
+	if has != value {
+		http.SetCookie(w, session(of, value))
+	}
+}
+
 // session returns the cookie with the value.
 func session(of *gateway.Cookie, value string) *http.Cookie {
 	c := &http.Cookie{Name: of.Name, Value: value, Path: "/", Domain: of.Domain, Secure: of.Secure,

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	model "fairlead/internal/model/gateway"
@@ -59,8 +60,20 @@ func TestWeightedCookies(t *testing.T) {
 	}
 	for value, want := range map[string]string{sent["a"]: "a", sent["b"]: "b", "a@file": "a", "b@docker": "b"} {
 		for range 3 {
-			if _, got := w.get("http://w.test/", "Cookie", "wk="+value); got != want {
-				t.Errorf("cookie %s: service %s, want %s", value, got, want)
+			r, err := http.NewRequest(http.MethodGet, "http://w.test/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Cookie", "wk="+value)
+			answer, err := w.client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			renewed := len(answer.Cookies()) == 1 && answer.Cookies()[0].Value == sent[want]
+			if err != nil || string(got) != want || renewed != strings.Contains(value, "@") {
+				t.Errorf("cookie %s: service %s, %v, cookies %v, want %s", value, got, err, answer.Cookies(), want)
 			}
 		}
 	}

@@ -116,8 +116,8 @@ func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 // unsupported are the keys of Traefik that have no field, by their names in lower case:
 // what to write instead.
 var unsupported = map[string]string{
-	"parentrefs":          "give each router its whole rule and all of its middlewares",
-	"spiffe":              "write rootCAs and peerCertURI",
+	"parentrefs": "give each router its whole rule and all of its middlewares",
+	"spiffe":     "write rootCAs and peerCertURI",
 }
 
 // unknown reports a key that no field has. Without the key "errors" of a failover, the

@@ -162,6 +162,18 @@ ratios: ## measure the same on one machine and between two namespaces as machine
 autobahn: check-go debian ## run Autobahn's cases for WebSocket through the gateway, for clients and servers (root; many minutes)
 	kosoku=$$(test/install-autobahn) && go run ./test/autobahn "$$kosoku" $(CASES)
 
+# What make differential plays; RECORD=1 records the answers of Traefik that the tests compare with.
+SEED     ?= 1
+REQUESTS ?= 2000
+LABELS   ?= 200
+RECORD   ?=
+
+.PHONY: differential
+differential: check-go ## compare the gateway with Traefik, which it builds once, in REQUESTS=2000 generated requests and LABELS=200 sets of labels (root)
+	program=$$(test/install-traefik) && FAIRLEAD_TRAEFIK=$$program FAIRLEAD_SEED=$(SEED) \
+		FAIRLEAD_REQUESTS=$(if $(RECORD),300,$(REQUESTS)) FAIRLEAD_LABELS=$(if $(RECORD),50,$(LABELS)) FAIRLEAD_RECORD=$(RECORD) \
+		go test -count=1 -timeout 0 -v -run SameAsTraefik ./test/differential
+
 .PHONY: figures
 figures: build ## run every suite for hours, for figures to publish (root)
 	for suite in $(FIGURES_SUITES); do \

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,11 @@ func (r *recorder) serve(t testing.TB, in place.Place, name, address string, sec
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body) // what is missing is seen
-		r.add(q.Header.Get(caseHeader), received{name, q.Method, q.RequestURI, q.Host, maps.Clone(q.Header), string(body)})
+		header := maps.Clone(q.Header)
+		if own, err := os.Hostname(); err == nil && header.Get("X-Forwarded-Server") == own {
+			header["X-Forwarded-Server"] = []string{"this host"}
+		}
+		r.add(q.Header.Get(caseHeader), received{name, q.Method, q.RequestURI, q.Host, header, string(body)})
 		answer(w, q, name)
 	}))
 	closeListener(s, l)

@@ -23,8 +23,9 @@ type difference struct {
 	// answer of /api/rawdata.
 	Where         string
 	Traefik, Here string
-	// both are the whole responses.
-	both [2]response
+	// both are the whole responses, batch is what was played.
+	both  [2]response
+	batch *batch
 }
 
 func (d difference) String() string {
@@ -36,14 +37,14 @@ func (d difference) String() string {
 }
 
 // compare returns the differences between the outcomes of a batch.
-func compare(b batch, traefik, here outcome) (all []difference) {
+func compare(b *batch, traefik, here outcome) (all []difference) {
 	for i := range b.Requests {
 		q := &b.Requests[i]
 		both := [2]response{traefik.Responses[q.Name], here.Responses[q.Name]}
 		a, o := both[0].facts(), both[1].facts()
 		for _, where := range keysOf(a, o) {
 			if a[where] != o[where] {
-				all = append(all, difference{b.Name, q, where, a[where], o[where], both})
+				all = append(all, difference{b.Name, q, where, a[where], o[where], both, b})
 			}
 		}
 	}
@@ -52,7 +53,7 @@ func compare(b batch, traefik, here outcome) (all []difference) {
 	flatten(o, "", here.Raw)
 	for _, where := range keysOf(a, o) {
 		if a[where] != o[where] {
-			all = append(all, difference{Batch: b.Name, Where: "raw " + where, Traefik: a[where], Here: o[where]})
+			all = append(all, difference{Batch: b.Name, Where: "raw " + where, Traefik: a[where], Here: o[where], batch: b})
 		}
 	}
 	return all

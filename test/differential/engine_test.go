@@ -18,6 +18,8 @@ type container struct {
 	Labels map[string]string
 	// Ports are the exposed ports, as PORT/PROTOCOL.
 	Ports []string
+	// Wrong says that one label cannot be used.
+	Wrong bool `json:",omitempty"`
 }
 
 // version matches the version in the path of a request to the engine.

@@ -47,6 +47,32 @@ func isOwn(d difference) bool {
 	return a.Status == o.Status && a.Status >= 300 && !byServer(a) && !byServer(o)
 }
 
+// ofWrong reports whether a difference comes from a container of which one label cannot be used.
+func ofWrong(d difference) bool {
+	for _, c := range d.batch.Containers {
+		named := strings.Contains(d.Where, "/"+c.Name+"@docker") || strings.Contains(d.Where, "-"+c.Name+"@docker") ||
+			strings.Contains(d.Here, c.Name+"@docker") || d.Request != nil && strings.HasPrefix(d.Request.Name, c.Name+".")
+		if c.Wrong && named {
+			return true
+		}
+	}
+	return false
+}
+
+// uses returns a condition on the middlewares of the request's router.
+func uses(kind string) func(difference) bool {
+	return func(d difference) bool {
+		if d.Request == nil {
+			return false
+		}
+		number, _, _ := strings.Cut(d.Request.Name, ".")
+		http := d.batch.Dynamic["http"].(obj)
+		router, _ := http["routers"].(obj)["r"+number].(obj)
+		chosen, _ := router["middlewares"].([]string)
+		return slices.ContainsFunc(chosen, func(name string) bool { return http["middlewares"].(obj)[name].(obj)[kind] != nil })
+	}
+}
+
 // hasTarget reports whether the target of the request contains a text.
 func hasTarget(text string) func(difference) bool {
 	return func(d difference) bool { return d.Request != nil && strings.Contains(d.Request.Target, text) }
@@ -59,7 +85,8 @@ func both(a, b func(difference) bool) func(difference) bool {
 
 // rows are all rows of the table.
 var rows = []row{
-	{"One wrong label drops", nil},
+	{"One wrong label, or no port", ofWrong},
+	{"A label that begins with `Traefik.`", nil},
 	{"Two containers that define", nil},
 	{"Routers with equal priority", nil},
 	{"A container that is starting", nil},
@@ -82,7 +109,7 @@ var rows = []row{
 		return d.both[0].Status == 503 && d.both[1].Status == 503 && at("header Retry-After", "body", "header Content-Length")(d)
 	}},
 	{"`X-Replaced-Path`", at("server header X-Replaced-Path", "auth header X-Replaced-Path")},
-	{"`compress` compresses", at("header Vary", "header Content-Encoding", "header Content-Length", "header Accept-Ranges", "header Etag")},
+	{"`compress` compresses", both(uses("compress"), at("header Vary", "header Content-Encoding", "header Content-Length", "header Accept-Ranges", "header Etag"))},
 	{"`digestAuth` quotes", both(at("header Www-Authenticate"), func(d difference) bool {
 		return strings.ReplaceAll(d.Traefik, `"MD5"`, "MD5") == d.Here
 	})},
@@ -91,7 +118,17 @@ var rows = []row{
 	}},
 	{"`stripPrefix` of", both(hasTarget("%2F"), at("server request"))},
 	{"`Forwarded` of", at("server header Forwarded")},
-	{"`TE: trailers`", at("server header Te")},
+	{"`TE: trailers`", at("server header Te", "auth header Te", "auth header Proxy-Connection")},
+	{"A request of a router with the default rule", at("server header X-Traefik-Router", "auth header X-Traefik-Router")},
+	{"Of several UDP routers", func(d difference) bool {
+		return strings.HasPrefix(d.Where, "raw /udpRouters/") && ends("/status", "/using")(d)
+	}},
+	{"`sslRedirect`", nil},
+	{"With HTTP, a server with", nil},
+	{"A gRPC-web preflight", nil},
+	{"Services have `spiffe`", nil},
+	{"A stored certificate", nil},
+	{"A router at several entry points", nil},
 	{"`accessControlAllowOriginList: \"*\"`", func(d difference) bool {
 		return at("header Access-Control-Allow-Origin")(d) && d.Here == "*"
 	}},

@@ -90,11 +90,7 @@ func play(t testing.TB, command []string, b batch) outcome {
 	w.start(command, b)
 	out := outcome{Batch: b.Name, Responses: map[string]response{}, Raw: w.ready(b)}
 	for _, q := range b.Requests {
-		at := time.Now()
 		out.Responses[q.Name] = w.send(q)
-		if d := time.Since(at); d > time.Second {
-			fmt.Println("SLOW", d, q, out.Responses[q.Name])
-		}
 	}
 	for _, q := range b.Requests {
 		w.await(q)

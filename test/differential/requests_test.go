@@ -7,7 +7,8 @@ var methods = []string{"GET", "GET", "GET", "GET", "POST", "PUT", "DELETE", "HEA
 var targets = []string{"/", "/foo", "/foo/", "/foo/bar", "/foo/bar/baz?x=1", "/bar?x=2&y=3", "/foo%2Fbar", "/foo/../bar",
 	"/foo//bar", "/foo/./bar?x", "/foo%20bar", "/FOO", "/foo;a=b/bar", "/?x=1;y=2", "/foo/%E4", "/foo/%252Fbar", "/foo?x=a%20b",
 	"/%66oo/bar", "/foo/bar/../../..", "/foo/bar?x=1&x=2", "/foo+bar", "/a/b/c", "/foo%23x", "/foo%5Cbar", "/foo%3Fx", "/foobar",
-	"/foo/.hidden", "/~user", "/foo?", "/login", "/foo/%2e%2e/bar"}
+	"/foo/.hidden", "/~user", "/foo?", "/login", "/foo/%2e%2e/bar",
+	"/foo%2Fbar", "/foo%2Fbar", "/a%2Fb"}
 
 // lines are lines of the header that requests may have.
 var lines = []string{"Origin: https://a.test", "Origin: https://x.test", "Accept-Encoding: gzip",

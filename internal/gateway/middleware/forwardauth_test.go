@@ -30,7 +30,7 @@ func auth(t *testing.T, names ...string) *httptest.Server {
 }
 
 func TestForwardAuthHeaders(t *testing.T) {
-	forwarded := []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Uri",
+	forwarded := []string{"X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Uri",
 		"X-Forwarded-Method", "X-Forwarded-Prefix", "X_forwarded_uri", "X-Real-Ip", "Upgrade", "X-Hop", "X-Kept"}
 	hostile := map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https",
 		"X-Forwarded-Prefix": "/p", "X-Forwarded-Host": "evil", "X-Forwarded-Uri": "/public",
@@ -40,26 +40,26 @@ func TestForwardAuthHeaders(t *testing.T) {
 	all := gateway.ForwardAuth{TrustForwardHeader: new(false), Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}
 	run(t, gateway.Middleware{ForwardAuth: &all}, echo("X-Saw"), []request{{name: "no trust", method: "PUT",
 		host: "a.example", target: "/x?y", header: hostile, want: "PUT /x?y X-Saw=X-Forwarded-For=127.0.0.1 " +
-			"X-Forwarded-Proto=http X-Forwarded-Host=a.example X-Forwarded-Uri=/x?y X-Forwarded-Method=PUT " +
+			"X-Forwarded-Port=80 X-Forwarded-Proto=http X-Forwarded-Host=a.example X-Forwarded-Uri=/x?y X-Forwarded-Method=PUT " +
 			"X-Forwarded-Prefix= X_forwarded_uri= X-Real-Ip= Upgrade= X-Hop= X-Kept=2 GET"}})
 	trusting := all
 	trusting.TrustForwardHeader = new(true)
 	delete(hostile, "Connection")
 	run(t, gateway.Middleware{ForwardAuth: &trusting}, echo("X-Saw"), []request{{name: "trust", host: "a.example",
-		header: hostile, want: "GET / X-Saw=X-Forwarded-For=192.0.2.1, 127.0.0.1 X-Forwarded-Proto=https " +
+		header: hostile, want: "GET / X-Saw=X-Forwarded-For=192.0.2.1, 127.0.0.1 X-Forwarded-Port=443 X-Forwarded-Proto=https " +
 			"X-Forwarded-Host=evil X-Forwarded-Uri=/public X-Forwarded-Method=HEAD X-Forwarded-Prefix=/p " +
 			"X_forwarded_uri=/public X-Real-Ip=192.0.2.2 Upgrade= X-Hop=1 X-Kept=2 GET"}})
 	only := all
 	only.TrustForwardHeader, only.AuthRequestHeaders = new(true), []string{"x-kept"}
 	run(t, gateway.Middleware{ForwardAuth: &only}, echo("X-Saw"), []request{{name: "some headers", host: "a.example",
-		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Proto=http " +
+		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Port=80 X-Forwarded-Proto=http " +
 			"X-Forwarded-Host=a.example X-Forwarded-Uri=/ X-Forwarded-Method=GET X-Forwarded-Prefix= " +
 			"X_forwarded_uri= X-Real-Ip= Upgrade= X-Hop= X-Kept=2 GET"}})
 	byDefault := all
 	byDefault.TrustForwardHeader = nil
 	run(t, gateway.Middleware{ForwardAuth: &byDefault}, echo("X-Saw"), []request{{name: "default", host: "a.example",
-		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Proto=http " +
-			"X-Forwarded-Host=a.example X-Forwarded-Uri=/ X-Forwarded-Method=GET X-Forwarded-Prefix= " +
+		header: hostile, want: "GET / X-Saw=X-Forwarded-For=127.0.0.1 X-Forwarded-Port=80 X-Forwarded-Proto=http " +
+			"X-Forwarded-Host=a.example X-Forwarded-Uri=/ X-Forwarded-Method=GET X-Forwarded-Prefix=/p " +
 			"X_forwarded_uri= X-Real-Ip=192.0.2.2 Upgrade= X-Hop=1 X-Kept=2 GET"}})
 }
 

@@ -18,7 +18,7 @@ var fromCGI = strings.NewReplacer("_", "-", ".", "-")
 
 // questionHeader returns the header of the request to the other server: the client's, or
 // those of its headers that are in only, and what describes the client's request. Without
-// trust, the X-Forwarded headers of the client, also X-Forwarded-Prefix and the aliases,
+// trust, the X-Forwarded headers of the request, also X-Forwarded-Prefix and the aliases,
 // are left out (GHSA-6384-m2mw-rf54). If trust is nil, those stay that do not describe the URL: the
 // entry point or a middleware has set them, or a proxy that the entry point trusts.
 func questionHeader(r *http.Request, trust *bool, only []string) http.Header {
@@ -50,12 +50,20 @@ func questionHeader(r *http.Request, trust *bool, only []string) http.Header {
 	if _, port := splitHost(r.Host); port != "" {
 		setMissing(h, "X-Forwarded-Port", port)
 	}
-	setMissing(h, "X-Forwarded-Port", map[string]string{"http": "80", "https": "443"}[forwardedProto(r)])
+	setMissing(h, "X-Forwarded-Port", portOfScheme(h.Get(headerForwardedProto)))
 	return h
 }
 
+// portOfScheme returns the default port.
+func portOfScheme(scheme string) string {
+	if scheme == "https" || scheme == "wss" {
+		return "443"
+	}
+	return "80"
+}
+
 // beyondURL are the headers about the client's connection and this host.
-var beyondURL = []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Tls-Client-Cert",
+var beyondURL = []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Tls-Client-Cert",
 	"X-Forwarded-Tls-Client-Cert-Info"}
 
 // isForwarded returns whether a header, or an alias of it, says how a proxy received the

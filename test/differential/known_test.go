@@ -123,6 +123,12 @@ var rows = []row{
 	{"If no server is up", func(d difference) bool {
 		return d.both[0].Status == 503 && d.both[1].Status == 503 && at("header Retry-After", "body", "header Content-Length")(d)
 	}},
+	{"A preflight with", func(d difference) bool {
+		return at("header Vary")(d) && d.Request.Method == "OPTIONS" && d.Here == "Origin"
+	}},
+	{"A path with an encoded character", func(d difference) bool {
+		return d.Request != nil && d.both[0].Status == 404 && d.both[1].Status == 400 && hasTarget("%")(d)
+	}},
 	{"A request for a page of `errors`", both(uses("errors"), at("server header X-Forwarded-For"))},
 	{"`redirectRegex` sees", func(d difference) bool {
 		return uses("redirectRegex")(d) && hasLine(d.Request.Header, "X-Forwarded-Proto: https")

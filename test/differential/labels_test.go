@@ -65,7 +65,7 @@ var wrongLabels = []string{"http.routers.NAME.priority=high", "http.routers.NAME
 var otherLabels = []string{"enable=true", "enable=false", "http.routers.NAME.tls=true", "docker.network=shop",
 	"tcp.routers.t-NAME.rule=HostSNI(`*`)\ntcp.routers.t-NAME.entrypoints=tcp\ntcp.services.t-NAME.loadbalancer.server.port=80",
 	"udp.routers.u-NAME.entrypoints=udp\nudp.services.u-NAME.loadbalancer.server.port=53",
-	"http.routers.second-NAME.rule=Host(`NAME`)\nhttp.routers.second-NAME.service=NAME",
+	"http.routers.second-NAME.rule=Host(`NAME`) && PathPrefix(`/`)\nhttp.routers.second-NAME.service=NAME",
 	"http.routers.second-NAME.rule=PathPrefix(`/NAME`)", "tcp.middlewares.i-NAME.inflightconn.amount=3"}
 
 // container returns a container with labels for objects that have its name.

@@ -28,7 +28,7 @@ var lines = []string{"Origin: https://a.test", "Origin: https://x.test", "Accept
 
 // wants are answers that servers give.
 var wants = []string{"status=200", "size=3000", "size=3000&type=application/json", "size=3000&type=image/png", "status=404",
-	"status=500&size=20", "status=503", "status=204", "status=304", "status=301&h=Location:/x", "h=Set-Cookie:a=1&h=Set-Cookie:b=2",
+	"status=500&size=20", "status=503", "status=204", "status=304", "status=304", "status=304&h=Etag:x", "status=301&h=Location:/x", "h=Set-Cookie:a=1&h=Set-Cookie:b=2",
 	"h=X-Out:server&h=Server:nginx&h=X-Powered-By:php", "h=Vary:Accept&size=3000", "h=Cache-Control:no-transform&size=3000",
 	"h=Access-Control-Allow-Origin:server", "h=Connection:X-Out&h=X-Out:1",
 	"h=X-Frame-Options:ALLOW&h=Strict-Transport-Security:max-age=1", "h=Etag:x&size=3000", "size=50&h=Keep-Alive:5",

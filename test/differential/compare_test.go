@@ -118,6 +118,8 @@ func (r response) plain(name string, values []string) string {
 	switch name {
 	case "Www-Authenticate":
 		return changing.ReplaceAllString(text, "$1=X")
+	case "Vary":
+		return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", |", r) }), "|")
 	case "Retry-After", "X-Retry-In":
 		return "a time"
 	case "Set-Cookie":

@@ -81,7 +81,7 @@ func (g *generator) batch(name string, flags []string, first, routers int) batch
 			if name == "redirected" && g.maybe(2) {
 				q.Entry = "8001"
 			}
-			if service == "mirrored" {
+			if service == "mirrored" && !hasLine(q.Header, "Upgrade:") {
 				q.Servers = 2
 			}
 			b.Requests = append(b.Requests, q)

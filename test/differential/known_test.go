@@ -123,6 +123,10 @@ var rows = []row{
 	{"If no server is up", func(d difference) bool {
 		return d.both[0].Status == 503 && d.both[1].Status == 503 && at("header Retry-After", "body", "header Content-Length")(d)
 	}},
+	{"With `sanitizePath=false`, a path with dot segments", func(d difference) bool {
+		dots := func(q *request) bool { return strings.Contains(q.Target, "/.") || strings.Contains(q.Target, "/%2e") }
+		return d.Batch == "not sanitized" && d.Request != nil && dots(d.Request) && d.both[1].Status == 400
+	}},
 	{"A preflight with", func(d difference) bool {
 		return at("header Vary")(d) && d.Request.Method == "OPTIONS" && d.Here == "Origin"
 	}},

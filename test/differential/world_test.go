@@ -93,7 +93,6 @@ func play(t testing.TB, command []string, b batch) outcome {
 		out.Responses[q.Name] = w.send(q)
 	}
 	for _, q := range b.Requests {
-		w.await(q)
 		is := out.Responses[q.Name]
 		is.Received = r.of(q.Name)
 		out.Responses[q.Name] = is
@@ -177,7 +176,9 @@ func (w *world) send(q request) response {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(place.Timeout)) // reads fail then
 	go io.WriteString(conn, q.text())
-	return read(conn, q.Method)
+	is := read(conn, q.Method)
+	w.await(q) // a copy of the request may end with the connection
+	return is
 }
 
 func read(conn net.Conn, method string) response {
@@ -221,7 +222,7 @@ func (w *world) await(q request) {
 	if len(w.recorder.of(q.Name)) == 0 {
 		return
 	}
-	for end := time.Now().Add(2 * time.Second); len(w.recorder.of(q.Name)) < q.Servers && time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); len(w.recorder.of(q.Name)) < q.Servers && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -101,7 +101,8 @@ func (s *rendezvous) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client, _, _ := net.SplitHostPort(r.RemoteAddr)
 	best, most := -1, 0.0
 	for i, service := range s.services {
-		if score := score(client, s.names[i], s.weights[i]); s.weights[i] > 0 && up(service) && (best < 0 || score > most) {
+		if score := score(client, s.names[i], s.weights[i]); s.weights[i] > 0 && up(service) && (best < 0 ||
+			score > most) {
 			best, most = i, score
 		}
 	}

@@ -18,7 +18,8 @@ func equalRouters(a, b *gateway.Router) bool {
 
 func equalServices(a, b *gateway.Service) bool {
 	return equalBalancers(a.LoadBalancer, b.LoadBalancer) && slices.Equal(a.Middlewares, b.Middlewares) &&
-		deepEqual(a.Weighted, b.Weighted) && deepEqual(a.HighestRandomWeight, b.HighestRandomWeight) && deepEqual(a.Mirroring, b.Mirroring) && deepEqual(a.Failover, b.Failover)
+		deepEqual(a.Weighted, b.Weighted) && deepEqual(a.HighestRandomWeight, b.HighestRandomWeight) &&
+		deepEqual(a.Mirroring, b.Mirroring) && deepEqual(a.Failover, b.Failover)
 }
 
 func equalBalancers(a, b *gateway.LoadBalancer) bool {

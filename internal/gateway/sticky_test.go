@@ -22,7 +22,8 @@ func TestSessionCookies(t *testing.T) {
 		"lb@file": {Rule: "Host(`lb.a.test`)", Service: "lb@file"},
 		"w@file":  {Rule: "Host(`w.a.test`)", Service: "w@file"},
 	}, map[string]*model.Service{"lb@file": balanced, "plain@file": server(t, named("x")),
-		"w@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "plain@file"}}, Sticky: sticky}}})
+		"w@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "plain@file"}},
+			Sticky: sticky}}})
 	for _, url := range []string{"http://lb.a.test/", "http://w.a.test/"} {
 		answer, err := w.client.Get(url)
 		if err != nil {
@@ -43,7 +44,8 @@ func TestWeightedCookies(t *testing.T) {
 	w := newWorld(t, model.Static{})
 	w.apply(map[string]*model.Router{"w@file": {Rule: "PathPrefix(`/`)", Service: "w@file"}},
 		map[string]*model.Service{"a@file": server(t, named("a")), "b@docker": server(t, named("b")),
-			"w@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "a@file"}, {Name: "b@docker"}},
+			"w@file": {Weighted: &model.Weighted{Services: []model.WeightedService{{Name: "a@file"},
+				{Name: "b@docker"}},
 				Sticky: &model.Sticky{Cookie: &model.Cookie{Name: "wk"}}}}})
 	// The first 16 digits of `printf a | sha256sum` and of `printf b@docker | sha256sum`.
 	sent := map[string]string{"a": "ca978112ca1bbdca", "b": "3e2073a72c975e88"}

@@ -31,7 +31,8 @@ type difference struct {
 func (d difference) String() string {
 	text := fmt.Sprintf("%s: %s: Traefik %.300s, here %.300s", d.Batch, d.Where, d.Traefik, d.Here)
 	if q := d.Request; q != nil {
-		text += fmt.Sprintf("\n\trequest %s: %s %s, Host %s, %q, body %q", q.Name, q.Method, q.Target, q.Host, q.Header, q.Body)
+		text += fmt.Sprintf("\n\trequest %s: %s %s, Host %s, %q, body %q", q.Name, q.Method, q.Target, q.Host,
+			q.Header, q.Body)
 	}
 	return text
 }
@@ -53,7 +54,8 @@ func compare(b *batch, traefik, here outcome) (all []difference) {
 	flatten(o, "", here.Raw)
 	for _, where := range keysOf(a, o) {
 		if a[where] != o[where] {
-			all = append(all, difference{Batch: b.Name, Where: "raw " + where, Traefik: a[where], Here: o[where], batch: b})
+			all = append(all, difference{Batch: b.Name, Where: "raw " + where, Traefik: a[where], Here: o[where],
+				batch: b})
 		}
 	}
 	return all
@@ -119,7 +121,8 @@ func (r response) plain(name string, values []string) string {
 	case "Www-Authenticate":
 		return changing.ReplaceAllString(text, "$1=X")
 	case "Vary":
-		return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", |", r) }), "|")
+		return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", |", r) }),
+			"|")
 	case "Retry-After", "X-Retry-In":
 		return "a time"
 	case "Set-Cookie":
@@ -131,7 +134,8 @@ func (r response) plain(name string, values []string) string {
 // withoutServers replaces the name of the server that has answered in a cookie.
 func (r response) withoutServers(text string) string {
 	for _, s := range r.Received {
-		at := map[string][2]string{"s1": {"http://127.0.0.1:9001", "one"}, "s2": {"http://127.0.0.1:9002", "other"}}[s.At]
+		at := map[string][2]string{"s1": {"http://127.0.0.1:9001", "one"}, "s2": {"http://127.0.0.1:9002",
+			"other"}}[s.At]
 		for _, name := range at {
 			sum := sha256.Sum256([]byte(name))
 			text = strings.ReplaceAll(text, "="+hex.EncodeToString(sum[:8]), "=SERVER")

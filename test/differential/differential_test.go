@@ -59,7 +59,8 @@ func TestSameAsTraefik(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d requests and %d sets of labels, seed %d: %d differences outside the table", played, sets, seed, unexplained)
+	t.Logf("%d requests and %d sets of labels, seed %d: %d differences outside the table", played, sets, seed,
+		unexplained)
 	for i := range rows {
 		if program != "" && !record && rows[i].shows != nil && shown[&rows[i]] == 0 {
 			t.Logf("no request of this seed shows the row %q", rows[i].text)

@@ -39,7 +39,8 @@ func startEngine(t testing.TB, containers []container) string {
 		switch at := version.ReplaceAllString(r.URL.Path, ""); at {
 		case "/_ping":
 		case "/version":
-			reply(w, map[string]any{"Version": "26.0.0", "ApiVersion": "1.44", "MinAPIVersion": "1.24", "Os": "linux"})
+			reply(w, map[string]any{"Version": "26.0.0", "ApiVersion": "1.44", "MinAPIVersion": "1.24",
+				"Os": "linux"})
 		case "/info":
 			reply(w, map[string]any{"OperatingSystem": "linux"})
 		case "/events":
@@ -87,8 +88,9 @@ func (c container) inspected(i int) map[string]any {
 		"State":      map[string]any{"Status": "running", "Running": true, "StartedAt": at},
 		"Config":     map[string]any{"Labels": c.Labels, "ExposedPorts": ports},
 		"HostConfig": map[string]any{"NetworkMode": "shop"},
-		"NetworkSettings": map[string]any{"Ports": exposed(c.Ports), "Networks": map[string]any{"shop": map[string]any{
-			"IPAddress": "127.0.1." + strconv.Itoa(1+i%250), "NetworkID": "shop"}}}}
+		"NetworkSettings": map[string]any{"Ports": exposed(c.Ports),
+			"Networks": map[string]any{"shop": map[string]any{
+				"IPAddress": "127.0.1." + strconv.Itoa(1+i%250), "NetworkID": "shop"}}}}
 }
 
 // exposed returns ports that are not published.

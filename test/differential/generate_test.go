@@ -93,7 +93,8 @@ func (g *generator) batch(name string, flags []string, first, routers int) batch
 }
 
 // serviceNames are the services that routers use.
-var serviceNames = []string{"one", "two", "sticky", "host", "secure", "dead", "empty", "path", "preserved", "weighted",
+var serviceNames = []string{"one", "two", "sticky", "host", "secure", "dead", "empty", "path", "preserved",
+	"weighted",
 	"weighted-sticky", "mirrored", "failing", "p2c", "hrw", "absent", "flushed", "rendezvous"}
 
 func servers(urls ...string) []obj {
@@ -140,7 +141,8 @@ func serviceValues() obj {
 // conditions are parts of rules besides the host, in the syntax of v3.
 var conditions = []string{"PathPrefix(`/foo`)", "Path(`/foo/bar`)", "PathRegexp(`^/[a-z]+`)", "Method(`GET`)",
 	"Method(`post`)", "Header(`X-A`, `1`)", "HeaderRegexp(`X-A`, `^[0-9]+$`)", "Query(`x`, `1`)", "Query(`x`)",
-	"QueryRegexp(`x`, `^[0-9]$`)", "ClientIP(`127.0.0.0/8`)", "ClientIP(`10.0.0.1`)", "!Path(`/none`)", "PathPrefix(`/`)",
+	"QueryRegexp(`x`, `^[0-9]$`)", "ClientIP(`127.0.0.0/8`)", "ClientIP(`10.0.0.1`)", "!Path(`/none`)",
+	"PathPrefix(`/`)",
 	"(Path(`/`) || PathPrefix(`/foo/`))", "!Method(`DELETE`)", "PathPrefix(`/foo bar`)", "HostRegexp(`^r[0-9]+`)"}
 
 // conditionsV2 are those in the syntax of v2.
@@ -149,7 +151,8 @@ var conditionsV2 = []string{"PathPrefix(`/foo`, `/bar`)", "Path(`/{a:[a-z]+}/bar
 	"ClientIP(`127.0.0.0/8`, `::1`)", "HostRegexp(`{a:[a-z0-9]+}.test`)", "!Path(`/none`)"}
 
 // faulty are rules that no router can have.
-var faulty = []string{"Host(", "Host(`a`) &&", "Nothing(`a`)", "Path(`foo`)", "PathRegexp(`[`)", "Host()", "ClientIP(`x`)"}
+var faulty = []string{"Host(", "Host(`a`) &&", "Nothing(`a`)", "Path(`foo`)", "PathRegexp(`[`)", "Host()",
+	"ClientIP(`x`)"}
 
 func (g *generator) rule(host string, v2 bool) string {
 	pool := conditions

@@ -52,7 +52,8 @@ func isOwn(d difference) bool {
 func ofWrong(d difference) bool {
 	for _, c := range d.batch.Containers {
 		named := strings.Contains(d.Where, "/"+c.Name+"@docker") || strings.Contains(d.Where, "-"+c.Name+"@docker") ||
-			strings.Contains(d.Here, c.Name+"@docker") || d.Request != nil && strings.HasPrefix(d.Request.Name, c.Name+".")
+			strings.Contains(d.Here, c.Name+"@docker") || d.Request != nil && strings.HasPrefix(d.Request.Name,
+			c.Name+".")
 		if c.Wrong && named {
 			return true
 		}
@@ -81,7 +82,8 @@ func uses(kind string) func(difference) bool {
 	return func(d difference) bool {
 		http := d.batch.Dynamic["http"].(obj)
 		chosen, _ := d.router()["middlewares"].([]string)
-		return slices.ContainsFunc(chosen, func(name string) bool { return http["middlewares"].(obj)[name].(obj)[kind] != nil })
+		return slices.ContainsFunc(chosen,
+			func(name string) bool { return http["middlewares"].(obj)[name].(obj)[kind] != nil })
 	}
 }
 
@@ -114,17 +116,23 @@ var rows = []row{
 	{"`log.level`", nil},
 	{"v3 removed", nil},
 	{"A request without `Accept-Encoding`", func(d difference) bool {
-		return strings.HasSuffix(d.Where, "header Accept-Encoding") && strings.Contains(d.Traefik, "gzip") && d.Here == ""
+		return strings.HasSuffix(d.Where, "header Accept-Encoding") && strings.Contains(d.Traefik, "gzip") &&
+			d.Here == ""
 	}},
 	{"A request to the server of `forwardAuth` without", at("auth header User-Agent")},
 	{"An answer of the gateway itself", func(d difference) bool {
-		return at("body", "header Content-Length", "header Content-Type", "header X-Content-Type-Options")(d) && isOwn(d)
+		return at("body", "header Content-Length", "header Content-Type", "header X-Content-Type-Options")(d) &&
+			isOwn(d)
 	}},
 	{"If no server is up", func(d difference) bool {
-		return d.both[0].Status == 503 && d.both[1].Status == 503 && at("header Retry-After", "body", "header Content-Length")(d)
+		return d.both[0].Status == 503 && d.both[1].Status == 503 && at("header Retry-After", "body",
+			"header Content-Length")(d)
 	}},
 	{"With `sanitizePath=false`, a path with dot segments", func(d difference) bool {
-		dots := func(q *request) bool { return strings.Contains(q.Target, "/.") || strings.Contains(q.Target, "/%2e") }
+		dots := func(q *request) bool {
+			return strings.Contains(q.Target, "/.") || strings.Contains(q.Target,
+				"/%2e")
+		}
 		return d.Batch == "not sanitized" && d.Request != nil && dots(d.Request) && d.both[1].Status == 400
 	}},
 	{"A preflight with", func(d difference) bool {
@@ -143,7 +151,8 @@ var rows = []row{
 		return at("auth header X-Forwarded-For")(d) && d.Traefik == ", "+d.Here
 	}},
 	{"`X-Replaced-Path`", at("server header X-Replaced-Path", "auth header X-Replaced-Path")},
-	{"`compress` compresses", both(uses("compress"), at("header Vary", "header Content-Encoding", "header Content-Length", "header Accept-Ranges", "header Etag"))},
+	{"`compress` compresses", both(uses("compress"), at("header Vary", "header Content-Encoding",
+		"header Content-Length", "header Accept-Ranges", "header Etag"))},
 	{"`digestAuth` quotes", both(at("header Www-Authenticate"), func(d difference) bool {
 		return strings.ReplaceAll(d.Traefik, `"MD5"`, "MD5") == d.Here
 	})},
@@ -153,7 +162,8 @@ var rows = []row{
 	{"`stripPrefix` of", both(hasTarget("%2F"), at("server request"))},
 	{"`Forwarded` of", at("server header Forwarded", "auth header Forwarded")},
 	{"`TE: trailers`", at("server header Te", "auth header Te", "auth header Proxy-Connection")},
-	{"A request of a router with the default rule", at("server header X-Traefik-Router", "auth header X-Traefik-Router")},
+	{"A request of a router with the default rule", at("server header X-Traefik-Router",
+		"auth header X-Traefik-Router")},
 	{"Of several UDP routers", func(d difference) bool {
 		return strings.HasPrefix(d.Where, "raw /udpRouters/") && ends("/status", "/using")(d)
 	}},
@@ -175,7 +185,10 @@ var rows = []row{
 		return strings.HasPrefix(d.Where, "raw /routers/") && strings.HasSuffix(d.Where, "/using")
 	}},
 	{"The API's reasons", ends("/error")},
-	{"In the API, services that no router", func(d difference) bool { return strings.Contains(d.Where, "/serverStatus/") }},
+	{"In the API, services that no router", func(d difference) bool {
+		return strings.Contains(d.Where,
+			"/serverStatus/")
+	}},
 	{"In the API, a reference", ends("/chain/middlewares", "/serversTransport")},
 }
 

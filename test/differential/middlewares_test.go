@@ -21,7 +21,8 @@ var cors = []obj{
 var security = []obj{
 	{"frameDeny": true, "contentTypeNosniff": true, "browserXssFilter": true},
 	{"stsSeconds": 100, "stsIncludeSubdomains": true, "stsPreload": true, "forceSTSHeader": true},
-	{"stsSeconds": 100, "referrerPolicy": "no-referrer", "permissionsPolicy": "camera=()", "contentSecurityPolicy": "a"},
+	{"stsSeconds": 100, "referrerPolicy": "no-referrer", "permissionsPolicy": "camera=()",
+		"contentSecurityPolicy": "a"},
 	{"allowedHosts": []string{"a.test"}, "hostsProxyHeaders": []string{"X-Forwarded-Host"}},
 	{"allowedHosts": []string{"a.test"}, "isDevelopment": true, "customFrameOptionsValue": "SAMEORIGIN"},
 	{"sslProxyHeaders": obj{"X-Forwarded-Proto": "https"}, "stsSeconds": 5},
@@ -42,7 +43,8 @@ var paths = []obj{
 	{"addPrefix": obj{"prefix": "/foo"}}, {"addPrefix": obj{"prefix": "/foo/"}}, {"addPrefix": obj{"prefix": "foo"}},
 	{"stripPrefix": obj{"prefixes": []string{"/foo"}}}, {"stripPrefix": obj{"prefixes": []string{"/foo/", "/a"}}},
 	{"stripPrefix": obj{"prefixes": []string{"/"}}}, {"stripPrefix": obj{"prefixes": []string{"/foo/bar"}}},
-	{"stripPrefixRegex": obj{"regex": []string{"/foo/[a-z]+"}}}, {"stripPrefixRegex": obj{"regex": []string{"^/[a-z]+/"}}},
+	{"stripPrefixRegex": obj{"regex": []string{"/foo/[a-z]+"}}},
+	{"stripPrefixRegex": obj{"regex": []string{"^/[a-z]+/"}}},
 	{"replacePath": obj{"path": "/new"}}, {"replacePath": obj{"path": "/new%20path"}},
 	{"replacePathRegex": obj{"regex": "^/foo/(.*)", "replacement": "/bar/$1"}},
 	{"replacePathRegex": obj{"regex": "^/([a-z]+)(.*)", "replacement": "/${1}x$2"}},
@@ -51,8 +53,10 @@ var paths = []obj{
 
 // redirections are middlewares that redirect.
 var redirections = []obj{
-	{"redirectScheme": obj{"scheme": "https"}}, {"redirectScheme": obj{"scheme": "https", "port": "8443", "permanent": true}},
-	{"redirectScheme": obj{"scheme": "https", "port": "443", "permanent": true}}, {"redirectScheme": obj{"scheme": "http"}},
+	{"redirectScheme": obj{"scheme": "https"}}, {"redirectScheme": obj{"scheme": "https", "port": "8443",
+		"permanent": true}},
+	{"redirectScheme": obj{"scheme": "https", "port": "443", "permanent": true}},
+	{"redirectScheme": obj{"scheme": "http"}},
 	{"redirectRegex": obj{"regex": "^http://([^/]+)/foo/(.*)", "replacement": "https://$1/$2", "permanent": true}},
 	{"redirectRegex": obj{"regex": "^http://[^/]+/bar", "replacement": "https://$1"}},
 	{"redirectRegex": obj{"regex": "^https?://(.*)", "replacement": "http://${1}"}},
@@ -63,22 +67,26 @@ var access = []obj{
 	{"basicAuth": obj{"users": basicUsers}},
 	{"basicAuth": obj{"users": basicUsers, "realm": "shop", "removeHeader": true, "headerField": "X-User"}},
 	{"digestAuth": obj{"users": []string{"test:traefik:a2688e031edb4be6a3797f3882655c05"}}},
-	{"ipAllowList": obj{"sourceRange": []string{"127.0.0.1/32"}}}, {"ipAllowList": obj{"sourceRange": []string{"10.0.0.0/8"}}},
+	{"ipAllowList": obj{"sourceRange": []string{"127.0.0.1/32"}}},
+	{"ipAllowList": obj{"sourceRange": []string{"10.0.0.0/8"}}},
 	{"ipAllowList": obj{"sourceRange": []string{"192.0.2.0/24"}, "ipStrategy": obj{"depth": 1}}},
 	{"ipAllowList": obj{"sourceRange": []string{"192.0.2.7"}, "ipStrategy": obj{"excludedIPs": []string{"127.0.0.1"}},
 		"rejectStatusCode": 404}},
 	{"ipWhiteList": obj{"sourceRange": []string{"127.0.0.0/8", "::1"}}},
 	{"rateLimit": obj{"average": 1, "period": "1h"}}, {"rateLimit": obj{"average": 0}},
-	{"rateLimit": obj{"average": 1, "burst": 2, "period": "1h", "sourceCriterion": obj{"requestHeaderName": "X-Key"}}},
+	{"rateLimit": obj{"average": 1, "burst": 2, "period": "1h",
+		"sourceCriterion": obj{"requestHeaderName": "X-Key"}}},
 	{"rateLimit": obj{"average": 1, "period": "1h", "sourceCriterion": obj{"requestHost": true}}},
-	{"inFlightReq": obj{"amount": 10}}, {"inFlightReq": obj{"amount": 10, "sourceCriterion": obj{"requestHost": true}}},
+	{"inFlightReq": obj{"amount": 10}}, {"inFlightReq": obj{"amount": 10,
+		"sourceCriterion": obj{"requestHost": true}}},
 	{"encodedCharacters": obj{"allowEncodedSlash": true}},
 }
 
 // forwardAuths are options of forwardAuth besides the address.
 var forwardAuths = []obj{
 	{"address": "http://127.0.0.1:9100/auth/ok", "authResponseHeaders": []string{"X-User", "X-None"}},
-	{"address": "http://127.0.0.1:9100/auth/ok?x=1", "authResponseHeadersRegex": "^X-Team-", "trustForwardHeader": true,
+	{"address": "http://127.0.0.1:9100/auth/ok?x=1", "authResponseHeadersRegex": "^X-Team-",
+		"trustForwardHeader":       true,
 		"addAuthCookiesToResponse": []string{"auth"}},
 	{"address": "http://127.0.0.1:9100/auth/ok", "authRequestHeaders": []string{"X-Case", "Accept", "X-Real-Ip"},
 		"trustForwardHeader": false},

@@ -4,9 +4,12 @@ import "strings"
 
 var methods = []string{"GET", "GET", "GET", "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"}
 
-var targets = []string{"/", "/foo", "/foo/", "/foo/bar", "/foo/bar/baz?x=1", "/bar?x=2&y=3", "/foo%2Fbar", "/foo/../bar",
-	"/foo//bar", "/foo/./bar?x", "/foo%20bar", "/FOO", "/foo;a=b/bar", "/?x=1;y=2", "/foo/%E4", "/foo/%252Fbar", "/foo?x=a%20b",
-	"/%66oo/bar", "/foo/bar/../../..", "/foo/bar?x=1&x=2", "/foo+bar", "/a/b/c", "/foo%23x", "/foo%5Cbar", "/foo%3Fx", "/foobar",
+var targets = []string{"/", "/foo", "/foo/", "/foo/bar", "/foo/bar/baz?x=1", "/bar?x=2&y=3", "/foo%2Fbar",
+	"/foo/../bar",
+	"/foo//bar", "/foo/./bar?x", "/foo%20bar", "/FOO", "/foo;a=b/bar", "/?x=1;y=2", "/foo/%E4", "/foo/%252Fbar",
+	"/foo?x=a%20b",
+	"/%66oo/bar", "/foo/bar/../../..", "/foo/bar?x=1&x=2", "/foo+bar", "/a/b/c", "/foo%23x", "/foo%5Cbar",
+	"/foo%3Fx", "/foobar",
 	"/foo/.hidden", "/~user", "/foo?", "/login", "/foo/%2e%2e/bar",
 	"/foo%2Fbar", "/foo%2Fbar", "/a%2Fb"}
 
@@ -27,16 +30,20 @@ var lines = []string{"Origin: https://a.test", "Origin: https://x.test", "Accept
 	"Access-Control-Request-Method: PUT\r\nOrigin: https://evil.example"}
 
 // wants are answers that servers give.
-var wants = []string{"status=200", "size=3000", "size=3000&type=application/json", "size=3000&type=image/png", "status=404",
-	"status=500&size=20", "status=503", "status=204", "status=304", "status=304", "status=304&h=Etag:x", "status=301&h=Location:/x", "h=Set-Cookie:a=1&h=Set-Cookie:b=2",
-	"h=X-Out:server&h=Server:nginx&h=X-Powered-By:php", "h=Vary:Accept&size=3000", "h=Cache-Control:no-transform&size=3000",
+var wants = []string{"status=200", "size=3000", "size=3000&type=application/json", "size=3000&type=image/png",
+	"status=404",
+	"status=500&size=20", "status=503", "status=204", "status=304", "status=304", "status=304&h=Etag:x",
+	"status=301&h=Location:/x", "h=Set-Cookie:a=1&h=Set-Cookie:b=2",
+	"h=X-Out:server&h=Server:nginx&h=X-Powered-By:php", "h=Vary:Accept&size=3000",
+	"h=Cache-Control:no-transform&size=3000",
 	"h=Access-Control-Allow-Origin:server", "h=Connection:X-Out&h=X-Out:1",
 	"h=X-Frame-Options:ALLOW&h=Strict-Transport-Security:max-age=1", "h=Etag:x&size=3000", "size=50&h=Keep-Alive:5",
 	"h=Trailer:X-T&size=20", "h=Www-Authenticate:Basic&status=401", "h=Content-Type:application/grpc&size=2000"}
 
 // request returns a request to a host.
 func (g *generator) request(name, host string) request {
-	q := request{Name: name, Entry: "8000", Method: pick(g, methods), Target: pick(g, targets), Host: host, Servers: 0}
+	q := request{Name: name, Entry: "8000", Method: pick(g, methods), Target: pick(g, targets), Host: host,
+		Servers: 0}
 	switch g.IntN(10) {
 	case 0:
 		q.Host += ":8000"

@@ -71,7 +71,8 @@ type outcome struct {
 var entries = []string{"--entrypoints.web.address=127.0.0.1:8000", "--entrypoints.other.address=127.0.0.1:8001",
 	"--entrypoints.traefik.address=127.0.0.1:8080", "--api.insecure", "--entrypoints.tcp.address=127.0.0.1:8002",
 	"--entrypoints.udp.address=127.0.0.1:8003/udp", "--entrypoints.web.asdefault",
-	"--providers.providersthrottleduration=10ms", "--global.checknewversion=false", "--global.sendanonymoususage=false"}
+	"--providers.providersthrottleduration=10ms", "--global.checknewversion=false",
+	"--global.sendanonymoususage=false"}
 
 // play runs the batch in a network namespace of its own with the gateway that the command starts.
 func play(t testing.TB, command []string, b batch) outcome {
@@ -120,7 +121,8 @@ func (w *world) start(command []string, b batch) {
 		w.Fatal(err)
 	}
 	args := append(append(append([]string(nil), command[1:]...), entries...), b.Flags...)
-	args = append(args, "--providers.file.filename="+filepath.Join(dir, "dynamic.yml"), "--providers.file.watch=false")
+	args = append(args, "--providers.file.filename="+filepath.Join(dir, "dynamic.yml"),
+		"--providers.file.watch=false")
 	if len(b.Containers) > 0 {
 		args = append(args, "--providers.docker.endpoint=unix://"+startEngine(w.TB, b.Containers))
 	}
@@ -219,10 +221,18 @@ func (q request) text() string {
 
 // await waits until as many servers have received the request as must, if the first has.
 func (w *world) await(q request) {
-	if len(w.recorder.of(q.Name)) == 0 {
+	servers := func() (n int) {
+		for _, at := range w.recorder.of(q.Name) {
+			if at.At != "auth" {
+				n++
+			}
+		}
+		return n
+	}
+	if servers() == 0 {
 		return
 	}
-	for end := time.Now().Add(20 * time.Second); len(w.recorder.of(q.Name)) < q.Servers && time.Now().Before(end); {
+	for end := time.Now().Add(place.Timeout); servers() < q.Servers && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 }

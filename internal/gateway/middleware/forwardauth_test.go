@@ -30,14 +30,16 @@ func auth(t *testing.T, names ...string) *httptest.Server {
 }
 
 func TestForwardAuthHeaders(t *testing.T) {
-	forwarded := []string{"X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Uri",
+	forwarded := []string{"X-Forwarded-For", "X-Forwarded-Port",
+		"X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Uri",
 		"X-Forwarded-Method", "X-Forwarded-Prefix", "X_forwarded_uri", "X-Real-Ip", "Upgrade", "X-Hop", "X-Kept"}
 	hostile := map[string]string{"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https",
 		"X-Forwarded-Prefix": "/p", "X-Forwarded-Host": "evil", "X-Forwarded-Uri": "/public",
 		"X_forwarded_uri": "/public", "X-Real-Ip": "192.0.2.2",
 		"X-Forwarded-Method": "HEAD", "Upgrade": "websocket", "Connection": "upgrade, x-hop, X-Forwarded-For",
 		"X-Hop": "1", "X-Kept": "2"}
-	all := gateway.ForwardAuth{TrustForwardHeader: new(false), Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}
+	all := gateway.ForwardAuth{TrustForwardHeader: new(false),
+		Address: auth(t, forwarded...).URL, AuthResponseHeaders: []string{"X-Saw"}}
 	run(t, gateway.Middleware{ForwardAuth: &all}, echo("X-Saw"), []request{{name: "no trust", method: "PUT",
 		host: "a.example", target: "/x?y", header: hostile, want: "PUT /x?y X-Saw=X-Forwarded-For=127.0.0.1 " +
 			"X-Forwarded-Port=80 X-Forwarded-Proto=http X-Forwarded-Host=a.example X-Forwarded-Uri=/x?y X-Forwarded-Method=PUT " +

@@ -63,7 +63,8 @@ func portOfScheme(scheme string) string {
 }
 
 // beyondURL are the headers about the client's connection and this host.
-var beyondURL = []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Tls-Client-Cert",
+var beyondURL = []string{"X-Real-Ip", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server",
+	"X-Forwarded-Tls-Client-Cert",
 	"X-Forwarded-Tls-Client-Cert-Info"}
 
 // isForwarded returns whether a header, or an alias of it, says how a proxy received the

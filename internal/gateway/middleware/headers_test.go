@@ -64,7 +64,8 @@ func TestHeadersCORS(t *testing.T) {
 			wantHeader: map[string]string{"Access-Control-Allow-Origin": ""}},
 	})
 	for _, credentials := range []bool{false, true} {
-		anyOne := gateway.Headers{AccessControlAllowOriginList: []string{"*"}, AccessControlAllowCredentials: credentials}
+		anyOne := gateway.Headers{AccessControlAllowOriginList: []string{"*"},
+			AccessControlAllowCredentials: credentials}
 		run(t, gateway.Middleware{Headers: &anyOne}, echo(), []request{
 			{name: fmt.Sprintf("any origin, credentials %v", credentials), header: asks("https://a.example"),
 				wantHeader: map[string]string{"Access-Control-Allow-Origin": "*"}}})

@@ -47,14 +47,15 @@ func observability(own, entry *gateway.Observability) any {
 var defaults = map[string]map[string]any{
 	"LoadBalancer": {"passHostHeader": true, "strategy": "wrr",
 		"responseForwarding": map[string]any{"flushInterval": "100ms"}},
-	"HealthCheck":     {"mode": "http", "timeout": "5s", "interval": "30s", "followRedirects": true},
-	"Cookie":          {"path": "/"},
-	"Mirroring":       {"mirrorBody": true, "maxBodySize": -1},
-	"ForwardAuth":     {"maxBodySize": -1},
-	"RateLimit":       {"burst": 1, "period": "1s"},
-	"Compress":        {"encodings": []string{"gzip", "br", "zstd"}},
-	"Retry":           {"maxRequestBodyBytes": 2 << 20},
-	"CircuitBreaker":  {"checkPeriod": "100ms", "fallbackDuration": "10s", "recoveryDuration": "10s", "responseCode": 503},
+	"HealthCheck": {"mode": "http", "timeout": "5s", "interval": "30s", "followRedirects": true},
+	"Cookie":      {"path": "/"},
+	"Mirroring":   {"mirrorBody": true, "maxBodySize": -1},
+	"ForwardAuth": {"maxBodySize": -1},
+	"RateLimit":   {"burst": 1, "period": "1s"},
+	"Compress":    {"encodings": []string{"gzip", "br", "zstd"}},
+	"Retry":       {"maxRequestBodyBytes": 2 << 20},
+	"CircuitBreaker": {"checkPeriod": "100ms", "fallbackDuration": "10s", "recoveryDuration": "10s",
+		"responseCode": 503},
 	"WeightedService": {"weight": 1},
 }
 

@@ -106,7 +106,9 @@ var rows = []row{
 	{"A container that is starting", nil},
 	{"A container gets requests until", nil},
 	{"Without a label, a container on several networks", nil},
-	{"After a change of a service", nil},
+	{"After a change of a service", func(d difference) bool {
+		return d.both[0].Status == 502 && d.both[1].Status == 503 && at("status", "body", "header ")(d)
+	}},
 	{"Headers such as", at("auth header X_", "auth header X.", "server header X_", "server header X.")},
 	{"A query with semicolons", func(d difference) bool {
 		shown := at("server request", "auth header X-Forwarded-Uri", "header Location")(d)
@@ -159,7 +161,7 @@ var rows = []row{
 	{"`mirroring` copies", func(d difference) bool {
 		return at("server ")(d) && hasLine(d.Request.Header, "Upgrade:") && d.Traefik == d.Here+d.Here
 	}},
-	{"`stripPrefix` of", both(hasTarget("%2F"), at("server request"))},
+	{"`stripPrefix` of", both(hasTarget("%2F"), at("server request", "auth header X-Forwarded-Uri"))},
 	{"`Forwarded` of", at("server header Forwarded", "auth header Forwarded")},
 	{"`TE: trailers`", at("server header Te", "auth header Te", "auth header Proxy-Connection")},
 	{"A request of a router with the default rule", at("server header X-Traefik-Router",

@@ -127,7 +127,8 @@ func (r *reporter) foreign(n *Node) bool {
 var fileOnly = []string{
 	"http.serverstransports", "tcp.serverstransports", "tls.certificates", "tls.options",
 	"tls.stores.default.defaultcertificate", "http.services.*.weighted", "http.services.*.mirroring",
-	"http.services.*.failover", "tcp.services.*.weighted", "udp.services.*.weighted",
+	"http.services.*.failover", "http.services.*.highestrandomweight", "tcp.services.*.weighted",
+	"udp.services.*.weighted",
 	"http.services.*.loadbalancer.server.fenced", "tcp.services.*.loadbalancer.server.address",
 	"udp.services.*.loadbalancer.server.address",
 }

@@ -60,7 +60,7 @@ func TestConflictsAreExplained(t *testing.T) {
 		"middleware auth@docker":               {gateway.Disabled, "refer to one of auth.a@docker, auth.b@docker"},
 		"router shop.c.container:c@docker":     {gateway.Disabled, `value "high"`},
 		"middleware auth.c.container:c@docker": {gateway.Disabled, "prefx"},
-		"router f@file":                        {gateway.Disabled, "middleware auth@docker does not exist"},
+		"router f@file":                        {gateway.Disabled, "middleware auth@docker is disabled: container a: the name is ambiguous"},
 	} {
 		s := states[object]
 		if s.State != want.state || !strings.Contains(strings.Join(s.Reasons, "\n"), want.reason) {

@@ -269,23 +269,6 @@ func TestForwardedHeaders(t *testing.T) {
 	}
 }
 
-// TestPathsOfServers checks that the path of a server's URL precedes that of the
-// request.
-func TestPathsOfServers(t *testing.T) {
-	w := newWorld(t, model.Static{})
-	echo := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(rw, r.RequestURI)
-	}))
-	t.Cleanup(echo.Close)
-	w.apply(map[string]*model.Router{"r@file": {Rule: "Host(`a.test`)", Service: "s@file"}},
-		map[string]*model.Service{"s@file": serviceOf(echo.URL + "/base/")})
-	for path, want := range map[string]string{"/": "/base/", "/x?y=1": "/base/x?y=1", "/a%2Fb": "/base/a%2Fb"} {
-		if _, body := w.get("http://a.test" + path); body != want {
-			t.Errorf("%s became %s, want %s", path, body, want)
-		}
-	}
-}
-
 // TestRedirection checks the redirection of a whole entry point.
 func TestRedirection(t *testing.T) {
 	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{

@@ -102,7 +102,29 @@ var rows = []row{
 	{"One wrong label, or no port", ofWrong},
 	{"A label that begins with `Traefik.`", nil},
 	{"Two containers that define", nil},
-	{"Routers with equal priority", nil},
+	{"Routers with equal priority", func(d difference) bool {
+		return strings.Contains(d.Where, "outers/") && ends("/status")(d) && d.Traefik == "enabled" && d.Here == "warning"
+	}},
+	{"Labels can name files", nil},
+	{"A faulty file keeps", nil},
+	{"The TLS store or options", nil},
+	{"`routers` and `Routers`", nil},
+	{"Containers of different projects", nil},
+	{"An object of labels", nil},
+	{"A router of a container that is stopping", nil},
+	{"These requests are accepted", nil},
+	{"`GET *` is routed", nil},
+	{"A client of HTTP/2 may reset", nil},
+	{"A failure that the client causes", nil},
+	{"The latency of `circuitBreaker`", nil},
+	{"A request with the header `Upgrade`", nil},
+	{"Copies for mirrors", nil},
+	{"A full entry point", nil},
+	{"Routers that disagree", nil},
+	{"A router with TLS options", nil},
+	{"A router is served under", nil},
+	{"A router with any `tls` key", nil},
+	{"Options that do not exist", nil},
 	{"A container that is starting", nil},
 	{"A container gets requests until", nil},
 	{"Without a label, a container on several networks", nil},
@@ -148,7 +170,7 @@ var rows = []row{
 		return uses("redirectRegex")(d) && hasLine(d.Request.Header, "X-Forwarded-Proto: https")
 	}},
 	{"A response 304", func(d difference) bool { return d.both[0].Status == 304 && at("header Content-Type")(d) }},
-	{"`X-Forwarded-Ssl`", at("auth header X-Forwarded-Ssl", "server header X-Forwarded-Ssl")},
+	{"`X-Forwarded-User`", at("auth header X-Forwarded-Ssl", "server header X-Forwarded-Ssl")},
 	{"`customRequestHeaders` without", func(d difference) bool {
 		return at("auth header X-Forwarded-For")(d) && d.Traefik == ", "+d.Here
 	}},
@@ -182,7 +204,9 @@ var rows = []row{
 	{"The API has routers and middlewares", func(d difference) bool {
 		return strings.HasPrefix(d.Where, "raw ") && strings.Contains(d.Where, "@internal")
 	}},
-	{"The API shows hashes", ends("/users")},
+	{"The API shows hashes", func(d difference) bool {
+		return strings.HasPrefix(d.Where, "raw ") && strings.Contains(d.Here, "(hidden)")
+	}},
 	{"A router that is disabled", func(d difference) bool {
 		return strings.HasPrefix(d.Where, "raw /routers/") && strings.HasSuffix(d.Where, "/using")
 	}},

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -158,7 +159,10 @@ func (b *requestBody) ready() int {
 	return int(min(int64(b.conn.buffered()), left))
 }
 
-// spliceTo moves the rest of the body to a TCP connection.
+// errLost ends a body of which it is not known how much was read.
+var errLost = errors.New("a part of the request's body is lost: the server's connection has failed")
+
+// spliceTo moves the rest of the body to a TCP connection. If that fails, the body cannot be read any further.
 func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 	defer func() {
 		b.received.Add(moved)
@@ -194,6 +198,8 @@ func (b *requestBody) spliceTo(to *net.TCPConn) (moved int64, err error) {
 			b.ends(err)
 			return moved, nil
 		case err != nil:
+			// The kernel may have taken bytes from the client that the server did not get.
+			b.ends(errLost)
 			return moved, err
 		case n < step:
 			b.ends(io.ErrUnexpectedEOF)

@@ -48,3 +48,24 @@ func (s *signalling) SetReadDeadline(t time.Time) error {
 	s.once.Do(func() { close(s.set) })
 	return err
 }
+
+// TestLostBody moves a body to a server that has reset its connection. The kernel takes bytes from the client that
+// nothing can read afterwards, so the begin of the next request is not known.
+func TestLostBody(t *testing.T) {
+	const length = bufferSize
+	near, client := tcpPair(t)
+	server, far := tcpPair(t)
+	_ = far.SetLinger(0)
+	_ = far.Close()
+	_, _ = server.Read(make([]byte, 1)) // until the reset is there
+	go func() { _, _ = client.Write(make([]byte, 3*length)) }()
+	s := &Server{}
+	s.setClock()
+	b := &requestBody{conn: newConn(s, near), left: length}
+	if _, err := b.spliceTo(server); err == nil {
+		t.Fatal("the server has reset its connection")
+	}
+	if b.end() {
+		t.Error("the next request is taken from an unknown place")
+	}
+}

@@ -122,6 +122,7 @@ func (w *grpcWebWriter) WriteHeader(status int) {
 		return
 	}
 	h := w.ResponseWriter.Header()
+	clear(h) // of the fields of an interim response
 	trailers := w.trailerNames()
 	for name, values := range w.header {
 		if !strings.HasPrefix(name, http.TrailerPrefix) && !slices.Contains(trailers, name) && name != "Trailer" {

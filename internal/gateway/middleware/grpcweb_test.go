@@ -59,3 +59,16 @@ func TestGRPCWeb(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { r.check(t, server.URL) })
 	}
 }
+
+// TestInterimOfGRPCWeb lets a server fail after an interim response: its fields are not those of the final response.
+func TestInterimOfGRPCWeb(t *testing.T) {
+	server := serve(t, build(t, gateway.Middleware{GRPCWeb: &gateway.GRPCWeb{}}, middleware.Deps{})(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Interim", "1")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("X-Interim")
+			http.Error(w, "failed", http.StatusBadGateway)
+		})))
+	request{method: "POST", header: map[string]string{"Content-Type": "application/grpc-web"},
+		status: http.StatusBadGateway, wantHeader: map[string]string{"X-Interim": ""}}.check(t, server.URL)
+}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"time"
 )
@@ -149,18 +150,28 @@ func split(random *rand.Rand, b []byte) [][]byte {
 	return pieces
 }
 
+// patience is how long a client waits for an answer, under the race detector on a busy machine.
+const patience = 30 * time.Second
+
+// silent fails the test because of an answer that does not come, and shows what all goroutines do.
+func (p *pairs) silent(what string) {
+	var stacks bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+	p.Errorf("no %s\n%s", what, stacks.Bytes())
+}
+
 // answers reads the responses. It returns whether the connection can be used again.
 func (p *pairs) answers(c net.Conn, in *bufio.Reader, s sent, marker string) bool {
-	patience := 5 * time.Minute // under the race detector, on a busy machine
+	wait := patience
 	if !s.whole {
-		patience = 100 * time.Millisecond
+		wait = 100 * time.Millisecond
 	}
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(wait))
 	for n := 0; n < s.responses; {
 		response, err := http.ReadResponse(in, nil)
 		if err != nil {
 			if s.whole && errors.Is(err, os.ErrDeadlineExceeded) {
-				p.Errorf("no answer %d of %d to %.500q", n+1, s.responses, s.text)
+				p.silent(fmt.Sprintf("answer %d of %d to %.500q", n+1, s.responses, s.text))
 			}
 			return false
 		}
@@ -191,7 +202,7 @@ func (p *pairs) tunnel(c net.Conn, in io.Reader, s sent, marker string) {
 	}
 	_, err := io.Copy(io.Discard, &foreign{from: in, marker: marker, wrong: p.wrong})
 	if s.whole && errors.Is(err, os.ErrDeadlineExceeded) {
-		p.Errorf("no end of the upgraded connection: %.300q", s.text)
+		p.silent(fmt.Sprintf("end of the upgraded connection: %.300q", s.text))
 	}
 }
 
@@ -201,9 +212,11 @@ func (p *pairs) wrong(what string) { p.Error("a byte of another client: " + what
 func (p *pairs) check(response *http.Response, marker string) bool {
 	defer response.Body.Close()
 	got, ok := response.Header["X-Marker"]
-	// http.Error sets this header. The gateway's own answer can have headers of a response that failed.
-	own := response.Header.Get("X-Content-Type-Options") == "nosniff"
-	if !ok || own {
+	// http.Error sets this header: the answer is the gateway's own.
+	if own := response.Header.Get("X-Content-Type-Options") == "nosniff"; own && ok {
+		p.Errorf("an answer of the gateway has fields of a failed response: %v", response.Header)
+	}
+	if !ok {
 		body, err := io.ReadAll(response.Body)
 		if response.StatusCode < 400 || bytes.IndexByte(body, '<') >= 0 {
 			p.Errorf("got %d without a marker: %.100q", response.StatusCode, body)
@@ -221,7 +234,7 @@ func (p *pairs) check(response *http.Response, marker string) bool {
 func (p *pairs) library(client *http.Client) func(*rand.Rand) {
 	return func(random *rand.Rand) {
 		marker := p.marker()
-		ctx, cancel := context.WithTimeout(p.Context(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(p.Context(), patience)
 		defer cancel()
 		gives := random.IntN(3) == 0
 		if gives {
@@ -246,7 +259,7 @@ func (p *pairs) library(client *http.Client) func(*rand.Rand) {
 			p.check(response, marker)
 		}
 		if !gives && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			p.Errorf("no answer to %v", r.Header)
+			p.silent(fmt.Sprintf("answer to %v", r.Header))
 		}
 	}
 }

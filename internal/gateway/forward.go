@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -54,7 +53,7 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (
 			resultOf(answer.Request).follow(answer)
 			return nil
 		},
-		Transport:     transport,
+		Transport:     closing{transport},
 		FlushInterval: cmp.Or(flush, defaultFlush),
 		BufferPool:    buffers,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
@@ -87,18 +86,7 @@ func (l *library) Forward(w http.ResponseWriter, r *http.Request, host string) e
 		return l.upgrades.Forward(w, r, host)
 	}
 	res := &result{Context: r.Context(), host: host}
-	return res.of(func(r *http.Request) { l.proxy.ServeHTTP(recoveringWriter{w}, r) }, r)
-}
-
-// recoveringBody is a body that the transport reads on a goroutine that does not recover.
-type recoveringBody struct{ io.ReadCloser }
-
-// Read implements io.Reader.
-func (b recoveringBody) Read(p []byte) (n int, err error) {
-	err = errFault // if it panics
-	defer goroutine.Recover("read the body of a request")
-	n, err = b.ReadCloser.Read(p)
-	return n, err
+	return res.of(func(r *http.Request) { l.proxy.ServeHTTP(recoveringWriter{w}, r) }, w, r)
 }
 
 // recoveringWriter is a response. The library flushes it, and writes interim responses, on goroutines that

@@ -40,11 +40,13 @@ func (r *result) Value(key any) any {
 // resultOf returns the result of a request that of has sent.
 func resultOf(r *http.Request) *result { return r.Context().Value(resultKey{}).(*result) }
 
-// of calls the reverse proxy, and returns how the request has failed. Any error is an *h1.Error.
-func (r *result) of(send func(*http.Request), request *http.Request) (failed error) {
+// of calls the reverse proxy, and returns how the request has failed. Any error is an *h1.Error. Nothing uses the
+// request or the writer afterwards.
+func (r *result) of(send func(*http.Request), w http.ResponseWriter, request *http.Request) (failed error) {
 	out := request.WithContext(r)
 	if request.Body != nil && request.Body != http.NoBody {
-		r.request = &followed{ReadCloser: recoveringBody{request.Body}}
+		r.request = &followed{ReadCloser: guard(request.Body, w)}
+		defer r.request.Close()
 		out.Body = r.request
 	}
 	defer func() {

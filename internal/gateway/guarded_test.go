@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
 
@@ -80,5 +81,22 @@ func TestLibraryGivesTheBodyBack(t *testing.T) {
 				t.Errorf("%s, deadlines %v: %v, %d goroutines read the body", name, deadlines, err, n)
 			}
 		}
+	}
+}
+
+// TestCopiesAreNoAttempts sends a copy of a request that retry may send again: the copy must not change the attempt,
+// which another goroutine uses.
+func TestCopiesAreNoAttempts(t *testing.T) {
+	attempts := make(chan *middleware.Attempt, 1)
+	service := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempts <- middleware.AttemptOf(r) })
+	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(copies),
+		mirrors: []mirror{{percent: 100, service: service}}}
+	retry, err := middleware.New("retry", &gateway.Middleware{Retry: &gateway.Retry{Attempts: 2}}, middleware.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	retry(m).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	if a := <-attempts; a != nil {
+		t.Errorf("the copy is attempt %d", a.Number)
 	}
 }

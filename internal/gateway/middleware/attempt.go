@@ -27,6 +27,11 @@ func AttemptOf(r *http.Request) *Attempt {
 	return attempt
 }
 
+// WithoutAttempt returns a context for a copy of a request that another goroutine sends: an attempt belongs to one.
+func WithoutAttempt(ctx context.Context) context.Context {
+	return context.WithValue(ctx, attemptKey{}, (*Attempt)(nil))
+}
+
 // Use records the server that the attempt uses.
 func (a *Attempt) Use(server string) {
 	if a != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/model/gateway"
 )
@@ -89,7 +90,7 @@ func TestLibraryGivesTheBodyBack(t *testing.T) {
 func TestCopiesAreNoAttempts(t *testing.T) {
 	attempts := make(chan *middleware.Attempt, 1)
 	service := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { attempts <- middleware.AttemptOf(r) })
-	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(copies),
+	m := &mirroring{service: http.NotFoundHandler(), count: new(atomic.Uint64), copies: new(admission.Copies),
 		mirrors: []mirror{{percent: 100, service: service}}}
 	retry, err := middleware.New("retry", &gateway.Middleware{Retry: &gateway.Retry{Attempts: 2}}, middleware.Deps{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -18,7 +19,7 @@ import (
 // checkOf is a service whose servers are checked.
 type checkOf struct {
 	value   gateway.HealthCheck
-	servers []member
+	servers []healthcheck.Server
 	via     *gateway.ServersTransport
 }
 
@@ -163,7 +164,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		return nil, err
 	}
 	var places []*place
-	var servers []member
+	var servers []healthcheck.Server
 	for _, s := range value.Servers {
 		if s.Down != "" {
 			continue
@@ -187,7 +188,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		if weight < 0 {
 			return nil, fmt.Errorf("server %s: weight %d is negative", gateway.ShownURL(s.URL), weight)
 		}
-		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, at)
+		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, healthcheck.Server{URL: at.url, Down: &at.down})
 	}
 	if value.HealthCheck != nil {
 		check, notes := value.HealthCheck.Bounded()
@@ -197,7 +198,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		b.now.check = &checkOf{check, servers, transport}
 	} else {
 		for _, s := range servers {
-			s.down.Store(false)
+			s.Down.Store(false)
 		}
 	}
 	return newBalancer(name, value, places, b.now.turns, b.observer.metrics.OpenAtService(name), b.log)

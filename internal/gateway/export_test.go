@@ -34,5 +34,5 @@ func (g *Gateway) BreakRule(router string) { g.kept.routers[router].rule = new(r
 
 // CheckInterval returns the time between two checks of a service's server that is up.
 func (g *Gateway) CheckInterval(service string) time.Duration {
-	return g.checks[service].value.Interval
+	return g.checks[service].of.value.Interval
 }

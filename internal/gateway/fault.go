@@ -6,9 +6,13 @@ import (
 	"net"
 	"net/http"
 
+	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/middleware"
 )
+
+// errFault is the result of what has failed by a mistake in the gateway.
+var errFault = goroutine.ErrPanic
 
 // faultOf returns who caused that a request could not be forwarded. It is the only place that decides:
 // conditions of servers, circuit breakers, retries and statuses depend on it.

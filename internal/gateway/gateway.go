@@ -12,12 +12,14 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/admission"
 	"fairlead/internal/gateway/datagram"
+	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
@@ -61,7 +63,7 @@ type Gateway struct {
 
 // runningCheck is a check with what it was started for.
 type runningCheck struct {
-	*checks
+	*healthcheck.Checks
 	of checkOf
 }
 
@@ -126,20 +128,22 @@ func (g *Gateway) follow(name string, wanted *checkOf) {
 		return
 	}
 	if running {
-		c.stop()
+		c.Stop()
 		delete(g.checks, name)
 	}
 	if wanted == nil {
 		return
 	}
-	var started *checks
+	var started *healthcheck.Checks
 	var err error
 	// The goroutines of the checks start last, so a service that fails has none.
 	failed := recovery.Object("service "+name, func() {
-		started, err = startChecks(*wanted, func(m member, down bool, why string) {
-			g.log.Info("server changed", "service", name, "server", gateway.ShownURL(m.url.String()), "down",
+		transport := func() (*http.Transport, error) { return newTransport(wanted.via) }
+		report := func(s healthcheck.Server, down bool, why string) {
+			g.log.Info("server changed", "service", name, "server", gateway.ShownURL(s.URL.String()), "down",
 				down, "reason", why)
-		})
+		}
+		started, err = healthcheck.Start(wanted.value, wanted.servers, transport, report)
 	})
 	if err = cmp.Or(failed, err); err != nil {
 		g.log.Warn("cannot check servers", "service", name, "error", err)

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -78,20 +77,6 @@ func TestPanicsOfMirrors(t *testing.T) {
 	if <-copied; out.Code != http.StatusNotFound {
 		t.Errorf("status %d", out.Code)
 	}
-}
-
-// TestPanicsOfChecks lets a check panic: its server counts as down, and the next check follows.
-func TestPanicsOfChecks(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	to, _ := url.Parse("http://127.0.0.1:1")
-	m := member{server: &server{url: to}, condition: new(condition)}
-	c := &checks{log: func(_ member, down bool, why string) {
-		if !down || why != errFault.Error() {
-			t.Errorf("down: %v, %s", down, why)
-		}
-		cancel()
-	}}
-	c.follow(ctx, m) // it has no client
 }
 
 // TestPanicsOfOpenings lets the first bytes of a connection panic: it ends, and is not counted any more.

@@ -236,6 +236,11 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway", "internal/gateway/middleware/...", "internal/expression"},
 	},
 	{
+		Name: "health checks of HTTP servers get the servers and the transport from the gateway",
+		Of:   []string{"internal/gateway/healthcheck/..."},
+		Ours: []string{"internal/model/gateway", "internal/gateway/goroutine"},
+	},
+	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
 		Of:     []string{"internal/gateway/..."},
 		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},

@@ -9,6 +9,7 @@ package goroutine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,9 @@ import (
 	"sync"
 	"time"
 )
+
+// ErrPanic is the result of a task that has panicked.
+var ErrPanic = errors.New("a mistake in the gateway")
 
 // Go runs f on a new goroutine. The task is for the log: what f does, in the imperative.
 func Go(task string, f func()) {

@@ -1,4 +1,4 @@
-package gateway
+package healthcheck
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 )
 
 // servingMessage is the message HealthCheckResponse{status: SERVING} of the gRPC health
@@ -16,8 +17,8 @@ import (
 var servingMessage, emptyMessage = []byte{0, 0, 0, 0, 2, 8, 1}, make([]byte, 5)
 
 // askGRPC asks with the gRPC health checking protocol, and returns why the server is down.
-func (c *checks) askGRPC(ctx context.Context, s *server) error {
-	client, to, err := c.target(s, "/grpc.health.v1.Health/Check")
+func (c *Checks) askGRPC(ctx context.Context, server *url.URL) error {
+	client, to, err := c.target(server, "/grpc.health.v1.Health/Check")
 	if err != nil {
 		return err
 	}

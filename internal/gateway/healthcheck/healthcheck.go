@@ -1,4 +1,8 @@
-package gateway
+// Package healthcheck asks the servers of HTTP services in intervals whether they are up, with a request or with the
+// gRPC health checking protocol.
+//
+// It does not choose servers for requests, and does not count failed requests of clients: the load balancers do.
+package healthcheck
 
 import (
 	"cmp"
@@ -9,47 +13,55 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fairlead/internal/gateway/goroutine"
 	"fairlead/internal/model/gateway"
 )
 
-// errFault is the result of what has failed by a mistake in the gateway.
-var errFault = errors.New("a mistake in the gateway")
+// Server is a server of one service.
+type Server struct {
+	URL *url.URL
+	// Down is whether the last check failed. Its first value is the caller's.
+	Down *atomic.Bool
+}
 
-// checks asks the servers of one service in intervals whether they are up.
-type checks struct {
+// Checks asks the servers of one service in intervals whether they are up.
+type Checks struct {
 	value gateway.HealthCheck
 	// library speaks HTTP/1.1, and HTTP/2 if TLS negotiates it; h2c speaks HTTP/2 without TLS.
 	library, h2c *http.Client
-	log          func(m member, down bool, why string)
+	report       func(s Server, down bool, why string)
 	cancel       context.CancelFunc
 	done         goroutine.Group
 }
 
-// startChecks begins to check the servers, each on its own, and at once.
-func startChecks(of checkOf, log func(member, bool, string)) (*checks, error) {
-	library, err := newTransport(of.via)
+// Start begins to check the servers, each on its own, and at once. Transport returns a new transport to the servers;
+// its errors are returned. Report is called concurrently when a server's result changes, with the reason if the server
+// is down.
+func Start(value gateway.HealthCheck, servers []Server, transport func() (*http.Transport, error),
+	report func(s Server, down bool, why string)) (*Checks, error) {
+	library, err := transport()
 	if err != nil {
 		return nil, err
 	}
-	h2c, err := newTransport(of.via)
+	h2c, err := transport()
 	if err != nil {
 		return nil, err
 	}
 	h2c.Protocols = new(http.Protocols)
 	h2c.Protocols.SetUnencryptedHTTP2(true)
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &checks{value: of.value, log: log, cancel: cancel}
+	c := &Checks{value: value, report: report, cancel: cancel}
 	c.library, c.h2c = c.client(library), c.client(h2c)
-	for _, m := range of.servers {
-		c.done.Go("check a server", func() { c.follow(ctx, m) })
+	for _, s := range servers {
+		c.done.Go("check a server", func() { c.follow(ctx, s) })
 	}
 	return c, nil
 }
 
-func (c *checks) client(transport http.RoundTripper) *http.Client {
+func (c *Checks) client(transport http.RoundTripper) *http.Client {
 	client := &http.Client{Transport: transport, Timeout: cmp.Or(c.value.Timeout, 5*time.Second)}
 	if c.value.FollowRedirects != nil && !*c.value.FollowRedirects {
 		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -57,29 +69,29 @@ func (c *checks) client(transport http.RoundTripper) *http.Client {
 	return client
 }
 
-// stop ends the checks. The conditions stay as they are.
-func (c *checks) stop() {
+// Stop ends the checks and waits for them. The servers stay up or down.
+func (c *Checks) Stop() {
 	c.cancel()
 	c.done.Wait()
 	c.library.CloseIdleConnections()
 	c.h2c.CloseIdleConnections()
 }
 
-func (c *checks) follow(ctx context.Context, m member) {
+func (c *Checks) follow(ctx context.Context, s Server) {
 	up := cmp.Or(c.value.Interval, 30*time.Second)
 	down := cmp.Or(c.value.UnhealthyInterval, up)
 	for {
-		err := errFault // if the check panics
-		goroutine.Do("check a server", func() { err = withoutURL(c.ask(ctx, m.server)) })
+		err := goroutine.ErrPanic // if the check panics
+		goroutine.Do("check a server", func() { err = withoutURL(c.ask(ctx, s.URL)) })
 		if ctx.Err() != nil {
 			return
 		}
-		if was := m.down.Swap(err != nil); was != (err != nil) {
+		if was := s.Down.Swap(err != nil); was != (err != nil) {
 			why := ""
 			if err != nil {
 				why = err.Error()
 			}
-			c.log(m, err != nil, why)
+			c.report(s, err != nil, why)
 		}
 		wait := up
 		if err != nil {
@@ -103,11 +115,11 @@ func withoutURL(err error) error {
 }
 
 // ask sends one request and returns why the server is down, nil if it is up.
-func (c *checks) ask(ctx context.Context, s *server) error {
+func (c *Checks) ask(ctx context.Context, server *url.URL) error {
 	if c.value.Mode == "grpc" {
-		return c.askGRPC(ctx, s)
+		return c.askGRPC(ctx, server)
 	}
-	client, to, err := c.target(s, c.value.Path)
+	client, to, err := c.target(server, c.value.Path)
 	if err != nil {
 		return err
 	}
@@ -131,7 +143,7 @@ func (c *checks) ask(ctx context.Context, s *server) error {
 }
 
 // prepare sets the headers of a check.
-func (c *checks) prepare(r *http.Request) {
+func (c *Checks) prepare(r *http.Request) {
 	for name, value := range c.value.Headers {
 		r.Header.Set(name, value)
 	}
@@ -141,8 +153,8 @@ func (c *checks) prepare(r *http.Request) {
 }
 
 // target returns the URL of the check, and the client that speaks the server's protocol.
-func (c *checks) target(s *server, path string) (*http.Client, string, error) {
-	u := *s.url
+func (c *Checks) target(server *url.URL, path string) (*http.Client, string, error) {
+	u := *server
 	u.Scheme = cmp.Or(c.value.Scheme, u.Scheme)
 	client := c.library
 	if u.Scheme == "h2c" || u.Scheme == "http" && c.value.Mode == "grpc" {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/gateway/datagram"
+	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -77,7 +78,7 @@ type parts struct {
 	had, conditions map[*server]*condition
 	check           *checkOf
 	placed          []placed
-	tls             []tlsUse
+	tls             []hosttls.Use
 	// last and states are the middlewares before and after the change, by entry point; those
 	// of a service have none.
 	last, states map[string]middleware.States
@@ -282,11 +283,11 @@ func (b *builder) addAt(entry, name string, value *gateway.Router, parsed *rule.
 		return err
 	}
 	priority := cmp.Or(value.Priority, parsed.Priority())
-	options := optionsAt(at, value)
+	options := hosttls.At(at, value)
 	r := &route.Router{Name: name, Service: value.Service, Rule: parsed, Priority: priority, Handler: handler}
 	if options != "" {
-		use := newTLSUse(entry, options, parsed)
-		r.Options, r.Hostless = options, use.open
+		use := hosttls.NewUse(entry, options, parsed)
+		r.Options, r.Hostless = options, use.Open
 		b.now.tls = append(b.now.tls, use)
 	}
 	b.observe(entry, r, value.Observability, at.Observability)

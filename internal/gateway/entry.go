@@ -66,7 +66,7 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 	r = e.forwarding.Apply(r, peer)
 	x.request = requestOf(r, peer)
 	now := e.current.Load()
-	if r.TLS != nil && !now.tls.agree(e.name, r.TLS.ServerName, x.request.Host) {
+	if r.TLS != nil && !now.tls.hosts.Agree(e.name, r.TLS.ServerName, x.request.Host) {
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return
 	}
@@ -74,7 +74,7 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		http.NotFound(x, r)
 		return
 	}
-	if r.TLS != nil && !now.tls.admits(e.name, r.TLS.ServerName, x.router) {
+	if r.TLS != nil && !now.tls.hosts.Admits(e.name, r.TLS.ServerName, x.router.Options, x.router.Hostless) {
 		x.router = nil
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return

@@ -30,8 +30,8 @@ func (s *snapshot) shownCertificate(entry gateway.EntryPoint, name string) (*Sho
 	if s.tls.refuses(entry, name) {
 		return nil, []string{"the handshake fails: " + errNoCertificate.Error()}
 	}
-	options := s.tls.hosts.of(entry.Name, name)
-	config := s.tls.options[options]
+	options := s.tls.hosts.Of(entry.Name, name)
+	config := s.tls.options.Configs[options]
 	if config == nil {
 		return nil, []string{fmt.Sprintf("the handshake fails: TLS options %s cannot be used", options)}
 	}
@@ -49,11 +49,11 @@ func (s *snapshot) shownCertificate(entry gateway.EntryPoint, name string) (*Sho
 
 // misdirected says why the router answers 421 to a request for the host at the entry point.
 func (n *tlsNames) misdirected(entry, host string, r *route.Router) []string {
-	if n.admits(entry, host, r) {
+	if n.hosts.Admits(entry, host, r.Options, r.Hostless) {
 		return nil
 	}
 	return []string{fmt.Sprintf("the answer is 421: connections for %s have the TLS options %s, which are not as strict as %s "+
-		"of router %s", host, n.hosts.of(entry, host), r.Options, r.Name)}
+		"of router %s", host, n.hosts.Of(entry, host), r.Options, r.Name)}
 }
 
 // whyNone says why a resolver has no certificate for the name, empty if none tries.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/rule"
@@ -30,13 +31,13 @@ type kept struct {
 	challenges []placed
 	statuses   statuses
 	// tls is what HTTP routers want of connections, verdicts what became of them for that.
-	tls      map[string][]tlsUse
-	verdicts map[string]verdict
+	tls      map[string][]hosttls.Use
+	verdicts map[string]hosttls.Verdict
 }
 
 func newKept() kept {
 	return kept{services: map[string]*builtService{}, routers: map[string]*builtRouter{}, statuses: newStatuses(),
-		tls: map[string][]tlsUse{}}
+		tls: map[string][]hosttls.Use{}}
 }
 
 // builtService is a service with what it was built from.
@@ -55,7 +56,7 @@ type builtRouter struct {
 	rule   *rule.Rule
 	needs  []object
 	placed []placed
-	tls    []tlsUse
+	tls    []hosttls.Use
 	states map[string]middleware.States
 }
 

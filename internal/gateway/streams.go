@@ -13,7 +13,8 @@ import (
 // addStreams builds the TCP and UDP routers.
 func (b *builder) addStreams() {
 	b.streams, b.streamUse = stream.Build(stream.Source{Static: &b.static, Config: b.config, Status: objects{b.status},
-		Log: b.log, Options: b.tls.options, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS, Weaker: b.weakerHTTPS}, b.Gateway.streams)
+		Log: b.log, Options: b.tls.options.Configs, ServerTLS: tlsToServer, HTTPS: b.namesOfHTTPS,
+		Weaker: b.weakerHTTPS}, b.Gateway.streams)
 	b.datagrams, b.datagramUse = datagram.Build(&b.static, &b.config.UDP, objects{b.status}, b.Gateway.datagrams)
 }
 
@@ -56,7 +57,7 @@ func (r receiving) close() {
 func (b *builder) namesOfHTTPS(add func(entry string, names []string)) {
 	for _, r := range b.kept.routers {
 		for _, use := range r.tls {
-			add(use.entry, use.domains)
+			add(use.Entry, use.Domains)
 		}
 	}
 }
@@ -64,7 +65,7 @@ func (b *builder) namesOfHTTPS(add func(entry string, names []string)) {
 // weakerHTTPS returns the name of the options that HTTPS connections for the name have at the entry
 // point, if they are not as strict as those of a TCP router, else an empty text.
 func (b *builder) weakerHTTPS(entry, name, options string) string {
-	if have := b.tls.hosts.of(entry, name); !b.tls.meets(have, options) {
+	if have := b.tls.hosts.Of(entry, name); !b.tls.options.Meets(have, options) {
 		return have
 	}
 	return ""

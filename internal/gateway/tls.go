@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/rule"
 	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
@@ -28,20 +29,17 @@ type tlsNames struct {
 	fallback *tls.Certificate
 	// challenges answer authorities, by name.
 	challenges map[string]*tls.Config
-	// options are by qualified name; hosts says which ones a host has.
-	options map[string]*tls.Config
-	hosts   hostOptions
-	// sniStrict are the options that refuse names without a certificate. ownDefault says that the
-	// default options are configured.
-	sniStrict  map[string]bool
-	ownDefault bool
+	// hosts says which of the options a host has.
+	options hosttls.Options
+	hosts   hosttls.Hosts
 }
 
-const defaultOptions = "default"
+// defaultStore is the name of the store that is in use.
+const defaultStore = "default"
 
 func newTLSNames() *tlsNames {
-	return &tlsNames{certificates: map[string]*tls.Certificate{}, options: map[string]*tls.Config{},
-		sniStrict: map[string]bool{}}
+	return &tlsNames{certificates: map[string]*tls.Certificate{},
+		options: hosttls.Options{Configs: map[string]*tls.Config{}, SNIStrict: map[string]bool{}}}
 }
 
 // certificate returns the certificate for the name.
@@ -103,7 +101,7 @@ func (b *builder) addTLS() {
 		}
 	}
 	b.tls.fallback = b.own
-	if s := b.config.TLS.Stores[defaultOptions]; s != nil && s.DefaultCertificate != nil {
+	if s := b.config.TLS.Stores[defaultStore]; s != nil && s.DefaultCertificate != nil {
 		pair, err := tlsconfig.KeyPair(*s.DefaultCertificate)
 		if err != nil {
 			b.status.disable("certificate", tlsconfig.NameOf(s.DefaultCertificate.CertFile), err.Error())
@@ -113,16 +111,16 @@ func (b *builder) addTLS() {
 	}
 	config, _ := tlsconfig.Options(&gateway.TLSOptions{}) // empty options are valid
 	config.GetCertificate = b.certificateOr(false)
-	b.tls.options[defaultOptions] = config
+	b.tls.options.Configs[hosttls.Default] = config
 	for name, value := range b.config.TLS.Options {
 		var config *tls.Config // nil closes: the handshakes of its routers fail
 		if err := recovery.Object("tls options "+name, func() { config = b.optionsOf(name, value) }); err != nil {
 			b.status.disable("tls options", name, err.Error())
 		}
-		b.tls.options[name], b.tls.sniStrict[name] = config, value != nil && value.SNIStrict
-		if bare, _, _ := strings.Cut(name, "@"); bare == defaultOptions {
-			b.tls.options[defaultOptions], b.tls.sniStrict[defaultOptions] = config, b.tls.sniStrict[name]
-			b.tls.ownDefault = true
+		b.tls.options.Set(name, config, value != nil && value.SNIStrict)
+		if bare, _, _ := strings.Cut(name, "@"); bare == hosttls.Default {
+			b.tls.options.Set(hosttls.Default, config, value != nil && value.SNIStrict)
+			b.tls.options.OwnDefault = true
 		}
 	}
 	b.refuseDefault()
@@ -132,8 +130,9 @@ func (b *builder) addTLS() {
 // not read them: they may demand certificates of clients.
 func (b *builder) refuseDefault() {
 	for _, s := range b.known {
-		if bare, _, _ := strings.Cut(s.Name, "@"); s.Kind == "tls options" && s.State == Disabled && bare == defaultOptions {
-			b.tls.options[defaultOptions], b.tls.ownDefault = nil, true
+		bare, _, _ := strings.Cut(s.Name, "@")
+		if s.Kind == "tls options" && s.State == Disabled && bare == hosttls.Default {
+			b.tls.options.Configs[hosttls.Default], b.tls.options.OwnDefault = nil, true
 		}
 	}
 }
@@ -145,7 +144,7 @@ func (b *builder) addCertificate(c gateway.Certificate) {
 		return
 	}
 	b.status.of("certificate", tlsconfig.NameOf(c.CertFile))
-	if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultOptions }) {
+	if slices.ContainsFunc(c.Stores, func(name string) bool { return name != defaultStore }) {
 		b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
 			"is in use, and it has all certificates")
 	}
@@ -203,8 +202,8 @@ func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
 		if now.refuses(entry, hello.ServerName) {
 			return nil, errNoCertificate
 		}
-		name := now.hosts.of(entry.Name, hello.ServerName)
-		options := now.options[name]
+		name := now.hosts.Of(entry.Name, hello.ServerName)
+		options := now.options.Configs[name]
 		if options == nil {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)
 		}

@@ -1,71 +1,87 @@
 package gateway
 
 import (
-	"cmp"
-	"net/netip"
-	"strings"
+	"reflect"
+	"slices"
 
-	"fairlead/internal/gateway/route"
-	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/hosttls"
+	"fairlead/internal/gateway/stream"
+	"fairlead/internal/model/gateway"
 )
 
-// hostOptions has the names of the TLS options of hosts.
-type hostOptions struct {
-	// byHost has them by entry point and pattern of hosts: NAME, *.NAME for one more label, as in
-	// Host, and * for all. It is empty if all hosts have those of their entry point.
-	byHost map[[2]string]string
-	// entries are those of the entry points that have others than the default ones.
-	entries map[string]string
-}
-
-// of returns the name of the TLS options that a connection for the server name has at the entry
-// point, and that a request for the host needs: those of the exact name, else of the wildcard
-// that matches it, else of *, else of the entry point, else the default ones. It is the only
-// place that decides this.
-//
-// Clients of an IP address send no server name (RFC 6066, 3), so addresses count as no name.
-func (o hostOptions) of(entry, host string) string {
-	if len(o.byHost) > 0 {
-		if host = rule.CanonicalHost(host); isAddress(host) {
-			host = ""
+// decideTLS decides which TLS options each host has, and which routers are disabled because theirs cannot be
+// applied. Routers whose verdict differs from the last one are built again.
+func (b *builder) decideTLS(sameOptions bool) {
+	differs := !sameOptions
+	for _, name := range namesOfKind(b.changed, "router") {
+		_, had := b.kept.tls[name]
+		delete(b.kept.tls, name)
+		uses := b.tlsUses(name, b.config.HTTP.Routers[name])
+		if len(uses) > 0 {
+			b.kept.tls[name] = uses
 		}
-		if options, ok := o.byHost[[2]string{entry, host}]; ok {
-			return options
-		}
-		if dot := strings.IndexByte(host, '.'); dot > 0 {
-			if options, ok := o.byHost[[2]string{entry, "*" + host[dot:]}]; ok {
-				return options
+		differs = differs || had || len(uses) > 0
+	}
+	if !differs {
+		return // b.tls is that of the last configuration
+	}
+	last := b.kept.verdicts
+	unusable := func(options string) string {
+		return stream.Unusable(objects{b.status}, "tls options", options, b.config.TLS.Options)
+	}
+	b.tls.hosts, b.kept.verdicts = hosttls.Decide(b.tls.options, b.static.EntryPoints, b.kept.tls, unusable)
+	for _, verdicts := range []map[string]hosttls.Verdict{last, b.kept.verdicts} {
+		for name := range verdicts {
+			if !reflect.DeepEqual(last[name], b.kept.verdicts[name]) {
+				b.buildAgain(object{"router", name})
 			}
 		}
-		if options, ok := o.byHost[[2]string{entry, "*"}]; ok {
-			return options
+	}
+}
+
+// allows records the verdict about a router, and reports whether it may serve.
+func (b *builder) allows(router string) bool {
+	v := b.kept.verdicts[router]
+	for _, reason := range v.Closed {
+		b.status.disable("router", router, reason)
+	}
+	for _, note := range v.Notes {
+		b.status.warn("router", router, note)
+	}
+	return len(v.Closed) == 0
+}
+
+// buildAgain adds an object that has not changed itself.
+func (b *builder) buildAgain(o object) {
+	if b.changed[o] {
+		return
+	}
+	b.changed[o] = true
+	b.status.forget(o)
+	for _, s := range b.known {
+		if (object{s.Kind, s.Name}) == o {
+			b.status.add(s)
 		}
 	}
-	return o.ofEntry(entry)
 }
 
-// ofEntry returns the options of the hosts that no router names.
-func (o hostOptions) ofEntry(entry string) string { return cmp.Or(o.entries[entry], defaultOptions) }
-
-// isAddress reports whether a host is an IP address.
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
-}
-
-// agree reports whether a request for the host may come on a connection for the server name: if
-// their options differ, the client has evaded those of its host.
-func (n *tlsNames) agree(entry, name, host string) bool {
-	return n.hosts.of(entry, name) == n.hosts.of(entry, host)
-}
-
-// admits reports whether the router may serve a request of a connection for the server name. The
-// router may have other options than the host of the request: an exact name has precedence over
-// its wildcard, and a rule without a host matches all. A router that names no host and no options
-// takes those of the host, if no default options are configured.
-func (n *tlsNames) admits(entry, name string, r *route.Router) bool {
-	if r.Options == "" || r.Hostless && r.Options == defaultOptions && !n.ownDefault {
-		return true
+// tlsUses returns what a router wants of connections. A router that cannot be used wants nothing.
+func (b *builder) tlsUses(name string, value *gateway.Router) (uses []hosttls.Use) {
+	if value == nil || b.status.of("router", name).State == Disabled {
+		return nil
 	}
-	return n.meets(n.hosts.of(entry, name), r.Options)
+	parsed, err := b.parse(name, value)
+	if err != nil {
+		return nil
+	}
+	for _, at := range b.entriesOf(value) {
+		i := slices.IndexFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool { return e.Name == at })
+		if i < 0 {
+			continue
+		}
+		if options := hosttls.At(b.static.EntryPoints[i], value); options != "" {
+			uses = append(uses, hosttls.NewUse(at, options, parsed))
+		}
+	}
+	return uses
 }

@@ -241,6 +241,11 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway", "internal/gateway/goroutine"},
 	},
 	{
+		Name: "the TLS options of hosts are decided from rules of routers and configurations of crypto/tls",
+		Of:   []string{"internal/gateway/hosttls/..."}, Deny: pure, StdOnly: true,
+		Ours: []string{"internal/model/gateway", "internal/gateway/rule", "internal/gateway/tlsconfig"},
+	},
+	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
 		Of:     []string{"internal/gateway/..."},
 		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},

@@ -10,6 +10,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 )
 
@@ -21,7 +22,7 @@ func shownOf(c *tls.Certificate) (s ShownCertificate, err error) {
 			return s, err
 		}
 	}
-	return shown.Of(leaf, namesOf(&tls.Certificate{Leaf: leaf})), nil
+	return shown.Of(leaf, tlsconfig.Names(&tls.Certificate{Leaf: leaf})), nil
 }
 
 // shownCertificate returns the certificate that a client gets which asks an entry point for

@@ -21,6 +21,7 @@ import (
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/stream"
+	"fairlead/internal/gateway/tlsconfig"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -36,7 +37,7 @@ type Gateway struct {
 	began    time.Time
 	// own is the certificate for names that no other has.
 	own     *tls.Certificate
-	tickets *tickets
+	tickets *tlsconfig.Tickets
 	copies  admission.Copies
 	// open has the connections of all entry points.
 	open connections
@@ -73,12 +74,12 @@ func New(static gateway.Static, log *slog.Logger) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := selfSigned()
+	own, err := tlsconfig.SelfSigned()
 	if err != nil {
 		return nil, err
 	}
 	g := &Gateway{static: static, defaults: gateway.DefaultTimeLimits(), log: log, observer: o, began: time.Now(),
-		own: own, tickets: newTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
+		own: own, tickets: tlsconfig.NewTickets(), left: make(chan struct{}), hurried: make(chan struct{}),
 		running: map[string]*server{}, checks: map[string]runningCheck{}, kept: newKept(),
 		streams: stream.NewUse()}
 	g.copies.Log, g.copies.Dropped = log, o.metrics.Dropped

@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+
+	"fairlead/internal/gateway/tlsconfig"
 )
 
 // Handover is what a gateway gives to the one that replaces it.
 type Handover struct {
-	Tickets Tickets
+	Tickets tlsconfig.TicketKeys
 	// Down has the services' servers that failed their last check, so that a new gateway sends
 	// them no request before its first check.
 	Down []string
@@ -18,7 +20,7 @@ type Handover struct {
 func (g *Gateway) Handover() Handover {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := Handover{Tickets: g.tickets.get()}
+	s := Handover{Tickets: g.tickets.Get()}
 	for name, service := range g.kept.services {
 		for at, c := range service.conditions {
 			if c.down.Load() {
@@ -32,7 +34,7 @@ func (g *Gateway) Handover() Handover {
 
 // Inherit takes what an earlier gateway has given. Call it before the first Apply.
 func (g *Gateway) Inherit(s Handover) {
-	g.tickets.set(s.Tickets)
+	g.tickets.Set(s.Tickets)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wereDown = map[string]bool{}

@@ -65,7 +65,7 @@ func (g *Gateway) Serve(ctx context.Context, sockets Sockets) error {
 	datagrams := g.receive(sockets)
 	rotating, end := context.WithCancel(ctx)
 	defer end()
-	running.Go("rotate the keys of tickets", func() { g.tickets.follow(rotating) })
+	running.Go("rotate the keys of tickets", func() { g.tickets.Follow(rotating) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -119,7 +119,7 @@ func (g *Gateway) listen(value gateway.EntryPoint, sockets Socket) (*listening, 
 	open := g.observer.metrics.Connections.WithLabelValues(value.Name, "TCP")
 	at.streams = stream.NewEntry(func() *stream.Routes { return g.current.Load().streams[value.Name] }, open)
 	at.streams.TLS.GetConfigForClient = g.strictly(value, at.streams.TLS.GetConfigForClient)
-	g.tickets.use(at.streams.TLS)
+	g.tickets.Use(at.streams.TLS)
 	at.split = &splitter{accepting: at.accept, config: g.serverTLS(value), patience: patience, limits: limits,
 		stream: at.streams.Take,
 		http1: func(c net.Conn, heard, ended func()) {

@@ -1,19 +1,12 @@
 package gateway
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/rule"
@@ -148,7 +141,7 @@ func (b *builder) addCertificate(c gateway.Certificate) {
 		b.status.warn("certificate", tlsconfig.NameOf(c.CertFile), "stores has no effect: only the store \"default\" "+
 			"is in use, and it has all certificates")
 	}
-	for _, name := range namesOf(&pair) {
+	for _, name := range tlsconfig.Names(&pair) {
 		if b.tls.certificates[name] == nil {
 			b.tls.certificates[name] = &pair
 		}
@@ -174,22 +167,6 @@ func (b *builder) optionsOf(name string, value *gateway.TLSOptions) *tls.Config 
 	return config
 }
 
-// namesOf returns the names that the certificate is for.
-func namesOf(c *tls.Certificate) []string {
-	leaf := c.Leaf
-	names := append([]string(nil), leaf.DNSNames...)
-	for _, ip := range leaf.IPAddresses {
-		names = append(names, ip.String())
-	}
-	if len(names) == 0 && leaf.Subject.CommonName != "" {
-		names = append(names, leaf.Subject.CommonName)
-	}
-	for i := range names {
-		names[i] = strings.ToLower(names[i])
-	}
-	return names
-}
-
 // serverTLS returns the configuration of an entry point, which looks up everything
 // else for each connection.
 func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
@@ -209,7 +186,7 @@ func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
 		}
 		return options, nil
 	}
-	g.tickets.use(config) // the configurations of options have none of their own
+	g.tickets.Use(config) // the configurations of options have none of their own
 	return config
 }
 
@@ -247,24 +224,3 @@ func (g *Gateway) certificateOr(strict bool) func(*tls.ClientHelloInfo) (*tls.Ce
 
 // errNoCertificate refuses a handshake (sniStrict).
 var errNoCertificate = errors.New("no certificate for this name, and sniStrict refuses others")
-
-// selfSigned returns a certificate for clients that ask for an unknown name.
-func selfSigned() (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "Fairlead default certificate"},
-		DNSNames: []string{"fairlead.invalid"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().AddDate(1, 0, 0), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}

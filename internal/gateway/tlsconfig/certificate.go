@@ -2,13 +2,19 @@ package tlsconfig
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"strings"
+	"time"
 
 	"fairlead/internal/model/gateway"
 )
@@ -53,4 +59,41 @@ func NameOf(value string) string {
 		}
 	}
 	return "given as text"
+}
+
+// Names returns the names that the certificate is for, in lower case. Its leaf must be parsed.
+func Names(c *tls.Certificate) []string {
+	leaf := c.Leaf
+	names := append([]string(nil), leaf.DNSNames...)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 && leaf.Subject.CommonName != "" {
+		names = append(names, leaf.Subject.CommonName)
+	}
+	for i := range names {
+		names[i] = strings.ToLower(names[i])
+	}
+	return names
+}
+
+// SelfSigned returns a certificate for clients that ask for an unknown name.
+func SelfSigned() (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "Fairlead default certificate"},
+		DNSNames: []string{"fairlead.invalid"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().AddDate(1, 0, 0), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

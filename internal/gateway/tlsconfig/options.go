@@ -1,4 +1,7 @@
-// Package tlsconfig makes configurations of crypto/tls from TLS options, certificates and keys.
+// Package tlsconfig makes configurations of crypto/tls from TLS options, certificates and keys, and gives them the keys
+// of session tickets.
+//
+// It does not choose the certificate or the options of a connection.
 package tlsconfig
 
 import (

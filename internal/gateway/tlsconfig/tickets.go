@@ -1,4 +1,4 @@
-package gateway
+package tlsconfig
 
 import (
 	"context"
@@ -16,39 +16,40 @@ const (
 	ticketKeys = 7
 )
 
-// Tickets are the keys of TLS session tickets (RFC 8446 4.6.1, RFC 5077), the newest
+// TicketKeys are the keys of TLS session tickets (RFC 8446 4.6.1, RFC 5077), the newest
 // first. Whoever has them can decrypt recorded connections of TLS 1.2: they stay in
 // memory.
-type Tickets struct {
+type TicketKeys struct {
 	Keys [][32]byte
 	// Rotated is when the first key was made.
 	Rotated time.Time
 }
 
-// tickets gives the same keys to all entry points, so that a session survives changes of
+// Tickets gives the same keys to all configurations that use it, so that a session survives changes of
 // the configuration and the replacement of the process.
-type tickets struct {
+type Tickets struct {
 	mu   sync.Mutex
-	now  Tickets
+	now  TicketKeys
 	used []*tls.Config
 }
 
-func newTickets() *tickets {
-	t := &tickets{}
+// NewTickets returns a new key.
+func NewTickets() *Tickets {
+	t := &Tickets{}
 	t.rotate(time.Now())
 	return t
 }
 
-// use makes the configuration use the keys.
-func (t *tickets) use(c *tls.Config) {
+// Use makes the configuration use the keys.
+func (t *Tickets) Use(c *tls.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.used = append(t.used, c)
 	c.SetSessionTicketKeys(t.now.Keys)
 }
 
-// set replaces the keys.
-func (t *tickets) set(to Tickets) {
+// Set replaces the keys, unless there are none.
+func (t *Tickets) Set(to TicketKeys) {
 	if len(to.Keys) == 0 {
 		return
 	}
@@ -60,26 +61,27 @@ func (t *tickets) set(to Tickets) {
 	}
 }
 
-func (t *tickets) get() Tickets {
+// Get returns the keys.
+func (t *Tickets) Get() TicketKeys {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now
 }
 
 // rotate adds a new key if the newest is too old.
-func (t *tickets) rotate(now time.Time) {
-	old := t.get()
+func (t *Tickets) rotate(now time.Time) {
+	old := t.Get()
 	if len(old.Keys) > 0 && now.Sub(old.Rotated) < ticketRotation {
 		return
 	}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // it never fails
 	keys := append([][32]byte{key}, old.Keys...)
-	t.set(Tickets{Keys: keys[:min(len(keys), ticketKeys)], Rotated: now})
+	t.Set(TicketKeys{Keys: keys[:min(len(keys), ticketKeys)], Rotated: now})
 }
 
-// follow rotates the keys until the context ends.
-func (t *tickets) follow(ctx context.Context) {
+// Follow rotates the keys until the context ends.
+func (t *Tickets) Follow(ctx context.Context) {
 	every := time.NewTicker(ticketRotation / 24)
 	defer every.Stop()
 	for {

@@ -38,7 +38,7 @@ func (g *Gateway) downServers(service string) (down []string) {
 	defer g.mu.Unlock()
 	if built := g.kept.services[service]; built != nil {
 		for s, c := range built.conditions {
-			if !c.isUp() {
+			if !c.IsUp() {
 				down = append(down, s.url.String())
 			}
 		}

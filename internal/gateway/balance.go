@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/metric"
@@ -28,7 +29,7 @@ type balancer struct {
 	next     func(r *http.Request) *place
 	cookie   *gateway.Cookie
 	passHost bool
-	passive  *passive
+	passive  *condition.Passive
 	// watches: the outcomes of requests are recorded.
 	watches bool
 	log     *slog.Logger
@@ -40,7 +41,7 @@ type balancer struct {
 func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
 	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		cookie: cookieOf(service, value.Sticky), passive: newPassive(value.PassiveHealthCheck), open: open, log: log}
+		cookie: cookieOf(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck), open: open, log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
 	weights := make([]int, len(places))
 	for i, p := range places {
@@ -68,7 +69,7 @@ func newBalancer(service string, value *gateway.LoadBalancer, places []*place, t
 func (b *balancer) byTurn(*http.Request) *place {
 	for range b.turns.Ring() {
 		p := b.places[b.turns.Next()]
-		if p.isUp() {
+		if p.IsUp() {
 			return p
 		}
 	}
@@ -103,6 +104,28 @@ func (b *balancer) byAddress(r *http.Request) *place {
 	return best
 }
 
+// byTime takes the server with the shortest expected time: the average time until a
+// response begins, times the requests that wait, divided by the weight (Traefik 3.7,
+// strategy leasttime). Servers with equal times take turns.
+func (b *balancer) byTime(*http.Request) *place {
+	up := b.usable()
+	if len(up) == 0 {
+		return nil
+	}
+	now := time.Now()
+	var best *place
+	least := 0.0
+	start := b.turns.Next() // there is one: a server that is usable has a weight
+	for i := range up {
+		p := up[(start+i)%len(up)]
+		score := float64(p.pace.At(now)) * float64(1+p.pending.Load()) / float64(p.weight)
+		if best == nil || score < least {
+			best, least = p, score
+		}
+	}
+	return best
+}
+
 // score returns the weighted hash of a client and a server or service.
 func score(client, key string, weight int) float64 {
 	h := fnv.New64a()
@@ -115,7 +138,7 @@ func score(client, key string, weight int) float64 {
 func (b *balancer) usable() []*place {
 	up := make([]*place, 0, len(b.places))
 	for _, p := range b.places {
-		if p.weight > 0 && !p.fenced && p.isUp() {
+		if p.weight > 0 && !p.fenced && p.IsUp() {
 			up = append(up, p)
 		}
 	}
@@ -136,7 +159,7 @@ func (b *balancer) of(w http.ResponseWriter, r *http.Request) *place {
 		return nil
 	}
 	for _, p := range b.places {
-		if slices.Contains(p.cookies[:], c.Value) && p.isUp() {
+		if slices.Contains(p.cookies[:], c.Value) && p.IsUp() {
 			renew(w, b.cookie, c.Value, p.cookies[0])
 			return p
 		}
@@ -287,6 +310,27 @@ func (b *balancer) forward(w http.ResponseWriter, x *exchange, r *http.Request, 
 		b.learn(p, r, seen, err)
 	}
 	return err
+}
+
+// learn records the outcome of a request for the choice of later ones. One that fails by another's fault
+// than the server's says nothing about the server.
+func (b *balancer) learn(p *place, r *http.Request, seen *watch, err error) {
+	fault := faultOf(r, err)
+	if fault == middleware.ClientFault || fault == middleware.GatewayFault || r.Context().Err() != nil {
+		return
+	}
+	now := time.Now()
+	if seen.first > 0 {
+		p.pace.Add(seen.first, now)
+	}
+	switch {
+	case b.passive == nil:
+	case fault == middleware.NoFault && seen.status < http.StatusInternalServerError:
+		p.Succeed()
+	case p.Fail(b.passive, now):
+		b.log.Info("server is taken out after failed requests", "service", b.service,
+			"server", gateway.ShownURL(p.url.String()), "for", b.passive.Window)
+	}
 }
 
 // failed answers a request that could not be forwarded. If the response has begun,

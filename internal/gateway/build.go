@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/datagram"
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
@@ -75,7 +76,7 @@ type builder struct {
 type parts struct {
 	needs []object
 	// had and conditions are the conditions of a service's servers before and after the change.
-	had, conditions map[*server]*condition
+	had, conditions map[*server]*condition.Condition
 	check           *checkOf
 	placed          []placed
 	tls             []hosttls.Use

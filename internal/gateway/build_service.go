@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/healthcheck"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
@@ -188,7 +189,7 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		if weight < 0 {
 			return nil, fmt.Errorf("server %s: weight %d is negative", gateway.ShownURL(s.URL), weight)
 		}
-		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, healthcheck.Server{URL: at.url, Down: &at.down})
+		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, healthcheck.Server{URL: at.url, Down: &at.Down})
 	}
 	if value.HealthCheck != nil {
 		check, notes := value.HealthCheck.Bounded()
@@ -240,17 +241,17 @@ func (b *builder) server(
 
 // condition returns the condition of a server in the service on the way: the last one if the
 // service has had the server.
-func (b *builder) condition(service string, s *server) *condition {
+func (b *builder) condition(service string, s *server) *condition.Condition {
 	if c := b.now.conditions[s]; c != nil {
 		return c
 	}
 	c := b.now.had[s]
 	if c == nil {
-		c = new(condition)
-		c.down.Store(len(b.wereDown) > 0 && b.wereDown[digest(service, s.key)])
+		c = new(condition.Condition)
+		c.Down.Store(len(b.wereDown) > 0 && b.wereDown[digest(service, s.key)])
 	}
 	if b.now.conditions == nil {
-		b.now.conditions = map[*server]*condition{}
+		b.now.conditions = map[*server]*condition.Condition{}
 	}
 	b.now.conditions[s] = c
 	s.uses++

@@ -23,7 +23,7 @@ func (g *Gateway) Handover() Handover {
 	s := Handover{Tickets: g.tickets.Get()}
 	for name, service := range g.kept.services {
 		for at, c := range service.conditions {
-			if c.down.Load() {
+			if c.Down.Load() {
 				s.Down = append(s.Down, digest(name, at.key))
 			}
 		}

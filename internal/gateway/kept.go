@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/condition"
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/route"
@@ -45,7 +46,7 @@ type builtService struct {
 	// handler is nil if the service cannot be used.
 	handler    http.Handler
 	needs      []object
-	conditions map[*server]*condition
+	conditions map[*server]*condition.Condition
 	check      *checkOf
 	states     map[string]middleware.States
 	turns      *atomic.Uint64

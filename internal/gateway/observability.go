@@ -60,7 +60,7 @@ func (s serversUp) Collect(to chan<- prometheus.Metric) {
 	for service, built := range s.kept.services {
 		for at, c := range built.conditions {
 			value := 0.0
-			if c.isUp() {
+			if c.IsUp() {
 				value = 1
 			}
 			to <- prometheus.MustNewConstMetric(serverUp, prometheus.GaugeValue, value, service,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"fairlead/internal/gateway/condition"
 	"fairlead/internal/model/gateway"
 )
 
@@ -20,7 +21,7 @@ type server struct {
 	key string
 	// pending is the number of requests without an answer.
 	pending atomic.Int64
-	pace    pace
+	pace    condition.Pace
 	forward forwarder
 	// uses counts the services that have it. Only changes of the configuration use it.
 	uses int
@@ -31,6 +32,12 @@ type forwarder interface {
 	// Forward sends the request, whose headers are prepared, and writes the response.
 	Forward(w http.ResponseWriter, r *http.Request, host string) error
 	Close()
+}
+
+// member is a server of a service.
+type member struct {
+	*server
+	*condition.Condition
 }
 
 // place is a server in a load balancer.

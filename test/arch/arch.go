@@ -246,6 +246,11 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway", "internal/gateway/rule", "internal/gateway/tlsconfig"},
 	},
 	{
+		Name: "the condition of a server is a value that checks and load balancers share",
+		Of:   []string{"internal/gateway/condition/..."}, Deny: pure, StdOnly: true,
+		Ours: []string{"internal/model/gateway"},
+	},
+	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
 		Of:     []string{"internal/gateway/..."},
 		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},

@@ -64,6 +64,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"middlewares may not use rules", "internal/gateway/middleware", "fairlead/internal/gateway/rule", false},
 		{"health checks may not use the gateway", "internal/gateway/healthcheck", "fairlead/internal/gateway", false},
 		{"the TLS options of hosts are decided without sockets", "internal/gateway/hosttls", "net", false},
+		{"the condition of a server may not use its checks", "internal/gateway/condition",
+			"fairlead/internal/gateway/healthcheck", false},
 		{"rules of routers may use nearest names", "internal/gateway/rule", "fairlead/internal/similar", true},
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
 		{"compiling expressions may not use rules", "internal/expression", "fairlead/internal/gateway/rule", false},

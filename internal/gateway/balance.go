@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/gateway/h1"
 	"fairlead/internal/gateway/metric"
 	"fairlead/internal/gateway/middleware"
+	"fairlead/internal/gateway/sticky"
 	"fairlead/internal/model/gateway"
 )
 
@@ -41,7 +42,7 @@ type balancer struct {
 func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
 	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		cookie: cookieOf(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck), open: open, log: log}
+		cookie: sticky.Cookie(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck), open: open, log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
 	weights := make([]int, len(places))
 	for i, p := range places {
@@ -159,8 +160,8 @@ func (b *balancer) of(w http.ResponseWriter, r *http.Request) *place {
 		return nil
 	}
 	for _, p := range b.places {
-		if slices.Contains(p.cookies[:], c.Value) && p.IsUp() {
-			renew(w, b.cookie, c.Value, p.cookies[0])
+		if slices.Contains(p.cookies, c.Value) && p.IsUp() {
+			sticky.Renew(w, b.cookie, c.Value, p.cookies[0])
 			return p
 		}
 	}
@@ -179,7 +180,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if b.cookie != nil {
-			http.SetCookie(w, session(b.cookie, p.cookies[0]))
+			sticky.Set(w, b.cookie, p.cookies[0])
 		}
 	}
 	b.serve(w, r, p)
@@ -349,10 +350,4 @@ func failed(w http.ResponseWriter, r *http.Request, err error, fault middleware.
 		text = "Client Closed Request"
 	}
 	http.Error(w, text, status)
-}
-
-func fnvOf(text string) string {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	return strconv.FormatUint(h.Sum64(), 16)
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/balance/wrr"
+	"fairlead/internal/gateway/sticky"
 	"fairlead/internal/model/gateway"
 )
 
@@ -31,9 +32,9 @@ type weighted struct {
 }
 
 func newWeighted(name string, value *gateway.Weighted, services []http.Handler, turns *atomic.Uint64) *weighted {
-	w := &weighted{services: services, cookie: cookieOf(name, value.Sticky)}
+	w := &weighted{services: services, cookie: sticky.Cookie(name, value.Sticky)}
 	for _, s := range value.Services {
-		w.values = append(w.values, cookieValues(name, s.Name))
+		w.values = append(w.values, sticky.ServiceValues(name, s.Name))
 	}
 	w.turns = wrr.NewTurns(weightsOf(value), turns)
 	return w
@@ -65,7 +66,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(w.cookie.Name); err == nil {
 			for i, v := range w.values {
 				if slices.Contains(v, c.Value) && up(w.services[i]) {
-					renew(rw, w.cookie, c.Value, v[0])
+					sticky.Renew(rw, w.cookie, c.Value, v[0])
 					w.services[i].ServeHTTP(rw, r)
 					return
 				}
@@ -78,7 +79,7 @@ func (w *weighted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if w.cookie != nil {
-			http.SetCookie(rw, session(w.cookie, w.values[i][0]))
+			sticky.Set(rw, w.cookie, w.values[i][0])
 		}
 		w.services[i].ServeHTTP(rw, r)
 		return

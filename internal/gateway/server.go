@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"fairlead/internal/gateway/condition"
+	"fairlead/internal/gateway/sticky"
 	"fairlead/internal/model/gateway"
 )
 
@@ -46,21 +45,13 @@ type place struct {
 	weight       int
 	fenced       bool
 	preservePath bool
-	// cookies are the values that name it: Traefik's forms of different versions.
-	cookies [3]string
+	// cookies are the values of a cookie that name it.
+	cookies []string
 }
 
 func newPlace(m member, weight int, fenced, preservePath bool) *place {
-	text := m.url.String()
 	return &place{member: m, weight: weight, fenced: fenced, preservePath: preservePath,
-		cookies: [3]string{cookieHash(text), text, fnvOf(text)}}
-}
-
-// cookieName returns the default name of a service's cookie. It does not depend on whether containers of
-// other owners define the service, too.
-func cookieName(service string) string {
-	sum := sha1.Sum([]byte("_TRAEFIK_BACKEND_" + gateway.WithoutOwner(service)))
-	return "_" + hex.EncodeToString(sum[:])[:5]
+		cookies: sticky.ServerValues(m.url.String())}
 }
 
 // parseServer checks the URL of a server.

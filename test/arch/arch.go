@@ -251,6 +251,10 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway"},
 	},
 	{
+		Name: "cookies of sessions are made from values",
+		Of:   []string{"internal/gateway/sticky/..."}, Ours: []string{"internal/model/gateway"}, StdOnly: true,
+	},
+	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
 		Of:     []string{"internal/gateway/..."},
 		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},

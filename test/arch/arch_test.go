@@ -66,6 +66,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"the TLS options of hosts are decided without sockets", "internal/gateway/hosttls", "net", false},
 		{"the condition of a server may not use its checks", "internal/gateway/condition",
 			"fairlead/internal/gateway/healthcheck", false},
+		{"cookies of sessions may not use middlewares", "internal/gateway/sticky", "fairlead/internal/gateway/middleware",
+			false},
 		{"rules of routers may use nearest names", "internal/gateway/rule", "fairlead/internal/similar", true},
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
 		{"compiling expressions may not use rules", "internal/expression", "fairlead/internal/gateway/rule", false},

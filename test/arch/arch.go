@@ -355,6 +355,11 @@ var Rules = []Rule{
 		Deny: []string{"internal/cli/...", "internal/frontend/..."},
 	},
 	{
+		Name: "trees of keys know only the gateway's values, and open no files",
+		Of:   []string{"internal/frontend/traefik/tree/..."},
+		Ours: []string{"internal/model/gateway", "internal/similar"}, Deny: pure,
+	},
+	{
 		Name:   "commands of one group use what all commands share, and no other group",
 		Of:     []string{"internal/cli/..."},
 		Except: map[string]string{"internal/cli": "it assembles the groups"},

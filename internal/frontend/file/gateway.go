@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model"
 	values "fairlead/internal/model/gateway"
 
@@ -26,14 +27,14 @@ func (r *reader) gateway(n *yaml.Node, path string) {
 		r.mistake(n, path, "want fields, such as entryPoints and http")
 		return
 	}
-	tree, err := traefik.FromYAML(n)
+	root, err := tree.FromYAML(n)
 	if err != nil {
 		r.mistake(n, path, "%v", err)
 		return
 	}
 	var g model.Gateway
-	var found []traefik.Mistake
-	g.Static, g.Config, found = traefik.Declared(tree, path)
+	var found []tree.Mistake
+	g.Static, g.Config, found = traefik.Declared(root, path)
 	for _, m := range found {
 		r.mistakes = append(r.mistakes, Mistake{r.file, m.Line, m.Key, m.Text})
 	}
@@ -60,12 +61,12 @@ func (r *reader) clusterGateway(n *yaml.Node, path string) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	tree, err := traefik.FromYAML(n)
+	root, err := tree.FromYAML(n)
 	if err != nil {
 		r.mistake(n, path, "%v", err)
 		return
 	}
-	config, found := traefik.DeclaredInCluster(tree, path)
+	config, found := traefik.DeclaredInCluster(root, path)
 	for _, m := range found {
 		r.mistakes = append(r.mistakes, Mistake{r.file, m.Line, m.Key, m.Text})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -18,7 +19,7 @@ type builder struct {
 	container *Container
 	byID      map[string]*Container
 	// root is the tree below "traefik". It has the faulty objects too.
-	root     *Node
+	root     *tree.Node
 	settings settings
 	config   gateway.Config
 }

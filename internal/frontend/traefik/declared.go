@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -22,8 +23,8 @@ var (
 // and the sections of its dynamic files side by side. key is the key of the tree's root, for
 // the mistakes. Names stay as they are written: Qualified adds the provider. Settings that
 // would have no effect are mistakes, too.
-func Declared(root *Node, key string) (gateway.Static, gateway.Config, []Mistake) {
-	static, dynamic := &Node{Line: root.Line}, &Node{Line: root.Line}
+func Declared(root *tree.Node, key string) (gateway.Static, gateway.Config, []tree.Mistake) {
+	static, dynamic := &tree.Node{Line: root.Line}, &tree.Node{Line: root.Line}
 	d := declared{root: root, key: key}
 	for _, child := range root.Children {
 		switch name := strings.ToLower(child.Name); {
@@ -32,8 +33,8 @@ func Declared(root *Node, key string) (gateway.Static, gateway.Config, []Mistake
 		case slices.Contains(staticParts, name):
 			static.Children = append(static.Children, child)
 		default:
-			d.mistakes = append(d.mistakes, Mistake{Key: join(key, child.Name), Line: child.Line,
-				Text: unknown(child.Name, slices.Concat(staticParts, dynamicParts))})
+			d.mistakes = append(d.mistakes, tree.Mistake{Key: tree.Join(key, child.Name), Line: child.Line,
+				Text: tree.Unknown(child.Name, slices.Concat(staticParts, dynamicParts))})
 		}
 	}
 	s := d.static(static)
@@ -44,13 +45,13 @@ func Declared(root *Node, key string) (gateway.Static, gateway.Config, []Mistake
 
 // DeclaredInCluster returns the objects of the gateway of a cluster that a tree describes: the sections http,
 // tcp, udp and tls of Traefik's dynamic files. key is as for Declared.
-func DeclaredInCluster(root *Node, key string) (gateway.Config, []Mistake) {
+func DeclaredInCluster(root *tree.Node, key string) (gateway.Config, []tree.Mistake) {
 	d := declared{root: root, key: key}
 	return d.objects(root, "cluster"), d.mistakes
 }
 
 // objects decodes the sections of dynamic files. All that is found is a mistake.
-func (d *declared) objects(n *Node, provider string) gateway.Config {
+func (d *declared) objects(n *tree.Node, provider string) gateway.Config {
 	r := &reporter{provider: provider, declared: true}
 	c := r.decodeConfig(n, d.key)
 	d.mistakes = append(d.mistakes, r.found...)
@@ -62,16 +63,16 @@ func (d *declared) objects(n *Node, provider string) gateway.Config {
 
 // declared collects the mistakes of a tree.
 type declared struct {
-	root     *Node
+	root     *tree.Node
 	key      string
-	mistakes []Mistake
+	mistakes []tree.Mistake
 }
 
 // static returns the static settings. The builder's mistakes have no lines, and keys below
 // the root.
-func (d *declared) static(n *Node) gateway.Static {
+func (d *declared) static(n *tree.Node) gateway.Static {
 	var settings staticSettings
-	found := Decode(n, d.key, &settings)
+	found := tree.Decode(n, d.key, &settings)
 	d.mistakes = append(d.mistakes, found...)
 	if len(settings.EntryPoints) == 0 {
 		d.add("entryPoints", "want at least one entry point, such as web: {address: \":80\"}")
@@ -94,23 +95,10 @@ func (d *declared) static(n *Node) gateway.Static {
 	return s
 }
 
-// add adds a mistake with a key below the root, and the line of the last name of the key
-// that the tree has.
+// add adds a mistake with a key below the root.
 func (d *declared) add(key, format string, args ...any) {
-	m := Mistake{Key: join(d.key, key), Line: d.root.Line, Text: fmt.Sprintf(format, args...)}
-	for n, at := d.root, ""; n != nil; {
-		m.Line = n.Line
-		i := slices.IndexFunc(n.Children, func(c *Node) bool {
-			below := join(at, c.Name)
-			return strings.EqualFold(below, key[:min(len(below), len(key))]) &&
-				(len(key) == len(below) || len(key) > len(below) && strings.ContainsRune(".[", rune(key[len(below)])))
-		})
-		if i < 0 {
-			break
-		}
-		n, at = n.Children[i], join(at, n.Children[i].Name)
-	}
-	d.mistakes = append(d.mistakes, m)
+	d.mistakes = append(d.mistakes, tree.Mistake{Key: tree.Join(d.key, key), Line: d.root.LineOf(key),
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // certificates checks the certificates and the default one.

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 // definition is what the labels of one container say about one name.
@@ -29,7 +31,7 @@ func (k key) short() string { return k.name + "@docker" }
 
 // define sets the definitions of a part: all that its configuration has, all that its labels name, and
 // all that it has problems with.
-func (p *part) define(root *Node) {
+func (p *part) define(root *tree.Node) {
 	p.own = map[key]*definition{}
 	for _, k := range kinds {
 		k.each(&p.config, func(name string, value any) {

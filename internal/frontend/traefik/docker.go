@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"time"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -166,7 +167,7 @@ func (d *Docker) part(c *Container, byID map[string]*Container) *part {
 
 // enabled reports whether the labels or the default enable a container. Problems of a
 // container that is disabled on purpose are of no interest.
-func (d *Docker) enabled(r *reporter, root *Node, s settings) bool {
+func (d *Docker) enabled(r *reporter, root *tree.Node, s settings) bool {
 	label := root.Child("enable")
 	switch {
 	case s.Enable != nil && *s.Enable:

@@ -149,7 +149,7 @@ func TestContainer(t *testing.T) {
 			.http.services.a.loadbalancer.server.weight=3
 			.http.routers.a.rule=r`), routers: routers{"a@docker": {Rule: "r", Service: "a@docker"}},
 			services: services{"a@docker": {LoadBalancer: &gateway.LoadBalancer{Servers: []gateway.Server{
-				{URL: "h2c://10.0.0.2:80", Weight: ptr(3)}}}}}},
+				{URL: "h2c://10.0.0.2:80", Weight: new(3)}}}}}},
 		"a wrong scheme": {container: whoami(".http.services.a.loadbalancer.server.scheme=tcp"),
 			problem: `container whoami: service a@docker: scheme "tcp": want http, https or h2c`},
 		"a wrong port": {container: whoami(".http.services.a.loadbalancer.server.port=80/tcp"),

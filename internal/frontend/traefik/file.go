@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -35,12 +36,12 @@ func reason(err error) error {
 }
 
 // parserOf returns the parser for a file's extension, or nil.
-func parserOf(path string) func([]byte) (*Node, error) {
+func parserOf(path string) func([]byte) (*tree.Node, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yml", ".yaml":
-		return YAML
+		return tree.YAML
 	case ".toml":
-		return TOML
+		return tree.TOML
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func decodeFile(path string, text []byte) (part, error) {
 }
 
 // decodeTree decodes the tree of a file.
-func (r *reporter) decodeTree(root *Node) gateway.Config {
+func (r *reporter) decodeTree(root *tree.Node) gateway.Config {
 	c := r.decodeConfig(root, "")
 	for name := range c.TLS.Stores {
 		if name != "default" {

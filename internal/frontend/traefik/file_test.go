@@ -111,7 +111,7 @@ func TestFiles(t *testing.T) {
 				TLS:         &gateway.RouterTLS{Options: "strong@file"}}},
 			Services: map[string]*gateway.Service{
 				"split@file": {Weighted: &gateway.Weighted{
-					Services:    []gateway.WeightedService{{Name: "app@file", Weight: ptr(3)}, {Name: "blog@docker"}},
+					Services:    []gateway.WeightedService{{Name: "app@file", Weight: new(3)}, {Name: "blog@docker"}},
 					Sticky:      &gateway.Sticky{Cookie: &gateway.Cookie{HTTPOnly: true, SameSite: "none"}},
 					HealthCheck: &struct{}{}}},
 				"app@file": {LoadBalancer: &gateway.LoadBalancer{ServersTransport: "internal@file",
@@ -131,7 +131,7 @@ func TestFiles(t *testing.T) {
 			Routers: map[string]*gateway.TCPRouter{"db@file": {Rule: "HostSNI(`*`)", Service: "db@file",
 				TLS: &gateway.TCPRouterTLS{RouterTLS: gateway.RouterTLS{Options: "default"}}}},
 			Services: map[string]*gateway.TCPService{"db@file": {Weighted: &gateway.TCPWeighted{
-				Services: []gateway.WeightedService{{Name: "one@file", Weight: ptr(1)}}}}},
+				Services: []gateway.WeightedService{{Name: "one@file", Weight: new(1)}}}}},
 		},
 		UDP: gateway.UDP{
 			Routers: map[string]*gateway.UDPRouter{"dns@file": {Service: "dns@file"}},

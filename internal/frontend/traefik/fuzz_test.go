@@ -36,7 +36,7 @@ func FuzzContainers(f *testing.F) {
 func FuzzFiles(f *testing.F) {
 	f.Add(dynamicYAML, true)
 	f.Add(dynamicTOML, false)
-	f.Add(yamlText, true)
+	f.Add("x: &x {strategy: wrr}\nhttp: {services: {a: {loadBalancer: {<<: *x, strategy: p2c}}}}", true)
 	f.Add("a: &a [*a]", true)
 	f.Add("http: {routers: {a: {? [b] : c, tls: }}, services: [1, {}]}", true)
 	f.Add("http: &x {<<: *x}", true)

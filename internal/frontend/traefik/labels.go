@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/similar"
 )
 
 // settings are the labels about the container itself.
@@ -46,13 +48,13 @@ func (s *settings) network() string {
 
 // decodeSettings decodes the settings. A value of traefik.enable that cannot be parsed
 // disables the container, as in Traefik.
-func (r *reporter) decodeSettings(root *Node) (s settings) {
+func (r *reporter) decodeSettings(root *tree.Node) (s settings) {
 	for _, name := range []string{"enable", "docker", "swarm"} {
 		n := root.Child(name)
 		if n == nil {
 			continue
 		}
-		found := Decode(&Node{Children: []*Node{n}}, root.Name, &s)
+		found := tree.Decode(&tree.Node{Children: []*tree.Node{n}}, root.Name, &s)
 		if !r.mistakes("", found) && name == "enable" {
 			s.Enable = new(bool)
 		}
@@ -62,8 +64,8 @@ func (r *reporter) decodeSettings(root *Node) (s settings) {
 
 // labelTree returns the tree of the labels below "traefik", without those that labels
 // cannot set. It reports what is left out.
-func (r *reporter) labelTree(labels map[string]string) *Node {
-	var pairs []Pair
+func (r *reporter) labelTree(labels map[string]string) *tree.Node {
+	var pairs []tree.Pair
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		root, rest, _ := strings.Cut(key, ".")
 		switch {
@@ -73,14 +75,14 @@ func (r *reporter) labelTree(labels map[string]string) *Node {
 		case rest == "":
 			r.fail("", "label %s is ignored: it has no name after the dot", key)
 		default:
-			pairs = append(pairs, Pair{key, labels[key]})
+			pairs = append(pairs, tree.Pair{Key: key, Value: labels[key]})
 		}
 	}
-	tree, mistakes := Tree(pairs)
+	labelled, mistakes := tree.FromPairs(pairs)
 	r.mistakes("", mistakes)
-	root := tree.Child("traefik")
+	root := labelled.Child("traefik")
 	if root == nil {
-		return &Node{Name: "traefik"}
+		return &tree.Node{Name: "traefik"}
 	}
 	r.duplicates(root, root.Name)
 	root.Children = slices.DeleteFunc(root.Children, r.foreign)
@@ -89,14 +91,14 @@ func (r *reporter) labelTree(labels map[string]string) *Node {
 }
 
 // duplicates reports keys that are given twice, with names that differ in case only.
-func (r *reporter) duplicates(n *Node, key string) {
+func (r *reporter) duplicates(n *tree.Node, key string) {
 	if len(n.Values) > 1 {
 		r.warn("", "label %s is given %d times, in different cases: the last value, %q, is in effect", key,
 			len(n.Values), n.Value())
 		n.Values = n.Values[len(n.Values)-1:]
 	}
 	for _, child := range n.Children {
-		r.duplicates(child, join(key, child.Name))
+		r.duplicates(child, tree.Join(key, child.Name))
 	}
 }
 
@@ -105,10 +107,11 @@ var versionOne = []string{"backend", "frontend", "port", "protocol", "weight", "
 
 // foreign reports whether Traefik ignores a label. It warns of those that are probably
 // meant to have an effect. Other names may be in use, such as for constraints.
-func (r *reporter) foreign(n *Node) bool {
+func (r *reporter) foreign(n *tree.Node) bool {
 	known := []string{"docker", "enable", "http", "swarm", "tcp", "tls", "udp"}
 	name := strings.ToLower(n.Name)
-	switch near := nearest(name, known); {
+	near, _ := similar.Nearest(name, known)
+	switch {
 	case slices.Contains(known, name):
 		return false
 	case slices.Contains(versionOne, name):
@@ -117,7 +120,7 @@ func (r *reporter) foreign(n *Node) bool {
 	case name == "network":
 		r.warn("", "label traefik.%s is ignored: write traefik.docker.network", n.Name)
 	case near != "":
-		r.warn("", "label traefik.%s is ignored: %s", n.Name, unknown(n.Name, known))
+		r.warn("", "label traefik.%s is ignored: %s", n.Name, tree.Unknown(n.Name, known))
 	}
 	return true
 }
@@ -134,9 +137,9 @@ var fileOnly = []string{
 }
 
 // removeFileOnly removes the keys from the tree and reports them.
-func (r *reporter) removeFileOnly(n *Node, key string, keys []string) {
-	n.Children = slices.DeleteFunc(n.Children, func(child *Node) bool {
-		at := join(key, child.Name)
+func (r *reporter) removeFileOnly(n *tree.Node, key string, keys []string) {
+	n.Children = slices.DeleteFunc(n.Children, func(child *tree.Node) bool {
+		at := tree.Join(key, child.Name)
 		var below []string
 		for _, k := range keys {
 			first, rest, more := strings.Cut(k, ".")
@@ -160,8 +163,8 @@ func (r *reporter) removeFileOnly(n *Node, key string, keys []string) {
 // decodeLabels decodes what the labels configure, without what they leave to defaults.
 // Labels have one TLS store, "default", and a service that they describe is a load
 // balancer.
-func (r *reporter) decodeLabels(root *Node) gateway.Config {
-	config := &Node{Name: root.Name}
+func (r *reporter) decodeLabels(root *tree.Node) gateway.Config {
+	config := &tree.Node{Name: root.Name}
 	for _, n := range root.Children {
 		switch strings.ToLower(n.Name) {
 		case "enable", "docker", "swarm":
@@ -172,7 +175,7 @@ func (r *reporter) decodeLabels(root *Node) gateway.Config {
 	if services := root.Child("http").Child("services"); services != nil {
 		for _, n := range services.Children {
 			if len(n.Children) == 1 && n.Child("middlewares") != nil {
-				n.Children = append(n.Children, &Node{Name: "loadbalancer"})
+				n.Children = append(n.Children, &tree.Node{Name: "loadbalancer"})
 			}
 		}
 	}

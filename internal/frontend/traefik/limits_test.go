@@ -98,23 +98,10 @@ func merged(a, b map[string]string) map[string]string {
 	return a
 }
 
-// TestKeysAreLinear compares keys of one and of two times the length.
-func TestKeysAreLinear(t *testing.T) {
-	tree := func(n int) int {
-		var pairs []Pair
-		for i := range n {
-			pairs = append(pairs, Pair{fmt.Sprintf("a.b%d"+strings.Repeat(".name", maxDepth-2), i), "x"})
-		}
-		return allocated(func() { Tree(pairs) })
-	}
-	if one, two := tree(500), tree(1000); two > 3*one {
-		t.Errorf("500 keys take %d bytes, 1000 %d", one, two)
-	}
-}
-
 // TestLargestLabels reads labels at the limits: a key of the greatest length and depth, and expressions of the
 // greatest size.
 func TestLargestLabels(t *testing.T) {
+	const maxKey, maxDepth = 1 << 10, 32
 	header := "traefik.http.middlewares.a.headers.customrequestheaders."
 	deepest := header + strings.Repeat("a.", maxDepth-strings.Count(header, ".")-1)
 	deepest += strings.Repeat("x", maxKey-len(deepest))

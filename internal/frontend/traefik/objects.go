@@ -3,6 +3,7 @@ package traefik
 import (
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 	"fairlead/internal/recovery"
 )
@@ -26,9 +27,9 @@ const (
 // decodeConfig decodes the sections http, tcp, udp and tls below a root, one object
 // after the other: an object with a mistake is left out, and the others stay. The names
 // in the result are not qualified.
-func (r *reporter) decodeConfig(root *Node, key string) (c gateway.Config) {
+func (r *reporter) decodeConfig(root *tree.Node, key string) (c gateway.Config) {
 	for _, section := range r.unite(root, key, sectionLevels).Children {
-		at := join(key, section.Name)
+		at := tree.Join(key, section.Name)
 		switch strings.ToLower(section.Name) {
 		case "http":
 			r.decodeHTTP(section, at, &c.HTTP)
@@ -39,16 +40,16 @@ func (r *reporter) decodeConfig(root *Node, key string) (c gateway.Config) {
 		case "tls":
 			r.decodeTLS(section, at, &c.TLS)
 		default:
-			r.mistakes("", []Mistake{{Key: at, Line: section.Line,
-				Text: unknown(section.Name, []string{"http", "tcp", "udp", "tls"})}})
+			r.mistakes("", []tree.Mistake{{Key: at, Line: section.Line,
+				Text: tree.Unknown(section.Name, []string{"http", "tcp", "udp", "tls"})}})
 		}
 	}
 	return c
 }
 
-func (r *reporter) decodeHTTP(n *Node, key string, c *gateway.HTTP) {
+func (r *reporter) decodeHTTP(n *tree.Node, key string, c *gateway.HTTP) {
 	for _, part := range n.Children {
-		at := join(key, part.Name)
+		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
 		case "routers":
 			c.Routers = decodeObjects[gateway.Router](r, router, part, at)
@@ -64,9 +65,9 @@ func (r *reporter) decodeHTTP(n *Node, key string, c *gateway.HTTP) {
 	}
 }
 
-func (r *reporter) decodeTCP(n *Node, key string, c *gateway.TCP) {
+func (r *reporter) decodeTCP(n *tree.Node, key string, c *gateway.TCP) {
 	for _, part := range n.Children {
-		at := join(key, part.Name)
+		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
 		case "routers":
 			c.Routers = decodeObjects[gateway.TCPRouter](r, tcpRouter, part, at)
@@ -82,9 +83,9 @@ func (r *reporter) decodeTCP(n *Node, key string, c *gateway.TCP) {
 	}
 }
 
-func (r *reporter) decodeUDP(n *Node, key string, c *gateway.UDP) {
+func (r *reporter) decodeUDP(n *tree.Node, key string, c *gateway.UDP) {
 	for _, part := range n.Children {
-		at := join(key, part.Name)
+		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
 		case "routers":
 			c.Routers = decodeObjects[gateway.UDPRouter](r, udpRouter, part, at)
@@ -96,9 +97,9 @@ func (r *reporter) decodeUDP(n *Node, key string, c *gateway.UDP) {
 	}
 }
 
-func (r *reporter) decodeTLS(n *Node, key string, c *gateway.TLS) {
+func (r *reporter) decodeTLS(n *tree.Node, key string, c *gateway.TLS) {
 	for _, part := range n.Children {
-		at := join(key, part.Name)
+		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
 		case "certificates":
 			r.decodeCertificates(part, at, c)
@@ -112,9 +113,9 @@ func (r *reporter) decodeTLS(n *Node, key string, c *gateway.TLS) {
 	}
 }
 
-func (r *reporter) decodeCertificates(n *Node, key string, c *gateway.TLS) {
+func (r *reporter) decodeCertificates(n *tree.Node, key string, c *gateway.TLS) {
 	for _, child := range n.Children {
-		at := join(key, child.Name)
+		at := tree.Join(key, child.Name)
 		var cert gateway.Certificate
 		if r.mistakes("certificate "+at, r.decode(child, at, &cert)) {
 			c.Certificates = append(c.Certificates, cert)
@@ -122,20 +123,20 @@ func (r *reporter) decodeCertificates(n *Node, key string, c *gateway.TLS) {
 	}
 }
 
-func (r *reporter) unknownPart(n *Node, key string, known ...string) {
-	r.mistakes("", []Mistake{{Key: key, Line: n.Line, Text: unknown(n.Name, known)}})
+func (r *reporter) unknownPart(n *tree.Node, key string, known ...string) {
+	r.mistakes("", []tree.Mistake{{Key: key, Line: n.Line, Text: tree.Unknown(n.Name, known)}})
 }
 
 // decodeObjects decodes the children of a node into objects by name.
-func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[string]*T {
+func decodeObjects[T any](r *reporter, kind string, n *tree.Node, key string) map[string]*T {
 	found := map[string]*T{}
 	for _, child := range n.Children {
-		at, object := join(key, child.Name), r.object(kind, child.Name)
+		at, object := tree.Join(key, child.Name), r.object(kind, child.Name)
 		var v *T
-		var mistakes []Mistake
+		var mistakes []tree.Mistake
 		// The tree is only read, and the value is dropped.
 		if err := recovery.Object(object, func() { mistakes = r.decode(child, at, &v) }); err != nil {
-			mistakes = []Mistake{{Key: at, Line: child.Line, Text: err.Error()}}
+			mistakes = []tree.Mistake{{Key: at, Line: child.Line, Text: err.Error()}}
 		}
 		if !r.mistakes(object, mistakes) || v == nil {
 			continue
@@ -145,7 +146,7 @@ func decodeObjects[T any](r *reporter, kind string, n *Node, key string) map[str
 			err = checked.Validate()
 		}
 		if err != nil {
-			r.mistakes(object, []Mistake{{Key: at, Line: child.Line, Text: err.Error()}})
+			r.mistakes(object, []tree.Mistake{{Key: at, Line: child.Line, Text: err.Error()}})
 			continue
 		}
 		found[child.Name] = v

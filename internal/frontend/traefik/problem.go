@@ -2,7 +2,8 @@ package traefik
 
 import (
 	"fmt"
-	"reflect"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 // Problem is what is wrong with a part of the configuration.
@@ -31,7 +32,7 @@ type reporter struct {
 	problems         []Problem
 	// declared accepts the keys that only fairlead.yaml has. found are all mistakes.
 	declared bool
-	found    []Mistake
+	found    []tree.Mistake
 }
 
 // object returns the name of an object in a problem.
@@ -47,15 +48,16 @@ func (r *reporter) warn(object, format string, args ...any) {
 	r.problems = append(r.problems, Problem{object, r.source, fmt.Sprintf(format, args...), true})
 }
 
-// decode decodes a value as Decode does.
-func (r *reporter) decode(n *Node, key string, into any) []Mistake {
-	d := decoder{declared: r.declared}
-	d.value(n, key, reflect.ValueOf(into).Elem())
-	return d.mistakes
+// decode decodes a value, with the keys that the source may have.
+func (r *reporter) decode(n *tree.Node, key string, into any) []tree.Mistake {
+	if r.declared {
+		return tree.DecodeDeclared(n, key, into)
+	}
+	return tree.Decode(n, key, into)
 }
 
 // mistakes reports mistakes about an object, and whether it can be used nevertheless.
-func (r *reporter) mistakes(object string, found []Mistake) (usable bool) {
+func (r *reporter) mistakes(object string, found []tree.Mistake) (usable bool) {
 	usable = true
 	r.found = append(r.found, found...)
 	for _, m := range found {

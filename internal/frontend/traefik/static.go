@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -35,7 +36,7 @@ func static(args, env, files []string) (gateway.Static, []Note, error) {
 	}
 	b := &staticBuilder{notes: removeIgnored(src.root, "", nil)}
 	var settings staticSettings
-	b.mistakes = append(src.mistakes, Decode(src.root, "", &settings)...)
+	b.mistakes = append(src.mistakes, tree.Decode(src.root, "", &settings)...)
 	s := b.build(&settings)
 	notes := src.notes
 	for _, n := range b.notes {
@@ -57,12 +58,12 @@ func static(args, env, files []string) (gateway.Static, []Note, error) {
 
 // staticBuilder turns settings into the values of the model.
 type staticBuilder struct {
-	mistakes []Mistake
+	mistakes []tree.Mistake
 	notes    []Note
 }
 
 func (b *staticBuilder) mistake(key, format string, args ...any) {
-	b.mistakes = append(b.mistakes, Mistake{Key: key, Text: fmt.Sprintf(format, args...)})
+	b.mistakes = append(b.mistakes, tree.Mistake{Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
 func (b *staticBuilder) note(key, format string, args ...any) {
@@ -137,7 +138,7 @@ func (b *staticBuilder) logFields(f *gateway.LogFields) {
 	}
 	names := func(key string, all map[string]string, modes ...string) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			check(join(key, name), all[name], modes...)
+			check(tree.Join(key, name), all[name], modes...)
 		}
 	}
 	check("defaultMode", f.DefaultMode, "keep", "drop")
@@ -186,7 +187,7 @@ func (b *staticBuilder) resolvers(
 		if all[name] == nil || all[name].ACME == nil {
 			continue
 		}
-		a, key := all[name].ACME, join("certificatesResolvers", name)+".acme"
+		a, key := all[name].ACME, tree.Join("certificatesResolvers", name)+".acme"
 		out[name] = &gateway.Resolver{Email: a.Email, CAServer: a.CAServer, Storage: cmp.Or(a.Storage, "acme.json"),
 			KeyType: a.KeyType, TLSChallenge: a.TLSChallenge != nil, DNSChallenge: dnsChallenge(a.DNSChallenge),
 			CACertificates: a.CACertificates, CAServerName: a.CAServerName, CASystemCertPool: a.CASystemCertPool,

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 const envPrefix = "TRAEFIK_"
@@ -12,7 +14,7 @@ const envPrefix = "TRAEFIK_"
 // Names of entry points and resolvers are in lower case, as in Traefik. Variables that begin
 // with no setting's name, such as those of images and of links between containers, are in
 // the notes.
-func variables(env []string) (pairs []Pair, notes []Note) {
+func variables(env []string) (pairs []tree.Pair, notes []Note) {
 	for _, variable := range env {
 		name, v, _ := strings.Cut(variable, "=")
 		if len(name) <= len(envPrefix) || !strings.EqualFold(name[:len(envPrefix)], envPrefix) ||
@@ -24,7 +26,7 @@ func variables(env []string) (pairs []Pair, notes []Note) {
 			notes = append(notes, Note{name, "has no effect: it is no setting of Traefik"})
 			continue
 		}
-		pairs = append(pairs, Pair{variableKey(names), v})
+		pairs = append(pairs, tree.Pair{Key: variableKey(names), Value: v})
 	}
 	return pairs, notes
 }
@@ -33,14 +35,14 @@ func variables(env []string) (pairs []Pair, notes []Note) {
 func variableKey(names []string) string {
 	key := names[0]
 	for i, name := range names[1:] {
-		above, _ := split(key)
+		above, _ := tree.Split(key)
 		if t := settingType(above); t != nil && t.Kind() == reflect.Slice {
 			if _, err := strconv.Atoi(name); err == nil {
 				key += "[" + name + "]"
 				continue
 			}
 		}
-		key = join(key, names[i+1])
+		key = tree.Join(key, names[i+1])
 	}
 	return key
 }

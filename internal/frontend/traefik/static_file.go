@@ -6,14 +6,16 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 const configFileVariable = "TRAEFIK_CONFIGFILE"
 
 // source is where the settings come from.
 type source struct {
-	root     *Node
-	mistakes []Mistake
+	root     *tree.Node
+	mistakes []tree.Mistake
 	notes    []Note
 	// what names the source, for errors.
 	what string
@@ -57,7 +59,7 @@ func choose(args, env, files []string) (*source, error) {
 		}
 		variables = kept
 	}
-	s.root, s.mistakes = Tree(variables)
+	s.root, s.mistakes = tree.FromPairs(variables)
 	return s, nil
 }
 
@@ -69,9 +71,9 @@ func readFile(path string, flags, variables int) (*source, error) {
 	}
 	s := &source{what: path, name: func(key string) string { return key }}
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
-		s.root, err = TOML(text)
+		s.root, err = tree.TOML(text)
 	} else {
-		s.root, err = YAML(text)
+		s.root, err = tree.YAML(text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
@@ -86,8 +88,8 @@ func readFile(path string, flags, variables int) (*source, error) {
 
 // removeUnknown takes the parts of a static file that Traefik does not know out of the
 // tree: it ignores them there, as it does not in a command line.
-func removeUnknown(root *Node) (notes []Note) {
-	var kept []*Node
+func removeUnknown(root *tree.Node) (notes []Note) {
+	var kept []*tree.Node
 	for _, child := range root.Children {
 		name := strings.ToLower(child.Name)
 		switch {
@@ -97,8 +99,8 @@ func removeUnknown(root *Node) (notes []Note) {
 			notes = append(notes, Note{child.Name, "has no effect in the static file:" +
 				" write it into a file that providers.file.filename names"})
 		default:
-			known := fieldNames(reflect.TypeFor[staticSettings]())
-			notes = append(notes, Note{child.Name, "has no effect: " + unknown(child.Name, known)})
+			known := tree.FieldNames(reflect.TypeFor[staticSettings]())
+			notes = append(notes, Note{child.Name, "has no effect: " + tree.Unknown(child.Name, known)})
 		}
 	}
 	root.Children = kept

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 // flags returns the settings of a command line. A flag begins with one or two dashes, and
 // its name ignores case. Its value follows an equals sign or is the next word; a flag of a
 // bool or of a part, such as --api, is true if it stands alone.
-func flags(args []string) ([]Pair, error) {
-	var pairs []Pair
+func flags(args []string) ([]tree.Pair, error) {
+	var pairs []tree.Pair
 	if len(args) > 0 && args[0] == "traefik" {
 		args = args[1:]
 	}
@@ -34,14 +36,14 @@ func flags(args []string) ([]Pair, error) {
 				v = "true"
 			}
 		}
-		pairs = append(pairs, Pair{name, v})
+		pairs = append(pairs, tree.Pair{Key: name, Value: v})
 	}
 	return pairs, nil
 }
 
 // takesValue reports whether a flag is known and cannot stand alone.
 func takesValue(name string) bool {
-	names, err := split(name)
+	names, err := tree.Split(name)
 	if err != nil || findIgnored(names) != nil {
 		return false
 	}
@@ -52,7 +54,7 @@ func takesValue(name string) bool {
 // mayTakeValue reports whether a flag is not known, or has no effect: the next word is
 // its value if it is no flag.
 func mayTakeValue(name string) bool {
-	names, err := split(name)
+	names, err := tree.Split(name)
 	return err != nil || findIgnored(names) != nil || settingType(names) == nil
 }
 

@@ -1,6 +1,10 @@
 package traefik
 
-import "strings"
+import (
+	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
+)
 
 // ignoredSetting is a setting of Traefik v2 or v3 that has no effect here.
 type ignoredSetting struct {
@@ -123,10 +127,10 @@ func covers(pattern, names []string) bool {
 
 // removeIgnored takes the ignored settings out of the tree, and returns a note for each
 // that is not simply switched off.
-func removeIgnored(n *Node, key string, path []string) (notes []Note) {
+func removeIgnored(n *tree.Node, key string, path []string) (notes []Note) {
 	kept := n.Children[:0]
 	for _, child := range n.Children {
-		at, below := join(key, child.Name), append(path[:len(path):len(path)], child.Name)
+		at, below := tree.Join(key, child.Name), append(path[:len(path):len(path)], child.Name)
 		if s := findIgnored(below); s != nil {
 			if child.Value() != "false" || len(child.Children) > 0 {
 				notes = append(notes, Note{Key: at, Text: "has no effect: " + s.why})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/model/gateway"
 )
 
@@ -379,12 +380,12 @@ func TestStaticKnowsEverySetting(t *testing.T) {
 			continue
 		}
 		if err != nil {
-			pairs = []Pair{{name, "true"}}
+			pairs = []tree.Pair{{Key: name, Value: "true"}}
 		}
-		root, mistakes := Tree(pairs)
+		root, mistakes := tree.FromPairs(pairs)
 		notes := removeIgnored(root, "", nil)
 		var settings staticSettings
-		mistakes = append(mistakes, Decode(root, "", &settings)...)
+		mistakes = append(mistakes, tree.Decode(root, "", &settings)...)
 		if len(mistakes) > 0 {
 			t.Errorf("%s: %v", name, mistakes)
 		}

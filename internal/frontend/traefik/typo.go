@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/similar"
 )
 
@@ -42,7 +43,7 @@ const maxCompared = 100
 // reportTypos warns of routers that have no rule of their own, beside one that has: most
 // often their only label has a mistyped name. Routers is the node "routers" of the
 // labels, key its key.
-func (r *reporter) reportTypos(kind string, routers *Node, key string) {
+func (r *reporter) reportTypos(kind string, routers *tree.Node, key string) {
 	if routers == nil || len(routers.Children) > maxCompared {
 		return
 	}
@@ -56,7 +57,7 @@ func (r *reporter) reportTypos(kind string, routers *Node, key string) {
 		if withRule[n.Name] || len(withRule) == 0 || len(n.Children) == 0 {
 			continue
 		}
-		label := join(join(key, n.Name), strings.ToLower(n.Children[0].Name))
+		label := tree.Join(tree.Join(key, n.Name), strings.ToLower(n.Children[0].Name))
 		for _, other := range slices.Sorted(maps.Keys(withRule)) {
 			if alike(n.Name, other) {
 				r.warn(r.object(kind, n.Name), "the router exists only because of the label %s, and %q has nearly the "+

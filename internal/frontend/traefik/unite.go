@@ -3,6 +3,8 @@ package traefik
 import (
 	"fmt"
 	"strings"
+
+	"fairlead/internal/frontend/traefik/tree"
 )
 
 // sectionLevels are the levels of sections above objects: http, and routers below it.
@@ -11,9 +13,9 @@ const sectionLevels = 2
 // unite returns the tree with one node for each section: the names of sections ignore case, so "routers" and
 // "Routers" are the same, and have the objects of both. An object that both have is a mistake, and the first
 // one stays. Levels is the number of levels of sections below the node. It changes no node.
-func (r *reporter) unite(n *Node, key string, levels int) *Node {
-	united := &Node{Name: n.Name, Values: n.Values, Line: n.Line}
-	seen := map[string]*Node{}
+func (r *reporter) unite(n *tree.Node, key string, levels int) *tree.Node {
+	united := &tree.Node{Name: n.Name, Values: n.Values, Line: n.Line}
+	seen := map[string]*tree.Node{}
 	for _, child := range n.Children {
 		name := child.Name
 		if levels > 0 {
@@ -32,13 +34,13 @@ func (r *reporter) unite(n *Node, key string, levels int) *Node {
 			if first.Line > 0 {
 				text += fmt.Sprintf(", in line %d,", first.Line)
 			}
-			r.mistakes("", []Mistake{{Key: join(key, name), Line: child.Line, Warning: true,
+			r.mistakes("", []tree.Mistake{{Key: tree.Join(key, name), Line: child.Line, Warning: true,
 				Text: text + " stays; leave one out"}})
 		}
 	}
 	if levels > 0 {
 		for i, child := range united.Children {
-			united.Children[i] = r.unite(child, join(key, child.Name), levels-1)
+			united.Children[i] = r.unite(child, tree.Join(key, child.Name), levels-1)
 		}
 	}
 	return united

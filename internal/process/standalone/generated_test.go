@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
 	model "fairlead/internal/model/gateway"
@@ -107,7 +108,7 @@ func (x *examiner) examine(seed uint64) (text string) {
 }
 
 // sources decodes the pairs as labels of two containers, or as a file.
-func (x *examiner) sources(seed uint64, pairs []traefik.Pair) (map[string]standalone.Source, []traefik.Problem) {
+func (x *examiner) sources(seed uint64, pairs []tree.Pair) (map[string]standalone.Source, []traefik.Problem) {
 	if seed%2 == 0 {
 		var all []*traefik.Container
 		for i := range 2 {
@@ -160,7 +161,7 @@ func (x *examiner) use(static model.Static, config model.Config, known []gateway
 }
 
 // nested returns the pairs as YAML.
-func nested(pairs []traefik.Pair) string {
+func nested(pairs []tree.Pair) string {
 	root := map[string]any{}
 	for _, p := range pairs {
 		at := root
@@ -180,7 +181,7 @@ func nested(pairs []traefik.Pair) string {
 }
 
 // tables returns the pairs as TOML.
-func tables(pairs []traefik.Pair) string {
+func tables(pairs []tree.Pair) string {
 	var b strings.Builder
 	for _, p := range pairs {
 		for i, name := range strings.Split(strings.ReplaceAll(p.Key, "[", ".["), ".") {

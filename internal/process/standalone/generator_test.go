@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/tree"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -129,15 +130,15 @@ func (g *generator) value(key string) string {
 
 // systematic returns the pair of a number: the numbers from 0 have all keys with the first value, then with the next
 // one.
-func (g *generator) systematic(n int) traefik.Pair {
+func (g *generator) systematic(n int) tree.Pair {
 	key := strings.ReplaceAll(g.dynamic[n%len(g.dynamic)], "stores.NAME", "stores.default")
 	key = strings.NewReplacer("NAME", "a", "[n]", "[0]").Replace(key)
-	return traefik.Pair{Key: key, Value: values[n/len(g.dynamic)%len(values)]}
+	return tree.Pair{Key: key, Value: values[n/len(g.dynamic)%len(values)]}
 }
 
 // pairs returns a few keys with values below few objects, or about 64 KiB of them.
-func (g *generator) pairs() (all []traefik.Pair) {
-	all = []traefik.Pair{{Key: "http.routers.a.rule", Value: "Host(`a.test`)"}, {Key: "http.routers.a.service",
+func (g *generator) pairs() (all []tree.Pair) {
+	all = []tree.Pair{{Key: "http.routers.a.rule", Value: "Host(`a.test`)"}, {Key: "http.routers.a.service",
 		Value: "a"},
 		{Key: "http.services.a.loadbalancer.server.port", Value: "80"}}
 	all = all[:g.random.IntN(len(all)+1)]
@@ -148,7 +149,7 @@ func (g *generator) pairs() (all []traefik.Pair) {
 	size := 0
 	for ; most > 0 && size < 64<<10; most-- {
 		key := g.key(g.dynamic)
-		p := traefik.Pair{Key: key, Value: g.value(key)}
+		p := tree.Pair{Key: key, Value: g.value(key)}
 		all, size = append(all, p), size+len(p.Key)+len(p.Value)
 	}
 	return all

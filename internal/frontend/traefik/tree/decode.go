@@ -1,4 +1,4 @@
-package traefik
+package tree
 
 import (
 	"fmt"
@@ -20,7 +20,15 @@ import (
 // and trimmed, or has the children [n]; the list of servers may be written as its only
 // element, "server". A bare integer as a duration means seconds.
 func Decode(n *Node, key string, into any) []Mistake {
-	var d decoder
+	return decode(n, key, into, decoder{})
+}
+
+// DecodeDeclared is Decode, and accepts the keys that only fairlead.yaml has, too.
+func DecodeDeclared(n *Node, key string, into any) []Mistake {
+	return decode(n, key, into, decoder{declared: true})
+}
+
+func decode(n *Node, key string, into any, d decoder) []Mistake {
 	d.value(n, key, reflect.ValueOf(into).Elem())
 	return d.mistakes
 }
@@ -48,7 +56,7 @@ func (d *decoder) value(n *Node, key string, v reflect.Value) {
 	default:
 		if len(n.Children) > 0 {
 			child := n.Children[0]
-			d.mistake(child, join(key, child.Name), "%s has one value and no names below it: leave out %q",
+			d.mistake(child, Join(key, child.Name), "%s has one value and no names below it: leave out %q",
 				key, child.Name)
 			return
 		}
@@ -92,7 +100,7 @@ func (d *decoder) object(n *Node, key string, v reflect.Value) {
 func (d *decoder) fields(n *Node, key string, v reflect.Value) {
 	seen := map[string]*Node{}
 	for _, child := range n.Children {
-		at := join(key, child.Name)
+		at := Join(key, child.Name)
 		f, ok := d.field(v.Type(), child.Name)
 		one := !ok && strings.EqualFold(child.Name, "server")
 		if one {
@@ -133,7 +141,7 @@ func (d *decoder) unknown(n *Node, key string, t reflect.Type) {
 			n.Name)
 		d.mistakes[len(d.mistakes)-1].Warning = true
 	default:
-		d.mistake(n, key, "%s", unknown(n.Name, fieldNames(t)))
+		d.mistake(n, key, "%s", Unknown(n.Name, FieldNames(t)))
 	}
 }
 
@@ -162,7 +170,7 @@ func (d *decoder) table(n *Node, key string, v reflect.Value) {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	for _, child := range n.Children {
-		d.entry(child, join(key, child.Name), child.Name, v)
+		d.entry(child, Join(key, child.Name), child.Name, v)
 	}
 }
 
@@ -173,7 +181,7 @@ func (d *decoder) entry(n *Node, key, name string, v reflect.Value) {
 	}
 	if v.Type().Elem().Kind() == reflect.String && len(n.Children) > 0 {
 		for _, child := range n.Children {
-			d.entry(child, join(key, child.Name), join(name, child.Name), v)
+			d.entry(child, Join(key, child.Name), Join(name, child.Name), v)
 		}
 		return
 	}
@@ -192,7 +200,7 @@ func (d *decoder) list(n *Node, key string, v reflect.Value) {
 			d.words(n, key, value, v)
 		}
 	} else if n.Value() != "" {
-		d.mistake(n, key, "value %s: want the elements of the list: %s[0].%s", quoted(n, elem), key, fieldNames(elem)[0])
+		d.mistake(n, key, "value %s: want the elements of the list: %s[0].%s", quoted(n, elem), key, FieldNames(elem)[0])
 		return
 	}
 	if len(n.Children) > 0 && !strings.HasPrefix(n.Children[0].Name, "[") {
@@ -200,7 +208,7 @@ func (d *decoder) list(n *Node, key string, v reflect.Value) {
 		return
 	}
 	for _, child := range n.Children {
-		d.element(child, join(key, child.Name), v)
+		d.element(child, Join(key, child.Name), v)
 	}
 }
 
@@ -232,13 +240,13 @@ func (d *decoder) words(n *Node, key, text string, v reflect.Value) {
 func (d *decoder) indexless(n *Node, key string, v reflect.Value) {
 	child := n.Children[0]
 	if v.Type().Elem().Kind() != reflect.Struct {
-		d.mistake(child, join(key, child.Name), "%s is a list: want %s=VALUE,VALUE", key, key)
+		d.mistake(child, Join(key, child.Name), "%s is a list: want %s=VALUE,VALUE", key, key)
 		return
 	}
 	before := len(d.mistakes)
 	d.element(n, key, v)
 	if len(d.mistakes) == before {
-		d.mistake(child, join(key, child.Name), "%s is a list: write %s[0].%s", key, key, child.Name)
+		d.mistake(child, Join(key, child.Name), "%s is a list: write %s[0].%s", key, key, child.Name)
 		d.mistakes[before].Warning = true
 	}
 }
@@ -272,7 +280,7 @@ func scalar(text string, v reflect.Value) error {
 		}
 		v.SetFloat(f)
 	default:
-		panic("traefik: cannot decode " + v.Type().String())
+		panic("tree: cannot decode " + v.Type().String())
 	}
 	return nil
 }
@@ -297,8 +305,8 @@ func quoted(n *Node, t reflect.Type) string {
 	return strconv.Quote(gateway.ShownURL(n.Value()))
 }
 
-// fieldNames returns the names of a struct's fields as users write them, sorted.
-func fieldNames(t reflect.Type) (found []string) {
+// FieldNames returns the names of a struct's fields as users write them, sorted.
+func FieldNames(t reflect.Type) (found []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.IsExported() && !f.Anonymous && f.Tag.Get("declared") == "" {
 			found = append(found, strings.ToLower(f.Name))
@@ -312,5 +320,5 @@ func names(t reflect.Type) string {
 	if t.NumField() == 0 {
 		return "it has none"
 	}
-	return strings.Join(fieldNames(t), ", ")
+	return strings.Join(FieldNames(t), ", ")
 }

@@ -1,12 +1,7 @@
-// Package traefik turns what Traefik is configured with (labels of containers, files,
-// flags) into the values of internal/model/gateway. It reads no socket and starts
-// nothing: it only reads the files that its caller names.
-//
-// All three forms are paths to values, such as http.routers.web.rule. Each is parsed
-// into a tree of Nodes first (tree.go, yaml.go, toml.go). Decode then fills the values
-// from the tree, and returns a Mistake for each key that it does not know or cannot
-// parse.
-package traefik
+// Package tree parses keys with values, such as http.routers.web.rule, into trees, and decodes the trees
+// into values. It reads texts of YAML and TOML, opens no file, and does not know which keys mean what:
+// the names are those of the fields of the values.
+package tree
 
 import (
 	"fmt"
@@ -46,6 +41,21 @@ func (n *Node) Child(name string) *Node {
 	return nil
 }
 
+// LineOf returns the line of the last name of a key that the tree has. The key is below the root.
+func (n *Node) LineOf(key string) int {
+	for at := ""; ; {
+		i := slices.IndexFunc(n.Children, func(c *Node) bool {
+			below := Join(at, c.Name)
+			return strings.EqualFold(below, key[:min(len(below), len(key))]) &&
+				(len(key) == len(below) || len(key) > len(below) && strings.ContainsRune(".[", rune(key[len(below)])))
+		})
+		if i < 0 {
+			return n.Line
+		}
+		n, at = n.Children[i], Join(at, n.Children[i].Name)
+	}
+}
+
 // Pair is a key such as "http.routers.web.tls.domains[0].main", and its value.
 type Pair struct {
 	Key, Value string
@@ -73,10 +83,10 @@ func (m Mistake) Error() string {
 	return text
 }
 
-// Tree returns the root of the tree that the pairs describe. Names merge ignoring case,
+// FromPairs returns the root of the tree that the pairs describe. Names merge ignoring case,
 // and the first spelling stays. As in Traefik, keys are sorted as text, so that "[10]"
 // precedes "[2]". A key that is given several times has several values.
-func Tree(pairs []Pair) (*Node, []Mistake) {
+func FromPairs(pairs []Pair) (*Node, []Mistake) {
 	pairs = slices.Clone(pairs)
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
 	root := &Node{}
@@ -87,7 +97,7 @@ func Tree(pairs []Pair) (*Node, []Mistake) {
 	known := map[place]*Node{}
 	var mistakes []Mistake
 	for _, p := range pairs {
-		names, err := split(p.Key)
+		names, err := Split(p.Key)
 		if err != nil {
 			mistakes = append(mistakes, Mistake{Key: shortened(p.Key), Text: err.Error()})
 			continue
@@ -122,8 +132,8 @@ func shortened(key string) string {
 	return strings.ToValidUTF8(key[:most], "") + "…"
 }
 
-// split returns the names of a key: "a.b[0].c" has a, b, [0] and c.
-func split(key string) (names []string, err error) {
+// Split returns the names of a key: "a.b[0].c" has a, b, [0] and c.
+func Split(key string) (names []string, err error) {
 	if len(key) > maxKey {
 		return nil, fmt.Errorf("the key has %d bytes: want at most %d", len(key), maxKey)
 	}
@@ -148,8 +158,8 @@ func split(key string) (names []string, err error) {
 	return names, nil
 }
 
-// join returns the key of a child, as users write it.
-func join(key, name string) string {
+// Join returns the key of a child, as users write it.
+func Join(key, name string) string {
 	if key == "" || strings.HasPrefix(name, "[") {
 		return key + name
 	}

@@ -1,4 +1,4 @@
-package traefik
+package tree
 
 import (
 	"strings"
@@ -19,7 +19,7 @@ func decodePairs[T any](t *testing.T, lines ...string) (T, []string) {
 		key, value, _ := strings.Cut(line, "=")
 		pairs = append(pairs, Pair{key, value})
 	}
-	root, mistakes := Tree(pairs)
+	root, mistakes := FromPairs(pairs)
 	var got T
 	mistakes = append(mistakes, Decode(root, "", &got)...)
 	return got, texts(mistakes)
@@ -136,7 +136,7 @@ func TestDecodeMistakes(t *testing.T) {
 
 // TestDecodeIndexless checks that a list without an index is in effect, with a warning.
 func TestDecodeIndexless(t *testing.T) {
-	root, _ := Tree([]Pair{{"domains.main", "a.org"}, {"domains.sans", "b.org,c.org"}})
+	root, _ := FromPairs([]Pair{{"domains.main", "a.org"}, {"domains.sans", "b.org,c.org"}})
 	var got gateway.RouterTLS
 	mistakes := Decode(root, "", &got)
 	want := []gateway.Domain{{Main: "a.org", SANs: []string{"b.org", "c.org"}}}

@@ -360,6 +360,12 @@ var Rules = []Rule{
 		Ours: []string{"internal/model/gateway", "internal/similar"}, Deny: pure,
 	},
 	{
+		Name: "the settings with which Traefik starts are read from trees, and know neither labels nor files of routers",
+		Of:   []string{"internal/frontend/traefik/static/..."},
+		Ours: []string{"internal/frontend/traefik/tree", "internal/model/gateway"},
+		Deny: []string{"net/http/...", "os/exec"},
+	},
+	{
 		Name:   "commands of one group use what all commands share, and no other group",
 		Of:     []string{"internal/cli/..."},
 		Except: map[string]string{"internal/cli": "it assembles the groups"},

@@ -28,7 +28,8 @@ var gatewayReaders = []string{"./internal/gateway/...", "./internal/process/..."
 
 // copiers are the files of these packages that only decode, compare, copy or show values.
 var copiers = []string{"internal/gateway/view/", "internal/gateway/equal.go", "internal/frontend/traefik/declared.go",
-	"internal/frontend/traefik/static.go", "internal/frontend/traefik/static_entry.go",
+	"internal/frontend/traefik/static/static.go", "internal/frontend/traefik/static/entry.go",
+	"internal/frontend/traefik/static/settings.go",
 	"internal/frontend/traefik/qualify.go", "internal/frontend/traefik/refer.go", "internal/frontend/traefik/merge.go"}
 
 // unread are the fields that the readers do not need, with the reason.

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"fairlead/internal/cli/command"
-	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/static"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
 	"fairlead/internal/process"
@@ -47,26 +47,26 @@ func newGatewayTraefik(a *command.App) *cobra.Command {
 			if done, err := runWord(c.Context(), a, args); done {
 				return err
 			}
-			static, notes, err := traefik.Static(args, os.Environ())
+			settings, notes, err := static.Read(args, os.Environ())
 			if err != nil {
 				return command.Usage(err)
 			}
 			for _, n := range notes {
 				a.Err.Note("%s", n)
 			}
-			for _, n := range gateway.Unused(static) {
+			for _, n := range gateway.Unused(settings) {
 				a.Err.Note("%s", n)
 			}
-			if len(static.EntryPoints) == 0 {
+			if len(settings.EntryPoints) == 0 {
 				return command.Usage(errors.New("the gateway needs an entry point, e.g. --entrypoints.web.address=:80"))
 			}
-			log, file, err := process.GatewayLogger(static, a.Log)
+			log, file, err := process.GatewayLogger(settings, a.Log)
 			if err != nil {
 				return command.Usage(err)
 			}
 			slog.SetDefault(log) // for the stacks of objects that panic
 			opt := serving.Options{Stdout: os.Stdout, Stderr: file, Log: log}
-			if err := standalone.Run(c.Context(), static, opt); err != nil {
+			if err := standalone.Run(c.Context(), settings, opt); err != nil {
 				return fmt.Errorf("run the gateway: %w", err)
 			}
 			return command.Exit{Code: command.ExitOK} // a signal is the normal end

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fairlead/internal/cli/command"
-	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/static"
 	model "fairlead/internal/model/gateway"
 )
 
@@ -32,27 +32,29 @@ func runWord(ctx context.Context, a *command.App, args []string) (bool, error) {
 		return true, a.Out.Lines("Version:      "+a.Version, "Go version:   "+runtime.Version(),
 			"OS/Arch:      "+runtime.GOOS+"/"+runtime.GOARCH)
 	case "healthcheck":
-		static, _, err := traefik.Static(args[1:], os.Environ())
+		settings, _, err := static.Read(args[1:], os.Environ())
 		if err != nil {
 			return true, command.Usage(err)
 		}
-		return true, checkPing(ctx, a, static)
+		return true, checkPing(ctx, a, settings)
 	}
 	return false, nil
 }
 
 // checkPing asks a running gateway with the same settings at its ping.
-func checkPing(ctx context.Context, a *command.App, static model.Static) error {
-	if static.Ping == nil {
+func checkPing(ctx context.Context, a *command.App, settings model.Static) error {
+	if settings.Ping == nil {
 		return command.Usage(fmt.Errorf("check the gateway: its ping is not enabled: give the gateway and this command " +
 			"the flag --ping"))
 	}
-	i := slices.IndexFunc(static.EntryPoints, func(e model.EntryPoint) bool { return e.Name == static.Ping.EntryPoint })
+	i := slices.IndexFunc(settings.EntryPoints, func(e model.EntryPoint) bool {
+		return e.Name == settings.Ping.EntryPoint
+	})
 	if i < 0 {
 		return command.Usage(fmt.Errorf("check the gateway: entry point %s of the ping has no address: give it with "+
-			"--entrypoints.%[1]s.address", static.Ping.EntryPoint))
+			"--entrypoints.%[1]s.address", settings.Ping.EntryPoint))
 	}
-	at := pingURL(static.EntryPoints[i])
+	at := pingURL(settings.EntryPoints[i])
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/static"
 	"fairlead/internal/model"
 )
 
@@ -20,7 +20,7 @@ func writtenGateway(g *model.Gateway) ordered {
 	if g == nil {
 		return nil
 	}
-	settings := writtenFields(reflect.ValueOf(traefik.Settings(g.Static)).Elem())
+	settings := writtenFields(reflect.ValueOf(static.Settings(g.Static)).Elem())
 	return append(settings, writtenFields(reflect.ValueOf(g.Config))...)
 }
 

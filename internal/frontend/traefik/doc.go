@@ -1,5 +1,5 @@
-// Package traefik turns what Traefik is configured with (labels of containers, files,
-// flags) into the values of internal/model/gateway. It reads no socket and starts
-// nothing: it only reads the files that its caller names. Package tree parses all three
-// forms.
+// Package traefik turns Traefik's dynamic configuration (labels of containers, files) into the
+// values of internal/model/gateway. It reads no socket and starts nothing: it only reads the
+// files that its caller names. Package static reads the settings with which Traefik starts,
+// and package tree parses all forms.
 package traefik

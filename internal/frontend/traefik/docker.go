@@ -16,12 +16,6 @@ import (
 // defaultRule is that of Traefik's Docker provider.
 const defaultRule = "Host(`{{ normalize .Name }}`)"
 
-// The values of providers.docker.labelScope.
-const (
-	scopeEngine  = "engine"
-	scopeProject = "project"
-)
-
 // Docker turns containers into configurations, and remembers the part of each container
 // for the next time. It is for one goroutine.
 type Docker struct {
@@ -69,7 +63,7 @@ func (p *part) sameStore(other *part) bool {
 
 // NewDocker returns a Docker with these options.
 func NewDocker(opt DockerOptions) *Docker {
-	d := &Docker{opt: &opt, scoped: opt.LabelScope == scopeProject}
+	d := &Docker{opt: &opt, scoped: opt.LabelScope == gateway.LabelScopeProject}
 	var err error
 	d.rule, d.ruleErr = parseTemplate("defaultRule", cmp.Or(opt.DefaultRule, defaultRule))
 	if d.ruleErr != nil {

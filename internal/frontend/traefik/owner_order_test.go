@@ -88,7 +88,7 @@ func TestOwnersInAnyOrder(t *testing.T) {
 		w := newOwnerWorld(base + uint64(order))
 		options := DockerOptions{}
 		if w.scoped {
-			options.LabelScope = scopeProject
+			options.LabelScope = gateway.LabelScopeProject
 		}
 		d := NewDocker(options)
 		for step := range 40 {

@@ -236,10 +236,16 @@ type Docker struct {
 	Strict bool
 	// LabelFiles are the absolute paths of the files that labels may name. Empty means none.
 	LabelFiles []string
-	// LabelScope is "engine", the default, or "project", which keeps references and servers of
-	// containers in their project.
+	// LabelScope is LabelScopeEngine, the default, or LabelScopeProject, which keeps references
+	// and servers of containers in their project.
 	LabelScope string
 }
+
+// The values of Docker.LabelScope.
+const (
+	LabelScopeEngine  = "engine"
+	LabelScopeProject = "project"
+)
 
 // File is the provider of routers from files: one file, or the files of a directory.
 type File struct {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/static"
 	"fairlead/internal/frontend/traefik/tree"
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/acme"
@@ -89,10 +90,10 @@ func (x *examiner) examine(seed uint64) (text string) {
 	if seed%10 == 9 {
 		flags := x.flags()
 		text = strings.Join(flags, "\n")
-		static, notes, err := traefik.Static(flags, nil)
+		settings, notes, err := static.Read(flags, nil)
 		shown = fmt.Sprint(notes, err)
-		if err == nil && len(static.EntryPoints) > 0 {
-			shown += x.use(static, model.Config{}, nil)
+		if err == nil && len(settings.EntryPoints) > 0 {
+			shown += x.use(settings, model.Config{}, nil)
 		}
 	} else {
 		pairs := append(x.pairs(), x.systematic(int(seed/2)))
@@ -139,14 +140,14 @@ func (x *examiner) sources(seed uint64, pairs []tree.Pair) (map[string]standalon
 }
 
 // use builds the gateway with certificates, and shows and explains it.
-func (x *examiner) use(static model.Static, config model.Config, known []gateway.Status) string {
-	static.AccessLog = nil
-	for _, r := range static.Resolvers {
+func (x *examiner) use(settings model.Static, config model.Config, known []gateway.Status) string {
+	settings.AccessLog = nil
+	for _, r := range settings.Resolvers {
 		r.Storage = filepath.Join(x.dir, "acme.json")
 	}
-	missing := acme.Check(&config, static)
-	acme.New(acme.Options{Static: static, Log: slog.New(slog.DiscardHandler)}).Complete(&config)
-	g, err := gateway.Checking(static, &config, known)
+	missing := acme.Check(&config, settings)
+	acme.New(acme.Options{Static: settings, Log: slog.New(slog.DiscardHandler)}).Complete(&config)
+	g, err := gateway.Checking(settings, &config, known)
 	if err != nil {
 		return err.Error()
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead/internal/frontend/traefik"
+	"fairlead/internal/frontend/traefik/static"
 	"fairlead/internal/frontend/traefik/tree"
 	model "fairlead/internal/model/gateway"
 )
@@ -25,7 +25,7 @@ func newGenerator() generator {
 	g.dynamic = slices.DeleteFunc(g.dynamic, func(key string) bool { return strings.HasPrefix(key, "acme") })
 	g.dynamic = append(g.dynamic, "enable", "docker.network", "docker.lbswarm", "docker.allownonrunning",
 		"swarm.network")
-	keys(reflect.TypeOf(traefik.Settings(model.Static{})).Elem(), "", 0, &g.static)
+	keys(reflect.TypeOf(static.Settings(model.Static{})).Elem(), "", 0, &g.static)
 	return g
 }
 

@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"strings"
@@ -31,7 +31,7 @@ const (
 	alwaysChecked = "the gateway checks the record at the zone's own servers"
 )
 
-// ignoredSettings has the settings of v2.11 and v3.7 that staticSettings has not, and
+// ignoredSettings has the settings of v2.11 and v3.7 that allSettings has not, and
 // those of older v2 versions that stacks still have.
 var ignoredSettings = []ignoredSetting{
 	{"accesslog.dualoutput", noOTLP},

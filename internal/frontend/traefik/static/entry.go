@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 const internalEntryPoint = "traefik"
 
 // entryPoints sets the entry points and the names of the default ones.
-func (b *staticBuilder) entryPoints(s *staticSettings, out *gateway.Static) {
+func (b *builder) entryPoints(s *allSettings, out *gateway.Static) {
 	all := maps.Clone(s.EntryPoints)
 	if len(all) == 0 {
 		all = map[string]*entryPointSettings{"http": {Address: ":80"}}
@@ -54,7 +54,7 @@ func needsInternal(s *gateway.Static) bool {
 
 // checkReferences notes names of entry points that do not exist. As in Traefik, the
 // gateway runs without what needs them.
-func (b *staticBuilder) checkReferences(s *gateway.Static) {
+func (b *builder) checkReferences(s *gateway.Static) {
 	var names []string
 	for _, e := range s.EntryPoints {
 		names = append(names, e.Name)
@@ -80,7 +80,7 @@ func (b *staticBuilder) checkReferences(s *gateway.Static) {
 	}
 }
 
-func (b *staticBuilder) entryPoint(name string, s *entryPointSettings, notAppend bool) gateway.EntryPoint {
+func (b *builder) entryPoint(name string, s *entryPointSettings, notAppend bool) gateway.EntryPoint {
 	key := "entryPoints." + name
 	address, err := numericAddress(s.Address)
 	if err != nil {
@@ -112,7 +112,7 @@ func timeouts(t transportSettings) gateway.Timeouts {
 		AcceptGrace: l.RequestAcceptGraceTimeout}
 }
 
-func (b *staticBuilder) redirect(key string, r *redirectionSettings) *gateway.Redirection {
+func (b *builder) redirect(key string, r *redirectionSettings) *gateway.Redirection {
 	if r == nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func encoded(s *encodedSettings) *gateway.EncodedCharacters {
 }
 
 // prefixes reports texts that are neither addresses nor prefixes.
-func (b *staticBuilder) prefixes(key string, texts []string) {
+func (b *builder) prefixes(key string, texts []string) {
 	for _, text := range texts {
 		_, notPrefix := netip.ParsePrefix(text)
 		if _, notAddr := netip.ParseAddr(text); notPrefix != nil && notAddr != nil {

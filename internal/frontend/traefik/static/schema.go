@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"time"
@@ -6,10 +6,10 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// staticSettings are the settings of Traefik's static configuration that have an effect
+// allSettings are the settings of Traefik's static configuration that have an effect
 // here, with the names that flags, variables and files have. Parts are pointers, so that a
 // part that is given alone is different from one that is not given.
-type staticSettings struct {
+type allSettings struct {
 	API                   *apiSettings
 	Ping                  *gateway.Ping
 	Metrics               *metricsSettings

@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 // mustStatic returns what a command line and an environment configure.
 func mustStatic(t *testing.T, args, env []string) (gateway.Static, []Note) {
 	t.Helper()
-	s, notes, err := static(args, env, nil)
+	s, notes, err := read(args, env, nil)
 	if err != nil {
 		t.Fatalf("%q, %q: %v", args, env, err)
 	}
@@ -205,12 +205,12 @@ func TestStaticReportsFaultyFlags(t *testing.T) {
 		{"--entrypoints.a.address=:1 --entrypoints.a.forwardedheaders.trustedips=10/8",
 			`value "10/8": want an IP address`},
 	} {
-		_, _, err := static(strings.Fields(c.args), nil, nil)
+		_, _, err := read(strings.Fields(c.args), nil, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %s", c.args, err, c.want)
 		}
 	}
-	_, _, err := static([]string{"--pnig", "--api.dashbord"}, nil, nil)
+	_, _, err := read([]string{"--pnig", "--api.dashbord"}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), `"ping"`) || !strings.Contains(err.Error(), `"dashboard"`) ||
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want both flags", err)
@@ -271,7 +271,7 @@ func TestStaticFromTheEnvironment(t *testing.T) {
 		!hasNote(notes, "TRAEFIK_VERSION", "no setting of Traefik") {
 		t.Errorf("notes %q", notes)
 	}
-	_, _, err := static(nil, []string{"TRAEFIK_API_INSECUR=true"}, nil)
+	_, _, err := read(nil, []string{"TRAEFIK_API_INSECUR=true"}, nil)
 	if err == nil || !strings.Contains(err.Error(), `TRAEFIK_API_INSECUR: the key "insecur" is not known`) {
 		t.Errorf("error %v, want the variable", err)
 	}
@@ -330,7 +330,7 @@ func TestStaticFromAFile(t *testing.T) {
 			{args: []string{"--api.insecure"}, env: []string{"TRAEFIK_CONFIGFILE=" + path}},
 			{args: []string{"--api.insecure"}, files: []string{filepath.Join(dir, "none.yml"), dir, path}},
 		} {
-			s, notes, err := static(c.args, c.env, c.files)
+			s, notes, err := read(c.args, c.env, c.files)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -353,7 +353,7 @@ func TestStaticOfAFaultyFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("api:\n  insecur: true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := static(nil, nil, []string{path})
+	_, _, err := read(nil, nil, []string{path})
 	if want := `line 2: api.insecur: the key "insecur" is not known`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -365,7 +365,7 @@ func TestStaticOfAFaultyFile(t *testing.T) {
 
 // TestStaticKnowsEverySetting decodes each setting of Traefik's references.
 func TestStaticKnowsEverySetting(t *testing.T) {
-	text, err := os.ReadFile("testdata/static-settings.txt")
+	text, err := os.ReadFile("testdata/settings.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,12 +384,12 @@ func TestStaticKnowsEverySetting(t *testing.T) {
 		}
 		root, mistakes := tree.FromPairs(pairs)
 		notes := removeIgnored(root, "", nil)
-		var settings staticSettings
-		mistakes = append(mistakes, tree.Decode(root, "", &settings)...)
+		var all allSettings
+		mistakes = append(mistakes, tree.Decode(root, "", &all)...)
 		if len(mistakes) > 0 {
 			t.Errorf("%s: %v", name, mistakes)
 		}
-		if len(notes) == 0 && reflect.ValueOf(settings).IsZero() {
+		if len(notes) == 0 && reflect.ValueOf(all).IsZero() {
 			t.Errorf("%s has no effect, and no note says so", name)
 		}
 	}

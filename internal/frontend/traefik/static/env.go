@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"reflect"

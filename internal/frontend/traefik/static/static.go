@@ -1,4 +1,7 @@
-package traefik
+// Package static reads the settings with which Traefik starts (its command line, environment
+// or static file) into gateway.Static. It reads no more than one file, and neither labels nor
+// dynamic files.
+package static
 
 import (
 	"cmp"
@@ -19,25 +22,25 @@ type Note struct {
 
 func (n Note) String() string { return n.Key + ": " + n.Text }
 
-// Static returns what Traefik's command line (without the program's name), environment
+// Read returns what Traefik's command line (without the program's name), environment
 // (NAME=VALUE) or static file configures. As in Traefik, a file excludes the command line,
 // which excludes the environment: what is excluded is in the notes. Returns an error that
 // has a line for each setting that is unknown or faulty.
-func Static(args, env []string) (gateway.Static, []Note, error) {
-	return static(args, env, defaultFiles(env))
+func Read(args, env []string) (gateway.Static, []Note, error) {
+	return read(args, env, defaultFiles(env))
 }
 
-// static is Static with the files that apply if they exist and no other is named.
-func static(args, env, files []string) (gateway.Static, []Note, error) {
+// read is Read with the files that apply if they exist and no other is named.
+func read(args, env, files []string) (gateway.Static, []Note, error) {
 	var zero gateway.Static
 	src, err := choose(args, env, files)
 	if err != nil {
 		return zero, nil, err
 	}
-	b := &staticBuilder{notes: removeIgnored(src.root, "", nil)}
-	var settings staticSettings
-	b.mistakes = append(src.mistakes, tree.Decode(src.root, "", &settings)...)
-	s := b.build(&settings)
+	b := &builder{notes: removeIgnored(src.root, "", nil)}
+	var all allSettings
+	b.mistakes = append(src.mistakes, tree.Decode(src.root, "", &all)...)
+	s := b.build(&all)
 	notes := src.notes
 	for _, n := range b.notes {
 		notes = append(notes, Note{src.name(n.Key), n.Text})
@@ -56,22 +59,22 @@ func static(args, env, files []string) (gateway.Static, []Note, error) {
 	return s, notes, nil
 }
 
-// staticBuilder turns settings into the values of the model.
-type staticBuilder struct {
+// builder turns settings into the values of the model.
+type builder struct {
 	mistakes []tree.Mistake
 	notes    []Note
 }
 
-func (b *staticBuilder) mistake(key, format string, args ...any) {
+func (b *builder) mistake(key, format string, args ...any) {
 	b.mistakes = append(b.mistakes, tree.Mistake{Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-func (b *staticBuilder) note(key, format string, args ...any) {
+func (b *builder) note(key, format string, args ...any) {
 	b.notes = append(b.notes, Note{key, fmt.Sprintf(format, args...)})
 }
 
 // build returns the values with Traefik's defaults.
-func (b *staticBuilder) build(s *staticSettings) gateway.Static {
+func (b *builder) build(s *allSettings) gateway.Static {
 	out := gateway.Static{
 		Transport:    value(s.ServersTransport),
 		TCPTransport: value(s.TCPServersTransport),
@@ -104,7 +107,7 @@ func (b *staticBuilder) build(s *staticSettings) gateway.Static {
 }
 
 // logs sets the access log, and the log of the gateway itself.
-func (b *staticBuilder) logs(s *staticSettings, out *gateway.Static) {
+func (b *builder) logs(s *allSettings, out *gateway.Static) {
 	if a := s.AccessLog; a != nil {
 		f := value(a.Filters)
 		out.AccessLog = &gateway.AccessLog{FilePath: a.FilePath, Format: cmp.Or(a.Format, "common"),
@@ -127,7 +130,7 @@ func (b *staticBuilder) logs(s *staticSettings, out *gateway.Static) {
 }
 
 // logFields notes modes that have no effect.
-func (b *staticBuilder) logFields(f *gateway.LogFields) {
+func (b *builder) logFields(f *gateway.LogFields) {
 	if f == nil {
 		return
 	}
@@ -152,7 +155,7 @@ func (b *staticBuilder) logFields(f *gateway.LogFields) {
 	}
 }
 
-func (b *staticBuilder) providers(p providerSettings, out *gateway.Static) {
+func (b *builder) providers(p providerSettings, out *gateway.Static) {
 	out.Docker, out.Swarm, out.File = p.Docker, p.Swarm, p.File
 	b.labelScope("providers.docker.labelScope", value(p.Docker).LabelScope)
 	b.labelScope("providers.swarm.labelScope", value(p.Swarm).LabelScope)
@@ -172,14 +175,14 @@ func (b *staticBuilder) providers(p providerSettings, out *gateway.Static) {
 	}
 }
 
-func (b *staticBuilder) labelScope(key, scope string) {
-	if scope != "" && scope != scopeEngine && scope != scopeProject {
-		b.mistake(key, "value %q: want %s or %s", scope, scopeEngine, scopeProject)
+func (b *builder) labelScope(key, scope string) {
+	if scope != "" && scope != gateway.LabelScopeEngine && scope != gateway.LabelScopeProject {
+		b.mistake(key, "value %q: want %s or %s", scope, gateway.LabelScopeEngine, gateway.LabelScopeProject)
 	}
 }
 
 // resolvers returns the resolvers with an ACME part by name.
-func (b *staticBuilder) resolvers(
+func (b *builder) resolvers(
 	all map[string]*resolverSettings, eps []gateway.EntryPoint,
 ) map[string]*gateway.Resolver {
 	out := map[string]*gateway.Resolver{}
@@ -208,7 +211,7 @@ func (b *staticBuilder) resolvers(
 
 // httpChallenge returns the entry point that answers the challenge: without a name, the
 // one at port 80.
-func (b *staticBuilder) httpChallenge(key, name string, entryPoints []gateway.EntryPoint) string {
+func (b *builder) httpChallenge(key, name string, entryPoints []gateway.EntryPoint) string {
 	var names []string
 	for _, ep := range entryPoints {
 		_, port, udp, _ := splitAddress(ep.Address)

@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"fmt"
@@ -61,7 +61,7 @@ func mayTakeValue(name string) bool {
 // settingType returns the type of a setting, or of what a pointer to it points to. It
 // returns nil for an unknown setting.
 func settingType(names []string) reflect.Type {
-	t := reflect.TypeFor[staticSettings]()
+	t := reflect.TypeFor[allSettings]()
 	for _, name := range names {
 		switch {
 		case t.Kind() == reflect.Map, t.Kind() == reflect.Slice && strings.HasPrefix(name, "["):

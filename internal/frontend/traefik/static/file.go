@@ -1,4 +1,4 @@
-package traefik
+package static
 
 import (
 	"fmt"
@@ -99,7 +99,7 @@ func removeUnknown(root *tree.Node) (notes []Note) {
 			notes = append(notes, Note{child.Name, "has no effect in the static file:" +
 				" write it into a file that providers.file.filename names"})
 		default:
-			known := tree.FieldNames(reflect.TypeFor[staticSettings]())
+			known := tree.FieldNames(reflect.TypeFor[allSettings]())
 			notes = append(notes, Note{child.Name, "has no effect: " + tree.Unknown(child.Name, known)})
 		}
 	}

@@ -42,7 +42,8 @@ type balancer struct {
 func newBalancer(service string, value *gateway.LoadBalancer, places []*place, turns *atomic.Uint64, open *metric.Open,
 	log *slog.Logger) (*balancer, error) {
 	b := &balancer{service: service, places: places, passHost: value.PassHostHeader == nil || *value.PassHostHeader,
-		cookie: sticky.Cookie(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck), open: open, log: log}
+		cookie: sticky.Cookie(service, value.Sticky), passive: condition.NewPassive(value.PassiveHealthCheck),
+		open: open, log: log}
 	b.watches = b.passive != nil || value.Strategy == "leasttime"
 	weights := make([]int, len(places))
 	for i, p := range places {

@@ -189,7 +189,8 @@ func (b *builder) loadBalancer(name string, value *gateway.LoadBalancer) (http.H
 		if weight < 0 {
 			return nil, fmt.Errorf("server %s: weight %d is negative", gateway.ShownURL(s.URL), weight)
 		}
-		places, servers = append(places, newPlace(at, weight, s.Fenced, s.PreservePath)), append(servers, healthcheck.Server{URL: at.url, Down: &at.Down})
+		places = append(places, newPlace(at, weight, s.Fenced, s.PreservePath))
+		servers = append(servers, healthcheck.Server{URL: at.url, Down: &at.Down})
 	}
 	if value.HealthCheck != nil {
 		check, notes := value.HealthCheck.Bounded()

@@ -24,13 +24,15 @@ func crowded() (model.Static, *model.Config, []gateway.Status) {
 		"paths@file": {Rule: "Host(`shop.test`) && PathPrefix(`/api`)", Service: "shop@file"},
 	}
 	for i := range 8 {
-		routers[fmt.Sprintf("a%d@file", i)] = &model.Router{Rule: fmt.Sprintf("Host(`a%d.test`)", i), Service: "shop@file"}
+		routers[fmt.Sprintf("a%d@file", i)] = &model.Router{Rule: fmt.Sprintf("Host(`a%d.test`)", i),
+			Service: "shop@file"}
 	}
 	return static, &model.Config{HTTP: model.HTTP{Routers: routers,
 			Middlewares: map[string]*model.Middleware{"limits@file": {AddPrefix: &model.AddPrefix{Prefix: "/x"}}},
 			Services:    map[string]*model.Service{"shop@file": serviceOf("http://192.0.2.1")}}},
 		[]gateway.Status{
-			{Kind: "middleware", Name: "limit@file", State: gateway.Disabled, Reasons: []string{"its average is no number"}},
+			{Kind: "middleware", Name: "limit@file", State: gateway.Disabled,
+				Reasons: []string{"its average is no number"}},
 			{Kind: "service", Name: "gone@file", State: gateway.Disabled, Reasons: []string{"its port is no number"}}}
 }
 

@@ -59,10 +59,12 @@ func conflicts(authority string) map[string]conflict {
 		"an exact name in a strict wildcard": {options, map[string]string{"wild@file": "Host(`*.a.test`) mutual@file",
 			"exact@docker": "Host(`x.a.test`)&&Path(`/x`)"}, nil,
 			map[string]string{"x.a.test/x": "exact@docker", "x.a.test/": "421", "y.a.test/": refused}},
-		"a strict default without a host": {own, map[string]string{"public@docker": "Host(`a.test`)&&Path(`/`) public@file",
-			"admin@file": "PathPrefix(`/admin`)"}, nil,
+		"a strict default without a host": {own, map[string]string{
+			"public@docker": "Host(`a.test`)&&Path(`/`) public@file",
+			"admin@file":    "PathPrefix(`/admin`)"}, nil,
 			map[string]string{"a.test/": "public@docker", "a.test/admin": "421", "b.test/admin": refused}},
-		"no host and nothing configured": {options, map[string]string{"old@docker": "Host(`a.test`)&&Path(`/`) old@file",
+		"no host and nothing configured": {options, map[string]string{
+			"old@docker": "Host(`a.test`)&&Path(`/`) old@file",
 			"every@file": "PathPrefix(`/x`)"}, nil,
 			map[string]string{"a.test/": "old@docker", "a.test/x": "every@file", "b.test/x": "every@file"}},
 		"all hosts": {options, map[string]string{"all@file": "Host(`*`) mutual@file", "open@file": "Host(`a.test`)",
@@ -83,7 +85,8 @@ func TestConflictsOfOptions(t *testing.T) {
 				if state == "" {
 					state = string(gateway.Enabled)
 				}
-				if s.Kind == "router" && (string(s.State) != state || !strings.Contains(strings.Join(s.Reasons, "\n"), want)) {
+				if s.Kind == "router" &&
+					(string(s.State) != state || !strings.Contains(strings.Join(s.Reasons, "\n"), want)) {
 					t.Errorf("%s is %s: %q, want %s: %q", s.Name, s.State, s.Reasons, state, want)
 				}
 			}
@@ -134,7 +137,8 @@ func TestOptionsOfEntryPoint(t *testing.T) {
 	w := newWorld(t, model.Static{EntryPoints: []model.EntryPoint{{Name: "web", Address: "127.0.0.1:0",
 		TLS: &model.RouterTLS{Options: "mutual@file"}}}})
 	c := conflict{options: conflicts(certificate(t, "authority.test").CertFile)["all hosts"].options,
-		routers: map[string]string{"named@docker": "Host(`a.test`)", "open@docker": "Host(`open.test`)&&Path(`/`) default",
+		routers: map[string]string{"named@docker": "Host(`a.test`)",
+			"open@docker":  "Host(`open.test`)&&Path(`/`) default",
 			"every@docker": "PathPrefix(`/x`)"}}
 	for _, s := range w.applyConflict(c, func(name string) *model.Service { return server(t, named(name)) }) {
 		if s.State != gateway.Enabled {
@@ -171,7 +175,8 @@ func TestConflictsWithTCP(t *testing.T) {
 				TLS: &model.RouterTLS{Options: s.options}}},
 				Services: map[string]*model.Service{"web@file": serviceOf()}})
 		state, reasons := states["tcp@file"].State, strings.Join(states["tcp@file"].Reasons, "\n")
-		if s.want == "disabled" && !strings.Contains(reasons, "HTTPS routers take the connections") || string(state) != s.want {
+		if s.want == "disabled" && !strings.Contains(reasons, "HTTPS routers take the connections") ||
+			string(state) != s.want {
 			t.Errorf("%+v: the TCP router is %s: %q", s, state, reasons)
 		}
 	}
@@ -179,7 +184,8 @@ func TestConflictsWithTCP(t *testing.T) {
 
 // applyConflict applies the routers, each with a service of its name.
 func (w *world) applyConflict(c conflict, service func(name string) *model.Service) []gateway.Status {
-	config := &model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{}, Services: map[string]*model.Service{}}}
+	config := &model.Config{HTTP: model.HTTP{Routers: map[string]*model.Router{},
+		Services: map[string]*model.Service{}}}
 	config.TLS.Options = map[string]*model.TLSOptions{}
 	for name, o := range c.options {
 		config.TLS.Options[name] = o

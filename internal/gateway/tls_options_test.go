@@ -178,7 +178,8 @@ func (s optionsWorld) configure(t *testing.T, names ...string) {
 		config.TCP = model.TCP{Routers: map[string]*model.TCPRouter{
 			"strict@file": {Rule: s.at.tcp, Service: "strict@file", TLS: &model.TCPRouterTLS{
 				RouterTLS: model.RouterTLS{Options: "strict@file"}}},
-			"open@file": {Rule: "HostSNI(`open.test`)", Service: "open@file", Priority: 1000, TLS: &model.TCPRouterTLS{}}},
+			"open@file": {Rule: "HostSNI(`open.test`)", Service: "open@file", Priority: 1000,
+				TLS: &model.TCPRouterTLS{}}},
 			Services: map[string]*model.TCPService{"strict@file": tcpServer(t, greeting(strict)),
 				"open@file": tcpServer(t, greeting("open"))}}
 	} else {

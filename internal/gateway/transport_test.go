@@ -21,9 +21,11 @@ func TestUnusableTransports(t *testing.T) {
 		known bool
 		want  gateway.State
 	}{
-		"usable":   {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, false, gateway.Enabled},
-		"missing":  {nil, nil, false, gateway.Disabled},
-		"not read": {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, true, gateway.Disabled},
+		"usable": {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, false,
+			gateway.Enabled},
+		"missing": {nil, nil, false, gateway.Disabled},
+		"not read": {&model.ServersTransport{InsecureSkipVerify: true}, &model.TCPServersTransport{}, true,
+			gateway.Disabled},
 		"authority": {&model.ServersTransport{InsecureSkipVerify: true, RootCAs: faulty},
 			transportWith(model.ServerTLS{RootCAs: faulty}), false, gateway.Disabled},
 		"peer's URI": {&model.ServersTransport{InsecureSkipVerify: true, PeerCertURI: "x"},
@@ -49,7 +51,8 @@ func TestUnusableTransports(t *testing.T) {
 		}
 		for _, status := range w.gateway.Apply(config, known) {
 			if (status.Name == "http@file" || status.Name == "tcp@file") && status.State != s.want {
-				t.Errorf("%s: %s %s is %s: %q, want %s", name, status.Kind, status.Name, status.State, status.Reasons, s.want)
+				t.Errorf("%s: %s %s is %s: %q, want %s", name, status.Kind, status.Name, status.State, status.Reasons,
+					s.want)
 			}
 		}
 		if status, body := w.get("http://a.test/"); (status == http.StatusOK) != (s.want == gateway.Enabled) {

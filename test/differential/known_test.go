@@ -103,7 +103,8 @@ var rows = []row{
 	{"A label that begins with `Traefik.`", nil},
 	{"Two containers that define", nil},
 	{"Routers with equal priority", func(d difference) bool {
-		return strings.Contains(d.Where, "outers/") && ends("/status")(d) && d.Traefik == "enabled" && d.Here == "warning"
+		return strings.Contains(d.Where, "outers/") && ends("/status")(d) && d.Traefik == "enabled" &&
+			d.Here == "warning"
 	}},
 	{"Labels can name files", nil},
 	{"A faulty file keeps", nil},

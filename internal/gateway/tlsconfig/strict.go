@@ -11,7 +11,8 @@ func AtLeast(a, b *tls.Config) bool {
 	return a == b || authAtLeast(a, b) && a.MinVersion >= b.MinVersion &&
 		(b.MaxVersion == 0 || a.MaxVersion != 0 && a.MaxVersion <= b.MaxVersion) &&
 		(a.MinVersion >= tls.VersionTLS13 || within(a.CipherSuites, b.CipherSuites)) &&
-		(len(b.CurvePreferences) == 0 || len(a.CurvePreferences) > 0 && within(a.CurvePreferences, b.CurvePreferences)) &&
+		(len(b.CurvePreferences) == 0 ||
+			len(a.CurvePreferences) > 0 && within(a.CurvePreferences, b.CurvePreferences)) &&
 		within(a.NextProtos, b.NextProtos) && (a.SessionTicketsDisabled || !b.SessionTicketsDisabled)
 }
 
@@ -35,7 +36,8 @@ func Compare(a, b *tls.Config) int {
 	return cmp.Or(cmp.Compare(b.ClientAuth, a.ClientAuth), cmp.Compare(b.MinVersion, a.MinVersion),
 		cmp.Compare(a.MaxVersion-1, b.MaxVersion-1), // 0 means no limit
 		cmp.Compare(suites(a), suites(b)), cmp.Compare(curvesOf(a), curvesOf(b)),
-		cmp.Compare(len(a.NextProtos), len(b.NextProtos)), compareTrue(a.SessionTicketsDisabled, b.SessionTicketsDisabled))
+		cmp.Compare(len(a.NextProtos), len(b.NextProtos)),
+		compareTrue(a.SessionTicketsDisabled, b.SessionTicketsDisabled))
 }
 
 // suites returns the number of cipher suites; TLS 1.3 has its own.

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -56,6 +58,7 @@ func newLibrary(to *url.URL, t *gateway.ServersTransport, flush time.Duration) (
 		Transport:     closing{transport},
 		FlushInterval: cmp.Or(flush, defaultFlush),
 		BufferPool:    buffers,
+		ErrorLog:      log.New(io.Discard, "", 0), // the result has the errors
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			resultOf(r).err = err
 		},

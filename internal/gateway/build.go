@@ -157,7 +157,7 @@ func (b *builder) addChanged() {
 	for _, name := range namesOfKind(b.changed, "middleware") {
 		if value := b.config.HTTP.Middlewares[name]; value != nil {
 			b.status.of("middleware", name)
-			for _, note := range unusedOf(value) {
+			for _, note := range middleware.Unused(value) {
 				b.status.warn("middleware", name, note)
 			}
 		}

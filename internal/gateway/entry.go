@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/gateway/forwarded"
 	"fairlead/internal/gateway/middleware"
 	"fairlead/internal/gateway/rule"
+	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
 )
 
@@ -17,7 +18,7 @@ import (
 type entry struct {
 	*Gateway
 	observed
-	targets    targets
+	targets    target.Cleaner
 	forwarding forwarded.Headers
 	// denied, if not nil, refuses paths with some encoded characters.
 	denied func(path string) bool
@@ -27,7 +28,7 @@ func (g *Gateway) newEntry(value gateway.EntryPoint) (*entry, error) {
 	f, err := forwarded.New(forwarded.Settings{Trusted: value.TrustedProxies, Insecure: value.Insecure,
 		Port: portOfAddress(value.Address), Connection: value.ConnectionHeaders,
 		NotAppend: value.NotAppendXForwardedFor})
-	e := &entry{Gateway: g, observed: g.observer.entry(value), targets: targetsOf(value), forwarding: f}
+	e := &entry{Gateway: g, observed: g.observer.entry(value), targets: target.Of(value), forwarding: f}
 	if value.EncodedCharacters != nil {
 		e.denied = middleware.DeniedCharacters(value.EncodedCharacters)
 	}
@@ -58,7 +59,7 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 		answerAsterisk(x, r)
 		return
 	}
-	if !e.targets.clean(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
+	if !e.targets.Clean(r) || e.denied != nil && e.denied(r.URL.EscapedPath()) {
 		http.Error(x, http.StatusText(http.StatusBadRequest), http.StatusBadRequest)
 		return
 	}

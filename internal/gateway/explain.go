@@ -13,6 +13,7 @@ import (
 
 	"fairlead/internal/gateway/route"
 	"fairlead/internal/gateway/shown"
+	"fairlead/internal/gateway/target"
 	"fairlead/internal/model/gateway"
 )
 
@@ -40,11 +41,11 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 		u.Path = "/"
 	}
 	entries := g.entriesFor(entry, u)
-	var prepared targets
+	var prepared target.Cleaner
 	if len(entries) > 0 {
-		prepared = targetsOf(entries[0])
+		prepared = target.Of(entries[0])
 	}
-	if !prepared.clean(r) {
+	if !prepared.Clean(r) {
 		return Answer{}, fmt.Errorf("URL %s: its path is invalid: the answer is 400", text)
 	}
 	request := requestOf(r, netip.Addr{})

@@ -41,12 +41,3 @@ func Unused(s gateway.Static) (notes []string) {
 
 // isFalse reports whether a switch is off; nil is its default.
 func isFalse(b *bool) bool { return b != nil && !*b }
-
-// unusedOf returns a note for each option of a middleware that is valid and has no effect.
-func unusedOf(m *gateway.Middleware) (notes []string) {
-	if f := m.ForwardAuth; f != nil && f.TLS != nil && f.TLS.CAOptional != nil {
-		notes = append(notes, "tls.caOptional has no effect, as in Traefik v3: the server chooses whether it asks for "+
-			"a certificate")
-	}
-	return notes
-}

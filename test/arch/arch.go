@@ -255,6 +255,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/gateway/sticky/..."}, Ours: []string{"internal/model/gateway"}, StdOnly: true,
 	},
 	{
+		Name: "targets of requests are cleaned as rules read them, without the gateway",
+		Of:   []string{"internal/gateway/target/..."}, StdOnly: true,
+		Ours: []string{"internal/model/gateway", "internal/gateway/rule"},
+	},
+	{
 		Name:   "entry points get certificates as values, and obtain none themselves",
 		Of:     []string{"internal/gateway/..."},
 		Except: map[string]string{"internal/gateway/acme/...": "it obtains them, where the gateway is controlled"},

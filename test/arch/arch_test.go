@@ -68,6 +68,8 @@ func TestRulesCanFail(t *testing.T) {
 			"fairlead/internal/gateway/healthcheck", false},
 		{"cookies of sessions may not use middlewares", "internal/gateway/sticky", "fairlead/internal/gateway/middleware",
 			false},
+		{"targets of requests may not use tables of routers", "internal/gateway/target", "fairlead/internal/gateway/route",
+			false},
 		{"rules of routers may use nearest names", "internal/gateway/rule", "fairlead/internal/similar", true},
 		{"rules of routers may not use the gateway", "internal/gateway/rule", "fairlead/internal/gateway", false},
 		{"compiling expressions may not use rules", "internal/expression", "fairlead/internal/gateway/rule", false},

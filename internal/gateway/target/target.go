@@ -1,4 +1,7 @@
-package gateway
+// Package target cleans the targets of requests (RFC 9112, 3.2), so that rules and servers see the same path.
+//
+// It does not match rules, and does not refuse characters that entry points do not allow.
+package target
 
 import (
 	"net/http"
@@ -9,25 +12,27 @@ import (
 	"fairlead/internal/model/gateway"
 )
 
-// targets says how an entry point changes the targets of requests before rules see them.
-type targets struct {
+// Cleaner says how an entry point changes the targets of requests before rules see them.
+type Cleaner struct {
 	// unsanitized paths keep dot segments and repeated slashes.
 	unsanitized bool
 	// semicolons: those of queries are encoded.
 	semicolons bool
 }
 
-func targetsOf(value gateway.EntryPoint) targets {
-	return targets{unsanitized: isFalse(value.SanitizePath), semicolons: value.EncodeQuerySemicolons}
+// Of returns the settings of an entry point.
+func Of(value gateway.EntryPoint) Cleaner {
+	return Cleaner{unsanitized: value.SanitizePath != nil && !*value.SanitizePath,
+		semicolons: value.EncodeQuerySemicolons}
 }
 
-// clean replaces the path of the request by its clean form, in which rules and
+// Clean replaces the path of the request by its clean form, in which rules and
 // servers see the same. It returns false if the target is invalid.
-func (t targets) clean(r *http.Request) bool {
+func (c Cleaner) Clean(r *http.Request) bool {
 	if strings.Contains(r.RequestURI, "#") {
 		return false
 	}
-	if t.semicolons && strings.Contains(r.URL.RawQuery, ";") {
+	if c.semicolons && strings.Contains(r.URL.RawQuery, ";") {
 		r.URL.RawQuery = strings.ReplaceAll(r.URL.RawQuery, ";", "%3B")
 		r.RequestURI = r.URL.RequestURI()
 	}
@@ -36,7 +41,7 @@ func (t targets) clean(r *http.Request) bool {
 		return true
 	}
 	form := rule.CleanPath
-	if t.unsanitized {
+	if c.unsanitized {
 		form = rule.NormalPath
 	}
 	clean, err := form(raw)

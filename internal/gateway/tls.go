@@ -22,9 +22,9 @@ type tlsNames struct {
 	fallback *tls.Certificate
 	// challenges answer authorities, by name.
 	challenges map[string]*tls.Config
+	options    hosttls.Options
 	// hosts says which of the options a host has.
-	options hosttls.Options
-	hosts   hosttls.Hosts
+	hosts hosttls.Hosts
 }
 
 // defaultStore is the name of the store that is in use.

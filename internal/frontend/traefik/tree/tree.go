@@ -1,6 +1,8 @@
-// Package tree parses keys with values, such as http.routers.web.rule, into trees, and decodes the trees
-// into values. It reads texts of YAML and TOML, opens no file, and does not know which keys mean what:
-// the names are those of the fields of the values.
+// Package tree parses keys with values, such as http.routers.web.rule, into trees, and decodes
+// trees into structs. It opens no file, and does not check whether values fit together.
+//
+// Labels, flags, variables and texts of YAML and TOML become trees of Nodes. Decode fills the
+// fields from a tree, and returns a Mistake for each key that it does not know or cannot parse.
 package tree
 
 import (

@@ -67,6 +67,11 @@ func (e *entry) serve(x *exchange, r *http.Request) {
 	r = e.forwarding.Apply(r, peer)
 	x.request = requestOf(r, peer)
 	now := e.current.Load()
+	if r.TLS != nil && !now.tls.holds(e.name, r.TLS) {
+		x.Header().Set("Connection", "close") // a new connection has the options of now
+		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
+		return
+	}
 	if r.TLS != nil && !now.tls.hosts.Agree(e.name, r.TLS.ServerName, x.request.Host) {
 		http.Error(x, http.StatusText(http.StatusMisdirectedRequest), http.StatusMisdirectedRequest)
 		return

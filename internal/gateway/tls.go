@@ -184,7 +184,7 @@ func (g *Gateway) serverTLS(entry gateway.EntryPoint) *tls.Config {
 		if options == nil {
 			return nil, fmt.Errorf("TLS options %s cannot be used", name)
 		}
-		return options, nil
+		return withCertificate(options, hello)
 	}
 	g.tickets.Use(config) // the configurations of options have none of their own
 	return config
@@ -198,8 +198,29 @@ func (g *Gateway) strictly(entry gateway.EntryPoint,
 		if g.current.Load().tls.refuses(entry, hello.ServerName) {
 			return nil, errNoCertificate
 		}
-		return find(hello)
+		config, err := find(hello)
+		if err != nil {
+			return nil, err
+		}
+		return withCertificate(config, hello)
 	}
+}
+
+// withCertificate returns the configuration of a connection, or an error if it has no certificate for the name
+// (sniStrict). A handshake of TLS 1.3 that resumes a session, which may be that of another name, needs no certificate:
+// crypto/tls does not ask for one.
+func withCertificate(c *tls.Config, hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if _, err := c.GetCertificate(hello); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// holds reports whether a connection satisfies the TLS options that its server name has now: it may be older than
+// they are.
+func (n *tlsNames) holds(entry string, c *tls.ConnectionState) bool {
+	options := n.options.Configs[n.hosts.Of(entry, c.ServerName)]
+	return options != nil && tlsconfig.Holds(options, c)
 }
 
 // refuses reports whether the entry point refuses handshakes for the name.

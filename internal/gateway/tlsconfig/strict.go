@@ -16,6 +16,19 @@ func AtLeast(a, b *tls.Config) bool {
 		within(a.NextProtos, b.NextProtos) && (a.SessionTicketsDisabled || !b.SessionTicketsDisabled)
 }
 
+// Holds reports whether the options of a server accept a connection that began under others, as far as its state
+// shows. It does not verify the client's certificate again.
+func Holds(c *tls.Config, s *tls.ConnectionState) bool {
+	switch {
+	case s.Version < c.MinVersion, c.MaxVersion != 0 && s.Version > c.MaxVersion,
+		s.Version < tls.VersionTLS13 && !slices.Contains(c.CipherSuites, s.CipherSuite):
+		return false
+	case len(s.PeerCertificates) == 0:
+		return c.ClientAuth != tls.RequireAnyClientCert && c.ClientAuth != tls.RequireAndVerifyClientCert
+	}
+	return c.ClientAuth < tls.VerifyClientCertIfGiven || len(s.VerifiedChains) > 0
+}
+
 func within[T comparable](a, b []T) bool {
 	return !slices.ContainsFunc(a, func(v T) bool { return !slices.Contains(b, v) })
 }

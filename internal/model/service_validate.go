@@ -101,6 +101,10 @@ func (v VirtualService) validateFrontends() error {
 	if v.Proto != TCP && v.Proto != UDP {
 		return fmt.Errorf("protocol %q: want tcp or udp", v.Proto)
 	}
+	if max(len(v.Addresses), len(v.Ports)) > MaxFrontends { // each is compared with all before it
+		return fmt.Errorf("it has %d addresses and %d ports or ranges: want at most %d frontends", len(v.Addresses),
+			len(v.Ports), MaxFrontends)
+	}
 	for i, a := range v.Addresses {
 		if err := hostAddress(a); err != nil {
 			return err

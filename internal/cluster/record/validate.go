@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/expression"
 	"fairlead/internal/model"
 )
 
@@ -73,6 +74,9 @@ func (p BGPPeer) name() string { return p.Address.String() }
 func (r Service) Validate() error {
 	v := r.Spec
 	v.Origin = model.FromCluster
+	if err := sizesOf(v.Check); err != nil {
+		return err
+	}
 	if err := v.Validate(); err != nil {
 		return err
 	}
@@ -106,6 +110,17 @@ func (r Service) Validate() error {
 			return fmt.Errorf("real server %s: state %s: drain it with `fairlead service drain`", s, s.State)
 		case !s.Select.IsZero() && s.Select.Network == "":
 			return fmt.Errorf("real server %s: its selector names no network of the cluster: add network=NAME", s)
+		}
+	}
+	return nil
+}
+
+// sizesOf returns an error if the regular expressions of a check exceed the limits of package expression: one of 15 kB
+// can need 400 MB when it is compiled, on each node.
+func sizesOf(c model.Check) error {
+	for name, text := range map[string]string{"body": c.Body, "expect": c.Expect} {
+		if _, err := expression.Size(text); err != nil {
+			return fmt.Errorf("check: %s: %w", name, err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,10 +52,20 @@ func decodes[T any](t *testing.T, key, want string, r T, change func(*T)) {
 // valid is returned as the zero value. A service with more frontends than memory is refused before they are listed.
 func TestDecodeRefuses(t *testing.T) {
 	for want, change := range map[string]func(*record.Service){
-		"":                func(*record.Service) {},
-		"frontends":       func(r *record.Service) { r.Spec.Ports = []model.PortRange{{First: 1, Last: 65535}} },
+		"":          func(*record.Service) {},
+		"frontends": func(r *record.Service) { r.Spec.Ports = []model.PortRange{{First: 1, Last: 65535}} },
+		"2000 addresses": func(r *record.Service) {
+			r.Spec.Addresses = slices.Repeat(r.Spec.Addresses, 2000)
+		},
+		"and 2000 ports":  func(r *record.Service) { r.Spec.Ports = slices.Repeat(r.Spec.Ports, 2000) },
 		"it has the name": func(r *record.Service) { r.Spec.Name = "blog" },
-		"interval 1ns":    func(r *record.Service) { r.Spec.Check.Interval = 1 },
+		"check: body: the regular expression needs about": func(r *record.Service) {
+			r.Spec.Check = model.Check{Type: model.CheckHTTP, Body: strings.Repeat(".{999}", 20)}
+		},
+		"check: expect: the regular expression has 9000 bytes": func(r *record.Service) {
+			r.Spec.Check = model.Check{Type: model.CheckTCP, Expect: strings.Repeat("a", 9000)}
+		},
+		"interval 1ns": func(r *record.Service) { r.Spec.Check.Interval = 1 },
 		"check exec: hosts run no": func(r *record.Service) {
 			r.Spec.Check = model.Check{Type: model.CheckExec, Command: []string{"/bin/true"}}
 		},

@@ -74,6 +74,21 @@ func Size(text string) (int, error) {
 	return size, nil
 }
 
+// Sum returns the sizes of the expressions together. It reads no further when they are more than most.
+func Sum(most int, expressions []string) (sum int) {
+	for _, text := range expressions {
+		if sum > most {
+			return sum + 1
+		}
+		size, err := Size(text)
+		if err != nil {
+			size = Effort(text)
+		}
+		sum += size
+	}
+	return sum
+}
+
 // Effort returns how many instructions could be compiled in the time and memory that it takes to find out that the
 // text is
 // no valid expression.

@@ -33,18 +33,22 @@ func (d *Deriver) Derive(s kv.Snapshot) (*model.ClusterGateway, []string) {
 		return nil, nil
 	}
 	c := &model.ClusterGateway{}
-	placed := 0
+	placed, left := 0, maxExpressions
 	for _, key := range slices.Sorted(maps.Keys(d.objects)) {
 		o := d.objects[key]
 		if o.err == nil && placed == maxObjects {
 			o.err = fmt.Errorf("the cluster has more than %d objects: remove some", maxObjects)
+		}
+		if o.err == nil && o.size > left {
+			o.err = fmt.Errorf("the regular expressions of the cluster's objects need more than %d instructions: simplify them",
+				maxExpressions)
 		}
 		if o.err != nil {
 			c.Problems = append(c.Problems, o.problem(o.err.Error(), false))
 			continue
 		}
 		o.put(&c.Config)
-		placed++
+		placed, left = placed+1, left-o.size
 	}
 	v := newServers(s, d.node)
 	v.complete(c)

@@ -164,6 +164,35 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
+// TestHostileExpressions derives objects with regular expressions that need more memory than the records of a cluster
+// may take. The others of the cluster stay.
+func TestHostileExpressions(t *testing.T) {
+	large := func(n int) string { return fmt.Sprint(n) + strings.Repeat(".{990}", 5) }
+	var many []string
+	for i := range 101 {
+		many = append(many, large(i))
+	}
+	list := `["` + strings.Join(many, `","`) + `"]`
+	all := records()
+	all["gateway/http.routers/a"] = object("{\"Rule\":\"Host(`a`)\"}")
+	all["gateway/http.middlewares/strip"] = object(`{"StripPrefixRegex":{"Regex":` + list + `}}`)
+	all["gateway/http.middlewares/cors"] = object(`{"Headers":{"AccessControlAllowOriginListRegex":` + list + `}}`)
+	for i := range 101 {
+		all[fmt.Sprintf("gateway/http.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"PathRegexp(`%s`)\"}", large(i)))
+		all[fmt.Sprintf("gateway/tcp.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"HostSNIRegexp(`%s`)\"}", large(i)))
+	}
+	got, _ := derive(t, all)
+	if c := got.Config; len(c.HTTP.Middlewares) > 0 || len(c.HTTP.Routers) != 101 || len(c.TCP.Routers) > 0 {
+		t.Errorf("it has %d middlewares, %d routers and %d TCP routers", len(c.HTTP.Middlewares), len(c.HTTP.Routers),
+			len(c.TCP.Routers))
+	}
+	for _, p := range got.Problems {
+		if !strings.Contains(p.Text, "need more than 1000000 instructions") {
+			t.Errorf("%s %s: %s", p.Kind, p.Name, p.Text)
+		}
+	}
+}
+
 // TestHostileSandboxes derives servers whose records have addresses that no sandbox of another node has.
 func TestHostileSandboxes(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "192.0.2.1", "10.9.0.0", "10.9.0.1", "10.9.77.1", "::ffff:10.9.1.9",

@@ -10,6 +10,8 @@ import (
 
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
+	"fairlead/internal/expression"
+	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
 )
@@ -19,6 +21,9 @@ const (
 	maxObjects     = 10_000
 	maxObjectBytes = 64 << 10
 	maxDown        = 128
+	// maxExpressions is in instructions of regular expressions, see expression.Size. Compiled, those of all objects have
+	// about 100 MB.
+	maxExpressions = 100 * expression.MaxSize
 )
 
 // kind is a kind of objects.
@@ -101,7 +106,9 @@ type object struct {
 	set   string
 	// put is nil if the object cannot be used.
 	put func(*gateway.Config)
-	err error
+	// size is that of its regular expressions.
+	size int
+	err  error
 }
 
 // read returns the object of a record.
@@ -129,8 +136,34 @@ func read(e kv.Entry) object {
 	if err == nil {
 		o.put, err = k.put(o.name, r.Spec)
 	}
-	o.err = err
+	if o.err = err; err == nil {
+		o.size = o.expressions()
+	}
 	return o
+}
+
+// expressions returns the size of the object's regular expressions. It compiles none.
+func (o object) expressions() (size int) {
+	var c gateway.Config
+	o.put(&c)
+	for _, m := range c.HTTP.Middlewares {
+		size += expression.Sum(maxExpressions, m.Expressions())
+	}
+	for _, r := range c.HTTP.Routers {
+		size += sizeOfRule(rule.Read(r.Rule, r.RuleSyntax))
+	}
+	for _, r := range c.TCP.Routers {
+		size += sizeOfRule(rule.ReadTCP(r.Rule, r.RuleSyntax))
+	}
+	return size
+}
+
+// sizeOfRule returns the size of the regular expressions of a rule. One that cannot be read is not compiled.
+func sizeOfRule(r *rule.Rule, err error) int {
+	if err != nil {
+		return 0
+	}
+	return r.Size()
 }
 
 // problem returns the problem of an object.

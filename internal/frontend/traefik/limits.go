@@ -48,7 +48,7 @@ func (b *builder) limitExpressions() {
 		return true
 	}
 	limit(b.config.HTTP.Middlewares, func(name string, m *gateway.Middleware) bool {
-		return leaveOut(b.object(middleware, name), sizeOf(left, expressionsOf(m)))
+		return leaveOut(b.object(middleware, name), expression.Sum(left, m.Expressions()))
 	})
 	limit(b.config.HTTP.Routers, func(name string, r *gateway.Router) bool {
 		return leaveOut(b.object(router, name), sizeOfRule(left, r.Rule, r.RuleSyntax, rule.Read))
@@ -81,36 +81,4 @@ func sizeOfRule(left int, text, syntax string, read func(text, syntax string) (*
 		return expression.Effort(text)
 	}
 	return r.Size()
-}
-
-// expressionsOf returns the regular expressions of a middleware.
-func expressionsOf(m *gateway.Middleware) (all []string) {
-	if m.RedirectRegex != nil {
-		all = append(all, m.RedirectRegex.Regex)
-	}
-	if m.ReplacePathRegex != nil {
-		all = append(all, m.ReplacePathRegex.Regex)
-	}
-	if m.StripPrefixRegex != nil {
-		all = append(all, m.StripPrefixRegex.Regex...)
-	}
-	if m.Headers != nil {
-		all = append(all, m.Headers.AccessControlAllowOriginListRegex...)
-	}
-	return all
-}
-
-// sizeOf returns the size of the expressions. It reads no further when nothing is left.
-func sizeOf(left int, expressions []string) (sum int) {
-	for _, text := range expressions {
-		if sum > left {
-			return sum + 1
-		}
-		size, err := expression.Size(text)
-		if err != nil {
-			size = expression.Effort(text)
-		}
-		sum += size
-	}
-	return sum
 }

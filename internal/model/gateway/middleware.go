@@ -298,3 +298,20 @@ type StripPrefix struct {
 type StripPrefixRegex struct {
 	Regex []string
 }
+
+// Expressions returns the regular expressions of the middleware.
+func (m *Middleware) Expressions() (all []string) {
+	if m.RedirectRegex != nil {
+		all = append(all, m.RedirectRegex.Regex)
+	}
+	if m.ReplacePathRegex != nil {
+		all = append(all, m.ReplacePathRegex.Regex)
+	}
+	if m.StripPrefixRegex != nil {
+		all = append(all, m.StripPrefixRegex.Regex...)
+	}
+	if m.Headers != nil {
+		all = append(all, m.Headers.AccessControlAllowOriginListRegex...)
+	}
+	return all
+}

@@ -150,20 +150,12 @@ func (o object) expressions() (size int) {
 		size += expression.Sum(maxExpressions, m.Expressions())
 	}
 	for _, r := range c.HTTP.Routers {
-		size += sizeOfRule(rule.Read(r.Rule, r.RuleSyntax))
+		size += rule.SizeOf(r.Rule, r.RuleSyntax, rule.Read)
 	}
 	for _, r := range c.TCP.Routers {
-		size += sizeOfRule(rule.ReadTCP(r.Rule, r.RuleSyntax))
+		size += rule.SizeOf(r.Rule, r.RuleSyntax, rule.ReadTCP)
 	}
 	return size
-}
-
-// sizeOfRule returns the size of the regular expressions of a rule. One that cannot be read is not compiled.
-func sizeOfRule(r *rule.Rule, err error) int {
-	if err != nil {
-		return 0
-	}
-	return r.Size()
 }
 
 // problem returns the problem of an object.

@@ -76,9 +76,5 @@ func sizeOfRule(left int, text, syntax string, read func(text, syntax string) (*
 	if left < 0 {
 		return 1
 	}
-	r, err := read(text, syntax)
-	if err != nil {
-		return expression.Effort(text)
-	}
-	return r.Size()
+	return rule.SizeOf(text, syntax, read)
 }

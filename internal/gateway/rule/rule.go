@@ -51,6 +51,26 @@ type Rule struct {
 // Size returns about how many instructions the regular expressions of the rule have when they are compiled.
 func (r *Rule) Size() int { return r.size }
 
+// SizeOf returns the size of the regular expressions in the text of a rule, see expression.Size. If the syntax is empty,
+// it returns the size in the syntax in which it is the largest: gateways have a setting for rules without one. For a
+// text that is no rule, it returns the effort to find that out.
+func SizeOf(text, syntax string, read func(text, syntax string) (*Rule, error)) int {
+	size := expression.Effort(text)
+	r, err := read(text, syntax)
+	if err == nil {
+		size = r.Size()
+	}
+	for _, other := range []string{"v3", "v2"} {
+		if syntax != "" || err == nil && r.syntax == other {
+			continue
+		}
+		if r, err := read(text, other); err == nil {
+			size = max(size, r.Size())
+		}
+	}
+	return size
+}
+
 // compile compiles the regular expressions. Their arguments are checked, so it fails only for what a prefix such as
 // (?i)
 // makes too large.

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/gateway"
 	"fairlead/internal/gateway/serving"
 	values "fairlead/internal/model/gateway"
+	"fairlead/internal/process/hosted"
 )
 
 // settable are the fields of objects of a gateway that JSON and files can set.
@@ -129,7 +130,7 @@ func TestRecordsOfAGateway(t *testing.T) {
 		put(record.Key(record.Gateway, o.section.name, c.path(o.section.name+" as a name")), o.value.Interface())
 	}
 	c.watch()
-	got, _ := gateways.NewDeriver("a").Derive(kv.NewTable(1, entries))
+	got, _ := gateways.NewDeriver("a", hosted.SizeOfExpressions).Derive(kv.NewTable(1, entries))
 	config, err := traefik.QualifiedAs("cluster", got.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -19,11 +19,14 @@ import (
 // node's id; it only remembers the objects that it has read. Only one goroutine may use it.
 type Deriver struct {
 	node    string
+	size    func(gateway.Config) int
 	objects map[string]object // by key
 }
 
-// NewDeriver returns a Deriver for the node with this id.
-func NewDeriver(node string) *Deriver { return &Deriver{node: node, objects: map[string]object{}} }
+// NewDeriver returns a Deriver for the node with this id. Size is as in Config.
+func NewDeriver(node string, size func(gateway.Config) int) *Deriver {
+	return &Deriver{node: node, size: size, objects: map[string]object{}}
+}
 
 // Derive returns the objects of a snapshot as this node has them, nil if there is none, and the problems of records
 // that are no objects. A record that cannot be used disables its own object.
@@ -62,13 +65,23 @@ func (d *Deriver) read(s kv.Snapshot) {
 		have, known := d.objects[e.Key]
 		if !known || have.entry.Revision != e.Revision || string(have.entry.Value) != string(e.Value) {
 			// An object that is not complete is dropped.
-			if err := recovery.Object("record "+e.Key, func() { have = read(e) }); err != nil {
+			if err := recovery.Object("record "+e.Key, func() { have = d.sized(read(e)) }); err != nil {
 				have = object{entry: e, kind: kind{name: "object"}, name: e.Key, err: err}
 			}
 		}
 		next[e.Key] = have
 	}
 	d.objects = next
+}
+
+// sized returns the object with the size of its regular expressions.
+func (d *Deriver) sized(o object) object {
+	if o.err == nil {
+		var c gateway.Config
+		o.put(&c)
+		o.size = d.size(c)
+	}
+	return o
 }
 
 // servers replaces selectors by the sandboxes of other nodes.

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/process/hosted"
 )
 
 // shop selects the sandboxes of network shop.
@@ -48,7 +49,7 @@ func derive(t *testing.T, all map[string][]byte) (*model.ClusterGateway, []strin
 	for key, value := range all {
 		entries = append(entries, kv.Entry{Key: key, Value: value, Revision: 7})
 	}
-	return gateways.NewDeriver("a").Derive(kv.NewTable(7, entries))
+	return gateways.NewDeriver("a", hosted.SizeOfExpressions).Derive(kv.NewTable(7, entries))
 }
 
 // TestServers derives the servers of services: this node's are selected, those of other nodes have addresses.

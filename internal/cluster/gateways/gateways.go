@@ -53,6 +53,8 @@ type Config struct {
 	Store kv.Committer
 	// Check returns what a gateway cannot use of a configuration, apart from what hosts differ in.
 	Check func(gateway.Config) []model.GatewayProblem
+	// Size returns the size of the regular expressions in a configuration, see expression.Size. It compiles none.
+	Size func(gateway.Config) int
 	// Changed receives a value when the host's sandboxes may have changed.
 	Changed <-chan struct{}
 	// Every is how long a failed transaction waits before it is repeated.
@@ -94,7 +96,7 @@ func (g *Gateways) Update(_ context.Context, self member.Self, u kv.Update) []st
 	defer g.mu.Unlock()
 	first := g.snapshot == nil || g.node != self.Node
 	if first {
-		g.deriver = NewDeriver(self.Node)
+		g.deriver = NewDeriver(self.Node, g.cfg.Size)
 	} else if u.Snapshot.Revision() < g.snapshot.Revision() {
 		g.written = 0 // the store was restored
 	}

@@ -11,7 +11,6 @@ import (
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/expression"
-	"fairlead/internal/gateway/rule"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
 )
@@ -136,26 +135,8 @@ func read(e kv.Entry) object {
 	if err == nil {
 		o.put, err = k.put(o.name, r.Spec)
 	}
-	if o.err = err; err == nil {
-		o.size = o.expressions()
-	}
+	o.err = err
 	return o
-}
-
-// expressions returns the size of the object's regular expressions. It compiles none.
-func (o object) expressions() (size int) {
-	var c gateway.Config
-	o.put(&c)
-	for _, m := range c.HTTP.Middlewares {
-		size += expression.Sum(maxExpressions, m.Expressions())
-	}
-	for _, r := range c.HTTP.Routers {
-		size += rule.SizeOf(r.Rule, r.RuleSyntax, rule.Read)
-	}
-	for _, r := range c.TCP.Routers {
-		size += rule.SizeOf(r.Rule, r.RuleSyntax, rule.ReadTCP)
-	}
-	return size
 }
 
 // problem returns the problem of an object.

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/cluster/record"
 	"fairlead/internal/model"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/process/hosted"
 )
 
 // host is a daemon without a host.
@@ -64,6 +65,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	w.Gateways = gateways.New(gateways.Config{Host: w.host, Store: client, Changed: w.changed, Every: time.Second,
+		Size: hosted.SizeOfExpressions,
 		Check: func(c gateway.Config) (problems []model.GatewayProblem) {
 			for name, r := range c.HTTP.Routers {
 				if c.HTTP.Services[r.Service] == nil {

@@ -7,6 +7,7 @@ import (
 	"fairlead/internal/gateway/hosttls"
 	"fairlead/internal/gateway/stream"
 	"fairlead/internal/model/gateway"
+	"fairlead/internal/recovery"
 )
 
 // decideTLS decides which TLS options each host has, and which routers are disabled because theirs cannot be
@@ -16,7 +17,11 @@ func (b *builder) decideTLS(sameOptions bool) {
 	for _, name := range namesOfKind(b.changed, "router") {
 		_, had := b.kept.tls[name]
 		delete(b.kept.tls, name)
-		uses := b.tlsUses(name, b.config.HTTP.Routers[name])
+		var uses []hosttls.Use
+		err := recovery.Object("router "+name, func() { uses = b.tlsUses(name, b.config.HTTP.Routers[name]) })
+		if err != nil { // a disabled router is not built
+			b.status.disable("router", name, err.Error())
+		}
 		if len(uses) > 0 {
 			b.kept.tls[name] = uses
 		}

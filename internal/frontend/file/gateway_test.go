@@ -88,6 +88,21 @@ func TestGatewayRoundTrip(t *testing.T) {
 	}
 }
 
+// TestProvidersRoundTrip writes and reads a gateway with each provider.
+func TestProvidersRoundTrip(t *testing.T) {
+	for _, provider := range []string{"docker", "swarm"} {
+		spec := read(t, "gateway:\n  entryPoints: {web: {address: ':80'}}\n  providers: {"+provider+
+			": {endpoint: 'tcp://192.0.2.1:2375', labelScope: project, labelFiles: [/etc/a]}}\n").Spec
+		var text bytes.Buffer
+		if err := file.Write(&text, spec); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, text.String()).Spec; !got.Gateway.Equal(spec.Gateway) {
+			t.Errorf("%s: written:\n%s", provider, text.String())
+		}
+	}
+}
+
 // TestGatewayMistakes checks that each mistake has its line and its field.
 func TestGatewayMistakes(t *testing.T) {
 	const text = `services:

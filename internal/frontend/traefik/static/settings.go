@@ -24,9 +24,7 @@ func Settings(s gateway.Static) any {
 	if s.RuleSyntax != "" {
 		out.Core = &coreSettings{s.RuleSyntax}
 	}
-	if s.Docker != nil {
-		out.Providers = &providerSettings{Docker: s.Docker}
-	}
+	out.Providers = nonzero(providerSettings{Docker: s.Docker, Swarm: s.Swarm})
 	out.ServersTransport, out.TCPServersTransport = nonzero(s.Transport), nonzero(s.TCPTransport)
 	for _, e := range s.EntryPoints {
 		if e.Name != internalEntryPoint || e.Address != ":8080" || !needsInternal(&s) {

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"fairlead/internal/api"
+	"fairlead/internal/frontend/traefik/tree"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -136,7 +137,7 @@ func (s *Set) read(in Input) {
 // no line for an unknown anchor. Then syntaxError searches for the shortest part of the
 // file that gives the same error, and takes its last line.
 func syntaxError(in Input, err error) Mistake {
-	m := Mistake{File: in.Name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
+	m := Mistake{File: in.Name, Text: strings.TrimPrefix(tree.WithoutValues(err), "yaml: ")}
 	if n, _ := fmt.Sscanf(m.Text, "line %d:", &m.Line); n == 1 {
 		_, m.Text, _ = strings.Cut(m.Text, ": ")
 		return m

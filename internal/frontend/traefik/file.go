@@ -95,7 +95,7 @@ func (r *reporter) decodeTree(root *tree.Node) gateway.Config {
 	c.TLS.Certificates = slices.DeleteFunc(c.TLS.Certificates, func(cert gateway.Certificate) bool {
 		faulty := cert.CertFile == "" || cert.KeyFile == ""
 		if faulty {
-			r.fail("certificate "+cert.CertFile, "it has no %s", missing(cert))
+			r.fail("certificate "+gateway.Shown(gateway.SecretKey, "", cert.CertFile), "it has no %s", missing(cert))
 		}
 		return faulty
 	})

@@ -93,8 +93,8 @@ func (r *reporter) labelTree(labels map[string]string) *tree.Node {
 // duplicates reports keys that are given twice, with names that differ in case only.
 func (r *reporter) duplicates(n *tree.Node, key string) {
 	if len(n.Values) > 1 {
-		r.warn("", "label %s is given %d times, in different cases: the last value, %q, is in effect", key,
-			len(n.Values), n.Value())
+		r.warn("", "label %s is given %d times, in different cases: the last one is in effect; leave the others out",
+			key, len(n.Values))
 		n.Values = n.Values[len(n.Values)-1:]
 	}
 	for _, child := range n.Children {

@@ -48,6 +48,7 @@ func (r *reporter) decodeConfig(root *tree.Node, key string) (c gateway.Config) 
 }
 
 func (r *reporter) decodeHTTP(n *tree.Node, key string, c *gateway.HTTP) {
+	r.valueless(n, key)
 	for _, part := range n.Children {
 		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
@@ -66,6 +67,7 @@ func (r *reporter) decodeHTTP(n *tree.Node, key string, c *gateway.HTTP) {
 }
 
 func (r *reporter) decodeTCP(n *tree.Node, key string, c *gateway.TCP) {
+	r.valueless(n, key)
 	for _, part := range n.Children {
 		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
@@ -84,6 +86,7 @@ func (r *reporter) decodeTCP(n *tree.Node, key string, c *gateway.TCP) {
 }
 
 func (r *reporter) decodeUDP(n *tree.Node, key string, c *gateway.UDP) {
+	r.valueless(n, key)
 	for _, part := range n.Children {
 		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
@@ -98,6 +101,7 @@ func (r *reporter) decodeUDP(n *tree.Node, key string, c *gateway.UDP) {
 }
 
 func (r *reporter) decodeTLS(n *tree.Node, key string, c *gateway.TLS) {
+	r.valueless(n, key)
 	for _, part := range n.Children {
 		at := tree.Join(key, part.Name)
 		switch strings.ToLower(part.Name) {
@@ -114,6 +118,7 @@ func (r *reporter) decodeTLS(n *tree.Node, key string, c *gateway.TLS) {
 }
 
 func (r *reporter) decodeCertificates(n *tree.Node, key string, c *gateway.TLS) {
+	r.valueless(n, key)
 	for _, child := range n.Children {
 		at := tree.Join(key, child.Name)
 		var cert gateway.Certificate
@@ -123,12 +128,20 @@ func (r *reporter) decodeCertificates(n *tree.Node, key string, c *gateway.TLS) 
 	}
 }
 
+// valueless reports the value of a key that has names below it instead. The value may be a credential.
+func (r *reporter) valueless(n *tree.Node, key string) {
+	if n.Value() != "" {
+		r.mistakes("", []tree.Mistake{{Key: key, Line: n.Line, Text: "its value has no effect: want names below it"}})
+	}
+}
+
 func (r *reporter) unknownPart(n *tree.Node, key string, known ...string) {
 	r.mistakes("", []tree.Mistake{{Key: key, Line: n.Line, Text: tree.Unknown(n.Name, known)}})
 }
 
 // decodeObjects decodes the children of a node into objects by name.
 func decodeObjects[T any](r *reporter, kind string, n *tree.Node, key string) map[string]*T {
+	r.valueless(n, key)
 	found := map[string]*T{}
 	for _, child := range n.Children {
 		at, object := tree.Join(key, child.Name), r.object(kind, child.Name)

@@ -52,6 +52,9 @@ func Shown(kind, key, value string) string {
 // ShownURL hides the password in a URL (RFC 3986, 3.2.1), and the values of the parameters whose names
 // are those of credentials. It also takes text that is no valid URL.
 func ShownURL(text string) string {
+	if _, err := url.Parse(text); err != nil {
+		text = withoutPassword(text)
+	}
 	rest, query, hasQuery := strings.Cut(text, "?")
 	scheme, after, found := strings.Cut(rest, "//")
 	if !found {
@@ -73,6 +76,20 @@ func ShownURL(text string) string {
 		shown += "?" + shownQuery(query)
 	}
 	return shown
+}
+
+// withoutPassword hides what may be a password in text that is no valid URL: its password may have
+// characters that end the authority of a URL.
+func withoutPassword(text string) string {
+	from := 0
+	if at := strings.Index(text, "//"); at >= 0 {
+		from = at + len("//")
+	}
+	end := max(strings.LastIndexByte(text, '@'), from)
+	if colon := strings.IndexByte(text[from:end], ':'); colon >= 0 {
+		return text[:from+colon+1] + Hidden + text[end:]
+	}
+	return text
 }
 
 // shownQuery hides the values of parameters that carry credentials.

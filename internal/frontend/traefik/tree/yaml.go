@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
+	"strings"
+
+	"fairlead/internal/model/gateway"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,9 +23,23 @@ func YAML(text []byte) (*Node, error) {
 		return &Node{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("parse YAML: %w", err)
+		return nil, fmt.Errorf("parse YAML: %s", WithoutValues(err))
 	}
 	return FromYAML(doc.Content[0])
+}
+
+// yamlValue matches what errors of the YAML library show of values. The library takes a value that begins
+// with "*" for the name of an anchor.
+var yamlValue = regexp.MustCompile("`[^`]*`|anchor '[^']*'")
+
+// WithoutValues returns the text of an error of the YAML library without values, which can be credentials.
+func WithoutValues(err error) string {
+	return yamlValue.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		if strings.HasPrefix(found, "anchor") {
+			return "anchor " + gateway.Hidden
+		}
+		return gateway.Hidden
+	})
 }
 
 // FromYAML returns the tree of a YAML node, as YAML does.
@@ -29,7 +47,7 @@ func FromYAML(y *yaml.Node) (*Node, error) {
 	// Decoding into a map resolves aliases, with a limit of what they may expand to.
 	var limited map[string]any
 	if err := y.Decode(&limited); err != nil {
-		return nil, fmt.Errorf("parse YAML: %w", err)
+		return nil, fmt.Errorf("parse YAML: %s", WithoutValues(err))
 	}
 	root := &Node{Line: y.Line}
 	addYAML(root, y)

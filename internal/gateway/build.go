@@ -233,12 +233,26 @@ func (b *builder) addParsed(name string, value *gateway.Router) *rule.Rule {
 	if !b.allows(name) {
 		return parsed
 	}
+	var missing []string
 	for _, at := range b.entriesOf(value) {
 		if err := b.addAt(at, name, value, parsed, service); err != nil {
-			b.status.disable("router", name, err.Error())
+			missing = append(missing, err.Error())
 		}
 	}
+	b.reportMissing(name, missing)
 	return parsed
+}
+
+// reportMissing reports why the router on the way is missing at entry points. As in Traefik, one that is in
+// use at another entry point is doubtful only.
+func (b *builder) reportMissing(name string, reasons []string) {
+	report := b.status.warn
+	if len(b.now.placed) == 0 {
+		report = b.status.disable
+	}
+	for _, reason := range reasons {
+		report("router", name, reason)
+	}
 }
 
 // entriesOf returns the names of the router's entry points.

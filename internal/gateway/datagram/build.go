@@ -106,17 +106,37 @@ func (b *builder) router(routes map[string]*Route, name string, value *gateway.U
 	if len(entries) == 0 {
 		return errors.New("there is no UDP entry point: add one, for example --entrypoints.dns.address=:53/udp")
 	}
+	var missing []string
 	for _, entry := range entries {
-		if !slices.ContainsFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool {
-			return e.Name == entry && e.IsUDP()
-		}) {
-			return fmt.Errorf("UDP entry point %s does not exist", entry)
+		if err := b.free(routes, entry); err != nil {
+			missing = append(missing, err.Error())
 		}
-		if r := routes[entry]; r != nil {
-			return fmt.Errorf("entry point %s has the router %s already: a UDP entry point has one router", entry,
-				r.router)
+	}
+	report := b.status.Disable
+	if len(missing) < len(entries) {
+		report = b.status.Warn // it is in use at another entry point
+	}
+	for _, reason := range missing {
+		report(RouterKind, name, reason)
+	}
+	for _, entry := range entries {
+		if b.free(routes, entry) == nil {
+			routes[entry] = &Route{name, service}
 		}
-		routes[entry] = &Route{name, service}
+	}
+	return nil
+}
+
+// free says why an entry point cannot have another router.
+func (b *builder) free(routes map[string]*Route, entry string) error {
+	if !slices.ContainsFunc(b.static.EntryPoints, func(e gateway.EntryPoint) bool {
+		return e.Name == entry && e.IsUDP()
+	}) {
+		return fmt.Errorf("UDP entry point %s does not exist", entry)
+	}
+	if r := routes[entry]; r != nil {
+		return fmt.Errorf("entry point %s has the router %s already: a UDP entry point has one router", entry,
+			r.router)
 	}
 	return nil
 }

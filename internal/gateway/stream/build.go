@@ -157,9 +157,13 @@ func (b *builder) router(name string, value *gateway.TCPRouter) {
 		b.Status.Disable(RouterKind, name, err.Error())
 		return
 	}
+	report := b.Status.Disable
+	if slices.ContainsFunc(entries, b.hasEntry) {
+		report = b.Status.Warn // it is in use at another entry point
+	}
 	for _, entry := range entries {
 		if !b.hasEntry(entry) {
-			b.Status.Disable(RouterKind, name, fmt.Sprintf("TCP entry point %s does not exist", entry))
+			report(RouterKind, name, fmt.Sprintf("TCP entry point %s does not exist", entry))
 			continue
 		}
 		b.insert(entry, value.TLS != nil, to, &route.Router{Name: name, Service: value.Service, Rule: parsed,

@@ -3,7 +3,9 @@ package gateway
 import (
 	"net/http"
 
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/view"
+	"fairlead/internal/model/gateway"
 )
 
 // RawData has all objects with their states.
@@ -21,7 +23,7 @@ func (g *Gateway) api() http.Handler {
 func (g *Gateway) rawData() RawData {
 	now := g.current.Load()
 	from := view.Source{Static: &g.static, Config: now.config, Down: g.downServers, TCPDown: g.downTCPServers,
-		Certificates: now.shownCertificates()}
+		Failures: g.lastFailures, Certificates: now.shownCertificates()}
 	for _, s := range now.statuses {
 		from.Objects = append(from.Objects, view.Object{Kind: s.Kind, Name: s.Name, Status: string(s.State),
 			Reasons: s.Reasons})
@@ -44,6 +46,28 @@ func (g *Gateway) downServers(service string) (down []string) {
 		}
 	}
 	return down
+}
+
+// lastFailures returns the last failures of an HTTP service's servers, by their URLs as shown.
+func (g *Gateway) lastFailures(service string) map[string]shown.Failure {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	built := g.kept.services[service]
+	if built == nil {
+		return nil
+	}
+	var all map[string]shown.Failure
+	for s, c := range built.conditions {
+		last, url := c.Last(), gateway.ShownURL(s.url.String())
+		if last == nil || last.At.Before(all[url].At) {
+			continue
+		}
+		if all == nil {
+			all = map[string]shown.Failure{}
+		}
+		all[url] = shown.Failure{At: last.At, Text: last.Text}
+	}
+	return all
 }
 
 // downTCPServers returns the addresses of a TCP service's servers that are down.

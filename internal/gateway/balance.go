@@ -226,6 +226,9 @@ func (b *balancer) serve(w http.ResponseWriter, r *http.Request, p *place) {
 			return
 		}
 		fault, e := faultOf(r, err), asError(err)
+		if fault == middleware.ServerFault {
+			p.Record(e, time.Now())
+		}
 		p = nil
 		if fault != middleware.ClientFault {
 			attempt.Fail(e.Sent)

@@ -57,6 +57,7 @@ func (g *Gateway) Explain(entry, method, text string) (Answer, error) {
 	for _, e := range entries {
 		if found := now.entries[e.Name].of(r.TLS != nil).Find(&request); found != nil {
 			a := now.answer(e, r, found, g.downServers(found.Service))
+			addFailures(a.Servers, g.lastFailures(found.Service))
 			a.Nearest = slices.DeleteFunc(now.disabled(&request), func(n Nearest) bool {
 				return n.Router == found.Name
 			})
@@ -159,6 +160,15 @@ func serverStates(value *gateway.LoadBalancer, down []string) []ServerState {
 		all = append(all, state)
 	}
 	return all
+}
+
+// addFailures adds the last failures, by the URLs of servers.
+func addFailures(to []ServerState, failures map[string]shown.Failure) {
+	for i := range to {
+		if last, failed := failures[to[i].URL]; failed {
+			to[i].LastFailure = &last
+		}
+	}
 }
 
 // serveExplain answers GET /api/explain?url=URL with an Answer; method and entryPoint are

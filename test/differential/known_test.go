@@ -216,6 +216,9 @@ var rows = []row{
 		return strings.Contains(d.Where,
 			"/serverStatus/")
 	}},
+	{"In the API, services have no `lastFailures`", func(d difference) bool {
+		return strings.Contains(d.Where, "/lastFailures")
+	}},
 	{"In the API, a reference", ends("/chain/middlewares", "/serversTransport")},
 }
 

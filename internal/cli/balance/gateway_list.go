@@ -76,7 +76,11 @@ func serviceRows(rows [][]string, protocol string, all map[string]view.Service) 
 		s := all[name]
 		var servers []string
 		for at, state := range s.ServerStatus {
-			servers = append(servers, at+" "+strings.ToLower(state))
+			text := at + " " + strings.ToLower(state)
+			if last, failed := s.LastFailures[at]; failed {
+				text += " (" + last.Since(time.Now()) + ")"
+			}
+			servers = append(servers, text)
 		}
 		slices.Sort(servers)
 		rows = append(rows, []string{protocol, name, command.OrDash(s.Type),

@@ -108,6 +108,9 @@ func AnswerRows(a gateway.Answer) (rows [][]string) {
 		if s.Reason != "" {
 			state += ": " + s.Reason
 		}
+		if s.LastFailure != nil {
+			state += "; " + s.LastFailure.Since(time.Now())
+		}
 		row("server", s.URL, state)
 	}
 	return rows

@@ -6,6 +6,7 @@ package condition
 
 import (
 	"cmp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ type Condition struct {
 	// until is when the server gets requests again after failed ones, in nanoseconds since 1970. 0 means that
 	// it was never taken out.
 	until atomic.Int64
+	// last is the last failure of a request; nil if none has failed by the server's fault.
+	last atomic.Pointer[Failure]
 
 	mu sync.Mutex
 	// failures are the times of the recent failed requests.
@@ -33,6 +36,27 @@ func (c *Condition) IsUp() bool {
 	until := c.until.Load()
 	return !c.Down.Load() && (until == 0 || time.Now().UnixNano() >= until)
 }
+
+// Failure is a request that has failed by the server's fault.
+type Failure struct {
+	At   time.Time
+	Text string
+}
+
+// mostText is how many bytes the text of a failure has at most.
+const mostText = 200
+
+// Record keeps a failure, which is by the server's fault, for people who ask what happened last.
+func (c *Condition) Record(err error, now time.Time) {
+	text := err.Error()
+	if len(text) > mostText {
+		text = strings.ToValidUTF8(text[:mostText], "") + "…"
+	}
+	c.last.Store(&Failure{now, text})
+}
+
+// Last returns the failure that was recorded last, nil if there is none.
+func (c *Condition) Last() *Failure { return c.last.Load() }
 
 // Fail records a failed request, and reports whether it takes the server out.
 func (c *Condition) Fail(p *Passive, now time.Time) bool {

@@ -3,6 +3,7 @@ package shown
 
 import (
 	"crypto/x509"
+	"fmt"
 	"time"
 
 	"fairlead/internal/model/gateway"
@@ -35,6 +36,19 @@ type ServerState struct {
 	// State is "up", "draining" or "down". Reason says why it is not up, if that is known.
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
+	// LastFailure is that of the last request that failed by the server's fault, also if it is up.
+	LastFailure *Failure `json:"lastFailure,omitempty"`
+}
+
+// Failure is why and when a server has not answered a request.
+type Failure struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// Since returns the failure with its age.
+func (f Failure) Since(now time.Time) string {
+	return fmt.Sprintf("last failure %s ago: %s", max(now.Sub(f.At), 0).Round(time.Second), f.Text)
 }
 
 // Nearest is a router that the request does not take, and why.

@@ -20,7 +20,9 @@ type Source struct {
 	// Down returns the URLs of an HTTP service's servers that checks or failed requests have taken
 	// out, TCPDown the addresses of a TCP service's servers.
 	Down, TCPDown func(service string) []string
-	Certificates  []shown.Certificate
+	// Failures returns the last failures of an HTTP service's servers, by their URLs as shown.
+	Failures     func(service string) map[string]shown.Failure
+	Certificates []shown.Certificate
 }
 
 // Object is the state of an object.
@@ -152,6 +154,7 @@ func (s *Source) service(info Info, v *gateway.Service) Service {
 	service.Type = service.kind()
 	if v.LoadBalancer != nil {
 		down := s.Down(info.Name)
+		service.LastFailures = s.Failures(info.Name)
 		service.ServerStatus = map[string]string{}
 		for _, at := range v.LoadBalancer.Servers {
 			service.ServerStatus[gateway.ShownURL(at.URL)] = upOrDown(slices.Contains(down, at.URL) || at.Down != "")

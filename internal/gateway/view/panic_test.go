@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/gateway/shown"
 	"fairlead/internal/gateway/view"
 	"fairlead/internal/model/gateway"
 )
@@ -17,6 +18,7 @@ func TestPanicHidesOneObject(t *testing.T) {
 		Services: map[string]*gateway.Service{"good@file": service(), "bad@file": service()}}},
 		Objects: []view.Object{{Kind: "service", Name: "bad@file", Status: "enabled"},
 			{Kind: "service", Name: "good@file", Status: "enabled"}},
+		Failures: func(string) map[string]shown.Failure { return nil },
 		Down: func(service string) []string {
 			if service == "bad@file" {
 				panic("no state")

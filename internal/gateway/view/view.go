@@ -72,6 +72,9 @@ type Service struct {
 	HighestRandomWeight any `json:"highestRandomWeight,omitempty"`
 	// ServerStatus is UP or DOWN, by URL or address.
 	ServerStatus map[string]string `json:"serverStatus,omitempty"`
+	// LastFailures are why and when servers have not answered a request last, by URL. Traefik's API has
+	// none.
+	LastFailures map[string]shown.Failure `json:"lastFailures,omitempty"`
 	// UsedBy are the routers of the service.
 	UsedBy []string `json:"usedBy,omitempty"`
 }

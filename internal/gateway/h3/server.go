@@ -50,8 +50,8 @@ const (
 	connectionWindow = 3 << 19
 )
 
-// crowded is the number of connections from which the addresses of clients are verified: spoofed
-// packets then cost no memory (RFC 9000 8.1.2).
+// crowded is the number of connections, also of those whose handshake is not complete, from which the
+// addresses of clients are verified: spoofed packets then cost no memory (RFC 9000 8.1.2).
 const crowded = 1000
 
 // probedSilence is how long the peer of a connection without an idle timeout may not acknowledge probes. QUIC
@@ -64,16 +64,20 @@ type Server struct {
 	transport *quic.Transport
 	listener  *quic.Listener
 	http      *http3.Server
-	open      atomic.Int64
+	// open counts the connections from their first packet on.
+	open atomic.Int64
 	// heard has the functions of connections without a request.
 	heard sync.Map
 }
 
 // Listen returns a server that accepts connections from now on.
-func Listen(config Config) (*Server, error) {
+func Listen(config Config) (*Server, error) { return listen(config, crowded) }
+
+// listen is Listen with the number of connections from which addresses are verified.
+func listen(config Config, crowded int64) (*Server, error) {
 	s := &Server{config: config}
-	s.transport = &quic.Transport{Conn: config.Socket,
-		VerifySourceAddress: func(net.Addr) bool { return s.open.Load() > crowded }}
+	s.transport = &quic.Transport{Conn: config.Socket, ConnContext: s.begin,
+		VerifySourceAddress: func(net.Addr) bool { return s.open.Load() >= crowded }}
 	s.http = &http3.Server{Handler: h2.NewPacer(http.HandlerFunc(s.serve), config.Read, config.Write),
 		MaxHeaderBytes: config.MaxHeaderBytes, IdleTimeout: config.Idle, ConnContext: s.context}
 	var err error
@@ -87,6 +91,13 @@ func Listen(config Config) (*Server, error) {
 		MaxStreamReceiveWindow: streamWindow, MaxConnectionReceiveWindow: connectionWindow,
 		InitialStreamReceiveWindow: streamWindow / 2, InitialConnectionReceiveWindow: streamWindow / 2})
 	return s, err
+}
+
+// begin counts a connection. The context ends with it, also if its handshake fails.
+func (s *Server) begin(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
+	s.open.Add(1)
+	context.AfterFunc(ctx, func() { s.open.Add(-1) })
+	return ctx, nil
 }
 
 // recovering returns a configuration whose lookup may panic: quic-go calls it on a goroutine that does not
@@ -129,11 +140,9 @@ func (s *Server) serveConn(c *quic.Conn) {
 		Refuse(c)
 		return
 	}
-	s.open.Add(1)
 	s.heard.Store(c, heard)
 	defer leave()
 	defer s.heard.Delete(c)
-	defer s.open.Add(-1)
 	_ = s.http.ServeQUICConn(c) // the client's errors
 }
 

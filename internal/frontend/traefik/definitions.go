@@ -98,9 +98,20 @@ type index struct {
 	yields map[*definition]bool
 	// named are the objects of these definitions.
 	named map[*definition]*object
-	// equals has the pairs that were compared, and assumed those of them that were found equal, in order.
-	equals  map[pair]bool
+	comparison
+}
+
+// comparison is what is known of pairs of definitions. A pair that is being compared is assumed to be equal,
+// because definitions can refer to themselves.
+type comparison struct {
+	equals map[pair]bool
+	// assumed are the pairs that are equal only on the assumption that the pair at a depth is, in order;
+	// on has the least such depth.
 	assumed []pair
+	on      map[pair]int
+	// depth is the number of pairs that are being compared, least the least depth that the one on the way
+	// depends on.
+	depth, least int
 }
 
 type pair struct{ a, b *definition }
@@ -113,7 +124,8 @@ func newIndex(parts []*part, scoped bool) *index {
 	}
 	x := &index{scoped: scoped, yields: yielding(parts), one: make(map[key]*definition, size),
 		several: map[key][]*definition{},
-		objects: map[key][]*object{}, named: map[*definition]*object{}, equals: map[pair]bool{}}
+		objects: map[key][]*object{}, named: map[*definition]*object{},
+		comparison: comparison{equals: map[pair]bool{}, on: map[pair]int{}}}
 	for _, p := range parts {
 		for _, d := range p.definitions {
 			switch first := x.one[d.key]; {
@@ -272,19 +284,39 @@ func (x *index) equal(a, b *definition) bool {
 	if a == nil || b == nil || a.key != b.key || a.value == nil || b.value == nil {
 		return false
 	}
-	p, before := pair{a, b}, len(x.assumed)
+	p := pair{a, b}
 	if equal, known := x.equals[p]; known {
+		if depth, depends := x.on[p]; depends {
+			x.least = min(x.least, depth)
+		}
 		return equal
 	}
-	x.equals[p], x.assumed = true, append(x.assumed, p)
-	if (a.from.owner == b.from.owner || a.kind.across) && a.kind.same(a.value, b.value) && x.sameReferences(a, b) {
+	return x.compare(p, func() bool {
+		return (a.from.owner == b.from.owner || a.kind.across) && a.kind.same(a.value, b.value) && x.sameReferences(a, b)
+	})
+}
+
+// compare compares a pair with a function that may compare others. A result stays unless it depends on the
+// assumption that a pair is equal whose comparison has not ended. So each pair is compared a few times at
+// most.
+func (c *comparison) compare(p pair, same func() bool) bool {
+	depth, outer, before := c.depth, c.least, len(c.assumed)
+	c.equals[p], c.on[p], c.assumed = true, depth, append(c.assumed, p)
+	c.depth, c.least = depth+1, depth
+	equal := same()
+	least := c.least
+	c.depth, c.least = depth, outer
+	if equal && least < depth {
+		c.on[p], c.least = least, min(outer, least)
 		return true
 	}
-	for _, assumed := range x.assumed[before:] { // they may be true on the assumption that this one is
-		delete(x.equals, assumed)
+	for _, assumed := range c.assumed[before:] {
+		if delete(c.on, assumed); !equal {
+			delete(c.equals, assumed)
+		}
 	}
-	x.equals[p], x.assumed = false, x.assumed[:before]
-	return false
+	c.equals[p], c.assumed = equal, c.assumed[:before]
+	return equal
 }
 
 func (x *index) sameReferences(a, b *definition) bool {

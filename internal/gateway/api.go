@@ -65,7 +65,7 @@ func (g *Gateway) lastFailures(service string) map[string]shown.Failure {
 		if all == nil {
 			all = map[string]shown.Failure{}
 		}
-		all[url] = shown.Failure{At: last.At, Text: last.Text}
+		all[url] = shown.Failure(*last)
 	}
 	return all
 }

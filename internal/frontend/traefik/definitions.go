@@ -292,7 +292,8 @@ func (x *index) equal(a, b *definition) bool {
 		return equal
 	}
 	return x.compare(p, func() bool {
-		return (a.from.owner == b.from.owner || a.kind.across) && a.kind.same(a.value, b.value) && x.sameReferences(a, b)
+		return (a.from.owner == b.from.owner || a.kind.across) && a.kind.same(a.value, b.value) &&
+			x.sameReferences(a, b)
 	})
 }
 

@@ -57,8 +57,8 @@ func firstAnswer(t *testing.T, to net.Addr) byte {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = quic.Dial(ctx, silent, to, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}},
-			&quic.Config{})
+		_, _ = quic.Dial(ctx, silent, to, &tls.Config{InsecureSkipVerify: true,
+			NextProtos: []string{http3.NextProtoH3}}, &quic.Config{})
 	}()
 	first := <-silent.answered
 	cancel()

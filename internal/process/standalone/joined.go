@@ -16,5 +16,5 @@ func NewSource(config model.Config, problems []traefik.Problem) Source { return 
 func (p part) Config() model.Config { return p.config }
 
 // Together returns the configuration of all sources, and the problems that are known. The
-// objects are the same as in the sources.
+// objects are the same as in the sources, which lose their renamed objects.
 func Together(sources map[string]Source) (model.Config, []gateway.Status) { return together(sources) }

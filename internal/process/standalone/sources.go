@@ -18,17 +18,21 @@ import (
 // first one's stays: whoever may set labels must not replace what files have.
 var precedence = []string{"file", "cluster", "docker", "swarm"}
 
-// together returns the configuration of all providers, and the problems that are known.
+// together returns the configuration of all providers, and the problems that are known. It removes the
+// renamed objects from the parts: they hold for one change, and names may have other owners at the next one.
 func together(parts map[string]part) (all model.Config, known []gateway.Status) {
 	j := joiner{all: &all, owners: map[string]string{}}
 	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
 		return slices.Index(precedence, a) - slices.Index(precedence, b)
 	})
 	for _, name := range names {
-		j.add(name, parts[name].config)
-		for _, p := range parts[name].problems {
+		from := parts[name]
+		j.add(name, from.config)
+		for _, p := range from.problems {
 			known = append(known, statusOf(p))
 		}
+		from.config.Renamed = nil
+		parts[name] = from
 	}
 	slices.SortFunc(j.lost, func(a, b traefik.Problem) int { return strings.Compare(a.String(), b.String()) })
 	for _, p := range j.lost {

@@ -99,7 +99,8 @@ func TestOptionsOfOpenConnection(t *testing.T) {
 	}
 	for _, options := range []string{"mutual@file", "any@file", "new@file", "suite@file"} {
 		apply("")
-		c := tls.Client(w.dial(), &tls.Config{ServerName: "a.test", InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+		c := tls.Client(w.dial(), &tls.Config{ServerName: "a.test", InsecureSkipVerify: true,
+			MaxVersion:   tls.VersionTLS12,
 			CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 		for _, want := range []int{http.StatusOK, http.StatusMisdirectedRequest} {
 			if got := status(t, c); got != want {

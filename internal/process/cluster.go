@@ -97,7 +97,8 @@ func newNode(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, all *
 		Log: opt.Log})
 	n.agreement = agreement.New(agreement.Config{Host: d, Peers: n, Changed: idle.agreement})
 	n.gateways = gateways.New(gateways.Config{Host: daemon.NewClusterGateway(d), Store: n,
-		Check: hosted.CheckCluster, Size: hosted.SizeOfExpressions, Changed: idle.gateways, Every: repeatEvery, Log: opt.Log})
+		Check: hosted.CheckCluster, Size: hosted.SizeOfExpressions, Changed: idle.gateways, Every: repeatEvery,
+		Log: opt.Log})
 	n.addresses = addresses.New(addresses.Config{Runner: n.holds, Store: n, Note: d.Note, Now: time.Now})
 	if n.loopback, err = host.Loopback(); err != nil {
 		return nil, errors.Join(err, links.End())

@@ -177,7 +177,7 @@ func TestStack(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/metrics":     `traefik_service_requests_total{code="200",method="GET",protocol="http",service="my-service@docker"`,
-		"/api/rawdata": `"my-routerhttp@docker"`,
+		"/api/rawdata": `"my-routerhttp.container:web0-0@docker"`,
 	} {
 		if got := s.get("http://127.0.0.1"+path, "127.0.0.1:8888"); !strings.Contains(got, want) {
 			t.Errorf("%s lacks %s:\n%s", path, want, got)

@@ -96,7 +96,7 @@ func listen(config Config, crowded int64) (*Server, error) {
 // begin counts a connection. The context ends with it, also if its handshake fails.
 func (s *Server) begin(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 	s.open.Add(1)
-	context.AfterFunc(ctx, func() { s.open.Add(-1) })
+	goroutine.OnDone(ctx, "end a connection of HTTP/3", func() { s.open.Add(-1) })
 	return ctx, nil
 }
 

@@ -8,7 +8,6 @@
 package differential_test
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -22,7 +21,7 @@ import (
 )
 
 // recording is the file with the answers of Traefik to the batches that CI plays.
-const recording = "testdata/traefik.json.gz"
+const recording = "testdata/traefik.json"
 
 // recorded are answers of Traefik.
 type recorded struct {
@@ -104,14 +103,9 @@ func hashOf(t *testing.T, batches []batch) string {
 // load returns the recorded answers to the batches with the hash.
 func load(t *testing.T, batches string) (known recorded) {
 	t.Helper()
-	f, err := os.Open(recording)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	text, err := gzip.NewReader(f)
+	text, err := os.ReadFile(recording)
 	if err == nil {
-		err = json.NewDecoder(text).Decode(&known)
+		err = json.Unmarshal(text, &known)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -124,18 +118,11 @@ func load(t *testing.T, batches string) (known recorded) {
 
 func save(t *testing.T, known recorded) {
 	t.Helper()
-	f, err := os.Create(recording)
+	text, err := json.MarshalIndent(known, "", "") // lines, so that a change can be read
+	if err == nil {
+		err = os.WriteFile(recording, append(text, '\n'), 0o644)
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	text := gzip.NewWriter(f)
-	if err := json.NewEncoder(text).Encode(known); err != nil {
-		t.Fatal(err)
-	}
-	if err := text.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 }

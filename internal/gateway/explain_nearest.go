@@ -17,8 +17,9 @@ const mostUnrelated = 5
 
 // The ranks of routers that a request does not take.
 const (
-	rankElsewhere = iota // it would match at another entry point, or with the other kind of connection
-	rankHost             // its rule has the request's host
+	rankConnection = iota // it would match with the other kind of connection
+	rankElsewhere         // it would match at another entry point
+	rankHost              // its rule has the request's host
 	rankUnrelated
 )
 
@@ -44,7 +45,7 @@ func (s *snapshot) nearest(all, at []gateway.EntryPoint, secure bool, r *rule.Re
 		here := slices.ContainsFunc(at, func(a gateway.EntryPoint) bool { return a.Name == e.Name })
 		for _, tls := range []bool{secure, !secure} {
 			for _, router := range s.entries[e.Name].of(tls).All() {
-				c, ok := candidateOf(router, whereElse(e, here, tls, secure), r)
+				c, ok := candidateOf(router, whereElse(e, here, tls, secure), here, r)
 				if last, had := best[router.Name]; ok && (!had || c.compare(last) < 0) {
 					best[router.Name] = c
 				}
@@ -76,7 +77,7 @@ func whereElse(e gateway.EntryPoint, here, tls, secure bool) string {
 
 // candidateOf explains why a request does not take a router. Routers where the request does not arrive
 // are no candidates if they are the gateway's own or of other hosts.
-func candidateOf(router *route.Router, elsewhere string, r *rule.Request) (c candidate, ok bool) {
+func candidateOf(router *route.Router, elsewhere string, here bool, r *rule.Request) (c candidate, ok bool) {
 	c = candidate{Nearest: Nearest{Router: router.Name}, rank: rankUnrelated}
 	if elsewhere != "" {
 		c.Why = append(c.Why, elsewhere)
@@ -86,6 +87,8 @@ func candidateOf(router *route.Router, elsewhere string, r *rule.Request) (c can
 		c.Why = append(c.Why, fmt.Sprintf("%s does not match: the request has %s", f.Matcher, f.Got))
 	}
 	switch {
+	case len(failures) == 0 && here:
+		c.rank = rankConnection
 	case len(failures) == 0:
 		c.rank = rankElsewhere
 	case slices.Contains(router.Rule.Domains(), r.Host):

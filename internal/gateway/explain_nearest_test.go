@@ -20,6 +20,7 @@ func crowded() (model.Static, *model.Config, []gateway.Status) {
 		"elsewhere@file": {Rule: "Host(`Shop.Test`)", Service: "shop@file", EntryPoints: []string{"admin"}},
 		"limited@file": {Rule: "Host(`shop.test`) && PathPrefix(`/cart`)", Service: "shop@file",
 			Middlewares: []string{"limit@file"}, EntryPoints: []string{"web", "second"}},
+		"twice@file": {Rule: "Host(`twice.test`)", Service: "shop@file", EntryPoints: []string{"admin", "second"}},
 		"lost@file":  {Rule: "Host(`shop.test`) && PathPrefix(`/lost`)", Service: "gone@file"},
 		"paths@file": {Rule: "Host(`shop.test`) && PathPrefix(`/api`)", Service: "shop@file"},
 	}
@@ -72,6 +73,8 @@ func TestExplainNamesFaultyRouters(t *testing.T) {
 		"http://shop.test:8080/cart": {"limited@file", "it is disabled: middleware limit@file is disabled: its average is " +
 			"no number"},
 		"http://shop.test:8080/lost": {"lost@file", "it is disabled: service gone@file is disabled: its port is no number"},
+		// A router at several entry points has the reason of the one where the request arrives.
+		"https://twice.test:8081/": {"twice@file", "it has no tls, so it takes only http"},
 		// A router that takes the request does not hide the broken one.
 		"http://shop.test:8080/api": {"broken@file", "it is disabled"},
 	} {

@@ -38,8 +38,9 @@ func TestSessionOfAnotherName(t *testing.T) {
 				TLS: &model.TCPRouterTLS{RouterTLS: model.RouterTLS{Options: "strict@file"}}}}},
 		HTTP: model.HTTP{Services: map[string]*model.Service{"s@file": server(t, named("http"))},
 			Routers: map[string]*model.Router{
-				"open@file":   {Rule: "Host(`open.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
-				"strict@file": {Rule: "Host(`strict.test`)", Service: "s@file", TLS: &model.RouterTLS{Options: "strict@file"}}}},
+				"open@file": {Rule: "Host(`open.test`)", Service: "s@file", TLS: &model.RouterTLS{}},
+				"strict@file": {Rule: "Host(`strict.test`)", Service: "s@file",
+					TLS: &model.RouterTLS{Options: "strict@file"}}}},
 	}, nil)
 	for _, prefix := range []string{"", "tcp."} {
 		for _, most := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

@@ -179,8 +179,10 @@ func TestHostileExpressions(t *testing.T) {
 	all["gateway/http.middlewares/strip"] = object(`{"StripPrefixRegex":{"Regex":` + list + `}}`)
 	all["gateway/http.middlewares/cors"] = object(`{"Headers":{"AccessControlAllowOriginListRegex":` + list + `}}`)
 	for i := range 101 {
-		all[fmt.Sprintf("gateway/http.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"PathRegexp(`%s`)\"}", large(i)))
-		all[fmt.Sprintf("gateway/tcp.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"HostSNIRegexp(`%s`)\"}", large(i)))
+		all[fmt.Sprintf("gateway/http.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"PathRegexp(`%s`)\"}",
+			large(i)))
+		all[fmt.Sprintf("gateway/tcp.routers/r%03d", i)] = object(fmt.Sprintf("{\"Rule\":\"HostSNIRegexp(`%s`)\"}",
+			large(i)))
 	}
 	got, _ := derive(t, all)
 	if c := got.Config; len(c.HTTP.Middlewares) > 0 || len(c.HTTP.Routers) != 101 || len(c.TCP.Routers) > 0 {

@@ -32,6 +32,9 @@ func sections() (all []section) {
 	t := reflect.TypeFor[values.Config]()
 	for i := range t.NumField() {
 		part := t.Field(i)
+		if part.Type.Kind() != reflect.Struct {
+			continue // Renamed: the provider sets it, and neither records nor labels have it
+		}
 		for j := range part.Type.NumField() {
 			if f := part.Type.Field(j); f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Pointer {
 				in := func(c *values.Config) reflect.Value { return reflect.ValueOf(c).Elem().Field(i).Field(j) }

@@ -102,12 +102,18 @@ func candidateOf(router *route.Router, elsewhere string, here bool, r *rule.Requ
 // in a rule that cannot be parsed.
 func (s *snapshot) disabled(r *rule.Request) (all []Nearest) {
 	for _, status := range s.statuses {
-		v := s.config.HTTP.Routers[status.Name]
-		if status.Kind != "router" || status.State != Disabled || v == nil {
+		if status.Kind != "router" || status.State != Disabled {
 			continue
 		}
-		parsed, err := rule.Parse(v.Rule, v.RuleSyntax)
-		if err == nil && parsed.Match(r) || err != nil && strings.Contains(strings.ToLower(v.Rule), r.Host) {
+		text, syntax := status.Rule, ""
+		if v := s.config.HTTP.Routers[status.Name]; v != nil {
+			text, syntax = v.Rule, v.RuleSyntax
+		}
+		if text == "" {
+			continue
+		}
+		parsed, err := rule.Parse(text, syntax)
+		if err == nil && parsed.Match(r) || err != nil && strings.Contains(strings.ToLower(text), r.Host) {
 			why := "it is disabled: " + strings.Join(status.Reasons, "; ")
 			all = append(all, Nearest{Router: status.Name, Why: []string{why}})
 		}

@@ -25,6 +25,8 @@ type Status struct {
 	State State  `json:"state"`
 	// Reasons say why it is not in use, or what is doubtful.
 	Reasons []string `json:"reasons,omitempty"`
+	// Rule is the rule of an HTTP router that is not in the configuration, if it is known.
+	Rule string `json:"rule,omitempty"`
 }
 
 // statuses gathers the status of all objects. Those of the kinds that a build keeps stay
@@ -89,6 +91,9 @@ func (s *statuses) reason(kind, name string) string {
 
 // add records what a provider knows of an object.
 func (s *statuses) add(known Status) {
+	if known.Rule != "" {
+		s.of(known.Kind, known.Name).Rule = known.Rule
+	}
 	for _, reason := range known.Reasons {
 		if known.State == Disabled {
 			s.disable(known.Kind, known.Name, reason)

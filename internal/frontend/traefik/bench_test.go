@@ -37,3 +37,34 @@ func BenchmarkContainers(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkLargeLabels reads 200 kB of labels of one container with 2,000 routers, beside 100 other containers: when
+// the container starts, and at an event of another one.
+func BenchmarkLargeLabels(b *testing.B) {
+	large := whoami("", named("large", "10.0.0.3", 1))
+	large.Labels = map[string]string{}
+	for i := range 2000 {
+		key := fmt.Sprintf("traefik.http.routers.r%d.", i)
+		large.Labels[key+"rule"] = fmt.Sprintf("Host(`r%d.example.org`) && PathPrefix(`/api`)", i)
+		large.Labels[key+"entrypoints"] = "web"
+	}
+	list := []*Container{&large}
+	for i := range 100 {
+		c := whoami(fmt.Sprintf(".http.routers.web%d.rule=Host(`web%d.test`)", i, i),
+			named(fmt.Sprintf("web%d", i), fmt.Sprintf("10.0.1.%d", i), i+2))
+		list = append(list, &c)
+	}
+	for name, changed := range map[string]int{"large": 0, "another": 50} {
+		b.Run(name, func(b *testing.B) {
+			d := NewDocker(DockerOptions{})
+			d.Config(list)
+			for b.Loop() {
+				c := *list[changed]
+				list[changed] = &c
+				if config, problems := d.Config(list); len(config.HTTP.Routers) != 2100 || len(problems) > 0 {
+					b.Fatalf("%d routers, problems %v", len(config.HTTP.Routers), problems)
+				}
+			}
+		})
+	}
+}

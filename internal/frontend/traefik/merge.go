@@ -78,9 +78,9 @@ func mergeMap[T any](m *merger, kind string, of func(*gateway.Config) *map[strin
 			(*to)[name] = value
 		case !reflect.DeepEqual(have, value):
 			first := slices.IndexFunc(m.sources, func(s provided) bool { return (*of(s.config))[name] != nil })
-			m.problems = append(m.problems, Problem{kind + " " + name, s.name, fmt.Sprintf(
-				"it is already defined with other settings by %s, whose definition stays: make both equal, or choose "+
-					"another name", m.sources[first].name), true})
+			m.problems = append(m.problems, Problem{Object: kind + " " + name, Source: s.name,
+				Text: fmt.Sprintf("it is already defined with other settings by %s, whose definition stays: make both "+
+					"equal, or choose another name", m.sources[first].name), Warning: true})
 		}
 	}
 }

@@ -144,25 +144,42 @@ func decodeObjects[T any](r *reporter, kind string, n *tree.Node, key string) ma
 	r.valueless(n, key)
 	found := map[string]*T{}
 	for _, child := range n.Children {
-		at, object := tree.Join(key, child.Name), r.object(kind, child.Name)
-		var v *T
-		var mistakes []tree.Mistake
-		// The tree is only read, and the value is dropped.
-		if err := recovery.Object(object, func() { mistakes = r.decode(child, at, &v) }); err != nil {
-			mistakes = []tree.Mistake{{Key: at, Line: child.Line, Text: err.Error()}}
+		if v := decodeObject[T](r, kind, child, tree.Join(key, child.Name)); v != nil {
+			found[child.Name] = v
 		}
-		if !r.mistakes(object, mistakes) || v == nil {
-			continue
-		}
-		err := gateway.OneKind(v)
-		if checked, ok := any(v).(interface{ Validate() error }); ok && err == nil {
-			err = checked.Validate()
-		}
-		if err != nil {
-			r.mistakes(object, []tree.Mistake{{Key: at, Line: child.Line, Text: err.Error()}})
-			continue
-		}
-		found[child.Name] = v
 	}
 	return found
+}
+
+// decodeObject decodes one object. It returns nil if the object is left out.
+func decodeObject[T any](r *reporter, kind string, n *tree.Node, key string) (v *T) {
+	object := r.object(kind, n.Name)
+	var mistakes []tree.Mistake
+	// The tree is only read, and the value is dropped.
+	if err := recovery.Object(object, func() { mistakes = r.decode(n, key, &v) }); err != nil {
+		mistakes = []tree.Mistake{{Key: key, Line: n.Line, Text: err.Error()}}
+	}
+	usable := r.mistakes(object, mistakes)
+	if usable && v != nil {
+		if err := validate(v); err != nil {
+			usable = r.mistakes(object, []tree.Mistake{{Key: key, Line: n.Line, Text: err.Error()}})
+		}
+	}
+	if usable {
+		return v
+	}
+	if kind == router {
+		r.keepRule(n)
+	}
+	return nil
+}
+
+func validate(v any) error {
+	if err := gateway.OneKind(v); err != nil {
+		return err
+	}
+	if checked, ok := v.(interface{ Validate() error }); ok {
+		return checked.Validate()
+	}
+	return nil
 }

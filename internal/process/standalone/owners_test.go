@@ -73,4 +73,9 @@ func TestConflictsAreExplained(t *testing.T) {
 			t.Errorf("%s takes %q, want %q (%v)", host, got.Router, want, err)
 		}
 	}
+	lost, err := g.Explain("", "GET", "http://c.test/")
+	if err != nil || len(lost.Nearest) == 0 || lost.Nearest[0].Router != "shop.c.container:c@docker" ||
+		!strings.Contains(strings.Join(lost.Nearest[0].Why, "\n"), `value "high"`) {
+		t.Errorf("c.test: nearest routers %+v, %v: want the one that is left out for its priority", lost.Nearest, err)
+	}
 }

@@ -46,7 +46,8 @@ const sourceKind = "source"
 
 // statusOf returns the status of the object that a problem is about.
 func statusOf(p traefik.Problem) gateway.Status {
-	s := gateway.Status{Kind: sourceKind, Name: p.Source, State: gateway.Disabled, Reasons: []string{p.Text}}
+	s := gateway.Status{Kind: sourceKind, Name: p.Source, State: gateway.Disabled, Reasons: []string{p.Text},
+		Rule: p.Rule}
 	if at := strings.LastIndex(p.Object, " "); at >= 0 {
 		s.Kind, s.Name, s.Reasons = p.Object[:at], p.Object[at+1:], []string{p.Source + ": " + p.Text}
 	}

@@ -22,10 +22,14 @@ func TestPathOfServer(t *testing.T) {
 		return service
 	}
 	w := newWorld(t, model.Static{})
-	w.apply(map[string]*model.Router{"a@file": {Rule: "Host(`a.test`)", Service: "a@file"},
-		"b@file": {Rule: "Host(`b.test`)", Service: "b@file"}},
-		map[string]*model.Service{"a@file": at("/base/", false), "b@file": at("/base", true)})
-	for url, want := range map[string]string{"http://a.test/x?y": "/x?y", "http://b.test/x%2Fz?y": "/base/x%2Fz?y"} {
+	w.gateway.Apply(&model.Config{HTTP: model.HTTP{
+		Routers: map[string]*model.Router{"a@file": {Rule: "Host(`a.test`)", Service: "a@file"},
+			"b@file": {Rule: "Host(`b.test`)", Service: "b@file", Middlewares: []string{"strip@file"}}},
+		Services: map[string]*model.Service{"a@file": at("/base/", false), "b@file": at("/base", true)},
+		Middlewares: map[string]*model.Middleware{"strip@file": {StripPrefixRegex: &model.StripPrefixRegex{
+			Regex: []string{"/strip"}}}}}}, nil)
+	for url, want := range map[string]string{"http://a.test/x?y": "/x?y", "http://b.test/x%2Fz?y": "/base/x%2Fz?y",
+		"http://b.test/strip": "/base/", "http://b.test/strip?y": "/base/?y"} {
 		if _, got := w.get(url); got != want {
 			t.Errorf("%s: the server got %s, want %s", url, got, want)
 		}

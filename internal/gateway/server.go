@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -81,5 +82,5 @@ func (p *place) addressed(r *http.Request) *http.Request {
 	return &to
 }
 
-// joinPath returns the server's path and the request's.
-func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + path }
+// joinPath returns the server's path and the request's. An empty one means "/", as in a request line.
+func joinPath(base, path string) string { return strings.TrimSuffix(base, "/") + cmp.Or(path, "/") }

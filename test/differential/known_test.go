@@ -1,6 +1,7 @@
 package differential_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -77,14 +78,41 @@ func (d difference) rule() string {
 	return rule
 }
 
-// uses returns a condition on the middlewares of the request's router.
+// uses returns a condition on the middlewares of the request's router, or of the labels of the container
+// that the router is of.
 func uses(kind string) func(difference) bool {
 	return func(d difference) bool {
+		if c := d.container(); c != nil {
+			below := "traefik.http.middlewares.m-" + c.Name + "." + strings.ToLower(kind)
+			return slices.ContainsFunc(slices.Collect(maps.Keys(c.Labels)),
+				func(key string) bool { return key == below || strings.HasPrefix(key, below+".") })
+		}
 		http := d.batch.Dynamic["http"].(obj)
 		chosen, _ := d.router()["middlewares"].([]string)
 		return slices.ContainsFunc(chosen,
 			func(name string) bool { return http["middlewares"].(obj)[name].(obj)[kind] != nil })
 	}
+}
+
+// setsProto reports whether a middleware of the request's router sets X-Forwarded-Proto.
+func (d difference) setsProto() bool {
+	middlewares := d.batch.Dynamic["http"].(obj)["middlewares"].(obj)
+	chosen, _ := d.router()["middlewares"].([]string)
+	return slices.ContainsFunc(chosen, func(name string) bool {
+		headers, _ := middlewares[name].(obj)["headers"].(obj)
+		set, _ := headers["customRequestHeaders"].(obj)
+		return set["X-Forwarded-Proto"] != nil
+	})
+}
+
+// container returns the container that the request is for, or nil.
+func (d difference) container() *container {
+	for i, c := range d.batch.Containers {
+		if d.Request != nil && strings.HasPrefix(d.Request.Name, c.Name+".") {
+			return &d.batch.Containers[i]
+		}
+	}
+	return nil
 }
 
 // hasTarget reports whether the target of the request contains a text.
@@ -142,7 +170,7 @@ var rows = []row{
 	{"v3 removed", nil},
 	{"A request without `Accept-Encoding`", func(d difference) bool {
 		return strings.HasSuffix(d.Where, "header Accept-Encoding") && strings.Contains(d.Traefik, "gzip") &&
-			d.Here == ""
+			(d.Here == "" || d.Traefik == "gzip "+d.Here)
 	}},
 	{"A request to the server of `forwardAuth` without", at("auth header User-Agent")},
 	{"An answer of the gateway itself", func(d difference) bool {
@@ -160,15 +188,20 @@ var rows = []row{
 		}
 		return d.Batch == "not sanitized" && d.Request != nil && dots(d.Request) && d.both[1].Status == 400
 	}},
+	{"With `ruleSyntax` v2, `HostRegexp`", func(d difference) bool {
+		return d.Request != nil && strings.HasSuffix(d.Request.Host, ".") && strings.Contains(d.rule(), "HostRegexp") &&
+			d.Batch == "v2" && d.both[0].Status == 404
+	}},
 	{"A preflight with", func(d difference) bool {
 		return at("header Vary")(d) && d.Request.Method == "OPTIONS" && d.Here == "Origin"
 	}},
 	{"A path with an encoded character", func(d difference) bool {
 		return d.Request != nil && d.both[0].Status == 404 && d.both[1].Status == 400 && hasTarget("%")(d)
 	}},
-	{"A request for a page of `errors`", both(uses("errors"), at("server header X-Forwarded-For"))},
+	{"A request for a page of `errors`", both(uses("errors"), at("server header X-Forwarded-For",
+		"server header If-", "server header Range"))},
 	{"`redirectRegex` sees", func(d difference) bool {
-		return uses("redirectRegex")(d) && hasLine(d.Request.Header, "X-Forwarded-Proto: https")
+		return uses("redirectRegex")(d) && (hasLine(d.Request.Header, "X-Forwarded-Proto: https") || d.setsProto())
 	}},
 	{"A response 304", func(d difference) bool { return d.both[0].Status == 304 && at("header Content-Type")(d) }},
 	{"`X-Forwarded-User`", at("auth header X-Forwarded-Ssl", "server header X-Forwarded-Ssl")},

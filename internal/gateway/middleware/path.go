@@ -62,7 +62,7 @@ func afterPrefix(escaped, prefix string) string {
 
 // stripPath removes a decoded prefix of a request's path and adds it to
 // X-Forwarded-Prefix. If nothing remains, the path is "/", or empty with mayBeEmpty: later
-// middlewares and servers with a path see that. It returns false if the rest is not a valid path, or
+// middlewares see that. It returns false if the rest is not a valid path, or
 // if it has an empty segment, as in Traefik: a server could take //NAME for a host.
 func stripPath(r *http.Request, prefix string, mayBeEmpty bool) bool {
 	rest := afterPrefix(r.URL.EscapedPath(), prefix)

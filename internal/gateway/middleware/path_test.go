@@ -37,7 +37,7 @@ func TestForceSlash(t *testing.T) {
 		name  string
 		force *bool
 		want  string
-	}{{"by default", nil, "GET /new/"}, {"true", new(true), "GET /new/"}, {"false", new(false), "GET /new"}} {
+	}{{"by default", nil, "GET /new"}, {"true", new(true), "GET /new/"}, {"false", new(false), "GET /new"}} {
 		t.Run(s.name, func(t *testing.T) {
 			run(t, gateway.Middleware{StripPrefix: &gateway.StripPrefix{Prefixes: []string{"/a"}, ForceSlash: s.force}},
 				after, []request{
@@ -60,6 +60,9 @@ func TestStripPrefixRegex(t *testing.T) {
 		{name: "encoded dot segment", target: "/api%2e/x", status: 400},
 		{name: "dot segments", target: "/api../x", status: 400},
 	})
+	after := build(t, gateway.Middleware{AddPrefix: &gateway.AddPrefix{Prefix: "/new"}}, middleware.Deps{})(echo())
+	run(t, gateway.Middleware{StripPrefixRegex: &value}, after, []request{
+		{name: "nothing", target: "/x", want: "GET /new"}, {name: "a slash", target: "/x/", want: "GET /new/"}})
 }
 
 func TestAddPrefix(t *testing.T) {

@@ -19,7 +19,7 @@ func newStripPrefix(_ *builder, v *gateway.StripPrefix) (Func, error) {
 	if len(prefixes) == 0 {
 		return nil, errNoOption
 	}
-	mayBeEmpty := v.ForceSlash != nil && !*v.ForceSlash
+	mayBeEmpty := v.ForceSlash == nil || !*v.ForceSlash
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, prefix := range prefixes {

@@ -8,7 +8,7 @@ import (
 )
 
 // newStripPrefixRegex removes what the first of the expressions matches at the begin of
-// the decoded path.
+// the decoded path. The path may become empty: addPrefix then adds no slash, as in Traefik.
 func newStripPrefixRegex(_ *builder, v *gateway.StripPrefixRegex) (Func, error) {
 	var expressions []*regexp.Regexp
 	for _, text := range v.Regex {
@@ -28,7 +28,7 @@ func newStripPrefixRegex(_ *builder, v *gateway.StripPrefixRegex) (Func, error) 
 				if found == nil || found[0] != 0 || found[1] == 0 {
 					continue
 				}
-				if !stripPath(r, r.URL.Path[:found[1]], false) {
+				if !stripPath(r, r.URL.Path[:found[1]], true) {
 					refuse(w, http.StatusBadRequest)
 					return
 				}

@@ -290,7 +290,7 @@ type Retry struct {
 type StripPrefix struct {
 	Prefixes []string
 	// ForceSlash is v2's switch: a path of which nothing remains becomes "/", else it is empty. Nil means
-	// true.
+	// false, as in v3.
 	ForceSlash *bool
 }
 

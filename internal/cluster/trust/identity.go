@@ -79,15 +79,16 @@ func Request(key *ecdsa.PrivateKey) ([]byte, error) {
 // the request are ignored: the CA chooses them.
 func OpenRequest(der []byte) (*ecdsa.PublicKey, error) {
 	r, err := x509.ParseCertificateRequest(der)
-	if err == nil {
-		err = r.CheckSignature()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate request: %w", err)
 	}
+	// Any host can send one. To check the signature of a large RSA key takes seconds.
 	public, ok := r.PublicKey.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
 		return nil, errors.New("read the certificate request: want an ECDSA key of curve P-256")
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("read the certificate request: %w", err)
 	}
 	return public, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -246,6 +247,9 @@ func TestSign(t *testing.T) {
 	if _, err := trust.OpenRequest(request); err == nil {
 		t.Error("a request with a key of curve P-224 is accepted")
 	}
+	if _, err := trust.OpenRequest(requestOfRSA(t)); err == nil || !strings.Contains(err.Error(), "curve P-256") {
+		t.Errorf("a request with an RSA key: %v, want one for its kind of key, before its signature is checked", err)
+	}
 	request, err = trust.Request(key)
 	if err != nil {
 		t.Fatal(err)
@@ -257,6 +261,21 @@ func TestSign(t *testing.T) {
 	if _, err := trust.OpenRequest(request); err == nil {
 		t.Error("a changed request is accepted")
 	}
+}
+
+// requestOfRSA returns a certificate request whose signature is wrong.
+func requestOfRSA(t *testing.T) []byte {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request[len(request)-1] ^= 1
+	return request
 }
 
 // TestRenewIn computes when certificates are renewed.

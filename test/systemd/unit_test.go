@@ -47,7 +47,8 @@ setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>
 mount -o remount,bind,ro /run
 mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
-exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state --teardown
+exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state --teardown \
+	--metrics unix:/run/fairlead/metrics.sock --metrics-group 65534
 `
 
 // service is the daemon as the unit runs it.
@@ -195,13 +196,14 @@ func (s *service) says(line, words string) {
 }
 
 // TestUnitIsSufficient runs the daemon with the permissions of the unit: it uses the passed
-// sockets, notifies the service manager, attaches, and publishes in every mode.
+// sockets, notifies the service manager, serves metrics to a group, attaches, and publishes in every mode.
 func TestUnitIsSufficient(t *testing.T) {
 	s := start(t)
 	// The socket exists before the daemon runs: clients wait.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
 	s.await("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
 	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+request+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
+	s.says("stat -c '%g %a' /run/fairlead/metrics.sock", "65534 660")
 	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
 	s.says("fairlead attach web peer", "172.30.0.3")

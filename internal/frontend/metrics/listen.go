@@ -9,11 +9,15 @@ import (
 	"net/netip"
 	"os"
 	"os/user"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"fairlead/internal/frontend/admin"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
 )
 
 // unixPrefix marks an address as the path of a unix socket.
@@ -85,17 +89,40 @@ func listenUnix(path, group string) (net.Listener, error) {
 			return nil, fmt.Errorf("serve metrics on unix:%s: %w", path, err)
 		}
 	}
-	l, err := admin.Listen(path)
+	var l *net.UnixListener
+	err := asGroup(gid, func() (err error) {
+		l, err = admin.Listen(path)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
 	if gid >= 0 {
-		if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o660)); err != nil {
+		if err := os.Chmod(path, 0o660); err != nil {
 			return nil, errors.Join(fmt.Errorf("serve metrics on unix:%s: give access to group %s: %w", path, group,
 				err), l.Close())
 		}
 	}
 	return socket{l, path}, nil
+}
+
+// asGroup calls a function on a thread whose new files belong to a group, unless gid is negative. So the caller
+// needs CAP_SETGID, which the unit has, and not CAP_CHOWN.
+func asGroup(gid int, create func() error) error {
+	if gid < 0 {
+		return create()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // The thread ends with the goroutine.
+		const keep = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(gid), keep); errno != 0 {
+			done <- fmt.Errorf("give access to group %d: %w", gid, errno)
+			return
+		}
+		done <- create()
+	}()
+	return <-done
 }
 
 // socket is a unix socket whose file is removed when it is closed.
@@ -147,21 +174,22 @@ func loopbackOnly(h http.Handler) http.Handler {
 	})
 }
 
-// Limits of a request.
+// Limits of all connections and of a request.
 const (
+	maxConns    = 64
 	maxHeader   = 16 << 10
 	headerLimit = 5 * time.Second
 	idleLimit   = 2 * time.Minute
 )
 
 // Serve serves until ctx ends. On TCP it refuses requests whose Host header names
-// neither localhost nor a loopback address.
+// neither localhost nor a loopback address. At most 64 connections are open; others wait.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp {
 		h = loopbackOnly(h)
 	}
-	err := admin.ServeUntil(ctx, l, &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit,
-		ReadTimeout:  headerLimit,
+	err := admin.ServeUntil(ctx, netutil.LimitListener(l, maxConns), &http.Server{Handler: h,
+		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
 		WriteTimeout: scrapeLimit + headerLimit, IdleTimeout: idleLimit})
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)

@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +16,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -242,8 +248,12 @@ func TestMetricsOnAUnixSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().Perm() != mode {
 			t.Errorf("group %q: %v %v, want mode %v", group, st.Mode(), err, mode)
+		}
+		if got := fmt.Sprint(st.Sys().(*syscall.Stat_t).Gid); got != cmp.Or(group, fmt.Sprint(os.Getegid())) {
+			t.Errorf("group %q: the socket belongs to group %s", group, got)
 		}
 		h, _ := handler(t, everything())
 		ctx, cancel := context.WithCancel(context.Background())
@@ -283,4 +293,78 @@ func get(t *testing.T, socket, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// counted counts the open connections that it has accepted.
+type counted struct {
+	net.Listener
+	open, most atomic.Int64
+}
+
+type countedConn struct {
+	net.Conn
+	close func()
+}
+
+func (c *counted) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c.most.Store(max(c.most.Load(), c.open.Add(1))) // Only one goroutine accepts.
+	return countedConn{conn, sync.OnceFunc(func() { c.open.Add(-1) })}, nil
+}
+
+func (c countedConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// TestConnectionsAreLimited opens twice as many connections as are allowed. The others are served after the first
+// ones have ended.
+func TestConnectionsAreLimited(t *testing.T) {
+	l, err := Listen("127.0.0.1:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &counted{Listener: l}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		ended <- Serve(ctx, c, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	}()
+	var conns []net.Conn
+	for range 2 * maxConns {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	ask := func(conn net.Conn) {
+		t.Helper()
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, conn := range conns[:maxConns] {
+		ask(conn)
+	}
+	for _, conn := range conns[:maxConns] {
+		conn.Close()
+	}
+	for _, conn := range conns[maxConns:] {
+		ask(conn)
+	}
+	if most := c.most.Load(); most > maxConns {
+		t.Errorf("%d connections were open at once, want at most %d", most, maxConns)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

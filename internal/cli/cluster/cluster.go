@@ -126,28 +126,37 @@ func newInit(a *command.App) *cobra.Command {
 func newJoin(a *command.App) *cobra.Command {
 	r := &command.Remote{App: a}
 	var n nodeFlags
+	var file string
 	c := &cobra.Command{
-		Use:   "join TOKEN",
+		Use:   "join [TOKEN]",
 		Short: "Make this host a node of a cluster",
 		Long: "Make this host a node of the cluster that has created the token (`fairlead cluster token\n" +
 			"create` on any node). The host verifies the cluster with the token before it sends the token's\n" +
 			"secret. Its networks, containers and services do not change.\n\n" +
-			"The command can be repeated with the same token after an error.",
-		Example: "  fairlead cluster join fljoin1.… --address 192.0.2.2",
-		Args:    command.Arguments(cobra.ExactArgs(1)),
+			"The command can be repeated with the same token after an error.\n\n" +
+			"Other users of this host see arguments (`ps`). They do not see a token from a file, from standard\n" +
+			"input (`--token-file -`) or in " + joinToken + ".",
+		Example: "  fairlead cluster join fljoin1.… --address 192.0.2.2\n" +
+			"  ssh node1 fairlead cluster token create | fairlead cluster join --token-file -",
+		Args: command.Arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			node, err := n.parse()
 			if err != nil {
 				return err
 			}
+			token, err := tokenOf(args, file, c.InOrStdin())
+			if err != nil {
+				return command.Usage(err)
+			}
 			return change(r, c.Context(), func(client *admin.Client) (api.Result, error) {
-				return client.JoinCluster(c.Context(), api.ClusterJoin{Token: args[0], ClusterNode: node})
+				return client.JoinCluster(c.Context(), api.ClusterJoin{Token: token, ClusterNode: node})
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	r.Flags(c)
 	n.flags(c)
+	c.Flags().StringVar(&file, "token-file", "", "`file` with the token; - is standard input")
 	return c
 }
 

@@ -1,7 +1,11 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 	"time"
 
 	"fairlead/internal/api"
@@ -105,3 +109,38 @@ func newTokenRemove(a *command.App) *cobra.Command {
 	r.Flags(c)
 	return c
 }
+
+// joinToken is the environment variable with a join token.
+const joinToken = "FAIRLEAD_JOIN_TOKEN"
+
+// tokenOf returns the token of the argument, the file or the environment. Exactly one must have it; the environment
+// is not read if another one has it.
+func tokenOf(args []string, file string, stdin io.Reader) (string, error) {
+	var text []byte
+	var err error
+	switch {
+	case len(args) > 0 && file != "":
+		return "", errors.New("the token is given twice: leave the argument or --token-file out")
+	case len(args) > 0:
+		return args[0], nil
+	case file == "":
+		if token := os.Getenv(joinToken); token != "" {
+			return token, nil
+		}
+		return "", errors.New("the token is missing: give it as the argument, with --token-file or in " + joinToken)
+	case file == "-":
+		text, err = io.ReadAll(io.LimitReader(stdin, maxToken))
+	default:
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	if token := strings.TrimSpace(string(text)); token != "" && len(text) < maxToken {
+		return token, nil
+	}
+	return "", fmt.Errorf("read the token: %s has none: create one with `fairlead cluster token create` on a node", file)
+}
+
+// maxToken is more than a token has, in bytes.
+const maxToken = 64 << 10

@@ -96,6 +96,11 @@ func filesOfRoot(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	datagrams, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "log.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { datagrams.Close() })
 	l, err := net.Listen("unix", filepath.Join(dir, "docker.sock"))
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,9 @@ func unsupported(err error) bool {
 // architectures are those whose system calls the filter knows.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// refuseCalls makes socket(AF_UNIX, …), io_uring_setup and truncate fail (seccomp(2)), on all
-// threads: io_uring opens sockets too, and Landlock does not know truncate before Linux 6.2. The
+// refuseCalls makes socket(AF_UNIX, …), socketpair, io_uring_setup and truncate fail (seccomp(2)), on
+// all threads: a datagram socket of a pair can send to any path, io_uring opens sockets too, and
+// Landlock does not know truncate before Linux 6.2. The
 // offsets are those of struct seccomp_data on little-endian machines. System calls of other
 // architectures do not exist, and neither do those of x32.
 func refuseCalls() error {
@@ -52,10 +53,10 @@ func refuseCalls() error {
 		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 	}
 	filter := []unix.SockFilter{
-		load(architecture), jump(unix.BPF_JEQ, arch, 0, 7),
-		load(number), jump(unix.BPF_JGE, x32, 5, 0),
-		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 4, 0), jump(unix.BPF_JEQ, unix.SYS_TRUNCATE, 5, 0),
-		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 3), load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 2, 1),
+		load(architecture), jump(unix.BPF_JEQ, arch, 0, 8),
+		load(number), jump(unix.BPF_JGE, x32, 6, 0),
+		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 5, 0), jump(unix.BPF_JEQ, unix.SYS_TRUNCATE, 6, 0),
+		jump(unix.BPF_JEQ, unix.SYS_SOCKETPAIR, 5, 0), jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 3), load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 2, 1),
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
 		end(unix.SECCOMP_RET_ALLOW),
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)),

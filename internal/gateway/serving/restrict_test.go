@@ -29,6 +29,7 @@ func hostileSameUser(dir string) int {
 		all.Go(func() {
 			_, err := net.Dial("unix", filepath.Join(dir, "docker.sock"))
 			try("connect to Docker's socket", err)
+			try("send a datagram", sendFromPair(filepath.Join(dir, "log.sock")))
 			try("write the file", os.WriteFile(secret, nil, 0))
 			try("truncate the file", os.Truncate(secret, 0))
 			try("remove the file", os.Remove(secret))
@@ -46,6 +47,17 @@ func hostileSameUser(dir string) int {
 	l, failed := net.Listen("tcp", "127.0.0.1:0")
 	fmt.Println("done", err, failed, l != nil)
 	return 0
+}
+
+// sendFromPair sends to the path of a datagram socket, from a socket of a pair.
+func sendFromPair(path string) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	return unix.Sendto(pair[0], []byte("x"), unix.MSG_DONTWAIT, &unix.SockaddrUnix{Name: path})
 }
 
 // TestHostileSameUser: where the processes have the same user, as in a container without

@@ -1,6 +1,8 @@
 package nft
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 
 	"fairlead/internal/kernel/kerneltest"
@@ -47,7 +49,7 @@ func TestMalformedUserData(t *testing.T) {
 		t.Fatal(unread, err)
 	}
 	c, found := rs.Find("ip o", "in")
-	if !found || c.Policy != rules.Drop || len(c.Rules) != 3 || !c.Rules[0].Partial || c.Rules[1].Partial ||
+	if !found || c.Policy != rules.Drop || len(c.Rules) != 3 || c.Rules[0].Partial || c.Rules[1].Partial ||
 		c.Rules[2].Comment != "" {
 		t.Errorf("the chain is read as %+v", c)
 	}
@@ -111,5 +113,89 @@ func TestUnreadableTableIsReplaced(t *testing.T) {
 				t.Errorf("after the repair it is %v, %v", have, err)
 			}
 		})
+	}
+}
+
+// direction is a rule with a conntrack direction, as iptables-translate makes it of
+// --ctorigdst.
+const direction = "ct original ip daddr 192.0.2.1 accept"
+
+// TestDirectionOfConntrack reads a rule with a conntrack direction: its condition is not
+// evaluated, and the rules beside it are.
+func TestDirectionOfConntrack(t *testing.T) {
+	h := openTest(t)
+	kerneltest.Run(t, h.ns, "nft", "add table ip filter; "+
+		"add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }; "+
+		"add rule ip filter FORWARD tcp dport 22 accept; add rule ip filter FORWARD "+direction)
+	for name, read := range map[string]func() (rules.Ruleset, error){
+		"all rules": func() (rules.Ruleset, error) { rs, _, err := h.Ruleset(); return rs, err },
+		"the filter table": func() (rules.Ruleset, error) {
+			return h.FilterChains(true, []string{"FORWARD", "DOCKER-USER"})
+		},
+	} {
+		rs, err := read()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		c, _ := rs.Find("ip filter", "FORWARD")
+		if len(c.Rules) != 2 || c.Rules[0].Partial || !c.Rules[1].Partial || c.Rules[1].Action != rules.Accept {
+			t.Errorf("%s: the chain is read as %+v", name, c)
+		}
+	}
+}
+
+// TestAlteredTablesAreReplaced adds a rule to a chain of each of Fairlead's tables,
+// changes the chain's policy, and repairs the tables.
+func TestAlteredTablesAreReplaced(t *testing.T) {
+	h := openTest(t)
+	local := netip.MustParseAddr("192.0.2.1")
+	untracked := plan.NoTrack{Port: 4789, Local: local}
+	guard := plan.Guard{Addresses: []netip.AddrPort{netip.AddrPortFrom(local, 0)}}
+	transact := func(o plan.Object) func() error {
+		return func() error { return h.Transact([]plan.Op{{Object: o}}) }
+	}
+	group := func(read func() (plan.Plan, error), of plan.Object) func() (plan.Object, error) {
+		return func() (plan.Object, error) {
+			have, err := read()
+			return plan.OrNil(of, slices.ContainsFunc(have, func(o plan.Object) bool { return o.Key() == of.Key() })), err
+		}
+	}
+	for _, c := range []struct {
+		table, chain string
+		want         plan.Object
+		set          func() error
+		read         func() (plan.Object, error)
+	}{
+		{plan.Mark, "forward", plan.Table{}, transact(plan.Table{}), group(h.ReadTable, plan.Table{})},
+		{plan.ServicesTable, "prerouting", plan.ServiceTable{}, transact(plan.ServiceTable{}),
+			group(func() (plan.Plan, error) { return h.ReadServices() }, plan.ServiceTable{})},
+		{plan.GuardTable, "input", guard, func() error { return h.SetGuard(guard) },
+			func() (plan.Object, error) { return h.ReadGuard(guard) }},
+		{plan.IPVSTableName, "postrouting", plan.IPVSTable{}, func() error { return h.SetIPVSTable(plan.IPVSTable{}) },
+			func() (plan.Object, error) { h.Release(); return h.ReadOfIPVSTable(plan.IPVSTable{}) }},
+		{untracked.Table(), "in", untracked, func() error { return h.SetNoTrack(untracked) },
+			func() (plan.Object, error) { return h.ReadNoTrack(untracked) }},
+	} {
+		for what, alter := range map[string]string{
+			"a rule":   "add rule inet " + c.table + " " + c.chain + " " + direction,
+			"a policy": "add chain inet " + c.table + " " + c.chain + " { policy drop; }",
+		} {
+			if err := c.set(); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := c.read(); err != nil || !plan.Equal(is, c.want) {
+				t.Fatalf("table %s is read as %v, %v", c.table, is, err)
+			}
+			kerneltest.Run(t, h.ns, "nft", alter)
+			if is, err := c.read(); err != nil || is != nil && plan.Equal(is, c.want) {
+				t.Errorf("table %s with %s is read as %v, %v", c.table, what, is, err)
+			}
+			if err := c.set(); err != nil {
+				t.Fatal(err)
+			}
+			if is, err := c.read(); err != nil || !plan.Equal(is, c.want) {
+				t.Errorf("after the repair, table %s is read as %v, %v", c.table, is, err)
+			}
+		}
 	}
 }

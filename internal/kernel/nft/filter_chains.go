@@ -2,12 +2,11 @@ package nft
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 
 	"fairlead/internal/kernel/rules"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 )
 
 // FilterChains reads the chains with these names of the filter table of
@@ -22,22 +21,23 @@ func (h *Handle) FilterChains(v4 bool, names []string) (rules.Ruleset, error) {
 	if v4 {
 		family = nftables.TableFamilyIPv4
 	}
-	list, err := h.nft.ListChainsOfTableFamily(family)
-	if err != nil {
-		return nil, fmt.Errorf("list nft chains: %w", err)
-	}
+	t := &nftables.Table{Name: "filter", Family: family}
 	var all rules.Ruleset
-	for _, ch := range list {
-		if ch.Table.Name != "filter" || !slices.Contains(names, ch.Name) {
+	for _, name := range names {
+		ch, err := h.nft.chain(t, name)
+		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
-		out := describeChain(nftFamilies[family], ch)
-		found, err := h.nft.GetRules(ch.Table, ch)
 		if err != nil {
-			return nil, fmt.Errorf("list rules of chain %s: %w", ch.Name, err)
+			return nil, err
 		}
+		found, err := h.nft.rules(family, t.Name, name)
+		if err != nil {
+			return nil, err
+		}
+		out := describeChain(nftFamilies[family], ch.Chain)
 		for _, r := range found {
-			all := rules.Decode(family, r, noSets, nil)
+			all := rules.Decode(family, r.decode(), noSets, nil)
 			out.Rules = append(out.Rules, all[0]) // Decode returns one rule: iptables has no maps
 		}
 		all = append(all, out)

@@ -119,20 +119,18 @@ func (h *Handle) ReadGuard(g plan.Guard) (plan.Object, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.GuardTable, nftables.TableFamilyINet); err != nil {
+	if err := h.nft.find(guardTable()); err != nil {
 		return nil, missing(err)
 	}
-	rules, err := h.ruleData(guardTable())
+	whole, err := h.nft.readWhole(guardTable(), guardRules())
 	if err != nil {
 		return nil, err
 	}
-	for _, ch := range guardRules() {
-		if !haveComment(rules[ch.name], plan.Mark, len(ch.rules)) {
-			return plan.Guard{}, nil
-		}
+	if !whole {
+		return plan.Guard{}, nil
 	}
 	for _, s := range guardSets(g) {
-		have, err := h.nft.GetSetElements(s.Set)
+		have, err := h.nft.elements(s.Set)
 		if err != nil {
 			return plan.Guard{}, missing(err)
 		}
@@ -157,7 +155,7 @@ func (h *Handle) LeftoverGuard(known map[string]bool) (plan.Plan, error) {
 	if h.nft == nil || known[plan.Guard{}.Key()] {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.GuardTable, nftables.TableFamilyINet); err != nil {
+	if err := h.nft.find(guardTable()); err != nil {
 		return nil, missing(err)
 	}
 	return plan.Plan{plan.Guard{}}, nil

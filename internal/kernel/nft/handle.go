@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"fairlead/internal/kernel/netns"
+	"fairlead/internal/kernel/nlutil"
 	"fairlead/internal/kernel/rtnl"
 	"fairlead/internal/plan"
 
-	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -23,10 +23,10 @@ type Handle struct {
 
 	mu sync.Mutex
 	// nft is nil on a kernel without nftables; noNft is then the reason.
-	nft   *carefulNft
+	nft   *reader
 	noNft error
-	// nftPort is the netlink port of nft. With it the kernel marks the changes that
-	// this process has made. nftConn is nft's connection.
+	// nftConn is the socket of transactions, and nftPort its netlink port. With it the
+	// kernel marks the changes that this process has made.
 	nftPort uint32
 	nftConn *netlink.Conn
 	// seenIPVSTable is the content of the table for IPVS, cached while one
@@ -42,20 +42,26 @@ func Open(r *rtnl.Reader) (*Handle, error) {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
 		return h, nil
 	}
-	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(),
-		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *netlink.Conn) (err error) {
-			h.nftConn = c
-			h.nftPort, err = portOf(c)
-			return err
-		}))
-	switch {
-	case errors.Is(err, unix.EPROTONOSUPPORT):
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		h.noNft = fmt.Errorf("the kernel has no nftables: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("open nftables: %w", err)
-	default:
-		h.nft = &carefulNft{conn}
+		return h, nil
 	}
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	h.nftConn = conn
+	if h.nftPort, err = portOf(conn); err == nil {
+		err = largeBuffers(conn)
+	}
+	var requests *nlutil.Conn
+	if err == nil {
+		requests, err = nlutil.Open(h.ns, unix.NETLINK_NETFILTER)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), conn.Close())
+	}
+	h.nft = &reader{requests}
 	return h, nil
 }
 
@@ -75,15 +81,13 @@ func (h *Handle) Release() {
 }
 
 // Try asks for Fairlead's table, and returns an error if the kernel cannot answer.
-func (h *Handle) Try() error {
-	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
-	return err
-}
+func (h *Handle) Try() error { return h.nft.find(table()) }
 
 // Close closes the connection. It leaves the tables unchanged.
 func (h *Handle) Close() error {
 	if h.nft == nil {
 		return nil
 	}
-	return h.nft.CloseLasting()
+	h.nft.Close()
+	return h.nftConn.Close()
 }

@@ -21,7 +21,7 @@ func (h *Handle) Installed() ([]plan.Balanced, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.ServicesTable, nftables.TableFamilyINet); err != nil {
+	if err := h.nft.find(serviceTable()); err != nil {
 		return nil, missing(err)
 	}
 	found, err := h.findServices()
@@ -45,12 +45,12 @@ func (h *Handle) Installed() ([]plan.Balanced, error) {
 // installedChain composes a service from its set elements and its chain.
 func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, error) {
 	s := plan.NFTService{Balanced: plan.Balanced{Service: name, Forward: model.ForwardNAT, Scheduler: model.RoundRobin}}
-	rules, err := h.nft.GetRules(serviceTable(), managedChain(s.Chain()))
+	rules, err := h.nft.rules(nftables.TableFamilyINet, plan.ServicesTable, s.Chain())
 	if err != nil {
 		return s.Balanced, missing(err)
 	}
 	if slices.Contains(f.maps, s.Clients()) {
-		keep, err := h.nft.GetRules(serviceTable(), managedChain(s.Keep()))
+		keep, err := h.nft.rules(nftables.TableFamilyINet, plan.ServicesTable, s.Keep())
 		if err != nil {
 			return s.Balanced, missing(err)
 		}
@@ -70,7 +70,7 @@ func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, er
 	if !slices.Contains(f.maps, s.Reals()) {
 		return s.Balanced, nil
 	}
-	buckets, err := h.nft.GetSetElements(&nftables.Set{Table: serviceTable(), Name: s.Reals()})
+	buckets, err := h.nft.elements(&nftables.Set{Table: serviceTable(), Name: s.Reals()})
 	if err != nil {
 		return s.Balanced, missing(err)
 	}
@@ -79,9 +79,9 @@ func (h *Handle) installedChain(name string, f *foundService) (plan.Balanced, er
 }
 
 // readRules reads the scheduler and the persistence from the rules of a service.
-func readRules(s *plan.Balanced, rules []*nftables.Rule) {
+func readRules(s *plan.Balanced, rules []foundRule) {
 	for _, r := range rules {
-		for _, e := range r.Exprs {
+		for _, e := range r.decode().Exprs {
 			switch e := e.(type) {
 			case *expr.Hash:
 				s.Scheduler = model.SourceHashing

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -99,7 +98,7 @@ func (h *Handle) SetIPVSTable(plan.IPVSTable) error {
 	if h.nft == nil {
 		return h.noNft
 	}
-	if whole, err := h.ipvsTableWhole(); err != nil || whole {
+	if whole, err := h.nft.readWhole(ipvsTable(), ipvsChains()); err != nil || whole {
 		return err
 	}
 	b := h.begin()
@@ -177,31 +176,6 @@ func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
 	return m
 }
 
-// ipvsTableWhole reports whether every chain of the table has the expected number
-// of rules, all with Fairlead's mark.
-func (h *Handle) ipvsTableWhole() (bool, error) {
-	t := ipvsTable()
-	if _, err := h.nft.ListTableOfFamily(t.Name, t.Family); err != nil {
-		return false, missing(err)
-	}
-	for _, ch := range ipvsChains() {
-		rules, err := h.nft.GetRules(t, &nftables.Chain{Name: ch.name, Table: t})
-		if err != nil {
-			return false, missing(err)
-		}
-		if len(rules) != len(ch.rules) {
-			return false, nil
-		}
-		if slices.ContainsFunc(rules, func(r *nftables.Rule) bool {
-			return !bytes.Contains(r.UserData,
-				[]byte(plan.Mark))
-		}) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // inIPVSTable returns the table and its content, or nothing if the table is missing
 // or damaged.
 func (h *Handle) inIPVSTable() (map[plan.Object]bool, error) {
@@ -211,7 +185,7 @@ func (h *Handle) inIPVSTable() (map[plan.Object]bool, error) {
 		return h.seenIPVSTable, nil
 	}
 	found := map[plan.Object]bool{}
-	whole, err := h.ipvsTableWhole()
+	whole, err := h.nft.readWhole(ipvsTable(), ipvsChains())
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +194,7 @@ func (h *Handle) inIPVSTable() (map[plan.Object]bool, error) {
 			break
 		}
 		found[plan.IPVSTable{}] = true
-		elements, err := h.nft.GetSetElements(s)
+		elements, err := h.nft.elements(s)
 		if err != nil {
 			found = map[plan.Object]bool{}
 			if err := missing(err); err != nil {

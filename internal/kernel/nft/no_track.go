@@ -1,10 +1,7 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
 
 	"fairlead/internal/plan"
@@ -79,20 +76,9 @@ func (h *Handle) ReadNoTrack(u plan.NoTrack) (plan.Object, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	t := noTrackTable(u)
-	for _, ch := range noTrackChains(u) {
-		rules, err := h.nft.GetRules(t, &nftables.Chain{Name: ch.name, Table: t})
-		if err != nil {
-			return nil, missing(err)
-		}
-		if len(rules) != len(ch.rules) {
-			return nil, nil
-		}
-		for _, r := range rules {
-			if !bytes.Contains(r.UserData, []byte(plan.Mark)) {
-				return nil, nil
-			}
-		}
+	whole, err := h.nft.readWhole(noTrackTable(u), noTrackChains(u))
+	if err != nil || !whole {
+		return nil, err
 	}
 	return u, nil
 }
@@ -104,9 +90,9 @@ func (h *Handle) LeftoverNoTrack(known map[string]bool) (plan.Plan, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	tables, err := h.nft.ListTablesOfFamily(nftables.TableFamilyINet)
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("list nft tables: %w", err)
+	tables, err := h.nft.tables(nftables.TableFamilyINet)
+	if err != nil {
+		return nil, err
 	}
 	var found plan.Plan
 	for _, t := range tables {

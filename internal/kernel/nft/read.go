@@ -1,10 +1,7 @@
 package nft
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math/bits"
 	"net/netip"
 	"strings"
@@ -25,13 +22,13 @@ func (h *Handle) ReadTable() (plan.Plan, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	whole, err := h.tableIsComplete()
+	whole, err := h.nft.readWhole(table(), tableChains())
 	if err != nil || !whole {
 		return nil, err
 	}
 	have := plan.Plan{plan.Table{}}
 	for _, s := range tableSets() {
-		elements, err := h.nft.GetSetElements(s)
+		elements, err := h.nft.elements(s)
 		if err != nil {
 			return nil, missing(err)
 		}
@@ -40,38 +37,6 @@ func (h *Handle) ReadTable() (plan.Plan, error) {
 		}
 	}
 	return have, nil
-}
-
-// tableIsComplete reports whether every chain of the table has the expected
-// number of rules, all with Fairlead's mark.
-func (h *Handle) tableIsComplete() (bool, error) {
-	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
-		return false, missing(err)
-	}
-	for _, ch := range tableChains() {
-		rules, err := h.nft.GetRules(table(), &nftables.Chain{Name: ch.name, Table: table()})
-		if err != nil {
-			return false, missing(err)
-		}
-		if len(rules) != len(ch.rules) {
-			return false, nil
-		}
-		for _, r := range rules {
-			if !bytes.Contains(r.UserData, []byte(plan.Mark)) {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
-}
-
-// missing turns "not found" and errMalformed into no error: the caller then
-// reports the table as absent, and it is created again.
-func missing(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, ErrMalformed) {
-		return nil
-	}
-	return fmt.Errorf("read nft table: %w", err)
 }
 
 // decodeElement is the reverse of encodeElement.

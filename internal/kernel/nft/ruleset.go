@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
+	"github.com/vishvananda/netlink/nl"
 )
 
 // Ruleset reads the firewall and NAT rules of the host's namespace, whichever
@@ -25,7 +24,9 @@ import (
 func (h *Handle) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
-	} else if all, err = h.nftRules(); err != nil {
+	} else if all, err = h.nftRules(); errors.Is(err, nl.ErrDumpInterrupted) {
+		unread = append(unread, "nftables change faster than they can be read, so rules may be missing")
+	} else if err != nil {
 		return nil, nil, fmt.Errorf("read nftables: %w", err)
 	}
 	err = h.ns.Do(func() error {
@@ -66,70 +67,48 @@ var nftFamilies = map[nftables.TableFamily]string{
 	nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 	nftables.TableFamilyARP: "arp", nftables.TableFamilyBridge: "bridge", nftables.TableFamilyNetdev: "netdev"}
 
-// nftRules reads the nftables rules on a separate connection, because h.nft may be
-// in use for a transaction. It starts again, at most ten times, if the rules
-// change meanwhile.
-func (h *Handle) nftRules() (rules.Ruleset, error) {
-	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(),
-		nftables.WithSockOptions(largeBuffers))
-	if err != nil {
-		return nil, err
-	}
-	c := carefulNft{conn}
-	defer func() { _ = c.CloseLasting() }()
-	var all rules.Ruleset
-	for range 10 {
-		if all, err = h.readChains(c); err == nil || !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOENT) {
-			break
-		}
-	}
-	return all, err
+// nftChain names a chain, or a table if name is empty.
+type nftChain struct {
+	family      nftables.TableFamily
+	table, name string
 }
 
-func (h *Handle) readChains(c carefulNft) (rules.Ruleset, error) {
+// nftRules reads the nftables rules. If it returns nl.ErrDumpInterrupted, rules may be
+// missing.
+func (h *Handle) nftRules() (rules.Ruleset, error) {
 	links, err := h.links()
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.ListChains()
+	tables, err := h.nft.tables(allFamilies)
 	if err != nil {
 		return nil, err
 	}
-	left, err := h.readLeftOut()
-	if err != nil {
-		return nil, err
-	}
-	dormant, err := dormantTables(c)
-	if err != nil {
-		return nil, err
+	left := leftOut(tables)
+	chains, interrupted := h.nft.chains(allFamilies)
+	list, err := h.nft.rules(allFamilies)
+	of := map[nftChain][]foundRule{}
+	for _, r := range list {
+		at := nftChain{r.family, r.table, r.chain}
+		of[at] = append(of[at], r)
 	}
 	var all rules.Ruleset
-	for _, ch := range list {
+	for _, ch := range chains {
 		family, ok := nftFamilies[ch.Table.Family]
-		if !ok || dormant[nftChain{byte(ch.Table.Family), ch.Table.Name, ""}] ||
-			family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
+		if !ok || left[nftChain{ch.Table.Family, ch.Table.Name, ""}] {
 			continue
 		}
-		out := describeChain(family, ch)
-		out.Links = left.links[nftChain{byte(ch.Table.Family), ch.Table.Name, ch.Name}]
+		out := describeChain(family, ch.Chain)
+		out.Links = ch.links
 		sets := func(set string) ([]nftables.SetElement, error) {
-			return c.GetSetElements(&nftables.Set{Table: ch.Table, Name: set})
+			return h.nft.elements(&nftables.Set{Table: ch.Table, Name: set})
 		}
-		found, err := c.GetRules(ch.Table, ch)
-		var errno unix.Errno
-		switch {
-		case errors.As(err, &errno):
-			return nil, err
-		case err != nil: // the library cannot read one of the rules: see ruleData
-			out.Rules = append(out.Rules, rules.Rule{Partial: true, Action: rules.Other})
-		}
-		for _, r := range found {
-			left.complete(byte(ch.Table.Family), r)
-			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, links)...)
+		for _, r := range of[nftChain{ch.Table.Family, ch.Table.Name, ch.Name}] {
+			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r.decode(), sets, links)...)
 		}
 		all = append(all, out)
 	}
-	return all, nil
+	return all, errors.Join(interrupted, err)
 }
 
 // links returns the host's links.
@@ -145,18 +124,17 @@ func (h *Handle) links() (rules.Links, error) {
 	return all, nil
 }
 
-// dormantTables returns the tables that are dormant: their chains get no packets.
-func dormantTables(c carefulNft) (map[nftChain]bool, error) {
-	tables, err := c.ListTables()
+// leftOut returns the tables whose rules Ruleset leaves out: those for virtual
+// services, and dormant tables, whose chains get no packets.
+func leftOut(tables []*nftables.Table) map[nftChain]bool {
 	found := map[nftChain]bool{}
 	for _, t := range tables {
-		// The library reads the flags in host byte order, and the kernel writes them in
-		// network byte order.
-		if (t.Flags|bits.ReverseBytes32(t.Flags))&tableDormant != 0 {
-			found[nftChain{byte(t.Family), t.Name, ""}] = true
+		services := t.Family == nftables.TableFamilyINet && (t.Name == plan.ServicesTable || t.Name == plan.IPVSTableName)
+		if services || t.Flags&tableDormant != 0 {
+			found[nftChain{t.Family, t.Name, ""}] = true
 		}
 	}
-	return found, err
+	return found
 }
 
 // hookNames are the names of the hooks by number (linux/netfilter.h: enum

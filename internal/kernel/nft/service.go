@@ -140,10 +140,6 @@ func (b *batch) queueSteps(steps []serviceStep) {
 	b.queueEntries(steps, false)
 }
 
-func managedChain(name string) *nftables.Chain {
-	return &nftables.Chain{Name: name, Table: serviceTable()}
-}
-
 // queueService adds the maps and rules that belong to the service alone, except
 // the buckets.
 func (b *batch) queueService(s serviceStep) {

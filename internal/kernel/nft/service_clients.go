@@ -86,9 +86,9 @@ func (h *Handle) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, err
 		}
 		targets[string(encodeReal(at))] = true
 	}
-	all, err := h.nft.GetSetElements(clientsSet(s))
+	all, err := h.nft.elements(clientsSet(s))
 	if err != nil {
-		return nil, fmt.Errorf("read nft map %s: %w", s.Clients(), err)
+		return nil, err
 	}
 	return slices.DeleteFunc(all, func(e nftables.SetElement) bool { return targets[string(e.Val)] }), nil
 }

@@ -2,7 +2,6 @@ package nft
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -58,7 +57,7 @@ func (h *Handle) nftBegun() ([]NFTCount, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.ServicesTable, nftables.TableFamilyINet); err != nil {
+	if err := h.nft.find(serviceTable()); err != nil {
 		return nil, missing(err)
 	}
 	var all []NFTCount
@@ -66,9 +65,9 @@ func (h *Handle) nftBegun() ([]NFTCount, error) {
 		if !strings.HasPrefix(s.Name, plan.MapSourceNAT) {
 			continue
 		}
-		elements, err := h.nft.GetSetElements(s)
+		elements, err := h.nft.elements(s)
 		if err != nil {
-			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
+			return nil, err
 		}
 		for _, e := range elements {
 			if c, ok := decodeSourceNAT(e); ok {

@@ -3,7 +3,6 @@ package nft
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -31,15 +30,12 @@ func (h *Handle) ReadServices(plans ...plan.Plan) (plan.Plan, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.ServicesTable, nftables.TableFamilyINet); err != nil {
-		return nil, missing(err)
-	}
-	rules, err := h.ruleData(serviceTable())
-	if err != nil {
+	rules, err := h.nft.comments(serviceTable())
+	if err != nil || len(rules) == 0 {
 		return nil, err
 	}
-	if !skeletonIsComplete(rules) {
-		return nil, nil
+	if whole, err := h.nft.isWhole(serviceTable(), serviceChains(), rules); err != nil || !whole {
+		return nil, err
 	}
 	found, err := h.findServices()
 	if err != nil {
@@ -71,23 +67,6 @@ func (h *Handle) ReadServices(plans ...plan.Plan) (plan.Plan, error) {
 	return have, nil
 }
 
-// skeletonIsComplete reports whether every chain that services share has the
-// expected number of rules, all with Fairlead's mark.
-func skeletonIsComplete(rules map[string][][]byte) bool {
-	for _, ch := range serviceChains() {
-		if !haveComment(rules[ch.name], plan.Mark, len(ch.rules)) {
-			return false
-		}
-	}
-	return true
-}
-
-// haveComment reports whether there are n rules, all with the comment.
-func haveComment(rules [][]byte, comment string, n int) bool {
-	mark := append([]byte(comment), 0)
-	return len(rules) == n && !slices.ContainsFunc(rules, func(data []byte) bool { return !bytes.Contains(data, mark) })
-}
-
 // findServices lists the contents of the table by the names of the services.
 // Elements that belong to no service are listed under the empty name.
 func (h *Handle) findServices() (map[string]*foundService, error) {
@@ -98,22 +77,22 @@ func (h *Handle) findServices() (map[string]*foundService, error) {
 		}
 		return found[name]
 	}
-	chains, err := h.nft.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	chains, err := h.nft.chains(nftables.TableFamilyINet)
 	if err != nil {
-		return nil, fmt.Errorf("list nft chains: %w", err)
+		return nil, err
 	}
 	for _, c := range chains {
 		if name, ok := plan.NFTServiceOf(c.Name); ok && c.Table.Name == plan.ServicesTable {
 			of(name).chains = append(of(name).chains, c.Name)
 		}
 	}
-	sets, err := h.nft.GetSets(serviceTable())
+	sets, err := h.nft.sets(serviceTable())
 	if err != nil {
-		return nil, fmt.Errorf("list nft maps: %w", err)
+		return nil, err
 	}
-	for _, s := range sets {
-		if name, ok := plan.NFTServiceOf(s.Name); ok {
-			of(name).maps = append(of(name).maps, s.Name)
+	for _, set := range sets {
+		if name, ok := plan.NFTServiceOf(set); ok {
+			of(name).maps = append(of(name).maps, set)
 		}
 	}
 	return found, h.findEntries(of)
@@ -128,9 +107,9 @@ func (h *Handle) findEntries(of func(string) *foundService) error {
 	// a frontend.
 	slices.SortFunc(sets, func(a, b *nftables.Set) int { return bytes.Compare([]byte(b.Name), []byte(a.Name)) })
 	for _, s := range sets {
-		elements, err := h.nft.GetSetElements(s)
+		elements, err := h.nft.elements(s)
 		if err != nil {
-			return fmt.Errorf("read nft map %s: %w", s.Name, err)
+			return err
 		}
 		addr := 16
 		if s.Name[len(s.Name)-1] == '4' {
@@ -189,7 +168,7 @@ func (h *Handle) serviceMatches(f *foundService, s plan.NFTService, rules map[st
 	if len(s.Ring) == 0 {
 		return true, nil
 	}
-	buckets, err := h.nft.GetSetElements(realsSet(s))
+	buckets, err := h.nft.elements(realsSet(s))
 	if err != nil {
 		return false, missing(err)
 	}

@@ -1,12 +1,8 @@
 package nft
 
 import (
-	"fmt"
-
 	"fairlead/internal/kernel/counter"
 	"fairlead/internal/plan"
-
-	"github.com/google/nftables"
 )
 
 // MappingTraffic returns how many flows each port mapping of table fairlead has
@@ -19,7 +15,7 @@ func (h *Handle) MappingTraffic() ([]counter.Publish, error) {
 	if h.nft == nil {
 		return nil, nil
 	}
-	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
+	if err := h.nft.find(table()); err != nil {
 		return nil, missing(err)
 	}
 	var all []counter.Publish
@@ -27,9 +23,9 @@ func (h *Handle) MappingTraffic() ([]counter.Publish, error) {
 		if !s.IsMap {
 			continue
 		}
-		elements, err := h.nft.GetSetElements(s)
+		elements, err := h.nft.elements(s)
 		if err != nil {
-			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
+			return nil, err
 		}
 		for _, e := range elements {
 			m, ok := decodeElement(s.Name, e).(plan.NFTMapping)

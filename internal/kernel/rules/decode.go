@@ -32,14 +32,13 @@ func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links L
 	return d.branched()
 }
 
-// opaque is an expression that the library does not support.
+// opaque is an expression that cannot be read.
 type opaque struct {
 	expr.Any
 	name string
 }
 
-// Opaque returns a placeholder for an expression that the library has omitted from
-// a rule.
+// Opaque returns a placeholder for an expression of which only the name is known.
 func Opaque(name string) expr.Any { return opaque{name: name} }
 
 // opaque handles an expression of which only the name is known.
@@ -48,6 +47,9 @@ func (d *decoder) opaque(name string) {
 	case "dup", "last": // these only copy or count packets
 	case "fwd", "tproxy":
 		d.other()
+	case "immediate", "nat", "redir", "masq", "reject", "queue", "synproxy", "target": // it may be a verdict
+		d.other()
+		fallthrough
 	default:
 		clear(d.registers)
 		d.rule.Partial = true

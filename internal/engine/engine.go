@@ -120,6 +120,7 @@ type Engine struct {
 	// userspace are the sockets of the proxy.
 	userspace plan.Plan
 	planned   planned
+	routers   routers
 }
 
 // New returns an engine. It does not change the host.

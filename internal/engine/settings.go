@@ -26,6 +26,14 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		}
 		record.Settings = append(record.Settings,
 			store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
+		if value == s.Value {
+			continue
+		}
+		others, err := e.overwritten(s)
+		if err != nil {
+			return fmt.Errorf("read what the kernel changes with %s: %w", s.Name, err)
+		}
+		record.Settings = append(record.Settings, others...)
 	}
 	for _, op := range set {
 		if at, ok := inside(op.Object); ok && !slices.Contains(record.Inside, at) {
@@ -99,12 +107,19 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	if !known || !e.isSet(s) {
 		return nil
 	}
+	set := s
 	s.Value = setting.Before
 	_, err := e.cfg.Kernel.Apply([]plan.Op{{Object: s}})
-	if errors.Is(err, rtnl.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
-		return nil // the link or the sandbox was deleted, and the setting with it
+	if err != nil && !isAbsent(err) {
+		return err
 	}
-	return err
+	return e.restoreOverwritten(record, set)
+}
+
+// isAbsent reports whether the setting does not exist: its link or its sandbox was
+// deleted, and the setting with it.
+func isAbsent(err error) bool {
+	return errors.Is(err, rtnl.ErrNoSetting) || errors.Is(err, os.ErrNotExist)
 }
 
 // diff is plan.Diff with the earlier values of the settings that are removed.
@@ -154,7 +169,7 @@ func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) erro
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
-		return !wanted[name{s.Netns, s.Name}]
+		return !wanted[name{s.Netns, leader(s)}]
 	})
 	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
 	put := slices.DeleteFunc(slices.Clone(record.Virtual), func(v store.Virtual) bool { return removed && !virtual[v] })

@@ -41,6 +41,9 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 		return target{}, err
 	}
 	p, err := e.build(full, facts, virtual)
+	if err == nil {
+		p, err = e.keepRouters(p, record)
+	}
 	return target{full, leases, p}, err
 }
 

@@ -53,11 +53,16 @@ func UnfitNetworks(err error) map[string]error {
 	return found
 }
 
-// FactsChanged reports whether the host's links or firewalls have changed since the
-// state's networks were last planned.
+// FactsChanged reports whether the host's links, firewalls or routers have changed since
+// the state's networks were last planned.
 func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	facts, err := e.facts(s)
-	return !reflect.DeepEqual(facts.Links, e.planned.links) || !slices.Equal(facts.Firewalls, e.planned.firewalls), err
+	if err != nil {
+		return false, err
+	}
+	routers, err := e.routersChanged()
+	return routers || !reflect.DeepEqual(facts.Links, e.planned.links) ||
+		!slices.Equal(facts.Firewalls, e.planned.firewalls), err
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -133,8 +134,14 @@ var subLinkKind = kind[plan.SubLink]{
 
 var sysctlKind = kind[plan.Sysctl]{
 	set: on(linksOf, (*link.Handle).WriteSysctl),
-	read: func(h *Host, s plan.Sysctl) (found plan.Object, err error) {
-		s.Value, err = h.rtnl.ReadSysctl(s)
+	read: func(h *Host, s plan.Sysctl) (plan.Object, error) {
+		value, err := h.rtnl.ReadSysctl(s)
+		if s.Unless != "" && errors.Is(err, rtnl.ErrNoSetting) {
+			return s, nil
+		}
+		if !s.Allows(value) {
+			s.Value = value
+		}
 		return s, err
 	},
 	concerned: (*watch.Matcher).SettingDiffers,

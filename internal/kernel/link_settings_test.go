@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -11,40 +10,8 @@ import (
 	"fairlead/internal/kernel/kerneltest"
 	"fairlead/internal/kernel/netns"
 	"fairlead/internal/plan"
-
-	"golang.org/x/sys/unix"
+	"fairlead/test/place"
 )
-
-// advertise sends a router advertisement with high preference to all nodes on the
-// link.
-func advertise(t *testing.T, from *netns.Namespace, link string) {
-	t.Helper()
-	ra := []byte{134, 0, 0, 0, 5, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}
-	prefix := append([]byte{3, 4, 64, 0xc0}, make([]byte, 28)...)
-	binary.BigEndian.PutUint32(prefix[4:], 86400)
-	binary.BigEndian.PutUint32(prefix[8:], 86400)
-	copy(prefix[16:], netip.MustParseAddr("2001:db8:bad::").AsSlice())
-	mtu := []byte{5, 1, 0, 0, 0, 0, 0x05, 0x00}
-	ra = append(append(ra, prefix...), mtu...)
-	err := from.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
-			return err
-		}
-		if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, link); err != nil {
-			return err
-		}
-		all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16()}
-		return unix.Sendto(fd, ra, 0, all)
-	})
-	if err != nil {
-		t.Fatalf("send a router advertisement: %v", err)
-	}
-}
 
 // sh runs a shell script in a namespace and returns its output.
 func sh(t *testing.T, in *netns.Namespace, script string) string {
@@ -124,7 +91,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 		sh(t, v.from, "ip addr replace fe80::bad/64 dev eth0 nodad")
 		await(t, v.from, "eth0 carries traffic", "ip -6 route get ff02::1 dev eth0")
 		for range 3 {
-			advertise(t, v.from, "eth0")
+			place.Advertise(t, v.from.Do, "eth0")
 		}
 		await(t, v.ns, name+" receives a router advertisement",
 			"grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+v.link)
@@ -140,7 +107,7 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s does not accept a router advertisement even with accept_ra=1", name)
 			}
-			advertise(t, v.from, "eth0")
+			place.Advertise(t, v.from.Do, "eth0")
 		}
 	}
 	// The settings are altered now and must be repaired.

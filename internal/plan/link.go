@@ -279,10 +279,45 @@ func (r Route) command(verb string) string {
 // before Fairlead changed it.
 type Sysctl struct {
 	Netns string
-	// Name is dotted, as sysctl(8) prints it. A link's name in it must not contain
-	// a dot.
+	// Name is dotted, as sysctl(8) prints it: a dot in a link's name is a slash.
 	Name  string
 	Value string
+	// Unless is a value that Fairlead leaves unchanged, because another program turned
+	// something off with it. The setting is then that of another program's link: if
+	// the link does not exist, there is nothing to set.
+	Unless string
+}
+
+// LinkForwarding makes the host route packets of a family (IPv4 if v4) that arrive at
+// a link.
+func LinkForwarding(v4 bool, link string) Sysctl {
+	family := "ipv6"
+	if v4 {
+		family = "ipv4"
+	}
+	return Sysctl{Name: "net." + family + ".conf." + strings.ReplaceAll(link, ".", "/") + ".forwarding", Value: "1"}
+}
+
+// AcceptRA makes the host accept router advertisements on a link although it forwards
+// IPv6 packets. With the value 1 it accepts them only while it does not
+// (Documentation/networking/ip-sysctl.rst).
+func AcceptRA(link string) Sysctl {
+	return Sysctl{Name: "net.ipv6.conf." + strings.ReplaceAll(link, ".", "/") + ".accept_ra", Value: "2", Unless: "0"}
+}
+
+// Allows reports whether the setting may have the value.
+func (s Sysctl) Allows(value string) bool {
+	return value == s.Value || s.Unless != "" && value == s.Unless
+}
+
+// Link returns the link of a setting such as net.ipv4.conf.eth0.forwarding; empty if
+// it is not a setting of a link.
+func (s Sysctl) Link() string {
+	parts := strings.Split(s.Name, ".")
+	if len(parts) != 5 || parts[2] != "conf" || parts[3] == "all" || parts[3] == "default" {
+		return ""
+	}
+	return strings.ReplaceAll(parts[3], "/", ".")
 }
 
 // IPForwarding makes the host route packets of a family (IPv4 if v4).
@@ -298,19 +333,17 @@ func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
 
 func (s Sysctl) netns() string { return s.Netns }
 
-// base returns the link of a setting such as net.ipv4.conf.eth0.forwarding.
 func (s Sysctl) base() string {
-	parts := strings.Split(s.Name, ".")
-	if len(parts) != 5 || parts[2] != "conf" || parts[3] == "all" || parts[3] == "default" {
-		return ""
+	if link := s.Link(); link != "" {
+		return end(s.Netns, link)
 	}
-	return end(s.Netns, parts[3])
+	return ""
 }
 
 // Inherited returns the setting from which a new link gets the initial value of
 // this one; false if this is not a setting of a link.
 func (s Sysctl) Inherited() (Sysctl, bool) {
-	if s.base() == "" {
+	if s.Link() == "" {
 		return s, false
 	}
 	parts := strings.Split(s.Name, ".")

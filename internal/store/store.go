@@ -63,7 +63,8 @@ type Setting struct {
 	Netns string
 	// Name is dotted, as sysctl(8) prints it.
 	Name string
-	// Value is the value that the daemon set, Before the earlier value.
+	// Value is the value that the daemon set, Before the earlier value. Value is empty
+	// if the kernel changes this setting together with one that the daemon set.
 	Value, Before string
 }
 

@@ -17,8 +17,10 @@ import (
 // (IFLA_INET_CONF and IFLA_INET6_CONF; linux/ip.h, linux/ipv6.h), by the sysctl's
 // name without the link's name.
 var confIndex = map[string]ConfAt{
-	"net.ipv4.conf..accept_redirects":    {unix.AF_INET, 4 - 1}, // IPV4_DEVCONF_* count from 1
+	"net.ipv4.conf..forwarding":          {unix.AF_INET, 1 - 1}, // IPV4_DEVCONF_* count from 1
+	"net.ipv4.conf..accept_redirects":    {unix.AF_INET, 4 - 1},
 	"net.ipv4.conf..accept_source_route": {unix.AF_INET, 9 - 1},
+	"net.ipv6.conf..forwarding":          {unix.AF_INET6, 0},
 	"net.ipv6.conf..accept_ra":           {unix.AF_INET6, 3},
 	"net.ipv6.conf..accept_redirects":    {unix.AF_INET6, 4},
 	"net.ipv6.conf..autoconf":            {unix.AF_INET6, 5},
@@ -37,23 +39,28 @@ type LinkConf map[uint16][]byte
 // position in the link message. It returns false if link messages do not contain
 // the setting.
 func LinkSetting(s plan.Sysctl) (link string, at ConfAt, ok bool) {
-	parts := strings.Split(s.Name, ".")
-	if len(parts) != 5 || parts[3] == "all" || parts[3] == "default" {
+	if link = s.Link(); link == "" {
 		return "", at, false
 	}
-	link, parts[3] = parts[3], ""
+	parts := strings.Split(s.Name, ".")
+	parts[3] = ""
 	at, ok = confIndex[strings.Join(parts, ".")]
 	return link, at, ok
 }
 
 // Has reports whether the link has the setting's value. If the link does not have
 // the address family, there is nothing to set and it returns true.
-func (c LinkConf) Has(at ConfAt, value string) bool {
-	array, known := c[at.family]
-	if !known || len(array) < 4*(at.index+1) {
-		return true
+func (c LinkConf) Has(at ConfAt, s plan.Sysctl) bool {
+	value, known := c.value(at)
+	return !known || s.Allows(value)
+}
+
+func (c LinkConf) value(at ConfAt) (value string, known bool) {
+	array := c[at.family]
+	if len(array) < 4*(at.index+1) {
+		return "", false
 	}
-	return strconv.FormatInt(int64(int32(binary.NativeEndian.Uint32(array[4*at.index:]))), 10) == value
+	return strconv.FormatInt(int64(int32(binary.NativeEndian.Uint32(array[4*at.index:]))), 10), true
 }
 
 // hasLinkSettings reports whether the links that the object consists of have its
@@ -68,7 +75,7 @@ func (h *Reader) hasLinkSettings(o plan.Object) (bool, error) {
 		if !ok {
 			return false, fmt.Errorf("%s is not part of a link's message", s.Name)
 		}
-		if !confs[link].Has(at, s.Value) {
+		if !confs[link].Has(at, s) {
 			return false, nil
 		}
 	}

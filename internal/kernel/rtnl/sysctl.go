@@ -25,9 +25,10 @@ func (h *Reader) ReadSysctl(s plan.Sysctl) (string, error) {
 	return strings.TrimSpace(string(value)), err
 }
 
-// SysctlPath returns the file of a setting.
+// SysctlPath returns the file of a setting. A slash in the name is a dot of the file,
+// as for sysctl(8).
 func SysctlPath(name string) string {
-	return filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
+	return filepath.Join("/proc/sys", strings.NewReplacer(".", "/", "/", ".").Replace(name))
 }
 
 // InSysctlNetns calls do with the setting's file on a thread in the namespace,

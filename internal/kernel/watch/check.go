@@ -26,10 +26,10 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	var errs []error
 	for _, s := range wanted {
 		if link, at, ok := rtnl.LinkSetting(s); ok {
-			w.linkSettings = append(w.linkSettings, linkSpec{s.Name, s.Value, link, at})
+			w.linkSettings = append(w.linkSettings, linkSpec{s, link, at})
 			continue
 		}
-		if known, ok := left[s.Name]; ok && known.want == s.Value {
+		if known, ok := left[s.Name]; ok && known.Sysctl == s {
 			w.settings[s.Name] = known
 			delete(left, s.Name)
 			continue
@@ -37,7 +37,7 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 		err := w.cfg.Net.InSysctlNetns(s, func(path string) error {
 			f, err := os.Open(path)
 			if err == nil {
-				w.settings[s.Name] = setting{f, s.Value}
+				w.settings[s.Name] = setting{s, f}
 			}
 			return err
 		})
@@ -54,15 +54,16 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 // setting is a sysctl that Check reads. Its file always shows the namespace in
 // which it was opened.
 type setting struct {
+	plan.Sysctl
 	file *os.File
-	want string
 }
 
 // linkSpec is the desired value of a link's setting that is part of the link's
 // netlink message.
 type linkSpec struct {
-	name, value, link string
-	at                rtnl.ConfAt
+	plan.Sysctl
+	link string
+	at   rtnl.ConfAt
 }
 
 // linkCheckInterval is the time between two checks of link settings, because each
@@ -83,8 +84,8 @@ func (w *Watcher) checkLinks() bool {
 	}
 	good := true
 	for _, s := range w.linkSettings {
-		if !confs[s.link].Has(s.at, s.value) {
-			nlutil.Put(&w.seen.settings, s.name, true)
+		if !confs[s.link].Has(s.at, s.Sysctl) {
+			nlutil.Put(&w.seen.settings, s.Name, true)
 			good = false
 		}
 	}
@@ -102,7 +103,7 @@ func (w *Watcher) Check() bool {
 	var buf [64]byte
 	for name, s := range w.settings {
 		// If the link is gone, the read fails; the link's event covers that.
-		if n, _ := s.file.ReadAt(buf[:], 0); n > 0 && string(bytes.TrimSpace(buf[:n])) != s.want {
+		if n, _ := s.file.ReadAt(buf[:], 0); n > 0 && !s.Allows(string(bytes.TrimSpace(buf[:n]))) {
 			nlutil.Put(&w.seen.settings, name, true)
 			bad = true
 		}

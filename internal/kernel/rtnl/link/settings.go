@@ -43,7 +43,7 @@ func (h *Handle) writeSettings(all []plan.Sysctl) error {
 // writeSettings writes settings of the calling thread's namespace.
 func writeSettings(all []plan.Sysctl) error {
 	for _, s := range all {
-		err := writeSysctl(rtnl.SysctlPath(s.Name), s.Value)
+		err := writeSysctl(rtnl.SysctlPath(s.Name), s)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("set %s: %w", s.Name, err)
 		}

@@ -1,0 +1,158 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/test/place"
+)
+
+// routed makes the server host get its IPv6 default route and an address from a router
+// at the wire: the client host.
+func routed(t *testing.T, w *topology.World) {
+	t.Helper()
+	onServer(t, w, "sysctl -qw net.ipv6.conf.all.forwarding=0 net.ipv6.conf."+topology.Wire+".accept_ra=1")
+	place.AwaitRouter(t, w.DoClient, topology.Wire, w.DoServer, "ip -6 route show default | grep -q 'proto ra' && "+
+		"ip -6 addr show dev "+topology.Wire+" -tentative | grep -q 2001:db8:bad")
+}
+
+// reachable returns how the server host reaches others and is reached: its routes and
+// addresses without their lifetimes, and what it accepts.
+func reachable(t *testing.T, w *topology.World) string {
+	t.Helper()
+	return onServer(t, w, "(ip -4 route; ip -6 route) | grep -v -e 172.30.0 -e fd00:30 -e 'dev f[lv]-' | "+
+		"sed 's/ expires [0-9]*sec//; s/ mtu 1280//' | sort; "+
+		"ip -o addr | grep -v ' f[lv]-' | sed 's/^[0-9]*: //; s/valid_lft.*//' | sort; "+
+		"sysctl net.ipv6.conf.all.forwarding net.ipv4.ip_forward net.ipv4.conf.all.accept_redirects "+
+		"net.ipv6.conf."+topology.Wire+".accept_ra net.ipv4.conf.default.forwarding net.ipv6.conf.default.forwarding")
+}
+
+// withoutSettings leaves out the values of sysctls.
+func withoutSettings(s string) string {
+	var kept []string
+	for line := range strings.Lines(s) {
+		if !strings.HasPrefix(line, "net.") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// TestHostKeepsItsRouter turns on IPv6 forwarding on a host whose default route is from
+// router advertisements.
+func TestHostKeepsItsRouter(t *testing.T) {
+	w := world(t)
+	routed(t, w)
+	before := reachable(t, w)
+	full := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	if now := withoutSettings(reachable(t, w)); now != withoutSettings(before) {
+		t.Errorf("the network changes how the host is reached, from\n%s\nto\n%s", withoutSettings(before), now)
+	}
+	undrifted(t, w)
+	// The host still follows its router.
+	onServer(t, w, "ip -6 route del default")
+	place.AwaitRouter(t, w.DoClient, topology.Wire, w.DoServer, "ip -6 route show default | grep -q 'proto ra'")
+	mustSet(t, w, full)
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if now := reachable(t, w); now != before {
+		t.Errorf("after the end the host is reached differently, before\n%s\nnow\n%s", before, now)
+	}
+}
+
+// TestRouterAdvertisementsTurnedOff leaves a link alone whose administrator has turned
+// off router advertisements meanwhile.
+func TestRouterAdvertisementsTurnedOff(t *testing.T) {
+	w := world(t)
+	routed(t, w)
+	s := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	setting := "net.ipv6.conf." + topology.Wire + ".accept_ra"
+	if is := onServer(t, w, "sysctl -n "+setting); strings.TrimSpace(is) != "2" {
+		t.Fatalf("%s is %s", setting, is)
+	}
+	onServer(t, w, "sysctl -qw "+setting+"=0")
+	if changed, err := w.Engine.FactsChanged(s); err != nil || !changed {
+		t.Errorf("the change is not noticed: %v", err)
+	}
+	undrifted(t, w)
+	mustSet(t, w, s)
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if is := onServer(t, w, "sysctl -n "+setting); strings.TrimSpace(is) != "0" {
+		t.Errorf("%s is %s", setting, is)
+	}
+}
+
+// TestNewLinkKeepsItsRouter adds a VLAN-like link with a dot in its name while the host
+// forwards, and removes it.
+func TestNewLinkKeepsItsRouter(t *testing.T) {
+	w := world(t)
+	onServer(t, w, "sysctl -qw net.ipv6.conf.all.forwarding=0")
+	s := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	for _, c := range []struct{ command, want string }{
+		{"ip link add eth0.7 type veth peer name other", "2"},
+		{"ip link del eth0.7", ""},
+	} {
+		onServer(t, w, c.command)
+		if changed, err := w.Engine.FactsChanged(s); err != nil || !changed {
+			t.Fatalf("%s is not noticed: %v", c.command, err)
+		}
+		mustSet(t, w, s)
+		is := onServer(t, w, "cat /proc/sys/net/ipv6/conf/eth0.7/accept_ra 2>/dev/null || true")
+		if strings.TrimSpace(is) != c.want {
+			t.Errorf("%s: accept_ra is %q, want %q", c.command, is, c.want)
+		}
+		undrifted(t, w)
+		mustSet(t, w, s)
+	}
+}
+
+// TestForwardingIsRestoredPerLink restores what the kernel overwrites when forwarding is
+// turned on and off for all links.
+func TestForwardingIsRestoredPerLink(t *testing.T) {
+	w := world(t)
+	onServer(t, w, "sysctl -qw net.ipv6.conf.all.forwarding=0 net.ipv4.ip_forward=0 "+
+		"net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf."+topology.Wire+".forwarding=1 "+
+		"net.ipv6.conf."+topology.Wire+".forwarding=1")
+	read := func() string {
+		return onServer(t, w, "sysctl -a --pattern 'net.ipv..conf.*.(forwarding|accept_redirects|accept_ra)$' 2>/dev/null | grep -v ' f[lv]-'")
+	}
+	before := read()
+	s := mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	s.Endpoints = nil
+	mustSet(t, w, s) // a change does not forget what to restore
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if now := read(); now != before {
+		t.Errorf("settings before\n%s\nafter\n%s", before, now)
+	}
+}
+
+// TestForeignRuleWithDirection attaches, publishes and detaches beside a rule of another
+// program that the engine cannot evaluate.
+func TestForeignRuleWithDirection(t *testing.T) {
+	w := world(t)
+	onServer(t, w, "for t in iptables-nft ip6tables-nft; do $t -P FORWARD DROP; $t -N DOCKER-USER; done; "+
+		"iptables-nft -A FORWARD -j DOCKER-USER; "+
+		"for c in FORWARD DOCKER-USER; do nft add rule ip filter $c ct original ip daddr 192.0.2.1 accept; done; "+
+		"nft add rule ip6 filter FORWARD ct original ip6 daddr 2001:db8::1 accept")
+	before := snapshot(t, w)
+	s := dual(t, w, model.DriverBridge, "web")
+	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+	s = mustSet(t, w, s)
+	if rules := onServer(t, w, "nft list chain ip filter DOCKER-USER"); !strings.Contains(rules, "jump FAIRLEAD") {
+		t.Errorf("Fairlead's chain is not in use:\n%s", rules)
+	}
+	undrifted(t, w)
+	mustSet(t, w, s)
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, w, before)
+}

@@ -99,6 +99,9 @@ func (m *Matcher) ForwardingDiffers(f plan.Forwarding) bool {
 	if f.Floods() {
 		at.addr = f.Remote
 	}
+	if m.neighborOfUnknownLink(at) {
+		return true
+	}
 	seen, ok := m.neighbors[at]
 	// The bridge's own entry for the MAC address has no IP address.
 	return ok && (seen.gone || seen.addr.IsValid() && seen.addr != f.Remote)
@@ -106,8 +109,17 @@ func (m *Matcher) ForwardingDiffers(f plan.Forwarding) bool {
 
 // NeighborDiffers reports whether the neighbour entry was deleted or changed.
 func (m *Matcher) NeighborDiffers(o plan.Neighbor) bool {
-	seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
-	return ok && (seen.gone || seen.mac != o.MAC)
+	at := neighborAt{link: o.Link, addr: o.Addr}
+	seen, ok := m.neighbors[at]
+	return ok && (seen.gone || seen.mac != o.MAC) || m.neighborOfUnknownLink(at)
+}
+
+// neighborOfUnknownLink reports whether an event is about an entry like this one, on a
+// link whose name is unknown.
+func (m *Matcher) neighborOfUnknownLink(at neighborAt) bool {
+	at.link = ""
+	_, ok := m.neighbors[at]
+	return ok
 }
 
 // ShaperDiffers reports whether the token bucket was deleted or changed.
@@ -115,7 +127,11 @@ func (m *Matcher) ShaperDiffers(s plan.Shaper) bool {
 	if len(m.qdiscs) == 0 {
 		return false
 	}
-	seen, ok := m.qdiscs[qdiscAt{m.id(s.Netns), s.Link}]
+	ns := m.id(s.Netns)
+	if _, unknown := m.qdiscs[qdiscAt{ns, ""}]; unknown { // after a start, the links of sandboxes are unknown
+		return true
+	}
+	seen, ok := m.qdiscs[qdiscAt{ns, s.Link}]
 	return ok && (seen.gone || seen.handle != rtnl.ShaperHandle || seen.rate != s.Rate/8)
 }
 

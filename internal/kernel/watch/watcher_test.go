@@ -81,3 +81,58 @@ func TestTakeReturnsWhatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownLinkIsChecked matches events about a link whose name is not known yet.
+func TestUnknownLinkIsChecked(t *testing.T) {
+	const mac = "02:f1:c0:00:02:01"
+	addr := netip.MustParseAddr("192.0.2.9")
+	var seen PendingEvents
+	seen.noteNeighbor(neighborAt{mac: mac}, neighborState{mac: mac, gone: true})
+	seen.noteNeighbor(neighborAt{addr: addr}, neighborState{addr: addr, gone: true})
+	m := &Matcher{PendingEvents: seen}
+	if !m.ForwardingDiffers(plan.Forwarding{Link: "fx-net", MAC: mac, Remote: addr}) {
+		t.Error("a deleted forwarding entry is not checked")
+	}
+	if !m.NeighborDiffers(plan.Neighbor{Link: "fl-net", Addr: addr, MAC: mac}) {
+		t.Error("a deleted neighbour entry is not checked")
+	}
+	other := netip.MustParseAddr("192.0.2.8")
+	if m.NeighborDiffers(plan.Neighbor{Link: "fl-net", Addr: other, MAC: mac}) {
+		t.Error("another neighbour entry is checked")
+	}
+}
+
+// TestShaperInSandboxIsWatched deletes the rate limit in a sandbox whose links existed
+// before the watcher started, as after a restart of the daemon.
+func TestShaperInSandboxIsWatched(t *testing.T) {
+	ns, box := kerneltest.Netns(t), kerneltest.Netns(t)
+	cache := handles.New(ns)
+	t.Cleanup(cache.Close)
+	reader := rtnl.New(cache)
+	veth := plan.Link{Name: "fv-box", Kind: plan.Veth, MTU: 1500, Owner: "box", Peer: "eth0", PeerNetns: box.Path()}
+	if err := link.New(cache, reader).SetLink(veth); err != nil {
+		t.Fatal(err)
+	}
+	limit := []string{"qdisc", "replace", "dev", "eth0", "root", "handle", "fa1e:", "tbf", "rate", "8mbit", "burst", "80k",
+		"latency", "50ms"}
+	kerneltest.Run(t, box, "tc", limit...)
+	w, err := New(t.Context(), Config{Net: reader, NFT: noNFT{}, Concerns: func(m *Matcher, o plan.Object) bool {
+		return m.ShaperDiffers(o.(plan.Shaper))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shaper := plan.Shaper{Netns: box.Path(), Link: "eth0", Rate: 8_000_000}
+	id := func(path string) int { id, _ := reader.NamespaceID(path); return id }
+	kerneltest.Run(t, box, "tc", "qdisc", "del", "dev", "eth0", "root")
+	if got := w.Take().Concerned(plan.Plan{shaper}, id); len(got) != 1 {
+		t.Error("the deleted shaper is not checked")
+	}
+	kerneltest.Run(t, box, "ip", "link", "set", "eth0", "mtu", "1400") // now the watcher knows the link
+	kerneltest.Run(t, box, "tc", limit...)
+	w.Take()
+	kerneltest.Run(t, box, "tc", limit...)
+	if got := w.Take().Concerned(plan.Plan{shaper}, id); len(got) != 0 {
+		t.Errorf("the unchanged shaper is checked: %v", got)
+	}
+}

@@ -156,3 +156,17 @@ func TestForeignRuleWithDirection(t *testing.T) {
 	}
 	unchanged(t, w, before)
 }
+
+// TestLinksWithStrangeNames attaches on a host with Docker's firewall and links whose
+// names mean something else to iptables: a quote, an option, a wildcard.
+func TestLinksWithStrangeNames(t *testing.T) {
+	w := world(t)
+	onServer(t, w, `for n in 'd"d' "q'q" -x x+ '!' '$(id)'; do ip link add name "$n" type veth peer name "p$n"; done; `+
+		"for t in iptables-nft ip6tables-nft; do $t -P FORWARD DROP; $t -N DOCKER-USER; done")
+	mustSet(t, w, dual(t, w, model.DriverBridge, "web"))
+	if rules := onServer(t, w, "iptables-nft-save"); !strings.Contains(rules, "-o "+topology.Wire) ||
+		strings.Contains(rules, "-o x+") {
+		t.Errorf("the rules do not accept packets to the wire, or to links that begin with x:\n%s", rules)
+	}
+	undrifted(t, w)
+}

@@ -78,7 +78,8 @@ func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == 
 // These are the links that the host routes packets through, without Fairlead's own,
 // and without the bridges of other container engines and of virtual machines, which
 // isolate their networks. A bridge counts as an uplink if it has the default route
-// or a port that is neither a veth nor a tap link.
+// or a port that is neither a veth nor a tap link. Links whose names iptables cannot
+// express are left out.
 func (h *Handle) exits() ([]string, error) {
 	links, err := h.rtnl.ListLinks("")
 	if err != nil {
@@ -104,12 +105,20 @@ func (h *Handle) exits() ([]string, error) {
 		a := l.Attrs()
 		isPort := a.MasterIndex != 0 && !routing[a.MasterIndex]
 		isForeignBridge := l.Type() == string(plan.Bridge) && !uplink[a.Index]
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && !isPort && !isForeignBridge {
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !rtnl.Ours(l) && !isPort && !isForeignBridge && isExact(a.Name) {
 			names = append(names, a.Name)
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// isExact reports whether iptables-restore reads the name of a link as this name. The
+// kernel accepts nearly any name, and iptables has quotes, options and wildcards.
+func isExact(name string) bool {
+	return !strings.HasPrefix(name, "-") && !strings.ContainsFunc(name, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.@", c))
+	})
 }
 
 // SetFilter creates Fairlead's chains and the jump in one transaction.

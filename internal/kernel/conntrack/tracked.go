@@ -52,7 +52,7 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 	if fill, ok := h.Fill(); !ok || fill.Entries == 0 {
 		return nil
 	}
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
+	conn, err := nlutil.Open(h.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open conntrack: %w", err)
 	}
@@ -66,21 +66,12 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 	if err != nil {
 		return fmt.Errorf("list conntrack: %w", err)
 	}
-	list, err := nlutil.Retry(func() ([]netlink.Message, error) {
-		return conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Flags: netlink.Request | netlink.Dump},
-			Data:   append(body, filter...),
-		})
-	})
+	list, err := conn.Dump(unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, append(body, filter...))
 	if err != nil {
 		return fmt.Errorf("list conntrack: %w", err)
 	}
 	for _, m := range list {
-		f, ok, err := decodeTracked(m.Data[len(body):])
-		if err != nil {
-			return fmt.Errorf("read a flow of conntrack: %w", err)
-		}
-		if ok {
+		if f, ok := decodeTracked(m[len(body):]); ok {
 			fn(f)
 		}
 	}
@@ -89,10 +80,10 @@ func (h *Reader) Tracked(fn func(TrackedFlow)) error {
 
 // decodeTracked decodes an entry. ok says that it is TCP or UDP and its destination
 // was translated.
-func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
+func decodeTracked(message []byte) (f TrackedFlow, ok bool) {
 	d, err := netlink.NewAttributeDecoder(message)
 	if err != nil {
-		return f, false, err
+		return f, false
 	}
 	d.ByteOrder = binary.BigEndian
 	var status uint32
@@ -122,7 +113,7 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 	f.Client = netip.AddrPortFrom(orig.src, orig.sport)
 	f.Host = netip.AddrPortFrom(orig.dst, orig.dport)
 	f.Target = netip.AddrPortFrom(reply.src, reply.sport)
-	return f, f.Proto != "" && status&statusDNAT != 0, d.Err()
+	return f, f.Proto != "" && status&statusDNAT != 0 && d.Err() == nil
 }
 
 // decodeState decodes the state of a TCP connection and sets f.Over.

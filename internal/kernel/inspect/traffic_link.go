@@ -33,7 +33,7 @@ type EndpointLink struct {
 // (IFLA_TARGET_NETNSID), without entering the sandboxes, if the host has ids for
 // their namespaces.
 func (h *Reader) LinkTraffic(links []EndpointLink) (map[string]counter.Traffic, error) {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
+	conn, err := nlutil.Open(h.ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("read counters of links: %w", err)
 	}
@@ -75,9 +75,9 @@ type linkEnd struct {
 
 // peerEnds returns the other ends of Fairlead's veth links on the host, by the
 // names of their endpoints.
-func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
+func peerEnds(conn *nlutil.Conn) (map[string]linkEnd, error) {
 	list, err := nlutil.Retry(func() ([]linkEnd, error) {
-		return askLinks(conn, netlink.Dump, linkEnd{nsid: netns.NoID})
+		return askLinks(conn, unix.NLM_F_DUMP, linkEnd{nsid: netns.NoID})
 	})
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
 }
 
 // linkAt reads one link.
-func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
+func linkAt(conn *nlutil.Conn, at linkEnd) (linkEnd, error) {
 	list, err := askLinks(conn, 0, at)
 	if err != nil || len(list) == 0 {
 		return linkEnd{}, errors.Join(err, unix.ENODEV)
@@ -102,7 +102,7 @@ func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
 }
 
 // endInside finds a link in its sandbox that has no end on the host.
-func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, error) {
+func (h *Reader) endInside(conn *nlutil.Conn, l EndpointLink) (linkEnd, bool, error) {
 	ns, err := netns.Open(l.Sandbox)
 	if err != nil {
 		return linkEnd{}, false, err
@@ -113,14 +113,14 @@ func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, e
 		return linkEnd{}, false, err
 	}
 	if id == netns.NoID { // it cannot be read from the host's namespace
-		conn, err = netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(ns.File().Fd())})
+		conn, err = nlutil.Open(ns, unix.NETLINK_ROUTE)
 		if err != nil {
 			return linkEnd{}, false, err
 		}
 		defer conn.Close()
 	}
 	list, err := nlutil.Retry(func() ([]linkEnd, error) {
-		return askLinks(conn, netlink.Dump, linkEnd{nsid: int32(id)})
+		return askLinks(conn, unix.NLM_F_DUMP, linkEnd{nsid: int32(id)})
 	})
 	for _, end := range list {
 		marked := strings.HasPrefix(end.alias, plan.Mark)
@@ -131,9 +131,9 @@ func (h *Reader) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, e
 	return linkEnd{}, false, err
 }
 
-// askLinks reads the link with the index at.index, or with netlink.Dump all links,
+// askLinks reads the link with the index at.index, or with NLM_F_DUMP all links,
 // in the namespace with the id at.nsid.
-func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEnd, error) {
+func askLinks(conn *nlutil.Conn, how int, at linkEnd) ([]linkEnd, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.IFLA_EXT_MASK, nlutil.SkipStats)
 	if at.nsid != netns.NoID {
@@ -145,14 +145,13 @@ func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEn
 	}
 	head := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(head[4:], uint32(at.index))
-	answers, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | how}, Data: append(head, body...)})
+	answers, err := conn.Request(unix.RTM_GETLINK, how, append(head, body...))
 	if err != nil {
 		return nil, err
 	}
 	list := make([]linkEnd, len(answers))
 	for i, m := range answers {
-		if list[i], err = decodeLink(m.Data, at.nsid); err != nil {
+		if list[i], err = decodeLink(m, at.nsid); err != nil {
 			return nil, err
 		}
 	}

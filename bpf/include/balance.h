@@ -25,6 +25,7 @@
 
 #include "redirect.h"
 #include "errors.h"
+#include "ipsec.h"
 #include "refuse.h"
 #include "source.h"
 #include "tunnel.h"
@@ -43,6 +44,7 @@
 /* The state of the packet in progress, which would be too large for the stack. */
 struct work {
 	struct alias_key name;
+	struct alias_key leg; /* the addresses of this host and of the real server, without ports */
 	struct flow_key key;
 	struct flow fresh;
 	struct conn conn;
@@ -175,9 +177,21 @@ inline_always void init_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
+/* is_protected_leg reports whether an IPsec policy covers the packets that a real server
+ * on another host receives. With direct forwarding it receives frames without a route.
+ */
+inline_always int is_protected_leg(const struct packet *p, struct work *w, const struct real *r)
+{
+	if (!(r->flags & REAL_REMOTE) || w->direct == FORWARD_DIRECT)
+		return 0;
+	w->leg.host = r->flags & (REAL_MASQUERADE | REAL_TUNNEL) ? r->seen : p->src;
+	w->leg.client = r->to;
+	return is_protected(&w->leg, SELECT_ADDRESSES);
+}
+
 /* create_conn chooses a real server for the packet and creates the flow, with its key in
- * w. Returns NULL if there is no service, no available real server, or if the source is
- * spoofed.
+ * w. Returns NULL if there is no service, no available real server, if the source is
+ * spoofed, or if an IPsec policy covers the packet.
  */
 inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
 {
@@ -192,6 +206,8 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	w->tuple.client_port = p->sport;
 	w->tuple.host_port = p->dport;
 	w->direct = f->direct;
+	if (!(flags & FLOW_PEER) && is_protected(&w->name, SELECT_PORTS))
+		return 0;
 	w->no_real = 1;
 	if (!(p->class & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
 		return 0;
@@ -203,6 +219,10 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	l = load_of(w->slot);
 	if (!w->slot || !r || !l || !r->generation)
 		return 0;
+	if (is_protected_leg(p, w, r)) {
+		w->no_real = 0;
+		return 0;
+	}
 	init_fresh(ifindex, p, w, r, flags);
 	if (insert_fresh(p, w, r))
 		return 0;

@@ -102,6 +102,16 @@ inline_always int may_create_flow(struct __sk_buff *skb, const struct packet *p)
 	return (!(p->class & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_local_connection(skb, p);
 }
 
+/* is_protected_packet reports whether an IPsec policy covers a client's packet. */
+static __noinline int is_protected_packet(const struct packet *p)
+{
+	struct alias_key name = {
+		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport, .class = p->class,
+	};
+
+	return is_protected(&name, SELECT_PORTS);
+}
+
 /* is_flow_of_packet reports whether the packet is from the flow's client to the address
  * that the client dialled.
  */
@@ -303,7 +313,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	}
 	if (f && f->ifindex != skb->ifindex && !follow_client(skb, skb->ifindex, p, f, flags))
 		return count_drop(slot, INWARD);
-	if (!f && may_create_flow(skb, p)) {
+	if (!f && may_create_flow(skb, p) && (flags & FLOW_PEER || !is_protected_packet(p))) {
 		if (!has_valid_source(skb, skb->ifindex, p, flags))
 			return count_drop(slot, INWARD);
 		f = create_flow(skb, p, &key, l, flags);

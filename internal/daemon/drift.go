@@ -123,8 +123,8 @@ func (h *healer) heal(ctx context.Context) (again time.Duration) {
 	defer cancel()
 	defer func() { h.services.reportEnded(h.services.pools) }()
 	seen := h.watcher.Take()
-	if seen.AddressesChanged() {
-		h.warn("follow the host's addresses", h.cfg.Inspector.EBPF().RenewAddresses())
+	if seen.AddressesChanged() || seen.PoliciesChanged() {
+		h.warn("follow the host's addresses and IPsec policies", h.cfg.Inspector.EBPF().RenewHost())
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
 		h.recheckNetworks()

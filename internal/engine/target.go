@@ -63,8 +63,11 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		}
 		facts.Missing = e.missing(s.Services)
 	}
+	var err error
+	if facts.IPsec, err = e.policies(s); err != nil {
+		return facts, err
+	}
 	if len(s.Networks) > 0 {
-		var err error
 		if facts.Firewalls, err = e.cfg.Inspector.IPTables().Firewalls(); err != nil {
 			return facts, fmt.Errorf("read the host's firewall rules: %w", err)
 		}
@@ -76,11 +79,29 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	if len(asked) == 0 {
 		return facts, nil
 	}
-	var err error
 	if facts.Links, err = e.cfg.Kernel.Net().Links(asked); err != nil {
 		return facts, fmt.Errorf("read the host's links: %w", err)
 	}
 	return facts, nil
+}
+
+// policies returns the IPsec policies that cover packets to an address of the host or of
+// a virtual service.
+func (e *Engine) policies(s model.State) ([]plan.IPsecPolicy, error) {
+	if len(s.Publishes)+len(s.Services) == 0 {
+		return nil, nil
+	}
+	all, err := e.cfg.Kernel.Net().IPsecPolicies()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	dialled, err := e.cfg.Kernel.Net().LocalAddrs()
+	for _, v := range s.Services {
+		dialled = append(dialled, v.Addresses...)
+	}
+	return slices.DeleteFunc(all, func(p plan.IPsecPolicy) bool {
+		return !slices.ContainsFunc(dialled, func(a netip.Addr) bool { return !a.IsLoopback() && p.Local.Contains(a) })
+	}), err
 }
 
 // missing returns the missing features, including those that only services need.
@@ -145,6 +166,7 @@ type planned struct {
 	// links are the answers about the host's links.
 	links     map[string]plan.HostLink
 	firewalls []plan.Firewall
+	ipsec     []plan.IPsecPolicy
 	networks  map[string]model.Network
 	endpoints map[string]*plannedEndpoint
 	services  map[string]*plannedService
@@ -184,8 +206,8 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 // endpoint.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, networks: map[string]model.Network{},
-		endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, ipsec: facts.IPsec,
+		networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)

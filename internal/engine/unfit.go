@@ -53,8 +53,8 @@ func UnfitNetworks(err error) map[string]error {
 	return found
 }
 
-// FactsChanged reports whether the host's links, firewalls or routers have changed since
-// the state's networks were last planned.
+// FactsChanged reports whether the host's links, firewalls, IPsec policies or routers have changed
+// since the state's networks were last planned.
 func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -64,5 +64,5 @@ func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	}
 	routers, err := e.routersChanged()
 	return routers || !reflect.DeepEqual(facts.Links, e.planned.links) ||
-		!slices.Equal(facts.Firewalls, e.planned.firewalls), err
+		!slices.Equal(facts.Firewalls, e.planned.firewalls) || !slices.Equal(facts.IPsec, e.planned.ipsec), err
 }

@@ -52,7 +52,7 @@ func newWiredWorld(t *testing.T) wiredWorld {
 			t.Fatal(err)
 		}
 	}
-	if err := w.ebpf.RenewAddresses(); err != nil {
+	if err := w.ebpf.RenewHost(); err != nil {
 		t.Fatal(err)
 	}
 	return w

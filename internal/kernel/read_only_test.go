@@ -33,7 +33,7 @@ func TestReadersKeepHandlesOfApplier(t *testing.T) {
 			}
 			return tracer.Close()
 		},
-		"RenewAddresses": h.ebpf.RenewAddresses,
+		"RenewHost": h.ebpf.RenewHost,
 	}
 	before := openFiles(t)
 	for name, inspect := range inspections {

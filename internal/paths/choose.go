@@ -3,6 +3,7 @@ package paths
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -104,6 +105,23 @@ func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at
 	if at != nil {
 		if err := w.Reaches(*at); err != nil {
 			return err.Error()
+		}
+	}
+	if w.Traits().SkipsIPsec {
+		return protected(f, p.Proto, publish.Hosts(p), p.HostPorts)
+	}
+	return ""
+}
+
+// protected returns why a mode or data plane that bypasses IPsec cannot serve the ports
+// of these host addresses. It is empty if no IPsec policy of the host covers them.
+func protected(f plan.Facts, proto model.Proto, hosts []netip.Addr, ports model.PortRange) string {
+	for _, policy := range f.IPsec {
+		for _, host := range hosts {
+			if policy.CoversPort(proto, host, ports) {
+				return fmt.Sprintf("an IPsec policy of the host covers clients of the port (%s), and redirected packets bypass IPsec",
+					policy)
+			}
 		}
 	}
 	return ""

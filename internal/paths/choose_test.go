@@ -2,6 +2,7 @@ package paths_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ var plain = plan.Facts{Missing: map[plan.Feature]string{
 var at = &plan.Attachment{Link: "fl-net"}
 
 func auto(proto model.Proto, promises ...promise.Question) model.Publish {
-	p := model.Publish{Via: model.ViaAuto, Proto: proto}
+	p := model.Publish{Via: model.ViaAuto, Proto: proto, HostPorts: model.Port(80)}
 	for _, q := range promises {
 		p.Promises = append(p.Promises, string(q))
 	}
@@ -77,6 +78,46 @@ func TestChoose(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestChooseWithIPsec checks that publishes and services do not use eBPF if an IPsec
+// policy of the host covers their clients.
+func TestChooseWithIPsec(t *testing.T) {
+	host := netip.MustParseAddr("192.0.2.1")
+	port := &plan.Attachment{Link: "fl-net", Port: "fv-web"}
+	for _, c := range []struct {
+		name   string
+		policy plan.IPsecPolicy
+		via    model.Via
+		plane  model.Plane
+	}{
+		{"all", plan.IPsecPolicy{}, model.ViaNAT, model.PlaneNFT},
+		{"the port", plan.IPsecPolicy{Proto: 6, LocalPort: 80}, model.ViaNAT, model.PlaneNFT},
+		{"another port", plan.IPsecPolicy{Proto: 6, LocalPort: 81}, model.ViaEBPF, model.PlaneEBPF},
+		{"UDP", plan.IPsecPolicy{Proto: 17}, model.ViaEBPF, model.PlaneEBPF},
+	} {
+		c.policy.Local, c.policy.Remote = netip.PrefixFrom(host, 32), netip.MustParsePrefix("10.0.0.0/8")
+		facts := plan.Facts{IPsec: []plan.IPsecPolicy{c.policy}}
+		for _, at := range []netip.Addr{{}, netip.IPv4Unspecified(), host} {
+			p := auto(model.TCP)
+			p.HostAddr = at
+			choice, err := paths.Choose(facts, mustDriver(t, model.DriverBridge), p, port)
+			if err != nil || choice.Via != c.via {
+				t.Errorf("with a policy for %s, a publish at %s is via %s (%v), want %s", c.name, at, choice.Via, err, c.via)
+			}
+		}
+		other := auto(model.TCP)
+		other.HostAddr = host.Next()
+		if choice, err := paths.Choose(facts, mustDriver(t, model.DriverBridge), other, port); choice.Via != model.ViaEBPF {
+			t.Errorf("with a policy for %s, a publish at another address is via %s (%v)", c.name, choice.Via, err)
+		}
+		v := model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{host},
+			Ports: []model.PortRange{model.Port(80)}}
+		plane, err := paths.ChoosePlane(facts, v)
+		if err != nil || plane.Name() != c.plane {
+			t.Errorf("with a policy for %s, the service uses %v (%v), want %s", c.name, plane, err, c.plane)
+		}
 	}
 }
 

@@ -47,12 +47,26 @@ func ChoosePlane(f plan.Facts, v model.VirtualService) (balance.Plane, error) {
 	var reasons []string
 	for _, p := range Planes() {
 		err := supports(f, p, v)
+		if err == nil && p.Name() == model.PlaneEBPF {
+			err = unprotected(f, v)
+		}
 		if err == nil {
 			return p, nil
 		}
 		reasons = append(reasons, err.Error())
 	}
 	return nil, errors.New("no data plane supports it: " + strings.Join(reasons, "; "))
+}
+
+// unprotected returns an error if an IPsec policy of the host covers clients of the
+// service, because packets in the eBPF data plane bypass IPsec.
+func unprotected(f plan.Facts, v model.VirtualService) error {
+	for _, ports := range v.Ports {
+		if reason := protected(f, v.Proto, v.Addresses, ports); reason != "" {
+			return fmt.Errorf("plane %s: %s", model.PlaneEBPF, reason)
+		}
+	}
+	return nil
 }
 
 // supports returns an error if the plane does not support the service on this host.

@@ -85,6 +85,9 @@ type Facts struct {
 	// Firewalls are the iptables filter tables in which Docker drops forwarded
 	// packets.
 	Firewalls []Firewall
+	// IPsec are the IPsec policies that cover packets to an address of the host or of a
+	// virtual service. They are known if there are publishes or services.
+	IPsec []IPsecPolicy
 	// Shaped are the endpoints whose Attachment.Shaped is true. They are known for
 	// endpoints that are real servers.
 	Shaped map[string]bool

@@ -42,6 +42,9 @@ type Traits struct {
 	// HostNetns is true if the mode publishes workloads in the host's network
 	// namespace. All other modes publish sandboxes.
 	HostNetns bool
+	// SkipsIPsec is true if redirected packets bypass the host's IPsec policies, so that
+	// the mode leaves the packets that a policy covers to the kernel.
+	SkipsIPsec bool
 	// Tracked is true if the mode's flows are entries of conntrack. The open ones are
 	// counted there, and their bytes are not counted.
 	Tracked bool

@@ -187,6 +187,25 @@ type FairleadNextHop struct {
 	_       [4]byte
 }
 
+type FairleadPolicies struct {
+	_     structs.HostLayout
+	Count uint32
+	All   [128]FairleadPolicy
+}
+
+type FairleadPolicy struct {
+	_              structs.HostLayout
+	Local          FairleadAddress
+	LocalMask      FairleadAddress
+	Remote         FairleadAddress
+	RemoteMask     FairleadAddress
+	LocalPort      uint16
+	LocalPortMask  uint16
+	RemotePort     uint16
+	RemotePortMask uint16
+	Classes        uint32
+}
+
 type FairleadReal struct {
 	_              structs.HostLayout
 	To             FairleadAddress
@@ -226,6 +245,7 @@ type FairleadUplinkCheck struct {
 type FairleadWork struct {
 	_     structs.HostLayout
 	Name  FairleadAliasKey
+	Leg   FairleadAliasKey
 	Key   FairleadFlowKey
 	Fresh FairleadFlow
 	Conn  FairleadConn
@@ -277,6 +297,7 @@ const (
 	FairleadMapFlLoads        = "fl_loads"
 	FairleadMapFlMappings     = "fl_mappings"
 	FairleadMapFlNextHops     = "fl_next_hops"
+	FairleadMapFlPolicies     = "fl_policies"
 	FairleadMapFlPorts        = "fl_ports"
 	FairleadMapFlRealTotals   = "fl_real_totals"
 	FairleadMapFlReals        = "fl_reals"
@@ -425,6 +446,7 @@ type FairleadMapSpecs struct {
 	FlLoads      *ebpf.MapSpec `ebpf:"fl_loads"`
 	FlMappings   *ebpf.MapSpec `ebpf:"fl_mappings"`
 	FlNextHops   *ebpf.MapSpec `ebpf:"fl_next_hops"`
+	FlPolicies   *ebpf.MapSpec `ebpf:"fl_policies"`
 	FlPorts      *ebpf.MapSpec `ebpf:"fl_ports"`
 	FlRealTotals *ebpf.MapSpec `ebpf:"fl_real_totals"`
 	FlReals      *ebpf.MapSpec `ebpf:"fl_reals"`
@@ -491,6 +513,7 @@ type FairleadMaps struct {
 	FlLoads      *ebpf.Map `ebpf:"fl_loads"`
 	FlMappings   *ebpf.Map `ebpf:"fl_mappings"`
 	FlNextHops   *ebpf.Map `ebpf:"fl_next_hops"`
+	FlPolicies   *ebpf.Map `ebpf:"fl_policies"`
 	FlPorts      *ebpf.Map `ebpf:"fl_ports"`
 	FlRealTotals *ebpf.Map `ebpf:"fl_real_totals"`
 	FlReals      *ebpf.Map `ebpf:"fl_reals"`
@@ -528,6 +551,7 @@ func (m *FairleadMaps) Close() error {
 		m.FlLoads,
 		m.FlMappings,
 		m.FlNextHops,
+		m.FlPolicies,
 		m.FlPorts,
 		m.FlRealTotals,
 		m.FlReals,

@@ -82,6 +82,7 @@ func (m FlowMaps) live() (map[uint32]uint64, error) {
 // The flags of flows, as in bpf/include/flows.h.
 const (
 	flowAnswered     = 1 << 0
+	flowPeer         = 1 << 1
 	flowFinIn        = 1 << 2
 	flowFinOut       = 1 << 3
 	flowAckOut       = 1 << 5

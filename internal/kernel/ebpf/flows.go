@@ -47,12 +47,14 @@ func (p *Datapath) Flows() FlowMaps { return p.maps }
 
 // Each calls fn for each flow in the maps, including stale ones.
 func (m FlowMaps) Each(fn func(Flow)) error {
-	return m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
-			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
-			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
-			Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
-	})
+	return m.eachEntry(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) { fn(flowOf(udp, stale, k, v)) })
+}
+
+func flowOf(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) Flow {
+	return Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
+		Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
+		Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
+		Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)}
 }
 
 // eachEntry calls fn for each entry of the maps of flows.

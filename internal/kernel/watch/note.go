@@ -175,6 +175,16 @@ func (w *Watcher) noteNeighbor(ns int, m message) {
 	w.seen.noteNeighbor(at, now)
 }
 
+// notePolicy records that the IPsec policies have changed. The same groups report the
+// end of security associations.
+func (w *Watcher) notePolicy(_ int, m message) {
+	switch m.kind {
+	case nl.XFRM_MSG_NEWPOLICY, nl.XFRM_MSG_UPDPOLICY, nl.XFRM_MSG_DELPOLICY, nl.XFRM_MSG_FLUSHPOLICY,
+		nl.XFRM_MSG_POLEXPIRE:
+		w.seen.policies = true
+	}
+}
+
 // The messages of nf_tables begin with a struct nfgenmsg. If a message is about an
 // object in a table, its first attribute is the table's name.
 const (

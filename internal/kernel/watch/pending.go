@@ -38,6 +38,8 @@ type PendingEvents struct {
 	// multipath says that a multipath route of the host was added, changed or
 	// deleted, in any routing table.
 	multipath bool
+	// policies says that an IPsec policy of the host has changed.
+	policies bool
 	// settings are the sysctls whose value has changed.
 	settings map[string]bool
 }
@@ -92,7 +94,7 @@ type qdiscState struct {
 func (s *PendingEvents) empty() bool {
 	return !s.all && len(s.links) == 0 && len(s.addresses) == 0 && len(s.routes) == 0 && len(s.qdiscs) == 0 &&
 		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall &&
-		!s.multipath && len(s.settings) == 0
+		!s.multipath && !s.policies && len(s.settings) == 0
 }
 
 func (s *PendingEvents) noteLink(id linkID, now *linkState) {
@@ -156,8 +158,12 @@ func (s PendingEvents) HostChanged() bool {
 	return s.AddressesChanged()
 }
 
-// FirewallChanged reports whether a filter table of iptables may have changed.
-func (s PendingEvents) FirewallChanged() bool { return s.firewall || s.all }
+// FirewallChanged reports whether a filter table of iptables or an IPsec policy may have
+// changed.
+func (s PendingEvents) FirewallChanged() bool { return s.firewall || s.policies || s.all }
+
+// PoliciesChanged reports whether an IPsec policy of the host may have changed.
+func (s PendingEvents) PoliciesChanged() bool { return s.policies || s.all }
 
 // AddressesChanged reports whether an address of the host was added or removed.
 func (s PendingEvents) AddressesChanged() bool {

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -118,6 +119,10 @@ func (w *Watcher) open() error {
 		w.sockets = append(w.sockets, &neighbors)
 		err = neighbors.onlyFixedNeighbors()
 	}
+	if err != nil {
+		return err
+	}
+	err = w.openPolicies()
 	if err != nil || w.cfg.NFT.Available() != nil {
 		return err
 	}
@@ -128,6 +133,22 @@ func (w *Watcher) open() error {
 	}
 	w.sockets = append(w.sockets, &rules)
 	return nil
+}
+
+// openPolicies subscribes to changes of IPsec policies, also to those that expire, if
+// the kernel supports IPsec.
+func (w *Watcher) openPolicies() error {
+	policies := eventSocket{parse: w.notePolicy}
+	err := w.ns.Do(func() error {
+		return policies.open(unix.NETLINK_XFRM, false, nl.XFRMNLGRP_POLICY, nl.XFRMNLGRP_EXPIRE)
+	})
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil
+	}
+	if err == nil {
+		w.sockets = append(w.sockets, &policies)
+	}
+	return err
 }
 
 func (w *Watcher) close() error {

@@ -39,7 +39,7 @@ type Mode struct{}
 func (Mode) Name() model.Via { return model.ViaEBPF }
 
 // Traits implements publish.Mode.
-func (Mode) Traits() publish.Traits { return publish.Traits{} }
+func (Mode) Traits() publish.Traits { return publish.Traits{SkipsIPsec: true} }
 
 // Needs implements publish.Mode.
 func (Mode) Needs() []plan.Feature {

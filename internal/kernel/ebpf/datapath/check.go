@@ -1,5 +1,7 @@
 package datapath
 
+import "fairlead/internal/kernel/ebpf"
+
 // Check reports whether the programs are attached and pinned, and whether their
 // maps contain what Fairlead has written.
 func (h *Handle) Check() (attached, intact bool) {
@@ -13,17 +15,30 @@ func (h *Handle) Check() (attached, intact bool) {
 	return attached && p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
-// RenewAddresses passes the host's current addresses to the eBPF programs. It is
-// safe for concurrent use.
-func (h *Handle) RenewAddresses() error {
+// RenewHost passes the host's current addresses and IPsec policies to the eBPF programs.
+// It is safe for concurrent use.
+func (h *Handle) RenewHost() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ebpfState == nil {
 		return nil
 	}
+	return h.describeHost(h.ebpfState)
+}
+
+// describeHost passes the host's current addresses and IPsec policies to the programs of
+// a data path.
+func (h *Handle) describeHost(p *ebpf.Datapath) error {
+	policies, err := h.rtnl.IPsecPolicies()
+	if err == nil {
+		err = p.SetPolicies(policies)
+	}
+	if err != nil {
+		return err
+	}
 	local, err := h.rtnl.LocalAddrs()
 	if err != nil {
 		return err
 	}
-	return h.ebpfState.Sources().SetAddresses(local)
+	return p.Sources().SetAddresses(local)
 }

@@ -46,7 +46,10 @@ func (h *Handle) Datapath() (*ebpf.Datapath, error) {
 		h.ebpfState, err = ebpf.Load(opt)
 		return err
 	})
-	return h.ebpfState, err
+	if err != nil {
+		return nil, err
+	}
+	return h.ebpfState, h.describeHost(h.ebpfState)
 }
 
 // lock keeps other Fairlead processes from loading a data path for the same host,

@@ -40,11 +40,7 @@ func (h *Handle) ApplyEBPF(ops []plan.Op) error {
 		}
 		gone.note(op)
 	}
-	local, err := h.rtnl.LocalAddrs()
-	if err != nil {
-		return err
-	}
-	if err := p.Sources().SetAddresses(local); err != nil {
+	if err := h.describeHost(p); err != nil {
 		return err
 	}
 	// The lock keeps other processes from granting the same ports.

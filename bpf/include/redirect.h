@@ -88,9 +88,23 @@ inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, str
 	return bpf_fib_lookup(skb, route, sizeof(*route), flags);
 }
 
+/* may_detour reports whether replies may leave via another link than the one on which the
+ * client's packets arrive: for a service, and if user space marks that link as loose.
+ */
+static __noinline int may_detour(const struct flow *f)
+{
+	__u32 ifindex = f->ifindex;
+	struct uplink_check *by;
+
+	if (is_real(f->slot))
+		return 1;
+	by = bpf_map_lookup_elem(&fl_uplinks, &ifindex);
+	return by && by->flags & UPLINK_LOOSE;
+}
+
 /* find_hop looks up the next hop to the flow's client via the link on which the client's
- * packets arrive. It reports whether there is one. The client of a service may have
- * arrived via another link than the one of the route back, so then any link is accepted.
+ * packets arrive. It reports whether there is one. If there is no route via that link, any
+ * other one is accepted if replies may leave there.
  */
 global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct next_hop *h)
 {
@@ -101,7 +115,7 @@ global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct nex
 		return 0;
 	found = lookup_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
 	if (!has_route(found) || route.ifindex != f->ifindex) {
-		if (!is_real(f->slot))
+		if (!may_detour(f))
 			return 0;
 		found = lookup_route(skb, f, &route, 0);
 		if (!has_route(found))
@@ -152,7 +166,7 @@ inline_always int redirect_without_hop(const struct flow *f)
 /* redirect_to_client sends a packet back to the client of the flow. With set_real_route
  * the flow's client is a real server on another host.
  */
-inline_always int redirect_to_client(struct __sk_buff *skb, const struct flow *f)
+inline_always int redirect_to_client(struct __sk_buff *skb, struct flow *f)
 {
 	__u32 slot = hop_slot(f);
 	struct next_hop *h;
@@ -165,6 +179,8 @@ inline_always int redirect_to_client(struct __sk_buff *skb, const struct flow *f
 		return TC_ACT_SHOT;
 	if (!is_cached(h, f))
 		return find_hop(skb, f, h) ? redirect_to_neighbour(h) : redirect_without_hop(f);
+	if (h->out && !(f->flags & FLOW_DETOUR))
+		f->flags |= FLOW_DETOUR;
 	if (!link_header || !h->framed)
 		return redirect_to_neighbour(h);
 	macs = writable(skb, 0, sizeof(h->macs));
@@ -221,14 +237,28 @@ inline_always int ttl_expired(struct __sk_buff *skb, const struct packet *p)
 	return !bpf_skb_load_bytes(skb, link_header + off, &left, sizeof(left)) && left <= 1;
 }
 
-/* exceeded_mtu returns the link's MTU if the packet is larger, else 0. 576 bytes fit
- * every link.
+/* detour returns the link via which replies of the flow leave. */
+static __noinline __u32 detour(struct __sk_buff *skb, const struct flow *f)
+{
+	__u32 slot = hop_slot(f);
+	struct next_hop *h = bpf_map_lookup_elem(&fl_next_hops, &slot);
+
+	if (!h || (!is_cached(h, f) && !find_hop(skb, f, h)))
+		return f->ifindex;
+	return out_link(h);
+}
+
+/* exceeded_mtu returns the MTU of the link via which the reply leaves if the packet is
+ * larger, else 0. 576 bytes fit every link. The flow shows that its replies take a detour
+ * only after the second one.
  */
 inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 {
-	__u32 mtu = 0;
+	__u32 ifindex = f->ifindex, mtu = 0;
 
 	if (skb->len <= 576)
 		return 0;
-	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 ? mtu : 0;
+	if ((f->flags & (FLOW_DETOUR | FLOW_ANSWERED)) != FLOW_ANSWERED && !(f->flags & FLOW_PEER))
+		ifindex = detour(skb, f);
+	return bpf_check_mtu(skb, ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 ? mtu : 0;
 }

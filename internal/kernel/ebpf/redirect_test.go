@@ -72,3 +72,80 @@ func TestUnknownNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// detours gives the host a route to the client via its first uplink, and a request that
+// arrived on the second one, for which the source check is loose.
+func (b *bench) detours(tb testing.TB, p packet) packet {
+	tb.Helper()
+	b.mustMap(tb, "a request via the other uplink", Uplink, b.up2, p.frame())
+	seen := p
+	for _, f := range b.flows(tb) {
+		if f.Client == p.src {
+			seen.dst = f.Endpoint
+		}
+	}
+	return seen
+}
+
+// TestLooseAnswersTakeTheRouteBack lets requests arrive on an uplink without a route to
+// the client, where the source check is loose. The answers leave via the uplink that has
+// the route, addressed to the client's hardware address there.
+func TestLooseAnswersTakeTheRouteBack(t *testing.T) {
+	b := newBench(t)
+	b.opt.LooseSources = true
+	b.do(t, func() error { return b.Sources().setUplink(b.up2) })
+	b.publishUsual(t)
+	for i, p := range oneOfEach {
+		mac := net.HardwareAddr{2, 0, 0, 0, 7, byte(i)}
+		b.know(t, p.src.Addr(), mac)
+		b.forgetPaths(t)
+		seen := b.detours(t, p)
+		b.macs(t, seen)
+		if got, want := b.macs(t, seen), append(bytes.Clone(mac), hostMAC...); !bytes.Equal(got, want) {
+			t.Errorf("%s: the answer has the addresses %x, want %x", p.src, got, want)
+		}
+		b.forget(t)
+	}
+}
+
+// TestAnswersFitTheirLink sends answers to a client whose requests arrive on another link
+// than the one via which the answers leave. The MTU of the latter decides.
+func TestAnswersFitTheirLink(t *testing.T) {
+	b := newBench(t)
+	b.opt.LooseSources = true
+	b.do(t, func() error { return b.Sources().setUplink(b.up2) })
+	b.publishUsual(t)
+	mtu := func(link, mtu int) {
+		b.do(t, func() error {
+			return netlink.LinkSetMTU(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: link}}, mtu)
+		})
+	}
+	for _, v4 := range []bool{true, false} {
+		s := b.served(true, v4)
+		b.hold(t, s)
+		p := oneOfEach[3]
+		if v4 {
+			p = oneOfEach[1]
+		}
+		for _, to := range []netip.AddrPort{p.dst, s.Frontends[0]} {
+			for _, answered := range []int{0, 1, 2} {
+				p.dst = to
+				mtu(b.up, 1500)
+				seen := b.detours(t, p)
+				link := b.behind(seen.dst.Addr())
+				for range answered {
+					b.mustMap(t, "a short answer", Sandbox, link, seen.answer().frame())
+				}
+				seen.payload = bytes.Repeat([]byte("x"), 1400)
+				mtu(b.up, 1300)
+				b.mustLeave(t, "larger than the MTU of the link via which it leaves", Sandbox, link, seen.answer().frame())
+				mtu(b.up, 1500)
+				mtu(b.up2, 1300)
+				b.mustMap(t, "larger than the MTU of the other link", Sandbox, link, seen.answer().frame())
+				mtu(b.up2, 1500)
+				b.forget(t)
+			}
+		}
+		b.unserve(t, "web")
+	}
+}

@@ -51,6 +51,7 @@ struct work {
 	struct tuple tuple;
 	__u32 slot;   /* the slot of the real server */
 	__u32 direct;
+	__u32 kept;    /* conn is an open connection whose flow was pushed out of its map */
 	__u32 no_real; /* there is a service without an available real server */
 	__u32 spoofed; /* there is a service, and the packet's source address is spoofed */
 };
@@ -107,8 +108,16 @@ inline_always int is_new(const struct flow *f, const struct packet *p, const str
 	       (has_all(f, FLOW_ONE_WAY | FLOW_FIN_IN) && !accepts_flows(r));
 }
 
+/* continues reports whether the packet is one of the connection named in w, which was
+ * open, and not the first of another one.
+ */
+inline_always int continues(const struct packet *p, const struct work *w)
+{
+	return p->class & 1 || (!is_bare_syn(p) && bpf_map_lookup_elem(&fl_conns_tcp, &w->name));
+}
+
 /* find_live_flow finds the flow of the connection named in w, if it is still valid. If
- * it is not, it deletes the flow and returns NULL.
+ * it is not, it deletes the flow and returns NULL. It sets kept in w.
  */
 static __noinline struct flow *find_live_flow(const struct packet *p, struct work *w)
 {
@@ -116,6 +125,7 @@ static __noinline struct flow *find_live_flow(const struct packet *p, struct wor
 	struct flow *f;
 	struct real *r;
 
+	w->kept = 0;
 	if (!c)
 		return 0;
 	w->conn = *c;
@@ -123,7 +133,11 @@ static __noinline struct flow *find_live_flow(const struct packet *p, struct wor
 	w->slot = c->real;
 	r = real_of(w->slot);
 	f = find_flow(&w->key);
-	if (!f || !is_flow_of(f, &w->name))
+	if (!f) {
+		w->kept = r && r->generation == w->conn.generation && continues(p, w);
+		return 0;
+	}
+	if (!is_flow_of(f, &w->name))
 		return 0;
 	if (r && r->generation == w->conn.generation && !is_new(f, p, r) && !is_stale(f, p->class))
 		return f;
@@ -177,6 +191,18 @@ inline_always void init_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
+/* restore_flow inserts the new flow under the key of the open connection in w. */
+static __noinline struct flow *restore_flow(struct work *w)
+{
+	w->key = w->conn.to;
+	w->fresh.flags |= FLOW_ANSWERED | FLOW_OPEN;
+	if (w->key.class & 1)
+		bpf_map_update_elem(&fl_flows_udp, &w->key, &w->fresh, BPF_NOEXIST);
+	else
+		bpf_map_update_elem(&fl_flows_tcp, &w->key, &w->fresh, BPF_NOEXIST);
+	return find_flow(&w->key);
+}
+
 /* is_protected_leg reports whether an IPsec policy covers the packets that a real server
  * on another host receives. With direct forwarding it receives frames without a route.
  */
@@ -209,12 +235,13 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	if (!(flags & FLOW_PEER) && is_protected(&w->name, SELECT_PORTS))
 		return 0;
 	w->no_real = 1;
-	if (!(p->class & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+	if (!w->kept && !(p->class & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
 		return 0;
 	w->spoofed = !has_valid_source(ctx, ifindex, p, flags);
 	if (w->spoofed)
 		return 0;
-	w->slot = choose_real(f, &w->tuple);
+	if (!w->kept)
+		w->slot = choose_real(f, &w->tuple);
 	r = real_of(w->slot);
 	l = load_of(w->slot);
 	if (!w->slot || !r || !l || !r->generation)
@@ -224,6 +251,8 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 		return 0;
 	}
 	init_fresh(ifindex, p, w, r, flags);
+	if (w->kept)
+		return restore_flow(w);
 	if (insert_fresh(p, w, r))
 		return 0;
 	w->conn.to = w->key;
@@ -243,9 +272,9 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
  */
 inline_always int opens_connection(const struct flow *f, const struct packet *p)
 {
-	if (f->flags & FLOW_ONE_WAY)
-		return !(p->tcp_flags & TCP_RST) && p->seq - f->ack[OUTWARD] < RESET_WINDOW;
-	return f->flags & FLOW_ANSWERED;
+	if (p->tcp_flags & TCP_RST)
+		return 0;
+	return f->flags & FLOW_ONE_WAY ? p->seq - f->ack[OUTWARD] < RESET_WINDOW : f->flags & FLOW_ANSWERED;
 }
 
 /* note_request updates the state of the connection with a packet to a real server, and
@@ -274,17 +303,14 @@ inline_always struct flow *note_request(struct work *w, struct flow *f, const st
  */
 static __noinline struct flow *demote(struct work *w, struct flow *f)
 {
-	struct load *l = load_of(w->slot);
-
 	w->fresh = *f;
 	w->fresh.flags = (f->flags & ~FLOW_OPEN) | FLOW_CLIENT_CLOSED;
 	if (bpf_map_update_elem(&fl_young_flows, &w->key, &w->fresh, BPF_ANY) ||
 	    bpf_map_update_elem(&fl_young_conns, &w->name, &w->conn, BPF_ANY))
 		return f;
-	bpf_map_delete_elem(&fl_flows_tcp, &w->key);
+	if (!bpf_map_delete_elem(&fl_flows_tcp, &w->key))
+		uncount(w->slot);
 	bpf_map_delete_elem(&fl_conns_tcp, &w->name);
-	if (l && l->active)
-		__sync_fetch_and_add(&l->active, -1);
 	return bpf_map_lookup_elem(&fl_young_flows, &w->key);
 }
 

@@ -276,7 +276,8 @@ global_func __u64 score_of(const struct frontend *f, __u32 i)
 	l = load_of(slot);
 	if (!slot || !r || !l || !accepts_flows(r))
 		return ~0ULL;
-	score = ((__u64)l->active + l->local + 1) << 20;
+	score = ((__s32)l->active < 0 ? 0 : (__u64)l->active) + l->local + 1;
+	score <<= 20;
 	if (f->scheduling == BY_LOAD)
 		score /= r->weight;
 	if (score > 0xfffffffe)
@@ -321,7 +322,8 @@ inline_always __u32 affine_real(const struct frontend *f, const struct affinity_
 	struct real *r;
 	__u32 slot;
 
-	if (!a || now - a->last > (__u64)f->persistence * 1000000000ULL)
+	/* Another CPU may store a later time after this one has read the clock. */
+	if (!a || (__s64)(now - a->last) > (__s64)f->persistence * 1000000000LL)
 		return 0;
 	slot = a->real;
 	r = real_of(slot);

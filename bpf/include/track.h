@@ -75,12 +75,12 @@ inline_always long insert_young(const struct flow_key *key, const struct flow *f
 	return bpf_map_update_elem(&fl_young_flows, key, fresh, BPF_NOEXIST);
 }
 
-inline_always void delete_flow(const struct flow_key *key)
+/* delete_flow deletes a flow and returns 0. It fails if another CPU has deleted it. */
+inline_always long delete_flow(const struct flow_key *key)
 {
 	if (key->class & 1)
-		bpf_map_delete_elem(&fl_flows_udp, key);
-	else if (bpf_map_delete_elem(&fl_flows_tcp, key))
-		bpf_map_delete_elem(&fl_young_flows, key);
+		return bpf_map_delete_elem(&fl_flows_udp, key);
+	return bpf_map_delete_elem(&fl_flows_tcp, key) ? bpf_map_delete_elem(&fl_young_flows, key) : 0;
 }
 
 /* has_alias reports whether the endpoint sees the client under an alias. */
@@ -110,33 +110,44 @@ static __noinline void delete_alias(const struct flow *f, __u32 class)
 	bpf_map_delete_elem(&fl_aliases, &name);
 }
 
-/* delete_conn deletes the connection of a flow to a real server, and decrements the real
- * server's active count.
+/* uncount subtracts a flow from the active count of the real server in a slot. User space
+ * corrects that count, so it may already be without the flow.
  */
+inline_always void uncount(__u32 slot)
+{
+	struct load *l = load_of(slot);
+
+	if (l && (__s32)__sync_fetch_and_add(&l->active, -1) <= 0)
+		__sync_fetch_and_add(&l->active, 1);
+}
+
+/* delete_conn deletes the connection of a flow to a real server. */
 static __noinline void delete_conn(const struct flow *f, __u32 class)
 {
 	struct alias_key name = {
 		.client = f->client, .host = f->host,
 		.client_port = f->client_port, .host_port = f->host_port, .class = class,
 	};
-	struct load *l = load_of(f->slot);
 
 	if (class & 1)
 		bpf_map_delete_elem(&fl_conns_udp, &name);
 	else if (bpf_map_delete_elem(&fl_conns_tcp, &name))
 		bpf_map_delete_elem(&fl_young_conns, &name);
-	if (l && l->active && !(f->flags & FLOW_CLIENT_CLOSED))
-		__sync_fetch_and_add(&l->active, -1);
 }
 
-/* end_flow deletes a flow and its alias or connection. */
+/* end_flow deletes a flow and its alias or connection. Of several CPUs that end a flow,
+ * only the one that deletes it subtracts it from the real server's active count.
+ */
 inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
-	if (is_real(f->slot))
+	__u32 slot = f->slot, counted = !(f->flags & FLOW_CLIENT_CLOSED);
+
+	if (is_real(slot))
 		delete_conn(f, key->class);
 	else if (has_alias(f, key))
 		delete_alias(f, key->class);
-	delete_flow(key);
+	if (!delete_flow(key) && is_real(slot) && counted)
+		uncount(slot);
 }
 
 #define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
@@ -169,18 +180,19 @@ inline_always __u64 idle_limit(const struct flow *f)
 }
 
 /* is_stale reports whether the flow has been idle for too long. Reading the clock costs
- * a helper call, so it is read once per kernel tick.
+ * a helper call, so it is read once per kernel tick. Another CPU may store a later time
+ * after this one has read the clock, so the difference has a sign.
  */
 inline_always int is_stale(const struct flow *f, __u32 class)
 {
-	__u64 idle;
+	__s64 idle;
 
 	if (f->tick == (__u32)bpf_jiffies64())
 		return 0;
 	idle = bpf_ktime_get_coarse_ns() - f->seen;
 	if (class & 1)
-		return idle > ((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
-	return idle > idle_limit(f);
+		return idle > (__s64)((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
+	return idle > (__s64)idle_limit(f);
 }
 
 /* is_bare_syn reports whether a TCP packet is the first SYN of a connection. */

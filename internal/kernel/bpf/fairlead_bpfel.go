@@ -258,9 +258,9 @@ type FairleadWork struct {
 	}
 	Slot    uint32
 	Direct  uint32
+	Kept    uint32
 	NoReal  uint32
 	Spoofed uint32
-	_       [4]byte
 }
 
 type FairleadWorkload struct {

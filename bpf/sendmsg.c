@@ -29,7 +29,9 @@ int fl_sendmsg6(struct bpf_sock_addr *ctx)
 		return PROCEED;
 	copy_words(&c.ends.host, ctx->user_ip6);
 	copy_words(&c.source, ctx->msg_src_ip6);
-	if (translate_call(ctx, &c))
+	if (translate_call(ctx, &c)) {
 		set_user_v6(ctx, &c.ends.to, c.ends.to_port);
+		set_source_v6(ctx, &c.source);
+	}
 	return hook_result(&c);
 }

@@ -43,7 +43,7 @@
 /* A socket call in progress. */
 struct call {
 	struct dialled_slot ends;
-	struct address source; /* the source address that the socket uses; all zero: any */
+	struct address source; /* the source address that the socket uses, or shall use; all zero: any */
 	__u32 udp;
 	__u32 reach;
 	__u32 slot; /* the slot of the mapping or real server that translates it */
@@ -124,6 +124,8 @@ global_func int translate_by_mapping(struct call *c)
 		return 0;
 	c->ends.to = l->to;
 	c->ends.to_port = endpoint_port_of(l, port);
+	if (is_link_local(&host) && is_unset(&c->source) && !is_v4(&l->to))
+		c->source = l->masquerade;
 	return 1;
 }
 
@@ -329,6 +331,17 @@ inline_always void set_user_v6(struct bpf_sock_addr *ctx, const struct address *
 	ctx->user_ip6[2] = a->w[2];
 	ctx->user_ip6[3] = a->w[3];
 	ctx->user_port = port;
+}
+
+/* set_source_v6 sets the source address of a datagram. With a source address the kernel
+ * also finds routes that do not use the link of a link-local destination.
+ */
+inline_always void set_source_v6(struct bpf_sock_addr *ctx, const struct address *a)
+{
+	ctx->msg_src_ip6[0] = a->w[0];
+	ctx->msg_src_ip6[1] = a->w[1];
+	ctx->msg_src_ip6[2] = a->w[2];
+	ctx->msg_src_ip6[3] = a->w[3];
 }
 
 inline_always void set_user_v4(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"testing"
@@ -225,6 +227,42 @@ func attached(t *testing.T, dir string, want int, hooks []string) {
 		}
 		if len(found.Programs) != want {
 			t.Errorf("%s: %d programs, want %d", hook, len(found.Programs), want)
+		}
+	}
+}
+
+// TestDatagramsToLinkLocalAddress sends datagrams to a link-local address of the host. The
+// kernel would look for the endpoint on the link of that address.
+func TestDatagramsToLinkLocalAddress(t *testing.T) {
+	mappings := toBox("::", 80, "fd09::2")
+	for i := range mappings {
+		mappings[i].Masquerade = netip.MustParseAddr("fd09::1")
+	}
+	w := newLocalWorld(t)
+	w.run(t, "ip", "link", "add", "lan0", "type", "veth", "peer", "name", "far0")
+	w.run(t, "ip", "link", "set", "far0", "up")
+	w.run(t, "ip", "link", "set", "lan0", "up")
+	w.run(t, "ip", "addr", "add", "fe80::9/64", "dev", "lan0", "nodad")
+	w.mapping(t, false, mappings...)
+	lan, err := w.rtnl.Indices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := fmt.Sprintf("[fe80::9%%%d]:80", lan["lan0"])
+	for _, connected := range []bool{false, true} {
+		c := dialer(t, w.ns, unix.SOCK_DGRAM, to)
+		if connected {
+			if err = c.connect(to); err == nil {
+				_, err = unix.Write(c.fd, []byte("?"))
+			}
+		} else {
+			err = c.sendTo(to)
+		}
+		if err != nil {
+			t.Fatalf("connected %v: %v", connected, err)
+		}
+		if said, from := c.answer(t); said != "[fd09::2]:8080" || from != "[fe80::9]:80" {
+			t.Errorf("connected %v: reached %s, answered by %s", connected, said, from)
 		}
 	}
 }

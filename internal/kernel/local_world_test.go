@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"fairlead/internal/kernel/netns"
@@ -184,7 +185,8 @@ func (c client) sockaddr(at string) unix.Sockaddr {
 	if c.family == unix.AF_INET {
 		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+	zone, _ := strconv.ParseUint(a.Addr().Zone(), 10, 32) // the index of a link; 0 if there is none
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port()), ZoneId: uint32(zone)}
 }
 
 // peer returns the socket's peer address.

@@ -204,7 +204,7 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 		alias.client = l->masquerade;
 	}
 	for (int i = 0; i < ALIAS_TRIES; i++) {
-		alias.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
+		alias.client_port = random_alias_port();
 		key->client = alias.client;
 		key->client_port = alias.client_port;
 		if (insert_young(key, &fresh))
@@ -398,7 +398,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 		return NOT_A_REPLY;
 	if (f->link != skb->ifindex && !follow_endpoint(skb, skb->ifindex, p, f, from_uplink))
 		return count_drop(f->slot, OUTWARD);
-	if (!is_real(f->slot) && has_alias(f, &key) && is_local_connection(skb, p))
+	if ((!is_real(f->slot) || aliases_shared) && has_alias(f, &key) && is_local_connection(skb, p))
 		return NOT_A_REPLY;
 	if (is_stale(f, p->class)) {
 		end_flow(f, &key);

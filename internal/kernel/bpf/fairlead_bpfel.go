@@ -344,6 +344,9 @@ const (
 	FairleadProgFlWlSendmsg4  = "fl_wl_sendmsg4"
 	FairleadProgFlWlSendmsg6  = "fl_wl_sendmsg6"
 	FairleadProgFlXdp         = "fl_xdp"
+	FairleadVarAliasCount     = "alias_count"
+	FairleadVarAliasFirst     = "alias_first"
+	FairleadVarAliasesShared  = "aliases_shared"
 	FairleadVarBalancing      = "balancing"
 	FairleadVarBindKey        = "bind_key"
 	FairleadVarHaveRetval     = "have_retval"
@@ -469,11 +472,14 @@ type FairleadMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadVariableSpecs struct {
-	Balancing  *ebpf.VariableSpec `ebpf:"balancing"`
-	BindKey    *ebpf.VariableSpec `ebpf:"bind_key"`
-	HaveRetval *ebpf.VariableSpec `ebpf:"have_retval"`
-	HostNetns  *ebpf.VariableSpec `ebpf:"host_netns"`
-	LinkHeader *ebpf.VariableSpec `ebpf:"link_header"`
+	AliasCount    *ebpf.VariableSpec `ebpf:"alias_count"`
+	AliasFirst    *ebpf.VariableSpec `ebpf:"alias_first"`
+	AliasesShared *ebpf.VariableSpec `ebpf:"aliases_shared"`
+	Balancing     *ebpf.VariableSpec `ebpf:"balancing"`
+	BindKey       *ebpf.VariableSpec `ebpf:"bind_key"`
+	HaveRetval    *ebpf.VariableSpec `ebpf:"have_retval"`
+	HostNetns     *ebpf.VariableSpec `ebpf:"host_netns"`
+	LinkHeader    *ebpf.VariableSpec `ebpf:"link_header"`
 }
 
 // FairleadObjects contains all objects after they have been loaded into the kernel.
@@ -575,11 +581,14 @@ func (m *FairleadMaps) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadVariables struct {
-	Balancing  *ebpf.Variable `ebpf:"balancing"`
-	BindKey    *ebpf.Variable `ebpf:"bind_key"`
-	HaveRetval *ebpf.Variable `ebpf:"have_retval"`
-	HostNetns  *ebpf.Variable `ebpf:"host_netns"`
-	LinkHeader *ebpf.Variable `ebpf:"link_header"`
+	AliasCount    *ebpf.Variable `ebpf:"alias_count"`
+	AliasFirst    *ebpf.Variable `ebpf:"alias_first"`
+	AliasesShared *ebpf.Variable `ebpf:"aliases_shared"`
+	Balancing     *ebpf.Variable `ebpf:"balancing"`
+	BindKey       *ebpf.Variable `ebpf:"bind_key"`
+	HaveRetval    *ebpf.Variable `ebpf:"have_retval"`
+	HostNetns     *ebpf.Variable `ebpf:"host_netns"`
+	LinkHeader    *ebpf.Variable `ebpf:"link_header"`
 }
 
 // FairleadPrograms contains all programs after they have been loaded into the kernel.

@@ -45,8 +45,9 @@ func newBench(tb testing.TB) *bench {
 	return newBenchWith(tb, forLinks)
 }
 
-// newBenchWith is newBench with only the programs that the function selects.
-func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
+// newBenchWith is newBench with only the programs that the function selects, after
+// changes of their specification.
+func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool, changes ...func(*ebpf.CollectionSpec)) *bench {
 	tb.Helper()
 	b := &bench{work: make(chan func())}
 	go b.serve()
@@ -61,6 +62,9 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlConnsTcp,
 		bpf.FairleadMapFlConnsUdp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
+	}
+	for _, change := range changes {
+		change(spec)
 	}
 	keep(spec, wanted)
 	c, err := ebpf.NewCollection(spec)

@@ -35,6 +35,8 @@ type Options struct {
 	// LooseSources accepts a packet on an uplink if the route back to its source uses
 	// any uplink. By default it must use the uplink on which the packet arrived.
 	LooseSources bool
+	// local are the ports from which the host connects. Load reads them.
+	local portRange
 }
 
 // Datapath is the eBPF data path of one host. It is not safe for concurrent use.
@@ -65,6 +67,10 @@ type Datapath struct {
 // Load opens the data path around the pinned maps, or new ones. The calling thread must
 // be in the host's network namespace.
 func Load(opt Options) (*Datapath, error) {
+	var err error
+	if opt.local, err = localPorts(); err != nil {
+		return nil, err
+	}
 	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{},
 		attached: map[string]link.Link{}}
 	if opt.Pins != "" {
@@ -72,7 +78,7 @@ func Load(opt Options) (*Datapath, error) {
 			return nil, fmt.Errorf("create the directory of pins: %w", err)
 		}
 	}
-	err := p.load()
+	err = p.load()
 	p.renewed = true
 	if err == nil {
 		p.table, err = openTable(p.maps)
@@ -165,10 +171,29 @@ func (p *Datapath) load() (err error) {
 	return nil
 }
 
+// lruPerCPU is how many entries an LRU map needs for each CPU. Before Linux 6.17 each CPU
+// takes 128 free entries at a time, and removes entries in use if the others have taken
+// all free ones.
+const lruPerCPU = 256
+
+// loadSpec returns the programs and maps for a number of CPUs.
+func loadSpec(cpus int) (*ebpf.CollectionSpec, error) {
+	spec, err := bpf.LoadFairlead()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range spec.Maps {
+		if m.Type == ebpf.LRUHash {
+			m.MaxEntries = max(m.MaxEntries, uint32(lruPerCPU*cpus))
+		}
+	}
+	return spec, nil
+}
+
 // Spec returns the programs and maps for a host and a length of link headers, with or
 // without support for services.
 func Spec(cookie uint64, header uint32, balancing bool) (*ebpf.CollectionSpec, error) {
-	spec, err := bpf.LoadFairlead()
+	spec, err := loadSpec(ebpf.MustPossibleCPU())
 	if err != nil {
 		return nil, err
 	}

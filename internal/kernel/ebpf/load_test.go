@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
 )
 
 // BenchmarkLoad measures the time that the kernel needs to verify the programs of
@@ -38,5 +40,37 @@ func BenchmarkLoad(b *testing.B) {
 			}
 			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms/load")
 		})
+	}
+}
+
+// TestMapsForManyCPUs checks that LRU maps have room for the free entries that each CPU
+// takes for itself, and that few CPUs do not change their size.
+func TestMapsForManyCPUs(t *testing.T) {
+	small, err := loadSpec(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := loadSpec(512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared, err := bpf.LoadFairlead()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lru := 0
+	for name, m := range declared.Maps {
+		want := m.MaxEntries
+		if m.Type == ebpf.LRUHash {
+			lru++
+			want = max(want, 512*2*128)
+		}
+		if small.Maps[name].MaxEntries != m.MaxEntries || large.Maps[name].MaxEntries != want {
+			t.Errorf("%s has %d entries for one CPU and %d for 512, want %d and %d", name,
+				small.Maps[name].MaxEntries, large.Maps[name].MaxEntries, m.MaxEntries, want)
+		}
+	}
+	if lru == 0 {
+		t.Error("no map is an LRU map")
 	}
 }

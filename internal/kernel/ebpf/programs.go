@@ -77,6 +77,9 @@ func (p *Datapath) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bo
 	if err := spec.Variables[bpf.FairleadVarBindKey].Set(p.bindKey); err != nil {
 		return nil, fmt.Errorf("set %s: %w", bpf.FairleadVarBindKey, err)
 	}
+	if err := setAliases(spec, p.opt.local); err != nil {
+		return nil, err
+	}
 	keep(spec, wanted)
 	shares := map[string]*ebpf.Map{}
 	for name, m := range p.maps {

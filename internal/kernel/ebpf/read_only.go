@@ -28,7 +28,7 @@ type ReadOnly struct {
 // OpenReadOnly opens the data path that a process has pinned in a directory. Returns nil
 // if there is none, or one of another version.
 func OpenReadOnly(pins string) (*ReadOnly, error) {
-	spec, err := bpf.LoadFairlead()
+	spec, err := loadSpec(ebpf.MustPossibleCPU())
 	if err != nil {
 		return nil, err
 	}

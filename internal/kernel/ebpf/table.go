@@ -322,8 +322,11 @@ func (t *Table) TranslatesTo(udp bool, host, endpoint netip.AddrPort) bool {
 	return false
 }
 
+// take returns a slot that no entry has. A slot rests before it is used again: a program
+// that has found the earlier entry may still be reading it, and would send the packet to
+// the new entry's endpoint.
 func (t *Table) take() uint32 {
-	if len(t.free) == 0 {
+	if len(t.free) == 0 || len(t.free) < restingSlots && t.used < maxMappings-1 {
 		t.used++
 		return t.used
 	}

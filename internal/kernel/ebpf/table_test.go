@@ -265,3 +265,38 @@ func TestFullTable(t *testing.T) {
 		t.Error("the last entry is not found")
 	}
 }
+
+// TestFreedSlotsRest checks that the slot of a removed entry is not used again before
+// many others were: a program may still be reading it. In a full table it is used at once.
+func TestFreedSlotsRest(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		table, _ := newTable(t)
+		if full {
+			table.used = maxMappings - 2
+		}
+		entry := func(port uint16) *Mapping {
+			return &Mapping{First: port, Last: port, ToFirst: port, Flags: MappingAny, Class: ClassOf(true, false)}
+		}
+		replace := func(old, next *Mapping) uint32 {
+			t.Helper()
+			if err := table.Apply([]Change{{Old: old}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := table.Apply([]Change{{New: next}}); err != nil {
+				t.Fatal(err)
+			}
+			return table.heads[index(next, int(next.First))]
+		}
+		if err := table.Apply([]Change{{New: entry(1)}}); err != nil {
+			t.Fatal(err)
+		}
+		used := map[uint32]bool{table.heads[index(entry(1), 1)]: true}
+		for port := uint16(2); port < restingSlots; port++ {
+			slot := replace(entry(port-1), entry(port))
+			if used[slot] != full {
+				t.Fatalf("full %v: entry %d gets the slot %d, which had another entry: %v", full, port, slot, used[slot])
+			}
+			used[slot] = true
+		}
+	}
+}

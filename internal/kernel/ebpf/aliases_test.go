@@ -1,0 +1,81 @@
+package ebpf
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// TestAliasPorts compares the ports of aliases with those from which hosts connect.
+func TestAliasPorts(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		local, aliases portRange
+		shared         bool
+	}{
+		{"the kernel's default", portRange{32768, 60999}, portRange{1024, 32767}, false},
+		{"a wide range", portRange{10000, 65535}, portRange{1024, 9999}, false},
+		{"a low range", portRange{1024, 20000}, portRange{20001, 65535}, false},
+		{"all ports", portRange{1024, 65535}, portRange{1024, 32767}, true},
+		{"almost all ports", portRange{2048, 65535}, portRange{1024, 32767}, true},
+		{"privileged ports too", portRange{1, 65535}, portRange{1024, 32767}, true},
+	} {
+		if ports, shared := aliasPorts(c.local); ports != c.aliases || shared != c.shared {
+			t.Errorf("%s: aliases have the ports %v, shared %v; want %v, %v", c.name, ports, shared, c.aliases, c.shared)
+		}
+	}
+}
+
+// connecting makes the programs' host connect from these ports.
+func connecting(tb testing.TB, from portRange) func(*ebpf.CollectionSpec) {
+	return func(spec *ebpf.CollectionSpec) {
+		tb.Helper()
+		if err := setAliases(spec, from); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// masqueraded is a service with one real server, which sees the host as its client.
+func (b *bench) masqueraded(tb testing.TB) Service {
+	tb.Helper()
+	s := b.served(true, true)
+	s.Ring, s.Reals = []uint16{0}, s.Reals[:1]
+	s.Reals[0].Flags = RealMasquerade
+	b.hold(tb, s)
+	return s
+}
+
+// TestAliasesAreNotLocalPorts checks that a real server sees clients only with ports from
+// which the host does not connect.
+func TestAliasesAreNotLocalPorts(t *testing.T) {
+	b := newBenchWith(t, forLinks, connecting(t, portRange{10000, 65535}))
+	s := b.masqueraded(t)
+	for port := range uint16(64) {
+		from := netip.AddrPortFrom(client4.Addr(), 40000+port)
+		if src, _ := ends(b.mustMap(t, "a call", Uplink, b.up, first(true, from, s.Frontends[0]).frame())); src.Port() >= 10000 {
+			t.Errorf("the alias of %s is %s, and the host connects from that port", from, src)
+		}
+	}
+}
+
+// TestSharedAliases lets a host that connects from all ports connect to a real server from
+// a client's alias. The replies belong to the host until it closes its socket.
+func TestSharedAliases(t *testing.T) {
+	b := newBenchWith(t, forLinks, connecting(t, portRange{1024, 65535}))
+	s := b.masqueraded(t)
+	p := first(true, client4, s.Frontends[0])
+	p.src, p.dst = ends(b.mustMap(t, "a call", Uplink, b.up, p.frame()))
+	answer := p.answer().frame()
+	b.mustMap(t, "before the host connects", Sandbox, b.web, answer)
+	var c net.Conn
+	b.do(t, func() (err error) {
+		c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(p.src), net.UDPAddrFromAddrPort(p.dst))
+		return err
+	})
+	b.mustLeave(t, "while the host is connected", Sandbox, b.web, answer)
+	c.Close()
+	b.mustMap(t, "after the host has closed its socket", Sandbox, b.web, answer)
+}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -64,6 +65,28 @@ func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 		w.counts(t, proto, 0, 0)
 		if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestSilentFlowsAreNoLoad checks that the daemon's checks correct the load of real
+// servers whose flows have ended without a packet.
+func TestSilentFlowsAreNoLoad(t *testing.T) {
+	w := newLocalWorld(t)
+	if err := w.ebpf.ApplyEBPF([]plan.Op{{Object: leastLoaded(model.UDP)}}); err != nil {
+		t.Fatal(err)
+	}
+	loads := w.ebpf.Loaded().Map(bpf.FairleadMapFlLoads)
+	var l bpf.FairleadLoad
+	for slot := range uint32(2) {
+		if err := loads.Put(slot+1, bpf.FairleadLoad{Active: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.ebpf.Check()
+	for slot := range uint32(2) {
+		if err := loads.Lookup(slot+1, &l); err != nil || l.Active != 0 {
+			t.Errorf("real server %d has %d flows (%v), want none", slot+1, l.Active, err)
 		}
 	}
 }

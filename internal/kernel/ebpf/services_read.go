@@ -180,6 +180,16 @@ type RealCounts struct {
 	Retries, Refusals, Resets uint64
 }
 
+// ComparesLoad reports whether a service chooses real servers by their number of flows.
+func (b *Balancer) ComparesLoad() bool {
+	for _, h := range b.inUse {
+		if h.Scheduling == ByLoad || h.Scheduling == ByCount {
+			return true
+		}
+	}
+	return false
+}
+
 // RealCounts returns the counters of each service's real servers. It counts their flows
 // again, because flows that were pushed out of a map or are stale have not decremented
 // the active count.

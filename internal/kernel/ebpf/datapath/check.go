@@ -1,9 +1,17 @@
 package datapath
 
-import "fairlead/internal/kernel/ebpf"
+import (
+	"time"
+
+	"fairlead/internal/kernel/ebpf"
+)
+
+// recountInterval is the time between two counts of the flows of real servers.
+const recountInterval = 10 * time.Second
 
 // Check reports whether the programs are attached and pinned, and whether their
-// maps contain what Fairlead has written.
+// maps contain what Fairlead has written. If a service compares the load of real servers,
+// it also counts their flows again every recountInterval.
 func (h *Handle) Check() (attached, intact bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -12,6 +20,7 @@ func (h *Handle) Check() (attached, intact bool) {
 	if p == nil {
 		return attached, true
 	}
+	h.recount(p.Balancer(), p.Flows())
 	return attached && p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
@@ -41,4 +50,14 @@ func (h *Handle) describeHost(p *ebpf.Datapath) error {
 		return err
 	}
 	return p.Sources().SetAddresses(local)
+}
+
+// recount corrects the numbers of flows with which the programs compare real servers: a
+// flow that was pushed out of its map, or that is silent, is not subtracted.
+func (h *Handle) recount(b *ebpf.Balancer, flows ebpf.FlowMaps) {
+	if !b.ComparesLoad() || time.Since(h.recounted) < recountInterval {
+		return
+	}
+	h.recounted = time.Now()
+	_, _ = b.RealCounts(flows) // the next check tries again
 }

@@ -5,6 +5,7 @@ package datapath
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/kernel/netns"
@@ -55,6 +56,8 @@ type Handle struct {
 	// reason why it is not attached, or nil if it is. It is nil until the fast path
 	// was set.
 	fast map[string]error
+	// recounted is when Check last counted the flows of real servers.
+	recounted time.Time
 	// overlays are the programs at VXLAN links.
 	overlays *Overlays
 

@@ -58,6 +58,8 @@ const (
 	InputFirewall Question = "input-firewall"
 	// ForwardFirewall: a rule in the host's FORWARD chain stops the LAN.
 	ForwardFirewall Question = "forward-firewall"
+	// IPsec: a client whose packets an IPsec policy of the host covers reaches the port.
+	IPsec Question = "ipsec"
 	// Survives: traffic continues after Fairlead is killed with SIGKILL.
 	Survives Question = "survives"
 )
@@ -71,7 +73,7 @@ func Driver() []Question {
 // that it supports, in the table's order.
 func Publish() []Question {
 	return []Question{LAN, HostAddress, Loopback4, Loopback6, Peer, Itself, LoopbackClosed, V6ToV4,
-		LANSource, HostSource, PeerSource, InputFirewall, ForwardFirewall, Survives}
+		LANSource, HostSource, PeerSource, InputFirewall, ForwardFirewall, IPsec, Survives}
 }
 
 // Named returns the questions about a publish with these names. It returns an error

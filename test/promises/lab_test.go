@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 
@@ -39,11 +40,12 @@ const (
 	loopback            // 127.0.0.1 only
 	filtered            // a rule in INPUT will close the port
 	fenced              // a rule in FORWARD will close the port
+	covered             // an IPsec policy covers the packets of the LAN's client
 	oldOnly             // published for old
 )
 
 // uses lists all purposes.
-var uses = []use{open, loopback, filtered, fenced, oldOnly}
+var uses = []use{open, loopback, filtered, fenced, covered, oldOnly}
 
 // targetPort returns the workload's port for a use.
 func targetPort(u use) uint16 { return workPort + uint16(u) }
@@ -97,6 +99,7 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 	w := newWorld(t, facts)
 	modes := modesOf(table, d)
 	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, modes)}
+	addPolicies(t, w, modes)
 	full, err := w.Engine.Set(context.Background(), l.state)
 	if err != nil {
 		t.Fatalf("set up driver %s: %v", d, err)
@@ -120,6 +123,22 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 		l.doomed = newDoomed(t, facts, d, modes)
 	}
 	return l
+}
+
+// addPolicies adds IPsec policies for the LAN's client at the covered ports. "level use" encrypts if
+// there is a key. There is none, so packets that the policies apply to pass in cleartext.
+func addPolicies(t *testing.T, w *topology.World, modes []model.Via) {
+	t.Helper()
+	const policy = "xfrm policy add dir %s src %s dst %s proto %s %s %d tmpl proto esp mode transport level use\n"
+	var batch strings.Builder
+	for _, via := range modes {
+		for _, f := range flavors {
+			client, server, port := clientAddr(f.v4), serverAddr(f.v4), hostPort(via, covered)
+			fmt.Fprintf(&batch, policy, "in", client, server, f.proto, "dport", port)
+			fmt.Fprintf(&batch, policy, "out", server, client, f.proto, "sport", port)
+		}
+	}
+	shell.Run(t, w.DoServer, "ip -batch - <<'EOF'\n"+batch.String()+"EOF")
 }
 
 func newWorld(t *testing.T, facts plan.Facts) *topology.World {

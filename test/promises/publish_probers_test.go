@@ -29,6 +29,7 @@ var publishProbers = map[promise.Question]prober{
 	promise.PeerSource:      {flavors, probeSource(neighbour, ofPeer)},
 	promise.InputFirewall:   {flavors, probeFirewall("input", "%s dport %d", filtered)},
 	promise.ForwardFirewall: {flavors, probeFirewall("forward", "meta l4proto %s ct original proto-dst %d", fenced)},
+	promise.IPsec:           {flavors, probeCovered},
 	promise.Survives:        {flavors, probeSurvives},
 }
 
@@ -45,6 +46,11 @@ func probeReach(from func(*lab) place.Place, addr func(v4 bool) netip.Addr) func
 	return func(l *lab, c cell) result {
 		return reaches(from(l), c.flavor.proto, c.at(addr(c.flavor.v4), open), web)
 	}
+}
+
+// probeCovered sends a request of the LAN's client to the port for which there is an IPsec policy.
+func probeCovered(l *lab, c cell) result {
+	return reaches(l.world.DoClient, c.flavor.proto, c.at(serverAddr(c.flavor.v4), covered), web)
 }
 
 // probeItself sends a request from the workload. A workload without a namespace is a process.

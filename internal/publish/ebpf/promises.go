@@ -25,6 +25,7 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      promise.Yes(""),
 		promise.InputFirewall:   promise.No("packets are redirected before netfilter"),
 		promise.ForwardFirewall: promise.No("packets bypass netfilter and conntrack"),
+		promise.IPsec:           promise.No("redirected packets bypass IPsec, so packets that a policy covers are left to the host, which refuses them"),
 		promise.Survives:        promise.Yes("pinned"),
 	})
 }

@@ -30,6 +30,7 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      peerSource,
 		promise.InputFirewall:   promise.No("forwarded packets pass FORWARD, never INPUT"),
 		promise.ForwardFirewall: promise.Yes("except for IPv6 to an IPv4 endpoint, which the proxy serves"),
+		promise.IPsec:           promise.Yes(""),
 		promise.Survives:        promise.Yes(""),
 	})
 }

@@ -23,6 +23,7 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      hidden,
 		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
 		promise.ForwardFirewall: promise.No("packets pass INPUT and OUTPUT, never FORWARD"),
+		promise.IPsec:           promise.Yes(""),
 		promise.Survives:        promise.Yes("the proxy is a separate process, and the next daemon adopts it"),
 	})
 }

@@ -24,6 +24,7 @@ func (Mode) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      promise.Yes("the host's address is the other workload's"),
 		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
 		promise.ForwardFirewall: promise.No("packets pass INPUT, never FORWARD"),
+		promise.IPsec:           promise.Yes(""),
 		promise.Survives:        promise.Yes("pinned; no process of Fairlead is on the path"),
 	}
 }

@@ -33,8 +33,9 @@
 // are small: this needs no descriptors and no memory per connection. A
 // direction that fills the buffer repeatedly gets a pipe and is spliced, so its
 // pages are not copied. It returns the pipe when transfers become small again.
-// If a peer reads slowly, the rest stays in the pipe, and nothing more is read
-// from the sender until the pipe is empty. Sockets are registered once,
+// A user without CAP_SYS_RESOURCE may have too many pages in pipes; then the
+// direction continues with the buffer. If a peer reads slowly, the rest stays in
+// the pipe or in memory, and nothing more is read from the sender until it is sent. Sockets are registered once,
 // edge-triggered, for both directions. The work per wake-up is limited; the
 // rest is done after the other sockets were served.
 //

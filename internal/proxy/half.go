@@ -1,11 +1,18 @@
 package proxy
 
-import "golang.org/x/sys/unix"
+import (
+	"bytes"
+
+	"golang.org/x/sys/unix"
+)
 
 // half is one direction of a connection.
 type half struct {
 	pipe     pipe
 	buffered int // bytes in the pipe
+	// rest was read through the buffer, and the other side has not accepted it yet.
+	// It goes before what is in the pipe.
+	rest []byte
 	// readable and writable are true from an edge until EAGAIN.
 	readable, writable bool
 	// ending means that the source may have closed already: no further edge
@@ -40,7 +47,7 @@ const (
 func (c *conn) move(w *worker, d direction) moveResult {
 	p := &c.half[d]
 	for moved := 0; moved < turnBytes; {
-		if p.buffered > 0 {
+		if len(p.rest) > 0 || p.buffered > 0 {
 			if !p.writable {
 				return moveIdle
 			}
@@ -115,8 +122,16 @@ func (p *half) fill(from int) unix.Errno {
 	return 0
 }
 
-// drain splices from the pipe to the other side.
+// drain sends the rest to the other side, or else splices from the pipe.
 func (p *half) drain(to int) (int, unix.Errno) {
+	if len(p.rest) > 0 {
+		n, e := send(to, p.rest)
+		if e != 0 {
+			return 0, e
+		}
+		p.rest = p.rest[n:]
+		return n, 0
+	}
 	n, e := splice(p.pipe.read, to, p.buffered)
 	if e != 0 {
 		return 0, e
@@ -125,8 +140,8 @@ func (p *half) drain(to int) (int, unix.Errno) {
 	return n, 0
 }
 
-// carry copies through the buffer. Bytes that the other side does not accept go
-// into a pipe.
+// carry copies through the buffer. It keeps bytes that the other side does not
+// accept.
 func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	p := &c.half[d]
 	n, e := receive(c.fd[d], w.buffer)
@@ -150,33 +165,24 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	}
 	w.moved(c.group, d, sent)
 	if sent < n {
-		return sent, p.keep(w, w.buffer[sent:n])
+		p.rest, p.writable = bytes.Clone(w.buffer[sent:n]), false
 	}
 	if p.full >= bulkAfter {
-		// Without a pipe (too many open files) the buffer is used.
-		c.bulky = p.keep(w, nil) == 0
 		p.full = 0
+		c.bulky = p.widen(w)
 	}
 	return sent, 0
 }
 
-// keep gets a pipe and writes into it what could not be sent. A pipe has at least
-// the capacity of the buffer, so the write is never short.
-func (p *half) keep(w *worker, rest []byte) unix.Errno {
-	var e unix.Errno
-	if p.pipe, e = w.pipes.get(); e != 0 {
-		return e
+// widen gets a pipe for the direction. It returns false if there is none; the
+// direction then continues with the buffer.
+func (p *half) widen(w *worker) bool {
+	got, ok := w.pipes.get()
+	if ok {
+		p.pipe, p.piped, p.small = got, true, 0
+		w.counts.bulk.Add(1)
 	}
-	p.piped, p.full, p.small = true, 0, 0
-	w.counts.bulk.Add(1)
-	if len(rest) == 0 {
-		return 0
-	}
-	if _, err := unix.Write(p.pipe.write, rest); err != nil {
-		return err.(unix.Errno)
-	}
-	p.buffered, p.writable = len(rest), false
-	return 0
+	return ok
 }
 
 // release gives the pipe back.

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 				empty: time.Minute})
 		},
 		parentRole: intermediateParent, keeperRole: keeper, strangerRole: stranger,
+		exhaustedRole: exhausted,
 	})
 	if os.Getenv(inNetns) == "" {
 		os.Exit(again())

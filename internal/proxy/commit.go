@@ -21,6 +21,7 @@ type change struct {
 // the rest and then returns the error.
 func (r *registry) commit(cfg Config, want wanted, opened map[socketKey]*socket) error {
 	changes, listen := r.changes(want, opened)
+	r.workers[0].bound.Store(&want)
 	r.onOwners(changes, (*worker).withdraw)
 	err := r.listenAll(listen)
 	dead := r.deadGroups(want)

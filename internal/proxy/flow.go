@@ -41,10 +41,14 @@ func (t *flowTable) init() {
 }
 
 // get returns the flow of a key, and opens it if needed. It returns nil if that
-// fails; the datagram is then lost, as UDP permits.
+// fails, or if the client is one of the proxy's own sockets; the datagram is then
+// lost, as UDP permits.
 func (t *flowTable) get(w *worker, key flowKey) *flow {
 	if f := t.flows[key]; f != nil {
 		return f
+	}
+	if w.isOurs(key.client) {
+		return nil
 	}
 	if len(t.flows) >= w.limits.flows {
 		t.evict(w)

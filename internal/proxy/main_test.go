@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,10 +61,15 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	// The kernel adds the route of an IPv6 address a little later.
-	for needsRestart := time.Now().Add(patience); exec.Command("ip", "route", "get", "fd00:77::1").Run() != nil; {
-		if time.Now().After(needsRestart) {
-			fmt.Fprintln(os.Stderr, "there is no route to fd00:77::1")
+	// The kernel adds the local route of an IPv6 address a little later than that of its
+	// prefix.
+	for deadline := time.Now().Add(patience); ; {
+		route, _ := exec.Command("ip", "route", "get", "fd00:77::1").Output()
+		if strings.HasPrefix(string(route), "local ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintf(os.Stderr, "fd00:77::1 is not local: %s\n", route)
 			os.Exit(1)
 		}
 	}

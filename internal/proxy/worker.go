@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -43,14 +44,27 @@ type worker struct {
 	flows   flowTable
 	batch   *batch // nil until the first datagram
 	start   time.Time
+	// bound is shared by all workers: the sockets of the configuration.
+	bound *atomic.Pointer[wanted]
 }
 
 // startWorkers starts n workers that share the load.
 func startWorkers(n int, lim limits) ([]*worker, error) {
+	workers, err := newWorkers(n, lim)
+	for _, w := range workers {
+		go w.loop()
+	}
+	return workers, err
+}
+
+// newWorkers returns n workers that do nothing yet.
+func newWorkers(n int, lim limits) ([]*worker, error) {
 	workers := make([]*worker, n)
+	bound := &atomic.Pointer[wanted]{}
+	bound.Store(&wanted{})
 	for i := range workers {
 		w := &worker{id: i, peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i),
-			start: time.Now()}
+			start: time.Now(), bound: bound}
 		var err error
 		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)
@@ -64,9 +78,6 @@ func startWorkers(n int, lim limits) ([]*worker, error) {
 			return nil, fmt.Errorf("start worker: %w", err)
 		}
 		workers[i] = w
-	}
-	for _, w := range workers {
-		go w.loop()
 	}
 	return workers, nil
 }

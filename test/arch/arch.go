@@ -107,8 +107,8 @@ var Rules = []Rule{
 		Deny:   []string{"internal/kernel"},
 	},
 	{
-		Name: "network namespaces need no other package of the project",
-		Of:   []string{"internal/kernel/netns/..."}, Ours: []string{},
+		Name: "network namespaces and questions about the host's addresses need no other package of the project",
+		Of:   []string{"internal/kernel/netns/...", "internal/kernel/localaddr/..."}, Ours: []string{},
 	},
 	{
 		Name: "a reader of sockets imports nothing that changes the kernel",
@@ -285,7 +285,8 @@ var Rules = []Rule{
 	{
 		Name: "the proxy is a separate process and needs only plan's listeners",
 		Of:   []string{"internal/proxy/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/kernel/localaddr",
+			"internal/proxy/..."},
 	},
 	{
 		Name: "the overlay check sends packets as any program does, and imports only model and plan",

@@ -50,6 +50,9 @@ func switchRules(n model.Network, link string) plan.Plan {
 	p := plan.Plan{plan.Table{},
 		plan.Member{Set: plan.SetLinks, Link: link},
 		plan.Member{Set: plan.SetWithin, Link: link}}
+	for _, s := range n.Subnets {
+		p = append(p, plan.Member{Set: plan.SetSandboxes, Src: s.Prefix.Masked(), Dst: Default(s.Prefix.Addr())})
+	}
 	if n.Internal {
 		return p
 	}

@@ -16,6 +16,9 @@ const (
 	// SetOutbound holds pairs of source and destination ranges that are masqueraded
 	// when they leave the host.
 	SetOutbound = "outbound"
+	// SetSandboxes holds pairs of the ranges that have the addresses of sandboxes and of
+	// all addresses.
+	SetSandboxes = "sandboxes"
 	// SetHairpin holds pairs of source and destination ranges whose answers would
 	// bypass the host if the source address were kept.
 	SetHairpin = "hairpin"
@@ -86,6 +89,15 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // network cannot send ICMP errors to other networks either, because conntrack would
 // relate them to any flow that they quote.
 //
+// One forged datagram between two published ports could go in circles for ever: the
+// sandbox behind each port answers the other. Its later packets look like those of an
+// honest exchange. So `datagrams` checks the source of the first datagram of each UDP
+// flow to the host, whichever mode publishes the port. It drops the datagram if the
+// source is the host's own and the link is not lo. It also drops it if the host has no
+// route to the source through the link, and either the link is a sandbox's or the source
+// is in `sandboxes`. Links and sandboxes on the LAN are left out: packets of these sandboxes
+// may also arrive on the parent.
+//
 // Each element of a map counts the first packets of flows that match it (Linux 5.7
 // or later; an older kernel ignores the flag).
 const TableText = `table inet fairlead {
@@ -131,6 +143,14 @@ const TableText = `table inet fairlead {
 		type ipv6_addr . ipv6_addr
 		flags interval
 	}
+	set sandboxes4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set sandboxes6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
 	set links {
 		type ifname
 	}
@@ -163,6 +183,17 @@ const TableText = `table inet fairlead {
 	chain internal_sources {
 		fib saddr type local drop
 		fib saddr . iif oif missing drop
+	}
+	chain datagrams {
+		type nat hook prerouting priority dstnat - 10; policy accept;
+		meta l4proto udp fib daddr type local jump datagram_sources
+	}
+	chain datagram_sources {
+		iif "lo" accept
+		fib saddr type local drop
+		iifgroup 1717660019 iifname != @lan fib saddr . iif oif missing drop
+		ip saddr . ip daddr @sandboxes4 fib saddr . iif oif missing drop
+		ip6 saddr . ip6 daddr @sandboxes6 fib saddr . iif oif missing drop
 	}
 	chain guard {
 		type filter hook input priority raw; policy accept;

@@ -34,6 +34,7 @@ var (
 	uplink    = []Attacker{OtherUplink}
 	others    = []model.Via{model.ViaProxy, model.ViaEBPF}
 	natted    = []model.Via{model.ViaNAT}
+	copied    = []model.Via{model.ViaProxy, model.ViaNAT}
 )
 
 // The reasons why attacks succeed.
@@ -64,5 +65,8 @@ var exposures = []exposure{
 	{attack: Inject, attackers: uplink, drivers: forwards, vias: natted, how: noReverse6, ipv6Only: true},
 	{attack: Inject, attackers: uplink, vias: others, how: noReverse6, ipv6Only: true},
 	{attack: Inject, attackers: []Attacker{SameNetwork}, drivers: onLAN, how: asLAN},
+	{attack: Loop, attackers: []Attacker{SameNetwork}, drivers: switched, vias: copied, how: asDocker},
+	{attack: Loop, attackers: []Attacker{SameNetwork, LANHost}, drivers: onLAN, how: asLAN},
+	{attack: Loop, attackers: uplink, drivers: onLAN, how: noReverse6, ipv6Only: true},
 	{attack: ForgeError, attackers: []Attacker{SameNetwork, OtherNetwork, OtherUplink}, how: anyoneErrors},
 }

@@ -50,6 +50,7 @@ const (
 	HostSource    Attack = "be answered with the host's own address as the source"
 	ForgeError    Attack = "break a client's conversation with a forged ICMP error"
 	Flood         Attack = "end idle connections with a flood of SYNs"
+	Loop          Attack = "start an endless exchange between two published UDP ports with one forged datagram"
 )
 
 // Cell is one cell of the table: an attack on one path by one attacker.
@@ -103,6 +104,7 @@ var (
 		{HostSource, outside},
 		{ForgeError, []Attacker{SameNetwork, OtherNetwork, InternalNetwork, OtherUplink}},
 		{Flood, allAttackers},
+		{Loop, allAttackers},
 	}
 )
 

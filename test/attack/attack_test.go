@@ -77,6 +77,7 @@ var probers = map[threat.Attack]prober{
 	threat.HostSource:         {each, hostSource},
 	threat.ForgeError:         {onlyUDP, forgeError},
 	threat.Flood:              {onlyTCP, flood},
+	threat.Loop:               {onlyUDP, loop},
 }
 
 // TestAttacks executes every attack of the table.

@@ -42,7 +42,9 @@ type world struct {
 	state      model.State
 	// servers contains the servers of the containers and of the hosts, by name.
 	servers map[string]server
-	ports   atomic.Uint32
+	// reflector is in the sandboxes that may exchange datagrams endlessly.
+	reflector *reflector
+	ports     atomic.Uint32
 }
 
 func newWorld(t *testing.T) *world {
@@ -63,6 +65,7 @@ func newWorld(t *testing.T) *world {
 	for _, h := range []*fabric.Host{w.host, w.plain} {
 		w.serve(h.Do, "host", hostServicePort)
 	}
+	w.reflect()
 	w.route()
 	if w.plainState, err = w.plain.Engine.Set(context.Background(), w.plainDesired()); err != nil {
 		t.Fatal(err)
@@ -117,6 +120,7 @@ func (w *world) desired() model.State {
 				s.Publishes = append(s.Publishes, model.Publish{Endpoint: victim(d), Via: via, Proto: proto,
 					HostPorts: model.Port(hostPort(d, via)), Ports: model.Port(workPort)})
 			}
+			s.Publishes = append(s.Publishes, loopPublishes(d, via)...)
 		}
 	}
 	s.Networks = append(s.Networks, w.network(otherBox, model.DriverBridge, 10),

@@ -89,6 +89,7 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 		p = append(p,
 			plan.Address{Link: link, Prefix: driver.Host(gateway)},
 			plan.Route{To: driver.Host(addr), Link: link},
+			plan.Member{Set: plan.SetSandboxes, Src: driver.Host(addr), Dst: driver.Default(addr)},
 			plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: driver.Host(addr)},
 			plan.Route{Netns: e.Sandbox, To: driver.Host(gateway), Link: e.InterfaceName()})
 		p = append(p, driver.DefaultRoute(e, gateway)...)

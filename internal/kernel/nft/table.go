@@ -70,6 +70,7 @@ func tableSets() []*nftables.Set {
 		add(plan.MapRanges+f.suffix, true, concat(f.addrType, proto, port), &f.addrType)
 		add(plan.SetHairpin+f.suffix, true, concat(f.addrType, f.addrType), nil)
 		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
+		add(plan.SetSandboxes+f.suffix, true, concat(f.addrType, f.addrType), nil)
 	}
 	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated} {
 		// Without the byte order nft(8) shows the names as empty.
@@ -110,6 +111,7 @@ func tableChains() []chain {
 		)
 	}
 	v4, v6 := families[0], families[1]
+	beforeDNAT := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest - 10)
 	linkLocal := rule(v6.is(), v6.linkLocalNet(v6.dst), accept)
 	return []chain{
 		{"sources", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
@@ -123,6 +125,16 @@ func tableChains() []chain {
 		{name: "internal_sources", rules: [][]expr.Any{
 			rule(localSource(), drop),
 			rule(notBehindLink(), drop),
+		}},
+		{"datagrams", nftables.ChainHookPrerouting, beforeDNAT, nftables.ChainTypeNAT, [][]expr.Any{
+			rule(isProto(unix.IPPROTO_UDP), localDestination(), verdict(expr.VerdictJump, "datagram_sources")),
+		}},
+		{name: "datagram_sources", rules: [][]expr.Any{
+			rule(fromLoopback(), accept),
+			rule(localSource(), drop),
+			rule(fromSandboxes, linkNotIn(expr.MetaKeyIIFNAME, plan.SetLAN), notBehindLink(), drop),
+			rule(v4.pair(plan.SetSandboxes), notBehindLink(), drop),
+			rule(v6.pair(plan.SetSandboxes), notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), verdict(expr.VerdictGoto, "loopback")),
@@ -207,6 +219,12 @@ func linkOf(key expr.MetaKey, group plan.LinkGroup) []expr.Any {
 
 func linkNotIn(key expr.MetaKey, set string) []expr.Any {
 	return rule(meta(key, reg1), []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: set, Invert: true}})
+}
+
+// fromLoopback matches the host's own packets to itself. The index of lo is 1 in every
+// network namespace.
+func fromLoopback() []expr.Any {
+	return rule(meta(expr.MetaKeyIIF, reg1), equal(binaryutil.NativeEndian.PutUint32(1)))
 }
 
 func equal(data []byte) []expr.Any {

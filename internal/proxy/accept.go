@@ -41,7 +41,7 @@ func (s *socket) accept(w *worker) {
 		if s.group.ProxyProtocol != 0 {
 			came.from = from.addrPort()
 		}
-		to := w.lightest(connectionsOf, connectionSlack)
+		to := w.workerForClient()
 		to.connected(s.group, 1)
 		if to == w {
 			w.begin(came)

@@ -76,7 +76,8 @@ func (r *registry) of(changes map[*worker]*change, w *worker) *change {
 
 // enter gives a listening socket to the next worker.
 func (r *registry) enter(changes map[*worker]*change, s *socket) {
-	s.owner = r.workers[r.next%len(r.workers)]
+	clients := r.workers[0].clients
+	s.owner = clients[r.next%len(clients)]
 	r.next++
 	r.of(changes, s.owner).admit = append(r.of(changes, s.owner).admit, s)
 }

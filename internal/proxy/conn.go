@@ -18,7 +18,6 @@ type conn struct {
 	live       bool
 	connecting bool
 	queued     bool
-	bulky      bool // has just got a pipe, and may move to another worker
 }
 
 // edges are the events that both descriptors are registered for.
@@ -76,6 +75,10 @@ func (c *conn) ready(w *worker, events uint32, side direction) {
 		if c.group.ProxyProtocol != 0 && !c.sendHeader(w) {
 			return
 		}
+	case c.piped():
+		// A bulk stream waits for its turn. The others are served at once.
+		w.enqueue(c)
+		return
 	}
 	c.pump(w)
 }
@@ -96,6 +99,9 @@ func (c *conn) sendHeader(w *worker) bool {
 	return true
 }
 
+// piped reports whether a direction has a pipe.
+func (c *conn) piped() bool { return c.half[inward].piped || c.half[outward].piped }
+
 // pump forwards in both directions for one turn.
 func (c *conn) pump(w *worker) {
 	again := false
@@ -112,16 +118,12 @@ func (c *conn) pump(w *worker) {
 		c.close(w, closeFD)
 		return
 	}
-	if c.bulky {
-		c.bulky = false
-		if to := w.lightest(bulkOf, bulkSlack); to != w {
-			w.give(c, to)
-			return
-		}
+	if to := w.workerFor(c); to != w {
+		w.give(c, to)
+		return
 	}
 	if again {
-		c.queued = true
-		w.queue = append(w.queue, c)
+		w.enqueue(c)
 	}
 }
 

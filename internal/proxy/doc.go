@@ -13,6 +13,8 @@
 //	parent ──Set──▶ registry ──post──▶ worker 0 ─┬─ epoll ─ listening sockets
 //	                (binds)           worker 1  │         connections (2 fds)
 //	                                    …       └─        flows (1 fd)
+//	                                  worker n ─── epoll ─ bulk streams (2 fds)
+//	                                    …
 //
 // A proxy that Keep starts (a kept proxy) outlives its parent. It listens on a
 // unix socket, where the next parent finds it (Find) and reads its
@@ -26,8 +28,9 @@
 // A worker is an epoll loop. Only the worker uses its sockets, so nothing on
 // the data path takes a lock. A TCP listener belongs to one worker, which keeps
 // the connections that it accepts unless it has many more than another worker.
-// Bulk streams are spread evenly over the workers. A UDP port and its flows
-// stay on one worker.
+// A UDP port and its flows stay on one worker. There are as many workers again for
+// bulk streams only: a connection moves to one of them while it is a bulk stream, so
+// that small transfers do not wait for a thread that never sleeps.
 //
 // TCP bytes are copied through the worker's only buffer as long as transfers
 // are small: this needs no descriptors and no memory per connection. A
@@ -36,8 +39,9 @@
 // A user without CAP_SYS_RESOURCE may have too many pages in pipes; then the
 // direction continues with the buffer. If a peer reads slowly, the rest stays in
 // the pipe or in memory, and nothing more is read from the sender until it is sent. Sockets are registered once,
-// edge-triggered, for both directions. The work per wake-up is limited; the
-// rest is done after the other sockets were served.
+// edge-triggered, for both directions. A worker waits for events, serves those of
+// small transfers, and gives one stream one turn of limited size; then it waits again,
+// for no time if streams are left.
 //
 // The worker chooses the local ports of connections to targets itself, because
 // the kernel's choice would run out of ports in TIME_WAIT; see dial.go.

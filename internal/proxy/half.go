@@ -21,6 +21,7 @@ type half struct {
 	// eof: the source sent FIN. done: the FIN was sent to the other side.
 	eof, done bool
 	piped     bool
+	streamed  int   // bytes read into the pipe since the direction has it
 	full      uint8 // transfers in a row that filled the buffer
 	small     uint8 // transfers in a row that were too small for a pipe
 }
@@ -34,8 +35,10 @@ const (
 )
 
 const (
-	// turnBytes limits what one direction moves per turn.
-	turnBytes = 1 << 20
+	// clientTurn limits what one direction moves per turn, in bytes. Other connections
+	// of the worker wait for that long, about 20 µs. Workers of bulk streams have no
+	// others: they use streamTurn, which takes half of the CPU time per byte.
+	clientTurn, streamTurn = 64 << 10, 1 << 20
 	// bulkAfter is how many full buffers in a row give a direction a pipe.
 	bulkAfter = 2
 	// After quietAfter spliced transfers below quietBytes in a row, the pipe is
@@ -46,7 +49,7 @@ const (
 // move forwards from c.fd[d] to the other side.
 func (c *conn) move(w *worker, d direction) moveResult {
 	p := &c.half[d]
-	for moved := 0; moved < turnBytes; {
+	for moved := 0; moved < w.turn; {
 		if len(p.rest) > 0 || p.buffered > 0 {
 			if !p.writable {
 				return moveIdle
@@ -104,17 +107,18 @@ func (c *conn) take(w *worker, d direction) (int, unix.Errno) {
 		p.release(w)
 	}
 	if p.piped {
-		return 0, p.fill(c.fd[d])
+		return 0, p.fill(c.fd[d], w.turn)
 	}
 	return c.carry(w, d)
 }
 
-// fill splices from the source into the empty pipe.
-func (p *half) fill(from int) unix.Errno {
-	n, e := splice(from, p.pipe.write, pipeSize)
+// fill splices up to n bytes from the source into the empty pipe.
+func (p *half) fill(from, n int) unix.Errno {
+	n, e := splice(from, p.pipe.write, n)
 	if e != 0 {
 		return e
 	}
+	p.streamed += n
 	p.buffered, p.eof = n, n == 0
 	if p.small++; n >= quietBytes {
 		p.small = 0
@@ -169,20 +173,18 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	}
 	if p.full >= bulkAfter {
 		p.full = 0
-		c.bulky = p.widen(w)
+		p.widen(w)
 	}
 	return sent, 0
 }
 
-// widen gets a pipe for the direction. It returns false if there is none; the
-// direction then continues with the buffer.
-func (p *half) widen(w *worker) bool {
-	got, ok := w.pipes.get()
-	if ok {
+// widen gets a pipe for the direction. If there is none, the direction continues with
+// the buffer.
+func (p *half) widen(w *worker) {
+	if got, ok := w.pipes.get(); ok {
 		p.pipe, p.piped, p.small = got, true, 0
 		w.counts.bulk.Add(1)
 	}
-	return ok
 }
 
 // release gives the pipe back.
@@ -190,6 +192,6 @@ func (p *half) release(w *worker) {
 	if p.piped {
 		w.pipes.put(p.pipe, p.buffered)
 		w.counts.bulk.Add(-1)
-		p.piped = false
+		p.piped, p.streamed = false, 0
 	}
 }

@@ -60,7 +60,7 @@ func run(lim limits) int {
 	return 0
 }
 
-// maxWorkers limits the workers. With more than four cores, the kernel's own
+// maxWorkers limits the workers of each kind. With more than four cores, the kernel's own
 // work limits the traffic, and an idle worker still costs a thread.
 const maxWorkers = 4
 
@@ -84,11 +84,11 @@ type server struct {
 func serve(lim limits, control io.ReadWriteCloser) error {
 	raiseFiles()
 	n := min(runtime.NumCPU(), maxWorkers)
-	runtime.GOMAXPROCS(n + 1)
 	workers, err := startWorkers(n, lim)
 	if err != nil {
 		return err
 	}
+	runtime.GOMAXPROCS(len(workers) + 1)
 	s := &server{workers: workers, limits: lim, ports: newRegistry(workers), over: make(chan error, 1), parents: 1}
 	go s.attend(control)
 	return <-s.over

@@ -26,8 +26,12 @@ const (
 // worker is one epoll loop. Everything in it belongs to its goroutine,
 // except mail and counts.
 type worker struct {
-	id     int // among its peers
-	peers  []*worker
+	id int
+	// clients are the workers that accept clients, streams those that have bulk
+	// streams only.
+	clients, streams []*worker
+	// turn limits the bytes that one direction of a connection moves per turn.
+	turn   int
 	epoll  int
 	bell   int // eventfd that wakes the worker for its mailbox
 	mail   mailbox
@@ -35,7 +39,7 @@ type worker struct {
 	limits limits
 
 	slots   slots
-	queue   []*conn       // connections whose turn ended before their work did
+	queue   []*conn       // connections that wait for a turn
 	paused  []*socket     // listeners that wait for a free descriptor
 	retryAt time.Duration // when they try again
 	pipes   pipePool
@@ -48,7 +52,7 @@ type worker struct {
 	bound *atomic.Pointer[wanted]
 }
 
-// startWorkers starts n workers that share the load.
+// startWorkers starts n workers for clients and n for bulk streams.
 func startWorkers(n int, lim limits) ([]*worker, error) {
 	workers, err := newWorkers(n, lim)
 	for _, w := range workers {
@@ -57,14 +61,20 @@ func startWorkers(n int, lim limits) ([]*worker, error) {
 	return workers, err
 }
 
-// newWorkers returns n workers that do nothing yet.
+// newWorkers returns n workers for clients, then n for bulk streams. They do nothing
+// yet.
 func newWorkers(n int, lim limits) ([]*worker, error) {
-	workers := make([]*worker, n)
+	workers := make([]*worker, 2*n)
 	bound := &atomic.Pointer[wanted]{}
 	bound.Store(&wanted{})
 	for i := range workers {
-		w := &worker{id: i, peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i),
-			start: time.Now(), bound: bound}
+		w := &worker{id: i, clients: workers[:n], streams: workers[n:], turn: clientTurn, limits: lim,
+			buffer: make([]byte, bufferSize), start: time.Now(), bound: bound}
+		if i < n {
+			w.ports = newPortPool(i)
+		} else {
+			w.turn = streamTurn
+		}
 		var err error
 		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)
@@ -86,19 +96,27 @@ func newWorkers(n int, lim limits) ([]*worker, error) {
 func (w *worker) loop() {
 	events := make([]unix.EpollEvent, eventBatch)
 	for {
-		n := w.wait(events)
-		for i := range events[:n] {
-			ev := &events[i]
-			if h := w.slots.get(uint32(ev.Fd), uint32(ev.Pad)>>1); h != nil {
-				h.ready(w, ev.Events, direction(ev.Pad&1))
-			}
+		w.pass(events)
+	}
+}
+
+// pass waits for events and serves them. Then it gives one turn to the connection
+// that waits longest for one. So a small transfer waits for one turn at most,
+// however many streams there are, and no connection has two turns in a pass.
+func (w *worker) pass(events []unix.EpollEvent) {
+	queued := len(w.queue)
+	n := w.wait(events)
+	for i := range events[:n] {
+		ev := &events[i]
+		if h := w.slots.get(uint32(ev.Fd), uint32(ev.Pad)>>1); h != nil {
+			h.ready(w, ev.Events, direction(ev.Pad&1))
 		}
-		w.resume()
-		w.read()
-		w.flows.expire(w)
-		if len(w.paused) > 0 && w.now() >= w.retryAt {
-			w.retryAccept()
-		}
+	}
+	w.resume(queued)
+	w.read()
+	w.flows.expire(w)
+	if len(w.paused) > 0 && w.now() >= w.retryAt {
+		w.retryAccept()
 	}
 }
 
@@ -137,21 +155,26 @@ func (w *worker) timeout() int {
 	return limit
 }
 
-// resume continues with the connections whose turn ended before their work.
-func (w *worker) resume() {
-	pending := w.queue
-	if len(pending) == 0 {
-		return
-	}
-	w.queue = nil
-	for _, c := range pending {
+// resume gives a turn to the first live connection of the queue. It looks at the
+// first n only: the others were served in this pass.
+func (w *worker) resume(n int) {
+	for range n {
+		c := w.queue[0]
+		w.queue[0] = nil
+		w.queue = w.queue[1:]
 		c.queued = false
 		if c.live {
 			c.pump(w)
+			return
 		}
 	}
-	if w.queue == nil {
-		w.queue = pending[:0]
+}
+
+// enqueue gives the connection a turn after those that wait already.
+func (w *worker) enqueue(c *conn) {
+	if !c.queued {
+		c.queued = true
+		w.queue = append(w.queue, c)
 	}
 }
 

@@ -36,7 +36,7 @@ func publish() Suite {
 		Question: "How much does each publish mode cost, for clients on the host and across the wire?",
 		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy", "docker-proxy"},
 		Clients:   []result.Client{result.Local, result.Remote},
-		Workloads: []Workload{bulkUp10, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps},
+		Workloads: []Workload{bulkUp10, bulkDn10, bulkBoth, bulkFix, rr, rrLoaded, rrSpin, crr, udpBulk, udpRR, pps},
 		Rounds:    10, Duration: time.Second, Warmup: 200 * time.Millisecond,
 		Published: []result.Published{
 			figure("host", result.Throughput, 70e9), figure("host", result.IdleShare, 0.49),

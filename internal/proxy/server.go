@@ -170,7 +170,7 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 func (s *server) set(cfg Config) error {
 	err := s.ports.set(cfg)
 	if s.stay != nil {
-		s.stay.curtailBefore(s.ports.config)
+		s.curtailBefore(s.ports.config)
 		s.rest()
 	}
 	return err

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +18,8 @@ const (
 	// drainCheck is how often a proxy with a successor checks whether its last
 	// connection has ended.
 	drainCheck = time.Second
-	// curtailLimit limits the wait for a predecessor that does not answer.
+	// curtailLimit limits the wait for a predecessor that does not answer. It gets the
+	// request all the same.
 	curtailLimit = time.Second
 )
 
@@ -27,7 +27,7 @@ const (
 type stay struct {
 	listener *net.UnixListener
 	// before is the predecessor while it has connections, else nil.
-	before *Proxy
+	before *predecessor
 	// left is true after a successor has taken over the sockets.
 	left bool
 	// empty is the time since when the proxy has no sockets; zero while it has
@@ -53,7 +53,10 @@ func (s *server) outlive(k keep) error {
 	}
 	st := &stay{listener: l}
 	if k.TakeOver {
-		st.before, err = s.ports.takeOver(k.Socket)
+		var p *Proxy
+		if p, err = s.ports.takeOver(k.Socket); p != nil {
+			st.before = &predecessor{proxy: p}
+		}
 	}
 	if err == nil {
 		err = os.Rename(next, k.Socket)
@@ -68,6 +71,9 @@ func (s *server) outlive(k keep) error {
 	})
 	s.stay = st
 	go s.admit(l)
+	if st.before != nil {
+		go s.outliveBefore(st.before.proxy)
+	}
 	s.rest()
 	return nil
 }
@@ -114,12 +120,16 @@ func (s *server) admit(l *net.UnixListener) {
 }
 
 // rest ends a kept proxy that has no sockets: at once if it has no parent, else
-// after limits.empty. A proxy with a successor ends when it has no connections.
+// after limits.empty. A proxy with a successor ends when neither it nor its predecessor
+// has connections.
 func (s *server) rest() {
 	st := s.stay
 	switch {
+	case st.before != nil && st.before.pending():
+		st.rest.Reset(drainCheck)
 	case st.left:
-		if total(s.workers).Connections == 0 {
+		// A predecessor gets requests from this process only.
+		if total(s.workers).Connections == 0 && st.before == nil {
 			s.end(nil)
 		}
 		st.rest.Reset(drainCheck)
@@ -161,23 +171,27 @@ func (s *server) curtail(cfg Config) error {
 		return errors.New("the proxy has no successor")
 	}
 	s.ports.curtail(cfg)
-	s.stay.curtailBefore(cfg)
+	s.curtailBefore(cfg)
 	s.rest()
 	return nil
 }
 
 // curtailBefore makes the predecessor end the connections of all listeners that
 // are not in cfg.
-func (st *stay) curtailBefore(cfg Config) {
-	if st.before == nil {
-		return
+func (s *server) curtailBefore(cfg Config) {
+	if before := s.stay.before; before != nil {
+		before.curtail(cfg)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), curtailLimit)
-	defer cancel()
-	if _, err := st.before.call(ctx, request{Curtail: &cfg}); err != nil {
-		_ = st.before.Part() // it has ended
-		st.before = nil
-	}
+}
+
+// outliveBefore waits for the end of the predecessor.
+func (s *server) outliveBefore(p *Proxy) {
+	<-p.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = p.Part() // it has ended
+	s.stay.before = nil
+	s.rest()
 }
 
 // credentials identify the process at the other end of a control socket.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"crypto/tls"
+	"net"
 	"time"
 
 	"fairlead/internal/gateway/datagram"
@@ -23,12 +24,18 @@ type receiving []*datagram.Entry
 
 // receive begins to serve the entry points that receive datagrams.
 func (g *Gateway) receive(sockets Sockets) (all receiving) {
+	var own datagram.Own
+	for _, s := range sockets {
+		if s.UDP != nil {
+			own = append(own, s.UDP.LocalAddr().(*net.UDPAddr).AddrPort())
+		}
+	}
 	for _, value := range g.static.EntryPoints {
 		c := sockets[value.Name].UDP
 		if c == nil || !value.IsUDP() {
 			continue
 		}
-		e := datagram.NewEntry(c, cmp.Or(value.UDPTimeout, 3*time.Second),
+		e := datagram.NewEntry(c, own, cmp.Or(value.UDPTimeout, 3*time.Second),
 			func() *datagram.Route { return g.current.Load().datagrams[value.Name] },
 			g.observer.metrics.Connections.WithLabelValues(value.Name, "UDP"), g.open.add)
 		all = append(all, e)

@@ -196,6 +196,50 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestAnswersGetNoAnswer sends answers back to the server that gave them. So a program that returns
+// whatever it gets, or another server, exchanges no endless datagrams with it.
+func TestAnswersGetNoAnswer(t *testing.T) {
+	host := kerneltest.Netns(t)
+	kerneltest.Run(t, host, "ip", "link", "set", "lo", "up")
+	kerneltest.Run(t, host, "ip", "addr", "add", "10.9.0.1/16", "dev", "lo")
+	s := NewServer(slog.New(slog.DiscardHandler), host.Do)
+	t.Cleanup(s.Close)
+	s.Update(shop())
+	if failed := s.Set([]Network{{Name: "shop", Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.1")},
+		Subnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}}}); len(failed) > 0 {
+		t.Fatal(failed)
+	}
+	if err := host.Do(func() error {
+		conn, err := dns.DialTimeout("udp", "10.9.0.1:53", place.Timeout)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(place.Timeout))
+		var last *dns.Msg
+		for range 20 {
+			if last != nil {
+				if err := conn.WriteMsg(last); err != nil {
+					return err
+				}
+			}
+			q := new(dns.Msg).SetQuestion("web.", dns.TypeA)
+			if err := conn.WriteMsg(q); err != nil {
+				return err
+			}
+			if last, err = conn.ReadMsg(); err != nil {
+				return err
+			}
+			if last.Id != q.Id {
+				t.Error("an answer got an answer")
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPortInUse reports a network whose port another program has, and serves it afterwards.
 func TestPortInUse(t *testing.T) {
 	host := kerneltest.Netns(t)

@@ -18,6 +18,7 @@ import (
 // Entry is an entry point that receives datagrams.
 type Entry struct {
 	conn    *net.UDPConn
+	own     Own
 	timeout time.Duration
 	// most is how many sessions there may be.
 	most int
@@ -40,11 +41,12 @@ type Entry struct {
 // descriptors.
 const mostSessions = 8192
 
-// NewEntry returns an entry point that serves nothing yet. A session that is silent for the
-// timeout ends. The function changed is called with 1 and -1 when a session begins and ends.
-func NewEntry(conn *net.UDPConn, timeout time.Duration, route func() *Route, count prometheus.Gauge,
+// NewEntry returns an entry point that serves nothing yet. It serves none of the own addresses. A
+// session that is silent for the timeout ends. The function changed is called with 1 and -1 when a
+// session begins and ends.
+func NewEntry(conn *net.UDPConn, own Own, timeout time.Duration, route func() *Route, count prometheus.Gauge,
 	changed func(n int)) *Entry {
-	return &Entry{conn: conn, timeout: timeout, route: route, count: count, changed: changed, most: sessionLimit(),
+	return &Entry{conn: conn, own: own, timeout: timeout, route: route, count: count, changed: changed, most: sessionLimit(),
 		sessions: map[key]*session{}, unanswered: list.New(), answered: list.New(), done: make(chan struct{})}
 }
 
@@ -101,7 +103,8 @@ func (e *Entry) forget(k key) {
 	}
 }
 
-// session returns the client's session: a new one if there is none, nil if there is no server.
+// session returns the client's session: a new one if there is none, nil if there is no server or
+// the client is an entry point.
 func (e *Entry) session(k key) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +112,7 @@ func (e *Entry) session(k key) *session {
 		return s
 	}
 	r := e.route()
-	if r == nil || e.closed {
+	if r == nil || e.closed || e.own.has(k.client) {
 		return nil
 	}
 	to := r.service.next()

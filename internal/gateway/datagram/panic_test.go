@@ -47,7 +47,7 @@ func TestPanicsEndOneSession(t *testing.T) {
 	}()
 	route := &Route{service: &mistakes{to: newServer(server.LocalAddr().String())}}
 	expired := make(chan struct{}, 10)
-	e := NewEntry(conn, time.Hour, func() *Route { return route },
+	e := NewEntry(conn, nil, time.Hour, func() *Route { return route },
 		prometheus.NewGauge(prometheus.GaugeOpts{Name: "sessions"}), func(n int) {
 			if n < 0 {
 				expired <- struct{}{}

@@ -186,7 +186,12 @@ var Rules = []Rule{
 	{
 		Name: "a store keeps values: desired and applied state, leases, and the plan's settings to restore",
 		Of:   []string{"internal/store/..."},
-		Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
+		Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/...",
+			"internal/boltfile", "internal/escape"},
+	},
+	{
+		Name: "a file that knows its damages does not know what its values mean",
+		Of:   []string{"internal/boltfile"}, Ours: []string{},
 	},
 	{
 		Name: "the table of paths is data: what drivers and publish modes declare",

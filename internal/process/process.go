@@ -28,8 +28,8 @@ import (
 
 // The default directories.
 const (
-	RunDir   = "/run/fairlead"
-	StateDir = "/var/lib/fairlead"
+	RunDir   = store.RunDir
+	StateDir = store.StateDir
 )
 
 // Options configure a daemon.
@@ -82,7 +82,9 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(unlock)
-	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run})
+	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run, CopyFailed: func(err error) {
+		opt.Log.Warn("the store has no up-to-date copy", "error", err)
+	}})
 	if err != nil {
 		return err
 	}

@@ -7,68 +7,46 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/boltfile"
+
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // lockTimeout is how long to wait for another process to close the database,
 // e.g. while it ends.
 const lockTimeout = time.Second
 
+// bootKey is the key of the boot's id in boltfile.Meta.
+const bootKey = "boot"
+
 // database is a bbolt file with its tables.
 type database struct {
 	db     *bbolt.DB
+	opt    boltfile.Options
 	tables []reader
+	copies *copier
 }
 
 // reader is a table of any type.
 type reader interface{ read(*bbolt.Tx) error }
 
-// openDatabase opens or creates a database. pid is the path of the file with
-// the process id of the owner. It returns a *InUseError if another process has
-// the database open.
-func openDatabase(path, pid string, noSync bool) (*database, error) {
-	db, err := openPresent(path, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync,
-		NoFreelistSync: true})
-	if errors.Is(err, bbolterrors.ErrTimeout) {
+// openDatabase opens a database, and creates it if it does not exist and may be written. pid is the path of
+// the file with the process id of the owner. It returns a *InUseError if another process has the database open,
+// and a *DamagedError if it does not have what was stored in it.
+func openDatabase(path, pid string, opt boltfile.Options) (*database, error) {
+	opt.Format, opt.Checked, opt.Wait = format, checkedFormat, lockTimeout
+	db, err := boltfile.Open(path, opt)
+	if errors.Is(err, boltfile.ErrInUse) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &InUseError{Path: path, PID: string(holder)}
 	}
-	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) ||
-		errors.Is(err, bbolterrors.ErrVersionMismatch) {
-		return nil, fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store",
-			path, err)
+	if damaged := new(boltfile.DamagedError); errors.As(err, &damaged) {
+		return nil, &DamagedError{Path: path, Cause: err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	return &database{db: db}, nil
-}
-
-// openPresent opens the database, and again if the process that had it open has
-// removed it meanwhile (File.Close).
-func openPresent(path string, opt *bbolt.Options) (*bbolt.DB, error) {
-	var file *os.File
-	opt.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
-		file, err = os.OpenFile(name, flag, mode)
-		return file, err
-	}
-	for {
-		db, err := bbolt.Open(path, 0o600, opt)
-		if err != nil {
-			return nil, err
-		}
-		opened, err := file.Stat()
-		if err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
-		if present, err := os.Stat(path); err == nil && os.SameFile(opened, present) {
-			return db, nil
-		}
-		if err := db.Close(); err != nil {
-			return nil, err
-		}
-	}
+	return &database{db: db, opt: opt}, nil
 }
 
 // empty reports whether the database has no entries except its metadata. Entries
@@ -77,7 +55,7 @@ func (d *database) empty() (bool, error) {
 	empty := true
 	err := d.db.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			if key, _ := b.Cursor().First(); key != nil && string(name) != "meta" {
+			if key, _ := b.Cursor().First(); key != nil && string(name) != boltfile.Meta {
 				empty = false
 			}
 			return nil
@@ -93,12 +71,12 @@ func (d *database) empty() (bool, error) {
 // whether it did. The reboot reset the kernel state that the database records, so a
 // setting restored from it would be wrong.
 func (d *database) of(boot string) (another bool, err error) {
-	meta, key := []byte("meta"), []byte("boot")
-	err = d.db.Update(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(meta); b != nil && string(b.Get(key)) == boot {
-			return nil
-		}
-		another = true
+	is, err := d.isOf(boot)
+	if err != nil || is {
+		return false, err
+	}
+	meta := []byte(boltfile.Meta)
+	err = boltfile.Update(d.db, func(tx *bbolt.Tx) error {
 		var names [][]byte
 		err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 			names = append(names, slices.Clone(name))
@@ -114,12 +92,15 @@ func (d *database) of(boot string) (another bool, err error) {
 		if err != nil {
 			return err
 		}
-		return b.Put(key, []byte(boot))
+		if err := b.Put([]byte(bootKey), []byte(boot)); err != nil {
+			return err
+		}
+		return boltfile.Seal(tx, format)
 	})
 	if err != nil {
-		return another, fmt.Errorf("write store %s: %w", d.db.Path(), err)
+		return true, fmt.Errorf("write store %s: %w", d.db.Path(), err)
 	}
-	return another, nil
+	return true, nil
 }
 
 // read fills every table.
@@ -139,7 +120,7 @@ func (d *database) write(changes ...change) error {
 	if !slices.ContainsFunc(changes, change.any) {
 		return nil
 	}
-	err := d.db.Update(func(tx *bbolt.Tx) error {
+	err := boltfile.Update(d.db, func(tx *bbolt.Tx) error {
 		for _, c := range changes {
 			if err := c.write(tx); err != nil {
 				return err
@@ -153,5 +134,6 @@ func (d *database) write(changes ...change) error {
 	for _, c := range changes {
 		c.done()
 	}
+	d.copies.changed()
 	return nil
 }

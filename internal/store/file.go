@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"fairlead/internal/boltfile"
 	"fairlead/internal/ipam"
 	"fairlead/internal/model"
 )
@@ -23,7 +24,22 @@ type Places struct {
 	// record of the host, and the other attachments. It must survive only the
 	// process, so writes are not synced to the disk.
 	Run string
+	// CopyFailed is called if the copy of a database cannot be written; it can be nil. It must not call the
+	// File. It may be called concurrently.
+	CopyFailed func(error)
 }
+
+// The default directories.
+const (
+	RunDir   = "/run/fairlead"
+	StateDir = "/var/lib/fairlead"
+)
+
+// The databases' names in the directories State and Run.
+const (
+	lastingName = "fairlead.db"
+	bootName    = "boot.db"
+)
 
 // InUseError is the error of OpenFile and ReadDesired when another process has
 // the databases open.
@@ -43,7 +59,8 @@ func (e *InUseError) Error() string {
 }
 
 // File saves the record and the desired state in two bbolt databases. Only one
-// process at a time can open them. It is safe for concurrent use.
+// process at a time can open them. It is safe for concurrent use. A copy of each
+// database is beside it, and is at most [copyEvery] older than the database.
 type File struct {
 	// memory is a copy of what is in the databases. Writers of a database hold
 	// mu until memory is updated too.
@@ -88,7 +105,8 @@ type lease struct {
 
 // OpenFile opens the databases, and creates them if they do not exist. It
 // deletes the contents of the database in at.Run if they are from another boot.
-// It returns a *InUseError if another process has the databases open.
+// It returns a *InUseError if another process has the databases open, and a
+// *DamagedError if one of them does not have what was stored in it.
 func OpenFile(at Places) (*File, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
 	for _, dir := range []string{at.State, at.Run} {
@@ -98,41 +116,73 @@ func OpenFile(at Places) (*File, error) {
 	}
 	err := f.open(at)
 	if err != nil {
-		return nil, errors.Join(err, f.closeAll())
+		return nil, errors.Join(at.advise(err), f.closeAll())
 	}
 	return f, nil
 }
 
 func (f *File) open(at Places) error {
-	var err error
-	if f.lasting, err = openDatabase(filepath.Join(at.State, "fairlead.db"), f.pid, false); err != nil {
+	boot, err := currentBoot()
+	if err != nil {
 		return err
 	}
-	if f.boot, err = openDatabase(filepath.Join(at.Run, "boot.db"), f.pid, true); err != nil {
+	if f.lasting, err = openDatabase(filepath.Join(at.State, lastingName), f.pid, boltfile.Options{}); err != nil {
+		return err
+	}
+	if f.boot, err = openBoot(filepath.Join(at.Run, bootName), f.pid, boot); err != nil {
 		return err
 	}
 	if err := os.WriteFile(f.pid, fmt.Append(nil, os.Getpid()), 0o600); err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	another, err := f.boot.of(boot)
 	if err != nil {
-		return fmt.Errorf("open store: %w", err)
-	}
-	another, err := f.boot.of(strings.TrimSpace(string(id)))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.lasting.migrate(), f.boot.migrate()); err != nil {
 		return err
 	}
 	f.declare()
+	if err := errors.Join(f.lasting.migrate(), f.boot.migrate()); err != nil {
+		return err
+	}
 	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
 		return err
 	}
 	if another {
 		f.awaitSandboxes()
 	}
+	for _, d := range []*database{f.lasting, f.boot} {
+		d.copies = startCopies(d.db, d.opt, at.CopyFailed)
+	}
 	return errors.Join(f.memory.Save(f.saved()), f.memory.SaveDesired(f.stored()))
+}
+
+// currentBoot returns the id of the host's boot.
+func currentBoot() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("open store: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
+
+// openBoot opens the database of that boot. A database of an earlier boot may be damaged: a power loss damages
+// it if the directory is on a disk, and nothing of it is valid any more.
+func openBoot(path, pid, boot string) (*database, error) {
+	opt := boltfile.Options{NoSync: true}
+	d, err := openDatabase(path, pid, opt)
+	if damaged := new(DamagedError); !errors.As(err, &damaged) || !copyOfAnotherBoot(path, boot) {
+		return d, err
+	}
+	if err := errors.Join(boltfile.Remove(boltfile.CopyOf(path)), boltfile.Remove(path)); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return openDatabase(path, pid, opt)
+}
+
+// copyOfAnotherBoot reports whether the copy of a database was written during another boot. The first
+// process of a boot writes the copy when it opens the database.
+func copyOfAnotherBoot(path, boot string) bool {
+	copied, err := readCopy(path)
+	return err == nil && string(copied.Meta[bootKey]) != boot
 }
 
 // awaitSandboxes removes the sandbox from every attachment that survived a
@@ -304,18 +354,35 @@ func (f *File) SaveDesired(d model.Desired) error {
 // removes the databases, too. The PID file is removed first: once a database is
 // removed, the next process can write its own.
 func (f *File) Close() error {
+	f.endCopies()
 	return errors.Join(os.Remove(f.pid), f.removeEmpty(), f.closeAll())
 }
 
-// removeEmpty removes the databases if both are empty. They are still locked, so
-// that no other process writes to them meanwhile.
+// endCopies writes the copies that are not up to date.
+func (f *File) endCopies() {
+	for _, d := range []*database{f.lasting, f.boot} {
+		d.copies.end()
+	}
+}
+
+// removeEmpty removes the databases and their copies if both are empty. They are still
+// locked, so that no other process writes to them meanwhile. A copy alone would be a
+// damage, so it is removed first.
 func (f *File) removeEmpty() error {
 	for _, d := range []*database{f.lasting, f.boot} {
 		if empty, err := d.empty(); err != nil || !empty {
 			return err
 		}
 	}
-	return errors.Join(os.Remove(f.lasting.db.Path()), os.Remove(f.boot.db.Path()))
+	for _, path := range []string{f.lasting.db.Path(), f.boot.db.Path()} {
+		if err := boltfile.Remove(boltfile.CopyOf(path)); err != nil {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *File) closeAll() error {

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"fairlead/internal/boltfile"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
 
@@ -80,7 +82,7 @@ func TestAnotherBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("boot"), []byte("another"))
+		return errors.Join(tx.Bucket([]byte("meta")).Put([]byte("boot"), []byte("another")), boltfile.Seal(tx, 4))
 	}), db.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +157,8 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// TestNothingStored checks that Close removes both files if nothing is stored, and
-// that it removes none if something is.
+// TestNothingStored checks that Close removes both files and their copies if nothing is
+// stored, and that it removes none if something is.
 func TestNothingStored(t *testing.T) {
 	at := places(t)
 	left := func() (names []string) {
@@ -189,8 +191,9 @@ func TestNothingStored(t *testing.T) {
 		if err := errors.Join(put(f), f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if names := left(); len(names) != 2 {
-			t.Errorf("with %s stored, the files are %v", name, names)
+		want := []string{"fairlead.db", "fairlead.db.copy", "boot.db", "boot.db.copy"}
+		if names := left(); !slices.Equal(names, want) {
+			t.Errorf("with %s stored, the files are %v, want %v", name, names, want)
 		}
 	}
 }

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"fairlead/internal/boltfile"
 
 	"go.etcd.io/bbolt"
 )
 
 // format is the current version of the databases' contents. A database without a
 // version has format 1.
-const format = 3
+const format = 4
+
+// checkedFormat is the first format whose values have checksums.
+const checkedFormat = 4
 
 // keysOfFormat1 maps JSON keys of format 1 to those of format 2, in the values
 // of the buckets modelBuckets.
@@ -41,35 +45,19 @@ var bucketsOfFormat2 = map[string]string{
 var modelBuckets = []string{"networks", "services", "attachments", "publishes",
 	appliedNetworks, appliedEndpoints, appliedPublishes, appliedServices}
 
-var metaBucket, formatKey = []byte("meta"), []byte("format")
-
-// readFormat returns the format of the database.
-func readFormat(tx *bbolt.Tx) (int, error) {
-	b := tx.Bucket(metaBucket)
-	if b == nil || b.Get(formatKey) == nil {
-		return 1, nil
-	}
-	stored, err := strconv.Atoi(string(b.Get(formatKey)))
-	if err != nil {
-		return 0, fmt.Errorf("read format: %w", err)
-	}
-	if stored > format {
-		return 0, fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one",
-			stored, format)
-	}
-	return stored, nil
-}
-
 // migrate rewrites the database in the current format, in one transaction. It writes
 // nothing if the database already has that format.
 func (d *database) migrate() error {
 	var stored int
 	err := d.db.View(func(tx *bbolt.Tx) (err error) {
-		stored, err = readFormat(tx)
+		stored, err = boltfile.Format(tx)
 		return err
 	})
 	if err == nil && stored < format {
 		err = d.rewrite(stored)
+	}
+	if damaged := new(DamagedError); errors.As(err, &damaged) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", d.db.Path(), err)
@@ -77,21 +65,21 @@ func (d *database) migrate() error {
 	return nil
 }
 
-// rewrite rewrites the database in the current format. stored is its old format.
+// rewrite rewrites the database in the current format. stored is its old format. A value without a checksum that
+// no table can read is damaged.
 func (d *database) rewrite(stored int) error {
-	return d.db.Update(func(tx *bbolt.Tx) error {
+	return boltfile.Update(d.db, func(tx *bbolt.Tx) error {
 		if err := renameBuckets(tx); err != nil {
 			return err
 		}
 		err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
-		if err != nil {
-			return err
+		for _, t := range d.tables {
+			err = errors.Join(err, t.read(tx))
 		}
-		meta, err := tx.CreateBucketIfNotExists(metaBucket)
 		if err != nil {
-			return err
+			return &DamagedError{Path: d.db.Path(), Cause: &boltfile.DamagedError{Path: d.db.Path(), Cause: err}}
 		}
-		return meta.Put(formatKey, []byte(strconv.Itoa(format)))
+		return boltfile.Protect(tx, format)
 	})
 }
 

@@ -9,27 +9,33 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/boltfile"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
 
 	"go.etcd.io/bbolt"
 )
 
-// oldDatabases creates databases as the last version with format 1 wrote them:
-// testdata lists the bucket, key and value of each entry. Two additional entries have
+// oldDatabases creates databases as the last version with format 1 wrote them. Two additional entries have
 // the keys that occur only in attachments of a container engine.
 func oldDatabases(t *testing.T) store.Places {
+	t.Helper()
+	return databasesOf(t, "format1", "attachments\tdocker-1\t{\"name\":\"docker-1\",\"network\":\"web\",\"handed\":\"fv-1\"}\n"+
+		"attachments\tdocker-2\t{\"name\":\"docker-2\",\"network\":\"none\",\"cgroup\":\"/sys/fs/cgroup/web\",\"unlisted\":\"deny\",\"late\":true}\n")
+}
+
+// databasesOf creates databases of an older format: testdata lists the bucket, key and value of each entry. more
+// lists additional entries of boot.db.
+func databasesOf(t *testing.T, format, more string) store.Places {
 	t.Helper()
 	at := places(t)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine := "attachments\tdocker-1\t{\"name\":\"docker-1\",\"network\":\"web\",\"handed\":\"fv-1\"}\n" +
-		"attachments\tdocker-2\t{\"name\":\"docker-2\",\"network\":\"none\",\"cgroup\":\"/sys/fs/cgroup/web\",\"unlisted\":\"deny\",\"late\":true}\n"
 	for path, more := range map[string]string{filepath.Join(at.State, "fairlead.db"): "",
-		filepath.Join(at.Run, "boot.db"): engine} {
-		name := "format1-" + strings.TrimSuffix(filepath.Base(path), ".db") + ".txt"
+		filepath.Join(at.Run, "boot.db"): more} {
+		name := format + "-" + strings.TrimSuffix(filepath.Base(path), ".db") + ".txt"
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -151,8 +157,62 @@ func TestFormat2IsMigrated(t *testing.T) {
 	}
 }
 
-// asFormat2 renames the buckets of the applied state to their names in format 2.
+// TestFormat3IsMigrated opens databases as commit 496c9123 wrote them, without checksums. Nothing is lost, also
+// for a reader that writes nothing.
+func TestFormat3IsMigrated(t *testing.T) {
+	at := databasesOf(t, "format3", "")
+	read, err := store.ReadDesired(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, at)
+	for range 2 {
+		is := load(t, f)
+		if d := is.desired; !reflect.DeepEqual(d, read) || len(d.Networks) != 1 || len(d.Attachments) != 14 ||
+			len(d.Publishes) != 14 || len(d.Services) != 1 {
+			t.Errorf("desired state: %+v, want as read without writing: %+v", d, read)
+		}
+		if r := is.record; len(r.Applied.Endpoints) != 13 || len(r.Applied.Publishes) != 13 || len(r.Leases) != 13 ||
+			len(r.Settings) != 1 || len(r.Devices) != 1 || len(r.Inside) != 1 || len(r.Virtual) != 1 {
+			t.Errorf("record: %+v", r)
+		}
+		if is.notes != "map[a:1] map[b:2]" {
+			t.Errorf("notes: %s", is.notes)
+		}
+		f = reopen(t, f, at)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	inDatabase(t, filepath.Join(at.State, "fairlead.db"), func(tx *bbolt.Tx) error {
+		_, err := boltfile.Content([]byte("networks"), []byte("lan"), tx.Bucket([]byte("networks")).Get([]byte("lan")))
+		return err
+	})
+}
+
+// TestDamagedOldFormat: a value without a checksum that cannot be parsed is a damage, and the file stays as it is.
+func TestDamagedOldFormat(t *testing.T) {
+	at := databasesOf(t, "format3", "settings\tx\t{\"Name\":\n")
+	path := filepath.Join(at.Run, "boot.db")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := new(store.DamagedError)
+	if _, err := store.OpenFile(at); !errors.As(err, &damaged) || damaged.Path != path ||
+		!strings.Contains(err.Error(), "settings x") {
+		t.Errorf("open: %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+// asFormat2 removes the checksums, and renames the buckets of the applied state to their names in format 2.
 func asFormat2(tx *bbolt.Tx) error {
+	if err := withoutChecksums(tx); err != nil {
+		return err
+	}
 	for _, kind := range []string{"networks", "endpoints", "publishes", "services"} {
 		now := []byte("applied " + kind)
 		old, err := tx.CreateBucket([]byte("desired " + kind))
@@ -166,6 +226,24 @@ func asFormat2(tx *bbolt.Tx) error {
 	return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte("2"))
 }
 
+// withoutChecksums makes the values of a database those of an older format.
+func withoutChecksums(tx *bbolt.Tx) error {
+	err := tx.ForEach(func(table []byte, b *bbolt.Bucket) error {
+		values := map[string][]byte{}
+		err := b.ForEach(func(key, value []byte) (err error) {
+			if string(table) != boltfile.Meta {
+				values[string(key)], err = boltfile.Content(table, key, value)
+			}
+			return err
+		})
+		for key, content := range values {
+			err = errors.Join(err, b.Put([]byte(key), content))
+		}
+		return err
+	})
+	return errors.Join(err, tx.Bucket([]byte(boltfile.Meta)).Delete([]byte("contents")))
+}
+
 // TestNewerFormatIsRefused checks that databases of a newer version are not changed.
 func TestNewerFormatIsRefused(t *testing.T) {
 	at := places(t)
@@ -173,12 +251,12 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(at.State, "fairlead.db")
-	writeEntries(t, path, "meta\tformat\t4\nnetworks\tweb\t{\"newer\":1}\n")
+	writeEntries(t, path, "meta\tformat\t5\nnetworks\tweb\t{\"newer\":1}\n")
 	for name, try := range map[string]func() error{
 		"open": func() error { _, err := store.OpenFile(at); return err },
 		"read": func() error { _, err := store.ReadDesired(at); return err },
 	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), "format 4 is newer than this program's 3") {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "format 5 is newer than this program's 4") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -2,32 +2,38 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
+	"fairlead/internal/boltfile"
 	"fairlead/internal/model"
 
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // ReadDesired returns the desired state that an earlier process saved. It writes
-// nothing. It returns a *InUseError if a process has the databases open, and an
-// error that wraps os.ErrNotExist if nothing was saved.
+// nothing. It returns a *InUseError if a process has the databases open, a
+// *DamagedError if they do not have what was stored in them, and an error that wraps
+// os.ErrNotExist if nothing was saved.
 func ReadDesired(at Places) (model.Desired, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
 	d, err := f.readDesired(at)
-	return d, errors.Join(err, f.closeAll())
+	return d, errors.Join(at.advise(err), f.closeAll())
 }
 
 func (f *File) readDesired(at Places) (d model.Desired, err error) {
-	if f.lasting, err = readDatabase(filepath.Join(at.State, "fairlead.db"), f.pid); err != nil {
+	boot, err := currentBoot()
+	if err != nil {
 		return d, err
 	}
-	f.boot, err = readDatabase(filepath.Join(at.Run, "boot.db"), f.pid)
-	absent := errors.Is(err, os.ErrNotExist)
+	if f.lasting, err = openDatabase(filepath.Join(at.State, lastingName), f.pid,
+		boltfile.Options{ReadOnly: true}); err != nil {
+		return d, err
+	}
+	path := filepath.Join(at.Run, bootName)
+	f.boot, err = openDatabase(path, f.pid, boltfile.Options{ReadOnly: true})
+	damaged := new(DamagedError)
+	absent := errors.Is(err, os.ErrNotExist) || errors.As(err, &damaged) && copyOfAnotherBoot(path, boot)
 	if absent {
 		f.boot, err = &database{}, nil // a reboot deleted it
 	}
@@ -41,7 +47,7 @@ func (f *File) readDesired(at Places) (d model.Desired, err error) {
 	}
 	current := false
 	if err == nil && !absent {
-		current, err = f.boot.isCurrent()
+		current, err = f.boot.isOf(boot)
 	}
 	if err == nil && current {
 		err = f.boot.read()
@@ -55,29 +61,12 @@ func (f *File) readDesired(at Places) (d model.Desired, err error) {
 	return f.stored(), nil
 }
 
-// readDatabase opens an existing database read-only.
-func readDatabase(path, pid string) (*database, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, ReadOnly: true})
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		holder, _ := os.ReadFile(pid) // it may have ended just now
-		return nil, &InUseError{Path: path, PID: string(holder)}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read store %s: %w", path, err)
-	}
-	return &database{db: db}, nil
-}
-
-// isCurrent reports whether the database was written since the last boot.
-func (d *database) isCurrent() (current bool, err error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return false, fmt.Errorf("read store: %w", err)
-	}
+// isOf reports whether the database was written during that boot.
+func (d *database) isOf(boot string) (is bool, err error) {
 	err = d.db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("meta"))
-		current = b != nil && string(b.Get([]byte("boot"))) == strings.TrimSpace(string(boot))
+		b := tx.Bucket([]byte(boltfile.Meta))
+		is = b != nil && string(b.Get([]byte(bootKey))) == boot
 		return nil
 	})
-	return current, err
+	return is, err
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"fairlead/internal/boltfile"
+
 	"go.etcd.io/bbolt"
 )
 
@@ -39,13 +41,18 @@ func (t *table[T]) read(tx *bbolt.Tx) error {
 	if b == nil {
 		return nil
 	}
-	stored, err := readFormat(tx)
+	stored, err := boltfile.Format(tx)
 	if err != nil {
 		return err
 	}
-	return b.ForEach(func(key, text []byte) error {
+	return b.ForEach(func(key, text []byte) (err error) {
 		var v T
-		text, err := upgrade(string(t.bucket), text, stored)
+		if stored >= checkedFormat {
+			text, err = boltfile.Content(t.bucket, key, text)
+		}
+		if err == nil {
+			text, err = upgrade(string(t.bucket), text, stored)
+		}
 		if err == nil {
 			err = json.Unmarshal(text, &v)
 		}
@@ -115,17 +122,14 @@ func (c change) write(tx *bbolt.Tx) error {
 	if !c.any() {
 		return nil
 	}
-	b, err := tx.CreateBucketIfNotExists(c.bucket)
-	if err != nil {
-		return err
-	}
 	for key, v := range c.put {
+		var err error
 		if v == nil {
-			err = b.Delete([]byte(key))
+			err = boltfile.Delete(tx, c.bucket, []byte(key))
 		} else {
 			var text []byte
 			if text, err = json.Marshal(v); err == nil {
-				err = b.Put([]byte(key), text)
+				err = boltfile.Put(tx, c.bucket, []byte(key), text)
 			}
 		}
 		if err != nil {

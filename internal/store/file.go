@@ -339,15 +339,33 @@ func (f *File) SaveDesired(d model.Desired) error {
 	if d.ClusterGateway != nil {
 		clusterGateways = append(clusterGateways, *d.ClusterGateway)
 	}
-	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes),
-		f.services.set(d.Services), f.gateways.set(gateways), f.clusterGateways.set(clusterGateways))
-	if err == nil {
-		err = f.boot.write(f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes))
-	}
-	if err != nil {
+	lasting := []change{f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes),
+		f.services.set(d.Services), f.gateways.set(gateways), f.clusterGateways.set(clusterGateways)}
+	boot := []change{f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes)}
+	if err := f.writeBoth(lasting, boot); err != nil {
 		return err
 	}
 	return f.memory.SaveDesired(d)
+}
+
+// writeBoth writes changes to both databases. If the process ends meanwhile, nothing is in neither: an
+// attachment that moves is in both first, and a network is present as long as an attachment to it.
+func (f *File) writeBoth(lasting, boot []change) error {
+	if !slices.ContainsFunc(boot, change.any) {
+		return f.lasting.write(lasting...)
+	}
+	var put, deleted []change
+	for _, c := range lasting {
+		p, d := c.split()
+		put, deleted = append(put, p), append(deleted, d)
+	}
+	if err := f.lasting.write(put...); err != nil {
+		return err
+	}
+	if err := f.boot.write(boot...); err != nil {
+		return err
+	}
+	return f.lasting.write(deleted...)
 }
 
 // Close closes the databases and removes the PID file. If nothing is stored, it

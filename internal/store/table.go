@@ -71,6 +71,8 @@ type change struct {
 	put map[string]any
 	// done updates the table's rows. It is called after the transaction.
 	done func()
+	// split returns the change as one that only puts values, and one that only deletes entries.
+	split func() (puts, deletes change)
 }
 
 func (c change) any() bool { return len(c.put) > 0 }
@@ -107,7 +109,7 @@ func (t *table[T]) set(values []T) change {
 // change returns the change that puts the values under their keys, and deletes
 // the entries whose value is nil.
 func (t *table[T]) change(put map[string]any) change {
-	return change{t.bucket, put, func() {
+	done := func() {
 		for key, v := range put {
 			if v == nil {
 				delete(t.rows, key)
@@ -115,7 +117,19 @@ func (t *table[T]) change(put map[string]any) change {
 				t.rows[key] = v.(T)
 			}
 		}
-	}}
+	}
+	split := func() (puts, deletes change) {
+		some, none := map[string]any{}, map[string]any{}
+		for key, v := range put {
+			if v == nil {
+				none[key] = nil
+			} else {
+				some[key] = v
+			}
+		}
+		return t.change(some), t.change(none)
+	}
+	return change{t.bucket, put, done, split}
 }
 
 func (c change) write(tx *bbolt.Tx) error {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,12 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"fairlead/internal/boltfile"
 	"fairlead/internal/cluster/kv"
 )
 
@@ -24,12 +25,18 @@ const saveEvery = 5 * time.Second
 // lockLimit is how long another process may use the file.
 const lockLimit = 5 * time.Second
 
+// format is the version of the file's content. The values of format 1 had no checksums.
+const format = 2
+
 var (
-	entriesBucket = []byte("entries") // key → revision, value
-	stateBucket   = []byte("state")
-	clusterKey    = []byte("cluster")
-	revisionKey   = []byte("revision")
-	etcdKey       = []byte("etcd")
+	entriesTable = []byte("cluster entries") // key → revision, value
+	stateTable   = []byte("cluster state")
+	// unchecked maps the tables to those of format 1.
+	unchecked = map[string]string{string(entriesTable): "entries", string(stateTable): "state"}
+
+	clusterKey  = []byte("cluster")
+	revisionKey = []byte("revision")
+	etcdKey     = []byte("etcd")
 )
 
 // file is the snapshot on disk. Each write is one transaction.
@@ -41,37 +48,28 @@ type file struct {
 	etcd uint64
 }
 
-// openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster. bbolt
-// panics at some damages.
-func openFile(path, cluster string) (opened *file, table *kv.Table, err error) {
+// openFile opens or creates the file. The table is nil if the file has no snapshot of the cluster.
+func openFile(path, cluster string) (*file, *kv.Table, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open snapshot of the cluster: %w", err)
 	}
-	var db *bbolt.DB
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // of memory that the file does not have
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("%v", cause)
-		}
-		if err == nil {
-			return
-		}
-		err = fmt.Errorf("open snapshot of the cluster: %w: if that does not end by itself, delete the file %s; etcd has "+
+	advised := func(err error) error {
+		return fmt.Errorf("open snapshot of the cluster: %w: if that does not end by itself, delete the file %s; etcd has "+
 			"all its content", err, path)
-		if opened, table = nil, nil; db != nil {
-			err = errors.Join(err, db.Close())
-		}
-	}()
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockLimit})
-	if err != nil {
-		return nil, nil, err
 	}
-	opened = &file{db: db, cluster: cluster, saved: kv.NewTable(0, nil)}
-	table, err = opened.read()
+	db, err := boltfile.Open(path, boltfile.Options{Format: format, Checked: format, Wait: lockLimit})
+	if err != nil {
+		return nil, nil, advised(err)
+	}
+	opened := &file{db: db, cluster: cluster, saved: kv.NewTable(0, nil)}
+	table, err := opened.read()
+	if err != nil {
+		return nil, nil, errors.Join(advised(err), db.Close())
+	}
 	if table != nil {
 		opened.saved = table
 	}
-	return opened, table, err
+	return opened, table, nil
 }
 
 // Read returns the snapshot of a cluster that the file of an earlier Mirror has, or nil.
@@ -91,66 +89,122 @@ func Read(path, cluster string) (kv.Snapshot, error) {
 
 // read returns the snapshot of the cluster, or nil. It deletes that of another cluster.
 func (f *file) read() (table *kv.Table, err error) {
-	err = f.db.View(func(tx *bbolt.Tx) error {
-		state, entries := tx.Bucket(stateBucket), tx.Bucket(entriesBucket)
-		if state == nil || entries == nil || string(state.Get(clusterKey)) != f.cluster {
-			return nil
+	if err := f.protect(); err != nil {
+		return nil, err
+	}
+	err = f.db.View(func(tx *bbolt.Tx) (err error) {
+		state, entries, err := values(tx)
+		if err != nil || string(state[string(clusterKey)]) != f.cluster {
+			return err
 		}
-		var all []kv.Entry
-		err := entries.ForEach(func(key, value []byte) error {
-			if len(value) < 8 {
-				return fmt.Errorf("the entry %s is too short", key)
-			}
-			all = append(all, kv.Entry{Key: string(key), Value: append([]byte{}, value[8:]...),
-				Revision: int64(binary.BigEndian.Uint64(value))})
-			return nil
-		})
-		if revision := state.Get(revisionKey); err == nil && len(revision) == 8 {
-			table = kv.NewTable(int64(binary.BigEndian.Uint64(revision)), all)
+		if revision := state[string(revisionKey)]; len(revision) == 8 {
+			table = kv.NewTable(int64(binary.BigEndian.Uint64(revision)), entries)
 		}
-		if etcd := state.Get(etcdKey); len(etcd) == 8 {
+		if etcd := state[string(etcdKey)]; len(etcd) == 8 {
 			f.etcd = binary.BigEndian.Uint64(etcd)
 		}
-		return err
+		return nil
 	})
 	if err != nil || table != nil {
 		return table, err
 	}
-	return nil, f.db.Update(func(tx *bbolt.Tx) error {
-		for _, bucket := range [][]byte{entriesBucket, stateBucket} {
-			if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
-				return err
-			}
-			if _, err := tx.CreateBucket(bucket); err != nil {
+	return nil, boltfile.Update(f.db, func(tx *bbolt.Tx) error {
+		for _, table := range [][]byte{entriesTable, stateTable} {
+			if err := tx.DeleteBucket(table); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
 				return err
 			}
 		}
-		return tx.Bucket(stateBucket).Put(clusterKey, []byte(f.cluster))
+		if err := boltfile.Seal(tx, format); err != nil {
+			return err
+		}
+		return boltfile.Put(tx, stateTable, clusterKey, []byte(f.cluster))
+	})
+}
+
+// values returns the content of the file.
+func values(tx *bbolt.Tx) (state map[string][]byte, entries []kv.Entry, err error) {
+	state = map[string][]byte{}
+	err = each(tx, stateTable, func(key, content []byte) error {
+		state[string(key)] = bytes.Clone(content)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	err = each(tx, entriesTable, func(key, content []byte) error {
+		if len(content) < 8 {
+			return fmt.Errorf("the entry %s is too short", key)
+		}
+		entries = append(entries, kv.Entry{Key: string(key), Value: bytes.Clone(content[8:]),
+			Revision: int64(binary.BigEndian.Uint64(content))})
+		return nil
+	})
+	return state, entries, err
+}
+
+// each calls f for each value of a table.
+func each(tx *bbolt.Tx, table []byte, f func(key, content []byte) error) error {
+	b := tx.Bucket(table)
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(key, value []byte) error {
+		content, err := boltfile.Content(table, key, value)
+		if err != nil {
+			return err
+		}
+		return f(key, content)
+	})
+}
+
+// protect rewrites a file of format 1 in the current format.
+func (f *file) protect() error {
+	var stored int
+	err := f.db.View(func(tx *bbolt.Tx) (err error) {
+		stored, err = boltfile.Format(tx)
+		return err
+	})
+	if err != nil || stored == format {
+		return err
+	}
+	return boltfile.Update(f.db, func(tx *bbolt.Tx) error {
+		for table, old := range unchecked {
+			from := tx.Bucket([]byte(old))
+			if from == nil {
+				continue
+			}
+			to, err := tx.CreateBucketIfNotExists([]byte(table))
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(from.ForEach(to.Put), tx.DeleteBucket([]byte(old))); err != nil {
+				return err
+			}
+		}
+		return boltfile.Protect(tx, format)
 	})
 }
 
 // write makes the file's snapshot that of the table of an etcd, in one transaction.
 func (f *file) write(etcd uint64, table *kv.Table) error {
-	err := f.db.Update(func(tx *bbolt.Tx) error {
-		entries := tx.Bucket(entriesBucket)
+	err := boltfile.Update(f.db, func(tx *bbolt.Tx) error {
 		for _, key := range kv.Diff(f.saved, table) {
 			e, ok := table.Get(key)
 			if !ok {
-				if err := entries.Delete([]byte(key)); err != nil {
+				if err := boltfile.Delete(tx, entriesTable, []byte(key)); err != nil {
 					return err
 				}
 				continue
 			}
 			value := append(binary.BigEndian.AppendUint64(nil, uint64(e.Revision)), e.Value...)
-			if err := entries.Put([]byte(key), value); err != nil {
+			if err := boltfile.Put(tx, entriesTable, []byte(key), value); err != nil {
 				return err
 			}
 		}
-		state := tx.Bucket(stateBucket)
-		if err := state.Put(etcdKey, binary.BigEndian.AppendUint64(nil, etcd)); err != nil {
+		if err := boltfile.Put(tx, stateTable, etcdKey, binary.BigEndian.AppendUint64(nil, etcd)); err != nil {
 			return err
 		}
-		return state.Put(revisionKey, binary.BigEndian.AppendUint64(nil, uint64(table.Revision())))
+		return boltfile.Put(tx, stateTable, revisionKey, binary.BigEndian.AppendUint64(nil, uint64(table.Revision())))
 	})
 	if err != nil {
 		return fmt.Errorf("write snapshot of the cluster: %w", err)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +18,8 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/kv"
+
+	"go.etcd.io/bbolt"
 )
 
 // writesFile is the environment variable with the file that the child of TestKilled writes.
@@ -111,8 +115,47 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestDamaged damages the file in many ways. Either it is read, or the error says what to do, and the file
-// can be replaced while the process runs.
+// TestFormat1 opens a file as commit 496c9123 wrote it, without checksums. The snapshot is not lost, also for the
+// next process.
+func TestFormat1(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cluster.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		entries, err := tx.CreateBucket([]byte("entries"))
+		if err != nil {
+			return err
+		}
+		state, err := tx.CreateBucket([]byte("state"))
+		if err != nil {
+			return err
+		}
+		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+		return errors.Join(entries.Put([]byte("a"), append(number(6), "value"...)), state.Put([]byte("cluster"), []byte("one")),
+			state.Put([]byte("revision"), number(7)), state.Put([]byte("etcd"), number(8)))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f, table, err := openFile(path, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, _ := table.Get("a"); table.Revision() != 7 || table.Len() != 1 || e.Revision != 6 ||
+			string(e.Value) != "value" || f.etcd != 8 {
+			t.Errorf("the snapshot is %+v of etcd %d", table, f.etcd)
+		}
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDamaged damages the file in many ways. Either it has what was stored, or the error says what to do, and the
+// file can be replaced while the process runs.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cluster.db")
 	f, table, err := openFile(path, "one")
@@ -131,10 +174,15 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	failed := 0
-	for round := range 150 {
+	failed, rounds := 0, 150
+	if text := os.Getenv("FAIRLEAD_DAMAGES"); text != "" {
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range rounds {
 		damaged := bytes.Clone(sound)
-		switch at := random.IntN(len(damaged)); round % 3 {
+		switch at := random.IntN(len(damaged)); round % 5 {
 		case 0:
 			damaged = damaged[:at]
 		case 1:
@@ -143,13 +191,27 @@ func TestDamaged(t *testing.T) {
 			for range 40 {
 				damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
 			}
+		case 3:
+			damaged[at] ^= 1 << random.IntN(8)
+		case 4:
+			a, b := at/4096*4096, random.IntN(len(damaged)/4096)*4096
+			copy(damaged[a:a+4096], sound[b:])
+			copy(damaged[b:b+4096], sound[a:a+4096])
 		}
 		path := filepath.Join(t.TempDir(), "cluster.db")
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, _, err := openFile(path, "one")
+		f, table, err := openFile(path, "one")
 		if err == nil {
+			if table == nil || table.Revision() != 500 || table.Len() != 500 {
+				t.Errorf("round %d: lost: %v", round, table)
+			}
+			for n, e := range entries {
+				if is, _ := table.Get(e.Key); is.Revision != e.Revision || !bytes.Equal(is.Value, e.Value) {
+					t.Errorf("round %d: entry %d is %+v", round, n, is)
+				}
+			}
 			if err := f.close(); err != nil {
 				t.Error(err)
 			}
@@ -162,7 +224,7 @@ func TestDamaged(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		f, table, err := openFile(path, "one")
+		f, table, err = openFile(path, "one")
 		if err != nil || table != nil {
 			t.Fatalf("after the file was deleted: %v, %v", table, err)
 		}

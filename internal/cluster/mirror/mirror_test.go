@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"fairlead/internal/api"
+	"fairlead/internal/boltfile"
 	"fairlead/internal/cluster/etcd"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/kv/kvtest"
@@ -449,9 +450,12 @@ func writeMeta(t *testing.T, path string, value []byte) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		entries := tx.Bucket([]byte("entries"))
-		was := entries.Get([]byte(record.MetaKey))
-		return entries.Put([]byte(record.MetaKey), slices.Concat(was[:8], value))
+		table, key := []byte("cluster entries"), []byte(record.MetaKey)
+		was, err := boltfile.Content(table, key, tx.Bucket(table).Get(key))
+		if err != nil {
+			return err
+		}
+		return boltfile.Put(tx, table, key, slices.Concat(was[:8], value))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

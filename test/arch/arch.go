@@ -194,6 +194,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/boltfile"}, Ours: []string{},
 	},
 	{
+		Name: "a checksum of JSON is a pure function",
+		Of:   []string{"internal/jsonsum"}, Ours: []string{}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "the table of paths is data: what drivers and publish modes declare",
 		Of:   []string{"internal/paths/..."},
 		Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...",

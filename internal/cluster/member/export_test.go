@@ -12,6 +12,9 @@ func StoredCertificate(dir string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{f.Certificate}, PrivateKey: f.key}, err
 }
 
+// StoredMembership returns the membership in a node's directory.
+func StoredMembership(dir string) (any, error) { return readFile(dir) }
+
 // NewPlaces returns the function that counts connections to the API, with the limits of nodes and of
 // other hosts. A connection that names a node has proved to be of it.
 func NewPlaces(isNode func(netip.Addr) bool) func(a netip.Addr, node string, end func()) (leave func(), ok bool) {

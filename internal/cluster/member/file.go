@@ -15,6 +15,7 @@ import (
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/trust"
+	"fairlead/internal/jsonsum"
 )
 
 // phase is how far a membership is.
@@ -50,23 +51,50 @@ type file struct {
 	key *ecdsa.PrivateKey
 }
 
-const fileName = "member.json"
+// fileName is the file, and copyName a copy of it.
+const (
+	fileName = "member.json"
+	copyName = "member.json.copy"
+)
 
-// readFile reads the membership. It is empty if there is none.
+// readFile reads the membership. It is empty if there is none. A damaged file, or one of which only the copy
+// exists, is an error.
 func readFile(dir string) (file, error) {
-	text, err := os.ReadFile(filepath.Join(dir, fileName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return file{}, nil
-	case err != nil:
-		return file{}, fmt.Errorf("read the cluster's membership: %w", err)
+	path := filepath.Join(dir, fileName)
+	f, err := parseFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		copied, failed := parseFile(filepath.Join(dir, copyName))
+		if errors.Is(failed, fs.ErrNotExist) || copied.Phase == phaseLeaving { // the host was leaving
+			return file{}, nil
+		}
 	}
-	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return file{}, fmt.Errorf("read the cluster's membership %s: %w: restore the file, or delete it and join again",
-			filepath.Join(dir, fileName), err)
+	if err != nil {
+		return file{}, fmt.Errorf("read the cluster's membership %s: %w: restore the file, for example from its copy "+
+			"%s, or delete both and join again", path, err, copyName)
 	}
-	return f.opened()
+	return f, nil
+}
+
+func parseFile(path string) (f file, err error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		_, err = jsonsum.Check(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	if err == nil {
+		f, err = f.opened()
+	}
+	return f, err
+}
+
+// protect writes the copy and the checksum of a file of an earlier version.
+func (f file) protect(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, copyName)); f.Phase == phaseNone || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return f.write(dir)
 }
 
 // opened parses the key.
@@ -105,7 +133,11 @@ func (f file) write(dir string) error {
 		err = os.Chmod(dir, 0o700)
 	}
 	if err == nil {
+		text = jsonsum.Add(text)
 		err = replace(filepath.Join(dir, fileName), text)
+	}
+	if err == nil {
+		err = replace(filepath.Join(dir, copyName), text)
 	}
 	if err != nil {
 		return fmt.Errorf("write the cluster's membership: %w", err)

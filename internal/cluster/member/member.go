@@ -160,6 +160,9 @@ type Member struct {
 func New(cfg Config) (*Member, error) {
 	m := &Member{cfg: cfg, asks: map[string]Ask{}, advanced: make(chan struct{})}
 	f, err := readFile(cfg.Dir)
+	if err == nil {
+		err = f.protect(cfg.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}

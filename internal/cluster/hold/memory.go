@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"fairlead/internal/cluster/vip"
+	"fairlead/internal/jsonsum"
 )
 
 // memories is the content of the file for the next process: what it must know of the addresses
@@ -27,7 +28,13 @@ func (r *Runner) recall() map[netip.Addr]*vip.Memory {
 	}
 	var all memories
 	if err == nil {
+		_, err = jsonsum.Check(text)
+	}
+	if err == nil {
 		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s: %w: the held addresses are claimed again", r.cfg.Memory, err)
 	}
 	if err != nil || all.Node != r.self.Node {
 		r.warn(err)
@@ -63,7 +70,7 @@ func (r *Runner) write(all memories) error {
 	}
 	text, err := json.Marshal(all)
 	if err == nil {
-		err = os.WriteFile(r.cfg.Memory+".new", text, 0o600)
+		err = os.WriteFile(r.cfg.Memory+".new", jsonsum.Add(text), 0o600)
 	}
 	if err == nil {
 		err = os.Rename(r.cfg.Memory+".new", r.cfg.Memory)

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"fairlead/internal/jsonsum"
 	"fairlead/internal/lab/result"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +29,7 @@ func Append(file string, rep *result.Report) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	f, err := open(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, true)
+	f, err := open(file, os.O_RDWR|os.O_CREATE, true)
 	if err != nil {
 		return err
 	}
@@ -64,11 +66,11 @@ func lineOf(rep *result.Report) ([]byte, error) {
 	if len(line) >= maxLine {
 		return nil, fmt.Errorf("write history: the summary has %d bytes, want at most %d", len(line), maxLine)
 	}
-	return append(line, '\n'), nil
+	return append(jsonsum.Add(line), " \n"...), nil
 }
 
 // add writes a line at the end of a locked file, and syncs it. An incomplete last line of
-// another program is ended first. If writing fails, the file has its former size again.
+// another program is ended first. If writing fails, the file has its former content again.
 func add(f *os.File, line []byte) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -79,21 +81,25 @@ func add(f *os.File, line []byte) error {
 		return fmt.Errorf("write history: %s has %d bytes, want at most %d: move a part of its lines to another file",
 			f.Name(), size, maxFile)
 	}
-	if size > 0 {
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, size-1); err != nil {
-			return fmt.Errorf("write history: %w", err)
-		}
-		if last[0] != '\n' {
-			line = append([]byte("\n"), line...)
-		}
+	end := make([]byte, min(2, size)) // of the last line
+	at := size - int64(len(end))
+	if _, err := f.ReadAt(end, at); err != nil {
+		return fmt.Errorf("write history: %w", err)
 	}
-	_, err = f.Write(line)
+	next := append(bytes.Clone(end), line...)
+	switch {
+	case string(end) == string(endOfFile)+"\n":
+		next = append([]byte("\n"), line...)
+	case size > 0 && !bytes.HasSuffix(end, []byte("\n")):
+		next = append(append(bytes.Clone(end), '\n'), line...)
+	}
+	_, err = f.WriteAt(next, at)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("write history: %w", errors.Join(err, f.Truncate(size)))
+		_, undone := f.WriteAt(end, at)
+		return fmt.Errorf("write history: %w", errors.Join(err, undone, f.Truncate(size)))
 	}
 	return nil
 }

@@ -7,6 +7,10 @@
 // changes or deletes one. An exclusive lock on the file keeps two writers apart, and a
 // writer that fails takes its incomplete line back. If a line is not an entry, [Read] returns
 // the other lines, and an error that names the line.
+//
+// Each line has a checksum (package jsonsum), so a line that is damaged and still JSON is not an
+// entry. The last line ends with a space, which the next writer removes: if it is missing, lines
+// have been lost at the end. Lines of versions before 2026-11-27 have neither.
 package history
 
 import (
@@ -21,6 +25,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead/internal/jsonsum"
 	"fairlead/internal/lab/result"
 )
 
@@ -95,18 +100,21 @@ func read(f *os.File, name string) ([]Entry, error) {
 	}
 	var all []Entry
 	var errs []error
-	failed := 0
+	failed, last := 0, ofLine(nil)
 	lines := bufio.NewReaderSize(io.LimitReader(f, maxFile), 1<<16)
 	for n := 1; ; n++ {
 		line, err := nextLine(lines)
 		if errors.Is(err, io.EOF) {
+			if err := last.check(); err != nil {
+				errs = append(errs, &LineError{name, n, err})
+			}
 			break
 		}
 		if err != nil && !errors.Is(err, errLong) {
 			return all, fmt.Errorf("read history: %s: %w", name, err)
 		}
 		var e Entry
-		if err == nil {
+		if last = ofLine(line); err == nil {
 			e, err = parse(line)
 		}
 		if err == nil {
@@ -122,6 +130,25 @@ func read(f *os.File, name string) ([]Entry, error) {
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 	return all, errors.Join(errs...)
+}
+
+// endOfFile ends the last line.
+var endOfFile = []byte(" ")
+
+// lastLine is what the last line has. A file without lines has lost them.
+type lastLine struct{ missing, summed, marked bool }
+
+func ofLine(line []byte) lastLine {
+	summed, _ := jsonsum.Check(bytes.TrimSuffix(line, endOfFile)) // parse reports the error
+	return lastLine{line == nil, summed, bytes.HasSuffix(line, endOfFile)}
+}
+
+// check returns an error if lines are missing after the line.
+func (l lastLine) check() error {
+	if l.missing || l.summed && !l.marked {
+		return errors.New("lines are missing at the end: restore the file from a backup, or record the next session to go on")
+	}
+	return nil
 }
 
 // errLong means that a line is longer than an entry may be.
@@ -153,6 +180,9 @@ func nextLine(r *bufio.Reader) ([]byte, error) {
 
 // parse reads one line.
 func parse(line []byte) (Entry, error) {
+	if _, err := jsonsum.Check(bytes.TrimSuffix(line, endOfFile)); err != nil {
+		return Entry{}, fmt.Errorf("not an entry of a history: %w: correct or delete the line", err)
+	}
 	var head struct {
 		Schema int `json:"schema"`
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,9 +69,16 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	other := filepath.Join(t.TempDir(), "history.jsonl")
+	if err := Append(other, session(2, 0.9)); err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := string(good) + "garbage\n\n[1]\n{\"schema\":2}\n{\"schema\":1,\"report\":{\"suite\":\"x\"}}\n" +
-		strings.Repeat("x", maxLine+1) + "\n" + strings.Replace(string(good), "2026-11-01", "2026-11-02", 1) +
-		`{"schema":1,"rep`
+		strings.Repeat("x", maxLine+1) + "\n" + string(second) + `{"schema":1,"rep`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +100,76 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(now), text+"\n{") {
 		t.Errorf("appending changed earlier lines: %v", err)
 	}
+}
+
+// TestRandomDamages damages a file in random ways. Either all entries are read, or an error names the file, and
+// the entries that are read are some of those that were stored. The next session is recorded anyway.
+func TestRandomDamages(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "history.jsonl")
+	for day := range 12 {
+		if err := Append(file, session(day+1, 0.9)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sound, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Read(file)
+	if err != nil || len(want) != 12 {
+		t.Fatalf("%d entries, %v", len(want), err)
+	}
+	count := 200
+	if text := os.Getenv("FAIRLEAD_DAMAGES"); text != "" {
+		if count, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range count {
+		text := damage(random, sound)
+		if round == 0 {
+			text = sound[:bytes.LastIndexByte(sound[:len(sound)-1], '\n')+1] // the last line is missing
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Read(file)
+		if err == nil && len(all) != len(want) || err != nil && !strings.Contains(err.Error(), file) {
+			t.Errorf("round %d: %d entries, %v", round, len(all), err)
+		}
+		for _, e := range all {
+			if !slices.ContainsFunc(want, func(w Entry) bool { return reflect.DeepEqual(w, e) }) {
+				t.Errorf("round %d: %+v was not stored", round, e)
+			}
+		}
+		if err := Append(file, session(20, 0.9)); err != nil {
+			t.Fatalf("round %d: append: %v", round, err)
+		}
+		if more, _ := Read(file); len(more) != len(all)+1 {
+			t.Errorf("round %d: %d entries, then %d", round, len(all), len(more))
+		}
+	}
+}
+
+// damage returns a damaged copy of a text.
+func damage(random *rand.Rand, sound []byte) []byte {
+	text := bytes.Clone(sound)
+	const block = 512
+	at := random.IntN(len(text))
+	switch random.IntN(4) {
+	case 0:
+		text[at] ^= 1 << random.IntN(8)
+	case 1:
+		clear(text[at/block*block : min(at/block*block+block, len(text))])
+	case 2:
+		return text[:at]
+	case 3:
+		a, b := random.IntN(len(text)/block)*block, random.IntN(len(text)/block)*block
+		copy(text[a:a+block], sound[b:])
+		copy(text[b:b+block], sound[a:a+block])
+	}
+	return text
 }
 
 // TestFilesThatAreRefused: without waiting, and without a change.

@@ -278,7 +278,7 @@ var Rules = []Rule{
 	{
 		Name: "what obtains certificates gets the rest of the gateway as values",
 		Of:   []string{"internal/gateway/acme/..."},
-		Ours: []string{"internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule",
+		Ours: []string{"internal/jsonsum", "internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule",
 			"internal/recovery"},
 	},
 	{

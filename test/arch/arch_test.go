@@ -115,6 +115,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},
 		{"leases may not use plan", "internal/ipam", "fairlead/internal/plan", false},
 		{"the store may use plan", "internal/store", "fairlead/internal/plan", true},
+		{"a checksum of JSON may not read files", "internal/jsonsum", "os", false},
 		{"a file of the store may not use the model", "internal/boltfile", "fairlead/internal/model", false},
 		{"the store may not use the engine", "internal/store/file", "fairlead/internal/engine", false},
 		{"the table of paths may use drivers", "internal/paths", "fairlead/internal/driver/bridge", true},

@@ -37,6 +37,9 @@ type resolverData struct {
 	Account      json.RawMessage
 	Certificates []entry
 	Attempts     map[string]json.RawMessage `json:",omitempty"`
+	// Sums are the checksums of the values by kind and identifier. Traefik does not keep them when it
+	// writes the file.
+	Sums map[string]string `json:",omitempty"`
 }
 
 // entry is a certificate with its identifier.
@@ -106,6 +109,10 @@ func (s *jsonFile) read() (map[string]*resolverData, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("read the storage %s: %w: it must be a file of Traefik v2 or v3, or empty", s.path, err)
 	}
+	if err := verify(text, all); err != nil {
+		return nil, fmt.Errorf(`read the storage %s: the file is damaged: %w: restore a backup of the file, or delete `+
+			`each "Sums" in it if you have changed it yourself`, s.path, err)
+	}
 	for name, d := range all {
 		if d == nil {
 			all[name] = &resolverData{}
@@ -130,6 +137,9 @@ func (s *jsonFile) change(f func(all map[string]*resolverData)) error {
 	}
 	s.info = nil // until the file has what f makes of the content
 	f(all)
+	for name, d := range all {
+		d.Sums = d.sums(name)
+	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the storage: %w", err)

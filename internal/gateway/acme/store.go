@@ -157,7 +157,7 @@ func (s store) certificates(ctx context.Context) (all []*held, errs []error) {
 func openStorage(path string) (certmagic.Storage, error) {
 	path = cmp.Or(path, "acme.json")
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return &certmagic.FileStorage{Path: path}, nil
+		return directory{&certmagic.FileStorage{Path: path}}, nil
 	}
 	return openJSON(path)
 }

@@ -181,7 +181,7 @@ func nextLine(r *bufio.Reader) ([]byte, error) {
 // parse reads one line.
 func parse(line []byte) (Entry, error) {
 	if _, err := jsonsum.Check(bytes.TrimSuffix(line, endOfFile)); err != nil {
-		return Entry{}, fmt.Errorf("not an entry of a history: %w: correct or delete the line", err)
+		return Entry{}, fmt.Errorf("not an entry of a history: %w: delete the line", err)
 	}
 	var head struct {
 		Schema int `json:"schema"`

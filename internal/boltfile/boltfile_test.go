@@ -210,7 +210,8 @@ func TestOlderRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = boltfile.Open(path, options)
-	if damaged := new(boltfile.DamagedError); !errors.As(err, &damaged) || !strings.Contains(err.Error(), "transaction") {
+	damaged := new(boltfile.DamagedError)
+	if !errors.As(err, &damaged) || !strings.Contains(err.Error(), "transaction") {
 		t.Errorf("open: %v", err)
 	}
 }

@@ -50,8 +50,8 @@ func decodeContents(text []byte) (contents, bool) {
 	if len(text) != 24 {
 		return contents{}, false
 	}
-	return contents{binary.BigEndian.Uint64(text), binary.BigEndian.Uint64(text[8:]), binary.BigEndian.Uint64(text[16:])},
-		true
+	number := func(i int) uint64 { return binary.BigEndian.Uint64(text[8*i:]) }
+	return contents{number(0), number(1), number(2)}, true
 }
 
 func (c *contents) add(sum []byte) {

@@ -37,8 +37,10 @@ func large() (store.Record, model.Desired) {
 	for i := range 60 {
 		e := model.Endpoint{Name: fmt.Sprintf("box%02d", i), Network: "lan",
 			Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 1, byte(i)})}}
-		p := model.Publish{Endpoint: e.Name, Proto: model.TCP, HostPorts: model.Port(uint16(8000 + i)), Ports: model.Port(80)}
-		d.Attachments = append(d.Attachments, model.Attachment{Endpoint: e, Ref: "/run/netns/" + e.Name, Keep: i%2 == 0})
+		p := model.Publish{Endpoint: e.Name, Proto: model.TCP, HostPorts: model.Port(uint16(8000 + i)),
+			Ports: model.Port(80)}
+		d.Attachments = append(d.Attachments,
+			model.Attachment{Endpoint: e, Ref: "/run/netns/" + e.Name, Keep: i%2 == 0})
 		d.Publishes = append(d.Publishes, p)
 		r.Applied.Endpoints, r.Applied.Publishes = append(r.Applied.Endpoints, e), append(r.Applied.Publishes, p)
 		r.Leases[e.Name] = e.Addresses
@@ -163,7 +165,7 @@ func TestDamages(t *testing.T) {
 			for range damages(t, 150) {
 				text, what := damage(random, sound)
 				copyFiles(t, from, at)
-				path := filepath.Join(strings.Replace(strings.Replace(dir, from.State, at.State, 1), from.Run, at.Run, 1), name)
+				path := filepath.Join(map[string]string{from.State: at.State, from.Run: at.Run}[dir], name)
 				if err := os.WriteFile(path, text, 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"fairlead/internal/escape"
 )
@@ -38,10 +37,11 @@ func (at Places) advise(err error) error {
 // restoreCommand returns the command that restores the databases.
 func (at Places) restoreCommand() string {
 	command := "fairlead restore"
-	for _, dir := range []struct{ flag, is, usual string }{{"state-dir", at.State, StateDir}, {"run-dir", at.Run, RunDir}} {
+	dirs := []struct{ flag, is, usual string }{{"state-dir", at.State, StateDir}, {"run-dir", at.Run, RunDir}}
+	for _, dir := range dirs {
 		if dir.is != dir.usual {
 			command += " --" + dir.flag + " " + escape.Shell(dir.is)
 		}
 	}
-	return strings.TrimSpace(command)
+	return command
 }

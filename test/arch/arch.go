@@ -278,8 +278,8 @@ var Rules = []Rule{
 	{
 		Name: "what obtains certificates gets the rest of the gateway as values",
 		Of:   []string{"internal/gateway/acme/..."},
-		Ours: []string{"internal/jsonsum", "internal/model/gateway", "internal/gateway/acme/...", "internal/gateway/rule",
-			"internal/recovery"},
+		Ours: []string{"internal/jsonsum", "internal/model/gateway", "internal/gateway/acme/...",
+			"internal/gateway/rule", "internal/recovery"},
 	},
 	{
 		Name: "rules of routers are matched without the gateway",

@@ -68,11 +68,11 @@ func (r *room) restoreState(name string) {
 	r.t.Helper()
 	damaged := r.read(name)
 	dirs := []string{"--state-dir", r.file("state"), "--run-dir", r.file("run")}
-	if text := r.succeed(append([]string{"restore", "--dry-run"}, dirs...)...); !strings.Contains(text, r.file(name)+": ") ||
-		!bytes.Equal(r.read(name), damaged) {
+	text := r.succeed(append([]string{"restore", "--dry-run"}, dirs...)...)
+	if !strings.Contains(text, r.file(name)+": ") || !bytes.Equal(r.read(name), damaged) {
 		r.t.Errorf("restore --dry-run changes the file, or says %s", text)
 	}
-	text := r.succeed(append([]string{"restore"}, dirs...)...)
+	text = r.succeed(append([]string{"restore"}, dirs...)...)
 	_, kept, _ := strings.Cut(text, "the damaged file is now ")
 	kept, _, _ = strings.Cut(kept, "\n")
 	if is, err := os.ReadFile(kept); err != nil || !bytes.Equal(is, damaged) {

@@ -22,8 +22,8 @@ func fill(t *testing.T, s certmagic.Storage) map[string]string {
 	all := map[string]string{"le/account": `{"Email":"a@shop.test","PrivateKey":"` + strings.Repeat("QUJD", 200) + `"}`,
 		"le/attempts/x": `{"failed":"<never>"}`}
 	for i := range 3 {
-		c := stored{Domain: storedDomain{Main: fmt.Sprintf("shop%d.test", i)}, Certificate: bytes.Repeat([]byte{byte(i)}, 900),
-			Key: bytes.Repeat([]byte{7}, 200), Store: "default"}
+		c := stored{Domain: storedDomain{Main: fmt.Sprintf("shop%d.test", i)},
+			Certificate: bytes.Repeat([]byte{byte(i)}, 900), Key: bytes.Repeat([]byte{7}, 200), Store: "default"}
 		text, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,8 @@ func TestDamagedDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		var is storedAccount
-		if found, err := of.load(t.Context(), &is, accountKind); err == nil && (!found || !reflect.DeepEqual(is, want)) {
+		found, err := of.load(t.Context(), &is, accountKind)
+		if err == nil && (!found || !reflect.DeepEqual(is, want)) {
 			t.Errorf("bit %d: %+v", i, is)
 		}
 	}

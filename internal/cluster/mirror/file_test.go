@@ -134,7 +134,8 @@ func TestFormat1(t *testing.T) {
 		}
 		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 		return errors.Join(entries.Put([]byte("a"), append(number(6), "value"...)),
-			state.Put([]byte("cluster"), []byte("one")), state.Put([]byte("revision"), number(7)), state.Put([]byte("etcd"), number(8)))
+			state.Put([]byte("cluster"), []byte("one")),
+			state.Put([]byte("revision"), number(7)), state.Put([]byte("etcd"), number(8)))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

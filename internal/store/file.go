@@ -26,7 +26,7 @@ type Places struct {
 	Run string
 	// CopyFailed is called if the copy of a database cannot be written; it can be nil. It must not call the
 	// File. It may be called concurrently.
-	CopyFailed func(error)
+	CopyFailed func(error) `json:"-"`
 }
 
 // The default directories.

@@ -53,6 +53,13 @@ func TestDamagedState(t *testing.T) {
 	if refused == 0 {
 		t.Error("no damage was noticed")
 	}
+	r.sh("mkdir -p " + r.file("state/cluster"))
+	r.write("state/cluster/member.json", []byte("damaged"))
+	r.run("network", "create", "web", "--subnet", "172.30.0.0/24").expect(t, 1, []string{"member.json", "join again"})
+	if now := r.snapshot().Host; !slices.Equal(now, before) {
+		t.Errorf("the host has changed:\nwas %q\nis  %q", before, now)
+	}
+	r.sh("rm -r " + r.file("state/cluster"))
 	r.write("state/fairlead.db", []byte("damaged"))
 	r.restoreState("state/fairlead.db")
 	r.succeed("network", "create", "web", "--subnet", "172.30.0.0/24")

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"fairlead/internal/cluster/kv"
 )
@@ -78,7 +79,7 @@ func (s *Store) do(ctx context.Context, r request) error {
 		if errors.Is(err, kv.ErrOtherEtcd) {
 			return fmt.Errorf("%s: %w", at.url, err)
 		}
-		last = fmt.Errorf("%s: %w", at.url, err)
+		last = fmt.Errorf("%s: %w", at.url, unanswered(err))
 		if r.write && sent && !errors.Is(err, rpctypes.ErrNoLeader) {
 			return fmt.Errorf("%w: %w", kv.ErrUnknown, last)
 		}
@@ -106,7 +107,7 @@ func (s *Store) try(ctx context.Context, at server, r request) (sent bool, err e
 	return flag.Load(), err
 }
 
-// connect waits until the server has accepted a connection, for a short time.
+// connect waits until the server has accepted a connection, for a short time. The error says what to correct.
 func (at server) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
@@ -117,12 +118,12 @@ func (at server) connect(ctx context.Context) error {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			return errors.New("it refuses connections")
+			return at.reach.failed()
 		case connectivity.Idle:
 			conn.Connect()
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return errors.New("it accepts no connection")
+			return at.reach.silent()
 		}
 	}
 }
@@ -179,6 +180,21 @@ func refused(err error) bool {
 	return true
 }
 
+// unanswered returns the error of a request that etcd has not executed as far as this host knows, in words.
+func unanswered(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrTimeout),
+		errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail), errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost):
+		return fmt.Errorf("%w: %s", err, noQuorum)
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
+		return errors.New("it does not answer in time")
+	}
+	return err
+}
+
+// noQuorum is what to do if etcd cannot elect a leader.
+const noQuorum = "more than half of etcd's servers must run and reach each other: start those that are missing"
+
 // refusal returns the error for callers.
 func refusal(err error) error {
 	switch {
@@ -190,6 +206,11 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: its quota is reached: compact and defragment it, then disarm the alarm", err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w: grant the user read and write access to the cluster's prefix", err)
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return fmt.Errorf("%w: it wants a user: give --etcd-user and --etcd-password-file, or a client certificate with "+
+			"the name of a user", err)
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return fmt.Errorf("%w: correct --etcd-user and --etcd-password-file", err)
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 
 // Watch calls handle for the changes after a revision, and at least every few seconds, until ctx
 // ends, handle returns an error, or the server in use fails. Then another server is in use. Returns
-// kv.ErrCompacted if the changes are not known any more.
+// kv.ErrCompacted if the changes are not known any more, and kv.ErrUnavailable (errors.Is) if the server does not answer.
 func (s *Store) Watch(ctx context.Context, after int64, handle func(kv.Batch) error) error {
 	at, n := s.current()
 	ctx, cancel := context.WithCancel(ctx)
@@ -101,12 +101,22 @@ func (s *Store) Watch(ctx context.Context, after int64, handle func(kv.Batch) er
 	default:
 		s.leave(n)
 	}
+	var gone goneError
+	switch {
+	case errors.As(err, &gone):
+		return fmt.Errorf("watch etcd: %w: %s: %w", kv.ErrUnavailable, at.url, unanswered(gone.error))
+	case refused(err):
+		err = refusal(err)
+	}
 	return fmt.Errorf("watch etcd at %s: %w", at.url, err)
 }
 
+// goneError is the error of a watch whose server does not answer any more.
+type goneError struct{ error }
+
 func (s *Store) watch(ctx context.Context, at server, after int64, handle func(kv.Batch) error) error {
 	if err := at.connect(ctx); err != nil {
-		return err
+		return goneError{err}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,12 +148,17 @@ func (s *Store) receive(ctx context.Context, client progress, responses <-chan c
 		case err != nil:
 			return err
 		case !arrived && time.Since(heard) > s.silence:
-			return errors.New("it does not answer")
+			return goneError{errors.New("it does not answer")}
 		case !arrived:
-			err = askProgress(ctx, client)
+			if err = askProgress(ctx, client); err != nil {
+				err = goneError{err}
+			}
 		default:
 			heard = time.Now()
-			if err = r.Err(); err == nil {
+			if err = r.Err(); err != nil && !refused(err) {
+				return goneError{err}
+			}
+			if err == nil {
 				err = s.check(r.Header)
 			}
 			if err == nil {
@@ -163,12 +178,12 @@ func next(ctx context.Context, responses <-chan clientv3.WatchResponse, broken <
 	select {
 	case r, arrived = <-responses:
 		if !arrived {
-			err = errors.New("it ended the watch")
+			err = goneError{errors.New("it ended the watch")}
 		}
 		return r, arrived, err
 	case <-ask:
 	case <-broken:
-		err = errors.New("the connection is broken")
+		err = goneError{errors.New("the connection is broken")}
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

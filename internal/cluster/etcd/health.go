@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -37,11 +36,11 @@ func (s *Store) describe(ctx context.Context, at server) api.EtcdServer {
 		status, err = at.client.Status(ctx, at.url)
 	}
 	if err != nil {
-		description.Problem = err.Error()
-		if errors.Is(err, context.DeadlineExceeded) {
-			description.Problem = "no answer"
-		}
+		description.Problem = unanswered(err).Error()
 		return description
+	}
+	if status.Leader == 0 {
+		description.Problem = "it has no leader: " + noQuorum
 	}
 	description.Version, description.Size = status.Version, status.DbSize
 	description.Leader = status.Leader == status.Header.MemberId

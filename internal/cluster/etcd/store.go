@@ -27,6 +27,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"fairlead/internal/api"
@@ -74,6 +76,7 @@ type Store struct {
 type server struct {
 	url    string
 	client *clientv3.Client
+	reach  *reach
 }
 
 // Open returns a store. It does not connect: the first request does.
@@ -89,11 +92,11 @@ func Open(cfg Config) (*Store, error) {
 		silence: cmp.Or(cfg.Silence, defaultSilence)}
 	s.life, s.end = context.WithCancel(context.Background())
 	for _, endpoint := range cfg.Access.Endpoints {
-		client, err := newClient(s.life, endpoint, secure, cfg.Dial)
+		at, err := newServer(s.life, endpoint, secure, cfg)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect to etcd at %s: %w", endpoint, err), s.Close())
 		}
-		s.servers = append(s.servers, server{endpoint, client})
+		s.servers = append(s.servers, at)
 	}
 	if len(s.servers) == 0 {
 		return nil, errors.Join(errors.New("connect to etcd: there is no URL of a server"), s.Close())
@@ -102,26 +105,25 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// newClient returns a client of one server. It makes each request once: the Store repeats requests.
-func newClient(life context.Context, endpoint string, secure *tls.Config,
-	dial func(context.Context, string) (net.Conn, error)) (*clientv3.Client, error) {
+// newServer returns a server with its client. It makes each request once: the Store repeats requests.
+func newServer(life context.Context, endpoint string, secure *tls.Config, cfg Config) (server, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("want a URL with a port, for example https://192.0.2.7:2379")
+		return server{}, errors.New("want a URL with a port, for example https://192.0.2.7:2379")
 	}
-	options := []grpc.DialOption{grpc.WithStatsHandler(sentHandler{}),
+	at := server{url: endpoint, reach: newReach(u, cfg.Access)}
+	transport := insecure.NewCredentials()
+	if u.Scheme == "https" {
+		transport = credentials.NewTLS(secure)
+	}
+	options := []grpc.DialOption{grpc.WithStatsHandler(sentHandler{}), grpc.WithContextDialer(at.reach.dialer(cfg.Dial)),
+		grpc.WithTransportCredentials(handshakes{transport, at.reach}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
 			BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}})}
-	if dial != nil {
-		options = append(options, grpc.WithContextDialer(dial))
-	}
-	cfg := clientv3.Config{Endpoints: []string{endpoint}, Context: life, Logger: zap.NewNop(), MaxUnaryRetries: 1,
-		DialOptions: options}
-	if u.Scheme == "https" {
-		cfg.TLS = secure
-	}
-	return clientv3.New(cfg)
+	at.client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: life, Logger: zap.NewNop(),
+		MaxUnaryRetries: 1, DialOptions: options})
+	return at, err
 }
 
 // tlsConfig returns the TLS configuration for https.

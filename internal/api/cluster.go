@@ -115,9 +115,13 @@ type ClusterNodeStatus struct {
 
 // EtcdHealth is the state of a cluster's store.
 type EtcdHealth struct {
-	// Connected is false if the snapshot may be old. Since is when that began.
+	// Connected is false if the snapshot may be old. Since is when that began, and Problem why.
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
+	Problem   string    `json:"problem,omitempty"`
+	// Refused is why etcd answers, but does not execute the requests of this node; empty if it does. It is not known
+	// while Frozen is not empty.
+	Refused string `json:"refused,omitempty"`
 	// Revision is that of the newest snapshot.
 	Revision int64 `json:"revision"`
 	// Frozen is why this node accepts no new snapshots, and empty if it does.

@@ -274,11 +274,18 @@ func newMember(opt Options, host *kernel.Host, d *daemon.Daemon, idle *idle, una
 // file beside the membership.
 func storeOpener(opt Options, note func(api.Event)) func(api.EtcdAccess, string, string, string) (member.Store, error) {
 	return func(access api.EtcdAccess, cluster, id, dir string) (member.Store, error) {
-		source, err := etcd.Open(etcd.Config{Access: access, Cluster: cluster})
-		if err != nil {
-			return nil, &api.Fault{Code: api.Invalid, Err: err}
+		connect := func(access api.EtcdAccess) (mirror.Source, error) {
+			source, err := etcd.Open(etcd.Config{Access: access, Cluster: cluster})
+			if err != nil {
+				return nil, &api.Fault{Code: api.Invalid, Err: err}
+			}
+			return source, nil
 		}
-		m, err := mirror.Open(mirror.Config{Source: source, Path: snapshotFile(dir), Cluster: id,
+		source, err := connect(access)
+		if err != nil {
+			return nil, err
+		}
+		m, err := mirror.Open(mirror.Config{Source: source, Open: connect, Path: snapshotFile(dir), Cluster: id,
 			Note: note, Log: opt.Log})
 		if err != nil {
 			return nil, errors.Join(err, source.Close())

@@ -9,7 +9,8 @@ import (
 	"fairlead/internal/cluster/record"
 )
 
-// SetEtcd replaces how this node reaches etcd, and connects again. What the host has from the cluster stays meanwhile.
+// SetEtcd replaces how this node reaches etcd, and connects again. What the host has from the cluster stays meanwhile,
+// and the node goes on renewing its virtual addresses.
 // Other nodes keep their own access, and nodes that join here later get the new one. Returns a Fault with code
 // Conflict, and changes nothing, if the new access does not reach the cluster of this node.
 func (m *Member) SetEtcd(ctx context.Context, access api.EtcdAccess) error {
@@ -31,16 +32,37 @@ func (m *Member) SetEtcd(ctx context.Context, access api.EtcdAccess) error {
 		return err
 	}
 	m.cfg.Log.Info("access to etcd changed", "cluster", f.ClusterName)
-	m.stop()
-	return m.start()
+	return m.reconnect(access)
 }
 
-// reaches returns an error unless the store has the cluster, and the node may write there. Its transaction is never
-// committed, because no key has the name absent. But etcd refuses it without the permission to make its changes.
+// reconnect gives the store the access. A host whose tasks could not be started tries that with it.
+func (m *Member) reconnect(access api.EtcdAccess) error {
+	m.starting.Lock()
+	m.mu.Lock()
+	store := m.store
+	m.reconnected = true
+	m.mu.Unlock()
+	if store == nil {
+		m.starting.Unlock()
+		return m.start()
+	}
+	defer m.starting.Unlock()
+	return store.Reconnect(access)
+}
+
+// probe returns a transaction that changes nothing: no key has the name absent. etcd refuses it unless it accepts
+// changes of the node: without the permission, when its quota is reached, without a quorum.
+func probe(node string) kv.Txn {
+	return kv.Txn{If: []kv.Condition{{Key: "absent", Revision: 1}, {Key: record.MetaKey}},
+		Then: []kv.Change{{Key: record.Key(record.Alives, node), Value: record.Encode(record.Alive{})}}}
+}
+
+// reaches returns an error unless the store has the cluster, and the node may write there. An etcd whose quota is
+// reached is not refused: its users and certificates can change nevertheless.
 func reaches(ctx context.Context, store kv.Committer, f file) error {
-	result, err := commit(ctx, store, kv.Txn{
-		If:   []kv.Condition{{Key: "absent", Revision: 1}, {Key: record.MetaKey}},
-		Then: []kv.Change{{Key: record.Key(record.Alives, f.Node)}}})
+	t := probe(f.Node)
+	t.Then[0].Value = nil
+	result, err := commit(ctx, store, t)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
 	"fairlead/internal/cluster/kv"
@@ -76,4 +78,59 @@ func TestSetEtcd(t *testing.T) {
 	if now := two.access(); now.Endpoints[0] != moved {
 		t.Errorf("a node that joins gets the access %+v", now)
 	}
+}
+
+// TestSetEtcdWhileBusy changes how a node reaches etcd while its host applies records, which can take longer than a
+// virtual address is held. The node commits transactions all the time, so it goes on renewing its addresses. Its
+// leased record is written by the new connection, which renews the lease.
+func TestSetEtcdWhileBusy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.host(1)
+	if err := one.init(); err != nil {
+		t.Fatal(err)
+	}
+	one.knows("host1")
+	const moved = "https://198.51.100.3:2379"
+	busy, free := make(chan struct{}), make(chan struct{})
+	wait := sync.OnceFunc(func() { close(busy); <-free })
+	w.mu.Lock()
+	w.elsewhere[moved] = w.store
+	one.consume = func(u kv.Update) {
+		if _, changed := u.Snapshot.Get("nets/new"); changed {
+			wait()
+		}
+	}
+	w.mu.Unlock()
+	w.until("the record of the node", func() bool { return one.leased() })
+	w.put("nets/new", record.Network{})
+	<-busy
+	changed := make(chan error, 1)
+	go func() { changed <- one.SetEtcd(t.Context(), api.EtcdAccess{Endpoints: []string{moved}}) }()
+	renew := kv.Txn{Then: []kv.Change{{Key: "addrs/192.0.2.10", Value: []byte("{}")}}}
+	end := time.After(limit)
+	for done := false; !done; {
+		select {
+		case err := <-changed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		case <-end:
+			t.Fatal("the access does not change while the host is busy")
+		default:
+		}
+		if _, err := one.CommitAnyway(t.Context(), renew); err != nil {
+			t.Fatalf("a renewal failed: %v", err)
+		}
+	}
+	close(free)
+	one.client.EndLease() // nothing renews it any more
+	w.until("the record of the node, leased by the new connection", func() bool { return one.leased() })
+}
+
+// leased reports whether the store has the host's leased record.
+func (h *host) leased() bool {
+	_, alive := h.store.Snapshot().Get(record.Key(record.Alives, h.id()))
+	return alive
 }

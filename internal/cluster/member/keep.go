@@ -36,6 +36,9 @@ func (m *Member) keepAlive(ctx context.Context, store kv.Committer) {
 		f := m.self()
 		m.mu.Lock()
 		now := record.Alive{Since: m.since.UTC(), Problems: m.problems}
+		if m.reconnected {
+			m.reconnected, last = false, record.Alive{}
+		}
 		m.mu.Unlock()
 		if m.cfg.Unable != nil {
 			now.Unable = m.cfg.Unable()

@@ -40,10 +40,13 @@ type Store interface {
 	// Updates sends the newest known snapshot, and one for each change that follows, until ctx
 	// ends. It is called once.
 	Updates(ctx context.Context) <-chan kv.Update
-	// Health describes the store's servers and whether the snapshots are frozen.
-	Health(ctx context.Context) api.EtcdHealth
+	// Health describes the store's servers, whether the snapshots are frozen, and whether the store accepts
+	// transactions. It may commit the probe, which changes nothing.
+	Health(ctx context.Context, probe kv.Txn) api.EtcdHealth
 	// Frozen returns why the snapshots are frozen; empty if they are not. It asks no server.
 	Frozen() string
+	// Reconnect uses another access to the same store. It does not wait for an answer, and keeps the snapshot.
+	Reconnect(access api.EtcdAccess) error
 	// Accept ends a freeze: the snapshot of the restored store replaces the earlier one.
 	Accept(ctx context.Context) error
 	Close() error
@@ -136,6 +139,9 @@ type Member struct {
 	// advanced is closed when the snapshot is replaced.
 	advanced chan struct{}
 	store    Store
+	// reconnected is true if the leased record of the node is of an earlier connection, which does not renew the
+	// lease any more.
+	reconnected bool
 	// failed is why the tasks could not be started.
 	failed   error
 	problems []string

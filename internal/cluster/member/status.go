@@ -43,7 +43,7 @@ func (m *Member) Status(ctx context.Context) (api.ClusterStatus, error) {
 	if store != nil {
 		ctx, cancel := context.WithTimeout(ctx, statusLimit)
 		defer cancel()
-		s.Etcd = store.Health(ctx)
+		s.Etcd = store.Health(ctx, probe(f.Node))
 	}
 	switch {
 	case failed != nil:

@@ -104,31 +104,88 @@ func (h *host) dial(ctx context.Context, network, address string) (net.Conn, err
 
 // connection is a host's connection to the store.
 type connection struct {
-	*kvtest.Client
 	host *host
+
+	mu     sync.Mutex
+	client *kvtest.Client
+	// moved is closed by Reconnect.
+	moved chan struct{}
+}
+
+func (h *host) connect(c *kvtest.Client) *connection {
+	return &connection{host: h, client: c, moved: make(chan struct{})}
+}
+
+func (c *connection) current() (*kvtest.Client, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.client, c.moved
+}
+
+// Reconnect implements member.Store.
+func (c *connection) Reconnect(access api.EtcdAccess) error {
+	c.host.mu.Lock()
+	s := c.host.elsewhere[access.Endpoints[0]]
+	c.host.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.client = s.Client()
+	close(c.moved)
+	c.moved = make(chan struct{})
+	return nil
+}
+
+// Updates sends those of the client, and of the next one after Reconnect.
+func (c *connection) Updates(ctx context.Context) <-chan kv.Update {
+	updates := make(chan kv.Update)
+	go func() {
+		defer close(updates)
+		for ctx.Err() == nil {
+			client, moved := c.current()
+			limited, cancel := context.WithCancel(ctx)
+			go func() {
+				defer cancel()
+				select {
+				case <-moved:
+				case <-limited.Done():
+				}
+			}()
+			for u := range client.Updates(limited) {
+				select {
+				case updates <- u:
+				case <-limited.Done():
+				}
+			}
+			cancel()
+		}
+	}()
+	return updates
 }
 
 // Commit commits a transaction, and calls the host's committing and committed.
-func (c connection) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
+func (c *connection) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 	c.host.mu.Lock()
 	committing, committed := c.host.committing, c.host.committed
 	c.host.mu.Unlock()
 	if committing != nil {
 		committing(t)
 	}
-	result, err := c.Client.Commit(ctx, t)
+	client, _ := c.current()
+	result, err := client.Commit(ctx, t)
 	if committed != nil && len(t.Then) > 0 {
 		committed(t)
 	}
 	return result, err
 }
 
-func (connection) Health(context.Context) api.EtcdHealth { return api.EtcdHealth{Connected: true} }
-func (connection) Accept(context.Context) error          { return nil }
-func (connection) Close() error                          { return nil }
+func (*connection) Health(context.Context, kv.Txn) api.EtcdHealth {
+	return api.EtcdHealth{Connected: true}
+}
+func (*connection) Accept(context.Context) error { return nil }
+func (*connection) Close() error                 { return nil }
 
 // Frozen returns why the host ignores the store.
-func (c connection) Frozen() string {
+func (c *connection) Frozen() string {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
 	return c.host.frozen
@@ -211,9 +268,9 @@ func (h *host) start() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if s := h.elsewhere[access.Endpoints[0]]; s != nil {
-				return connection{s.Client(), h}, nil
+				return h.connect(s.Client()), nil
 			}
-			return connection{h.storeOf(cluster), h}, h.openError
+			return h.connect(h.storeOf(cluster)), h.openError
 		},
 		Listen: h.listen, Dial: h.dial,
 		MTU:       func([]netip.Addr) (int, error) { h.checks.Add(1); return int(h.mtu.Load()), nil },

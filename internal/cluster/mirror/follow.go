@@ -21,8 +21,9 @@ var errFrozen = errors.New("the records are frozen")
 func (m *Mirror) follow(ctx context.Context) {
 	// The first list makes sure that the file is of this store.
 	for listed := false; ctx.Err() == nil; {
+		source := m.source()
 		err := m.attempt(ctx, &listed)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && source == m.source() {
 			m.lost(err)
 		}
 		kv.Wait(ctx, m.pause())
@@ -65,7 +66,7 @@ func (m *Mirror) newer(ctx context.Context, listed *bool, same bool) error {
 		*listed = true
 	}
 	table, _, _ := m.current()
-	err := m.cfg.Source.Watch(ctx, table.Revision(), m.apply)
+	err := m.source().Watch(ctx, table.Revision(), m.apply)
 	switch {
 	case errors.Is(err, kv.ErrCompacted):
 		*listed = false
@@ -94,7 +95,7 @@ func (m *Mirror) different(ctx context.Context, listed *bool) (same bool, why st
 		return false, "", nil
 	}
 	// The revision of the table can be that of a deletion, which is newer than all entries.
-	holds, err := m.cfg.Source.Holds(ctx, newest, at)
+	holds, err := m.source().Holds(ctx, newest, at)
 	switch {
 	case errors.Is(err, kv.ErrFuture):
 		why, err = m.countStale()
@@ -119,7 +120,7 @@ func (m *Mirror) countStale() (why string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stale++
-	m.cfg.Source.Next()
+	m.from.Next()
 	if m.stale < staleAttempts {
 		return "", errStale
 	}
@@ -130,7 +131,7 @@ func (m *Mirror) countStale() (why string, err error) {
 // list replaces the table with what the store has, unless that is not the known store. same means that it was found
 // to be the known one.
 func (m *Mirror) list(ctx context.Context, same bool) (frozen bool, err error) {
-	etcd, revision, entries, err := m.cfg.Source.List(ctx)
+	etcd, revision, entries, err := m.source().List(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -139,7 +140,7 @@ func (m *Mirror) list(ctx context.Context, same bool) (frozen bool, err error) {
 	table, known, accepted, other := m.table, m.known, m.accepted, m.etcd != 0 && m.etcd != etcd
 	m.mu.Unlock()
 	if other && !accepted {
-		m.cfg.Source.Next()
+		m.source().Next()
 		return true, kv.ErrOtherEtcd
 	}
 	if id := clusterOf(next); m.cfg.Cluster != "" && id != m.cfg.Cluster && (accepted || revision >= table.Revision()) {
@@ -163,7 +164,7 @@ func (m *Mirror) list(ctx context.Context, same bool) (frozen bool, err error) {
 			return true, nil
 		}
 	}
-	m.cfg.Source.Expect(etcd)
+	m.source().Expect(etcd)
 	was := ""
 	m.update(func() {
 		was = m.frozen
@@ -228,7 +229,7 @@ func (m *Mirror) apply(b kv.Batch) error {
 		return errFrozen // by Commit
 	}
 	if b.Newest < table.Revision() {
-		m.cfg.Source.Next()
+		m.source().Next()
 		return errStale
 	}
 	m.heard()
@@ -273,6 +274,9 @@ func (m *Mirror) heard() {
 func (m *Mirror) lost(err error) {
 	m.mu.Lock()
 	was := m.connected
+	if err != nil {
+		m.why = err
+	}
 	m.mu.Unlock()
 	if was && err != nil {
 		m.update(func() { m.connected, m.since = false, time.Now() })

@@ -51,6 +51,8 @@ type Source interface {
 // Config contains what a Mirror needs.
 type Config struct {
 	Source Source
+	// Open returns another Source, for Reconnect. It does not wait for an answer.
+	Open func(api.EtcdAccess) (Source, error)
 	// Path is the file with the last snapshot; empty means none.
 	Path string
 	// Cluster is the id in record.Meta. A store with another one is refused. If it is empty, the
@@ -72,6 +74,7 @@ type Mirror struct {
 
 	// mu protects the fields below.
 	mu    sync.Mutex
+	from  Source
 	table *kv.Table
 	// newest is the entry of the table with the greatest revision.
 	newest kv.Entry
@@ -81,9 +84,14 @@ type Mirror struct {
 	known     bool
 	connected bool
 	since     time.Time
-	frozen    string
-	stale     int
-	accepted  bool
+	// why is the last error of following the store.
+	why error
+	// wrote is the outcome of the last transaction with changes, and wroteAt its time.
+	wrote    error
+	wroteAt  time.Time
+	frozen   string
+	stale    int
+	accepted bool
 	// changed is closed when one of the fields above changes.
 	changed chan struct{}
 }
@@ -94,7 +102,7 @@ func Open(cfg Config) (*Mirror, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Retry = cmp.Or(cfg.Retry, defaultRetry)
-	m := &Mirror{cfg: cfg, table: kv.NewTable(0, nil), since: time.Now(),
+	m := &Mirror{cfg: cfg, from: cfg.Source, table: kv.NewTable(0, nil), since: time.Now(),
 		changed: make(chan struct{})}
 	if cfg.Cluster == "" || cfg.Path == "" {
 		return m, nil
@@ -116,11 +124,33 @@ func Open(cfg Config) (*Mirror, error) {
 
 // Close closes the store and the file. The context of Updates must have ended.
 func (m *Mirror) Close() error {
-	err := m.cfg.Source.Close()
+	err := m.source().Close()
 	if m.file != nil {
 		err = errors.Join(err, m.file.close())
 	}
 	return err
+}
+
+// Reconnect follows the same store with another access. The snapshot stays, and transactions that are committed from
+// now on use the access. The outcome of those that are under way can get lost (kv.ErrUnknown).
+func (m *Mirror) Reconnect(access api.EtcdAccess) error {
+	next, err := m.cfg.Open(access)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	next.Expect(m.etcd)
+	before := m.from
+	m.from = next
+	m.mu.Unlock()
+	return before.Close()
+}
+
+// source returns the connection to the store.
+func (m *Mirror) source() Source {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.from
 }
 
 // Commit commits a transaction in the store. If another etcd answers, the mirror freezes. While the
@@ -134,7 +164,10 @@ func (m *Mirror) Commit(ctx context.Context, t kv.Txn) (kv.Result, error) {
 		return kv.Result{}, fmt.Errorf("commit transaction: %w: %s: if etcd has the right records, run "+
 			"`fairlead cluster accept`", kv.ErrFrozen, frozen)
 	}
-	result, err := m.cfg.Source.Commit(ctx, t)
+	result, err := m.source().Commit(ctx, t)
+	if len(t.Then) > 0 {
+		m.noteWrite(err)
+	}
 	if errors.Is(err, kv.ErrOtherEtcd) {
 		m.mu.Lock()
 		accepted := m.accepted
@@ -220,15 +253,6 @@ func (m *Mirror) update(change func()) {
 	change()
 	close(m.changed)
 	m.changed = make(chan struct{})
-}
-
-// Health describes the store's servers, and the connection to them.
-func (m *Mirror) Health(ctx context.Context) api.EtcdHealth {
-	servers := m.cfg.Source.Servers(ctx)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return api.EtcdHealth{Connected: m.connected, Since: m.since, Revision: m.table.Revision(), Frozen: m.frozen,
-		Servers: servers}
 }
 
 // Frozen returns why the mirror delivers no changes; empty if it does.

@@ -140,7 +140,7 @@ func (n *node) until(key, value string) {
 			}
 			n.last = u.Snapshot
 		case <-deadline:
-			n.t.Fatalf("%s did not become %q; health %+v", key, value, n.Health(context.Background()))
+			n.t.Fatalf("%s did not become %q; health %+v", key, value, n.Health(context.Background(), kv.Txn{}))
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (n *node) until(key, value string) {
 func (n *node) untilFrozen(text string) {
 	n.t.Helper()
 	for end := time.Now().Add(place.Timeout); ; time.Sleep(50 * time.Millisecond) {
-		health := n.Health(context.Background())
+		health := n.Health(context.Background(), kv.Txn{})
 		if strings.Contains(health.Frozen, text) && text != "" || text == "" && health.Frozen == "" {
 			break
 		}
@@ -475,7 +475,7 @@ func TestWithoutEtcd(t *testing.T) {
 	w.Members[0].Kill()
 	n = w.node("one", path)
 	n.until("a", "1")
-	if health := n.Health(t.Context()); health.Connected || health.Frozen != "" || health.Servers[0].Problem == "" {
+	if health := n.Health(t.Context(), kv.Txn{}); health.Connected || health.Frozen != "" || health.Servers[0].Problem == "" {
 		t.Errorf("the health without etcd is %+v", health)
 	}
 	w.Members[0].Start()

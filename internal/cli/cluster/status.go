@@ -22,7 +22,8 @@ func newStatus(a *command.App) *cobra.Command {
 			"holds each virtual address, since when, and the rest of its lease; and the servers of etcd. The\n" +
 			"other nodes are asked how many changes of the cluster they have not applied yet, and whether they\n" +
 			"are frozen, and why. A node that does not answer within a second has a dash there.\n" +
-			"The exit code is 1 if etcd does not answer or this host is frozen.",
+			"The exit code is 1 if etcd does not answer or does not accept changes of this host, or if this host is\n" +
+			"frozen or is no working node.",
 		Example: "  fairlead cluster status\n  fairlead cluster status -o json",
 		Args:    command.Arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -121,6 +122,12 @@ func printEtcd(r *command.Remote, e api.EtcdHealth) error {
 	var warnings []string
 	for _, s := range e.Servers {
 		role, state, size := "follower", "ok", "-"
+		switch {
+		case e.Refused != "":
+			state = "refuses changes"
+		case !e.Connected:
+			state = "answers"
+		}
 		if s.Leader {
 			role = "leader"
 		}
@@ -153,9 +160,12 @@ func failure(s api.ClusterStatus) error {
 	case s.Etcd.Frozen != "":
 		return fmt.Errorf("this host is frozen: %s: if etcd has the right records, run `fairlead cluster accept`",
 			s.Etcd.Frozen)
+	case s.Etcd.Refused != "":
+		return fmt.Errorf("etcd does not accept changes of this host: the other hosts do not get them until it does, and "+
+			"traffic continues: %s", s.Etcd.Refused)
 	case !s.Etcd.Connected:
 		return fmt.Errorf("etcd does not answer since %s: nothing changes on this host until it does, and traffic "+
-			"continues", s.Etcd.Since.Local().Format(time.DateTime))
+			"continues: %s", s.Etcd.Since.Local().Format(time.DateTime), command.OrDash(s.Etcd.Problem))
 	}
 	return nil
 }

@@ -26,8 +26,12 @@ func clusterNode(h Host) []Finding {
 	case c.Etcd.Frozen != "":
 		add(Problem, "this host accepts no records of etcd: "+c.Etcd.Frozen,
 			"changes of the cluster do not reach this host", "if etcd has the right records: fairlead cluster accept")
+	case c.Etcd.Refused != "":
+		add(Problem, withCause("etcd does not accept changes of this host", c.Etcd.Refused),
+			"other hosts do not get what changes here, and this host cannot renew virtual addresses in etcd",
+			"fairlead cluster status; other credentials: fairlead cluster etcd")
 	case !c.Etcd.Connected:
-		add(Warning, "etcd does not answer", "the configuration of the cluster is frozen; traffic continues",
+		add(Problem, withCause("etcd does not answer", c.Etcd.Problem), "the configuration of the cluster is frozen; traffic continues",
 			"fairlead cluster status shows each server of etcd")
 	}
 	if left := c.CertificateExpires.Sub(h.Now); c.Problem == "" && left < renewalLate {
@@ -43,4 +47,12 @@ func clusterNode(h Host) []Finding {
 		}
 	}
 	return all
+}
+
+// withCause adds the cause to what was seen, if it is known.
+func withCause(seen, cause string) string {
+	if cause == "" {
+		return seen
+	}
+	return seen + ": " + cause
 }

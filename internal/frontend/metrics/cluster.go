@@ -31,7 +31,9 @@ var (
 	clusterFrozen = Metric{"fairlead_cluster_frozen", "gauge", nil, "1 if this host ignores etcd because its records " +
 		"seem to be older ones or those of another cluster, 0 if not."}
 	clusterConnected = Metric{"fairlead_cluster_etcd_connected", "gauge", nil, "1 if etcd answers this host, 0 if not."}
-	clusterServerUp  = Metric{"fairlead_cluster_etcd_server_up", "gauge", []string{"endpoint"}, "1 if the server of " +
+	clusterWritable  = Metric{"fairlead_cluster_etcd_accepts_changes", "gauge", nil, "1 if etcd accepts changes of this " +
+		"host, 0 if not: without permission, quota or quorum, for example."}
+	clusterServerUp = Metric{"fairlead_cluster_etcd_server_up", "gauge", []string{"endpoint"}, "1 if the server of " +
 		"etcd answers this host, 0 if not."}
 	clusterExpires = Metric{"fairlead_cluster_certificate_expiry_timestamp_seconds", "gauge", nil, "When the " +
 		"certificate of this node ends unless it is renewed, in seconds since 1970."}
@@ -46,7 +48,8 @@ var (
 
 // ofCluster are the metrics of the cluster, which are read at each scrape.
 var ofCluster = []Metric{clusterNodes, clusterDrained, clusterProblems, clusterRevision, clusterLastChange,
-	clusterFrozen, clusterConnected, clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
+	clusterFrozen, clusterConnected, clusterWritable,
+	clusterServerUp, clusterExpires, addressHeld, addressLease, addressEpoch}
 
 // clusterCollector reads the state of the cluster at each scrape.
 type clusterCollector struct {
@@ -89,6 +92,7 @@ func (f *families) cluster(s api.ClusterStatus) {
 	f.add(clusterLastChange, float64(s.LastChange), nil)
 	f.add(clusterFrozen, truth(s.Etcd.Frozen != ""), nil)
 	f.add(clusterConnected, truth(s.Etcd.Connected), nil)
+	f.add(clusterWritable, truth(s.Etcd.Connected && s.Etcd.Frozen == "" && s.Etcd.Refused == ""), nil)
 	for _, server := range s.Etcd.Servers {
 		f.add(clusterServerUp, truth(server.Problem == ""), f.labels(clusterServerUp.Labels, server.Endpoint))
 	}

@@ -89,7 +89,7 @@ func (a Attachment) Equal(o Attachment) bool {
 // Equal reports whether both networks are equal.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
-		slices.Equal(n.FurtherRanges, o.FurtherRanges) && slices.Equal(n.Remote, o.Remote) &&
+		slices.Equal(n.FurtherRanges, o.FurtherRanges) && slices.Equal(n.Remote, o.Remote) && n.Drained == o.Drained &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode &&
 		n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
 		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal &&

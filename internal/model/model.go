@@ -174,6 +174,8 @@ type Network struct {
 	// Remote are the parts of the subnets that are on other hosts, each with the address
 	// of its host as the next hop. For networks with driver routed.
 	Remote []Route `json:"remote,omitempty"`
+	// Drained is true if this host is a drained node of the network's cluster: new attachments get no addresses.
+	Drained bool `json:"drained,omitempty"`
 	// MTU in bytes of every link of the network; 0 leaves it to the driver.
 	MTU int `json:"mtu,omitempty"`
 	// Parent is the host's link under macvlan and ipvlan links, or the device that
@@ -202,6 +204,15 @@ type Network struct {
 	Internal bool `json:"internal,omitempty"`
 	// AllowOverlap allows subnets that overlap those of the host's links and routes.
 	AllowOverlap bool `json:"allowOverlap,omitempty"`
+}
+
+// Lease returns an error if the host leases no new addresses of the network.
+func (n Network) Lease() error {
+	if !n.Drained {
+		return nil
+	}
+	return fmt.Errorf("this host is drained, and leases no new addresses of network %s: use another host, or end the "+
+		"drain with `fairlead cluster drain --undo` and the name of this host", n.Name)
 }
 
 // LinkMTU returns the MTU in bytes of the network's links: 1500 if neither the user

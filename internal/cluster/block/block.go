@@ -43,7 +43,8 @@ var (
 	// ErrGone is the error of a claim for a node or a network that the cluster does not have.
 	ErrGone = errors.New("the cluster does not have it")
 	// ErrDrained is the error of a claim for a node that is drained.
-	ErrDrained = errors.New("the node is drained: enable it with `fairlead cluster drain --undo`")
+	ErrDrained = errors.New("this host is drained: use another host, or end the drain with `fairlead cluster drain " +
+		"--undo` and the name of this host")
 )
 
 // Own returns the blocks of a node in a network, in the order of their claims. It ignores records

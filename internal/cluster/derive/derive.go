@@ -108,31 +108,43 @@ func (d *Deriver) Update(u kv.Update) (networks []model.Network, services []mode
 	return networks, services, problems
 }
 
+// readers are the functions that take over one record, or its deletion, by the prefixes of keys.
+var readers = []struct {
+	prefix string
+	read   func(d *Deriver, e kv.Entry, exists bool) error
+}{
+	{record.Nodes, (*Deriver).readNode},
+	{record.Networks, (*Deriver).readNetwork},
+	{record.Blocks, (*Deriver).readBlock},
+	{record.Moves, (*Deriver).readMove},
+	{record.Endpoints, (*Deriver).readEndpoint},
+	{record.Services, (*Deriver).readService},
+	{record.Reals, (*Deriver).readReal},
+	{record.Keys, (*Deriver).readKey},
+}
+
+// Reads reports whether the record with a key matters to a Deriver.
+func Reads(key string) bool {
+	for _, r := range readers {
+		if strings.HasPrefix(key, r.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // read takes over one record, or its deletion.
 func (d *Deriver) read(e kv.Entry, exists bool) error {
-	switch {
-	case strings.HasPrefix(e.Key, record.Nodes):
-		return d.readNode(e, exists)
-	case strings.HasPrefix(e.Key, record.Networks):
-		return d.readNetwork(e, exists)
-	case strings.HasPrefix(e.Key, record.Blocks):
-		return d.readBlock(e, exists)
-	case strings.HasPrefix(e.Key, record.Moves):
-		return d.readMove(e, exists)
-	case strings.HasPrefix(e.Key, record.Endpoints):
-		return d.readEndpoint(e, exists)
-	case strings.HasPrefix(e.Key, record.Services):
-		return d.readService(e, exists)
-	case strings.HasPrefix(e.Key, record.Reals):
-		return d.readReal(e, exists)
-	case strings.HasPrefix(e.Key, record.Keys):
-		return d.readKey(e, exists)
+	for _, r := range readers {
+		if strings.HasPrefix(e.Key, r.prefix) {
+			return r.read(d, e, exists)
+		}
 	}
 	return nil
 }
 
-// readNode makes all networks stale if the node's addresses or its MTU differ, and all services if its drain
-// does.
+// readNode makes all networks stale if the node's addresses or its MTU differ, or the drain of this node, and all
+// services if a drain does.
 func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 	id := record.Names(record.Nodes, e.Key, 1)[0]
 	var n record.Node
@@ -141,7 +153,8 @@ func (d *Deriver) readNode(e kv.Entry, exists bool) error {
 		n, err = record.Decode[record.Node](e)
 	}
 	if before, was := d.nodes[id]; was != exists || before.Name != n.Name || !before.Joined.Equal(n.Joined) ||
-		before.MTU != n.MTU || !slices.Equal(n.Addresses, before.Addresses) {
+		before.MTU != n.MTU || !slices.Equal(n.Addresses, before.Addresses) ||
+		id == d.node && before.Drained != n.Drained {
 		for _, n := range d.networks {
 			n.stale = true
 		}

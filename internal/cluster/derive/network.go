@@ -25,7 +25,7 @@ func (d *Deriver) derive(n *network) (*model.Network, error) {
 		}
 	}
 	spec := n.record.Spec
-	spec.Origin = model.FromCluster
+	spec.Origin, spec.Drained = model.FromCluster, d.nodes[d.node].Drained
 	setRanges(&spec, blocks[d.node])
 	if n.record.Direct {
 		err := d.direct(n, &spec, blocks)

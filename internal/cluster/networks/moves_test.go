@@ -170,7 +170,7 @@ func TestAddressIsRefused(t *testing.T) {
 			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2")}})
 		w.settle()
 		_, err = w.reserve(1, a)
-		w.refused(err, "the node is drained")
+		w.refused(err, "this host is drained")
 		w.settle()
 		if w.has(a) != "" {
 			t.Error("the record of a refused request stays")

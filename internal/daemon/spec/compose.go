@@ -54,6 +54,11 @@ func Compose(w model.Desired, req api.AttachRequest, at Sandbox) (Composed, erro
 	if err := complete(w, a, n, at, &c.Notes); err != nil {
 		return c, err
 	}
+	if have, known := w.Attachment(a.Name); !known || len(a.Addresses) > 0 && !slices.Equal(a.Addresses, have.Addresses) {
+		if err := n.Lease(); err != nil {
+			return c, api.Faultf(api.Conflict, "attach %s: %w", at.Ref, err)
+		}
+	}
 	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{withSandbox(*a)}}
 	if err := alone.Validate(); err != nil {
 		return c, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("attach %s: %w", at.Ref, err)}

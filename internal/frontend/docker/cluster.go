@@ -174,6 +174,11 @@ func (d *Driver) leaseOwn(l *leases, p pool, asked netip.Addr, gateway bool) (ne
 	if n.Origin != model.FromCluster || i < 0 {
 		return asked, absent(p.Cluster)
 	}
+	if _, leased := l.leases[asked]; !gateway && !leased {
+		if err := n.Lease(); err != nil {
+			return asked, err
+		}
+	}
 	p.own = n.Pools(n.Subnets[i])
 	own := n.Subnets[i].HostAddress()
 	p.used = map[netip.Addr]bool{own: true}

@@ -110,3 +110,26 @@ func TestClusterNetwork(t *testing.T) {
 		`{"PoolID":"10.8.0.0/24 cluster=new","Pool":"10.8.0.0/24"}`)
 	p.refuses("IpamDriver.RequestPool", `{"Options": {"cluster": "absent"}}`, "give a --subnet")
 }
+
+// TestClusterDrained leases no addresses for containers while the host is drained. A container that runs keeps its
+// address: Docker requests it again when it starts.
+func TestClusterDrained(t *testing.T) {
+	p := newPlugin(t)
+	p.shop()
+	p.calls("IpamDriver.RequestAddress", shopPool(``), `{"Address":"10.9.0.65/24"}`)
+	n := p.Networks()[0]
+	n.Drained = true
+	if _, err := p.Daemon.CreateNetwork(n, false); err != nil {
+		t.Fatal(err)
+	}
+	p.post("POST", "NetworkDriver.CreateEndpoint", strings.NewReader(`{"NetworkID": "0123456789abcdef",
+		"EndpointID": "fedcba9876543210", "Interface": {"Address": "10.9.0.65/24"}}`))
+	for _, request := range []string{shopPool(``), shopPool(`, "Address": "10.9.0.66"`)} {
+		p.refuses("IpamDriver.RequestAddress", request, "this host is drained")
+	}
+	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
+	p.calls("IpamDriver.RequestPool", `{"Pool": "10.9.0.0/24", "Options": {"cluster": "shop"}}`,
+		`{"PoolID":"10.9.0.0/24 cluster=shop","Pool":"10.9.0.0/24"}`)
+	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.64", `+gatewayType), `{"Address":"10.9.0.64/24"}`)
+	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.65"`), `{"Address":"10.9.0.65/24"}`)
+}

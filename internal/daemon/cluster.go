@@ -102,29 +102,35 @@ func clusterProblem(c clusterChange, err error) string {
 // come first, and networks before services.
 func (d *Daemon) clusterChanges(networks []model.Network, services []model.VirtualService) []clusterChange {
 	var changes []clusterChange
+	wanted := map[string]bool{} // by object
+	for _, v := range services {
+		wanted["service "+v.Name] = true
+	}
+	for _, n := range networks {
+		wanted["network "+n.Name] = true
+	}
+	haveServices, haveNetworks := map[string]model.VirtualService{}, map[string]model.Network{}
 	for _, v := range d.desired.Services {
-		if v.Origin == model.FromCluster && !slices.ContainsFunc(services,
-			func(o model.VirtualService) bool { return o.Name == v.Name }) {
+		haveServices[v.Name] = v
+		if v.Origin == model.FromCluster && !wanted["service "+v.Name] {
 			changes = append(changes, clusterChange{"service " + v.Name, d.withoutService(v.Name)})
 		}
 	}
 	for _, n := range d.desired.Networks {
-		if n.Origin == model.FromCluster && !slices.ContainsFunc(networks,
-			func(o model.Network) bool { return o.Name == n.Name }) {
+		haveNetworks[n.Name] = n
+		if ofCluster(n) && !wanted["network "+n.Name] {
 			changes = append(changes, clusterChange{"network " + n.Name, withoutNetwork(n.Name)})
 		}
 	}
 	for _, n := range networks {
 		n.Origin = model.FromCluster
-		have, known := (model.State{Networks: d.desired.Networks}).Network(n.Name)
-		if !known || !have.Equal(n) {
+		if have, known := haveNetworks[n.Name]; !known || !have.Equal(n) {
 			changes = append(changes, clusterChange{"network " + n.Name, d.withNetwork(n)})
 		}
 	}
 	for _, v := range services {
 		v.Origin = model.FromCluster
-		have, known := d.desired.Service(v.Name)
-		if !known || !have.Equal(v) || d.problems[serviceProblem(v.Name)] != "" {
+		if have, known := haveServices[v.Name]; !known || !have.Equal(v) || d.problems[serviceProblem(v.Name)] != "" {
 			changes = append(changes, clusterChange{"service " + v.Name, d.withService(v)})
 		}
 	}

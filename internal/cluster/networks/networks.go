@@ -88,8 +88,11 @@ type Networks struct {
 	// applied is the revision of the networks that the host has. progress is closed when it changes.
 	applied  int64
 	progress chan struct{}
-	// derived is what the last snapshot means for this host.
-	derived derived
+	// derived is what the last snapshot means for this host. refused are the problems of giving it to the host, which
+	// was last tried at appliedAt.
+	derived   derived
+	refused   []string
+	appliedAt time.Time
 	// switched are the keys that replace those of the snapshot on this host, by network.
 	switched map[string]switchedKey
 	// reservations are the numbers of attachments in progress, by the addresses that they request.
@@ -99,11 +102,13 @@ type Networks struct {
 	applying sync.Mutex
 }
 
-// derived are the networks and services of a snapshot, without the files of private keys.
+// derived are the networks and services of a snapshot, without the files of private keys, and the problems of its
+// records.
 type derived struct {
 	revision int64
 	networks []model.Network
 	services []model.VirtualService
+	problems []string
 }
 
 var _ member.Consumer = (*Networks)(nil)
@@ -115,11 +120,14 @@ func New(cfg Config) *Networks {
 		attempts: map[string]attempts{}}
 }
 
-// Update applies the networks of a snapshot, and returns the problems.
+// Update applies the networks of a snapshot, and returns the problems. A snapshot that differs from the last one only
+// in other records, such as those of virtual addresses, changes nothing on the host: what the host has refused is
+// tried again, but not more often than Config.Every.
 func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (problems []string) {
 	n.mu.Lock()
+	differs := slices.ContainsFunc(u.Changed, derive.Reads)
 	if n.deriver == nil || n.self != self {
-		n.deriver, n.published = derive.New(self.Node), map[string]bool{}
+		n.deriver, n.published, differs = derive.New(self.Node), map[string]bool{}, true
 	}
 	if n.snapshot != nil && u.Snapshot.Revision() < n.snapshot.Revision() {
 		n.claimed = 0 // the store was restored
@@ -128,17 +136,24 @@ func (n *Networks) Update(_ context.Context, self member.Self, u kv.Update) (pro
 	n.self, n.snapshot = self, u.Snapshot
 	n.forgetSwitched()
 	concerned := n.read(u)
-	failed := slices.Clone(n.failed)
-	d := derived{revision: u.Snapshot.Revision()}
-	d.networks, d.services, problems = n.deriver.Update(u)
-	n.derived = d
+	if differs {
+		n.derived.networks, n.derived.services, n.derived.problems = n.deriver.Update(u)
+	}
+	n.derived.revision = u.Snapshot.Revision()
+	again := len(n.refused) > 0 && time.Since(n.appliedAt) >= n.cfg.Every
 	n.mu.Unlock()
-	problems = append(problems, n.apply()...)
+	if differs || again {
+		n.apply()
+	} else {
+		n.progressed(u.Snapshot.Revision())
+	}
 	n.containers.need()
 	if concerned {
 		n.awake()
 	}
-	return append(problems, failed...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Concat(n.derived.problems, n.refused, n.failed)
 }
 
 // apply gives the host the networks and services of the last snapshot, and returns the problems.
@@ -161,6 +176,9 @@ func (n *Networks) apply() []string {
 		}
 	}
 	problems := n.cfg.Host.SetCluster(networks, d.services)
+	n.mu.Lock()
+	n.refused, n.appliedAt = problems, time.Now()
+	n.mu.Unlock()
 	n.progressed(d.revision)
 	return problems
 }
@@ -210,7 +228,7 @@ func (n *Networks) Leave() error {
 	n.applying.Lock() // Run must not apply the networks of this cluster afterwards
 	defer n.applying.Unlock()
 	n.mu.Lock()
-	n.snapshot, n.deriver, n.failed, n.derived = nil, nil, nil, derived{}
+	n.snapshot, n.deriver, n.failed, n.refused, n.derived = nil, nil, nil, nil, derived{}
 	n.forgetSwitched()
 	n.claimed, n.applied, n.published = 0, 0, nil // another cluster has other revisions
 	n.mu.Unlock()

@@ -37,6 +37,9 @@ type host struct {
 	// before, if it is not nil, is called before networks are set, and seen gets them afterwards.
 	before func()
 	seen   func([]model.Network)
+	// applies counts how often networks were set, and refused are the problems of that.
+	applies int
+	refused []string
 	// late, if it is not nil, delays the updates of the node until it is closed.
 	late chan struct{}
 	// report reports an event of a container, as its engine does.
@@ -58,10 +61,11 @@ func (h *host) SetCluster(networks []model.Network, _ []model.VirtualService) []
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.networks = networks
+	h.applies++
 	if h.seen != nil && len(networks) > 0 {
 		h.seen(networks)
 	}
-	return nil
+	return h.refused
 }
 
 func (h *host) LeaveCluster() error { h.SetCluster(nil, nil); return nil }

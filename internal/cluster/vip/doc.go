@@ -44,6 +44,12 @@
 // such a change. So after a start it can ask, too. Without the Memory, it does not ask
 // before the store has answered it once.
 //
+// When the lease has ended, promises do not begin another one: a candidate may have claimed the
+// address since, moved it to a node that this holder does not list, and forgotten both by a
+// restart, because its mirror's file can be some seconds old. Only the store knows. So an address
+// is lost until the store is back if a listed node, or the holder's own daemon, is away for the
+// hold time while the store is.
+//
 // Restored stores. A record with a lower revision than before is of a store that was
 // restored from a snapshot. Package mirror freezes then. If an administrator accepts the
 // restored store, each Machine waits as after a start.

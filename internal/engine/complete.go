@@ -18,7 +18,7 @@ import (
 // modes are chosen again each time. The choice is the same until the kernel, the
 // endpoint or the publish changes.
 func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
-	full, leases, err := lease(want, inUse, facts)
+	full, leases, err := e.lease(want, inUse, facts)
 	if err != nil {
 		return full, nil, err
 	}
@@ -44,14 +44,14 @@ func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts)
 
 // lease returns the state with what drivers read from the host's links, and with an
 // address for each endpoint that has none.
-func lease(want model.State, inUse ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
+func (e *Engine) lease(want model.State, inUse ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
 	want.Networks = slices.Clone(want.Networks)
 	for i, n := range want.Networks {
 		if d, ok := paths.Driver(n.Driver); ok {
 			want.Networks[i] = d.Complete(n, facts)
 		}
 	}
-	return ipam.Assign(want, inUse)
+	return ipam.Assign(want, inUse, e.last)
 }
 
 // chooseMode returns the publish's mode if it keeps the promises that the publish

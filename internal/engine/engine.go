@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sync"
 
+	"fairlead/internal/ipam"
 	"fairlead/internal/kernel/conntrack"
 	"fairlead/internal/kernel/ebpf/datapath"
 	"fairlead/internal/kernel/iptables"
@@ -121,10 +122,12 @@ type Engine struct {
 	userspace plan.Plan
 	planned   planned
 	routers   routers
+	// last are the addresses that Set has leased last.
+	last ipam.Last
 }
 
 // New returns an engine. It does not change the host.
-func New(cfg Config) *Engine { return &Engine{cfg: cfg} }
+func New(cfg Config) *Engine { return &Engine{cfg: cfg, last: ipam.Last{}} }
 
 // Plan returns the steps that Set would carry out, and changes nothing.
 func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
@@ -182,6 +185,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil && !made {
 		return want, errors.Join(e.nameOwner(t.full, err), e.save(before))
 	}
+	e.last.Note(want, before.Leases, t.leases)
 	return t.full, err
 }
 
@@ -210,7 +214,7 @@ func (e *Engine) Lease(want model.State) ([]model.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	full, _, err := lease(want, record.Leases, facts)
+	full, _, err := e.lease(want, record.Leases, facts)
 	return full.Endpoints, err
 }
 

@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func TestAssign(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := slices.Clone(c.state.Endpoints)
-			full, got, err := ipam.Assign(c.state, c.inUse)
+			full, got, err := ipam.Assign(c.state, c.inUse, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +115,7 @@ func TestAssign(t *testing.T) {
 					t.Error("Assign changed the state that it was given")
 				}
 			}
-			again, _, err := ipam.Assign(c.state, got)
+			again, _, err := ipam.Assign(c.state, got, nil)
 			for i := range again.Endpoints {
 				if err != nil || !slices.Equal(again.Endpoints[i].Addresses, full.Endpoints[i].Addresses) {
 					t.Errorf("a second call moves %s to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses,
@@ -126,7 +127,7 @@ func TestAssign(t *testing.T) {
 }
 
 func TestFullSubnet(t *testing.T) {
-	_, _, err := ipam.Assign(state([]string{"10.0.0.0/30"}, "a", "b"), nil)
+	_, _, err := ipam.Assign(state([]string{"10.0.0.0/30"}, "a", "b"), nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "endpoint b: subnet 10.0.0.0/30 of network net is full") {
 		t.Errorf("got %v", err)
 	}
@@ -140,15 +141,55 @@ func TestReservedAddressIsRefused(t *testing.T) {
 		s.Networks[0].ParentAddresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
 		s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.6")
 		s.Networks[0].Subnets[0].Gateway = netip.MustParseAddr("10.0.0.1")
-		_, _, err := ipam.Assign(s, nil)
+		_, _, err := ipam.Assign(s, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), "endpoint a: address "+requested+
 			" is reserved for the host or the gateway") {
 			t.Errorf("%s: got %v", requested, err)
 		}
 		s.Endpoints[0].Addresses = nil
-		full, _, err := ipam.Assign(s, nil)
+		full, _, err := ipam.Assign(s, nil, nil)
 		if err != nil || full.Endpoints[0].Addresses[0] != netip.MustParseAddr("10.0.0.3") {
 			t.Errorf("the first free address is %v, %v", full.Endpoints[0].Addresses, err)
 		}
+	}
+}
+
+// TestFreedAddressIsLeasedLast frees addresses of a cluster's network. The next leases get all others first, and only
+// then the freed ones in their order. In a network of this host alone the lowest free address is next.
+func TestFreedAddressIsLeasedLast(t *testing.T) {
+	for origin, want := range map[model.Origin]string{
+		model.FromCluster: "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.128 10.0.0.129 10.0.0.2 10.0.0.3",
+		"":                "10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2 10.0.0.2",
+	} {
+		last, leased := ipam.Last{}, ipam.Leases{}
+		var got []string
+		for i := range 9 {
+			s := further(state([]string{"10.0.0.0/29"}, fmt.Sprint("box", i)), "10.0.0.128/31")
+			s.Networks[0].Origin = origin
+			s.Networks[0].Subnets[0] = model.Subnet{Prefix: netip.MustParsePrefix("10.0.0.0/24"),
+				Range: netip.MustParsePrefix("10.0.0.0/29"), Address: netip.MustParseAddr("10.0.0.1")}
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "other", Network: "net", Sandbox: "/run/netns/other",
+				Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}})
+			full, next, err := ipam.Assign(s, leased, last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last.Note(s, leased, next)
+			got = append(got, full.Endpoints[0].Addresses[0].String())
+			leased = next
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("origin %q: got %s, want %s", origin, text, want)
+		}
+	}
+}
+
+// TestFirstLeaseAfterRestart leases an address of a cluster's network when the last one is not known any more.
+func TestFirstLeaseAfterRestart(t *testing.T) {
+	s := state([]string{"10.0.0.0/24"}, "a", "new")
+	s.Networks[0].Origin = model.FromCluster
+	full, _, err := ipam.Assign(s, leases("a=10.0.0.9"), ipam.Last{})
+	if err != nil || full.Endpoints[1].Addresses[0] != netip.MustParseAddr("10.0.0.10") {
+		t.Errorf("the next address is %v, %v", full.Endpoints[1].Addresses, err)
 	}
 }

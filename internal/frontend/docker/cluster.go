@@ -179,7 +179,7 @@ func (d *Driver) leaseOwn(l *leases, p pool, asked netip.Addr, gateway bool) (ne
 			return asked, err
 		}
 	}
-	p.own = n.Pools(n.Subnets[i])
+	p.own, p.last = n.Pools(n.Subnets[i]), d.leased[p.id()]
 	own := n.Subnets[i].HostAddress()
 	p.used = map[netip.Addr]bool{own: true}
 	for _, a := range d.cfg.Daemon.Attachments() {
@@ -199,7 +199,11 @@ func (d *Driver) leaseOwn(l *leases, p pool, asked netip.Addr, gateway bool) (ne
 	case asked == own:
 		return asked, fmt.Errorf("address %s is that of the host: choose another address", asked)
 	}
-	return l.claim(p, asked, gateway)
+	given, err := l.claim(p, asked, gateway)
+	if err == nil && !asked.IsValid() {
+		d.leased[p.id()] = given
+	}
+	return given, err
 }
 
 // Leased reports whether an address of a network of the cluster is leased to a container.

@@ -86,6 +86,17 @@ func TestClusterAddresses(t *testing.T) {
 	p.calls("IpamDriver.RequestAddress", shopPool(`, "Address": "10.9.0.3"`), `{"Address":"10.9.0.3/24"}`)
 }
 
+// TestClusterAddressIsLeasedLast frees an address. The next container gets another one, because other hosts may still
+// have the name of the first one.
+func TestClusterAddressIsLeasedLast(t *testing.T) {
+	p := newPlugin(t)
+	p.shop()
+	for _, want := range []string{"65", "66", "67", "65"} {
+		p.calls("IpamDriver.RequestAddress", shopPool(``), `{"Address":"10.9.0.`+want+`/24"}`)
+		p.calls("IpamDriver.ReleaseAddress", shopPool(`, "Address": "10.9.0.`+want+`"`), `{}`)
+	}
+}
+
 // TestClusterNetwork attaches endpoints of a Docker network to the cluster's network, which stays when
 // Docker removes its own.
 func TestClusterNetwork(t *testing.T) {

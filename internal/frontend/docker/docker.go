@@ -116,9 +116,11 @@ type Driver struct {
 	cfg Config
 	// choosing serializes the choice of host ports and addresses.
 	choosing sync.Mutex
-	// last is the port that was chosen last; choosing protects it.
-	last uint16
+	// last is the port that was chosen last, and leased are the addresses of the cluster's networks; choosing
+	// protects them.
+	last   uint16
+	leased map[string]netip.Addr
 }
 
 // New returns a driver.
-func New(cfg Config) *Driver { return &Driver{cfg: cfg} }
+func New(cfg Config) *Driver { return &Driver{cfg: cfg, leased: map[string]netip.Addr{}} }

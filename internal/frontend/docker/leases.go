@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/ipam"
 	"fairlead/internal/model"
 )
 
@@ -22,9 +23,10 @@ type pool struct {
 	// Cluster is the name of the cluster's network that has the range, empty if none has.
 	Cluster string `json:"cluster,omitempty"`
 	// own are the blocks of the host from which addresses of a cluster's network are chosen, and
-	// used the addresses that are in use there.
+	// used the addresses that are in use there. last is the address that was leased last.
 	own  []netip.Prefix
 	used map[netip.Addr]bool
+	last netip.Addr
 }
 
 func (p pool) id() string {
@@ -221,7 +223,7 @@ func (l *leases) release(addr netip.Addr) {
 // subnet is reserved for the host, which uses it on a parent's LAN.
 func (l *leases) lowest(p pool) (netip.Addr, bool) {
 	if p.Cluster != "" {
-		return l.lowestOwn(p)
+		return l.nextOwn(p)
 	}
 	s := model.Subnet{Prefix: p.Prefix}
 	for a := p.Range.Addr(); p.Range.Contains(a); a = a.Next() {
@@ -236,17 +238,20 @@ func (l *leases) lowest(p pool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// lowestOwn returns the first free address of the host's blocks.
-func (l *leases) lowestOwn(p pool) (netip.Addr, bool) {
-	s := model.Subnet{Prefix: p.Prefix}
-	for _, block := range p.own {
-		for a := block.Addr(); block.Contains(a); a = a.Next() {
-			if _, inUse := l.leases[a]; !inUse && !p.used[a] && s.Usable(a) {
-				return a, true
-			}
+// nextOwn returns the next free address of the host's blocks after the one that was leased last. If that is not known,
+// because the daemon was restarted, it is the highest that is leased.
+func (l *leases) nextOwn(p pool) (netip.Addr, bool) {
+	s, last := model.Subnet{Prefix: p.Prefix}, p.last
+	for a := range l.leases {
+		if !p.last.IsValid() && last.Less(a) && slices.ContainsFunc(p.own,
+			func(block netip.Prefix) bool { return block.Contains(a) }) {
+			last = a
 		}
 	}
-	return netip.Addr{}, false
+	return ipam.Next(p.own, last, func(a netip.Addr) bool {
+		_, inUse := l.leases[a]
+		return !inUse && !p.used[a] && s.Usable(a)
+	})
 }
 
 // pools4 is the range from which IPv4 pools are chosen if Docker requests no

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
+	"fairlead/test/place"
 )
 
 // overlaid returns a network of the cluster with a subnet.
@@ -55,6 +58,64 @@ func TestClusterObjects(t *testing.T) {
 }
 
 func second(_ api.Result, err error) error { return err }
+
+// verifying is a host whose kernel verifies the programs for services until free is closed.
+type verifying struct {
+	*kernel.Host
+	asked, free chan struct{}
+}
+
+// Balances implements engine.Inspector.
+func (v verifying) Balances() error {
+	select {
+	case v.asked <- struct{}{}:
+	default:
+	}
+	<-v.free
+	return v.Host.Balances()
+}
+
+// TestFirstService adds the first service of a host, of the cluster and of the host alone. While the kernel verifies
+// programs, the daemon answers other requests and applies networks.
+func TestFirstService(t *testing.T) {
+	for name, add := range map[string]func(w *world, v model.VirtualService) error{
+		"cluster": func(w *world, v model.VirtualService) error {
+			if problems := w.SetCluster(nil, []model.VirtualService{v}); len(problems) > 0 {
+				return errors.New(problems[0])
+			}
+			return nil
+		},
+		"host": func(w *world, v model.VirtualService) error {
+			return second(w.SetService(api.ServiceRequest{VirtualService: v}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			host := verifying{w.host, make(chan struct{}, 1), make(chan struct{})}
+			w.wrap = host
+			w.start()
+			added, answered := make(chan error, 1), make(chan error, 1)
+			go func() { added <- add(w, site("front", at("172.30.7.2", 80))) }()
+			<-host.asked
+			go func() {
+				w.Attachments()
+				answered <- second(w.CreateNetwork(overlaid("web", "172.30.7.0/24"), false))
+			}()
+			select {
+			case err := <-answered:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(place.Timeout):
+				t.Error("the daemon does not answer while the kernel verifies programs")
+			}
+			close(host.free)
+			if err := <-added; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
 
 // TestClusterNetworkInUse removes a network from the cluster to which a sandbox is attached.
 // It stays until the sandbox is detached, or the host leaves the cluster.

@@ -15,9 +15,10 @@ import (
 // if the service has another origin, exists although Create is set, or differs from
 // Was: the caller can then read it again and repeat the request.
 func (d *Daemon) SetService(r api.ServiceRequest) (api.Result, error) {
+	v := r.VirtualService
+	d.engine.Prepare([]model.VirtualService{v})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v := r.VirtualService
 	have, known := d.desired.Service(v.Name)
 	if err := v.Validate(); err != nil {
 		return api.Result{}, &api.Fault{Code: api.Invalid, Err: fmt.Errorf("service %s: %w", v.Name, err)}

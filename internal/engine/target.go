@@ -104,6 +104,10 @@ func (e *Engine) policies(s model.State) ([]plan.IPsecPolicy, error) {
 	}), err
 }
 
+// Prepare asks the kernel for the features that services need. The kernel verifies programs for up to a second then, once
+// in the life of the process, so a caller prepares before it locks what others need.
+func (e *Engine) Prepare(services []model.VirtualService) { e.missing(services) }
+
 // missing returns the missing features, including those that only services need.
 func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]string {
 	missing := e.cfg.Facts.Missing

@@ -316,18 +316,10 @@ func (a *Addresses) newest(ctx context.Context, key string) (e kv.Entry, own kv.
 		return e, own, err
 	}
 	node := record.Key(record.Nodes, self.Node)
-	// The first condition is false, so the store returns the entries of all.
-	result, _, err := kv.Repeat(ctx, a.cfg.Store,
-		kv.Txn{If: []kv.Condition{{Key: "absent", Revision: 1}, {Key: key}, {Key: node}}})
-	for _, found := range result.Current {
-		switch found.Key {
-		case key:
-			e = found
-		case node:
-			own = kv.Condition{Key: node, Revision: found.Revision, Value: found.Value}
-		}
-	}
-	if err == nil && own.Key == "" {
+	have, err := kv.Read(ctx, a.cfg.Store, key, node)
+	e = have[key]
+	own = kv.Condition{Key: node, Revision: have[node].Revision, Value: have[node].Value}
+	if err == nil && own.Value == nil {
 		err = api.Faultf(api.Conflict, "this host was removed from the cluster: run `fairlead cluster leave` on it")
 	}
 	return e, own, err

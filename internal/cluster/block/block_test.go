@@ -357,3 +357,19 @@ func TestDefaultBits(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoveOfAnotherNode removes a network that the snapshot does not have yet.
+func TestRemoveOfAnotherNode(t *testing.T) {
+	c := newCluster(t, 1)
+	old := c.Snapshot()
+	c.network("net", "10.9.0.0/28", 30)
+	if err := block.Remove(t.Context(), c.client, old, "net"); err != nil {
+		t.Error(err)
+	}
+	if _, left := c.Snapshot().Get("nets/net"); left {
+		t.Error("the network is still there")
+	}
+	if err := block.Remove(t.Context(), c.client, old, "net"); !errors.Is(err, block.ErrGone) {
+		t.Errorf("the error is %v, want %v", err, block.ErrGone)
+	}
+}

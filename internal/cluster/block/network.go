@@ -184,10 +184,19 @@ func numberKey(vni uint32) string { return record.Key(record.VNIs, strconv.Itoa(
 // it keeps it until that is detached. It returns ErrGone or ErrBusy (errors.Is), or the error of the
 // store.
 func Remove(ctx context.Context, store kv.Committer, s kv.Snapshot, name string) error {
-	e, ok := s.Get(record.Key(record.Networks, name))
-	err := error(ErrGone)
-	if ok {
+	key := record.Key(record.Networks, name)
+	e, ok := s.Get(key)
+	var err error
+	if !ok { // another node may have created it a moment ago
+		var have map[string]kv.Entry
+		have, err = kv.Read(ctx, store, key)
+		e, ok = have[key]
+	}
+	switch {
+	case ok:
 		err = remove(ctx, store, e)
+	case err == nil:
+		err = ErrGone
 	}
 	if err == nil {
 		err = free(ctx, store, s, name)

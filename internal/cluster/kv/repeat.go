@@ -39,6 +39,20 @@ func Repeat(ctx context.Context, store Committer, t Txn) (result Result, lost bo
 	return Result{}, lost, err
 }
 
+// Read returns the newest entries of keys, by key. Keys that do not exist are missing.
+func Read(ctx context.Context, store Committer, keys ...string) (map[string]Entry, error) {
+	t := Txn{If: []Condition{{Key: "absent", Revision: 1}}} // which is false, so the store returns the entries
+	for _, key := range keys {
+		t.If = append(t.If, Condition{Key: key})
+	}
+	result, _, err := Repeat(ctx, store, t)
+	have := map[string]Entry{}
+	for _, e := range result.Current {
+		have[e.Key] = e
+	}
+	return have, err
+}
+
 // Wait returns after d, or when ctx ends.
 func Wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

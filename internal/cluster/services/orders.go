@@ -29,12 +29,16 @@ func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) 
 	if err := check(snapshot, now); err != nil {
 		return api.Faultf(api.Invalid, "service %s: %w", r.Name, err)
 	}
-	key := record.Key(record.Services, r.Name)
-	have, exists, err := record.Get[record.Service](snapshot, key)
+	e, err := s.newest(ctx, r.Name)
 	if err != nil {
 		return err
 	}
-	e, _ := snapshot.Get(key)
+	have, exists := record.Service{}, e.Value != nil
+	if exists {
+		if have, err = record.Decode[record.Service](e); err != nil {
+			return err
+		}
+	}
 	was := shown(have)
 	switch {
 	case exists && sameSettings(have, now):
@@ -53,33 +57,53 @@ func (s *Services) SetService(ctx context.Context, r api.ClusterServiceRequest) 
 // RemoveService removes a virtual service from the cluster. Returns a Fault with code NotFound if there
 // is none.
 func (s *Services) RemoveService(ctx context.Context, name string) error {
-	snapshot, err := s.current()
-	if err != nil {
+	if _, err := s.current(); err != nil {
 		return err
 	}
-	key := record.Key(record.Services, name)
-	have, exists, err := record.Get[record.Service](snapshot, key)
+	e, err := s.newest(ctx, name)
 	switch {
-	case err == nil && !exists:
+	case err != nil:
+		return err
+	case e.Value == nil:
 		return noService(name)
-	case err == nil && have.Spec.Origin != model.FromCommand:
+	}
+	// A record that cannot be read can be removed.
+	if have, err := record.Decode[record.Service](e); err == nil && have.Spec.Origin != model.FromCommand {
 		return spec.OtherOrigin("service "+name+" of the cluster", have.Spec.Origin)
 	}
-	e, _ := snapshot.Get(key) // a record that cannot be read can be removed
 	return s.commit(ctx, name, e, nil)
+}
+
+// newest returns the entry of a service, without a value if there is none. It asks the store: another node can have
+// changed the service a moment ago, and the snapshot waits while the host applies an earlier one.
+func (s *Services) newest(ctx context.Context, name string) (kv.Entry, error) {
+	key := record.Key(record.Services, name)
+	ctx, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	have, err := kv.Read(ctx, s.cfg.Store, key)
+	if err != nil {
+		return kv.Entry{}, fmt.Errorf("read service %s of the cluster: %w", name, err)
+	}
+	return have[key], nil
 }
 
 // Service returns a virtual service of the cluster as it was declared. Returns a Fault with code
 // NotFound if there is none.
-func (s *Services) Service(name string) (api.ClusterService, error) {
+func (s *Services) Service(ctx context.Context, name string) (api.ClusterService, error) {
 	snapshot, err := s.current()
 	if err != nil {
 		return api.ClusterService{}, err
 	}
-	r, exists, err := record.Get[record.Service](snapshot, record.Key(record.Services, name))
-	if err == nil && !exists {
-		err = noService(name)
+	e, exists := snapshot.Get(record.Key(record.Services, name))
+	if !exists {
+		if e, err = s.newest(ctx, name); err == nil && e.Value == nil {
+			err = noService(name)
+		}
 	}
+	if err != nil {
+		return api.ClusterService{}, err
+	}
+	r, err := record.Decode[record.Service](e)
 	return shown(r), err
 }
 

@@ -214,7 +214,7 @@ func TestOrders(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		have, err := w.services.Service("web")
+		have, err := w.services.Service(t.Context(), "web")
 		if err != nil || have.Forward != model.ForwardDirect || have.Plane != model.PlaneEBPF {
 			t.Errorf("the service is %+v, %v", have, err)
 		}
@@ -225,7 +225,7 @@ func TestOrders(t *testing.T) {
 		if err := set(func(r *order) { next(r); r.Was = &have }); err != nil {
 			t.Error(err)
 		}
-		if now, err := w.services.Service("web"); err != nil || !slices.Equal(now.Ingress, []string{"host1"}) {
+		if now, err := w.services.Service(t.Context(), "web"); err != nil || !slices.Equal(now.Ingress, []string{"host1"}) {
 			t.Errorf("after the change, the service is %+v, %v", now, err)
 		}
 		if err := set(func(r *order) { r.Name = "web2" }); err == nil ||
@@ -238,8 +238,37 @@ func TestOrders(t *testing.T) {
 		if err := w.services.Leave(); err != nil {
 			t.Error(err)
 		}
-		if _, err := w.services.Service("web"); api.CodeOf(err) != api.NotFound {
+		if _, err := w.services.Service(t.Context(), "web"); api.CodeOf(err) != api.NotFound {
 			t.Errorf("a service after leaving the cluster: %v", err)
+		}
+	})
+}
+
+// TestServiceOfAnotherNode changes and removes a service that another node has added a moment ago: this node has no
+// snapshot with it yet, because its host is busy.
+func TestServiceOfAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.follower.Set(kvtest.Refused)
+		for _, name := range []string{"web", "late"} {
+			w.put(record.Key(record.Services, name), record.Service{Spec: model.VirtualService{Name: name,
+				Origin: model.FromCommand, Addresses: []netip.Addr{addr("198.51.100.10")}, Ports: []model.PortRange{
+					model.Port(80)}, Proto: model.TCP, Plane: model.PlaneEBPF, Forward: model.ForwardDirect}})
+		}
+		have, err := w.services.Service(t.Context(), "web")
+		if err != nil || have.Name != "web" {
+			t.Fatalf("the service is %+v, %v", have, err)
+		}
+		next := api.ClusterServiceRequest{ClusterService: have, Was: &have}
+		next.Ingress = []string{"host1"}
+		if err := w.services.SetService(t.Context(), next); err != nil {
+			t.Errorf("change the service: %v", err)
+		}
+		if err := w.services.RemoveService(t.Context(), "late"); err != nil {
+			t.Errorf("remove the service: %v", err)
+		}
+		if _, left := w.Snapshot().Get("svcs/late"); left {
+			t.Error("the service is still there")
 		}
 	})
 }

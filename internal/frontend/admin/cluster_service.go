@@ -19,7 +19,7 @@ const (
 type ClusterServiceCalls interface {
 	SetService(ctx context.Context, r api.ClusterServiceRequest) error
 	RemoveService(ctx context.Context, name string) error
-	Service(name string) (api.ClusterService, error)
+	Service(ctx context.Context, name string) (api.ClusterService, error)
 }
 
 // clusterServiceHandlers registers the handlers of the cluster's services.
@@ -31,7 +31,7 @@ func clusterServiceHandlers(mux *http.ServeMux, d ClusterServiceCalls) {
 		return changed(d.RemoveService(ctx, r.Name))
 	})
 	mux.HandleFunc("GET "+pathClusterServices+"/{name}", func(w http.ResponseWriter, r *http.Request) {
-		v, err := d.Service(r.PathValue("name"))
+		v, err := d.Service(r.Context(), r.PathValue("name"))
 		reply(w, v, err)
 	})
 }

@@ -98,8 +98,10 @@ func stateOf(n api.ClusterNodeStatus) string {
 	return state
 }
 
-// printProblems prints the problems of all nodes, and why others are frozen. failure has why this one is.
+// printProblems prints the problems of all nodes, each once, and why others are frozen. failure has why this one is.
 func printProblems(r *command.Remote, s api.ClusterStatus) error {
+	on := map[string][]string{}
+	var problems []string
 	for _, n := range s.Nodes {
 		if n.Frozen != "" && n.Name != s.Node {
 			if err := r.Out.Line("%s is frozen: %s", n.Name, n.Frozen); err != nil {
@@ -107,9 +109,15 @@ func printProblems(r *command.Remote, s api.ClusterStatus) error {
 			}
 		}
 		for _, p := range n.Problems {
-			if err := r.Out.Line("problem on %s: %s", n.Name, p); err != nil {
-				return err
+			if on[p] == nil {
+				problems = append(problems, p)
 			}
+			on[p] = append(on[p], n.Name)
+		}
+	}
+	for _, p := range problems {
+		if err := r.Out.Line("problem on %s: %s", strings.Join(on[p], ", "), p); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -252,6 +252,22 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestOneTextOfAConflict lets two nodes have the same address. Both say the same, so that no administrator removes both.
+func TestOneTextOfAConflict(t *testing.T) {
+	r := three()
+	delete(r, "nets/lan")
+	again := node("b", "192.0.2.1")
+	again.Joined = time.Unix(1, 0)
+	r["nodes/a"], r["nodes/b"] = node("a", "192.0.2.1"), again
+	s := r.snapshot()
+	_, one := fresh(s, "a")
+	_, two := fresh(s, "b")
+	want := "nodes host-a and host-b have the address 192.0.2.1: if host-a no longer exists, remove it"
+	if len(one) != 1 || !strings.Contains(one[0], want) || !slices.Equal(one, two) {
+		t.Errorf("the problems are %q and %q, want %q in both", one, two, want)
+	}
+}
+
 // TestMTU derives an overlay of nodes with links of several MTUs. All nodes must get the same underlay.
 func TestMTU(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -235,7 +235,8 @@ func (d *Deriver) family(ids []string) (reached []string, v4 bool, err error) {
 }
 
 // addresses returns the address of each node. Of two nodes with the same address only the one that
-// joined last has it, because a host that joins again is another node. The error names the others.
+// joined last has it, because a host that joins again is another node, but on its own host each has it. The error
+// names the others, and is the same on all hosts.
 func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error) {
 	at, holder := map[string]netip.Addr{}, map[netip.Addr]string{}
 	var errs []error
@@ -243,12 +244,15 @@ func (d *Deriver) addresses(ids []string, v4 bool) (map[string]netip.Addr, error
 		a := address(d.nodes[id], v4)
 		other, taken := holder[a]
 		old, late := other, id
-		if taken && (d.nodes[other].Joined.After(d.nodes[id].Joined) || other == d.node) && id != d.node {
+		if taken && d.nodes[other].Joined.After(d.nodes[id].Joined) {
 			old, late = id, other
 		}
 		if taken {
 			errs = append(errs, fmt.Errorf("nodes %s and %s have the address %s: if %s no longer exists, remove it with "+
 				"`fairlead cluster rm`", d.nodes[old].Name, d.nodes[late].Name, a, d.nodes[old].Name))
+			if old == d.node {
+				old, late = late, old
+			}
 			delete(at, old)
 		}
 		if a.IsValid() {

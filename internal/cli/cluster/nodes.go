@@ -39,8 +39,9 @@ func newRemove(a *command.App) *cobra.Command {
 		Long: "Remove another node with its address blocks, endpoints and real servers. The other nodes refuse\n" +
 			"its certificate from then on. The host itself keeps the traffic that it has. To remove a host\n" +
 			"that works, run `fairlead cluster leave` on it.\n\n" +
-			"A removed node still knows the access to etcd and the cluster's key: if an attacker may have\n" +
-			"it, also change the password or the certificate for etcd.",
+			"A removed node still knows the cluster's key and the access to etcd. If an attacker may have had\n" +
+			"control of the node or its state directory, that is not enough: change the access to etcd, let\n" +
+			"all nodes leave, and create a new cluster.",
 		Example: "  fairlead cluster rm host2",
 		Args:    command.Arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {

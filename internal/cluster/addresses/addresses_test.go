@@ -544,3 +544,30 @@ func TestHostileRecords(t *testing.T) {
 		}
 	})
 }
+
+// TestClaimOfOwnAddress claims an address on the node that its record names, while no node answers for it: etcd is
+// away, and so was the other node when it was asked for its promise. The order fails as long as that is so.
+func TestClaimOfOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.add()
+		holder := w.nodes[w.holder()]
+		for _, n := range w.nodes {
+			n.Client.Set(kvtest.Refused)
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.holder(); n >= 0 {
+			t.Fatalf("without etcd and promises, node %d answers", n)
+		}
+		r, err := holder.ClaimAddress(t.Context(), forced())
+		if err == nil || r.Changed || len(r.Notes) > 0 || !strings.Contains(err.Error(), "etcd does not answer") {
+			t.Errorf("while no node answers, the order returns %+v, %v", r, err)
+		}
+		for _, n := range w.nodes {
+			n.Client.Set(kvtest.Works)
+		}
+		if r, err = holder.ClaimAddress(t.Context(), forced()); err != nil || w.holder() < 0 {
+			t.Errorf("with etcd, the order returns %+v, %v", r, err)
+		}
+	})
+}

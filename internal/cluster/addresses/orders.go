@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead/internal/api"
+	"fairlead/internal/cluster/hold"
 	"fairlead/internal/cluster/kv"
 	"fairlead/internal/cluster/member"
 	"fairlead/internal/cluster/record"
@@ -188,11 +189,16 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	case have.Announce != "":
 		return api.Result{}, api.Faultf(api.Conflict, "claim address %s: all candidates have it at the same time: it has "+
 			"no holder", r.Address)
-	case have.Holder == self.Node:
+	case have.Holder == self.Node && a.answers(r.Address):
 		return api.Result{Notes: []string{fmt.Sprintf("this node holds %s already", r.Address)}}, nil
 	}
-	if err := down(s, "claim", have, r.Force); err != nil {
-		return api.Result{}, err
+	if have.Holder != self.Node {
+		if err := down(s, "claim", have, r.Force); err != nil {
+			return api.Result{}, err
+		}
+	}
+	if _, _, err := a.newest(ctx, record.Key(record.Addresses, r.Address.String())); err != nil {
+		return api.Result{}, fmt.Errorf("claim address %s: %w", r.Address, err) // no node takes it without etcd
 	}
 	if err := a.cfg.Runner.Force(r.Address); err != nil {
 		return api.Result{}, err
@@ -201,12 +207,20 @@ func (a *Addresses) ClaimAddress(ctx context.Context, r api.ClusterAddressReques
 	defer cancel()
 	if a.await(ctx, 0, func(s kv.Snapshot) bool {
 		now, _ := recordOf(s, r.Address)
-		return now.Holder == self.Node
+		return now.Holder == self.Node && a.answers(r.Address)
 	}) {
 		return api.Result{Changed: true}, nil
 	}
 	return api.Result{}, fmt.Errorf("claim address %s: this node does not hold it yet: see `fairlead cluster address "+
 		"ls` and the problems in `fairlead cluster status`", r.Address)
+}
+
+// answers reports whether this host answers for an address now. Its record can name this node although its lease has
+// ended, because etcd or a candidate was away.
+func (a *Addresses) answers(at netip.Addr) bool {
+	return slices.ContainsFunc(a.cfg.Runner.States(), func(s hold.State) bool {
+		return s.Address == at && s.Role == hold.Holder
+	})
 }
 
 // down returns an error unless the holder of an address may be taken for down.

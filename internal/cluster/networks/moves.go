@@ -107,9 +107,12 @@ func (n *Networks) LeasesOf(l Lessor) { n.lessor = l }
 
 // ReserveAddresses makes this node the one that has addresses of a network, if they are in no block of it.
 // Addresses of networks that are not the cluster's need nothing. The caller calls done when the addresses are
-// attached, or cannot be. Returns a Fault with code Conflict if another endpoint has an address, or the node that
-// may have leased it does not answer.
+// attached, or cannot be. Returns a Fault with code Conflict if another endpoint has an address, if the node that may
+// have leased it does not answer, or if the cluster has the network and this host does not.
 func (n *Networks) ReserveAddresses(ctx context.Context, network string, addrs []netip.Addr) (done func(), err error) {
+	if err := n.missing(network); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, reserveLimit)
 	defer cancel()
 	var reserved []place

@@ -107,6 +107,25 @@ func Forwarding(n model.Network) plan.Plan {
 	return p
 }
 
+// RoutedRanges returns the traffic that the host routes within each of the networks,
+// also from their parts on other hosts. Internal networks have none.
+func RoutedRanges(networks []model.Network) (all []plan.RoutedRange) {
+	for _, n := range networks {
+		if !n.Traits().RoutesPeers || n.Internal {
+			continue
+		}
+		for _, s := range n.Subnets {
+			all = append(all, plan.RoutedRange{From: s.Prefix.Masked(), To: s.Prefix.Masked()})
+			for _, r := range n.Remote {
+				if r.To.Addr().Is4() == s.Prefix.Addr().Is4() {
+					all = append(all, plan.RoutedRange{From: r.To.Masked(), To: s.Prefix.Masked(), Remote: true})
+				}
+			}
+		}
+	}
+	return all
+}
+
 // Host returns the prefix that contains only the address.
 func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 

@@ -201,7 +201,7 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
 	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(s, attachments, services)...)
-	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts)),
+	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts, driver.RoutedRanges(s.Networks))),
 		plan.NewPart(plan.ProxiedPorts(parts)))
 	return plan.Merge(parts...)
 }

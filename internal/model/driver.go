@@ -29,6 +29,9 @@ type Traits struct {
 	Permanent bool
 	// Overlay is true if networks connect sandboxes of several hosts.
 	Overlay bool
+	// RoutesPeers is true if the host routes between the sandboxes of a network: each
+	// has a link of its own.
+	RoutesPeers bool
 	// Remote is true if parts of a network's subnets can be on other hosts of the LAN.
 	Remote bool
 	// OnLAN is true if the sandboxes are hosts of a parent's LAN: they have addresses
@@ -55,7 +58,7 @@ var drivers = []struct {
 	{DriverNone, Traits{NoLink: true}},
 	{DriverHost, Traits{NoLink: true, HostNetns: true}},
 	{DriverBridge, Traits{Bridge: true, Permanent: true}},
-	{DriverRouted, Traits{Remote: true}},
+	{DriverRouted, Traits{Remote: true, RoutesPeers: true}},
 	{DriverMacvlan, Traits{OnLAN: true, SubLinks: true}},
 	{DriverIPvlan, Traits{OnLAN: true, SubLinks: true, ParentMAC: true, SharedMode: ModeL2}},
 	{DriverVXLAN, Traits{Bridge: true, Overlay: true}},

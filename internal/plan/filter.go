@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -100,12 +101,21 @@ func (f Firewall) tool(suffix string) string {
 	return name + suffix
 }
 
+// RoutedRange is traffic within a network whose sandboxes each have a link of their
+// own: the host routes it. The addresses distinguish such networks, because one
+// pattern matches the links of all of them.
+type RoutedRange struct {
+	From, To netip.Prefix
+	// Remote means that the sources are on another host of the LAN.
+	Remote bool
+}
+
 // FilterChains returns the chains that the firewalls need for the links of networks
-// in the parts. The chains accept no more than Docker accepts for its bridges:
-// packets within a network, packets of existing connections, packets that NAT has
-// translated to a network, and new packets from a network that is not internal to
-// the host's uplinks.
-func FilterChains(firewalls []Firewall, parts []Part) Plan {
+// in the parts, and for the traffic within routed networks. The chains accept no more
+// than Docker accepts for its bridges: packets within a network, packets of existing
+// connections, packets that NAT has translated to a network, and new packets from a
+// network that is not internal to the host's uplinks.
+func FilterChains(firewalls []Firewall, parts []Part, routed []RoutedRange) Plan {
 	if len(firewalls) == 0 {
 		return nil
 	}
@@ -131,7 +141,7 @@ func FilterChains(firewalls []Firewall, parts []Part) Plan {
 	}
 	var all Plan
 	for _, f := range firewalls {
-		all = append(all, FilterChain{f, filterRules(f, links, in, internal)})
+		all = append(all, FilterChain{f, routedRules(f, links, routed) + filterRules(f, links, in, internal)})
 	}
 	return all
 }
@@ -145,6 +155,31 @@ func filterLink(link string) string {
 		return link[:3] + "+"
 	}
 	return link
+}
+
+// routedRules writes the rules for the traffic within routed networks.
+func routedRules(f Firewall, links []string, routed []RoutedRange) string {
+	links = slices.DeleteFunc(slices.Clone(links), func(link string) bool { return !strings.HasSuffix(link, "+") })
+	var b strings.Builder
+	for _, r := range routed {
+		if r.To.Addr().Is4() != f.V4 {
+			continue
+		}
+		for _, to := range links {
+			from := []string{""}
+			if !r.Remote {
+				from = links
+			}
+			for _, in := range from {
+				fmt.Fprintf(&b, "-A %s -s %s -d %s", FilterName, r.From, r.To)
+				if in != "" {
+					b.WriteString(" -i " + in)
+				}
+				fmt.Fprintf(&b, " -o %s -m comment --comment %s -j ACCEPT\n", to, Mark)
+			}
+		}
+	}
+	return b.String()
 }
 
 // filterRules writes the rules for the links, which are members of sets of the nft

@@ -39,9 +39,18 @@ func TestDefaultHost(t *testing.T) {
 			Flags: []string{"--firewall-backend=nftables"}}))
 		h.start()
 		h.setUpForwarding()
-		h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
-		h.docker("network", "rm", "net", "net2", "net3")
+		h.removeForwarding()
 	})
+}
+
+// forwarded are the containers that setUpForwarding starts.
+var forwarded = []string{"web", "peer", "other", "shut", "docker", "near", "far", "apart"}
+
+// removeForwarding removes what setUpForwarding has created.
+func (h *host) removeForwarding() {
+	h.Helper()
+	h.docker(append([]string{"rm", "-f"}, forwarded...)...)
+	h.docker("network", "rm", "net", "net2", "net3", "net4", "net5")
 }
 
 // forwarding returns the command that starts an engine in a network namespace in which forwarding
@@ -66,6 +75,7 @@ func (h *host) forwards() {
 	rules := h.sh("iptables -S; ip6tables -S")
 	h.start()
 	h.setUpForwarding()
+	h.routedStayApart()
 
 	// A user's rules in DOCKER-USER take precedence.
 	h.sh("iptables -I DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
@@ -86,7 +96,7 @@ func (h *host) forwards() {
 		h.Fatal(err)
 	}
 	h.sh("iptables -P FORWARD DROP") // Docker does so once per boot
-	h.docker("start", "web", "peer", "other", "shut", "docker")
+	h.docker(append([]string{"start"}, forwarded...)...)
 	h.checkForwarding()
 
 	// A daemon started in place of a killed one removes the rules if it must not use DOCKER-USER.
@@ -99,8 +109,7 @@ func (h *host) forwards() {
 	h.start()
 	h.passes()
 	h.checkReach("8080")
-	h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
-	h.docker("network", "rm", "net", "net2", "net3")
+	h.removeForwarding()
 	h.awaitNoRules()
 	if now := h.sh("iptables -S; ip6tables -S"); !strings.HasPrefix(rules, "-P INPUT") ||
 		strings.Contains(now, "airlead") {
@@ -122,6 +131,15 @@ func (h *host) setUpForwarding() {
 	for name, network := range map[string]string{"peer": "net", "other": "net2", "shut": "net3", "docker": "bridge"} {
 		h.docker("run", "-d", "--name", name, "--network", network, "program", "serve", "tcp:80", "tcp:81")
 	}
+	h.docker("network", "create", "-d", "fairlead", "-o", "driver=routed", "--subnet", "172.30.4.0/24", "--ipv6",
+		"--subnet", "fd00:34::/64", "net4")
+	h.docker("network", "create", "-d", "fairlead", "-o", "driver=routed", "--subnet", "172.30.5.0/24", "--ipv6",
+		"--subnet", "fd00:35::/64", "net5")
+	for name, network := range map[string]string{"near": "4", "far": "4", "apart": "5"} {
+		last := map[string]string{"near": "8", "far": "9", "apart": "9"}[name]
+		h.docker("run", "-d", "--name", name, "--network", "net"+network, "--ip", "172.30."+network+"."+last, "--ip6",
+			"fd00:3"+network+"::"+last, "program", "serve", "tcp:80", "udp:53")
+	}
 	h.checkForwarding()
 }
 
@@ -134,12 +152,27 @@ func (h *host) checkForwarding() {
 	docker = strings.Fields(docker)[0]
 	for _, blocked := range []struct{ from, to string }{
 		{"other", "172.30.0.9:80"}, {"other", docker + ":80"}, {"peer", docker + ":81"}, {"docker", "172.30.0.9:80"},
-		{"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"}, {"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
+		{"near", "172.30.0.9:80"}, {"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"}, {"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
 	} {
-		h.refused("nsenter --net=/proc/"+h.docker("inspect", "-f", "{{.State.Pid}}", blocked.from)+"/ns/net", "tcp",
-			blocked.to)
+		h.refused(h.inside(blocked.from), "tcp", blocked.to)
 	}
 	h.refused(lan, "tcp", "172.30.0.9:80")
+}
+
+// inside returns the words that run a command in the network namespace of a container.
+func (h *host) inside(container string) string {
+	h.Helper()
+	return "nsenter --net=/proc/" + h.docker("inspect", "-f", "{{.State.Pid}}", container) + "/ns/net"
+}
+
+// routedStayApart checks that Docker's firewall still drops packets to a routed network from other networks.
+func (h *host) routedStayApart() {
+	h.Helper()
+	for _, from := range []string{"apart", "other"} { // Docker itself accepts what its own bridges send
+		h.refused(h.inside(from), "tcp", "172.30.4.9:80")
+	}
+	h.refused(h.inside("near"), "tcp", "172.30.5.9:80")
+	h.refused(lan, "tcp", "172.30.4.9:80")
 }
 
 // passes checks packets of the networks that must be forwarded.
@@ -149,6 +182,12 @@ func (h *host) passes() {
 		{"tcp", "[" + lanAddr6 + "]:80"}, {"tcp", "web:80"}} {
 		if _, err := h.Run(h.Context(), "exec", "peer", "/program", "ask", asked.network, asked.to); err != nil {
 			h.Errorf("%v\n%s", err, h.sh("iptables-save -c -t filter; iptables-legacy-save; nft list ruleset || true"))
+		}
+	}
+	for _, asked := range []struct{ network, to string }{{"tcp", "172.30.4.9:80"}, {"udp", "172.30.4.9:53"},
+		{"tcp", "[fd00:34::9]:80"}, {"udp", "[fd00:34::9]:53"}} { // within a routed network
+		if _, err := h.Run(h.Context(), "exec", "near", "/program", "ask", asked.network, asked.to); err != nil {
+			h.Errorf("%v\n%s", err, h.sh("iptables-save -c -t filter; ip6tables-save -c -t filter"))
 		}
 	}
 	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {

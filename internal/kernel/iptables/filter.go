@@ -199,9 +199,17 @@ func hasFilter(want plan.FilterChain, t rules.Ruleset) bool {
 	return true
 }
 
+// sameRule compares two rules without their handles. The programs of iptables write the
+// conditions of a rule in different orders.
 func sameRule(a, b rules.Rule) bool {
 	a.Handle, b.Handle = 0, 0
+	a.Conditions, b.Conditions = ordered(a.Conditions), ordered(b.Conditions)
 	return reflect.DeepEqual(a, b)
+}
+
+func ordered(conditions []rules.Condition) []rules.Condition {
+	return slices.SortedFunc(slices.Values(conditions),
+		func(a, b rules.Condition) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 }
 
 // LeftoverFilters returns Fairlead's chains that are in no plan.

@@ -91,6 +91,23 @@ func DefaultRoute(e model.Endpoint, gateway netip.Addr) plan.Plan {
 	return plan.Plan{plan.Route{Netns: e.Sandbox, To: Default(gateway), Via: gateway, Link: e.InterfaceName()}}
 }
 
+// Returning returns the attachment of an endpoint whose answers return through the
+// host, unless the endpoint has NoDefault: then answers to clients outside of the
+// network leave by the sandbox's other links. Such clients must be masqueraded, also
+// those that send UDP: a server that binds all addresses answers them with the address
+// of the link by which the answer leaves, so a route by the source address would not
+// suffice.
+func Returning(a plan.Attachment, e model.Endpoint) plan.Attachment {
+	if !e.NoDefault {
+		return a
+	}
+	a.Away, a.Bypass = true, nil
+	for _, addr := range e.Addresses {
+		a.Bypass = append(a.Bypass, plan.Bypass{From: Default(addr), To: Host(addr)})
+	}
+	return a
+}
+
 // Gateway returns the next hop of the endpoint's default route in the subnet.
 func Gateway(s model.Subnet, e model.Endpoint) netip.Addr {
 	if own, ok := e.Gateway(s.Prefix.Addr().Is4()); ok {

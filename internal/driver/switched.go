@@ -87,5 +87,5 @@ func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
 		a.Bypass = append(a.Bypass, plan.Within(s.Prefix.Masked()))
 		a.Gateways = append(a.Gateways, s.HostAddress())
 	}
-	return a
+	return Returning(a, e)
 }

@@ -26,6 +26,7 @@ func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts)
 	full.Publishes = slices.Clone(full.Publishes)
 	var errs []error
 	facts.Shaped = having(ends, func(a plan.Attachment) bool { return a.Shaped })
+	facts.Away = having(ends, func(a plan.Attachment) bool { return a.Away })
 	facts.Internal = having(ends, func(a plan.Attachment) bool { return a.Internal })
 	if full.Services, err = e.completeServices(full.Services, facts); err != nil {
 		errs = append(errs, err)
@@ -58,7 +59,7 @@ func (e *Engine) lease(want model.State, inUse ipam.Leases, facts plan.Facts) (m
 // asks for. For auto, it returns the cheapest mode that does.
 func chooseMode(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
 	if p.Via != model.ViaAuto {
-		return p.Via, paths.Keeps(to.driver.Name(), p)
+		return p.Via, paths.Keeps(to.driver.Name(), p, &to.at)
 	}
 	choice, err := paths.Choose(facts, to.driver, p, &to.at)
 	if err != nil {

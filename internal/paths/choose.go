@@ -3,6 +3,7 @@ package paths
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment)
 	}
 	choice := Choice{Candidates: []Candidate{}}
 	for _, w := range ByCost() {
-		if promises := w.Promises(d.Name()); promises != nil {
+		if promises := promisesTo(w, d.Name(), at); promises != nil {
 			choice.weigh(Candidate{Via: w.Name(), Reason: obstacle(f, d, w, p, at)}, promises, asked)
 		}
 	}
@@ -127,9 +128,26 @@ func protected(f plan.Facts, proto model.Proto, hosts []netip.Addr, ports model.
 	return ""
 }
 
+// promisesTo returns what the mode promises for an endpoint of the driver. A nil
+// attachment means that no endpoint is known yet.
+func promisesTo(w publish.Mode, d model.Driver, at *plan.Attachment) promise.Set {
+	all := w.Promises(d)
+	if at == nil || !at.Away || all == nil {
+		return all
+	}
+	all = maps.Clone(all)
+	for _, q := range []promise.Question{promise.LANSource, promise.PeerSource} {
+		if all[q].Kept {
+			all[q] = promise.No("clients are masqueraded, because the sandbox's default route is on another network")
+		}
+	}
+	return all
+}
+
 // Keeps returns an error if the user requests a promise that the mode of the publish
-// does not keep for endpoints of this driver.
-func Keeps(d model.Driver, p model.Publish) error {
+// does not keep for an endpoint of this driver. A nil attachment means that no endpoint
+// is known yet.
+func Keeps(d model.Driver, p model.Publish, at *plan.Attachment) error {
 	asked, err := promise.Named(p.Promises)
 	if err != nil || len(asked) == 0 {
 		return err
@@ -138,7 +156,7 @@ func Keeps(d model.Driver, p model.Publish) error {
 	if !ok {
 		return nil
 	}
-	promises := w.Promises(d)
+	promises := promisesTo(w, d, at)
 	if promises == nil {
 		return nil // Reaches returns the error
 	}

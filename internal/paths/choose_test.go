@@ -212,18 +212,21 @@ func TestKeeps(t *testing.T) {
 	for _, c := range []struct {
 		driver  model.Driver
 		publish model.Publish
+		at      *plan.Attachment
 		want    string // part of the error; empty is none
 	}{
-		{model.DriverBridge, via(model.ViaNAT), ""},
-		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), ""},
-		{model.DriverRouted, via(model.ViaNAT, promise.PeerSource), ""},
-		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource),
+		{model.DriverBridge, via(model.ViaNAT), nil, ""},
+		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), nil, ""},
+		{model.DriverRouted, via(model.ViaNAT, promise.PeerSource), nil, ""},
+		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource), nil,
 			"it does not promise peer-source: neighbours on the bridge are masqueraded"},
-		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), "never INPUT: publish via auto"},
-		{model.DriverBridge, via(model.ViaProxy, "world-peace"), `no publish mode promises "world-peace"`},
+		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), &plan.Attachment{Away: true},
+			"it does not promise lan-source: clients are masqueraded, because the sandbox's default route"},
+		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), nil, "never INPUT: publish via auto"},
+		{model.DriverBridge, via(model.ViaProxy, "world-peace"), nil, `no publish mode promises "world-peace"`},
 	} {
 		t.Run(fmt.Sprint(c.driver, c.publish.Via, c.publish.Promises), func(t *testing.T) {
-			err := paths.Keeps(c.driver, c.publish)
+			err := paths.Keeps(c.driver, c.publish, c.at)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v; want %q", err, c.want)
 			}

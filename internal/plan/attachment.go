@@ -27,6 +27,10 @@ type Attachment struct {
 	// eBPF program, because the program would let the endpoint reach published
 	// ports of other networks.
 	Internal bool
+	// Away is true if the sandbox's default route is not via the host's address in
+	// the endpoint's network. Answers to clients outside of the network then leave by
+	// another link. Bypass has these clients.
+	Away bool
 	// Port is the host's end of the sandbox's veth pair, which may be a port of the
 	// bridge Link. It is empty if the sandbox has none.
 	Port string

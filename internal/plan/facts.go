@@ -94,6 +94,9 @@ type Facts struct {
 	// Internal are the endpoints of internal networks. They are known for endpoints
 	// that are real servers.
 	Internal map[string]bool
+	// Away are the endpoints whose Attachment.Away is true. They are known for
+	// endpoints that are real servers.
+	Away map[string]bool
 }
 
 // HostLink is a link of the host that Fairlead must not change.

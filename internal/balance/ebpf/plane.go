@@ -98,6 +98,10 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 			return fmt.Errorf("ebpf bypasses the limit on what %s receives: use the plane nft, or remove the limit",
 				r.Endpoint)
 		}
+		if f.Away[r.Endpoint] && (v.Forward == "" || v.Forward == model.ForwardNAT) {
+			return fmt.Errorf("the default route of %s is on another network, so its answers do not pass the eBPF program: use the plane nft",
+				r.Endpoint)
+		}
 		if f.Internal[r.Endpoint] {
 			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft",
 				r.Endpoint)

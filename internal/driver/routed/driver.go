@@ -108,5 +108,5 @@ func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	for _, addr := range e.Addresses {
 		a.Bypass = append(a.Bypass, plan.Within(driver.Host(addr)))
 	}
-	return a
+	return driver.Returning(a, e)
 }

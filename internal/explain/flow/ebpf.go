@@ -178,6 +178,7 @@ func (k *walker) usesEBPF(link string, p packet) bool {
 		k.end(Unknown, "it enters the namespace behind %s, which cannot be found", m.Link)
 		return true
 	}
+	k.returns = end.Name
 	k.come("", port, end, p)
 	return true
 }

@@ -217,6 +217,15 @@ func TestExplain(t *testing.T) {
 					Link: "port"}}}
 		},
 			"begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
+		"redirected by eBPF, but the sandbox's default route is elsewhere": {"192.0.2.7 to :88", func(f *fake) {
+			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_uplink", Link: "eth0"}},
+				Mappings: []plan.EBPFMapping{{Proto: model.TCP,
+					Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80),
+					Link: "port"}}}
+			f.routes["/web 192.0.2.7"] = rtnl.RouteFound{Type: unix.RTN_UNICAST, Link: "eth1", Src: ip("172.17.0.2"),
+				Via: ip("172.17.0.1"), To: netip.MustParsePrefix("0.0.0.0/0")}
+		},
+			"begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer web eth1 = no-route: it reaches web, but the answer leaves via eth1, where no eBPF program sets its source to the published address: publish the port via nat"},
 		"redirected at connect": {"localhost to :88", func(f *fake) {
 			f.ebpfState = datapath.State{Programs: []datapath.Program{{Name: "fl_connect4"}},
 				Mappings: []plan.EBPFMapping{{Proto: model.TCP,

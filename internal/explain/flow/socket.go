@@ -110,7 +110,24 @@ func (k *walker) returnPath(netns, in string, p packet) bool {
 		k.end(NoRoute, "it reaches %s, but the answer has no route to %s", k.name(netns), p.src.Addr())
 		return false
 	}
+	if k.returns != "" && netns != "" && in == k.returns {
+		return k.returnsToProgram(netns, in, p)
+	}
 	return k.reverse(netns, in, p)
+}
+
+// returnsToProgram reports whether the answer leaves by the link through which the
+// eBPF program sees it; if not, it ends the walk.
+func (k *walker) returnsToProgram(netns, in string, p packet) bool {
+	r, err := k.world.Routes.Route(netns, rtnl.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	if err != nil || r.Link == in || r.Link == "lo" {
+		return true
+	}
+	k.hop(p, Hop{Kind: Answer, Where: k.name(netns), Link: r.Link,
+		What: fmt.Sprintf("the answer leaves via %s, not via %s: %s", r.Link, in, routeText(r))})
+	k.end(NoRoute, "it reaches %s, but the answer leaves via %s, where no eBPF program sets its source to the published address: publish the port via nat",
+		k.name(netns), r.Link)
+	return false
 }
 
 // reverse records if the answer leaves via another link than the one on which the

@@ -79,6 +79,9 @@ type walker struct {
 	// home is the namespace where the flow began. outside is the link on which it
 	// arrived from another machine; empty if it began on this host.
 	home, outside string
+	// returns is the link of a sandbox at whose other end an eBPF program translates
+	// the answers; empty if none does.
+	returns string
 }
 
 // newWalker returns a walker for a client.

@@ -138,7 +138,7 @@ func readOptions(n *network, given map[string]string) error {
 
 // keeps returns an error if ports cannot be published with these settings.
 func keeps(driver model.Driver, s settings) error {
-	return paths.Keeps(driver, model.Publish{Via: s.Via, Proto: model.TCP, Promises: s.Promises})
+	return paths.Keeps(driver, model.Publish{Via: s.Via, Proto: model.TCP, Promises: s.Promises}, nil)
 }
 
 // generic returns the options of `docker network create -o`.

@@ -61,6 +61,8 @@ func (Mode) Reaches(a plan.Attachment) error {
 		return errors.New("the endpoint's link has no end on the host that packets can be redirected to: publish it via nat")
 	case a.Internal:
 		return errors.New("an internal network has no eBPF programs, because they would let it reach ports of other networks: publish it via nat")
+	case a.Away:
+		return errors.New("the sandbox's default route is on another network, so its answers do not pass the eBPF program: publish it via nat")
 	case a.Shaped:
 		return errors.New("ebpf bypasses the limit on what the endpoint receives: publish it via nat, or remove the limit")
 	}

@@ -90,6 +90,7 @@ func Checks() []Check {
 		{"drift", drift},
 		{"ip-forward", forwarding},
 		{"not-forwarded", notForwarded},
+		{"peers-dropped", peersDropped},
 		{"conntrack", conntrack},
 		{"route-localnet", routeLocalnet},
 		{"exposed", exposed},

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -143,6 +144,28 @@ var faults = []struct {
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
 		fix: substitute("firewall-cmd -q --permanent --zone=fairlead --add-interface=fl-web",
 			"nft add rule inet firewalld policies iifname fl-web accept")},
+	{name: "a firewall drops frames on a bridge", check: "peers-dropped", severity: doctor.Problem,
+		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add fd01::1/64 dev fl-web nodad\n" +
+			"sysctl -qw net.bridge.bridge-nf-call-ip6tables=1; ip6tables -P FORWARD DROP"},
+	{name: "ufw drops frames on a bridge", check: "peers-dropped", severity: doctor.Problem,
+		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add fd01::1/64 dev fl-web nodad\n" +
+			"sysctl -qw net.bridge.bridge-nf-call-ip6tables=1; ip6tables -P FORWARD DROP; ip6tables -N ufw6-user-forward; ip6tables -A FORWARD -j ufw6-user-forward",
+		fix: substitute("ufw route allow in on fl-web out on fl-web",
+			"ip6tables -A ufw6-user-forward -i fl-web -o fl-web -j ACCEPT")},
+	{name: "a firewall drops packets between sandboxes of a routed network", check: "peers-dropped",
+		severity: doctor.Problem,
+		set: "for i in 2 3; do ip link add fv-web$i type veth peer name box$i; ip link set fv-web$i up; ip link set box$i up; ip address add 172.30.0.1/32 dev fv-web$i; done\n" +
+			"iptables -P FORWARD DROP; iptables -A FORWARD -s 172.30.0.0/24 ! -d 172.30.0.0/24 -j ACCEPT",
+		also: func(r *room) {
+			r.adjust = func(h *doctor.Host) {
+				for i := range byte(2) {
+					h.Attachments = append(h.Attachments, api.View{Driver: model.DriverRouted, Status: api.Up,
+						Attachment: model.Attachment{Endpoint: model.Endpoint{Name: fmt.Sprint("web", i+2),
+							Network: "net", Addresses: []netip.Addr{netip.AddrFrom4([4]byte{172, 30, 0, i + 2})}}}})
+				}
+			}
+		},
+		fix: run("iptables -I FORWARD -s 172.30.0.0/24 -d 172.30.0.0/24 -j ACCEPT")},
 	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning,
 		fix: run("ip route add default via 192.0.2.1")},
 	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default",

@@ -108,6 +108,26 @@ func TestListWithoutDaemon(t *testing.T) {
 	}
 }
 
+// TestOwnersOfProxiedPorts checks that a port of Fairlead's proxy has the target and the engine's names, also if the
+// container has addresses of one family only.
+func TestOwnersOfProxiedPorts(t *testing.T) {
+	for _, addr := range []string{"172.30.0.3", "fd00:30::3"} {
+		f := host("", listener("[::]:8082", "fairlead-proxy", 1))
+		to := netip.MustParseAddr(addr)
+		f.Containers = append(f.Containers, sandbox.Listed{ID: "fedcba987654", Name: "shop",
+			Networks: []sandbox.OnNetwork{{Name: "front", Addresses: []netip.Addr{to}}}})
+		known := []api.View{{Attachment: model.Attachment{Origin: model.FromDocker, Ref: "docker:1b6b",
+			Endpoint: model.Endpoint{Name: "docker-1b6b", Network: "docker-77aa", Addresses: []netip.Addr{to}}},
+			Publishes: []api.PublishedView{{Publish: model.Publish{Via: model.ViaProxy, Proto: model.TCP,
+				HostPorts: model.Port(8082), Ports: model.Port(80)}}}}}
+		all := ports.List(f, known, nil)
+		if len(all) != 1 || all[0].Container == nil || all[0].Container.Name != "shop" || all[0].Network != "front" ||
+			all[0].To != to || all[0].ToPorts != model.Port(80) {
+			t.Errorf("%s: %+v", addr, all)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	proxy := []string{"-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", "8080", "-container-ip", "172.17.0.2",
 		"-container-port", "80"}

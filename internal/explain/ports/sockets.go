@@ -107,6 +107,17 @@ func (b *builder) containerAt(all []netip.Addr) *Container {
 	return nil
 }
 
+// target returns the address to which the proxy connects for clients of a family: one
+// of the same family if there is any.
+func target(all []netip.Addr, v4 bool) (at netip.Addr) {
+	for _, a := range all {
+		if !at.IsValid() || a.Is4() == v4 {
+			at = a
+		}
+	}
+	return at
+}
+
 // findOwner sets the port's sandbox, network and container, from its target or
 // its process.
 func (b *builder) findOwner(p *Port) {
@@ -119,6 +130,9 @@ func (b *builder) findOwner(p *Port) {
 				continue
 			}
 			p.Sandbox, p.Network, p.Ended = v.Name, v.Network, ended
+			if !p.To.IsValid() && p.published() { // only the daemon knows the targets of the proxy
+				p.To = target(v.AllAddresses(), p.Addresses[0].Is4())
+			}
 			if p.ToPorts == (model.PortRange{}) {
 				p.ToPorts = model.Port(pub.Ports.First + (p.Ports.First - pub.HostPorts.First))
 			}
